@@ -1,0 +1,2 @@
+#include "base/config.h"
+// (being written)

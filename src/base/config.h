@@ -1,0 +1,66 @@
+// What a run was asked to be. mgrun turns its options into environment variables (MULTIGRAIN_*) and each node reads
+// them back here, so a program started without mgrun takes the same variables.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/node_set.h"
+
+namespace multigrain {
+
+enum class AccessMechanism { kAutomatic, kUserfault, kMprotect };
+enum class StatsFormat { kNone, kText, kJson };
+
+// The network cost model: what a remote operation costs beyond what it costs here.
+struct NetworkModel {
+  Nanoseconds latency_ns = 0;         // one way, for every message and remote operation
+  double bytes_per_ns = 0;            // link bandwidth; 0 is unlimited
+  Nanoseconds occupancy_ns = 0;       // time that a message occupies its sender's link, whatever its size
+  [[nodiscard]] bool ideal() const { return latency_ns == 0 && bytes_per_ns == 0 && occupancy_ns == 0; }
+};
+
+// Reads "ideal", "lan", or a list such as "latency=50us,bandwidth=96MB/s,occupancy=1us". Units: ns, us, ms; B/s, KB/s,
+// MB/s, GB/s (powers of ten).
+Result<NetworkModel> parse_network_model(std::string_view text);
+
+// Reads a size such as "4096", "16K", "64KiB", "64G", "16T" (powers of two).
+Result<uint64_t> parse_size(std::string_view text);
+
+struct Config {
+  static constexpr unsigned kMaxNodes = NodeSet::kCapacity;
+  static constexpr unsigned kMaxProcessorsPerNode = 256;
+  static constexpr size_t kMinPageSize = 4096;
+  static constexpr size_t kMaxPageSize = 65536;
+
+  unsigned nodes = 1;                                      // MULTIGRAIN_NODES
+  unsigned processors_per_node = 1;                        // MULTIGRAIN_PROCS_PER_NODE
+  size_t page_size = 4096;                                 // MULTIGRAIN_PAGE_SIZE, bytes
+  uint64_t region_size = uint64_t{16} << 40;               // MULTIGRAIN_REGION_SIZE, bytes
+  std::string protocol = "mgs";                            // MULTIGRAIN_PROTOCOL
+  AccessMechanism access = AccessMechanism::kAutomatic;    // MULTIGRAIN_ACCESS
+  NetworkModel network;                                    // MULTIGRAIN_NET
+  StatsFormat stats = StatsFormat::kNone;                  // MULTIGRAIN_STATS: text, json, json:FILE, none
+  std::string stats_file;                                  // empty: standard error
+  bool verbose = false;                                    // MULTIGRAIN_VERBOSE
+
+  // Set by the launcher for each node, not by users.
+  NodeId node;                                             // MULTIGRAIN_NODE
+  int job_fd = -1;                                         // MULTIGRAIN_JOB_FD: the memfd that all nodes share
+
+  [[nodiscard]] unsigned processors() const { return nodes * processors_per_node; }
+  [[nodiscard]] NodeId node_of(ProcessorId p) const {
+    return NodeId(static_cast<uint16_t>(p.value / processors_per_node));
+  }
+};
+
+// Reads and validates the environment. Every error names the variable, the value and what is allowed.
+Result<Config> config_from_environment();
+
+// The checks that mgrun and config_from_environment share: ranges, powers of two, known names.
+Status validate(const Config& config);
+
+}  // namespace multigrain

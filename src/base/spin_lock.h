@@ -1,0 +1,50 @@
+// A lock for critical sections of a few microseconds inside the runtime. It may be taken in the fault handler, so it is
+// never held while user code runs or while waiting for another node.
+//
+// Bounded spinning, then a futex: with 32 processors on two cores the holder is often not running.
+#pragma once
+
+#include <atomic>
+
+#include "base/futex.h"
+
+namespace multigrain {
+
+class SpinLock {
+ public:
+  void lock() {
+    uint32_t expected = kFree;
+    if (word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) return;
+    lock_slowly();
+  }
+  bool try_lock() {
+    uint32_t expected = kFree;
+    return word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire);
+  }
+  void unlock() {
+    if (word_.exchange(kFree, std::memory_order_release) == kContended) futex_wake(word_, FutexScope::kProcess, 1);
+  }
+
+ private:
+  static constexpr uint32_t kFree = 0;
+  static constexpr uint32_t kHeld = 1;
+  static constexpr uint32_t kContended = 2;  // held, and somebody may sleep
+  static constexpr int kSpins = 200;
+
+  void lock_slowly() {
+    for (int i = 0; i < kSpins; ++i) {
+      uint32_t expected = kFree;
+      if (word_.load(std::memory_order_relaxed) == kFree &&
+          word_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire))
+        return;
+      cpu_relax();
+    }
+    // Drepper, "Futexes are tricky", mutex2: once contended, a taker cannot know that it is the last sleeper.
+    while (word_.exchange(kContended, std::memory_order_acquire) != kFree)
+      futex_wait(word_, kContended, FutexScope::kProcess);
+  }
+
+  std::atomic<uint32_t> word_{kFree};
+};
+
+}  // namespace multigrain

@@ -1,0 +1,137 @@
+// The fabric contract: remote memory and messages between nodes.
+//
+// It is what VMMC is to GeNIMA (genima-emulation.txt, III.A) and put/get/fetch-and-set is to DSZOOM (dszoom.txt).
+// Protocols are written against this header alone; src/fabric/shm, ucx and sim supply it. Each implementation promises:
+//
+//  Order     Messages from one node to another are handled in the order in which they were sent, one after the other:
+//            a handler has returned before the next message from that node is handled. Messages from different
+//            senders have no order, and their handlers may run at the same time on different threads.
+//            A put or atomic that has completed is visible to the target before any message sent to it afterwards.
+//  Delivery  No message is lost or duplicated. Queues are bounded: send() from ordinary code waits for room (and polls
+//            while it waits); send() from a handler never waits, the overflow is kept and goes out in order.
+//  Checks    What comes from another node (type, sizes, offsets, sender) is checked before use; a bad one ends the run.
+//  Signals   Everything here may be called from the fault handler: no malloc, no stdio, no lock that user code can hold.
+//  Threads   Everything may be called from any thread of the node.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/ids.h"
+
+namespace multigrain {
+
+// Memory that a node exports to the others, addressed by offset from its start.
+enum class SegmentId : uint8_t {
+  kFrames = 0,  // the frames of the shared region: offset = address - region base
+  kWords = 1,   // 64-bit words for remote atomics: locks, sequence numbers
+  kCount
+};
+
+// What a message is about. Each room owns a range; the names are in the room's own header.
+using MessageType = uint8_t;
+namespace message_range {
+inline constexpr MessageType kMgs = 0x10;      // .. 0x2f  src/coherence/mgs
+inline constexpr MessageType kSync = 0x40;     // .. 0x5f  src/sync
+inline constexpr MessageType kHeap = 0x60;     // .. 0x6f  src/memory: the shared heap
+inline constexpr MessageType kRuntime = 0x70;  // .. 0x8f  src/runtime: spawn, join, state copy, shutdown
+inline constexpr MessageType kTest = 0xf0;     // .. 0xff  tests and mgbench
+}  // namespace message_range
+
+// A payload that stays where it is, in memory that the sender exports, until the receiver's handler fetches it.
+// The sender guarantees that the bytes are there until the handler has returned.
+struct RemoteSlice {
+  SegmentId segment = SegmentId::kFrames;
+  uint64_t offset = 0;  // bytes from the start of the sender's segment
+  uint32_t length = 0;  // bytes; 0: no slice
+};
+
+// The small fixed part of a message. Meaning of the words is up to the type.
+struct MessageHeader {
+  MessageType type = 0;
+  uint8_t flags = 0;
+  uint16_t small = 0;
+  uint32_t extra = 0;
+  std::array<uint64_t, 3> word{};
+};
+static_assert(sizeof(MessageHeader) == 32);
+
+class Fabric;
+
+// A message as its handler sees it. Valid only until the handler returns.
+struct Message {
+  NodeId from;
+  MessageHeader header;
+  std::span<const std::byte> payload;  // in-line bytes, or empty
+  RemoteSlice slice;                   // payload by reference: fetch with Fabric::get(from, slice.segment, ...)
+};
+
+// Runs on whichever thread polls: a processor in a wait (perhaps inside the fault handler), or the service thread.
+// It may send and may take spin locks; it may not wait for another message, allocate, or touch the shared view.
+using MessageHandler = void (*)(void* context, const Message& message);
+
+enum class SendContext : uint8_t {
+  kOrdinary,  // may wait for room, polling meanwhile: no spin lock may be held
+  kHandler,   // never waits: from a handler, or with a spin lock held
+};
+
+// A get or put that was started and has not been waited for.
+struct Completion {
+  uint64_t id = 0;  // 0: already complete
+};
+
+class Fabric {
+ public:
+  // The longest in-line payload of one message, bytes: a diff of the largest page in its worst encoding fits.
+  static constexpr size_t kMaxPayload = 96 * 1024;
+
+  virtual ~Fabric() = default;
+
+  [[nodiscard]] virtual NodeId self() const = 0;
+  [[nodiscard]] virtual unsigned nodes() const = 0;
+
+  // --- Memory. `offset` and length are checked against the target's export; out of range ends the run.
+  // Offsets of the 64-bit operations are multiples of 8. Sequentially consistent among themselves for one word.
+  virtual void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) = 0;
+  // Starts the operation; `bytes` must stay valid until wait(). Operations may complete out of order.
+  virtual Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) = 0;
+  [[nodiscard]] virtual bool is_complete(Completion completion) = 0;
+  virtual void wait(Completion completion) = 0;
+  virtual uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) = 0;
+  virtual uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) = 0;
+  // Returns the word's old value; it was replaced by `desired` if that equals `expected`.
+  virtual uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                                    uint64_t desired) = 0;
+
+  // --- Messages.
+  // Registers the handler of a type; before any message of that type can arrive, and once.
+  virtual void set_handler(MessageType type, MessageHandler handler, void* context) = 0;
+  // Sends to another node (not to self). The payload is copied before send returns.
+  // `not_before`: the message is not handled before this monotonic_ns() time (the network model uses it); 0: at once.
+  virtual void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
+                    SendContext context, Nanoseconds not_before = 0) = 0;
+  // Handles what has arrived, at most a few dozen messages. Returns how many were handled.
+  virtual unsigned poll() = 0;
+
+  // --- Attendance: somebody must look at the queue, and nobody should be woken in vain.
+  // A thread that is going to poll repeatedly announces it; senders do not wake the service thread meanwhile.
+  virtual void attend() = 0;
+  // Ends that. If messages are waiting and nobody else attends, the service thread is woken (never lost).
+  virtual void leave() = 0;
+  // For the service thread alone: handles messages while there are any, and sleeps when there are none or another
+  // thread attends. Returns after handling something, or after wake_service().
+  virtual void serve() = 0;
+  // Makes serve() return.
+  virtual void wake_service() = 0;
+
+  // Convenience forms.
+  void send(NodeId to, const MessageHeader& header, SendContext context) { send(to, header, {}, {}, context); }
+};
+
+}  // namespace multigrain
