@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,11 +16,19 @@ namespace multigrain {
 enum class AccessMechanism { kAutomatic, kUserfault, kMprotect };
 enum class StatsFormat { kNone, kText, kJson };
 
+// Where the home copies of an allocation's pages are. As a run's default, every value but kNode is allowed.
+enum class HomePolicy : uint8_t {
+  kInterleaved,  // page i on node i mod nodes
+  kBlocked,      // the first 1/nodes of the pages on node 0, and so on
+  kFirstTouch,   // on the node that first accesses the page
+  kNode,         // all on a node that the allocation names
+};
+
 // The network cost model: what a remote operation costs beyond what it costs here.
 struct NetworkModel {
-  Nanoseconds latency_ns = 0;         // one way, for every message and remote operation
-  double bytes_per_ns = 0;            // link bandwidth; 0 is unlimited
-  Nanoseconds occupancy_ns = 0;       // time that a message occupies its sender's link, whatever its size
+  Nanoseconds latency_ns = 0;    // one way, for every message and remote operation
+  double bytes_per_ns = 0;       // link bandwidth; 0 is unlimited
+  Nanoseconds occupancy_ns = 0;  // time that a message occupies its sender's link, whatever its size
   [[nodiscard]] bool ideal() const { return latency_ns == 0 && bytes_per_ns == 0 && occupancy_ns == 0; }
 };
 
@@ -30,26 +39,38 @@ Result<NetworkModel> parse_network_model(std::string_view text);
 // Reads a size such as "4096", "16K", "64KiB", "64G", "16T" (powers of two).
 Result<uint64_t> parse_size(std::string_view text);
 
+// Read "auto", "userfault" or "mprotect"; and "interleaved", "blocked" or "first-touch".
+Result<AccessMechanism> parse_access(std::string_view text);
+Result<HomePolicy> parse_home(std::string_view text);
+
+// Where the profile of a run goes. Read from "none", "text", "json", "text:FILE" or "json:FILE".
+struct StatsTarget {
+  StatsFormat format = StatsFormat::kNone;
+  std::string file;  // empty: standard error
+};
+Result<StatsTarget> parse_stats(std::string_view text);
+
 struct Config {
   static constexpr unsigned kMaxNodes = NodeSet::kCapacity;
   static constexpr unsigned kMaxProcessorsPerNode = 256;
   static constexpr size_t kMinPageSize = 4096;
   static constexpr size_t kMaxPageSize = 65536;
 
-  unsigned nodes = 1;                                      // MULTIGRAIN_NODES
-  unsigned processors_per_node = 1;                        // MULTIGRAIN_PROCS_PER_NODE
-  size_t page_size = 4096;                                 // MULTIGRAIN_PAGE_SIZE, bytes
-  uint64_t region_size = uint64_t{16} << 40;               // MULTIGRAIN_REGION_SIZE, bytes
-  std::string protocol = "mgs";                            // MULTIGRAIN_PROTOCOL
-  AccessMechanism access = AccessMechanism::kAutomatic;    // MULTIGRAIN_ACCESS
-  NetworkModel network;                                    // MULTIGRAIN_NET
-  StatsFormat stats = StatsFormat::kNone;                  // MULTIGRAIN_STATS: text, json, json:FILE, none
-  std::string stats_file;                                  // empty: standard error
-  bool verbose = false;                                    // MULTIGRAIN_VERBOSE
+  unsigned nodes = 1;                                    // MULTIGRAIN_NODES
+  unsigned processors_per_node = 1;                      // MULTIGRAIN_PROCS_PER_NODE
+  size_t page_size = 4096;                               // MULTIGRAIN_PAGE_SIZE, bytes
+  uint64_t region_size = uint64_t{16} << 40;             // MULTIGRAIN_REGION_SIZE, bytes
+  std::string protocol = "mgs";                          // MULTIGRAIN_PROTOCOL
+  AccessMechanism access = AccessMechanism::kAutomatic;  // MULTIGRAIN_ACCESS
+  NetworkModel network;                                  // MULTIGRAIN_NET
+  StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
+  std::string stats_file;                                // empty: standard error
+  HomePolicy home = HomePolicy::kInterleaved;            // MULTIGRAIN_HOME: interleaved, blocked, first-touch
+  bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
 
   // Set by the launcher for each node, not by users.
-  NodeId node;                                             // MULTIGRAIN_NODE
-  int job_fd = -1;                                         // MULTIGRAIN_JOB_FD: the memfd that all nodes share
+  NodeId node;      // MULTIGRAIN_NODE
+  int job_fd = -1;  // MULTIGRAIN_JOB_FD: the memfd that all nodes share
 
   [[nodiscard]] unsigned processors() const { return nodes * processors_per_node; }
   [[nodiscard]] NodeId node_of(ProcessorId p) const {
@@ -57,10 +78,12 @@ struct Config {
   }
 };
 
-// Reads and validates the environment. Every error names the variable, the value and what is allowed.
+// Reads and validates the environment. Every error names the variable, the value and what is allowed. A variable that
+// is set to nothing is an error too: it is more often a typing mistake in a script than a wish for the default.
 Result<Config> config_from_environment();
 
-// The checks that mgrun and config_from_environment share: ranges, powers of two, known names.
+// The checks that mgrun and config_from_environment share: ranges, powers of two, known names. The sentence names the
+// option of mgrun and the variable.
 Status validate(const Config& config);
 
 }  // namespace multigrain
