@@ -1,0 +1,474 @@
+// The transitions of MGS. Numbers in comments are the arcs of mgs.txt, Figures 21 and 22.
+
+#include "coherence/mgs/engine.h"
+
+#include "base/error.h"
+
+namespace multigrain::mgs {
+namespace {
+
+constexpr bool is_for_server(Kind kind) {
+  return kind <= Kind::kAck1w;
+}
+
+// One transition: the event itself and everything that the home says to itself because of it.
+class Transition {
+ public:
+  Transition(Page& page, const Place& place, Actions& actions)
+      : client_(page.client), server_(page.server), place_(place), actions_(actions) {}
+
+  FaultOutcome fault(DomainId domain, Access access);
+  bool release(DomainId domain);
+  void unmapped(DomainId domain);
+  bool message(NodeId from, Kind kind);
+  // Handles what the home has said to itself.
+  void settle();
+
+ private:
+  // --- Local Client and Remote Client.
+  void request(DomainId domain, Access access);
+  void upgrade(DomainId domain);
+  bool client_message(NodeId from, Kind kind);
+  void receive_page(NodeId from, PageState state);
+  void enter_single_writer();
+  void start_invalidation(Phase phase);
+  void finish_invalidation();
+
+  // --- Server.
+  bool server_message(NodeId from, Kind kind);
+  void serve_request(NodeId from, Kind kind);
+  bool serve_wnotify(NodeId from);
+  void serve_release(NodeId from);
+  bool serve_answer(NodeId from, Kind kind);
+  void grant_whole_machine_to_home();
+  void recall_single_writer();
+  void finish_round();
+
+  // --- Messages: to others they become actions; the home's own are handled by settle().
+  void to_home(Kind kind, Verb verb = Verb::kSend) { to(NodeSet::of(place_.home), kind, verb); }
+  void to(NodeSet nodes, Kind kind, Verb verb = Verb::kSend);
+  void act(Verb verb, DomainId domain = {}) {
+    actions_.push({.verb = verb, .domain = domain, .nodes = {}, .domains = {}});
+  }
+
+  // The home's messages to itself. A transition makes few: at most RACK, RDAT or WDAT, INV or 1WGR and their answers.
+  static constexpr size_t kSelfCapacity = 8;
+
+  Client& client_;
+  Server& server_;
+  const Place& place_;
+  Actions& actions_;
+  std::array<Kind, kSelfCapacity> self_{};
+  size_t self_head_ = 0;
+  size_t self_tail_ = 0;
+};
+
+void Transition::to(NodeSet nodes, Kind kind, Verb verb) {
+  if (nodes.contains(place_.self)) {
+    MG_CHECK(self_tail_ < kSelfCapacity);
+    self_[self_tail_++] = kind;
+    nodes.erase(place_.self);
+  }
+  if (!nodes.empty()) actions_.push({.verb = verb, .kind = kind, .domain = {}, .nodes = nodes, .domains = {}});
+}
+
+void Transition::settle() {
+  while (self_head_ != self_tail_) {
+    const Kind kind = self_[self_head_++];
+    MG_CHECK(message(place_.self, kind), static_cast<uint64_t>(kind));
+  }
+}
+
+bool Transition::message(NodeId from, Kind kind) {
+  if (is_for_server(kind)) return place_.is_home() && server_message(from, kind);
+  return from == place_.home && client_message(from, kind);
+}
+
+// --- Local Client -----------------------------------------------------------------------------------------------
+
+FaultOutcome Transition::fault(DomainId domain, Access access) {
+  // The page's lock of Figure 22 is held from the request to the data and during an invalidation; kWait is its queue.
+  if (client_.phase != Phase::kIdle) return FaultOutcome::kWait;
+
+  switch (client_.state) {
+    case PageState::kInv:  // 5
+      request(domain, access);
+      break;
+    case PageState::kRead:
+      if (access == Access::kWrite) {  // 2, 15, 8
+        upgrade(domain);
+      } else {  // 1
+        client_.mapped.insert(domain);
+        act(Verb::kMapRead, domain);
+      }
+      break;
+    case PageState::kWrite:  // 1, 3, 4
+      client_.mapped.insert(domain);
+      if (access == Access::kRead) {
+        act(Verb::kMapRead, domain);
+        break;
+      }
+      act(Verb::kMapWrite, domain);
+      if (!client_.single_writer && !client_.queued.contains(domain)) {
+        client_.queued.insert(domain);
+        act(Verb::kQueue, domain);
+      }
+      break;
+  }
+  settle();
+  return client_.phase == Phase::kIdle && client_.mapped.contains(domain) ? FaultOutcome::kResolved
+                                                                          : FaultOutcome::kWait;
+}
+
+void Transition::request(DomainId domain, Access access) {
+  client_.requester = domain;
+  client_.phase = access == Access::kRead ? Phase::kBusyRead : Phase::kBusyWrite;
+  to_home(access == Access::kRead ? Kind::kRreq : Kind::kWreq);
+}
+
+// The home hears of an upgrade afterwards (WNOTIFY), except about its own: until the home copy's server knows that the
+// home itself writes, it might let a whole page (1WDATA) overwrite those writes.
+void Transition::upgrade(DomainId domain) {
+  client_.state = PageState::kWrite;
+  if (place_.is_home()) {
+    MG_CHECK(serve_wnotify(place_.self));
+  } else {
+    act(Verb::kMakeTwin);
+    to_home(Kind::kWnotify);
+  }
+  client_.mapped.insert(domain);
+  act(Verb::kMapWrite, domain);
+  if (!client_.single_writer && !client_.queued.contains(domain)) {
+    client_.queued.insert(domain);
+    act(Verb::kQueue, domain);
+  }
+}
+
+bool Transition::release(DomainId domain) {
+  if (!client_.queued.contains(domain)) return false;  // a single-writer grant removed it
+  client_.queued.erase(domain);
+  client_.releasing.insert(domain);
+  if (!client_.release_pending) {
+    client_.release_pending = true;
+    to_home(Kind::kRel);
+  }
+  // Else it joins the release that is out. That one's round takes what this domain wrote as well: the page cannot
+  // have become writable again since, as the home answers the release before any later request.
+  settle();
+  return true;
+}
+
+bool Transition::client_message(NodeId from, Kind kind) {
+  const bool idle = client_.phase == Phase::kIdle;
+  switch (kind) {
+    case Kind::kRdat:  // 6
+      if (client_.phase != Phase::kBusyRead) return false;
+      receive_page(from, PageState::kRead);
+      return true;
+    case Kind::kWdat:  // 7
+      if (client_.phase != Phase::kBusyWrite) return false;
+      receive_page(from, PageState::kWrite);
+      return true;
+    case Kind::kRack:  // 9, 10
+      if (!client_.release_pending) return false;
+      client_.release_pending = false;
+      actions_.push({.verb = Verb::kReleased, .domain = {}, .nodes = {}, .domains = client_.releasing});
+      client_.releasing.clear();
+      return true;
+    case Kind::kInv:  // 16, 19
+      if (!idle || client_.state == PageState::kInv || client_.single_writer) return false;
+      start_invalidation(client_.state == PageState::kRead ? Phase::kReadInvInProgress : Phase::kWriteInvInProgress);
+      return true;
+    case Kind::k1winv:  // 22
+      if (!idle || client_.state != PageState::kWrite) return false;
+      start_invalidation(Phase::k1wInvInProgress);
+      return true;
+    case Kind::k1wgr:  // 25, 26, 27
+      if (!idle || client_.state != PageState::kWrite || client_.single_writer) return false;
+      enter_single_writer();
+      to_home(Kind::kAck1w);
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Transition::receive_page(NodeId from, PageState state) {
+  client_.phase = Phase::kIdle;
+  client_.state = state;
+  client_.mapped.insert(client_.requester);
+  // Fill the frame before anybody is given access to it.
+  if (from != place_.self) act(Verb::kTakePage);
+  if (state == PageState::kRead) {
+    act(Verb::kMapRead, client_.requester);
+  } else {
+    if (!place_.is_home()) act(Verb::kMakeTwin);
+    if (place_.is_home() && server_.state == ServerState::kSwrite) client_.single_writer = true;
+    act(Verb::kMapWrite, client_.requester);
+    if (!client_.single_writer && !client_.queued.contains(client_.requester)) {
+      client_.queued.insert(client_.requester);
+      act(Verb::kQueue, client_.requester);
+    }
+  }
+  act(Verb::kWake);
+}
+
+// P2INV: the page leaves every domain's queue. The queues of a node are ordinary memory guarded by the page's lock, so
+// the figure's interrupts and acknowledgements (P2INV, P2INV_ACK) come to clearing the set; a queue may still list the
+// page, and release() ignores it.
+void Transition::enter_single_writer() {
+  client_.single_writer = true;
+  client_.queued.clear();
+  if (!place_.is_home()) act(Verb::kDropTwin);
+}
+
+// --- Remote Client ----------------------------------------------------------------------------------------------
+
+void Transition::start_invalidation(Phase phase) {
+  client_.phase = phase;
+  if (client_.mapped.empty()) {
+    finish_invalidation();
+    return;
+  }
+  client_.mapped.for_each([this](DomainId domain) { act(Verb::kUnmap, domain); });
+}
+
+void Transition::unmapped(DomainId domain) {  // 11 to 14, 17, 20, 23
+  MG_CHECK(client_.mapped.contains(domain) && client_.phase >= Phase::kReadInvInProgress);
+  client_.mapped.erase(domain);
+  if (client_.mapped.empty()) finish_invalidation();
+  settle();
+}
+
+// Nobody can write the local copy any more: only now is a diff exact. The page stays in the queues of the domains that
+// have it: what they wrote is on its way home, but other nodes may still hold copies without it until the round ends.
+void Transition::finish_invalidation() {
+  const Phase phase = client_.phase;
+  client_.phase = Phase::kIdle;
+  client_.state = PageState::kInv;
+  switch (phase) {
+    case Phase::kReadInvInProgress:  // 18
+      to_home(Kind::kAck);
+      break;
+    case Phase::kWriteInvInProgress:  // 21
+      to_home(Kind::kDiff, Verb::kSendDiff);
+      if (!place_.is_home()) act(Verb::kDropTwin);
+      break;
+    case Phase::k1wInvInProgress:  // 24
+      to_home(Kind::k1wdata, Verb::kSendPage);
+      if (!place_.is_home() && !client_.single_writer) act(Verb::kDropTwin);
+      client_.single_writer = false;
+      break;
+    default:
+      panic("invariant broken: an invalidation ended that had not begun", static_cast<uint64_t>(phase));
+  }
+  act(Verb::kWake);
+}
+
+// --- Server -----------------------------------------------------------------------------------------------------
+
+bool Transition::server_message(NodeId from, Kind kind) {
+  switch (kind) {
+    case Kind::kRreq:
+    case Kind::kWreq:
+      // Its copies are known to be gone: it asks once at a time.
+      if (server_.rd.contains(from) || server_.wr.contains(from)) return false;
+      if (server_.state != ServerState::kRelInProgress &&
+          (server_.read_dir.contains(from) || server_.write_dir.contains(from)))
+        return false;
+      serve_request(from, kind);
+      return true;
+    case Kind::kWnotify:
+      return serve_wnotify(from);
+    case Kind::kRel:
+      if (server_.rl.contains(from)) return false;
+      serve_release(from);
+      return true;
+    case Kind::kAck:
+    case Kind::kDiff:
+    case Kind::k1wdata:
+    case Kind::kAck1w:
+      return serve_answer(from, kind);
+    default:
+      return false;
+  }
+}
+
+void Transition::serve_request(NodeId from, Kind kind) {
+  const bool write = kind == Kind::kWreq;
+  switch (server_.state) {
+    case ServerState::kRelInProgress:  // 33
+      (write ? server_.wr : server_.rd).insert(from);
+      return;
+    case ServerState::kSwrite:  // 36
+      server_.state = ServerState::kRelInProgress;
+      (write ? server_.wr : server_.rd).insert(from);
+      recall_single_writer();
+      return;
+    case ServerState::kRead:
+    case ServerState::kWrite:  // 28, 29, 30
+      if (!write) {
+        server_.read_dir.insert(from);
+        to(NodeSet::of(from), Kind::kRdat, Verb::kSendPage);
+        return;
+      }
+      server_.write_dir.insert(from);
+      server_.state = ServerState::kWrite;
+      grant_whole_machine_to_home();
+      to(NodeSet::of(from), Kind::kWdat, Verb::kSendPage);
+      return;
+  }
+}
+
+// When the home is the only node with a copy and writes it, the single-writer condition holds already; the figure
+// would find out at the first release. There is nothing to transfer and nobody to tell.
+void Transition::grant_whole_machine_to_home() {
+  if (server_.read_dir.empty() && server_.write_dir == NodeSet::of(place_.self)) server_.state = ServerState::kSwrite;
+}
+
+bool Transition::serve_wnotify(NodeId from) {
+  switch (server_.state) {
+    case ServerState::kRelInProgress:  // 33: the round invalidates that copy, and gets a diff where it expects an ACK
+      return server_.answers.contains(from);
+    case ServerState::kSwrite:
+      return false;
+    case ServerState::kRead:
+    case ServerState::kWrite:  // 29
+      if (!server_.read_dir.contains(from)) return false;
+      server_.read_dir.erase(from);
+      server_.write_dir.insert(from);
+      server_.state = ServerState::kWrite;
+      if (from == place_.self) {
+        grant_whole_machine_to_home();
+        if (server_.state == ServerState::kSwrite) enter_single_writer();
+      }
+      return true;
+  }
+  return false;
+}
+
+void Transition::serve_release(NodeId from) {
+  if (server_.state == ServerState::kRelInProgress) {  // 33
+    server_.rl.insert(from);
+    return;
+  }
+  if (server_.state == ServerState::kSwrite || !server_.write_dir.contains(from)) {
+    // An earlier round took that node's writes, and has ended: every copy that lacked them is gone (figure: arc 32
+    // would invalidate the copies made since).
+    to(NodeSet::of(from), Kind::kRack);
+    return;
+  }
+  // 31
+  server_.state = ServerState::kRelInProgress;
+  server_.rl = NodeSet::of(from);
+  server_.answers = server_.read_dir | server_.write_dir;
+  if (server_.write_dir.size() > 1) {
+    to(server_.answers, Kind::kInv);
+  } else if (!server_.read_dir.empty()) {
+    server_.awaiting_page = true;
+    to(server_.read_dir, Kind::kInv);
+    to(server_.write_dir, Kind::k1winv);
+  } else {
+    to(server_.write_dir, Kind::k1wgr);
+  }
+}
+
+void Transition::recall_single_writer() {
+  server_.answers = server_.write_dir;
+  server_.awaiting_page = true;
+  to(server_.write_dir, Kind::k1winv);
+}
+
+bool Transition::serve_answer(NodeId from, Kind kind) {
+  if (server_.state != ServerState::kRelInProgress || !server_.answers.contains(from)) return false;
+  switch (kind) {
+    case Kind::kAck:
+      break;
+    case Kind::kDiff:
+      if (from == place_.self) break;  // the home copy is the home's local copy
+      if (server_.awaiting_page) {
+        server_.diffs_waiting = true;
+        act(Verb::kKeepDiff);
+      } else {
+        act(Verb::kMergeDiff);
+      }
+      break;
+    case Kind::k1wdata:
+      if (!server_.awaiting_page || !server_.write_dir.contains(from)) return false;
+      server_.awaiting_page = false;
+      if (from != place_.self) act(Verb::kTakeHomeCopy);
+      if (server_.diffs_waiting) {
+        server_.diffs_waiting = false;
+        act(Verb::kMergeKept);
+      }
+      break;
+    case Kind::kAck1w:
+      if (server_.awaiting_page || !server_.write_dir.contains(from)) return false;
+      if (!(server_.rd | server_.wr).empty()) {  // somebody came meanwhile: the condition is broken before it held
+        recall_single_writer();
+        return true;
+      }
+      // 35
+      server_.answers.clear();
+      server_.state = ServerState::kSwrite;
+      to(server_.rl, Kind::kRack);
+      server_.rl.clear();
+      return true;
+    default:
+      return false;
+  }
+  server_.answers.erase(from);
+  if (server_.answers.empty()) finish_round();
+  return true;
+}
+
+void Transition::finish_round() {  // 34
+  MG_CHECK(!server_.awaiting_page && !server_.diffs_waiting);
+  const NodeSet released = server_.rl;
+  server_.read_dir = server_.rd;
+  server_.write_dir = server_.wr;
+  server_.rd.clear();
+  server_.wr.clear();
+  server_.rl.clear();
+  server_.state = server_.write_dir.empty() ? ServerState::kRead : ServerState::kWrite;
+  grant_whole_machine_to_home();
+  // RACK before data: a node can be given the page to write again only after it knows that its release is done.
+  to(released, Kind::kRack);
+  to(server_.read_dir, Kind::kRdat, Verb::kSendPage);
+  to(server_.write_dir, Kind::kWdat, Verb::kSendPage);
+}
+
+}  // namespace
+
+const char* name(Kind kind) {
+  static constexpr std::array<const char*, static_cast<size_t>(Kind::kKindCount)> kNames = {
+      "RREQ",  "WREQ", "REL",  "WNOTIFY", "ACK", "DIFF",  "1WDATA",
+      "ACK1W", "RDAT", "WDAT", "RACK",    "INV", "1WINV", "1WGR"};
+  return kind < Kind::kKindCount ? kNames[static_cast<size_t>(kind)] : "unknown";
+}
+
+void Actions::push(const Action& action) {
+  MG_CHECK(size_ < kCapacity);
+  items_[size_++] = action;
+}
+
+FaultOutcome on_fault(Page& page, const Place& place, DomainId domain, Access access, Actions& actions) {
+  return Transition(page, place, actions).fault(domain, access);
+}
+
+bool on_release(Page& page, const Place& place, DomainId domain, Actions& actions) {
+  return Transition(page, place, actions).release(domain);
+}
+
+void on_unmapped(Page& page, const Place& place, DomainId domain, Actions& actions) {
+  Transition(page, place, actions).unmapped(domain);
+}
+
+bool on_message(Page& page, const Place& place, NodeId from, Kind kind, Actions& actions) {
+  Transition transition(page, place, actions);
+  if (!transition.message(from, kind)) return false;
+  transition.settle();
+  return true;
+}
+
+}  // namespace multigrain::mgs

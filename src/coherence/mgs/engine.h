@@ -1,0 +1,191 @@
+// The MGS protocol as a value and its transitions: Local Client, Remote Client and Server of one page at one node
+// (mgs.txt, section 3.2 and Appendix A: Table 5, Figures 21 and 22).
+//
+// The engine has no clock, no I/O, no lock and no thread. The shell (shell.h) and the explorer (tests/coherence) feed
+// it events and carry out the actions that it returns, in order. Both run this very code.
+//
+// Where the figure and what must hold differ, or the figure is silent, the reasons are in docs/mgs.md; in short:
+//  * What a home's client and server say to each other is handled inside one transition, so at the home they never
+//    disagree, and the home copy is the home's local copy: no twin, no diff, no transfer.
+//  * An invalidated dirty page stays in the delayed update queue: its release waits for the round that took it.
+//  * A whole page (1WDATA) never overwrites a diff of the same round: diffs that come before it wait for it.
+//  * A home that writes a page of which nobody has a copy is its single writer at once.
+//  * Mappings are removed, and known to be removed, before a diff is made or a page is sent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/ids.h"
+#include "base/node_set.h"
+
+namespace multigrain::mgs {
+
+enum class Access : uint8_t { kRead, kWrite };
+
+// The messages between nodes, under the names of Table 5. (UPGRADE, UP_ACK, PINV, PINV_ACK, P2INV and P2INV_ACK stay
+// inside a node; here they are actions and events.)
+enum class Kind : uint8_t {
+  // Local Client to Server
+  kRreq,     // read data request
+  kWreq,     // write data request
+  kRel,      // release request
+  kWnotify,  // the page was upgraded from read to write privilege
+  // Remote Client to Server
+  kAck,     // read copy invalidated
+  kDiff,    // write copy invalidated; carries the diff
+  k1wdata,  // the sole writer's copy invalidated; carries the page
+  kAck1w,   // single-writer status accepted
+  // Server to Local Client
+  kRdat,  // read data
+  kWdat,  // write data
+  kRack,  // release done
+  // Server to Remote Client
+  kInv,    // invalidate the page
+  k1winv,  // invalidate the sole writer's page
+  k1wgr,   // single-writer status granted
+  kKindCount
+};
+[[nodiscard]] const char* name(Kind kind);
+
+// The privilege of a node's local copy: Figure 22's "pagestate".
+enum class PageState : uint8_t { kInv, kRead, kWrite };
+
+// What the client is in the middle of. Faults wait in every phase but kIdle.
+enum class Phase : uint8_t {
+  kIdle,
+  kBusyRead,            // RREQ is out
+  kBusyWrite,           // WREQ is out
+  kReadInvInProgress,   // INV_IN_PROG of a read copy: mappings are being removed
+  kWriteInvInProgress,  // INV_IN_PROG of a write copy
+  k1wInvInProgress,     // INV_IN_PROG of the sole writer's copy
+};
+
+// Mapping domains of one node; bit i is domain i.
+class DomainSet {
+ public:
+  static constexpr unsigned kCapacity = 64;
+  constexpr void insert(DomainId d) { bits_ |= bit(d); }
+  constexpr void erase(DomainId d) { bits_ &= ~bit(d); }
+  constexpr void clear() { bits_ = 0; }
+  [[nodiscard]] constexpr bool contains(DomainId d) const { return (bits_ & bit(d)) != 0; }
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+  [[nodiscard]] constexpr uint64_t bits() const { return bits_; }
+  constexpr bool operator==(const DomainSet&) const = default;
+  template <typename Visit>
+  constexpr void for_each(Visit&& visit) const {
+    for (uint64_t rest = bits_; rest != 0; rest &= rest - 1)
+      visit(DomainId(static_cast<uint16_t>(std::countr_zero(rest))));
+  }
+
+ private:
+  static constexpr uint64_t bit(DomainId d) { return uint64_t{1} << d.value; }
+  uint64_t bits_ = 0;
+};
+
+// A page at a node that uses it.
+struct Client {
+  PageState state = PageState::kInv;
+  Phase phase = Phase::kIdle;
+  bool single_writer = false;    // releases ignore the page
+  bool release_pending = false;  // a REL is out
+  DomainId requester;            // whose fault the request in progress serves
+  DomainSet mapped;              // tlb_dir: domains that may access the page without a fault
+  DomainSet queued;              // domains whose delayed update queue holds the page
+  DomainSet releasing;           // domains whose release waits for the RACK
+  bool operator==(const Client&) const = default;
+};
+
+enum class ServerState : uint8_t { kRead, kWrite, kSwrite, kRelInProgress };
+
+// A page at its home.
+struct Server {
+  ServerState state = ServerState::kRead;
+  bool awaiting_page = false;  // a 1WINV of this round is unanswered: diffs must wait
+  bool diffs_waiting = false;  // ... and some do
+  NodeSet read_dir;
+  NodeSet write_dir;
+  NodeSet answers;  // nodes whose ACK, DIFF, 1WDATA or ACK1W is outstanding: Figure 22's "count", by name
+  NodeSet rd;       // nodes whose RREQ waits for the round's end
+  NodeSet wr;       // nodes whose WREQ does
+  NodeSet rl;       // nodes to be told RACK then
+  bool operator==(const Server&) const = default;
+};
+
+// Everything a node knows of a page. All zero is the initial state: nobody has a copy, the home copy is good.
+struct Page {
+  Client client;
+  Server server;  // meaningful at the home only
+  bool operator==(const Page&) const = default;
+};
+
+// Who is asking: constant for a page at a node.
+struct Place {
+  NodeId self;
+  NodeId home;
+  [[nodiscard]] bool is_home() const { return self == home; }
+};
+
+// What the shell must do, in order, before it lets go of the page.
+enum class Verb : uint8_t {
+  kSend,          // a message of `kind` without data, to every node of `nodes`
+  kSendPage,      // the same, with the local copy's bytes (which stay as they are until the receiver has read them)
+  kSendDiff,      // DIFF to the home: what the local copy changed since its twin was made
+  kTakePage,      // fill the local copy with the bytes of the message being handled
+  kTakeHomeCopy,  // the same for the home copy
+  kMergeDiff,     // apply the diff of the message being handled to the home copy
+  kKeepDiff,      // keep that diff for kMergeKept
+  kMergeKept,     // apply the kept diffs to the home copy and forget them
+  kMakeTwin,      // copy the local copy (nobody can write it now)
+  kDropTwin,
+  kMapRead,   // give `domain` read access
+  kMapWrite,  // give `domain` read and write access
+  kUnmap,     // take all access from `domain`, then report on_unmapped(domain): PINV
+  kQueue,     // append the page to `domain`'s delayed update queue
+  kWake,      // processors that wait for this page look again
+  kReleased,  // the release of the page is done for every domain of `domains`
+};
+
+struct Action {
+  Verb verb;
+  Kind kind = Kind::kKindCount;
+  DomainId domain;
+  NodeSet nodes;
+  DomainSet domains;
+};
+
+// The actions of one transition, in order. Bounded: the longest transition ends a round at the home.
+class Actions {
+ public:
+  static constexpr size_t kCapacity = 24 + DomainSet::kCapacity;
+  void clear() { size_ = 0; }
+  void push(const Action& action);
+  [[nodiscard]] size_t size() const { return size_; }
+  [[nodiscard]] const Action& operator[](size_t i) const { return items_[i]; }
+  [[nodiscard]] const Action* begin() const { return items_.data(); }
+  [[nodiscard]] const Action* end() const { return items_.data() + size_; }
+
+ private:
+  std::array<Action, kCapacity> items_;
+  size_t size_ = 0;
+};
+
+enum class FaultOutcome : uint8_t {
+  kResolved,  // after the actions, the access succeeds (unless it is taken away again first)
+  kWait,      // wait until a kWake for this page, then try the access again
+};
+
+// A processor of `domain` made an access that its mapping does not allow: RTLBFault, WTLBFault.
+FaultOutcome on_fault(Page& page, const Place& place, DomainId domain, Access access, Actions& actions);
+
+// A processor of `domain` releases and has taken the page off that domain's queue. Returns true if the release has to
+// see a kReleased that names the domain (it may be among these very actions); false: there is nothing to wait for.
+bool on_release(Page& page, const Place& place, DomainId domain, Actions& actions);
+
+// The domain's mapping is gone and no processor can use it any more: PINV_ACK.
+void on_unmapped(Page& page, const Place& place, DomainId domain, Actions& actions);
+
+// A message from another node. Returns false if that node cannot have sent it now: the run must end.
+[[nodiscard]] bool on_message(Page& page, const Place& place, NodeId from, Kind kind, Actions& actions);
+
+}  // namespace multigrain::mgs
