@@ -16,7 +16,7 @@ namespace {
 constexpr double kMaxDelayNs = 10e9;
 constexpr uint64_t kMinRegionSize = uint64_t{1} << 20;
 constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
-// MGS's LAN: 1000 cycles of its 20 MHz processors for a message between nodes (mgs.txt, section 5.1).
+// MGS's LAN: 1000 cycles of its 20 MHz processors for a message between nodes (mgs.txt, section 5.3).
 constexpr Nanoseconds kLanLatencyNs = 50'000;
 
 struct Unit {

@@ -1,0 +1,228 @@
+#include "base/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <vector>
+
+namespace multigrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(NetworkModelTest, Presets) {
+  ASSERT_TRUE(parse_network_model("ideal"));
+  EXPECT_TRUE(parse_network_model("ideal")->ideal());
+  ASSERT_TRUE(parse_network_model("lan"));
+  EXPECT_EQ(parse_network_model("lan")->latency_ns, 50'000u);
+  EXPECT_EQ(parse_network_model("lan")->bytes_per_ns, 0);
+}
+
+TEST(NetworkModelTest, ListsInAnyOrderAndUnit) {
+  const auto model = parse_network_model("bandwidth=96MB/s,latency=1.5us,occupancy=2ms");
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->latency_ns, 1500u);
+  EXPECT_DOUBLE_EQ(model->bytes_per_ns, 0.096);
+  EXPECT_EQ(model->occupancy_ns, 2'000'000u);
+  EXPECT_FALSE(model->ideal());
+  EXPECT_EQ(parse_network_model("latency=17ns")->latency_ns, 17u);
+  EXPECT_DOUBLE_EQ(parse_network_model("bandwidth=2GB/s")->bytes_per_ns, 2);
+  EXPECT_DOUBLE_EQ(parse_network_model("bandwidth=500KB/s")->bytes_per_ns, 0.0005);
+  EXPECT_DOUBLE_EQ(parse_network_model("bandwidth=1000000B/s")->bytes_per_ns, 0.001);
+  EXPECT_TRUE(parse_network_model("latency=0us")->ideal());
+}
+
+TEST(NetworkModelTest, RefusesWhatItDoesNotUnderstand) {
+  for (const char* text : {"",
+                           "fast",
+                           "LAN",
+                           "latency",
+                           "latency=",
+                           "latency=50",
+                           "latency=us",
+                           "latency=-1us",
+                           "latency=1e3us",
+                           "latency=infus",
+                           "latency=nanus",
+                           "latency=11s",
+                           "latency=20000ms",
+                           "latency=1us,",
+                           ",latency=1us",
+                           "latency=1us,latency=2us",
+                           "speed=1us",
+                           "bandwidth=0MB/s",
+                           "bandwidth=-1MB/s",
+                           "bandwidth=5",
+                           "bandwidth=5us",
+                           "latency=5MB/s",
+                           "latency=1us lan"}) {
+    const auto model = parse_network_model(text);
+    EXPECT_FALSE(model) << "accepted '" << text << "'";
+  }
+  EXPECT_THAT(parse_network_model("latency=50").error().message,
+              HasSubstr("latency is '50'; it must be a time of at most 10 s such as 50us, in ns, us or ms"));
+  EXPECT_THAT(parse_network_model("speed=1us").error().message, HasSubstr("at 'speed=1us'; it must be ideal, lan, or"));
+}
+
+TEST(SizeTest, PowersOfTwo) {
+  EXPECT_EQ(parse_size("0"), 0u);
+  EXPECT_EQ(parse_size("4096"), 4096u);
+  EXPECT_EQ(parse_size("16K"), 16384u);
+  EXPECT_EQ(parse_size("16k"), 16384u);
+  EXPECT_EQ(parse_size("64KiB"), 65536u);
+  EXPECT_EQ(parse_size("3M"), uint64_t{3} << 20);
+  EXPECT_EQ(parse_size("64G"), uint64_t{64} << 30);
+  EXPECT_EQ(parse_size("16TiB"), uint64_t{16} << 40);
+  EXPECT_EQ(parse_size("18446744073709551615"), ~uint64_t{0});
+}
+
+TEST(SizeTest, RefusesWhatItDoesNotUnderstand) {
+  for (const char* text : {"", "K", "-1", "+1", " 1", "1 ", "1.5K", "0x10", "1KB", "1KiBs", "1X", "1Ki",
+                           "18446744073709551616", "18014398509481984K", "16777216T"}) {
+    EXPECT_FALSE(parse_size(text)) << "accepted '" << text << "'";
+  }
+  EXPECT_EQ(parse_size("1KB").error().message,
+            "size '1KB' is not understood; it must be a whole number of bytes, or one with K, M, G or T such as 64K");
+}
+
+TEST(StatsTest, FormatsAndFiles) {
+  EXPECT_EQ(parse_stats("none")->format, StatsFormat::kNone);
+  EXPECT_EQ(parse_stats("text")->format, StatsFormat::kText);
+  EXPECT_EQ(parse_stats("json")->format, StatsFormat::kJson);
+  EXPECT_EQ(parse_stats("json")->file, "");
+  EXPECT_EQ(parse_stats("json:a:b.json")->file, "a:b.json");
+  for (const char* text : {"", "xml", "json:", "none:file", "JSON"}) EXPECT_FALSE(parse_stats(text)) << text;
+}
+
+TEST(NamesTest, AccessAndHome) {
+  EXPECT_EQ(parse_access("auto"), AccessMechanism::kAutomatic);
+  EXPECT_EQ(parse_access("userfault"), AccessMechanism::kUserfault);
+  EXPECT_EQ(parse_access("mprotect"), AccessMechanism::kMprotect);
+  EXPECT_EQ(parse_access("x").error().message, "access mechanism is 'x'; it must be auto, userfault or mprotect");
+  EXPECT_EQ(parse_home("interleaved"), HomePolicy::kInterleaved);
+  EXPECT_EQ(parse_home("blocked"), HomePolicy::kBlocked);
+  EXPECT_EQ(parse_home("first-touch"), HomePolicy::kFirstTouch);
+  EXPECT_FALSE(parse_home("node"));
+}
+
+TEST(ValidateTest, NamesEverySettingThatIsOutOfRange) {
+  ASSERT_TRUE(validate(Config{}));
+  const auto message = [](auto&& change) {
+    Config config;
+    change(config);
+    const Status status = validate(config);
+    return status ? std::string("accepted") : status.error().message;
+  };
+  EXPECT_EQ(message([](Config& c) { c.nodes = 0; }),
+            "the number of nodes is 0; it must be from 1 to 64 (--nodes or MULTIGRAIN_NODES)");
+  EXPECT_THAT(message([](Config& c) { c.nodes = 65; }), HasSubstr("nodes is 65; it must be from 1 to 64"));
+  EXPECT_THAT(message([](Config& c) { c.processors_per_node = 0; }),
+              HasSubstr("a node is 0; it must be from 1 to 256"));
+  EXPECT_THAT(message([](Config& c) { c.processors_per_node = 257; }), HasSubstr("a node is 257"));
+  for (size_t bytes : {size_t{0}, size_t{2048}, size_t{5000}, size_t{131072}})
+    EXPECT_THAT(message([&](Config& c) { c.page_size = bytes; }), HasSubstr("a power of two from 4096 to 65536"));
+  for (uint64_t bytes : {uint64_t{0}, uint64_t{65536}, (uint64_t{1} << 30) + 4096, uint64_t{32} << 40})
+    EXPECT_THAT(message([&](Config& c) { c.region_size = bytes; }), HasSubstr("a multiple of 64K from 1M to 16T"));
+  EXPECT_THAT(message([](Config& c) { c.protocol = "msg"; }), HasSubstr("'msg'; it must be mgs"));
+  EXPECT_THAT(message([](Config& c) { c.home = HomePolicy::kNode; }), HasSubstr("interleaved, blocked or first-touch"));
+  EXPECT_THAT(message([](Config& c) { c.node = NodeId(1); }), HasSubstr("this is node 1 of 1"));
+  EXPECT_EQ(message([](Config& c) {
+              c.nodes = 64;
+              c.processors_per_node = 256;
+              c.page_size = 65536;
+              c.region_size = uint64_t{1} << 20;
+              c.node = NodeId(63);
+            }),
+            "accepted");
+}
+
+class EnvironmentTest : public ::testing::Test {
+ protected:
+  void SetUp() override { clear(); }
+  void TearDown() override { clear(); }
+  static void set(const char* name, const char* value) { ::setenv(name, value, 1); }
+  static std::string error_with(const char* name, const char* value) {
+    set(name, value);
+    const auto config = config_from_environment();
+    ::unsetenv(name);
+    return config ? std::string("accepted") : config.error().message;
+  }
+
+ private:
+  static void clear() {
+    for (const char* name :
+         {"MULTIGRAIN_NODES", "MULTIGRAIN_PROCS_PER_NODE", "MULTIGRAIN_PAGE_SIZE", "MULTIGRAIN_REGION_SIZE",
+          "MULTIGRAIN_PROTOCOL", "MULTIGRAIN_ACCESS", "MULTIGRAIN_NET", "MULTIGRAIN_STATS", "MULTIGRAIN_HOME",
+          "MULTIGRAIN_VERBOSE", "MULTIGRAIN_NODE", "MULTIGRAIN_JOB_FD"})
+      ::unsetenv(name);
+  }
+};
+
+TEST_F(EnvironmentTest, NothingSetIsOneNode) {
+  const auto config = config_from_environment();
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->nodes, 1u);
+  EXPECT_EQ(config->processors(), 1u);
+  EXPECT_EQ(config->page_size, 4096u);
+  EXPECT_EQ(config->region_size, uint64_t{16} << 40);
+  EXPECT_EQ(config->job_fd, -1);
+  EXPECT_EQ(config->home, HomePolicy::kInterleaved);
+}
+
+TEST_F(EnvironmentTest, ReadsEveryVariable) {
+  set("MULTIGRAIN_NODES", "4");
+  set("MULTIGRAIN_PROCS_PER_NODE", "2");
+  set("MULTIGRAIN_PAGE_SIZE", "16K");
+  set("MULTIGRAIN_REGION_SIZE", "64G");
+  set("MULTIGRAIN_PROTOCOL", "mgs");
+  set("MULTIGRAIN_ACCESS", "mprotect");
+  set("MULTIGRAIN_NET", "latency=5us");
+  set("MULTIGRAIN_STATS", "json:out.json");
+  set("MULTIGRAIN_HOME", "first-touch");
+  set("MULTIGRAIN_VERBOSE", "1");
+  set("MULTIGRAIN_NODE", "3");
+  set("MULTIGRAIN_JOB_FD", "7");
+  const auto config = config_from_environment();
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->nodes, 4u);
+  EXPECT_EQ(config->processors_per_node, 2u);
+  EXPECT_EQ(config->processors(), 8u);
+  EXPECT_EQ(config->node_of(ProcessorId(5)), NodeId(2));
+  EXPECT_EQ(config->page_size, 16384u);
+  EXPECT_EQ(config->region_size, uint64_t{64} << 30);
+  EXPECT_EQ(config->access, AccessMechanism::kMprotect);
+  EXPECT_EQ(config->network.latency_ns, 5000u);
+  EXPECT_EQ(config->stats, StatsFormat::kJson);
+  EXPECT_EQ(config->stats_file, "out.json");
+  EXPECT_EQ(config->home, HomePolicy::kFirstTouch);
+  EXPECT_TRUE(config->verbose);
+  EXPECT_EQ(config->node, NodeId(3));
+  EXPECT_EQ(config->job_fd, 7);
+}
+
+TEST_F(EnvironmentTest, ErrorsNameTheVariableTheValueAndWhatIsAllowed) {
+  EXPECT_EQ(error_with("MULTIGRAIN_NODES", "0"), "MULTIGRAIN_NODES is '0'; it must be a whole number from 1 to 64");
+  EXPECT_EQ(error_with("MULTIGRAIN_NODES", "two"), "MULTIGRAIN_NODES is 'two'; it must be a whole number from 1 to 64");
+  EXPECT_THAT(error_with("MULTIGRAIN_NODES", ""), HasSubstr("MULTIGRAIN_NODES is ''"));
+  EXPECT_THAT(error_with("MULTIGRAIN_NODES", "18446744073709551617"), HasSubstr("from 1 to 64"));
+  EXPECT_THAT(error_with("MULTIGRAIN_PROCS_PER_NODE", "300"), HasSubstr("is '300'; it must be a whole number from 1"));
+  EXPECT_THAT(error_with("MULTIGRAIN_PAGE_SIZE", "5000"), HasSubstr("MULTIGRAIN_PAGE_SIZE"));
+  EXPECT_THAT(error_with("MULTIGRAIN_PAGE_SIZE", "big"), HasSubstr("MULTIGRAIN_PAGE_SIZE: size 'big'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_REGION_SIZE", "4"), HasSubstr("MULTIGRAIN_REGION_SIZE"));
+  EXPECT_THAT(error_with("MULTIGRAIN_PROTOCOL", "x"), HasSubstr("MULTIGRAIN_PROTOCOL"));
+  EXPECT_THAT(error_with("MULTIGRAIN_ACCESS", "x"), HasSubstr("MULTIGRAIN_ACCESS: access mechanism is 'x'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_NET", "x"), HasSubstr("MULTIGRAIN_NET: network model 'x'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_STATS", "x"), HasSubstr("MULTIGRAIN_STATS: statistics are 'x'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_HOME", "node"), HasSubstr("MULTIGRAIN_HOME: default home is 'node'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_VERBOSE", "2"), HasSubstr("MULTIGRAIN_VERBOSE is '2'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_NODE", "1"), HasSubstr("MULTIGRAIN_NODE"));
+  EXPECT_THAT(error_with("MULTIGRAIN_JOB_FD", "-1"), HasSubstr("MULTIGRAIN_JOB_FD is '-1'"));
+}
+
+TEST_F(EnvironmentTest, SeveralNodesNeedALauncher) {
+  EXPECT_THAT(error_with("MULTIGRAIN_NODES", "2"), HasSubstr("start the program with mgrun --nodes 2"));
+}
+
+}  // namespace
+}  // namespace multigrain
