@@ -1,0 +1,190 @@
+// Where a processor's time went, and how often what happened.
+//
+// Every nanosecond of a processor is in exactly one category: those of mgs.txt, section 5.2.1 (User, Lock, Barrier,
+// MGS, the last called protocol here), plus the wait for data. Time for changing access rights and for diffs is
+// measured inside them, as genima-emulation.txt does. The categories add up to the measured time by construction: a
+// switch takes one time stamp and both ends one interval and begins the next with it.
+//
+// One ProcessorProfile a thread, in memory that the runtime supplies; only its owner writes it, anybody may take a
+// snapshot. Nothing here allocates, locks or calls the system except snapshot(), which may yield the core.
+// Forgetting the past (mg_profile_reset) is a snapshot that later ones are compared with: the owner, perhaps asleep in
+// a barrier, need not take part.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace multigrain {
+
+enum class Category : uint8_t {
+  kUser,      // the program's own code, hardware coherence included
+  kDataWait,  // waiting for a page or a copy of one
+  kLock,      // executing and waiting in locks
+  kBarrier,   // executing and waiting in barriers, and in other synchronisation that waits for all
+  kProtocol,  // the protocol's own work: fault entry, transitions, handlers, twins, diffs, rights
+  kIdle,      // a service thread without work; no processor is ever in it
+  kStopped,   // not measured: before start() and after stop()
+};
+inline constexpr size_t kCategoryCount = 6;  // those that are measured
+
+// Parts of the above that are also measured by themselves. They are not added to the categories.
+enum class SubTime : uint8_t {
+  kRights,  // changing access rights
+  kDiffs,   // making, encoding and applying diffs
+};
+inline constexpr size_t kSubTimeCount = 2;
+
+enum class Counter : uint8_t {
+  // Faults
+  kReadFaults,   // read faults that asked the home
+  kWriteFaults,  // write faults on pages without a copy
+  kUpgrades,     // write faults on pages that were readable
+  kLocalFaults,  // faults that found the page resident with enough rights in the node
+  // Pages
+  kPagesFetched,
+  kInvalidations,  // copies taken away by the home
+  kTwins,
+  kDiffs,       // diffs made that were not empty
+  kEmptyDiffs,  // comparisons that found no change
+  kDiffBytes,   // encoded bytes of the diffs made
+  kDiffsApplied,
+  kSingleWriterGrants,
+  kSingleWriterBreaks,
+  // Access rights: calls, and pages that they covered
+  kGrantReads,
+  kGrantReadPages,
+  kGrantWrites,
+  kGrantWritePages,
+  kRevokeWrites,
+  kRevokeWritePages,
+  kRevokes,
+  kRevokePages,
+  // Synchronisation
+  kReleases,       // releases that found something to release
+  kPagesReleased,  // pages in the delayed update queue at those
+  kLocksLocal,     // locks taken that the node held
+  kLocksRemote,    // locks taken that came from another node
+  kBarriers,       // arrivals
+  kWakes,          // sleeping threads woken
+};
+inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kWakes) + 1;
+inline constexpr size_t kMessageTypes = 256;
+
+enum class RightsChange : uint8_t { kGrantRead, kGrantWrite, kRevokeWrite, kRevoke };
+
+// What one thread's profile held at a moment. Times in ticks() of base/clock.h.
+struct ProfileSnapshot {
+  std::array<uint64_t, kCategoryCount> ticks{};
+  std::array<uint64_t, kSubTimeCount> sub_ticks{};
+  std::array<uint64_t, kCounterCount> counters{};
+  std::array<uint64_t, kMessageTypes> messages{};
+  std::array<uint64_t, kMessageTypes> message_bytes{};
+
+  [[nodiscard]] uint64_t total_ticks() const;
+  // What happened since `earlier`, a snapshot of the same profile.
+  [[nodiscard]] ProfileSnapshot since(const ProfileSnapshot& earlier) const;
+};
+
+class alignas(64) ProcessorProfile {
+ public:
+  ProcessorProfile() = default;
+  ProcessorProfile(const ProcessorProfile&) = delete;
+  ProcessorProfile& operator=(const ProcessorProfile&) = delete;
+
+  // --- For the owner alone. A few nanoseconds; async-signal-safe, also when the signal interrupts one of them.
+
+  // Ends the interval of the current category, begins one of `category`, and returns the one that ended. Works on a
+  // stopped profile too: a fault on a thread that is not measured counts nothing but its own handling.
+  Category enter(Category category) { return enter_at(category, ::multigrain::ticks()); }
+  // The same for a caller that has taken the time stamp. `now` must not be before that of an earlier call.
+  Category enter_at(Category category, uint64_t now);
+  // Begins to measure; ends it. May alternate any number of times.
+  void start(Category category = Category::kUser) { enter(category); }
+  void stop() { enter(Category::kStopped); }
+
+  void add_sub_time(SubTime part, uint64_t elapsed_ticks) { add(sub_ticks_[static_cast<size_t>(part)], elapsed_ticks); }
+  void count(Counter counter, uint64_t n = 1) { add(counters_[static_cast<size_t>(counter)], n); }
+  // A change of access rights that covered `pages` pages.
+  void count_rights(RightsChange change, uint64_t pages);
+  // A message handed to the fabric: `bytes` of payload and header.
+  void count_message(uint8_t type, uint64_t bytes) {
+    add(messages_[type], 1);
+    add(message_bytes_[type], bytes);
+  }
+
+  // --- For any thread.
+
+  [[nodiscard]] Category current() const { return current_.load(std::memory_order_relaxed); }
+  // Reads everything, the interval that is open included. The times are consistent with each other; a counter may miss
+  // what happens meanwhile. Waits while the owner is inside enter(): not for signal handlers.
+  void snapshot(ProfileSnapshot& out) const { snapshot_at(out, nullptr); }
+  // The same as it would be at time stamp `*now`, which the owner must not have passed; nullptr: at present.
+  void snapshot_at(ProfileSnapshot& out, const uint64_t* now) const;
+
+ private:
+  using Word = std::atomic<uint64_t>;
+
+  // One instruction, so that a signal falls before it or after it; not a locked one, because only the owner writes.
+  static void add(Word& word, uint64_t n) { asm volatile("addq %1, %0" : "+m"(word) : "er"(n) : "cc", "memory"); }
+
+  // Odd while the owner is inside enter(). x86 keeps the order of one thread's stores, so readers need no more.
+  Word version_{0};
+  std::atomic<Category> current_{Category::kStopped};
+  // Of each category: the sum of the time stamps at which it was left, less those at which it was entered. So a signal
+  // handler that switches categories between two instructions of enter() leaves every sum right. The last is for
+  // kStopped.
+  std::array<Word, kCategoryCount + 1> ticks_{};
+  std::array<Word, kSubTimeCount> sub_ticks_{};
+  std::array<Word, kCounterCount> counters_{};
+  std::array<Word, kMessageTypes> messages_{};
+  std::array<Word, kMessageTypes> message_bytes_{};
+};
+
+inline Category ProcessorProfile::enter_at(Category category, uint64_t now) {
+  add(version_, 1);
+  const Category previous = current_.load(std::memory_order_relaxed);
+  add(ticks_[static_cast<size_t>(previous)], now);
+  add(ticks_[static_cast<size_t>(category)], 0 - now);
+  current_.store(category, std::memory_order_relaxed);
+  add(version_, 1);
+  return previous;
+}
+
+inline void ProcessorProfile::count_rights(RightsChange change, uint64_t pages) {
+  const size_t calls = static_cast<size_t>(Counter::kGrantReads) + 2 * static_cast<size_t>(change);
+  add(counters_[calls], 1);
+  add(counters_[calls + 1], pages);
+}
+
+// In `category` for as long as it lives, then back in the one before.
+class CategoryScope {
+ public:
+  CategoryScope(ProcessorProfile& profile, Category category) : profile_(profile), previous_(profile.enter(category)) {}
+  ~CategoryScope() { profile_.enter(previous_); }
+  CategoryScope(const CategoryScope&) = delete;
+  CategoryScope& operator=(const CategoryScope&) = delete;
+
+ private:
+  ProcessorProfile& profile_;
+  const Category previous_;
+};
+
+// Adds its lifetime to a part. No category may be entered meanwhile: what is waited for is no part of the work.
+class SubTimeScope {
+ public:
+  SubTimeScope(ProcessorProfile& profile, SubTime part) : profile_(profile), part_(part), start_(ticks()) {}
+  ~SubTimeScope() { profile_.add_sub_time(part_, ticks() - start_); }
+  SubTimeScope(const SubTimeScope&) = delete;
+  SubTimeScope& operator=(const SubTimeScope&) = delete;
+
+ private:
+  ProcessorProfile& profile_;
+  const SubTime part_;
+  const uint64_t start_;
+};
+
+}  // namespace multigrain

@@ -1,0 +1,354 @@
+#include "profile/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+namespace multigrain {
+namespace {
+
+struct CounterName {
+  Counter counter;
+  const char* json;
+  const char* text;
+  const char* group;
+};
+
+constexpr CounterName kCounterNames[] = {
+    {Counter::kReadFaults, "read_faults", "read faults", "faults"},
+    {Counter::kWriteFaults, "write_faults", "write faults", "faults"},
+    {Counter::kUpgrades, "upgrades", "upgrades from read to write", "faults"},
+    {Counter::kLocalFaults, "local_faults", "served inside the node", "faults"},
+    {Counter::kPagesFetched, "pages_fetched", "fetched", "pages"},
+    {Counter::kInvalidations, "invalidations", "invalidated", "pages"},
+    {Counter::kTwins, "twins", "twins made", "pages"},
+    {Counter::kDiffs, "diffs", "diffs made", "pages"},
+    {Counter::kEmptyDiffs, "empty_diffs", "diffs that were empty", "pages"},
+    {Counter::kDiffBytes, "diff_bytes", "diff bytes", "pages"},
+    {Counter::kDiffsApplied, "diffs_applied", "diffs merged at home", "pages"},
+    {Counter::kSingleWriterGrants, "single_writer_grants", "single writer granted", "pages"},
+    {Counter::kSingleWriterBreaks, "single_writer_breaks", "single writer ended", "pages"},
+    {Counter::kGrantReads, "grant_reads", "grant read, calls", "access rights"},
+    {Counter::kGrantReadPages, "grant_read_pages", "grant read, pages", "access rights"},
+    {Counter::kGrantWrites, "grant_writes", "grant write, calls", "access rights"},
+    {Counter::kGrantWritePages, "grant_write_pages", "grant write, pages", "access rights"},
+    {Counter::kRevokeWrites, "revoke_writes", "revoke write, calls", "access rights"},
+    {Counter::kRevokeWritePages, "revoke_write_pages", "revoke write, pages", "access rights"},
+    {Counter::kRevokes, "revokes", "revoke all, calls", "access rights"},
+    {Counter::kRevokePages, "revoke_pages", "revoke all, pages", "access rights"},
+    {Counter::kReleases, "releases", "releases", "synchronisation"},
+    {Counter::kPagesReleased, "pages_released", "pages released", "synchronisation"},
+    {Counter::kLocksLocal, "locks_local", "locks taken inside the node", "synchronisation"},
+    {Counter::kLocksRemote, "locks_remote", "locks taken from another node", "synchronisation"},
+    {Counter::kBarriers, "barriers", "barrier arrivals", "synchronisation"},
+    {Counter::kWakes, "wakes", "sleepers woken", "synchronisation"},
+};
+static_assert(std::size(kCounterNames) == kCounterCount);
+static_assert(
+    [] {
+      for (size_t i = 0; i < kCounterCount; ++i) {
+        if (kCounterNames[i].counter != static_cast<Counter>(i)) return false;
+      }
+      return true;
+    }(),
+    "the names are in the order of the counters");
+
+constexpr std::array<const char*, kCategoryCount> kCategoryJson = {"user",    "data_wait", "lock",
+                                                                   "barrier", "protocol",  "idle"};
+// The columns of the text table: every category but idle.
+constexpr std::array<const char*, kCategoryCount - 1> kColumns = {"user", "data wait", "lock", "barrier", "protocol"};
+
+// Time stamp counters of two sockets may differ by a few ticks, and a signal may come between taking a time stamp and
+// using it: an almost empty category can come out negative. The largest one gives what it lacks; the sum stays.
+void lift_negatives(std::array<uint64_t, kCategoryCount>& ticks) {
+  uint64_t lacking = 0;
+  for (uint64_t& value : ticks) {
+    if (static_cast<int64_t>(value) >= 0) continue;
+    lacking += 0 - value;
+    value = 0;
+  }
+  uint64_t& largest = *std::max_element(ticks.begin(), ticks.end());
+  largest -= std::min(lacking, largest);
+}
+
+ThreadTimes to_times(const ProfileSnapshot& profile, double ticks_per_us) {
+  const auto to_ns = [&](uint64_t ticks) {
+    return static_cast<uint64_t>(std::llround(static_cast<double>(ticks) * 1000.0 / ticks_per_us));
+  };
+  std::array<uint64_t, kCategoryCount> ticks = profile.ticks;
+  lift_negatives(ticks);
+  // Converting the running sum rather than each category keeps the sum exact.
+  ThreadTimes times;
+  uint64_t sum_ticks = 0;
+  for (size_t i = 0; i < kCategoryCount; ++i) {
+    sum_ticks += ticks[i];
+    const uint64_t sum_ns = to_ns(sum_ticks);
+    times.category_ns[i] = sum_ns - times.total_ns;
+    times.total_ns = sum_ns;
+  }
+  for (size_t i = 0; i < kSubTimeCount; ++i) times.sub_ns[i] = to_ns(profile.sub_ticks[i]);
+  return times;
+}
+
+template <size_t N>
+void accumulate(std::array<uint64_t, N>& to, const std::array<uint64_t, N>& what) {
+  std::transform(to.begin(), to.end(), what.begin(), to.begin(), std::plus<>());
+}
+
+void add_counters(NodeReport& report, const ProfileSnapshot& profile) {
+  accumulate(report.counters, profile.counters);
+  accumulate(report.messages, profile.messages);
+  accumulate(report.message_bytes, profile.message_bytes);
+}
+
+void add_times(ThreadTimes& to, const ThreadTimes& what) {
+  to.total_ns += what.total_ns;
+  accumulate(to.category_ns, what.category_ns);
+  accumulate(to.sub_ns, what.sub_ns);
+}
+
+ThreadTimes sum_of_processors(std::span<const NodeReport> reports) {
+  ThreadTimes sum;
+  for (const NodeReport& report : reports) {
+    for (size_t i = 0; i < report.processors; ++i) add_times(sum, report.processor[i]);
+  }
+  return sum;
+}
+
+std::string message_name(uint8_t type, MessageNamer namer) {
+  const char* name = namer != nullptr ? namer(type) : nullptr;
+  return name != nullptr ? std::string(name) : fmt::format("type 0x{:02x}", type);
+}
+
+double milliseconds(uint64_t ns) {
+  return static_cast<double>(ns) / 1e6;
+}
+double percent(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// --- Text
+
+class TextTable {
+ public:
+  TextTable(const RunDescription& run, std::span<const NodeReport> reports, MessageNamer namer)
+      : run_(run), reports_(reports), namer_(namer) {}
+
+  std::string render() {
+    head();
+    times();
+    inside_protocol();
+    counters();
+    return std::move(out_);
+  }
+
+ private:
+  template <typename... Args>
+  void print(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  }
+
+  void head() {
+    print("\n{}: {} processor{} on {} node{} of {}, protocol {}, pages of {} bytes, network {}, access by {}\n",
+          run_.program, run_.nodes * run_.processors_per_node, run_.nodes * run_.processors_per_node == 1 ? "" : "s",
+          run_.nodes, run_.nodes == 1 ? "" : "s", run_.processors_per_node, run_.protocol, run_.page_size, run_.network,
+          run_.access);
+    print("Elapsed: {:.3f} ms. Where the processors' time went, in ms and % of each row's total:\n\n",
+          milliseconds(run_.elapsed_ns));
+  }
+
+  void row(std::string_view who, std::string_view node, uint64_t total_ns, const ThreadTimes& times) {
+    print("{:>9} {:>4} {:>11.{}f}", who, node, milliseconds(total_ns), decimals_);
+    for (size_t i = 0; i < kColumns.size(); ++i)
+      print(" {:>11.{}f} {:>3.0f}%", milliseconds(times.category_ns[i]), decimals_,
+            percent(times.category_ns[i], total_ns));
+    print("\n");
+  }
+
+  void times() {
+    const ThreadTimes sum = sum_of_processors(reports_);
+    // Columns hold 11 characters; more digits than a microsecond's say nothing.
+    decimals_ = milliseconds(sum.total_ns) < 1e6 ? 3 : 1;
+    print("{:>9} {:>4} {:>11}", "processor", "node", "total");
+    for (const char* column : kColumns) print(" {:>16}", column);
+    print("\n");
+    size_t number = 0;
+    for (const NodeReport& report : reports_) {
+      for (size_t i = 0; i < report.processors; ++i, ++number)
+        row(std::to_string(number), std::to_string(report.node), report.processor[i].total_ns, report.processor[i]);
+    }
+    row("sum", "", sum.total_ns, sum);
+    if (std::ranges::none_of(reports_, [](const NodeReport& r) { return awake(r) != 0; })) return;
+    for (const NodeReport& report : reports_)
+      row("service", std::to_string(report.node), awake(report), report.service);
+    print(
+        "(A node's service thread handles messages that no processor is waiting for; its total is the time awake.)\n");
+  }
+
+  static uint64_t awake(const NodeReport& report) {
+    return report.service.total_ns - report.service.category_ns[static_cast<size_t>(Category::kIdle)];
+  }
+
+  void inside_protocol() {
+    const ThreadTimes sum = sum_of_processors(reports_);
+    const auto part = [&](SubTime which) { return sum.sub_ns[static_cast<size_t>(which)]; };
+    print("\nOf the sum: changing access rights {:.3f} ms ({:.1f}%), diffs {:.3f} ms ({:.1f}%).\n",
+          milliseconds(part(SubTime::kRights)), percent(part(SubTime::kRights), sum.total_ns),
+          milliseconds(part(SubTime::kDiffs)), percent(part(SubTime::kDiffs), sum.total_ns));
+  }
+
+  template <typename Get>
+  void counter_row(const char* group, std::string_view name, Get&& get) {
+    uint64_t sum = 0;
+    uint64_t least = ~uint64_t{0};
+    uint64_t most = 0;
+    for (const NodeReport& report : reports_) {
+      const uint64_t value = get(report);
+      sum += value;
+      least = std::min(least, value);
+      most = std::max(most, value);
+    }
+    if (sum == 0) return;
+    if (last_group_ != group) {
+      last_group_ = group;
+      print("{}\n", group);
+    }
+    print("  {:<30} {:>14}", name, sum);
+    if (wide()) {
+      for (const NodeReport& report : reports_) print(" {:>12}", get(report));
+    } else {
+      print(" {:>12} {:>12}", least, most);
+    }
+    print("\n");
+  }
+
+  // Whether a column a node fits.
+  [[nodiscard]] bool wide() const { return reports_.size() <= 5; }
+
+  void counters() {
+    print("\n{:<32} {:>14}", "Counters", "sum");
+    if (wide()) {
+      for (const NodeReport& report : reports_) print(" {:>12}", fmt::format("node {}", report.node));
+    } else {
+      print(" {:>12} {:>12}", "least a node", "most a node");
+    }
+    print("\n");
+    for (const CounterName& entry : kCounterNames) {
+      const auto index = static_cast<size_t>(entry.counter);
+      counter_row(entry.group, entry.text, [=](const NodeReport& r) { return r.counters[index]; });
+    }
+    for (size_t type = 0; type < kMessageTypes; ++type)
+      counter_row("messages sent", message_name(static_cast<uint8_t>(type), namer_),
+                  [=](const NodeReport& r) { return r.messages[type]; });
+    counter_row("messages sent", "all",
+                [](const NodeReport& r) { return std::accumulate(r.messages.begin(), r.messages.end(), uint64_t{0}); });
+    counter_row("messages sent", "all, bytes", [](const NodeReport& r) {
+      return std::accumulate(r.message_bytes.begin(), r.message_bytes.end(), uint64_t{0});
+    });
+    if (last_group_.empty()) print("  (all zero)\n");
+  }
+
+  const RunDescription& run_;
+  std::span<const NodeReport> reports_;
+  MessageNamer namer_;
+  std::string out_;
+  std::string last_group_;
+  int decimals_ = 3;
+};
+
+// --- JSON
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const ThreadTimes& times) {
+  Json json;
+  json["total_ns"] = times.total_ns;
+  for (size_t i = 0; i < kCategoryCount; ++i) json[fmt::format("{}_ns", kCategoryJson[i])] = times.category_ns[i];
+  json["rights_ns"] = times.sub_ns[static_cast<size_t>(SubTime::kRights)];
+  json["diffs_ns"] = times.sub_ns[static_cast<size_t>(SubTime::kDiffs)];
+  return json;
+}
+
+Json to_json(const NodeReport& report, size_t& processor_number, MessageNamer namer) {
+  Json json;
+  json["node"] = report.node;
+  json["processors"] = Json::array();
+  for (size_t i = 0; i < report.processors; ++i) {
+    Json processor;
+    processor["processor"] = processor_number++;
+    processor.update(to_json(report.processor[i]));
+    json["processors"].push_back(std::move(processor));
+  }
+  json["service"] = to_json(report.service);
+  for (const CounterName& entry : kCounterNames)
+    json["counters"][entry.json] = report.counters[static_cast<size_t>(entry.counter)];
+  json["messages"] = Json::array();
+  for (size_t type = 0; type < kMessageTypes; ++type) {
+    if (report.messages[type] == 0) continue;
+    json["messages"].push_back({{"type", type},
+                                {"name", message_name(static_cast<uint8_t>(type), namer)},
+                                {"count", report.messages[type]},
+                                {"bytes", report.message_bytes[type]}});
+  }
+  return json;
+}
+
+}  // namespace
+
+void add_processor(NodeReport& report, const ProfileSnapshot& profile, double ticks_per_us) {
+  MG_CHECK(report.processors < report.processor.size(), report.processors);
+  report.processor[report.processors++] = to_times(profile, ticks_per_us);
+  add_counters(report, profile);
+}
+
+void add_service(NodeReport& report, const ProfileSnapshot& profile, double ticks_per_us) {
+  report.service = to_times(profile, ticks_per_us);
+  add_counters(report, profile);
+}
+
+Status check_report(const NodeReport& report) {
+  if (report.version != NodeReport::kVersion)
+    return fail("a profile report has version {}, not {}", report.version, NodeReport::kVersion);
+  if (report.node >= Config::kMaxNodes) return fail("a profile report names node {}", report.node);
+  if (report.processors > report.processor.size())
+    return fail("the profile report of node {} has {} processors", report.node, report.processors);
+  for (size_t i = 0; i < report.processors; ++i) {
+    const ThreadTimes& times = report.processor[i];
+    if (std::accumulate(times.category_ns.begin(), times.category_ns.end(), uint64_t{0}) != times.total_ns)
+      return fail("the profile report of node {} does not add up for its processor {}", report.node, i);
+  }
+  return {};
+}
+
+std::string render_text(const RunDescription& run, std::span<const NodeReport> reports, MessageNamer name) {
+  return TextTable(run, reports, name).render();
+}
+
+std::string render_json(const RunDescription& run, std::span<const NodeReport> reports, MessageNamer name) {
+  Json json;
+  json["schema"] = "multigrain-profile";
+  json["version"] = NodeReport::kVersion;
+  json["run"] = {
+      {"program", run.program},   {"nodes", run.nodes},          {"processors_per_node", run.processors_per_node},
+      {"protocol", run.protocol}, {"page_size", run.page_size},  {"network", run.network},
+      {"access", run.access},     {"elapsed_ns", run.elapsed_ns}};
+  json["sum"] = to_json(sum_of_processors(reports));
+  json["nodes"] = Json::array();
+  size_t processor_number = 0;
+  for (const NodeReport& report : reports) json["nodes"].push_back(to_json(report, processor_number, name));
+  // A program's name need not be UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+const char* json_name(Counter counter) {
+  return kCounterNames[static_cast<size_t>(counter)].json;
+}
+const char* json_name(Category category) {
+  const auto index = static_cast<size_t>(category);
+  return index < kCategoryCount ? kCategoryJson[index] : "stopped";
+}
+
+}  // namespace multigrain

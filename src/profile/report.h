@@ -1,0 +1,71 @@
+// From profiles to what a user reads: a report a node, which travels as plain bytes, and a text table or JSON of all.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "profile/profile.h"
+
+namespace multigrain {
+
+// The times of one thread, nanoseconds. The categories add up to total_ns exactly.
+struct ThreadTimes {
+  uint64_t total_ns = 0;
+  std::array<uint64_t, kCategoryCount> category_ns{};
+  std::array<uint64_t, kSubTimeCount> sub_ns{};
+};
+
+// What one node has to report. Plain bytes: it is sent to node 0 or left in memory that the nodes share.
+struct NodeReport {
+  static constexpr uint32_t kVersion = 1;
+
+  uint32_t version = kVersion;
+  uint16_t node = 0;
+  uint16_t processors = 0;  // how many of `processor` are filled
+  std::array<ThreadTimes, Config::kMaxProcessorsPerNode> processor{};
+  ThreadTimes service;  // idle time included
+  std::array<uint64_t, kCounterCount> counters{};
+  std::array<uint64_t, kMessageTypes> messages{};
+  std::array<uint64_t, kMessageTypes> message_bytes{};
+};
+static_assert(std::is_trivially_copyable_v<NodeReport>);
+static_assert(sizeof(NodeReport) <= 64 * 1024, "must fit one message of the fabric");
+
+// Fill a report: the node's processors in their order, then its service thread. Counters are added up. No allocation.
+// add_processor may be called Config::kMaxProcessorsPerNode times. `ticks_per_us` is base/clock.h's.
+void add_processor(NodeReport& report, const ProfileSnapshot& profile, double ticks_per_us);
+void add_service(NodeReport& report, const ProfileSnapshot& profile, double ticks_per_us);
+
+// Whether a report that came from another node can be rendered: its version and its counts.
+Status check_report(const NodeReport& report);
+
+// What the run was, for the head of the output.
+struct RunDescription {
+  std::string program;
+  unsigned nodes = 1;
+  unsigned processors_per_node = 1;
+  std::string protocol;
+  size_t page_size = 0;        // bytes
+  std::string network;         // as given to --net
+  std::string access;          // the mechanism that was chosen
+  Nanoseconds elapsed_ns = 0;  // from the start of main(), or the last reset, to its end
+};
+
+// The name of a message type for people, or nullptr.
+using MessageNamer = const char* (*)(uint8_t type);
+
+// A table for people: a row a processor, their sum, a row a service thread, then the counters that are not zero.
+// The reports are in the order of their nodes. Ends with a newline.
+std::string render_text(const RunDescription& run, std::span<const NodeReport> reports, MessageNamer name = nullptr);
+// The same for machines; the schema is in docs/profile.md. One object, indented, ends with a newline.
+std::string render_json(const RunDescription& run, std::span<const NodeReport> reports, MessageNamer name = nullptr);
+
+// The name of a counter or category in JSON, for example "read_faults".
+const char* json_name(Counter counter);
+const char* json_name(Category category);
+
+}  // namespace multigrain

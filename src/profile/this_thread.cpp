@@ -1,0 +1,17 @@
+#include "profile/this_thread.h"
+
+namespace multigrain {
+namespace {
+
+[[gnu::tls_model("initial-exec")]] thread_local ProcessorProfile* t_profile = nullptr;
+
+// Threads that nobody measures share it: its sums are never read, and adds that get lost in it are no loss.
+constinit ProcessorProfile g_unmeasured;
+
+}  // namespace
+
+ProcessorProfile& this_profile() { return t_profile != nullptr ? *t_profile : g_unmeasured; }
+
+void set_this_profile(ProcessorProfile& profile) { t_profile = &profile; }
+
+}  // namespace multigrain
