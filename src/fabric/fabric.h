@@ -67,7 +67,7 @@ struct Message {
   NodeId from;
   MessageHeader header;
   std::span<const std::byte> payload;  // in-line bytes, or empty
-  RemoteSlice slice;                   // payload by reference: fetch with Fabric::get(from, slice.segment, ...)
+  RemoteSlice slice;                   // payload by reference: fetch with Fabric::fetch()
 };
 
 // Runs on whichever thread polls: a processor in a wait (perhaps inside the fault handler), or the service thread.
@@ -116,6 +116,11 @@ class Fabric {
   // `not_before`: the message is not handled before this monotonic_ns() time (the network model uses it); 0: at once.
   virtual void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                     SendContext context, Nanoseconds not_before = 0) = 0;
+  // Copies a message's slice to `bytes` (as long as the slice). Only in the handler of that message. The transfer belongs
+  // to the message: a network model charges it when the message is sent.
+  virtual void fetch(const Message& message, std::span<std::byte> bytes) {
+    get(message.from, message.slice.segment, message.slice.offset, bytes);
+  }
   // Handles what has arrived, at most a few dozen messages. Returns how many were handled.
   virtual unsigned poll() = 0;
 

@@ -1,0 +1,78 @@
+// Which releases of a mapping domain are under way, so that one release can wait for all that were begun before it.
+//
+// A release must wait not only for its own pages but for every page that another processor of the domain is releasing
+// at that moment (docs/internals.md): that one's diff may carry this one's writes. Waiting until none is under way would
+// do, but under steady traffic that moment may never come. So page releases are counted in two epochs, as read-copy
+// update counts its readers: a new epoch begins when the epoch before the current one has drained, and a waiter that
+// saw epoch e is done when e+2 has begun.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+#include "base/spin_lock.h"
+#include "fabric/wait.h"
+
+namespace multigrain::mgs {
+
+class ReleaseLedger {
+ public:
+  // Enters one page; returns what finish() wants.
+  uint8_t begin() {
+    const std::lock_guard hold(lock_);
+    const uint8_t slot = slot_of(epoch_);
+    ++pending_[slot];
+    return slot;
+  }
+
+  // The page's release is done. Safe in handlers.
+  void finish(uint8_t slot) {
+    bool advanced;
+    {
+      const std::lock_guard hold(lock_);
+      --pending_[slot];
+      advanced = advance();
+    }
+    if (advanced) changed_.notify();
+  }
+
+  // How many page releases are under way.
+  [[nodiscard]] uint32_t pending() {
+    const std::lock_guard hold(lock_);
+    return pending_[0] + pending_[1];
+  }
+
+  // What to pass to is_done() to wait for everything begun so far.
+  uint64_t mark() {
+    const std::lock_guard hold(lock_);
+    return epoch_;
+  }
+  bool is_done(uint64_t mark) {
+    const std::lock_guard hold(lock_);
+    advance();
+    return epoch_ >= mark + 2;
+  }
+  // Notified when is_done() may have changed.
+  EventCount& changed() { return changed_; }
+
+ private:
+  static constexpr uint8_t slot_of(uint64_t epoch) { return static_cast<uint8_t>(epoch & 1); }
+
+  bool advance() {
+    bool advanced = false;
+    // Once round suffices for a drained ledger: both slots are empty then.
+    for (int i = 0; i < 2 && pending_[slot_of(epoch_ + 1)] == 0; ++i) {
+      ++epoch_;
+      advanced = true;
+    }
+    return advanced;
+  }
+
+  SpinLock lock_;
+  uint64_t epoch_ = 0;
+  std::array<uint32_t, 2> pending_{};
+  EventCount changed_;
+};
+
+}  // namespace multigrain::mgs

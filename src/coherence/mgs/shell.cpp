@@ -1,0 +1,348 @@
+#include "coherence/mgs/shell.h"
+
+#include <array>
+#include <cstring>
+#include <memory>
+
+namespace multigrain::mgs {
+namespace {
+
+constexpr MessageType type_of(Kind kind) {
+  return static_cast<MessageType>(message_range::kMgs + static_cast<unsigned>(kind));
+}
+
+void count(Counter counter, uint64_t n = 1) { this_profile().count(counter, n); }
+
+}  // namespace
+
+const char* message_name(MessageType type) {
+  if (type < message_range::kMgs || type >= type_of(Kind::kKindCount)) return nullptr;
+  return name(static_cast<Kind>(type - message_range::kMgs));
+}
+
+// --- The delayed update queue ------------------------------------------------------------------------------------
+
+Status Shell::UpdateQueue::create(uint64_t capacity) {
+  capacity_ = capacity;
+  auto ring = SparseTable<PageId>::create(capacity, "entries of the delayed update queue");
+  if (!ring) return tl::unexpected(ring.error());
+  ring_ = std::move(*ring);
+  return {};
+}
+
+void Shell::UpdateQueue::push(PageId page) {
+  const std::lock_guard hold(lock_);
+  if (head_ == tail_) base_ = tail_;
+  MG_CHECK(tail_ - base_ < capacity_);
+  ring_[tail_ - base_] = page;
+  ++tail_;
+  size_.store(tail_ - head_, std::memory_order_release);
+}
+
+uint64_t Shell::UpdateQueue::pushed() {
+  const std::lock_guard hold(lock_);
+  return tail_;
+}
+
+size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages) {
+  const std::lock_guard hold(lock_);
+  size_t n = 0;
+  while (n < pages.size() && head_ < limit) pages[n++] = ring_[head_++ - base_];
+  size_.store(tail_ - head_, std::memory_order_release);
+  return n;
+}
+
+// --- Start ---------------------------------------------------------------------------------------------------------
+
+Shell::Shell(const NodeServices& services)
+    : services_(services),
+      page_size_(services.region.page_size()),
+      twins_(page_size_),
+      diffs_(sizeof(KeptDiff) + max_encoded_size(page_size_)) {}
+
+Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services) {
+  std::unique_ptr<Shell> shell(new Shell(services));
+  auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
+  if (!records) return tl::unexpected(records.error());
+  shell->records_ = std::move(*records);
+  // Stale entries can exceed the number of pages only if releases never come; twice is beyond any program.
+  if (Status made = shell->queue_.create(2 * services.region.page_count()); !made) return tl::unexpected(made.error());
+  for (unsigned kind = 0; kind < static_cast<unsigned>(Kind::kKindCount); ++kind)
+    services.fabric.set_handler(type_of(static_cast<Kind>(kind)), &Shell::handle, shell.get());
+  return shell;
+}
+
+// --- Homes -----------------------------------------------------------------------------------------------------------
+
+std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
+  std::atomic_ref<uint16_t> cached(record.home_plus_one);
+  if (const uint16_t known = cached.load(std::memory_order_acquire); known != 0)
+    return NodeId(static_cast<uint16_t>(known - 1));
+  std::optional<NodeId> home = services_.homes.home_of(page);
+  if (!home && claim && services_.homes.is_first_touch(page)) home = services_.homes.claim_home(page);
+  if (home) cached.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);
+  return home;
+}
+
+Place Shell::place(const Record& record) const {
+  return {.self = services_.fabric.self(), .home = NodeId(static_cast<uint16_t>(record.home_plus_one - 1))};
+}
+
+// --- Faults ------------------------------------------------------------------------------------------------------------
+
+bool Shell::on_fault(PageId page, bool is_write) {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  Record& record = records_[page.value];
+  if (!home_of(page, record, true)) return false;
+
+  const uint32_t seen = record.changed.prepare();
+  {
+    Actions actions;
+    const std::lock_guard hold(record.lock);
+    const PageState before = record.page.client.state;
+    const bool idle = record.page.client.phase == Phase::kIdle;
+    const FaultOutcome outcome =
+        mgs::on_fault(record.page, place(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
+    perform(page, record, actions, nullptr);
+    if (idle) {
+      if (before == PageState::kInv)
+        profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
+      else
+        profile.count(before == PageState::kRead && is_write ? Counter::kUpgrades : Counter::kLocalFaults);
+    }
+    if (outcome == FaultOutcome::kResolved) return true;
+  }
+  // Whatever woke us, the access itself is the test of whether the rights are there now.
+  const CategoryScope waiting(profile, Category::kDataWait);
+  wait_until(services_.fabric, services_.wait, record.changed,
+             [&record, seen] { return record.changed.changed_since(seen); });
+  return true;
+}
+
+// --- Releases ---------------------------------------------------------------------------------------------------------
+
+bool Shell::is_clean() const { return queue_.empty(); }
+
+void Shell::release() {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  const uint64_t limit = queue_.pushed();
+  std::array<PageId, 64> batch;
+  uint64_t released = 0;
+  while (const size_t n = queue_.pop(limit, batch)) {
+    for (size_t i = 0; i < n; ++i) {
+      const PageId page = batch[i];
+      Record& record = records_[page.value];
+      Actions actions;
+      const std::lock_guard hold(record.lock);
+      // Counted before the engine can say kReleased. A page has one REL out at most, so one slot a record is enough.
+      const bool joins = record.page.client.release_pending;
+      if (!joins) record.release_slot = ledger_.begin();
+      const bool must_wait = mgs::on_release(record.page, place(record), kNodeDomain, actions);
+      perform(page, record, actions, nullptr);
+      if (!must_wait && !joins) ledger_.finish(record.release_slot);
+      released += must_wait ? 1 : 0;
+    }
+    if (ledger_.pending() > kReleaseWindow) {
+      wait_until(services_.fabric, services_.wait, ledger_.changed(),
+                 [this] { return ledger_.pending() <= kReleaseWindow / 2; });
+    }
+  }
+  if (released != 0) {
+    profile.count(Counter::kReleases);
+    profile.count(Counter::kPagesReleased, released);
+  }
+  const uint64_t mark = ledger_.mark();
+  wait_until(services_.fabric, services_.wait, ledger_.changed(), [this, mark] { return ledger_.is_done(mark); });
+}
+
+// --- Messages -----------------------------------------------------------------------------------------------------------
+
+void Shell::handle(void* context, const Message& message) { static_cast<Shell*>(context)->on_message(message); }
+
+void Shell::on_message(const Message& message) {
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  const auto kind = static_cast<Kind>(message.header.type - message_range::kMgs);
+  const PageId page(message.header.word[0]);
+  if (page.value >= services_.region.page_count())
+    panic("a message about a page outside the region, from node / page", message.from.value, page.value);
+  Record& record = records_[page.value];
+  std::optional<NodeId> home = home_of(page, record, false);
+  if (!home && services_.homes.is_first_touch(page) && kind <= Kind::kAck1w) {
+    // The arbiter has told the sender that this node is home before its answer to this node came in.
+    home = services_.fabric.self();
+    std::atomic_ref<uint16_t>(record.home_plus_one).store(static_cast<uint16_t>(home->value + 1));
+  }
+  if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
+
+  Actions actions;
+  const std::lock_guard hold(record.lock);
+  if (!mgs::on_message(record.page, place(record), message.from, kind, actions))
+    panic("an MGS message that its sender cannot have sent now; from node / kind / page", message.from.value,
+          static_cast<uint64_t>(kind), page.value);
+  if (kind == Kind::kInv || kind == Kind::k1winv) count(Counter::kInvalidations);
+  if (kind == Kind::k1wgr) count(Counter::kSingleWriterGrants);
+  if (kind == Kind::k1wdata) count(Counter::kSingleWriterBreaks);
+  perform(page, record, actions, &message);
+}
+
+// --- Actions ------------------------------------------------------------------------------------------------------------
+
+void Shell::perform(PageId page, Record& record, Actions& actions, const Message* message) {
+  while (true) {
+    bool unmapped = false;
+    for (const Action& action : actions) {
+      if (action.verb == Verb::kUnmap) {
+        unmap(page);
+        unmapped = true;
+      } else {
+        perform_one(page, record, action, message);
+      }
+    }
+    if (!unmapped) return;
+    // The revocation has taken effect on every processor when the system call returns: that is its PINV_ACK.
+    actions.clear();
+    on_unmapped(record.page, place(record), kNodeDomain, actions);
+  }
+}
+
+void Shell::perform_one(PageId page, Record& record, const Action& action, const Message* message) {
+  std::byte* const frame = services_.region.alias(page);
+  switch (action.verb) {
+    case Verb::kSend:
+    case Verb::kSendPage:
+      send(page, action);
+      return;
+    case Verb::kSendDiff:
+      send_diff(page, record, action);
+      return;
+    case Verb::kTakePage:
+    case Verb::kTakeHomeCopy:
+      if (message->slice.segment != SegmentId::kFrames || message->slice.length != page_size_ ||
+          message->slice.offset != page.value * page_size_)
+        panic("a page message without its page, from node / page", message->from.value, page.value);
+      services_.fabric.fetch(*message, {frame, page_size_});
+      count(Counter::kPagesFetched);
+      return;
+    case Verb::kMergeDiff:
+      merge(page, message->payload, message->from);
+      return;
+    case Verb::kKeepDiff: {
+      if (message->payload.empty()) return;
+      if (message->payload.size() > max_encoded_size(page_size_))
+        panic("a diff larger than any, from node / page", message->from.value, page.value);
+      auto* kept = reinterpret_cast<KeptDiff*>(diffs_.take());
+      kept->length = static_cast<uint32_t>(message->payload.size());
+      std::memcpy(kept->bytes, message->payload.data(), message->payload.size());
+      kept->next = record.kept;
+      record.kept = kept;
+      return;
+    }
+    case Verb::kMergeKept:
+      while (KeptDiff* const kept = record.kept) {
+        record.kept = kept->next;
+        merge(page, {kept->bytes, kept->length}, services_.fabric.self());
+        diffs_.give(reinterpret_cast<std::byte*>(kept));
+      }
+      return;
+    case Verb::kMakeTwin:
+      MG_CHECK(record.twin == nullptr, page.value);
+      record.twin = twins_.take();
+      copy_page(record.twin, frame, page_size_);
+      count(Counter::kTwins);
+      return;
+    case Verb::kDropTwin:
+      MG_CHECK(record.twin != nullptr, page.value);
+      twins_.give(record.twin);
+      record.twin = nullptr;
+      return;
+    case Verb::kMapRead:
+    case Verb::kMapWrite:
+      map(page, record);
+      return;
+    case Verb::kQueue:
+      queue_.push(page);
+      return;
+    case Verb::kWake:
+      record.changed.notify();
+      return;
+    case Verb::kReleased:
+      ledger_.finish(record.release_slot);
+      return;
+    case Verb::kUnmap:
+      break;
+  }
+  panic("invariant broken: an action that perform() does not know", static_cast<uint64_t>(action.verb));
+}
+
+void Shell::send(PageId page, const Action& action) {
+  MessageHeader header;
+  header.type = type_of(action.kind);
+  header.word[0] = page.value;
+  RemoteSlice slice;
+  if (action.verb == Verb::kSendPage)
+    slice = {.segment = SegmentId::kFrames,
+             .offset = page.value * page_size_,
+             .length = static_cast<uint32_t>(page_size_)};
+  action.nodes.for_each([&](NodeId to) {
+    services_.fabric.send(to, header, {}, slice, SendContext::kHandler);
+    this_profile().count_message(header.type, sizeof header + slice.length);
+  });
+}
+
+void Shell::send_diff(PageId page, Record& record, const Action& action) {
+  MessageHeader header;
+  header.type = type_of(action.kind);
+  header.word[0] = page.value;
+  std::byte* const buffer = diffs_.take();
+  size_t length;
+  {
+    const SubTimeScope timed(this_profile(), SubTime::kDiffs);
+    length = encode_diff(services_.region.alias(page), record.twin, page_size_, {buffer, diffs_.buffer_size()});
+  }
+  count(length != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
+  count(Counter::kDiffBytes, length);
+  action.nodes.for_each([&](NodeId to) {
+    services_.fabric.send(to, header, {buffer, length}, {}, SendContext::kHandler);
+    this_profile().count_message(header.type, sizeof header + length);
+  });
+  diffs_.give(buffer);
+}
+
+void Shell::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
+  if (diff.empty()) return;
+  const SubTimeScope timed(this_profile(), SubTime::kDiffs);
+  if (!apply_diff(services_.region.alias(page), page_size_, diff))
+    panic("a diff that does not fit its page, from node / page", from.value, page.value);
+  count(Counter::kDiffsApplied);
+}
+
+// With one domain, what the engine grants is always what the node's privilege allows. Also the answer to a fault on a
+// page that is mapped already: the kernel may have dropped the page-table entry.
+void Shell::map(PageId page, const Record& record) {
+  const bool writable = record.page.client.state == PageState::kWrite;
+  // The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
+  const volatile std::byte* const frame = services_.region.alias(page);
+  for (size_t i = 0; i < page_size_; i += Config::kMinPageSize) static_cast<void>(frame[i]);
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  if (writable)
+    services_.rights.grant_write(page, 1);
+  else
+    services_.rights.grant_read(page, 1);
+  this_profile().count_rights(writable ? RightsChange::kGrantWrite : RightsChange::kGrantRead, 1);
+}
+
+void Shell::unmap(PageId page) {
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  services_.rights.revoke(page, 1);
+  this_profile().count_rights(RightsChange::kRevoke, 1);
+}
+
+Page Shell::inspect(PageId page) {
+  Record& record = records_[page.value];
+  const std::lock_guard hold(record.lock);
+  return record.page;
+}
+
+}  // namespace multigrain::mgs

@@ -1,0 +1,111 @@
+// MGS at work: feeds the engine faults, releases and messages, and carries out what it asks for.
+//
+// One record a page, with a lock that is held for one transition and its actions and never while waiting for a message.
+// Invariant that everything here keeps: whenever a page's lock is free, the node's access rights in the view are those
+// that the engine's Client says (mapped, and writable if the state is kWrite), or fewer.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "base/spin_lock.h"
+#include "coherence/mgs/engine.h"
+#include "coherence/mgs/release_ledger.h"
+#include "coherence/protocol.h"
+#include "memory/diff.h"
+#include "memory/page_pool.h"
+#include "memory/sparse_table.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::mgs {
+
+// The name of a message of this protocol, for reports; nullptr for other types.
+const char* message_name(MessageType type);
+
+class Shell final : public Protocol {
+ public:
+  // Registers the message handlers. Ends the run with a sentence if the tables cannot be reserved.
+  static Result<std::unique_ptr<Shell>> create(const NodeServices& services);
+
+  bool on_fault(PageId page, bool is_write) override;
+  void release() override;
+  [[nodiscard]] bool is_clean() const override;
+
+  // What this node knows of a page, for tests and diagnosis.
+  [[nodiscard]] Page inspect(PageId page);
+
+ private:
+  // A diff that waits for the sole writer's page (kKeepDiff).
+  struct KeptDiff {
+    KeptDiff* next;
+    uint32_t length;
+    std::byte bytes[];
+  };
+
+  struct alignas(64) Record {
+    SpinLock lock;
+    EventCount changed;          // kWake
+    uint16_t home_plus_one = 0;  // 0: not looked up yet
+    uint8_t release_slot = 0;    // of the ledger, for the REL that is out
+    Page page;
+    std::byte* twin = nullptr;
+    KeptDiff* kept = nullptr;
+  };
+
+  // The pages that a domain has written since it released them, oldest first. A page is listed at least once while the
+  // engine says it is queued; an entry may be stale, which on_release() finds out.
+  class UpdateQueue {
+   public:
+    Status create(uint64_t capacity);
+    void push(PageId page);
+    // How many were ever pushed: what pop() takes as its limit.
+    uint64_t pushed();
+    // Takes up to pages.size() of those pushed before `limit`; returns how many.
+    size_t pop(uint64_t limit, std::span<PageId> pages);
+    [[nodiscard]] bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
+
+   private:
+    SpinLock lock_;
+    SparseTable<PageId> ring_;
+    uint64_t capacity_ = 0;
+    uint64_t head_ = 0;  // all pushed before are popped
+    uint64_t tail_ = 0;
+    uint64_t base_ = 0;  // head_ when the ring was last empty: its entries start at ring_[0] again
+    std::atomic<uint64_t> size_{0};
+  };
+
+  explicit Shell(const NodeServices& services);
+
+  static void handle(void* context, const Message& message);
+  void on_message(const Message& message);
+
+  // The home, looked up once. nullopt: not allocated. `claim`: settle a first-touch page, waiting if need be.
+  std::optional<NodeId> home_of(PageId page, Record& record, bool claim);
+  [[nodiscard]] Place place(const Record& record) const;
+
+  // Carries out the actions, and the transitions that follow from them. The record's lock is held.
+  void perform(PageId page, Record& record, Actions& actions, const Message* message);
+  void perform_one(PageId page, Record& record, const Action& action, const Message* message);
+  void send(PageId page, const Action& action);
+  void send_diff(PageId page, Record& record, const Action& action);
+  void merge(PageId page, std::span<const std::byte> diff, NodeId from);
+  void map(PageId page, const Record& record);
+  void unmap(PageId page);
+
+  // Faults detect accesses, and rights belong to the node: one domain.
+  static constexpr DomainId kNodeDomain{0};
+  // Page releases under way before release() waits for some to end: bounds what others' queues must hold.
+  static constexpr uint32_t kReleaseWindow = 512;
+
+  NodeServices services_;
+  const size_t page_size_;
+  SparseTable<Record> records_;
+  UpdateQueue queue_;
+  ReleaseLedger ledger_;
+  PagePool twins_;
+  PagePool diffs_;  // buffers of a diff being made, or kept
+};
+
+}  // namespace multigrain::mgs

@@ -1,0 +1,51 @@
+// What the runtime asks of a page-grain protocol, and what it offers one.
+#pragma once
+
+#include "base/ids.h"
+#include "fabric/fabric.h"
+#include "fabric/wait.h"
+#include "memory/access_rights.h"
+#include "memory/region.h"
+
+namespace multigrain {
+
+// Where pages are at home. The shared heap knows.
+class HomeDirectory {
+ public:
+  virtual ~HomeDirectory() = default;
+  // The home if this node knows it: of every allocated page, except of a first-touch page that it has not asked for.
+  // Async-signal-safe.
+  virtual std::optional<NodeId> home_of(PageId page) = 0;
+  // Whether the page is allocated with first-touch placement. Async-signal-safe.
+  virtual bool is_first_touch(PageId page) = 0;
+  // Settles the home of a first-touch page: this node's, unless another came first. Waits for a message; called in the
+  // fault handler with no lock held.
+  virtual NodeId claim_home(PageId page) = 0;
+};
+
+// What a protocol of this node works with. All of it outlives the protocol.
+struct NodeServices {
+  Fabric& fabric;
+  Region& region;
+  AccessRights& rights;
+  HomeDirectory& homes;
+  WaitPolicy wait;
+};
+
+// A page-grain protocol of one node: it decides access rights, and moves data.
+class Protocol {
+ public:
+  virtual ~Protocol() = default;
+
+  // A processor made an access at `page` that its rights do not allow. Returns when it should be tried again.
+  // Returns false if the page is not allocated. Called in the fault handler, by any number of threads at once.
+  virtual bool on_fault(PageId page, bool is_write) = 0;
+
+  // Makes what this node's processors wrote so far visible to every later acquire. Called from ordinary code.
+  virtual void release() = 0;
+
+  // Whether release() has nothing to do: a hint for the fast path of locks.
+  [[nodiscard]] virtual bool is_clean() const = 0;
+};
+
+}  // namespace multigrain
