@@ -1,0 +1,89 @@
+// Access rights to this node's view of the shared region: the primitives that an operating system must supply so that
+// a page protocol sees the accesses it has to see. userfault/ and mprotect/ supply them.
+//
+// Rights belong to the node: every thread of the process has the same. A page has no right (the initial state), read,
+// or read and write. An access without right becomes a signal on the accessing thread, which decode() recognises.
+//
+// Every primitive is async-signal-safe and may be called from any thread, the fault handler included. Calls for the
+// same page are serialised by the caller; calls for different pages run at the same time.
+//
+// What every caller must cope with:
+//
+//  * A fault on a page whose rights suffice. Another thread may have faulted first; or, with userfault, the kernel took
+//    a page-table entry away by itself (it swapped the page out). The answer is to grant what the page should have once
+//    more: returning without a grant would fault forever in the second case. Granting again is always harmless.
+//  * The kernel does not raise these signals for its own accesses: a system call that is handed a page without the
+//    right fails with EFAULT. Validate (touch) such buffers first.
+//  * An operation that already has the page pinned (direct I/O, RDMA, io_uring's fixed buffers) is not stopped by a
+//    revocation. Shared memory must not be handed to those.
+//  * A fork()ed child has no shared region at all (region.h).
+#pragma once
+
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/ids.h"
+#include "memory/region.h"
+
+namespace multigrain {
+
+// An access that the view's rights did not allow.
+struct Fault {
+  std::byte* address = nullptr;  // the byte, exactly, inside the view
+  PageId page;
+  bool is_write = false;
+};
+
+class AccessRights {
+ public:
+  virtual ~AccessRights() = default;  // afterwards the view has no rights and no mechanism
+
+  // Allows reads.
+  // Pre:  no page of the range is writable. The frames hold what may be seen (rights after data).
+  // Post: reads through the view succeed; writes fault.
+  virtual void grant_read(PageId first, uint64_t count) = 0;
+
+  // Allows reads and writes, whatever was allowed before.
+  // Pre:  the frames hold what may be seen.
+  // Post: reads and writes through the view succeed.
+  virtual void grant_write(PageId first, uint64_t count) = 0;
+
+  // Allows writes to pages that are readable: grant_write for callers who know that, a system call cheaper where the
+  // mechanism distinguishes.
+  // Pre:  every page of the range is readable.
+  // Post: as grant_write.
+  virtual void upgrade(PageId first, uint64_t count) = 0;
+
+  // Takes the right to write, and leaves the right to read where there is one.
+  // Post: no thread of this process can write the pages through the view any more: page tables are changed and other
+  //       processors' TLBs flushed before it returns, so the frames stay as they are (design: rights before data).
+  virtual void revoke_write(PageId first, uint64_t count) = 0;
+
+  // Takes all rights. The frames keep their contents.
+  // Post: no thread of this process can read or write the pages through the view any more, as for revoke_write.
+  virtual void revoke(PageId first, uint64_t count) = 0;
+
+  // "userfault" or "mprotect".
+  [[nodiscard]] virtual std::string_view name() const = 0;
+
+  // The signal that an access without right raises: SIGBUS or SIGSEGV.
+  [[nodiscard]] virtual int fault_signal() const = 0;
+
+  // Whether a signal is such an access. nullopt: it is not ours (a wild pointer, a wrong signal, another cause), and
+  // deserves its ordinary fate. `context` is the third argument of a SA_SIGINFO handler.
+  [[nodiscard]] virtual std::optional<Fault> decode(int signal, const siginfo_t* info, const void* context) const = 0;
+};
+
+// Makes the mechanism that was asked for, on a region without one; kAutomatic is userfault where it works, mprotect
+// elsewhere. The region must outlive the result. Error: kUserfault where it does not work, with the reason.
+// `reason`, if given, receives one sentence for --verbose: what was chosen and why. Start-up only.
+Result<std::unique_ptr<AccessRights>> choose(AccessMechanism mechanism, const Region& region,
+                                             std::string* reason = nullptr);
+
+}  // namespace multigrain

@@ -1,0 +1,340 @@
+#include "memory/diff.h"
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace multigrain {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kBatchLines = 16;
+constexpr size_t kBatch = kBatchLines * kLine;
+constexpr size_t kHeader = 4;
+constexpr size_t kRunHeader = 4;
+constexpr size_t kLineHeader = 10;
+constexpr std::byte kRuns{1};
+constexpr std::byte kLines{2};
+
+// What was read of 16 lines, and how it differs from the twin. Reading and comparing are one step, and what follows
+// works on this snapshot: so a byte is encoded as it was compared, whoever writes the page meanwhile.
+struct Snapshot {
+  uint64_t mask[kBatchLines];              // of a changed line: bit i, byte i differs
+  alignas(kLine) std::byte bytes[kBatch];  // of changed lines
+};
+
+// Fills the snapshot's changed lines and returns which they are.
+using Compare = uint32_t (*)(const std::byte* page, const std::byte* twin, Snapshot& snapshot);
+
+uint64_t load_word(const std::byte* at) {
+  // One access a word: relaxed-atomic, because others may write it.
+  return __atomic_load_n(reinterpret_cast<const uint64_t*>(at), __ATOMIC_RELAXED);
+}
+
+// For each byte of the word that is not zero, a bit: byte i gives bit i.
+uint64_t nonzero_bytes(uint64_t word) {
+  constexpr uint64_t kLow = 0x7f7f7f7f7f7f7f7fu;
+  const uint64_t high_bits = (((word & kLow) + kLow) | word) & ~kLow;
+  // The product moves bit 8i+7 to bit 56+i; no two terms meet in one bit, so nothing is carried.
+  return ((high_bits >> 7) * 0x0102040810204080u) >> 56;
+}
+
+uint32_t compare_portably(const std::byte* page, const std::byte* twin, Snapshot& snapshot) {
+  uint32_t changed = 0;
+  for (size_t line = 0; line < kBatchLines; ++line) {
+    const size_t at = line * kLine;
+    uint64_t words[8];
+    uint64_t differences[8];
+    uint64_t any = 0;
+    for (size_t i = 0; i < 8; ++i) {
+      words[i] = load_word(page + at + i * 8);
+      differences[i] = words[i] ^ load_word(twin + at + i * 8);
+      any |= differences[i];
+    }
+    if (any == 0) continue;
+    changed |= uint32_t{1} << line;
+    uint64_t mask = 0;
+    for (size_t i = 0; i < 8; ++i) mask |= nonzero_bytes(differences[i]) << (i * 8);
+    snapshot.mask[line] = mask;
+    std::memcpy(snapshot.bytes + at, words, kLine);
+  }
+  return changed;
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] uint32_t compare_with_avx2(const std::byte* page, const std::byte* twin, Snapshot& snapshot) {
+  uint32_t changed = 0;
+  for (size_t line = 0; line < kBatchLines; line += 2) {
+    const size_t at = line * kLine;
+    const auto* from = reinterpret_cast<const __m256i*>(page + at);
+    const auto* old = reinterpret_cast<const __m256i*>(twin + at);
+    const __m256i a = _mm256_load_si256(from);
+    const __m256i b = _mm256_load_si256(from + 1);
+    const __m256i c = _mm256_load_si256(from + 2);
+    const __m256i d = _mm256_load_si256(from + 3);
+    // Keeps the compiler from loading a second time after the comparison.
+    asm volatile("" : : "x"(a), "x"(b), "x"(c), "x"(d) : "memory");
+    const __m256i same_a = _mm256_cmpeq_epi8(a, _mm256_load_si256(old));
+    const __m256i same_b = _mm256_cmpeq_epi8(b, _mm256_load_si256(old + 1));
+    const __m256i same_c = _mm256_cmpeq_epi8(c, _mm256_load_si256(old + 2));
+    const __m256i same_d = _mm256_cmpeq_epi8(d, _mm256_load_si256(old + 3));
+    const __m256i same = _mm256_and_si256(_mm256_and_si256(same_a, same_b), _mm256_and_si256(same_c, same_d));
+    if (_mm256_movemask_epi8(same) == -1) continue;
+    auto* to = reinterpret_cast<__m256i*>(snapshot.bytes + at);
+    const auto bits = [](int half) { return static_cast<uint64_t>(static_cast<uint32_t>(half)); };
+    const uint64_t first = ~(bits(_mm256_movemask_epi8(same_a)) | bits(_mm256_movemask_epi8(same_b)) << 32);
+    const uint64_t second = ~(bits(_mm256_movemask_epi8(same_c)) | bits(_mm256_movemask_epi8(same_d)) << 32);
+    snapshot.mask[line] = first;
+    snapshot.mask[line + 1] = second;
+    _mm256_store_si256(to, a);
+    _mm256_store_si256(to + 1, b);
+    _mm256_store_si256(to + 2, c);
+    _mm256_store_si256(to + 3, d);
+    changed |= static_cast<uint32_t>(first != 0) << line | static_cast<uint32_t>(second != 0) << (line + 1);
+  }
+  return changed;
+}
+#endif
+
+Compare best_compare() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2")) return compare_with_avx2;
+#endif
+  return compare_portably;
+}
+
+// Constant-initialised, so that a fault before static initialisation has come to this file works; upgraded then.
+constinit Compare chosen_compare = compare_portably;
+[[maybe_unused]] const bool chosen = [] {
+  chosen_compare = best_compare();
+  return true;
+}();
+
+template <typename T>
+void put_at(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+template <typename T>
+T get_at(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+void put_diff_header(std::byte* out, std::byte kind, size_t records) {
+  out[0] = kind;
+  out[1] = std::byte{0};
+  put_at(out + 2, static_cast<uint16_t>(records));
+}
+
+// Calls visit(first byte, length) for each maximal run of ones.
+template <typename Visit>
+void for_each_run(uint64_t mask, Visit&& visit) {
+  size_t at = 0;
+  while (mask != 0) {
+    const auto gap = static_cast<size_t>(std::countr_zero(mask));
+    mask >>= gap;
+    at += gap;
+    const auto length = static_cast<size_t>(std::countr_one(mask));
+    visit(at, length);
+    if (length == kLine) return;
+    mask >>= length;
+    at += length;
+  }
+}
+
+// memcpy of at most 64 bytes, mostly of a word or so: a call would cost more than the copy. No byte outside is stored.
+void copy_short(std::byte* to, const std::byte* from, size_t length) {
+  if (length >= 16) {
+    if (length > 32) {
+      std::memcpy(to, from, 16);
+      std::memcpy(to + 16, from + 16, 16);
+      if (length > 48) std::memcpy(to + 32, from + 32, 16);
+    } else {
+      std::memcpy(to, from, 16);
+    }
+    std::memcpy(to + length - 16, from + length - 16, 16);
+  } else if (length >= 8) {
+    std::memcpy(to, from, 8);
+    std::memcpy(to + length - 8, from + length - 8, 8);
+  } else if (length >= 4) {
+    std::memcpy(to, from, 4);
+    std::memcpy(to + length - 4, from + length - 4, 4);
+  } else {
+    for (size_t i = 0; i < length; ++i) to[i] = from[i];
+  }
+}
+
+// The size if runs do, 0 if the pages are equal, kTooFragmented if lines are the better encoding.
+constexpr size_t kTooFragmented = ~size_t{0};
+
+size_t encode_runs(Compare compare, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
+  Snapshot snapshot;
+  std::byte* end = out + kHeader;
+  std::byte* run = nullptr;  // the header of the last record
+  size_t run_end = 0;        // page offset behind its last byte
+  size_t run_length = 0;
+  size_t records = 0;
+  size_t size_as_lines = kHeader;
+  for (size_t batch = 0; batch < page_size; batch += kBatch) {
+    for (uint32_t changed = compare(page + batch, twin + batch, snapshot); changed != 0; changed &= changed - 1) {
+      const auto line = static_cast<size_t>(std::countr_zero(changed));
+      const size_t at = batch + line * kLine;
+      const std::byte* const bytes = snapshot.bytes + line * kLine;
+      const uint64_t mask = snapshot.mask[line];
+      // Opens a record unless the bytes go on where the last one ended, and makes room for them behind it.
+      const auto extend = [&](size_t first, size_t length) {
+        if (run != nullptr && run_end == at + first) {
+          run_length += length;
+        } else {
+          run = end;
+          end += kRunHeader;
+          put_at(run, static_cast<uint16_t>(at + first));
+          run_length = length;
+          ++records;
+        }
+        put_at(run + 2, static_cast<uint16_t>(run_length - 1));
+        run_end = at + first + length;
+        return std::exchange(end, end + length);
+      };
+      if (mask == ~uint64_t{0}) {
+        std::memcpy(extend(0, kLine), bytes, kLine);
+        size_as_lines += kLineHeader + kLine;
+        continue;
+      }
+      for_each_run(mask,
+                   [&](size_t first, size_t length) { copy_short(extend(first, length), bytes + first, length); });
+      size_as_lines += kLineHeader + static_cast<size_t>(std::popcount(mask));
+      if (static_cast<size_t>(end - out) > size_as_lines + page_size / 16) return kTooFragmented;
+    }
+  }
+  if (records == 0) return 0;
+  put_diff_header(out, kRuns, records);
+  return static_cast<size_t>(end - out);
+}
+
+size_t encode_lines(Compare compare, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
+  Snapshot snapshot;
+  std::byte* end = out + kHeader;
+  size_t records = 0;
+  for (size_t batch = 0; batch < page_size; batch += kBatch) {
+    for (uint32_t changed = compare(page + batch, twin + batch, snapshot); changed != 0; changed &= changed - 1) {
+      const auto line = static_cast<size_t>(std::countr_zero(changed));
+      put_at(end, static_cast<uint16_t>(batch / kLine + line));
+      put_at(end + 2, snapshot.mask[line]);
+      end += kLineHeader;
+      for_each_run(snapshot.mask[line], [&](size_t first, size_t length) {
+        copy_short(end, snapshot.bytes + line * kLine + first, length);
+        end += length;
+      });
+      ++records;
+    }
+  }
+  if (records == 0) return 0;
+  put_diff_header(out, kLines, records);
+  return static_cast<size_t>(end - out);
+}
+
+// Walks a diff of runs: calls visit(page offset, bytes, length) for each. False if it is not valid.
+template <typename Visit>
+bool walk_runs(std::span<const std::byte> diff, size_t page_size, Visit&& visit) {
+  size_t at = kHeader;
+  size_t previous_end = 0;
+  size_t records = 0;
+  while (at < diff.size()) {
+    if (diff.size() - at < kRunHeader) return false;
+    const size_t offset = get_at<uint16_t>(diff.data() + at);
+    const size_t length = size_t{get_at<uint16_t>(diff.data() + at + 2)} + 1;
+    at += kRunHeader;
+    if (offset < previous_end || offset + length > page_size || diff.size() - at < length) return false;
+    visit(offset, diff.data() + at, length);
+    at += length;
+    previous_end = offset + length;
+    ++records;
+  }
+  return records != 0 && static_cast<uint16_t>(records) == get_at<uint16_t>(diff.data() + 2);
+}
+
+// The same for lines: calls visit(page offset of the line, mask, its changed bytes).
+template <typename Visit>
+bool walk_lines(std::span<const std::byte> diff, size_t page_size, Visit&& visit) {
+  size_t at = kHeader;
+  size_t next_line = 0;
+  size_t records = 0;
+  while (at < diff.size()) {
+    if (diff.size() - at < kLineHeader) return false;
+    const size_t line = get_at<uint16_t>(diff.data() + at);
+    const auto mask = get_at<uint64_t>(diff.data() + at + 2);
+    const auto length = static_cast<size_t>(std::popcount(mask));
+    at += kLineHeader;
+    if (line < next_line || line >= page_size / kLine || mask == 0 || diff.size() - at < length) return false;
+    visit(line * kLine, mask, diff.data() + at);
+    at += length;
+    next_line = line + 1;
+    ++records;
+  }
+  return records != 0 && static_cast<uint16_t>(records) == get_at<uint16_t>(diff.data() + 2);
+}
+
+bool is_valid(std::span<const std::byte> diff, size_t page_size) {
+  if (diff.size() <= kHeader || diff[1] != std::byte{0}) return false;
+  if (diff[0] == kRuns) return walk_runs(diff, page_size, [](size_t, const std::byte*, size_t) {});
+  if (diff[0] == kLines) return walk_lines(diff, page_size, [](size_t, uint64_t, const std::byte*) {});
+  return false;
+}
+
+}  // namespace
+
+size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_size, std::span<std::byte> out,
+                   DiffCode code) {
+  MG_CHECK(page_size % kBatch == 0 && page_size <= 65536 && out.size() >= max_encoded_size(page_size), page_size,
+           out.size());
+  const Compare compare = code == DiffCode::kBest ? chosen_compare : compare_portably;
+  const size_t size = encode_runs(compare, page, twin, page_size, out.data());
+  // From the start, and from what the page is now: the bytes in `out` are forgotten.
+  if (size == kTooFragmented) return encode_lines(compare, page, twin, page_size, out.data());
+  return size;
+}
+
+bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff) {
+  if (diff.empty()) return true;
+  if (!is_valid(diff, page_size)) return false;
+  if (diff[0] == kRuns)
+    return walk_runs(diff, page_size, [&](size_t offset, const std::byte* bytes, size_t length) {
+      if (length <= kLine)
+        copy_short(home + offset, bytes, length);
+      else
+        std::memcpy(home + offset, bytes, length);
+    });
+  return walk_lines(diff, page_size, [&](size_t offset, uint64_t mask, const std::byte* bytes) {
+    for_each_run(mask, [&](size_t first, size_t length) {
+      copy_short(home + offset + first, bytes, length);
+      bytes += length;
+    });
+  });
+}
+
+size_t changed_bytes(std::span<const std::byte> diff) {
+  size_t total = 0;
+  if (diff.empty()) return 0;
+  if (diff[0] == kRuns)
+    walk_runs(diff, 65536, [&](size_t, const std::byte*, size_t length) { total += length; });
+  else
+    walk_lines(diff, 65536,
+               [&](size_t, uint64_t mask, const std::byte*) { total += static_cast<size_t>(std::popcount(mask)); });
+  return total;
+}
+
+void copy_page(std::byte* to, const std::byte* from, size_t page_size) {
+  std::memcpy(to, from, page_size);
+}
+
+}  // namespace multigrain

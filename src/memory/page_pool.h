@@ -1,0 +1,55 @@
+// Page-sized buffers for twins (and anything else that lives from a fault to a release).
+//
+// Reserved once as address space, committed on first use, reused last-in first-out so that hot buffers stay in cache.
+// Never malloc: twins are made in the fault handler, which may have interrupted malloc.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/spin_lock.h"
+
+namespace multigrain {
+
+class PagePool {
+ public:
+  // Room for `max_pages` buffers of `page_size` bytes (a multiple of 4096). Costs memory for the largest number that
+  // was in use at once. Start-up only.
+  static Result<PagePool> create(size_t page_size, uint64_t max_pages);
+
+  PagePool(PagePool&& other) noexcept;  // while nobody uses either
+  PagePool& operator=(PagePool&&) = delete;
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+  ~PagePool();
+
+  // The two below: async-signal-safe, any thread.
+
+  // A buffer with undefined contents, aligned to 4096. Ends the run, with a sentence, if all are in use.
+  [[nodiscard]] std::byte* acquire();
+  // Takes back a buffer of this pool, which must be in use; another pointer is a broken invariant.
+  void release(std::byte* buffer);
+
+  [[nodiscard]] uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  [[nodiscard]] size_t page_size() const { return page_size_; }
+
+ private:
+  struct FreeBuffer {
+    FreeBuffer* next;
+  };
+
+  PagePool(std::byte* memory, size_t page_size, uint64_t max_pages)
+      : memory_(memory), page_size_(page_size), max_pages_(max_pages) {}
+
+  SpinLock lock_;
+  FreeBuffer* free_ = nullptr;  // under lock_, as is fresh_
+  uint64_t fresh_ = 0;          // buffers from here on were never used
+  std::atomic<uint64_t> in_use_{0};
+  std::byte* memory_;
+  size_t page_size_;
+  uint64_t max_pages_;
+};
+
+}  // namespace multigrain

@@ -1,0 +1,169 @@
+#include "memory/region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "base/config.h"
+
+namespace multigrain {
+namespace {
+
+struct Closer {
+  void operator()(FILE* file) const { std::fclose(file); }
+};
+
+// What occupies a part of [start, start + size), as /proc/self/maps names it.
+std::string occupant(uintptr_t start, uint64_t size) {
+  const std::unique_ptr<FILE, Closer> maps(std::fopen("/proc/self/maps", "re"));
+  char line[512];
+  while (maps != nullptr && std::fgets(line, sizeof line, maps.get()) != nullptr) {
+    unsigned long low = 0;
+    unsigned long high = 0;
+    int name_at = 0;
+    if (std::sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &low, &high, &name_at) < 2) continue;
+    if (high <= start || low >= start + size) continue;
+    std::string name = name_at > 0 ? std::string(line + name_at) : std::string();
+    while (!name.empty() && name.back() == '\n') name.pop_back();
+    return fmt::format("{} at {:#x}-{:#x}", name.empty() ? "anonymous memory" : name, low, high);
+  }
+  return "something that is gone again";
+}
+
+Result<std::byte*> map_frames(int fd, uintptr_t at, uint64_t size, int protection, std::string_view what) {
+  void* const wanted = reinterpret_cast<void*>(at);
+  void* got = mmap(wanted, size, protection, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, 0);
+  if (got == MAP_FAILED) {
+    const int code = errno;
+    if (code == EEXIST)
+      return fail(
+          "cannot map the {} of the shared region at {:#x}-{:#x}: {} is there; start the program with mgrun, which "
+          "turns address randomisation off, or make the region smaller (MULTIGRAIN_REGION_SIZE)",
+          what, at, at + size, occupant(at, size));
+    if (code == ENOMEM)
+      return fail(
+          "cannot map the {} of the shared region at {:#x}-{:#x}: no address space; raise 'ulimit -v' (and the sysctl "
+          "vm.max_map_count), or make the region smaller (MULTIGRAIN_REGION_SIZE)",
+          what, at, at + size);
+    return fail_errno(code, fmt::format("cannot map the {} of the shared region at {:#x}-{:#x}", what, at, at + size));
+  }
+  if (got != wanted) {
+    munmap(got, size);
+    return fail("cannot map the {} of the shared region at {:#x}: the kernel is older than 4.17", what, at);
+  }
+  // Not for children and not for core dumps, see the header; these kernels know the advice, so failure is a surprise.
+  if (madvise(got, size, MADV_DONTFORK) != 0 || madvise(got, size, MADV_DONTDUMP) != 0) {
+    const int code = errno;
+    munmap(got, size);
+    return fail_errno(code, fmt::format("cannot set up the {} of the shared region", what));
+  }
+  // EINVAL: a kernel without huge pages.
+  static_cast<void>(madvise(got, size, MADV_NOHUGEPAGE));
+  return static_cast<std::byte*>(got);
+}
+
+// Gives the memfd its size.
+Status size_frames(int fd, uint64_t size) {
+  struct stat status{};
+  if (fstat(fd, &status) != 0) return fail_errno(errno, "cannot use the descriptor of this node's frames");
+  if (static_cast<uint64_t>(status.st_size) == size) return {};
+  if (status.st_size != 0)
+    return fail("this node's frames are {} bytes where the region has {}: the nodes disagree about its size",
+                static_cast<uint64_t>(status.st_size), size);
+  // Beyond this limit ftruncate would raise SIGXFSZ.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
+    return fail(
+        "the file size limit of {} bytes is below the region's {}: raise 'ulimit -f', or make the region smaller "
+        "(MULTIGRAIN_REGION_SIZE)",
+        limit.rlim_cur, size);
+  if (ftruncate(fd, static_cast<off_t>(size)) != 0) return fail_errno(errno, "cannot size this node's frames");
+  return {};
+}
+
+}  // namespace
+
+Result<Region> Region::create(uint64_t region_size, size_t page_size, int frames_fd, RegionPlacement placement) {
+  if (!std::has_single_bit(page_size) || page_size < Config::kMinPageSize || page_size > Config::kMaxPageSize)
+    return fail("the page size is {}; it must be a power of two from {} to {}", page_size, Config::kMinPageSize,
+                Config::kMaxPageSize);
+  if (region_size == 0 || region_size % page_size != 0 || region_size > layout::kMaxRegionSize)
+    return fail("the region size is {}; it must be a multiple of the page size, {}, and at most {}", region_size,
+                page_size, layout::kMaxRegionSize);
+  const bool own = frames_fd < 0;
+  if (own) {
+    frames_fd = memfd_create("multigrain-frames", MFD_CLOEXEC);
+    if (frames_fd < 0) return fail_errno(errno, "cannot make the memory file of this node's frames");
+  }
+  const auto give_up = [&](Error error) {
+    if (own) close(frames_fd);
+    return tl::unexpected<Error>(std::move(error));
+  };
+  if (Status sized = size_frames(frames_fd, region_size); !sized) return give_up(sized.error());
+  Result<std::byte*> view = map_frames(frames_fd, placement.view, region_size, PROT_NONE, "view");
+  if (!view) return give_up(view.error());
+  Result<std::byte*> alias = map_frames(frames_fd, placement.alias, region_size, PROT_READ | PROT_WRITE, "alias");
+  if (!alias) {
+    munmap(*view, region_size);
+    return give_up(alias.error());
+  }
+  return Region(*view, *alias, region_size, static_cast<unsigned>(std::countr_zero(page_size)), frames_fd);
+}
+
+Region::Region(Region&& other) noexcept
+    : view_(std::exchange(other.view_, nullptr)),
+      alias_(std::exchange(other.alias_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      page_shift_(other.page_shift_),
+      frames_fd_(std::exchange(other.frames_fd_, -1)) {}
+
+Region& Region::operator=(Region&& other) noexcept {
+  if (this != &other) {
+    unmap();
+    view_ = std::exchange(other.view_, nullptr);
+    alias_ = std::exchange(other.alias_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    page_shift_ = other.page_shift_;
+    frames_fd_ = std::exchange(other.frames_fd_, -1);
+  }
+  return *this;
+}
+
+Region::~Region() {
+  unmap();
+}
+
+void Region::unmap() {
+  if (view_ == nullptr) return;
+  munmap(view_, size_);
+  munmap(alias_, size_);
+  close(frames_fd_);
+}
+
+void Region::discard_frames(PageId first, uint64_t count) {
+  MG_CHECK(has_pages(first, count), first.value, count);
+  if (count == 0) return;
+  const int saved = errno;
+  // The kernel unmaps the pages from the view and the alias of every process before it frees them.
+  while (fallocate(frames_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   static_cast<off_t>(first.value << page_shift_), static_cast<off_t>(count << page_shift_)) != 0)
+    if (errno != EINTR)
+      panic("cannot give frames back (errno, page, pages)", static_cast<uint64_t>(errno), first.value, count);
+  errno = saved;
+}
+
+uint64_t Region::resident_bytes() const {
+  struct stat status{};
+  MG_CHECK(fstat(frames_fd_, &status) == 0);
+  return static_cast<uint64_t>(status.st_blocks) * 512;
+}
+
+}  // namespace multigrain

@@ -1,0 +1,92 @@
+// This node's part of the shared region: its frames, and the two mappings of them.
+//
+// Frames live in a memfd: sparse, so a page costs memory from its first touch on, and nameless, so nothing is left
+// behind. It is mapped twice. The *view* is what the application uses; it starts without any right, and only
+// AccessRights (access_rights.h) changes that. The *alias* is what the runtime uses: always readable and writable, so
+// that it can fill a frame before anyone may see it, and compare a page after nobody may write it.
+//
+// Neither mapping is inherited by fork() (the child would bypass the protocol: the frames are MAP_SHARED), and neither
+// goes into a core dump: the kernel would fault in, that is allocate, every page of a shared mapping that it dumps.
+// Huge pages are refused, because one touch would then cost 2 MiB.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/ids.h"
+#include "memory/layout.h"
+
+namespace multigrain {
+
+// Where the two mappings go. Nodes of one run must agree on `view`; tests with two regions in one process move one.
+struct RegionPlacement {
+  uintptr_t view = layout::kViewBase;
+  uintptr_t alias = layout::kAliasBase;
+};
+
+class Region {
+ public:
+  // Reserves the region. `region_size` (bytes) is a multiple of `page_size`, which is a power of two from 4 KiB to
+  // 64 KiB. `frames_fd` is a memfd that becomes the Region's own, empty or of exactly `region_size` bytes; -1 makes
+  // one. Errors: bad sizes; a range that something else occupies (the sentence says what); a limit of the process. On
+  // error a frames_fd that was passed stays open and the caller's. Not async-signal-safe. Start-up only.
+  static Result<Region> create(uint64_t region_size, size_t page_size, int frames_fd = -1,
+                               RegionPlacement placement = {});
+
+  Region(Region&& other) noexcept;
+  Region& operator=(Region&& other) noexcept;
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  // Unmaps both and closes the memfd.
+  ~Region();
+
+  // All below: async-signal-safe, any thread.
+
+  [[nodiscard]] std::byte* base() const { return view_; }
+  [[nodiscard]] uint64_t size() const { return size_; }
+  [[nodiscard]] size_t page_size() const { return size_t{1} << page_shift_; }
+  [[nodiscard]] unsigned page_shift() const { return page_shift_; }
+  [[nodiscard]] uint64_t page_count() const { return size_ >> page_shift_; }
+  [[nodiscard]] int frames_fd() const { return frames_fd_; }
+
+  // Whether the address lies in the view.
+  [[nodiscard]] bool contains(const void* address) const {
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(view_) < size_;
+  }
+  // The bytes from the region's start to an address in the view: also the address's place in the memfd.
+  [[nodiscard]] uint64_t offset_of(const void* address) const {
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(view_);
+  }
+  // The page of an address that contains() accepts.
+  [[nodiscard]] PageId page_of(const void* address) const { return PageId(offset_of(address) >> page_shift_); }
+  // A page's first byte, as the application sees it and as the runtime does. `page` < page_count().
+  [[nodiscard]] std::byte* view(PageId page) const { return view_ + (page.value << page_shift_); }
+  [[nodiscard]] std::byte* alias(PageId page) const { return alias_ + (page.value << page_shift_); }
+  // The runtime's address for an address in the view.
+  [[nodiscard]] std::byte* alias_of(const void* address) const { return alias_ + offset_of(address); }
+  // Whether [first, first + count) lies in the region.
+  [[nodiscard]] bool has_pages(PageId first, uint64_t count) const {
+    return first.value <= page_count() && count <= page_count() - first.value;
+  }
+
+  // Gives the memory of these frames back; they read as zeros through the alias afterwards.
+  // Pre: no rights are granted on the pages and nobody uses their frames. One system call.
+  void discard_frames(PageId first, uint64_t count);
+
+  // Bytes of memory that frames occupy now.
+  [[nodiscard]] uint64_t resident_bytes() const;
+
+ private:
+  Region(std::byte* view, std::byte* alias, uint64_t size, unsigned page_shift, int frames_fd)
+      : view_(view), alias_(alias), size_(size), page_shift_(page_shift), frames_fd_(frames_fd) {}
+  void unmap();
+
+  std::byte* view_;
+  std::byte* alias_;
+  uint64_t size_;
+  unsigned page_shift_;
+  int frames_fd_;
+};
+
+}  // namespace multigrain

@@ -1,0 +1,265 @@
+// How the rights map onto what Linux does with a shared memfd mapping that is registered for MISSING, MINOR and WP:
+//
+//   no right      no page-table entry. An access finds the page in the page cache (a minor fault) or not (a missing
+//                 fault); with UFFD_FEATURE_SIGBUS either becomes SIGBUS on the accessing thread at once, with the
+//                 exact address and no message on the descriptor.
+//   read          an entry with the uffd-wp bit. A write becomes SIGBUS likewise.
+//   read, write   an entry without it.
+//
+// UFFDIO_CONTINUE installs entries for pages of the page cache. It stops at the first one it cannot install:
+//   EEXIST        there is an entry already.
+//   EFAULT        the page is not in the page cache: nobody has touched the frame. (Not ENOENT, which it returns for
+//                 an address outside of any registered mapping.)
+//   EAGAIN        `mapped` > 0: so many bytes were installed before one of the above; go on behind them.
+//                 Otherwise something was in flux (the page was being swapped in, or moved); try again.
+// UFFDIO_WRITEPROTECT sets or clears the bit in a range's entries, and flushes TLBs before it returns. Where there is
+// no entry, setting leaves a marker in its place, which changes nothing: an access still faults, and a CONTINUE
+// replaces the marker. MADV_DONTNEED removes entries (they are shared: the page cache keeps the data), leaving such a
+// marker if the bit was set, and flushes TLBs before it returns.
+//
+// All three take the mapping lock for reading or not at all, which is why two threads do not wait for each other.
+// When the kernel swaps a page out it removes the entry by itself: a fault on a page with sufficient rights follows.
+// Fault-around and khugepaged, which would install entries that nobody granted, leave such mappings alone.
+#include "memory/userfault/userfault_rights.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "memory/page_fault.h"
+
+// Newer than the headers of Debian 12. The values are the kernel's interface.
+#ifndef UFFD_FEATURE_WP_UNPOPULATED
+#define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
+#endif
+#ifndef UFFDIO_CONTINUE_MODE_WP
+#define UFFDIO_CONTINUE_MODE_WP ((__u64)1 << 1)
+#endif
+
+namespace multigrain::userfault {
+namespace {
+
+constexpr uint64_t kHardwarePage = 4096;
+
+constexpr uint64_t kNeeded =
+    UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+// Not used: it came with Linux 6.4 as UFFDIO_CONTINUE_MODE_WP did, which has no feature bit of its own.
+constexpr uint64_t kSignOfContinueWriteProtected = UFFD_FEATURE_WP_UNPOPULATED;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string kernel_release() {
+  utsname name{};
+  return uname(&name) == 0 ? name.release : "unknown";
+}
+
+Result<Descriptor> open_descriptor() {
+  // USER_MODE_ONLY: faults of system calls are not ours anyway, and without it the kernel wants privileges or
+  // vm.unprivileged_userfaultfd=1.
+  const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+  if (fd >= 0) return Descriptor(static_cast<int>(fd));
+  switch (errno) {
+    case ENOSYS:
+      return fail("userfaultfd is not built into this kernel ({}, CONFIG_USERFAULTFD)", kernel_release());
+    case EPERM:
+    case EACCES:
+      return fail(
+          "userfaultfd is forbidden here: a container's seccomp profile or a security module denies the system call "
+          "(for Docker, --security-opt seccomp=... with a profile that allows userfaultfd; the sysctl "
+          "vm.unprivileged_userfaultfd is not what denies it, since only user-mode faults are asked for)");
+    case EINVAL:
+      return fail("this kernel ({}) is older than 6.4, which userfaultfd access rights need", kernel_release());
+    default:
+      return fail_errno(errno, "cannot open a userfaultfd");
+  }
+}
+
+// A descriptor on which the needed features are enabled.
+Result<Descriptor> open_with_features() {
+  // A request for an unknown feature fails without saying which; so ask first, on a descriptor of its own, because
+  // features can be chosen only once.
+  Result<Descriptor> probe = open_descriptor();
+  if (!probe) return probe;
+  uffdio_api api{};
+  api.api = UFFD_API;
+  if (ioctl(probe->get(), UFFDIO_API, &api) != 0) return fail_errno(errno, "userfaultfd does not speak this interface");
+  if ((api.features & kNeeded) != kNeeded || (api.features & kSignOfContinueWriteProtected) == 0)
+    return fail("userfaultfd of this kernel ({}) lacks features {:#x}: it needs Linux 6.4 with shared-memory support",
+                kernel_release(), (kNeeded | kSignOfContinueWriteProtected) & ~api.features);
+
+  Result<Descriptor> fd = open_descriptor();
+  if (!fd) return fd;
+  api = uffdio_api{};
+  api.api = UFFD_API;
+  api.features = kNeeded;
+  if (ioctl(fd->get(), UFFDIO_API, &api) != 0) return fail_errno(errno, "userfaultfd refuses features that it offers");
+  return fd;
+}
+
+class UserfaultRights final : public AccessRights {
+ public:
+  UserfaultRights(const Region& region, Descriptor fd) : region_(region), fd_(std::move(fd)) {}
+
+  ~UserfaultRights() override {
+    // The protection first: without the registration the view would be open for an instant.
+    mprotect(region_.base(), region_.size(), PROT_NONE);
+    uffdio_range range{reinterpret_cast<uint64_t>(region_.base()), region_.size()};
+    ioctl(fd_.get(), UFFDIO_UNREGISTER, &range);
+  }
+
+  void grant_read(PageId first, uint64_t count) override {
+    const Errno saved;
+    install(first, count, UFFDIO_CONTINUE_MODE_WP);
+  }
+
+  void grant_write(PageId first, uint64_t count) override {
+    const Errno saved;
+    if (install(first, count, 0)) write_protect(first, count, 0);
+  }
+
+  void upgrade(PageId first, uint64_t count) override {
+    const Errno saved;
+    write_protect(first, count, 0);
+  }
+
+  void revoke_write(PageId first, uint64_t count) override {
+    const Errno saved;
+    write_protect(first, count, UFFDIO_WRITEPROTECT_MODE_WP);
+  }
+
+  void revoke(PageId first, uint64_t count) override {
+    const Errno saved;
+    MG_CHECK(region_.has_pages(first, count), first.value, count);
+    if (madvise(region_.view(first), count << region_.page_shift(), MADV_DONTNEED) != 0)
+      panic("the kernel refused to take a page's rights (errno, page, pages); is its memory locked?",
+            static_cast<uint64_t>(errno), first.value, count);
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "userfault"; }
+  [[nodiscard]] int fault_signal() const override { return SIGBUS; }
+
+  [[nodiscard]] std::optional<Fault> decode(int signal, const siginfo_t* info, const void* context) const override {
+    if (signal != SIGBUS || info->si_code != BUS_ADRERR || !region_.contains(info->si_addr)) return std::nullopt;
+    return Fault{static_cast<std::byte*>(info->si_addr), region_.page_of(info->si_addr),
+                 PageFaultCode(context).is_write()};
+  }
+
+ private:
+  // The interrupted code's errno is not the fault handler's to change.
+  class Errno {
+   public:
+    Errno() : value_(errno) {}
+    ~Errno() { errno = value_; }
+    Errno(const Errno&) = delete;
+    Errno& operator=(const Errno&) = delete;
+
+   private:
+    int value_;
+  };
+
+  // Installs the entries that are missing; says whether any was there before.
+  bool install(PageId first, uint64_t count, uint64_t mode) const {
+    MG_CHECK(region_.has_pages(first, count), first.value, count);
+    uint64_t at = reinterpret_cast<uint64_t>(region_.view(first));
+    const uint64_t end = at + (count << region_.page_shift());
+    bool any_present = false;
+    while (at < end) {
+      uffdio_continue request{};
+      request.range.start = at;
+      request.range.len = end - at;
+      request.mode = mode | UFFDIO_CONTINUE_MODE_DONTWAKE;  // with SIGBUS nobody sleeps on the descriptor
+      if (ioctl(fd_.get(), UFFDIO_CONTINUE, &request) == 0) return any_present;
+      switch (errno) {
+        case EEXIST:
+          any_present = true;
+          at += kHardwarePage;
+          break;
+        case EAGAIN:
+          if (request.mapped > 0)
+            at += static_cast<uint64_t>(request.mapped);
+          else
+            sched_yield();
+          break;
+        case EFAULT:
+          // A read brings a zeroed page into the page cache: a shared mapping has no common zero page.
+          static_cast<void>(*reinterpret_cast<volatile std::byte*>(region_.alias_of(reinterpret_cast<void*>(at))));
+          break;
+        case ENOMEM:
+          die(1, "out of memory for the page tables of the shared region: use fewer nodes on this machine");
+        default:
+          panic("userfaultfd refused to install a page (errno, address)", static_cast<uint64_t>(errno), at);
+      }
+    }
+    return any_present;
+  }
+
+  void write_protect(PageId first, uint64_t count, uint64_t mode) const {
+    MG_CHECK(region_.has_pages(first, count), first.value, count);
+    if (count == 0) return;
+    uffdio_writeprotect request{};
+    request.range.start = reinterpret_cast<uint64_t>(region_.view(first));
+    request.range.len = count << region_.page_shift();
+    // DONTWAKE may not be combined with protecting (EINVAL); nothing is woken then either.
+    request.mode = mode != 0 ? mode : UFFDIO_WRITEPROTECT_MODE_DONTWAKE;
+    while (ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &request) != 0) {
+      if (errno == ENOMEM)
+        die(1, "out of memory for the page tables of the shared region: use fewer nodes on this machine");
+      if (errno != EAGAIN)
+        panic("userfaultfd refused to change a page's rights (errno, page, pages)", static_cast<uint64_t>(errno),
+              first.value, count);
+      sched_yield();
+    }
+  }
+
+  const Region& region_;
+  Descriptor fd_;
+};
+
+}  // namespace
+
+Status available() {
+  Result<Descriptor> fd = open_with_features();
+  if (!fd) return tl::unexpected(fd.error());
+  return {};
+}
+
+Result<std::unique_ptr<AccessRights>> make(const Region& region) {
+  Result<Descriptor> fd = open_with_features();
+  if (!fd) return tl::unexpected(fd.error());
+  uffdio_register request{};
+  request.range.start = reinterpret_cast<uint64_t>(region.base());
+  request.range.len = region.size();
+  request.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
+  if (ioctl(fd->get(), UFFDIO_REGISTER, &request) != 0)
+    return fail_errno(errno, "userfaultfd cannot watch the shared region");
+  const uint64_t operations = (uint64_t{1} << _UFFDIO_CONTINUE) | (uint64_t{1} << _UFFDIO_WRITEPROTECT);
+  if ((request.ioctls & operations) != operations)
+    return fail("userfaultfd of this kernel ({}) cannot continue or write-protect shared memory", kernel_release());
+  // From here on the registration, not the mapping, decides; the mapping must not stand in the way.
+  if (mprotect(region.base(), region.size(), PROT_READ | PROT_WRITE) != 0)
+    return fail_errno(errno, "cannot open the view of the shared region");
+  return std::make_unique<UserfaultRights>(region, std::move(*fd));
+}
+
+}  // namespace multigrain::userfault
