@@ -1,0 +1,141 @@
+#include "fabric/shm/job_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <utility>
+
+#include "base/config.h"
+#include "fabric/shm/ring.h"
+
+namespace multigrain {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kMaxWordsBytes = uint64_t{1} << 32;
+constexpr uint64_t kMaxRingBytes = uint64_t{1} << 30;
+
+struct Layout {
+  uint64_t doorbells, heads, words, rings, total;
+};
+
+constexpr uint64_t round_up(uint64_t bytes) {
+  return (bytes + kPage - 1) & ~(kPage - 1);
+}
+
+Layout lay_out(uint64_t nodes, uint64_t words_bytes, uint64_t ring_bytes) {
+  Layout layout{};
+  layout.doorbells = round_up(sizeof(JobHeader));
+  layout.heads = layout.doorbells + round_up(nodes * sizeof(Doorbell));
+  layout.words = layout.heads + round_up(nodes * nodes * sizeof(RingHead));
+  layout.rings = layout.words + nodes * words_bytes;
+  layout.total = layout.rings + nodes * nodes * ring_bytes;
+  return layout;
+}
+
+Status check_sizes(uint64_t nodes, uint64_t words_bytes, uint64_t ring_bytes) {
+  if (nodes == 0 || nodes > NodeSet::kCapacity)
+    return fail("a job has 1 to {} nodes, not {}", NodeSet::kCapacity, nodes);
+  if (words_bytes == 0 || words_bytes % kPage != 0 || words_bytes > kMaxWordsBytes)
+    return fail("the word segment of a node must be a multiple of {} bytes and at most {}, not {}", kPage,
+                kMaxWordsBytes, words_bytes);
+  if (!std::has_single_bit(ring_bytes) || ring_bytes < kMinRingBytes || ring_bytes > kMaxRingBytes)
+    return fail("the size of a ring must be a power of two from {} to {} bytes, not {}", kMinRingBytes, kMaxRingBytes,
+                ring_bytes);
+  return {};
+}
+
+}  // namespace
+
+Result<int> create_job_memory(const JobOptions& options) {
+  if (Status sizes = check_sizes(options.nodes, options.words_bytes, options.ring_bytes); !sizes)
+    return tl::unexpected(sizes.error());
+  if (options.processors_per_node == 0 || options.processors_per_node > Config::kMaxProcessorsPerNode)
+    return fail("a node has 1 to {} processors, not {}", Config::kMaxProcessorsPerNode, options.processors_per_node);
+  if (!std::has_single_bit(options.page_size) || options.page_size < Config::kMinPageSize ||
+      options.page_size > Config::kMaxPageSize)
+    return fail("the page size must be a power of two from {} to {} bytes, not {}", size_t{Config::kMinPageSize},
+                size_t{Config::kMaxPageSize}, options.page_size);
+  const Layout layout = lay_out(options.nodes, options.words_bytes, options.ring_bytes);
+
+  const int fd = memfd_create("multigrain-job", MFD_ALLOW_SEALING);
+  if (fd < 0) return fail_errno(errno, "cannot create the job memory");
+  void* memory = MAP_FAILED;
+  // Sealed, so that no process can shrink it under the others.
+  if (ftruncate(fd, static_cast<off_t>(layout.total)) == 0 &&
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    memory = mmap(nullptr, sizeof(JobHeader), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) {
+    const int code = errno;
+    close(fd);
+    return fail_errno(code, "cannot set up the job memory");
+  }
+  // Everything that is not set here starts as the zeroes of a fresh memfd.
+  auto& header = *static_cast<JobHeader*>(memory);
+  header.version = JobHeader::kVersion;
+  header.nodes = options.nodes;
+  header.processors_per_node = options.processors_per_node;
+  header.page_size = static_cast<uint32_t>(options.page_size);
+  header.region_size = options.region_size;
+  header.words_bytes = options.words_bytes;
+  header.ring_bytes = options.ring_bytes;
+  header.doorbells_offset = layout.doorbells;
+  header.heads_offset = layout.heads;
+  header.words_offset = layout.words;
+  header.rings_offset = layout.rings;
+  header.total_bytes = layout.total;
+  header.magic = JobHeader::kMagic;
+  munmap(memory, sizeof(JobHeader));
+  return fd;
+}
+
+Result<JobMemory> JobMemory::map(int fd) {
+  struct stat status{};
+  if (fstat(fd, &status) != 0) return fail_errno(errno, fmt::format("descriptor {} is not the job memory", fd));
+  const auto bytes = static_cast<uint64_t>(status.st_size);
+  if (bytes < sizeof(JobHeader)) return fail("descriptor {} is not the job memory: it has only {} bytes", fd, bytes);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (memory == MAP_FAILED) return fail_errno(errno, "cannot map the job memory");
+  JobMemory job(static_cast<std::byte*>(memory), bytes, true);
+
+  const JobHeader& header = job.header();
+  if (header.magic != JobHeader::kMagic) return fail("descriptor {} is not the job memory of a Multigrain run", fd);
+  if (header.version != JobHeader::kVersion)
+    return fail(
+        "the job memory has version {} and this library has {}: start the run with the mgrun that belongs to it",
+        header.version, JobHeader::kVersion);
+  if (Status sizes = check_sizes(header.nodes, header.words_bytes, header.ring_bytes); !sizes)
+    return fail("the job memory is damaged: {}", sizes.error().message);
+  const Layout layout = lay_out(header.nodes, header.words_bytes, header.ring_bytes);
+  if (header.doorbells_offset != layout.doorbells || header.heads_offset != layout.heads ||
+      header.words_offset != layout.words || header.rings_offset != layout.rings ||
+      header.total_bytes != layout.total || bytes != layout.total)
+    return fail("the job memory is damaged: its layout does not fit its size of {} bytes", bytes);
+  return job;
+}
+
+JobMemory::JobMemory(JobMemory&& other) noexcept
+    : base_(other.base_), bytes_(other.bytes_), owned_(std::exchange(other.owned_, false)) {}
+
+JobMemory& JobMemory::operator=(JobMemory&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(owned_, other.owned_);
+  return *this;
+}
+
+JobMemory::~JobMemory() {
+  if (owned_) munmap(base_, bytes_);
+}
+
+void abort_job(const JobMemory& job, NodeId dead) {
+  uint32_t running = 0;
+  job.header().aborted.compare_exchange_strong(running, uint32_t{1} + dead.value, std::memory_order_seq_cst);
+  for (uint16_t node = 0; node < job.header().nodes; ++node) job.doorbell(NodeId(node)).wake();
+}
+
+}  // namespace multigrain

@@ -1,0 +1,413 @@
+#include "fabric/shm/shm_fabric.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+namespace multigrain {
+namespace {
+
+constexpr unsigned kBatch = 32;                      // messages a poll() handles at most
+constexpr unsigned kFullRingSpins = 2000;            // polls of a sender that finds no room, before it sleeps
+constexpr Nanoseconds kFullRingSleep = 50'000;       // and how long it sleeps then
+constexpr Nanoseconds kOverflowRetry = 100'000;      // how long the service thread leaves a full ring alone
+constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins
+
+// Whether this thread is inside a message handler. initial-exec: the first use of dynamic TLS may call malloc, and this
+// may be the fault handler.
+[[gnu::tls_model("initial-exec")]] thread_local bool t_handling = false;
+
+void sleep_ns(Nanoseconds duration) {
+  const int saved = errno;
+  const timespec time{static_cast<time_t>(duration / 1'000'000'000u), static_cast<long>(duration % 1'000'000'000u)};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+  errno = saved;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShmFabric>> ShmFabric::attach(int job_fd, NodeId self, const std::vector<int>& frames_fds,
+                                                     uint64_t region_size) {
+  Result<JobMemory> job = JobMemory::map(job_fd);
+  if (!job) return tl::unexpected(job.error());
+  return attach(std::move(*job), self, frames_fds, region_size);
+}
+
+Result<std::unique_ptr<ShmFabric>> ShmFabric::attach(JobMemory job, NodeId self, const std::vector<int>& frames_fds,
+                                                     uint64_t region_size) {
+  const unsigned nodes = job.header().nodes;
+  if (self.value >= nodes) return fail("node {} cannot join a job of {} nodes", self.value, nodes);
+  if (!frames_fds.empty() && frames_fds.size() != nodes)
+    return fail("a job of {} nodes needs {} frames descriptors, not {}", nodes, nodes, frames_fds.size());
+  uint32_t nobody = 0;
+  // A second process (or a second fabric) of one node would read the same rings.
+  if (!job.header().node[self.value].pid.compare_exchange_strong(nobody, static_cast<uint32_t>(getpid())))
+    return fail("node {} has been started already, as process {}", self.value, nobody);
+  std::atomic<uint32_t>& pid = job.header().node[self.value].pid;
+  Status opened;
+  std::unique_ptr<ShmFabric> fabric;
+  try {
+    fabric.reset(new ShmFabric(std::move(job), self));
+    opened = fabric->open_windows(frames_fds, region_size);
+  } catch (const std::bad_alloc&) {
+    return fail("no memory for the queues of {} nodes", nodes);
+  }
+  if (!opened) {
+    pid.store(0);
+    return tl::unexpected(opened.error());
+  }
+  return fabric;
+}
+
+ShmFabric::ShmFabric(JobMemory job, NodeId self)
+    : job_(std::move(job)), self_(self), nodes_(job_.header().nodes), bell_(&job_.doorbell(self)) {
+  const size_t ring_bytes = job_.header().ring_bytes;
+  for (uint16_t peer = 0; peer < nodes_; ++peer) {
+    if (peer == self.value) continue;
+    const NodeId other(peer);
+    outgoing_[peer].ring.bind(job_.ring_data(self, other), &job_.ring_head(self, other), ring_bytes);
+    incoming_[peer].ring.bind(job_.ring_data(other, self), &job_.ring_head(other, self), ring_bytes, other);
+  }
+  exported_[static_cast<size_t>(SegmentId::kWords)] = {job_.words(self), job_.header().words_bytes};
+}
+
+ShmFabric::~ShmFabric() = default;
+
+Status ShmFabric::open_windows(const std::vector<int>& frames_fds, uint64_t region_size) {
+  if (frames_fds.empty()) return {};
+  frames_length_ = region_size;
+  return windows_.open(frames_fds, region_size);
+}
+
+void ShmFabric::export_segment(SegmentId segment, std::byte* base, uint64_t length) {
+  MG_CHECK(segment < SegmentId::kCount);
+  exported_[static_cast<size_t>(segment)] = {base, length};
+}
+
+std::span<std::byte> ShmFabric::words() const {
+  return {job_.words(self_), job_.header().words_bytes};
+}
+
+void ShmFabric::check_aborted() const {
+  const uint32_t aborted = job_.header().aborted.load(std::memory_order_relaxed);
+  if (aborted != 0) [[unlikely]]
+    die(kAbortedStatus, "stopped, because the run has lost node", aborted - 1);
+}
+
+// --- Memory
+
+uint64_t ShmFabric::segment_length(NodeId node, SegmentId segment) const {
+  if (node == self_) {
+    const LocalExport& own = exported_[static_cast<size_t>(segment)];
+    if (own.base != nullptr) return own.length;
+  }
+  return segment == SegmentId::kWords ? job_.header().words_bytes : frames_length_;
+}
+
+void ShmFabric::check_range(NodeId node, SegmentId segment, uint64_t offset, uint64_t length) const {
+  if (node.value >= nodes_) panic("a remote operation names a node that does not exist:", node.value);
+  if (segment >= SegmentId::kCount)
+    panic("a remote operation names a segment that does not exist:", static_cast<uint64_t>(segment));
+  const uint64_t end = segment_length(node, segment);
+  if (length > end || offset > end - length)
+    panic("a remote operation is outside of what the node exports (node, offset, length):", node.value, offset, length);
+}
+
+std::byte* ShmFabric::at(NodeId node, SegmentId segment, uint64_t offset, uint64_t& run) {
+  if (node == self_) {
+    const LocalExport& own = exported_[static_cast<size_t>(segment)];
+    if (own.base != nullptr) {
+      run = own.length - offset;
+      return own.base + offset;
+    }
+  }
+  if (segment == SegmentId::kWords) {
+    run = job_.header().words_bytes - offset;
+    return job_.words(node) + offset;
+  }
+  return windows_.at(node, offset, run);
+}
+
+void ShmFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
+  check_range(to, segment, offset, bytes.size());
+  while (!bytes.empty()) {
+    uint64_t run = 0;
+    std::byte* const target = at(to, segment, offset, run);
+    const size_t here = bytes.size() < run ? bytes.size() : run;
+    std::memcpy(target, bytes.data(), here);
+    bytes = bytes.subspan(here);
+    offset += here;
+  }
+}
+
+void ShmFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
+  check_range(from, segment, offset, bytes.size());
+  while (!bytes.empty()) {
+    uint64_t run = 0;
+    const std::byte* const source = at(from, segment, offset, run);
+    const size_t here = bytes.size() < run ? bytes.size() : run;
+    std::memcpy(bytes.data(), source, here);
+    bytes = bytes.subspan(here);
+    offset += here;
+  }
+}
+
+Completion ShmFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
+  put(to, segment, offset, bytes);
+  return {};
+}
+
+Completion ShmFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
+  get(from, segment, offset, bytes);
+  return {};
+}
+
+bool ShmFabric::is_complete(Completion completion) {
+  MG_CHECK(completion.id == 0, completion.id);
+  return true;
+}
+
+void ShmFabric::wait(Completion completion) {
+  MG_CHECK(completion.id == 0, completion.id);
+}
+
+std::atomic_ref<uint64_t> ShmFabric::word(NodeId node, SegmentId segment, uint64_t offset) {
+  if (offset % sizeof(uint64_t) != 0)
+    panic("a remote atomic is not on a multiple of 8 bytes (node, offset):", node.value, offset);
+  check_range(node, segment, offset, sizeof(uint64_t));
+  uint64_t run = 0;
+  return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(at(node, segment, offset, run)));
+}
+
+uint64_t ShmFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
+  return word(at, segment, offset).exchange(value, std::memory_order_seq_cst);
+}
+
+uint64_t ShmFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) {
+  return word(at, segment, offset).fetch_add(addend, std::memory_order_seq_cst);
+}
+
+uint64_t ShmFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                                     uint64_t desired) {
+  word(at, segment, offset).compare_exchange_strong(expected, desired, std::memory_order_seq_cst);
+  return expected;
+}
+
+// --- Messages
+
+void ShmFabric::set_handler(MessageType type, MessageHandler handler, void* context) {
+  Handler& entry = handlers_[type];
+  MG_CHECK(handler != nullptr, type);
+  MG_CHECK(entry.function.load(std::memory_order_relaxed) == nullptr, type);
+  entry.context = context;
+  entry.function.store(handler, std::memory_order_release);
+}
+
+void ShmFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
+                     SendContext context, Nanoseconds not_before) {
+  MG_CHECK(to.value < nodes_ && to != self_, to.value);
+  MG_CHECK(payload.size() <= kMaxPayload, payload.size());
+  MG_CHECK(context == SendContext::kHandler || !t_handling);
+  if (slice.length != 0) check_range(self_, slice.segment, slice.offset, slice.length);
+
+  Record record{};
+  record.word = Record::make_word(RecordKind::kMessage, payload.size(), slice.segment);
+  record.not_before = not_before;
+  record.header = header;
+  record.slice_offset = slice.offset;
+  record.slice_length = slice.length;
+  if (try_send(to, record, payload, context == SendContext::kHandler)) return;
+
+  attend();
+  for (unsigned tries = 0; !try_send(to, record, payload, false); ++tries) {
+    if (poll() != 0) continue;
+    if (tries < kFullRingSpins) {
+      cpu_relax();
+    } else {
+      sleep_ns(kFullRingSleep);
+    }
+  }
+  leave();
+}
+
+// Puts the record into the ring, behind what overflowed earlier. If there is no room: `keep` says to queue it instead.
+bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::byte> payload, bool keep) {
+  Outgoing& out = outgoing_[to.value];
+  Doorbell& bell = job_.doorbell(to);
+  // Both lines that this is about to take from the receiver travel at the same time.
+  __builtin_prefetch(&bell, 1);
+  bool overflowed = false;
+  {
+    const std::lock_guard guard(out.lock);
+    const bool behind = !out.overflow.empty() && !out.overflow.drain_into(out.ring, pool_);
+    if (behind || !out.ring.try_push(record, payload)) {
+      if (!keep) return false;
+      out.overflow.append(pool_, record, payload);
+      overflowing_.fetch_or(Doorbell::bit(to.value), std::memory_order_seq_cst);
+      overflowed = true;
+    }
+  }
+  bell.announce(self_.value);
+  // Somebody must bring the rest along later: the argument of doorbell.h, with overflowing_ in the place of pending.
+  if (overflowed) bell_->wake_unless_attended();
+  return true;
+}
+
+void ShmFabric::flush_overflow() {
+  for (uint64_t rest = overflowing_.load(std::memory_order_seq_cst); rest != 0; rest &= rest - 1) {
+    const auto to = static_cast<uint16_t>(std::countr_zero(rest));
+    Outgoing& out = outgoing_[to];
+    // A holder of the lock brings the queue along itself, if there is room.
+    if (!out.lock.try_lock()) continue;
+    if (out.overflow.drain_into(out.ring, pool_)) overflowing_.fetch_and(~Doorbell::bit(to), std::memory_order_seq_cst);
+    out.lock.unlock();
+    job_.doorbell(NodeId(to)).announce(self_.value);
+  }
+}
+
+unsigned ShmFabric::poll() {
+  MG_CHECK(!t_handling);
+  if (overflowing_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    flush_overflow();
+  const uint64_t bits = bell_->pending.load(std::memory_order_seq_cst);
+  if (bits == 0) {
+    check_aborted();
+    return 0;
+  }
+  const unsigned first = first_source_.load(std::memory_order_relaxed) % 64;
+  unsigned handled = 0;
+  for (uint64_t rest = std::rotr(bits, static_cast<int>(first)); rest != 0 && handled < kBatch; rest &= rest - 1) {
+    const unsigned source = (first + static_cast<unsigned>(std::countr_zero(rest))) % 64;
+    if (source >= nodes_ || source == self_.value) panic("the doorbell was rung by a node that cannot be:", source);
+    handled += drain(source, kBatch - handled);
+    first_source_.store(source + 1, std::memory_order_relaxed);
+  }
+  if (handled == 0) check_aborted();
+  return handled;
+}
+
+unsigned ShmFabric::drain(unsigned source, unsigned limit) {
+  Incoming& in = incoming_[source];
+  const Nanoseconds due = in.due.load(std::memory_order_relaxed);
+  if (due != 0 && due > monotonic_ns()) return 0;
+  if (in.token.load(std::memory_order_relaxed) != 0 || in.token.exchange(1, std::memory_order_seq_cst) != 0) return 0;
+
+  unsigned handled = 0;
+  bool more = false;
+  bell_->pending.fetch_and(~Doorbell::bit(source), std::memory_order_seq_cst);
+  in.due.store(0, std::memory_order_relaxed);
+  while (const Record* record = in.ring.front()) {
+    if (handled == limit) {
+      more = true;
+      break;
+    }
+    if (record->not_before != 0 && record->not_before > monotonic_ns()) {
+      in.due.store(record->not_before, std::memory_order_relaxed);
+      more = true;
+      break;
+    }
+    handle(source, *record, in.ring);
+    in.ring.pop();
+    ++handled;
+  }
+  if (more) bell_->pending.fetch_or(Doorbell::bit(source), std::memory_order_seq_cst);
+  in.token.store(0, std::memory_order_seq_cst);
+  if ((bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(source)) != 0) bell_->wake_unless_attended();
+  return handled;
+}
+
+void ShmFabric::handle(unsigned source, const Record& record, RingConsumer& ring) {
+  const NodeId from(static_cast<uint16_t>(source));
+  const RemoteSlice slice{ring.slice_segment(), record.slice_offset, record.slice_length};
+  if (slice.length != 0) {
+    if (slice.segment >= SegmentId::kCount) panic("a message with an impossible slice came from node", source);
+    const uint64_t end = segment_length(from, slice.segment);
+    if (slice.length > end || slice.offset > end - slice.length)
+      panic("a message with a slice outside of its sender's memory came from node (and offset, length)", source,
+            slice.offset, slice.length);
+  }
+  const Handler& handler = handlers_[record.header.type];
+  const MessageHandler function = handler.function.load(std::memory_order_acquire);
+  if (function == nullptr)
+    panic("a message of a type that nobody handles came from node (and its type)", source, record.header.type);
+  t_handling = true;
+  function(handler.context, Message{from, record.header, ring.payload(), slice});
+  t_handling = false;
+}
+
+// --- Attendance
+
+void ShmFabric::attend() {
+  bell_->attend();
+}
+
+void ShmFabric::leave() {
+  const uint32_t left = bell_->leave();
+  MG_CHECK((left & Doorbell::kCount) != Doorbell::kCount);
+  if (left == 0 &&
+      (bell_->pending.load(std::memory_order_seq_cst) != 0 || overflowing_.load(std::memory_order_seq_cst) != 0))
+    bell_->wake_unless_attended();
+}
+
+Nanoseconds ShmFabric::next_work() {
+  Nanoseconds when = kNever;
+  for (uint64_t rest = bell_->pending.load(std::memory_order_seq_cst); rest != 0; rest &= rest - 1) {
+    const Incoming& in = incoming_[std::countr_zero(rest)];
+    if (in.token.load(std::memory_order_seq_cst) != 0) continue;
+    const Nanoseconds due = in.due.load(std::memory_order_relaxed);
+    if (due == 0) return 0;
+    if (due < when) when = due;
+  }
+  if (overflowing_.load(std::memory_order_seq_cst) != 0) {
+    const Nanoseconds retry = monotonic_ns() + kOverflowRetry;
+    if (retry < when) when = retry;
+  }
+  return when;
+}
+
+void ShmFabric::serve() {
+  if (!precise_timers_) {
+    // By default the kernel may end a timed sleep 50 microseconds late, which is a whole modelled network latency.
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+    precise_timers_ = true;
+  }
+  while (true) {
+    const uint32_t seen = bell_->wakes.load(std::memory_order_seq_cst);
+    check_aborted();
+    if (stop_serving_.exchange(false, std::memory_order_seq_cst)) return;
+    Nanoseconds when = kNever;
+    if (bell_->begin_service()) {
+      unsigned handled = 0;
+      while (const unsigned batch = poll()) {
+        handled += batch;
+        // A processor that has come to wait handles the rest itself.
+        if ((bell_->attendance.load(std::memory_order_relaxed) & Doorbell::kCount) > 1) break;
+      }
+      const uint32_t left = bell_->leave();
+      if (left == 0) when = next_work();
+      if (handled != 0) return;
+    }
+    if (when == kNever) {
+      futex_wait(bell_->wakes, seen, FutexScope::kMachine);
+    } else {
+      const Nanoseconds now = monotonic_ns();
+      if (when > now + kTimerWorthSleeping) {
+        futex_wait(bell_->wakes, seen, FutexScope::kMachine, when - now - kTimerWorthSleeping / 2);
+      } else {
+        cpu_relax();
+      }
+    }
+  }
+}
+
+void ShmFabric::wake_service() {
+  stop_serving_.store(true, std::memory_order_seq_cst);
+  bell_->wake();
+}
+
+}  // namespace multigrain

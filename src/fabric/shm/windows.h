@@ -1,0 +1,49 @@
+// Windows onto other nodes' frames: a peer's frames memfd, mapped a gigabyte at a time when first touched.
+//
+// Mapping 64 regions of 16 TiB would take eight times the address space that a process has. What is really shared is
+// far less, so windows appear on demand, in the path of the access itself, which may be the fault handler: mmap is a
+// bare system call, and the table is filled by compare-and-swap (the loser of a race unmaps its own).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+#include "base/ids.h"
+#include "base/node_set.h"
+
+namespace multigrain {
+
+class FrameWindows {
+ public:
+  static constexpr uint64_t kWindowBytes = uint64_t{1} << 30;
+
+  FrameWindows() = default;
+  FrameWindows(const FrameWindows&) = delete;
+  FrameWindows& operator=(const FrameWindows&) = delete;
+  ~FrameWindows();
+
+  // `fds`: the frames memfd of each node, at least `region_bytes` (a multiple of 4096) long; they must stay open.
+  // Errors: a descriptor that is no such file; no address space for the table.
+  Status open(std::span<const int> fds, uint64_t region_bytes);
+
+  // Where the byte at `offset` of the node's frames is mapped here; `run` receives how many bytes follow it in the same
+  // window. `offset` has been checked. Async-signal-safe. Ends the run if the window cannot be mapped.
+  std::byte* at(NodeId node, uint64_t offset, uint64_t& run);
+
+ private:
+  std::byte* map_window(NodeId node, uint64_t window);
+  [[nodiscard]] uint64_t window_bytes(uint64_t window) const;
+
+  std::array<int, NodeSet::kCapacity> fds_{};
+  size_t nodes_ = 0;
+  uint64_t region_bytes_ = 0;
+  uint64_t windows_ = 0;                      // a node
+  std::atomic<std::byte*>* table_ = nullptr;  // [node][window]; mapped, so that only what is used has memory
+  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> mapped_{};  // windows mapped, for the destructor
+};
+
+}  // namespace multigrain
