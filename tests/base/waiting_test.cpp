@@ -10,7 +10,7 @@
 
 #include "base/futex.h"
 #include "base/spin_lock.h"
-#include "runtime/wait.h"
+#include "fabric/wait.h"
 
 namespace multigrain {
 namespace {

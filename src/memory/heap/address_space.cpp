@@ -1,0 +1,242 @@
+#include "memory/heap/address_space.h"
+
+#include <algorithm>
+#include <bit>
+#include <climits>
+
+namespace multigrain {
+namespace {
+
+constexpr unsigned kInterleavedKind = 0;
+constexpr unsigned kFirstTouchKind = 1;
+constexpr unsigned kBlockedKind = 2;
+constexpr unsigned kFirstNodeKind = 3;
+
+unsigned bucket_of(uint64_t pages) {
+  return static_cast<unsigned>(std::bit_width(pages)) - 1;
+}
+
+}  // namespace
+
+AddressSpace::AddressSpace(const HeapGeometry& geometry, ExtentTable& extents)
+    : geometry_(geometry),
+      // A small region is not used up by the chunks of a few placements.
+      chunk_pages_(std::max<uint64_t>(1, std::min(kMaxChunkBytes, geometry.size / 256) / geometry.page_size)),
+      extents_(extents),
+      tags_(make_table<Tag>(geometry.pages(), "runs of pages")) {
+  for (auto& buckets : heads_) buckets.fill(kNone);
+}
+
+unsigned AddressSpace::kind_of(const Placement& placement) {
+  switch (placement.policy) {
+    case HomePolicy::kInterleaved:
+      return kInterleavedKind;
+    case HomePolicy::kFirstTouch:
+      return kFirstTouchKind;
+    case HomePolicy::kBlocked:
+      return kBlockedKind;
+    case HomePolicy::kNode:
+      return kFirstNodeKind + placement.node.value;
+  }
+  panic("allocation with an unknown home policy:", static_cast<uint64_t>(placement.policy));
+}
+
+// Alignment is of the address, and the region's base need not be aligned to more than a page.
+uint64_t AddressSpace::align(uint64_t page, uint64_t alignment_pages) const {
+  const uint64_t base_page = geometry_.base / geometry_.page_size;
+  return ((base_page + page + alignment_pages - 1) & ~(alignment_pages - 1)) - base_page;
+}
+
+std::optional<PageRun> AddressSpace::allocate(uint64_t pages, uint64_t alignment_pages, const Placement& placement) {
+  MG_CHECK(pages > 0);
+  MG_CHECK(std::has_single_bit(alignment_pages), alignment_pages);
+  // Sums of three such numbers cannot overflow.
+  if (pages > geometry_.pages() || alignment_pages > geometry_.pages()) return std::nullopt;
+  const unsigned kind = kind_of(placement);
+  const bool blocked = kind == kBlockedKind;
+
+  std::optional<PageRun> run = take_free(kind, pages, alignment_pages, blocked ? UINT_MAX : kQuickSearch);
+  if (!run && !blocked) run = take_from_tail(kind, pages, alignment_pages);
+  if (!run && !blocked && pages <= chunk_pages_ / 4 && alignment_pages <= chunk_pages_ / 4) {
+    if (const auto chunk = take_new_extent(chunk_pages_, 1, placement, Extent::kNoOwner)) {
+      retire_tail(kind);
+      tails_[kind] = {chunk->first.value, chunk->first.value + chunk->pages};
+      run = take_from_tail(kind, pages, alignment_pages);
+    }
+  }
+  if (!run) run = take_new_extent(pages, alignment_pages, placement, Extent::kNoOwner);
+  if (!run && !blocked) {
+    // The region is used up to its end: now, and only now, it is worth looking at every free run, and handing out clean
+    // pages as part of a block that must be cleared.
+    retire_tail(kind);
+    run = take_free(kind, pages, alignment_pages, UINT_MAX);
+    if (!run) {
+      join_clean_and_dirty(kind);
+      run = take_free(kind, pages, alignment_pages, UINT_MAX);
+    }
+  }
+  if (run) mark_allocated(kind, run->first.value, run->pages);
+  return run;
+}
+
+std::optional<PageRun> AddressSpace::allocate_for_owner(uint64_t wanted, uint64_t minimum, const Placement& placement,
+                                                        NodeId owner) {
+  MG_CHECK(minimum > 0 && minimum <= wanted);
+  if (minimum > geometry_.pages()) return std::nullopt;
+  if (wanted <= geometry_.pages()) {
+    if (auto run = take_new_extent(wanted, 1, placement, owner.value)) return run;
+  }
+  return take_new_extent(minimum, 1, placement, owner.value);
+}
+
+std::optional<uint64_t> AddressSpace::pages_of(PageId first) const {
+  if (first.value >= geometry_.pages() || tags_[first.value].state != State::kAllocated) return std::nullopt;
+  return tags_[first.value].pages;
+}
+
+bool AddressSpace::free(PageId first) {
+  const std::optional<uint64_t> pages = pages_of(first);
+  if (!pages) return false;
+  Tag& tag = tags_[first.value];
+  tag.state = State::kNothing;
+  add_free(tag.kind, first.value, *pages, true);
+  return true;
+}
+
+std::optional<PageRun> AddressSpace::take_new_extent(uint64_t pages, uint64_t alignment_pages,
+                                                     const Placement& placement, uint16_t owner) {
+  const uint64_t first = align(break_, alignment_pages);
+  if (first + pages > geometry_.pages() || extents_.count() + 2 > extents_.capacity()) return std::nullopt;
+  if (first != break_) {
+    // What alignment skips must belong to some extent to be of use: addresses of extents only ascend.
+    extents_.append(Extent{PageId(break_), first - break_, Placement{}, Extent::kNoOwner});
+    add_free(kInterleavedKind, break_, first - break_, false);
+  }
+  extents_.append(Extent{PageId(first), pages, placement, owner});
+  break_ = first + pages;
+  return PageRun{PageId(first), pages, false};
+}
+
+std::optional<PageRun> AddressSpace::take_from_tail(unsigned kind, uint64_t pages, uint64_t alignment_pages) {
+  Tail& tail = tails_[kind];
+  const uint64_t first = align(tail.next, alignment_pages);
+  if (first + pages > tail.end) return std::nullopt;
+  if (first != tail.next) add_free(kind, tail.next, first - tail.next, false);
+  tail.next = first + pages;
+  return PageRun{PageId(first), pages, false};
+}
+
+std::optional<PageRun> AddressSpace::take_free(unsigned kind, uint64_t pages, uint64_t alignment_pages,
+                                               unsigned limit) {
+  const bool exact = kind == kBlockedKind;
+  const unsigned last_bucket = exact ? bucket_of(pages) : kBuckets - 1;
+  for (unsigned bucket = bucket_of(pages); bucket <= last_bucket; ++bucket) {
+    unsigned looked_at = 0;
+    for (uint64_t at = heads_[kind][bucket]; at != kNone && looked_at < limit; at = tags_[at].next, ++looked_at) {
+      const Tag run = tags_[at];
+      const uint64_t first = align(at, alignment_pages);
+      if (exact ? first != at || run.pages != pages : first + pages > at + run.pages) continue;
+      unlink(at);
+      // The neighbours of a free run are not free, or not mergeable: the rests need no joining.
+      if (first != at) link(kind, at, first - at, run.dirty);
+      const uint64_t rest = at + run.pages - (first + pages);
+      if (rest != 0) link(kind, first + pages, rest, run.dirty);
+      return PageRun{PageId(first), pages, run.dirty};
+    }
+  }
+  return std::nullopt;
+}
+
+void AddressSpace::mark_allocated(unsigned kind, uint64_t first, uint64_t pages) {
+  Tag& tag = tags_[first];
+  tag.pages = pages;
+  tag.kind = static_cast<uint8_t>(kind);
+  tag.state = State::kAllocated;
+}
+
+void AddressSpace::retire_tail(unsigned kind) {
+  const Tail tail = tails_[kind];
+  tails_[kind] = {};
+  if (tail.next != tail.end) add_free(kind, tail.next, tail.end - tail.next, false);
+}
+
+// Joins every pair of adjacent free runs of the kind. add_free keeps clean and dirty runs apart, so that freeing a page
+// beside a clean terabyte does not turn the next large block into one that must be cleared, and so touched, wholly.
+void AddressSpace::join_clean_and_dirty(unsigned kind) {
+  uint64_t previous = kNone;  // the free run that ends where the walk stands
+  uint64_t position = 0;
+  for (uint64_t i = 0; i < extents_.count(); ++i) {
+    const Extent& extent = extents_.at(i);
+    if (extent.has_owner() || kind_of(extent.placement) != kind) continue;
+    if (extent.first.value != position) previous = kNone;
+    // A run may span adjacent extents, so the walk may already stand beyond the start of this one.
+    position = std::max(position, extent.first.value);
+    while (position < extent.first.value + extent.pages) {
+      const Tag run = tags_[position];
+      MG_CHECK(run.state != State::kNothing, position);
+      const uint64_t start = position;
+      position += run.pages;
+      if (run.state == State::kAllocated) {
+        previous = kNone;
+      } else if (previous == kNone) {
+        previous = start;
+      } else {
+        const Tag before = tags_[previous];
+        unlink(previous);
+        unlink(start);
+        link(kind, previous, before.pages + run.pages, before.dirty || run.dirty);
+      }
+    }
+  }
+}
+
+void AddressSpace::add_free(unsigned kind, uint64_t first, uint64_t pages, bool dirty) {
+  if (kind != kBlockedKind) {
+    const auto joins = [&](uint64_t start) {
+      const Tag& run = tags_[start];
+      return run.state == State::kFree && run.kind == kind && run.dirty == dirty;
+    };
+    const uint64_t after = first + pages;
+    if (after < geometry_.pages() && joins(after)) {
+      pages += tags_[after].pages;
+      unlink(after);
+    }
+    if (first > 0) {
+      // The tag of the page before may be left over from a run that is no more; the run it names must confirm it.
+      const uint64_t before = tags_[first - 1].first;
+      if (before < first && joins(before) && before + tags_[before].pages == first) {
+        pages += tags_[before].pages;
+        unlink(before);
+        first = before;
+      }
+    }
+  }
+  link(kind, first, pages, dirty);
+}
+
+void AddressSpace::link(unsigned kind, uint64_t first, uint64_t pages, bool dirty) {
+  uint64_t& head = heads_[kind][bucket_of(pages)];
+  Tag& tag = tags_[first];
+  tag.pages = pages;
+  tag.next = head;
+  tag.previous = kNone;
+  tag.state = State::kFree;
+  tag.kind = static_cast<uint8_t>(kind);
+  tag.dirty = dirty;
+  tags_[first + pages - 1].first = first;
+  if (head != kNone) tags_[head].previous = first;
+  head = first;
+}
+
+void AddressSpace::unlink(uint64_t first) {
+  Tag& tag = tags_[first];
+  if (tag.previous != kNone) {
+    tags_[tag.previous].next = tag.next;
+  } else {
+    heads_[tag.kind][bucket_of(tag.pages)] = tag.next;
+  }
+  if (tag.next != kNone) tags_[tag.next].previous = tag.previous;
+  tag.state = State::kNothing;
+}
+
+}  // namespace multigrain

@@ -1,0 +1,99 @@
+// The manager's half of the shared heap: who has which pages. Pure bookkeeping: no lock, no message, no clock, and no
+// access to the shared region itself.
+//
+// Pages are handed out in runs. Every placement has its own free runs, because the home of a page never changes:
+//
+//   interleaved, first touch, node k   a freed run joins its free neighbours and can be split at will
+//   blocked                            a freed run is a whole extent and serves only a request of the same page count
+//
+// New address space is taken from the end of what is used (the break). Requests much smaller than a chunk share an
+// extent, so that most allocations need no new extent and hence no message to all nodes. A first-touch run that is
+// reused keeps the homes that its pages got from their first users.
+//
+// The records of runs are boundary tags (Knuth, The Art of Computer Programming, section 2.5) in a table indexed by
+// page number: the tag of a run's first page describes it, that of its last page points to the first.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "base/node_set.h"
+#include "memory/heap/extents.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain {
+
+// Pages that were handed out.
+struct PageRun {
+  PageId first;
+  uint64_t pages = 0;
+  bool needs_clearing = false;  // somebody may have written to them before
+};
+
+class AddressSpace {
+ public:
+  // Extents that it makes are appended to `extents`, which nobody else appends to and which outlives this object.
+  AddressSpace(const HeapGeometry& geometry, ExtentTable& extents);
+
+  // `pages` (at least 1) adjacent pages whose address is a multiple of `alignment_pages` (a power of two) pages.
+  // Nothing if the region has no room for them.
+  std::optional<PageRun> allocate(uint64_t pages, uint64_t alignment_pages, const Placement& placement);
+
+  // Pages that `owner` will cut into small blocks: a new extent of `wanted` pages, or of `minimum` if there is no room
+  // for so many. They are never given back.
+  std::optional<PageRun> allocate_for_owner(uint64_t wanted, uint64_t minimum, const Placement& placement,
+                                            NodeId owner);
+
+  // The number of pages of the run that begins at `first`; nothing if allocate() returned no such run or it was freed.
+  [[nodiscard]] std::optional<uint64_t> pages_of(PageId first) const;
+
+  // Takes the run back; false, and no change, where pages_of() gives nothing.
+  bool free(PageId first);
+
+ private:
+  // Free runs are kept by placement and by the logarithm of their size.
+  static constexpr unsigned kKinds = 3 + NodeSet::kCapacity;
+  static constexpr unsigned kBuckets = 48;
+  static constexpr uint64_t kNone = ~uint64_t{0};
+  // How many runs of a bucket a search looks at before it prefers new address space.
+  static constexpr unsigned kQuickSearch = 32;
+  static constexpr uint64_t kMaxChunkBytes = uint64_t{16} << 20;
+
+  enum class State : uint8_t { kNothing = 0, kFree, kAllocated };
+  struct Tag {
+    uint64_t pages;           // of the run that begins here
+    uint64_t next, previous;  // free runs of one bucket
+    uint64_t first;           // if a free run ends here: where it begins
+    State state;
+    uint8_t kind;
+    bool dirty;
+  };
+  // What is left of the newest chunk: never handed out yet, and in no free list.
+  struct Tail {
+    uint64_t next = 0, end = 0;
+  };
+
+  static unsigned kind_of(const Placement& placement);
+  [[nodiscard]] uint64_t align(uint64_t page, uint64_t alignment_pages) const;
+  std::optional<PageRun> take_new_extent(uint64_t pages, uint64_t alignment_pages, const Placement& placement,
+                                         uint16_t owner);
+  std::optional<PageRun> take_from_tail(unsigned kind, uint64_t pages, uint64_t alignment_pages);
+  std::optional<PageRun> take_free(unsigned kind, uint64_t pages, uint64_t alignment_pages, unsigned limit);
+  void mark_allocated(unsigned kind, uint64_t first, uint64_t pages);
+  void retire_tail(unsigned kind);
+  void join_clean_and_dirty(unsigned kind);
+  void add_free(unsigned kind, uint64_t first, uint64_t pages, bool dirty);
+  void link(unsigned kind, uint64_t first, uint64_t pages, bool dirty);
+  void unlink(uint64_t first);
+
+  const HeapGeometry geometry_;
+  const uint64_t chunk_pages_;
+  ExtentTable& extents_;
+  uint64_t break_ = 0;  // pages from here on belong to no extent
+  SparseTable<Tag> tags_;
+  std::array<std::array<uint64_t, kBuckets>, kKinds> heads_;
+  std::array<Tail, kKinds> tails_{};
+};
+
+}  // namespace multigrain

@@ -1,0 +1,383 @@
+#include "memory/heap/shared_heap.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <mutex>
+
+namespace multigrain {
+namespace {
+
+template <typename... Args>
+tl::unexpected<HeapError> heap_error(int code, fmt::format_string<Args...> format, Args&&... args) {
+  HeapError error;
+  error.message = fmt::format(format, std::forward<Args>(args)...);
+  error.code = code;
+  return tl::unexpected<HeapError>(std::move(error));
+}
+
+// A placement as a message says it, checked.
+Placement placement_from(const Message& message, unsigned nodes) {
+  const auto policy = static_cast<HomePolicy>(message.header.flags);
+  const bool known = policy == HomePolicy::kInterleaved || policy == HomePolicy::kBlocked ||
+                     policy == HomePolicy::kFirstTouch || policy == HomePolicy::kNode;
+  if (!known || message.header.small >= nodes)
+    panic("heap message with a bad placement: policy, node, from node", message.header.flags, message.header.small,
+          message.from.value);
+  return Placement{policy, NodeId(message.header.small)};
+}
+
+}  // namespace
+
+SharedHeap::SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size,
+                       size_t page_size)
+    : fabric_(fabric),
+      policy_(policy),
+      base_(base),
+      geometry_{reinterpret_cast<uint64_t>(base), region_size, page_size, fabric.nodes()},
+      small_(geometry_),
+      first_touch_(make_table<std::atomic<uint16_t>>(geometry_.pages(), "homes of first-touch pages")),
+      calls_(make_table<Call>(kCalls, "calls of the shared heap")),
+      unanswered_(make_table<Unanswered>(uint64_t{kCalls} * fabric.nodes(), "unanswered calls of the shared heap")) {
+  MG_CHECK(std::has_single_bit(page_size) && region_size % page_size == 0 && geometry_.base % page_size == 0);
+  if (self() == kManager) space_.emplace(geometry_, extents_);
+  for (MessageType type = heap_message::kAllocate; type < heap_message::kEnd; ++type)
+    fabric.set_handler(type, &SharedHeap::on_message, this);
+}
+
+bool SharedHeap::contains(const void* address) const {
+  return reinterpret_cast<uint64_t>(address) - geometry_.base < geometry_.size;
+}
+
+HeapError SharedHeap::not_a_block(const void* block) {
+  HeapError error;
+  error.message = fmt::format("{} is not the start of a block of shared memory in use; was it freed before?", block);
+  error.code = EINVAL;
+  return error;
+}
+
+// --- Allocation
+
+tl::expected<Allocation, HeapError> SharedHeap::allocate(size_t size, size_t alignment, const Placement& placement) {
+  if (alignment == 0) alignment = size >= geometry_.page_size ? geometry_.page_size : 16;
+  if (!std::has_single_bit(alignment) || alignment > geometry_.size)
+    return heap_error(EINVAL, "an alignment of {} bytes was asked for; it must be a power of two up to {}", alignment,
+                      std::bit_floor(geometry_.size));
+  if (placement.policy == HomePolicy::kNode && placement.node.value >= geometry_.nodes)
+    return heap_error(EINVAL, "memory on node {} was asked for; the machine has nodes 0 to {}", placement.node.value,
+                      geometry_.nodes - 1);
+  size = std::max<size_t>(size, 1);
+  alignment = std::max<size_t>(alignment, 16);
+  if (alignment < geometry_.page_size && size < geometry_.page_size) {
+    if (const std::optional<unsigned> size_class = small_.class_for(size, alignment))
+      return allocate_small(*size_class, size, placement);
+  }
+  return allocate_pages(size, std::max<uint64_t>(1, alignment / geometry_.page_size), placement);
+}
+
+tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_class, size_t size,
+                                                               const Placement& wanted) {
+  const Placement placement = wanted.policy == HomePolicy::kBlocked ? Placement{} : wanted;
+  while (true) {
+    SmallHeap::Wanted pages;
+    {
+      std::lock_guard guard(small_lock_);
+      if (const std::optional<SmallBlock> block = small_.allocate(size_class, placement))
+        return Allocation{base_ + block->offset, block->needs_clearing, small_.class_size(size_class)};
+      pages = small_.wanted(placement);
+    }
+    MessageHeader request;
+    request.word = {pages.pages, pages.minimum, 1};
+    const Answer answer = ask_manager(request, placement);
+    // A superblock needs fresh address space. When there is none left, pages that were freed can still serve.
+    if (!answer.granted) return allocate_pages(size, 1, placement);
+    std::lock_guard guard(small_lock_);
+    small_.add_superblocks(PageId(answer.first), answer.second, placement);
+  }
+}
+
+tl::expected<Allocation, HeapError> SharedHeap::allocate_pages(size_t size, uint64_t alignment_pages,
+                                                               const Placement& placement) {
+  if (size <= geometry_.size) {
+    MessageHeader request;
+    request.word = {(size - 1) / geometry_.page_size + 1, alignment_pages, 0};
+    const Answer answer = ask_manager(request, placement);
+    if (answer.granted)
+      return Allocation{base_ + answer.first * geometry_.page_size, answer.needs_clearing,
+                        answer.second * geometry_.page_size};
+  }
+  return heap_error(ENOMEM,
+                    "no room for {} bytes in the shared region of {} bytes; free blocks, or make the region larger "
+                    "(--region-size or MULTIGRAIN_REGION_SIZE)",
+                    size, geometry_.size);
+}
+
+SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placement& placement) {
+  request.type = heap_message::kAllocate;
+  request.flags = static_cast<uint8_t>(placement.policy);
+  request.small = placement.policy == HomePolicy::kNode ? placement.node.value : uint16_t{0};
+  if (self() != kManager) return call(kManager, request);
+  // The manager's own callers wait for acknowledgements like anybody else's.
+  request.extra = begin_call(kManager);
+  serve_allocate(kManager, request);
+  return end_call(request.extra);
+}
+
+void SharedHeap::serve_allocate(NodeId from, const MessageHeader& request) {
+  const Placement placement{static_cast<HomePolicy>(request.flags), NodeId(request.small)};
+  const auto [pages, second, for_owner] = request.word;
+  std::lock_guard guard(manager_lock_);
+  const std::optional<PageRun> run = for_owner != 0 ? space_->allocate_for_owner(pages, second, placement, from)
+                                                    : space_->allocate(pages, second, placement);
+  announce_new_extents();
+  Answer answer;
+  if (run) answer = {true, run->needs_clearing, run->first.value, run->pages};
+  unanswered_[end_unanswered_++ % unanswered_.count()] = {from, request.extra, answer, announced_};
+  answer_waiting();
+}
+
+// Messages to one node arrive in the order in which they were sent: sending under the lock keeps replicas in order.
+void SharedHeap::announce_new_extents() {
+  for (; announced_ < extents_.count(); ++announced_) {
+    const Extent& extent = extents_.at(announced_);
+    MessageHeader header;
+    header.type = heap_message::kExtent;
+    header.flags = static_cast<uint8_t>(extent.placement.policy);
+    header.small = extent.placement.node.value;
+    header.extra = extent.owner;
+    header.word = {extent.first.value, extent.pages, announced_};
+    for (uint16_t node = 1; node < geometry_.nodes; ++node) fabric_.send(NodeId(node), header, SendContext::kHandler);
+  }
+}
+
+void SharedHeap::answer_waiting() {
+  uint64_t known_by_all = announced_;
+  for (uint16_t node = 1; node < geometry_.nodes; ++node) known_by_all = std::min(known_by_all, known_by_[node]);
+  while (first_unanswered_ != end_unanswered_) {
+    const Unanswered& next = unanswered_[first_unanswered_ % unanswered_.count()];
+    if (next.extents > known_by_all) return;
+    reply(next.to, next.call, next.answer);
+    ++first_unanswered_;
+  }
+}
+
+void SharedHeap::serve_extent(const Message& message) {
+  const auto [first, pages, index] = message.header.word;
+  const Placement placement = placement_from(message, geometry_.nodes);
+  const bool fits = pages > 0 && first < geometry_.pages() && pages <= geometry_.pages() - first;
+  const bool owner_exists = message.header.extra < geometry_.nodes || message.header.extra == Extent::kNoOwner;
+  if (message.from != kManager || self() == kManager || !fits || !owner_exists || index != extents_.count())
+    panic("heap message with a bad extent: first page, pages, index", first, pages, index);
+  extents_.append(Extent{PageId(first), pages, placement, static_cast<uint16_t>(message.header.extra)});
+  MessageHeader known;
+  known.type = heap_message::kExtentKnown;
+  known.word[0] = index + 1;
+  fabric_.send(kManager, known, SendContext::kHandler);
+}
+
+void SharedHeap::serve_extent_known(const Message& message) {
+  const uint64_t count = message.header.word[0];
+  std::lock_guard guard(manager_lock_);
+  if (!space_ || count > announced_ || count <= known_by_[message.from.value])
+    panic("heap message that acknowledges extents wrongly: count, from node", count, message.from.value);
+  known_by_[message.from.value] = count;
+  answer_waiting();
+}
+
+// --- Blocks in use
+
+tl::expected<void, HeapError> SharedHeap::free(const void* block) {
+  if (!find_block(block, heap_message::kFree)) return tl::unexpected<HeapError>(not_a_block(block));
+  return {};
+}
+
+tl::expected<size_t, HeapError> SharedHeap::usable_size(const void* block) {
+  const std::optional<uint64_t> size = find_block(block, heap_message::kSizeOf);
+  if (!size) return tl::unexpected<HeapError>(not_a_block(block));
+  return *size;
+}
+
+// Has the block freed or measured by the node that knows it. Its size, or nothing if it is none.
+std::optional<uint64_t> SharedHeap::find_block(const void* block, MessageType what) {
+  if (!contains(block)) return std::nullopt;
+  const uint64_t offset = reinterpret_cast<uint64_t>(block) - geometry_.base;
+  const std::optional<Extent> extent = extents_.find(PageId(offset / geometry_.page_size));
+  if (!extent) return std::nullopt;
+  const NodeId at = extent->has_owner() ? NodeId(extent->owner) : kManager;
+  if (at == self()) return serve_block(*extent, offset, what);
+  MessageHeader request;
+  request.type = what;
+  request.word[0] = offset;
+  const Answer answer = call(at, request);
+  if (!answer.granted) return std::nullopt;
+  return answer.second;
+}
+
+std::optional<uint64_t> SharedHeap::serve_block(const Extent& extent, uint64_t offset, MessageType what) {
+  if (extent.has_owner()) {
+    std::lock_guard guard(small_lock_);
+    const std::optional<uint32_t> size = small_.size_of(offset);
+    if (size && what == heap_message::kFree) small_.free(offset);
+    return size;
+  }
+  if (offset % geometry_.page_size != 0) return std::nullopt;
+  const PageId page(offset / geometry_.page_size);
+  std::lock_guard guard(manager_lock_);
+  const std::optional<uint64_t> pages = space_->pages_of(page);
+  if (!pages) return std::nullopt;
+  if (what == heap_message::kFree) space_->free(page);
+  return *pages * geometry_.page_size;
+}
+
+// --- Homes
+
+std::optional<NodeId> SharedHeap::home_of(PageId page) const {
+  const std::optional<Extent> extent = extents_.find(page);
+  if (!extent) return std::nullopt;
+  if (const std::optional<NodeId> home = home_in(*extent, page, geometry_.nodes)) return home;
+  const uint16_t known = first_touch_[page].load(std::memory_order_acquire);
+  if (known == 0) return std::nullopt;
+  return NodeId(static_cast<uint16_t>(known - 1));
+}
+
+std::optional<NodeId> SharedHeap::claim_home(PageId page) {
+  return learn_home(page, true);
+}
+
+std::optional<NodeId> SharedHeap::ask_home(PageId page) {
+  return learn_home(page, false);
+}
+
+std::optional<NodeId> SharedHeap::learn_home(PageId page, bool claim) {
+  if (const std::optional<NodeId> home = home_of(page)) return home;
+  if (!extents_.find(page)) return std::nullopt;
+  const NodeId arbiter(static_cast<uint16_t>(page.value % geometry_.nodes));
+  if (arbiter == self()) return serve_home(page, self(), claim);
+  MessageHeader request;
+  request.type = heap_message::kHome;
+  request.flags = claim ? 1 : 0;
+  request.word[0] = page.value;
+  const Answer answer = call(arbiter, request);
+  if (!answer.granted) return std::nullopt;
+  if (answer.first >= geometry_.nodes)
+    panic("heap message with a home that does not exist: home, from node", answer.first, arbiter.value);
+  first_touch_[page].store(static_cast<uint16_t>(answer.first + 1), std::memory_order_release);
+  return NodeId(static_cast<uint16_t>(answer.first));
+}
+
+std::optional<NodeId> SharedHeap::serve_home(PageId page, NodeId asker, bool claim) {
+  uint16_t home = first_touch_[page].load(std::memory_order_acquire);
+  if (home == 0) {
+    if (!claim) return std::nullopt;
+    const auto wanted = static_cast<uint16_t>(asker.value + 1);
+    if (first_touch_[page].compare_exchange_strong(home, wanted, std::memory_order_acq_rel)) home = wanted;
+  }
+  return NodeId(static_cast<uint16_t>(home - 1));
+}
+
+// --- Calls
+
+void SharedHeap::on_message(void* context, const Message& message) {
+  SharedHeap& heap = *static_cast<SharedHeap*>(context);
+  const MessageHeader& header = message.header;
+  const uint64_t pages = heap.geometry_.pages();
+  switch (header.type) {
+    case heap_message::kAllocate: {
+      placement_from(message, heap.geometry_.nodes);
+      const auto [wanted, second, for_owner] = header.word;
+      const bool sizes_make_sense = wanted > 0 && (for_owner == 1   ? second > 0 && second <= wanted
+                                                   : for_owner == 0 ? std::has_single_bit(second)
+                                                                    : false);
+      if (!heap.space_ || !sizes_make_sense)
+        panic("heap message with a bad request: pages, alignment, from node", wanted, second, message.from.value);
+      return heap.serve_allocate(message.from, header);
+    }
+    case heap_message::kExtent:
+      return heap.serve_extent(message);
+    case heap_message::kExtentKnown:
+      return heap.serve_extent_known(message);
+    case heap_message::kFree:
+    case heap_message::kSizeOf: {
+      const uint64_t offset = header.word[0];
+      const PageId page(offset / heap.geometry_.page_size);
+      const std::optional<Extent> extent = heap.extents_.find(page);
+      const bool mine = extent && (extent->has_owner() ? extent->owner == heap.self().value : heap.space_.has_value());
+      if (!mine) panic("heap message about a block of another node: offset, from node", offset, message.from.value);
+      const std::optional<uint64_t> size = heap.serve_block(*extent, offset, header.type);
+      return heap.reply(message.from, header.extra, Answer{size.has_value(), false, 0, size.value_or(0)});
+    }
+    case heap_message::kHome: {
+      const PageId page(header.word[0]);
+      const std::optional<Extent> extent = heap.extents_.find(page);
+      if (page.value >= pages || page.value % heap.geometry_.nodes != heap.self().value || !extent ||
+          extent->placement.policy != HomePolicy::kFirstTouch)
+        panic("heap message asks the wrong node for a home: page, from node", page.value, message.from.value);
+      const std::optional<NodeId> home = heap.serve_home(page, message.from, header.flags == 1);
+      return heap.reply(message.from, header.extra, Answer{home.has_value(), false, home.value_or(NodeId(0)).value, 0});
+    }
+    case heap_message::kReply:
+      return heap.finish(header.extra, message.from,
+                         Answer{header.flags == 1, header.small == 1, header.word[0], header.word[1]});
+    default:
+      panic("heap message of an unknown type:", header.type);
+  }
+}
+
+void SharedHeap::reply(NodeId to, uint32_t call, const Answer& answer) {
+  if (to == self()) return finish(call, self(), answer);
+  MessageHeader header;
+  header.type = heap_message::kReply;
+  header.flags = answer.granted ? 1 : 0;
+  header.small = answer.needs_clearing ? 1 : 0;
+  header.extra = call;
+  header.word = {answer.first, answer.second, 0};
+  fabric_.send(to, header, SendContext::kHandler);
+}
+
+void SharedHeap::finish(uint32_t number, NodeId from, const Answer& answer) {
+  if (number >= kCalls || calls_[number].state.load(std::memory_order_acquire) != kWaiting || calls_[number].to != from)
+    panic("heap message answers a call that was not made: call, from node", number, from.value);
+  Call& call = calls_[number];
+  call.answer = answer;
+  call.state.store(kAnswered, std::memory_order_release);
+  // The caller may be gone, and another may use the call already; then it looks once in vain.
+  call.event.notify();
+}
+
+uint32_t SharedHeap::begin_call(NodeId to) {
+  uint32_t taken = kCalls;
+  const auto take = [&] {
+    for (taken = 0; taken < kCalls; ++taken) {
+      uint32_t idle = kIdle;
+      if (calls_[taken].state.load(std::memory_order_seq_cst) == kIdle &&
+          calls_[taken].state.compare_exchange_strong(idle, kWaiting, std::memory_order_seq_cst))
+        return true;
+    }
+    return false;
+  };
+  if (!take()) {
+    // Announced before looking again, so that whoever ends a call either sees this or is seen.
+    without_call_.fetch_add(1, std::memory_order_seq_cst);
+    wait_until(fabric_, policy_, call_ended_, take);
+    without_call_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  calls_[taken].to = to;
+  return taken;
+}
+
+SharedHeap::Answer SharedHeap::end_call(uint32_t number) {
+  Call& call = calls_[number];
+  wait_until(fabric_, policy_, call.event, [&] { return call.state.load(std::memory_order_acquire) == kAnswered; });
+  const Answer answer = call.answer;
+  call.state.store(kIdle, std::memory_order_seq_cst);
+  if (without_call_.load(std::memory_order_seq_cst) != 0) call_ended_.notify();
+  return answer;
+}
+
+SharedHeap::Answer SharedHeap::call(NodeId to, MessageHeader request) {
+  request.extra = begin_call(to);
+  fabric_.send(to, request, SendContext::kOrdinary);
+  return end_call(request.extra);
+}
+
+}  // namespace multigrain

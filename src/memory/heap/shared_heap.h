@@ -1,0 +1,181 @@
+// The shared heap of one node: what mg_alloc, mg_free and mg_home_of call, and what the protocol asks for homes.
+//
+// Node 0 is the manager of the address space (address_space.h); each node cuts its own superblocks into small blocks
+// (small_heap.h); every node has a replica of the extents (extents.h). The shell here adds locks and messages:
+//
+//   allocate, small   nothing but a lock, except every time that the node needs more superblocks
+//   allocate, large   a round trip to the manager; if a new extent is needed, the manager answers when every node has
+//                     acknowledged it, so that whoever gets the pointer by proper synchronisation can look its home up
+//   free              where the block's extent says: this node, the node that owns the superblock, or the manager;
+//                     the caller learns whether the block was one
+//   home of a page    a look-up; for a first-touch page not seen before, a question to the page's arbiter, which is
+//                     node (page mod nodes), and the answer is kept
+//
+// The heap never touches the shared region. Two things are therefore the caller's:
+//  * Blocks must be zero when a program gets them: the caller clears Allocation::size bytes, with ordinary stores, when
+//    needs_clearing says so. (Fresh address space is zero by itself and stays untouched.)
+//  * free() of a block must come after a release of the node's writes to it. A diff made later would overwrite what the
+//    block's next user has written.
+//
+// Threads: all functions may be called by any threads at once. Only find, home_of and claim_home are async-signal-safe
+// and may be called from the fault handler; none may be called with a lock of the runtime held, except find and
+// home_of.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <optional>
+
+#include "base/error.h"
+#include "base/spin_lock.h"
+#include "fabric/fabric.h"
+#include "fabric/wait.h"
+#include "memory/heap/address_space.h"
+#include "memory/heap/extents.h"
+#include "memory/heap/small_heap.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain {
+
+// The messages, and what their words hold. `extra` is the asker's call, which the reply names again.
+namespace heap_message {
+enum : MessageType {
+  // To node 0. flags: home policy; small: its node; word: pages, alignment in pages. Or, for pages to cut into small
+  // blocks, word: pages wanted, pages at least, 1.
+  kAllocate = message_range::kHeap,
+  kExtent,       // from node 0. flags, small: as above; extra: owner; word: first page, pages, index in the table
+  kExtentKnown,  // to node 0. word: how many extents the sender has
+  kFree,         // word: offset of the block
+  kSizeOf,       // word: offset of the block
+  kHome,         // to the page's arbiter. flags: 1 to claim it; word: page
+  kReply,        // flags: 1 if granted; small: needs clearing; word: first page, pages | 0, block size | home
+  kEnd
+};
+}  // namespace heap_message
+
+struct Allocation {
+  void* address = nullptr;
+  bool needs_clearing = false;
+  size_t size = 0;  // usable bytes, at least what was asked for
+};
+
+// An error with the errno value that the C interface reports: ENOMEM (the region is used up) or EINVAL.
+struct HeapError : Error {
+  int code = 0;
+};
+
+class SharedHeap {
+ public:
+  // Registers the heap's message handlers. `base` is where the region lies on every node. Start-up only; node 0's heap
+  // exists before any node allocates. All nodes give the same region.
+  SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size, size_t page_size);
+  SharedHeap(const SharedHeap&) = delete;
+  SharedHeap& operator=(const SharedHeap&) = delete;
+
+  // A block of `size` bytes whose address is a multiple of `alignment`: a power of two up to the region's size, or 0
+  // for 16, and for the page size from a page on. Blocks of a page and more, and blocks aligned to a page and more,
+  // share no page with another. Small blocks that are to be blocked are interleaved: they have but one page.
+  // Waits for other nodes. EINVAL: alignment, node; ENOMEM: no room.
+  tl::expected<Allocation, HeapError> allocate(size_t size, size_t alignment, const Placement& placement);
+
+  // Gives a block back, whichever node allocated it. The caller has released its writes to it. Waits for other nodes.
+  // EINVAL: the pointer is not the start of a block in use: a foreign pointer, or one freed before.
+  tl::expected<void, HeapError> free(const void* block);
+
+  // The usable size of a block in use, whichever node allocated it. Waits for other nodes. EINVAL: as for free.
+  tl::expected<size_t, HeapError> usable_size(const void* block);
+
+  // The extent that holds the page; nothing if no block can be there. A page of an extent need not belong to a block.
+  [[nodiscard]] std::optional<Extent> find(PageId page) const { return extents_.find(page); }
+
+  // The home of the page; nothing if it is in no extent, or if it is a first-touch page whose home this node has not
+  // learnt. Never waits.
+  [[nodiscard]] std::optional<NodeId> home_of(PageId page) const;
+
+  // The home of the page. A first-touch page that has none yet gets this node. Nothing only if it is in no extent.
+  // For the fault path: waits for the arbiter's answer the first time. Several threads may claim one page at once.
+  std::optional<NodeId> claim_home(PageId page);
+
+  // The home of the page, without making one: nothing if it is in no extent, or is a first-touch page that nobody has
+  // claimed. Waits for the arbiter. Not for the fault path.
+  std::optional<NodeId> ask_home(PageId page);
+
+ private:
+  static constexpr NodeId kManager{0};
+  // Calls that a node can have under way; more callers wait for one to end.
+  static constexpr uint32_t kCalls = 1024;
+
+  struct Answer {
+    bool granted = false;
+    bool needs_clearing = false;
+    uint64_t first = 0, second = 0;
+  };
+  enum CallState : uint32_t { kIdle = 0, kWaiting, kAnswered };
+  struct Call {
+    std::atomic<uint32_t> state;
+    NodeId to;
+    Answer answer;
+    EventCount event;
+  };
+  // A request that the manager has served, but whose extent some node may not know yet.
+  struct Unanswered {
+    NodeId to;
+    uint32_t call = 0;
+    Answer answer;
+    uint64_t extents = 0;  // answered when all nodes know so many
+  };
+
+  [[nodiscard]] NodeId self() const { return fabric_.self(); }
+  [[nodiscard]] bool contains(const void* address) const;
+  static HeapError not_a_block(const void* block);
+
+  tl::expected<Allocation, HeapError> allocate_small(unsigned size_class, size_t size, const Placement& placement);
+  tl::expected<Allocation, HeapError> allocate_pages(size_t size, uint64_t alignment_pages, const Placement& placement);
+  Answer ask_manager(MessageHeader request, const Placement& placement);
+  std::optional<uint64_t> find_block(const void* block, MessageType what);
+
+  // What a node does for others, and for itself: each takes the lock that it needs and never waits.
+  std::optional<uint64_t> serve_block(const Extent& extent, uint64_t offset, MessageType what);
+  std::optional<NodeId> serve_home(PageId page, NodeId asker, bool claim);
+  void serve_allocate(NodeId from, const MessageHeader& request);
+  void serve_extent(const Message& message);
+  void serve_extent_known(const Message& message);
+
+  static void on_message(void* heap, const Message& message);
+  void reply(NodeId to, uint32_t call, const Answer& answer);
+  void finish(uint32_t call, NodeId from, const Answer& answer);
+
+  uint32_t begin_call(NodeId to);
+  Answer end_call(uint32_t call);
+  Answer call(NodeId to, MessageHeader request);
+  std::optional<NodeId> learn_home(PageId page, bool claim);
+  void announce_new_extents();
+  void answer_waiting();
+
+  Fabric& fabric_;
+  const WaitPolicy policy_;
+  std::byte* const base_;
+  const HeapGeometry geometry_;
+  ExtentTable extents_;
+
+  SpinLock small_lock_;
+  SmallHeap small_;
+
+  // Of first-touch pages: home + 1, or 0 while unknown. On the page's arbiter this is the truth, elsewhere a cache.
+  SparseTable<std::atomic<uint16_t>> first_touch_;
+
+  SparseTable<Call> calls_;
+  EventCount call_ended_;
+  std::atomic<uint32_t> without_call_{0};
+
+  // The manager's, used on node 0 alone.
+  SpinLock manager_lock_;
+  std::optional<AddressSpace> space_;
+  uint64_t announced_ = 0;                               // extents that were sent to all nodes
+  std::array<uint64_t, NodeSet::kCapacity> known_by_{};  // extents that each node has acknowledged
+  SparseTable<Unanswered> unanswered_;                   // a ring, in the order of `extents`
+  uint64_t first_unanswered_ = 0, end_unanswered_ = 0;
+};
+
+}  // namespace multigrain
