@@ -1,0 +1,161 @@
+// Barriers: the shell of barrier_engine.h.
+#include "base/error.h"
+#include "sync/messages.h"
+#include "sync/sync.h"
+
+namespace multigrain {
+namespace {
+
+constexpr uint32_t kMaxCount = 65535;
+constexpr const char* kDestroyed = "a barrier was used after mg_barrier_destroy; its handle:";
+
+}  // namespace
+
+SyncId Sync::barrier_create(unsigned count) {
+  if (count == 0) count = nodes_ * processors_;
+  if (count > kMaxCount) die(1, "mg_barrier_create: the count is above 65535:", count);
+  return create(SyncKind::kBarrier, count, "mg_barrier_create: too many barriers; a node can have created at a time:")
+      .encode();
+}
+
+void Sync::barrier_destroy(SyncId barrier) {
+  destroy(barrier, SyncKind::kBarrier, "mg_barrier_destroy: not a barrier (0 is an uninitialised handle):",
+          "mg_barrier_destroy: the barrier was destroyed before; its handle:");
+}
+
+BarrierPlace Sync::barrier_place_of(const SyncHandle& barrier) const {
+  return {self_, manager_of(barrier), nodes_, processors_, options_.barrier_radix};
+}
+
+// Under the record's guard. Returns false if the barrier was destroyed.
+bool Sync::enter_generation(BarrierRecord& record, const SyncHandle& barrier) {
+  if (record.generation > barrier.generation) return false;
+  if (record.generation < barrier.generation) {
+    if (record.node.busy() || record.counted.busy())
+      die(1, "mg_barrier_destroy: processors wait at the barrier; its index:", barrier.index);
+    record.node = {};
+    record.counted = {};
+    record.generation = barrier.generation;
+  }
+  return true;
+}
+
+void Sync::barrier(SyncId id) {
+  const SyncHandle barrier = check(id, SyncKind::kBarrier, "mg_barrier: not a barrier (0 is an uninitialised handle):");
+  BarrierRecord& record = find(barriers_, barrier);
+  host_.enter(SyncActivity::kBarrier);
+  count(kBarriers);
+  if (barrier.argument == nodes_ * processors_) {
+    barrier_of_all(id, barrier, record);
+  } else {
+    barrier_of_some(id, barrier, record);
+  }
+  host_.leave();
+}
+
+void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& record) {
+  const BarrierPlace place = barrier_place_of(barrier);
+  record.guard.lock();
+  if (!enter_generation(record, barrier)) die(1, kDestroyed, id.value);
+  const uint32_t round = record.rounds.load(std::memory_order_relaxed);
+  if (record.node.arrived() == processors_)
+    die(1, "mg_barrier: more threads of a node than it has processors are at a barrier of all processors; its handle:",
+        id.value);
+  const bool last = record.node.arrive(place);
+  record.guard.unlock();
+  if (last) {
+    host_.release();
+    record.guard.lock();
+    const uint32_t episode = record.node.episode();
+    const BarrierActions actions = record.node.flushed(place);
+    if (actions.released) record.rounds.fetch_add(1, std::memory_order_release);
+    record.guard.unlock();
+    perform(id, place, record, episode, actions, SendContext::kOrdinary);
+  }
+  wait_until(fabric_, host_.wait_policy(), record.event,
+             [&] { return record.rounds.load(std::memory_order_acquire) != round; });
+}
+
+void Sync::perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
+                   const BarrierActions& actions, SendContext context) {
+  MessageHeader header;
+  header.word[0] = id.value;
+  header.extra = episode;
+  if (actions.send_up) {
+    header.type = sync_message::kBarrierUp;
+    fabric_.send(place.parent(), header, context);
+  }
+  if (actions.released) {
+    header.type = sync_message::kBarrierDown;
+    for (unsigned i = 0; i < place.children(); ++i) fabric_.send(place.child(i), header, context);
+    record.event.notify();
+  }
+}
+
+void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record) {
+  host_.release();
+  const NodeId manager = manager_of(barrier);
+  record.guard.lock();
+  if (!enter_generation(record, barrier)) die(1, kDestroyed, id.value);
+  const uint32_t ticket = record.tickets++;
+  if (manager == self_) counted_arrival(id, record, barrier.argument, self_);
+  record.guard.unlock();
+  if (manager != self_) {
+    MessageHeader header;
+    header.type = sync_message::kBarrierArrive;
+    header.word[0] = id.value;
+    fabric_.send(manager, header, SendContext::kOrdinary);
+  }
+  wait_until(fabric_, host_.wait_policy(), record.event,
+             [&] { return static_cast<int32_t>(record.departed.load(std::memory_order_acquire) - ticket) > 0; });
+}
+
+// At the manager, under the guard.
+void Sync::counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from) {
+  record.counted.arrive(count, from, [&](NodeId node, uint16_t waiters) {
+    if (node == self_) {
+      record.departed.fetch_add(waiters, std::memory_order_release);
+      record.event.notify();
+      return;
+    }
+    MessageHeader header;
+    header.type = sync_message::kBarrierDepart;
+    header.extra = waiters;
+    header.word[0] = id.value;
+    fabric_.send(node, header, SendContext::kHandler);
+  });
+}
+
+void Sync::on_barrier_message(const Message& message) {
+  const SyncHandle barrier = check_message(message, SyncKind::kBarrier);
+  const SyncId id(message.header.word[0]);
+  const BarrierPlace place = barrier_place_of(barrier);
+  BarrierRecord& record = find(barriers_, barrier);
+  record.guard.lock();
+  // A processor that has left the barrier may destroy it while others have not heard that they may leave too. So a
+  // departure counts whatever became of the barrier since: tickets go on through the generations, and a manager's
+  // messages to one node keep their order.
+  if (message.header.type == sync_message::kBarrierDepart) {
+    MG_CHECK(message.header.extra <= record.tickets - record.departed.load(std::memory_order_relaxed),
+             message.from.value, message.header.extra);
+    record.departed.fetch_add(message.header.extra, std::memory_order_release);
+    record.guard.unlock();
+    record.event.notify();
+    return;
+  }
+  if (!enter_generation(record, barrier)) die(1, kDestroyed, id.value);
+  if (message.header.type == sync_message::kBarrierArrive) {
+    MG_CHECK(place.is_root(), message.from.value);
+    counted_arrival(id, record, barrier.argument, message.from);
+    record.guard.unlock();
+    return;
+  }
+  const uint32_t episode = message.header.extra;
+  const BarrierActions actions = message.header.type == sync_message::kBarrierUp ? record.node.on_up(place, episode)
+                                                                                 : record.node.on_down(episode);
+  if (actions.released) record.rounds.fetch_add(1, std::memory_order_release);
+  record.guard.unlock();
+  perform(id, place, record, episode, actions, SendContext::kHandler);
+}
+
+}  // namespace multigrain

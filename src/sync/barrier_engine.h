@@ -1,0 +1,105 @@
+// Barriers: pure state machines. Two kinds, chosen by the barrier's count.
+//
+// BarrierNode is for the barrier of all P processors. A node arrives when its last processor did, and that processor
+// has flushed the node's writes, which are those of all its processors. Nodes form a k-ary tree whose root is the
+// barrier's manager: UP goes to the parent when the node itself and all its children have arrived, DOWN comes back. A
+// fast node cannot disturb the episode before: a parent counts its children from zero again in the very transition that
+// lets DOWN go, and a child arrives again only after DOWN.
+//
+// CountedBarrier is for any other count. Nobody knows which processors will come, so each arrival is told to the
+// manager, and when `count` have come each node with waiters is told how many of them may go. Arrivals of one node are
+// alike (each has flushed before), so the node lets its oldest go, by tickets. Two processors of one node may be in
+// different episodes; numbering arrivals rather than episodes keeps a fast re-arrival apart from a slow departure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/ids.h"
+#include "base/node_set.h"
+
+namespace multigrain {
+
+// A node's place in a barrier's tree.
+struct BarrierPlace {
+  NodeId self;
+  NodeId root;
+  unsigned nodes = 1;
+  unsigned processors = 1;  // of this node
+  unsigned radix = 8;       // children of a tree node, at most
+
+  [[nodiscard]] bool is_root() const { return self == root; }
+  [[nodiscard]] NodeId parent() const { return at((rank() - 1) / radix); }
+  [[nodiscard]] unsigned children() const {
+    const unsigned first = rank() * radix + 1;
+    if (first >= nodes) return 0;
+    return nodes - first < radix ? nodes - first : radix;
+  }
+  [[nodiscard]] NodeId child(unsigned i) const { return at(rank() * radix + 1 + i); }
+
+ private:
+  [[nodiscard]] unsigned rank() const { return (self.value + nodes - root.value) % nodes; }
+  [[nodiscard]] NodeId at(unsigned rank) const { return NodeId(static_cast<uint16_t>((rank + root.value) % nodes)); }
+};
+
+struct BarrierActions {
+  bool send_up = false;   // UP(episode) to the parent
+  bool released = false;  // DOWN(episode) to all children, and this node's waiters may go
+};
+
+class BarrierNode {
+ public:
+  // A processor arrives. Returns true if it is its node's last: it must flush and then call flushed(). Any other waits
+  // until episode() has moved on.
+  bool arrive(const BarrierPlace& place);
+  BarrierActions flushed(const BarrierPlace& place);
+  // Messages, with the episode that they carry.
+  BarrierActions on_up(const BarrierPlace& place, uint32_t episode);
+  BarrierActions on_down(uint32_t episode);
+
+  [[nodiscard]] uint32_t episode() const { return episode_; }
+  [[nodiscard]] unsigned arrived() const { return processors_; }
+  [[nodiscard]] bool busy() const { return processors_ != 0 || children_ != 0; }
+
+ private:
+  BarrierActions proceed(const BarrierPlace& place);
+  BarrierActions finish();
+
+  uint32_t episode_ = 0;
+  uint16_t processors_ = 0;  // of this node that have arrived
+  uint16_t children_ = 0;    // subtrees that have arrived
+  bool flushed_ = false;     // all processors of this node have, and their writes are visible
+};
+
+// At the manager.
+class CountedBarrier {
+ public:
+  // A processor of `from` arrives, its writes flushed. If it is the last, calls release(NodeId, number of waiters) for
+  // each node that has any.
+  template <typename Release>
+  void arrive(uint32_t count, NodeId from, Release&& release) {
+    ++arrived_;
+    ++waiting_[from.value];
+    present_.insert(from);
+    if (arrived_ != count) return;
+    const NodeSet present = present_;
+    arrived_ = 0;
+    present_.clear();
+    present.for_each([&](NodeId node) {
+      const uint16_t waiters = waiting_[node.value];
+      waiting_[node.value] = 0;
+      release(node, waiters);
+    });
+  }
+
+  [[nodiscard]] bool busy() const { return arrived_ != 0; }
+  [[nodiscard]] uint32_t arrived() const { return arrived_; }
+  [[nodiscard]] uint16_t waiting(NodeId node) const { return waiting_[node.value]; }
+
+ private:
+  uint32_t arrived_ = 0;
+  NodeSet present_;
+  std::array<uint16_t, NodeSet::kCapacity> waiting_{};
+};
+
+}  // namespace multigrain

@@ -1,0 +1,53 @@
+#include "sync/handle.h"
+
+#include <sys/mman.h>
+
+#include "base/error.h"
+
+namespace multigrain {
+
+ZeroPages::ZeroPages(size_t bytes)
+    : data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)),
+      bytes_(bytes) {
+  if (data_ == MAP_FAILED) {
+    die(1,
+        "cannot reserve address space for the tables of locks and barriers (is there a limit, ulimit -v?), in bytes:",
+        bytes);
+  }
+}
+
+ZeroPages::~ZeroPages() {
+  munmap(data_, bytes_);
+}
+
+bool HandleSource::take(Index& index) {
+  guard_.lock();
+  bool found = true;
+  if (free_ != kNone) {
+    index.value = free_ - 1;
+    free_ = next_free_[index.value];
+  } else if (fresh_ != limit()) {
+    index.value = fresh_++;
+  } else {
+    found = false;
+  }
+  if (found) index.generation = static_cast<uint8_t>(generation_[index.value]);
+  guard_.unlock();
+  return found;
+}
+
+bool HandleSource::give_back(Index index) {
+  guard_.lock();
+  const bool valid = index.value < fresh_ && generation_[index.value] == index.generation;
+  if (valid) {
+    const unsigned generation = ++generation_[index.value];
+    if (generation < 1u << SyncHandle::kGenerationBits) {
+      next_free_[index.value] = free_;
+      free_ = index.value + 1;
+    }
+  }
+  guard_.unlock();
+  return valid;
+}
+
+}  // namespace multigrain

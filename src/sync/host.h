@@ -1,0 +1,36 @@
+// What synchronisation asks of the runtime. The runtime implements it; tests implement it with a toy memory.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/wait.h"
+
+namespace multigrain {
+
+// What a processor is doing while it is inside a synchronisation call; the profile maps these to its categories.
+enum class SyncActivity : uint8_t {
+  kLock,     // locks, conditions, semaphores and flags
+  kBarrier,  // barriers
+};
+
+class SyncHost {
+ public:
+  virtual ~SyncHost() = default;
+
+  // The release operation of eager release consistency (mgs.txt, section 3.1.2): makes every write that the calling
+  // thread has made, or has seen of other processors of its node, visible to all nodes, and returns when it is. That
+  // includes writes whose flush another processor of the node has begun and not finished. Called with no lock of the
+  // runtime held; may wait and may handle messages. Must be cheap (tens of nanoseconds) when nothing is dirty.
+  virtual void release() = 0;
+
+  // How long to poll before blocking. The reference stays valid and its contents constant.
+  [[nodiscard]] virtual const WaitPolicy& wait_policy() const = 0;
+
+  // Brackets around the part of a call that is slow enough to account for: the calling processor enters the activity,
+  // and leaves it for what it did before. Calls may nest (a condition wait contains a lock). An uncontended lock of a
+  // node that holds the token is not bracketed. release() is called inside the brackets.
+  virtual void enter(SyncActivity activity) = 0;
+  virtual void leave() = 0;
+};
+
+}  // namespace multigrain

@@ -1,0 +1,222 @@
+// Locks: the shell of lock_engine.h.
+//
+// A record's word holds what the uncontended path needs: generation, whether the token is here, whether the lock is
+// held. Locking and unlocking a lock that nobody else wants is one compare-and-swap on it. kSlow in the word makes that
+// compare-and-swap fail. It is set while a transition of the engine runs, and stays set while the engine has waiters or
+// a successor; so under the guard and with kSlow set the word cannot change, and the two paths agree.
+#include "base/error.h"
+#include "sync/messages.h"
+#include "sync/sync.h"
+
+namespace multigrain {
+namespace {
+
+constexpr uint32_t kKnown = 1;  // `state` is valid
+constexpr uint32_t kHere = 2;
+constexpr uint32_t kHeld = 4;
+constexpr uint32_t kSlow = 8;
+constexpr unsigned kGenerationShift = 8;
+
+constexpr uint32_t free_word(const SyncHandle& lock) {
+  return uint32_t{lock.generation} << kGenerationShift | kKnown | kHere;
+}
+
+constexpr const char* kDestroyed = "a lock was used after mg_lock_destroy; its handle:";
+constexpr const char* kInUse = "mg_lock_destroy: the lock is held, or a processor waits for it; its index:";
+
+}  // namespace
+
+SyncId Sync::lock_create() {
+  return create(SyncKind::kLock, 0, "mg_lock_create: too many locks; a node can have created at a time:").encode();
+}
+
+void Sync::lock_destroy(SyncId lock) {
+  destroy(lock, SyncKind::kLock, "mg_lock_destroy: not a lock (0 is an uninitialised handle):",
+          "mg_lock_destroy: the lock was destroyed before; its handle:");
+}
+
+bool Sync::forget_lock(LockRecord& record, const SyncHandle& lock) {
+  record.guard.lock();
+  const uint32_t word = record.word.fetch_or(kSlow, std::memory_order_acquire);
+  const uint32_t generation = word >> kGenerationShift;
+  const bool valid = generation <= lock.generation;
+  if (valid && (word & kKnown) != 0 && ((word & kHeld) != 0 || record.state.waited_for())) die(1, kInUse, lock.index);
+  // Without kKnown the word means: not used yet with this generation, which is the next.
+  record.word.store(valid ? (lock.generation + 1u) << kGenerationShift : word, std::memory_order_release);
+  record.guard.unlock();
+  return valid;
+}
+
+LockPlace Sync::place_of(const SyncHandle& lock) const {
+  return {self_, manager_of(lock), options_.handoff_bound};
+}
+
+// Runs step(LockState&) as one transition. Returns false, without running it, if the lock was destroyed.
+template <typename Transition>
+bool Sync::transition(LockRecord& record, const SyncHandle& lock, Transition&& step) {
+  record.guard.lock();
+  const uint32_t word = record.word.fetch_or(kSlow, std::memory_order_acquire);
+  const uint32_t generation = word >> kGenerationShift;
+  if (generation > lock.generation) {
+    record.word.store(word, std::memory_order_release);
+    record.guard.unlock();
+    return false;
+  }
+  LockState& state = record.state;
+  if ((word & kKnown) == 0 || generation != lock.generation) {
+    if ((word & kKnown) != 0 && ((word & kHeld) != 0 || state.waited_for())) die(1, kInUse, lock.index);
+    state = LockState::initial(place_of(lock));
+  } else {
+    state.set_held((word & kHeld) != 0);
+  }
+  step(state);
+  record.word.store(uint32_t{lock.generation} << kGenerationShift | kKnown | (state.here() ? kHere : 0u) |
+                        (state.held() ? kHeld : 0u) | (state.wanted() ? kSlow : 0u),
+                    std::memory_order_release);
+  record.guard.unlock();
+  return true;
+}
+
+// Carries out what a transition asked for, after its guard was let go: messages of this protocol need no order.
+void Sync::perform(SyncId lock, const LockPlace& place, const LockActions& actions, SendContext context) {
+  if (actions.wake != kNobody) wake_slot((actions.wake.value - 1) % kMaxWaiters, ServerAnswer::kServed, 0);
+  MessageHeader header;
+  header.word[0] = lock.value;
+  if (actions.send_token) {
+    count(kTokensSent);
+    header.type = sync_message::kLockToken;
+    fabric_.send(actions.token_to, header, context);
+  }
+  if (actions.send_request) {
+    header.type = sync_message::kLockRequest;
+    fabric_.send(place.manager, header, context);
+  }
+  if (actions.send_forward) {
+    header.type = sync_message::kLockForward;
+    header.small = actions.forward_next.value;
+    fabric_.send(actions.forward_to, header, context);
+  }
+}
+
+void Sync::lock(SyncId id) {
+  const SyncHandle lock = check(id, SyncKind::kLock, "mg_lock: not a lock (0 is an uninitialised handle):");
+  LockRecord& record = find(locks_, lock);
+  uint32_t expected = free_word(lock);
+  if (record.word.compare_exchange_strong(expected, expected | kHeld, std::memory_order_acq_rel)) [[likely]] {
+    count(kLockLocal);
+    return;
+  }
+  (void)lock_slowly(id, lock, record, false);
+}
+
+bool Sync::trylock(SyncId id) {
+  const SyncHandle lock = check(id, SyncKind::kLock, "mg_trylock: not a lock (0 is an uninitialised handle):");
+  LockRecord& record = find(locks_, lock);
+  const uint32_t unlocked = free_word(lock);
+  uint32_t word = unlocked;
+  if (record.word.compare_exchange_strong(word, unlocked | kHeld, std::memory_order_acq_rel)) {
+    count(kLockLocal);
+    return true;
+  }
+  if ((word & ~kSlow) == (unlocked | kHeld)) return false;
+  return lock_slowly(id, lock, record, true);
+}
+
+bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool only_try) {
+  host_.enter(SyncActivity::kLock);
+  const LockPlace place = place_of(lock);
+  const uint32_t slot = only_try ? 0 : take_slot();
+  LockActions actions;
+  bool here = false;
+  if (!transition(record, lock, [&](LockState& state) {
+        here = state.here();
+        actions = only_try ? state.try_acquire(place) : state.acquire(place, links(), waiter_of(self_, slot));
+      }))
+    die(1, kDestroyed, id.value);
+  perform(id, place, actions, SendContext::kOrdinary);
+  bool taken = actions.granted;
+  if (!only_try) {
+    if (!taken) {
+      await_slot(slot, ServerAnswer::kServed);
+      count(kLockWaits);
+      taken = true;
+    }
+    free_slot(slot);
+  } else if (!taken) {
+    // A program that does nothing but try must not depend on another thread to hear of the token.
+    fabric_.poll();
+    uint32_t expected = free_word(lock);
+    taken = record.word.compare_exchange_strong(expected, expected | kHeld, std::memory_order_acq_rel);
+  }
+  if (taken) count(here ? kLockLocal : kLockRemote);
+  host_.leave();
+  return taken;
+}
+
+bool Sync::is_held(SyncId id) const {
+  const SyncHandle lock = SyncHandle::decode(id);
+  const uint32_t word = find(locks_, lock).word.load(std::memory_order_relaxed);
+  return (word & ~kSlow) == (free_word(lock) | kHeld);
+}
+
+void Sync::unlock(SyncId id) {
+  const SyncHandle lock = check(id, SyncKind::kLock, "mg_unlock: not a lock (0 is an uninitialised handle):");
+  LockRecord& record = find(locks_, lock);
+  const uint32_t held = free_word(lock) | kHeld;
+  const uint32_t word = record.word.load(std::memory_order_relaxed);
+  if ((word & ~kSlow) != held) [[unlikely]]
+    die(1, word >> kGenerationShift > lock.generation ? kDestroyed : "mg_unlock: the lock is not held; its handle:",
+        id.value);
+  if ((word & kSlow) != 0) {
+    unlock_slowly(id, lock, record, false);
+    return;
+  }
+  host_.release();
+  uint32_t expected = held;
+  if (!record.word.compare_exchange_strong(expected, held & ~kHeld, std::memory_order_acq_rel))
+    unlock_slowly(id, lock, record, true);
+}
+
+void Sync::unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool flushed) {
+  host_.enter(SyncActivity::kLock);
+  const LockPlace place = place_of(lock);
+  LockActions actions;
+  bool handed_on = false;
+  // The lock is held, so it exists: transition() cannot fail.
+  if (!flushed) {
+    MG_CHECK(
+        transition(record, lock, [&](LockState& state) { handed_on = state.try_hand_on(place, links(), actions); }));
+    if (!handed_on) host_.release();
+  }
+  if (!handed_on) {
+    MG_CHECK(transition(record, lock, [&](LockState& state) { actions = state.unlock_flushed(place, links()); }));
+  }
+  if (actions.wake != kNobody) count(kHandOns);
+  perform(id, place, actions, SendContext::kOrdinary);
+  host_.leave();
+}
+
+void Sync::on_lock_message(const Message& message) {
+  const SyncHandle lock = check_message(message, SyncKind::kLock);
+  const NodeId next(message.header.small);
+  if (message.header.type == sync_message::kLockForward && next.value >= nodes_)
+    panic("a lock was forwarded to a node that does not exist (sender, node):", message.from.value, next.value);
+  const LockPlace place = place_of(lock);
+  LockActions actions;
+  // Messages of a destroyed lock may still be under way, from a trylock that failed; they end here.
+  const bool exists = transition(find(locks_, lock), lock, [&](LockState& state) {
+    switch (message.header.type) {
+      case sync_message::kLockRequest:
+        actions = state.on_request(place, message.from);
+        break;
+      case sync_message::kLockForward:
+        actions = state.on_forward(place, next);
+        break;
+      default:
+        actions = state.on_token(place, links());
+    }
+  });
+  if (exists) perform(SyncId(message.header.word[0]), place, actions, SendContext::kHandler);
+}
+
+}  // namespace multigrain

@@ -1,0 +1,119 @@
+#include "sync/lock_engine.h"
+
+#include "base/error.h"
+
+namespace multigrain {
+
+LockState LockState::initial(const LockPlace& place) {
+  LockState state;
+  state.here_ = place.self == place.manager;
+  state.tail_ = place.manager;
+  return state;
+}
+
+LockActions LockState::acquire(const LockPlace& place, WaiterLinks links, WaiterId waiter) {
+  LockActions actions;
+  if (here_ && !held_) {
+    held_ = true;
+    actions.granted = true;
+    return actions;
+  }
+  queue_.push(links, waiter);
+  if (!here_ && !requested_) ask(place, actions);
+  return actions;
+}
+
+LockActions LockState::try_acquire(const LockPlace& place) {
+  LockActions actions;
+  if (here_ && !held_) {
+    held_ = true;
+    actions.granted = true;
+  } else if (!here_ && !requested_) {
+    ask(place, actions);
+  }
+  return actions;
+}
+
+bool LockState::try_hand_on(const LockPlace& place, WaiterLinks links, LockActions& actions) {
+  if (queue_.empty() || (has_next_ && hand_ons_ >= place.handoff_bound)) return false;
+  if (has_next_) ++hand_ons_;
+  actions.wake = queue_.pop(links);
+  return true;
+}
+
+LockActions LockState::unlock_flushed(const LockPlace& place, WaiterLinks links) {
+  MG_CHECK(here_ && held_);
+  LockActions actions;
+  // Waiters may have come while the caller flushed.
+  if (try_hand_on(place, links, actions)) return actions;
+  held_ = false;
+  if (has_next_) {
+    pass(actions);
+    if (!queue_.empty()) ask(place, actions);
+  }
+  return actions;
+}
+
+LockActions LockState::on_request(const LockPlace& place, NodeId from) {
+  MG_CHECK(place.self == place.manager, from.value);
+  // The tail holds the token or will get it, so it cannot be the one that asks.
+  MG_CHECK(tail_ != from, from.value);
+  const NodeId old_tail = tail_;
+  tail_ = from;
+  if (old_tail == place.self) return on_forward(place, from);
+  LockActions actions;
+  actions.send_forward = true;
+  actions.forward_to = old_tail;
+  actions.forward_next = from;
+  return actions;
+}
+
+LockActions LockState::on_forward(const LockPlace& place, NodeId next) {
+  MG_CHECK(!has_next_ && next != place.self, next.value);
+  MG_CHECK(here_ || requested_, next.value);
+  LockActions actions;
+  has_next_ = true;
+  next_ = next;
+  if (here_ && !held_) pass(actions);  // by I1 there is nothing to flush
+  return actions;
+}
+
+LockActions LockState::on_token(const LockPlace& place, WaiterLinks links) {
+  MG_CHECK(requested_ && !here_, place.self.value);
+  LockActions actions;
+  here_ = true;
+  requested_ = false;
+  if (!queue_.empty()) {
+    held_ = true;
+    actions.wake = queue_.pop(links);
+  } else if (has_next_) {
+    // Only a try asked, and it has given up: nobody here has written under the lock since it came.
+    pass(actions);
+  }
+  return actions;
+}
+
+void LockState::ask(const LockPlace& place, LockActions& actions) {
+  requested_ = true;
+  if (place.self != place.manager) {
+    actions.send_request = true;
+    return;
+  }
+  // The manager tells itself. The tail is another node: were it this one, the token would be here or asked for.
+  MG_CHECK(tail_ != place.self);
+  actions.send_forward = true;
+  actions.forward_to = tail_;
+  actions.forward_next = place.self;
+  tail_ = place.self;
+}
+
+void LockState::pass(LockActions& actions) {
+  actions.send_token = true;
+  actions.token_to = next_;
+  here_ = false;
+  has_next_ = false;
+  next_ = NodeId{};
+  hand_ons_ = 0;
+}
+
+}  // namespace multigrain

@@ -1,0 +1,104 @@
+// The lock protocol of one node: a pure state machine.
+//
+// A lock is a token that moves between nodes. Its manager (a node fixed by the handle) knows only the last node that
+// asked for it; that makes the nodes a distributed queue, like the processors of an MCS lock:
+//
+//   REQUEST  node -> manager       I want the token. The manager makes the sender the tail ...
+//   FORWARD  manager -> old tail   ... and tells the old tail who comes after it.
+//   TOKEN    node -> successor     The lock is yours.
+//
+// A node has at most one request out, and gets exactly one FORWARD for each time that it was the tail, so it has at
+// most one successor. It sends no second REQUEST before it passed the token on, which it does not do before that
+// FORWARD came. Therefore the order in which the network delivers messages does not matter, not even between two nodes.
+//
+// Inside a node the lock is handed from processor to processor in the order in which they asked. While no other node
+// is known to wait this goes on as long as there are processors; once a successor is known, for at most
+// `handoff_bound` more hand-ons. A token that nobody wants stays where it was last used.
+//
+// Flush before leave. The token must not leave a node before the writes of its critical sections are visible
+// everywhere, and a FORWARD that finds the lock free is handled where nobody can wait for that. So the engine keeps:
+//
+//   I1  While the token is here and the lock is free, no write of a critical section of this node is unflushed.
+//
+// unlock() therefore comes in two steps. try_hand_on() passes the lock to a waiter of the same node, unflushed: the
+// hardware keeps the node coherent, and the token stays. Otherwise the caller flushes *the node's* delayed update
+// queue, still holding the lock, and calls unlock_flushed(), the only transition that makes the lock free or lets the
+// token go after use. That flush covers the processors that handed the lock on before: their writes precede the hand-on
+// and the queue belongs to the node, or are in a flush under way, for which SyncHost::release waits too. Nobody else
+// writes under the lock in between, because the flusher holds it. Where delayed update queues belong to processors
+// (inline checks), try_hand_on() may be used between processors of one domain only.
+#pragma once
+
+#include "base/ids.h"
+#include "sync/waiters.h"
+
+namespace multigrain {
+
+// What does not change during the life of a lock.
+struct LockPlace {
+  NodeId self;
+  NodeId manager;
+  uint16_t handoff_bound = 16;
+};
+
+// What the shell must do after a transition, in any order.
+struct LockActions {
+  bool granted = false;       // the processor that called has the lock
+  WaiterId wake;              // this waiter has the lock
+  bool send_request = false;  // REQUEST to the manager
+  bool send_forward = false;  // FORWARD(forward_next) to forward_to
+  bool send_token = false;    // TOKEN to token_to
+  NodeId forward_to;
+  NodeId forward_next;
+  NodeId token_to;
+};
+
+class LockState {
+ public:
+  // The state of a lock that was never used: free, with the token at its manager.
+  static LockState initial(const LockPlace& place);
+
+  // A processor wants the lock. Either `granted`, or `waiter` is queued and will be woken.
+  LockActions acquire(const LockPlace& place, WaiterLinks links, WaiterId waiter);
+  // A processor wants the lock only if it can have it now. When the token is elsewhere it is asked for all the same, so
+  // that a later attempt succeeds.
+  LockActions try_acquire(const LockPlace& place);
+  // First step of an unlock. Returns true, with `actions.wake` set, if the lock went to a waiter of this node.
+  bool try_hand_on(const LockPlace& place, WaiterLinks links, LockActions& actions);
+  // Second step, after the node's writes were flushed.
+  LockActions unlock_flushed(const LockPlace& place, WaiterLinks links);
+
+  // Messages. They panic if the protocol cannot have sent them.
+  LockActions on_request(const LockPlace& place, NodeId from);
+  LockActions on_forward(const LockPlace& place, NodeId next);
+  LockActions on_token(const LockPlace& place, WaiterLinks links);
+
+  [[nodiscard]] bool here() const { return here_; }
+  [[nodiscard]] bool held() const { return held_; }
+  // Whether unlock has more to do than to mark the lock free.
+  [[nodiscard]] bool wanted() const { return has_next_ || !queue_.empty(); }
+  [[nodiscard]] bool requested() const { return requested_; }
+  [[nodiscard]] bool waited_for() const { return !queue_.empty(); }
+  [[nodiscard]] bool has_next() const { return has_next_; }
+  [[nodiscard]] NodeId next() const { return next_; }
+  [[nodiscard]] NodeId tail() const { return tail_; }
+  [[nodiscard]] uint16_t hand_ons() const { return hand_ons_; }
+
+  // For the shell, whose uncontended path takes and frees the lock without a transition when nobody else wants it.
+  void set_held(bool held) { held_ = held; }
+
+ private:
+  void ask(const LockPlace& place, LockActions& actions);
+  void pass(LockActions& actions);
+
+  WaiterQueue queue_;  // processors of this node, oldest first
+  NodeId next_;        // gets the token after us, if has_next_
+  NodeId tail_;        // at the manager: the last node that asked
+  uint16_t hand_ons_ = 0;
+  bool here_ = false;       // the token is on this node
+  bool held_ = false;       // and a processor has the lock
+  bool requested_ = false;  // a REQUEST is out
+  bool has_next_ = false;
+};
+
+}  // namespace multigrain

@@ -1,0 +1,22 @@
+// The messages of src/sync. word[0] is the handle in all but kAnswer.
+#pragma once
+
+#include "fabric/fabric.h"
+
+namespace multigrain::sync_message {
+
+enum : MessageType {
+  kLockRequest = message_range::kSync,  // to the manager: the sender wants the token
+  kLockForward,                         // small: the node that gets the token after the receiver
+  kLockToken,                           //
+  kBarrierUp,                           // extra: episode
+  kBarrierDown,                         // extra: episode
+  kBarrierArrive,                       // counted barrier: a processor of the sender has arrived
+  kBarrierDepart,                       // extra: how many processors of the receiver may go
+  kCall,                                // flags: ServerCall; small: the caller's slot; extra: argument
+  kAnswer,                              // flags: ServerAnswer; small: the caller's slot; extra: result
+  kRecycle,                             // to the creator: the object was destroyed
+  kEnd
+};
+
+}  // namespace multigrain::sync_message

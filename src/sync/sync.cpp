@@ -1,0 +1,250 @@
+// Handles, slots and counters; the calls themselves are in lock.cpp, barrier.cpp and server.cpp.
+#include "sync/sync.h"
+
+#include "base/error.h"
+#include "sync/messages.h"
+
+namespace multigrain {
+namespace {
+
+// Spreads the counters over cache lines by thread. Initial-exec: the first access must not allocate.
+[[gnu::tls_model("initial-exec")]] constinit thread_local unsigned t_stripe = 0;
+constinit std::atomic<unsigned> g_next_stripe{0};
+
+}  // namespace
+
+Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_per_node, SyncOptions options)
+    : host_(host),
+      fabric_(fabric),
+      self_(fabric.self()),
+      nodes_(nodes),
+      processors_(processors_per_node),
+      options_(options),
+      locks_(size_t{nodes} * options.max_locks),
+      barriers_(size_t{nodes} * options.max_others),
+      conds_(size_t{nodes} * options.max_others),
+      sems_(size_t{nodes} * options.max_others),
+      flags_(size_t{nodes} * options.max_others),
+      lock_source_(options.max_locks),
+      barrier_source_(options.max_others),
+      cond_source_(options.max_others),
+      sem_source_(options.max_others),
+      flag_source_(options.max_others),
+      slots_(kMaxWaiters),
+      links_(1 + size_t{nodes} * kMaxWaiters) {
+  MG_CHECK(nodes == fabric.nodes() && nodes >= 1 && nodes <= NodeSet::kCapacity, nodes);
+  MG_CHECK(processors_per_node >= 1 && options.handoff_bound >= 1 && options.barrier_radix >= 1);
+  constexpr uint32_t kMost = 1u << SyncHandle::kIndexBits;
+  MG_CHECK(options.max_locks >= 1 && options.max_locks <= kMost);
+  MG_CHECK(options.max_others >= 1 && options.max_others <= kMost);
+  for (MessageType type = message_range::kSync; type != sync_message::kEnd; ++type) {
+    MessageHandler handler = nullptr;
+    switch (type) {
+      case sync_message::kLockRequest:
+      case sync_message::kLockForward:
+      case sync_message::kLockToken:
+        handler = [](void* sync, const Message& message) { static_cast<Sync*>(sync)->on_lock_message(message); };
+        break;
+      case sync_message::kBarrierUp:
+      case sync_message::kBarrierDown:
+      case sync_message::kBarrierArrive:
+      case sync_message::kBarrierDepart:
+        handler = [](void* sync, const Message& message) { static_cast<Sync*>(sync)->on_barrier_message(message); };
+        break;
+      case sync_message::kCall:
+      case sync_message::kAnswer:
+        handler = [](void* sync, const Message& message) { static_cast<Sync*>(sync)->on_server_message(message); };
+        break;
+      default:
+        handler = [](void* sync, const Message& message) { static_cast<Sync*>(sync)->on_recycle(message); };
+    }
+    fabric_.set_handler(type, handler, this);
+  }
+}
+
+HandleSource& Sync::source_of(SyncKind kind) {
+  switch (kind) {
+    case SyncKind::kLock:
+      return lock_source_;
+    case SyncKind::kBarrier:
+      return barrier_source_;
+    case SyncKind::kCond:
+      return cond_source_;
+    case SyncKind::kSem:
+      return sem_source_;
+    case SyncKind::kFlag:
+      break;
+  }
+  return flag_source_;
+}
+
+const SparseArray<Sync::ServerRecord>& Sync::servers_of(SyncKind kind) const {
+  MG_CHECK(kind == SyncKind::kCond || kind == SyncKind::kSem || kind == SyncKind::kFlag);
+  return kind == SyncKind::kCond ? conds_ : kind == SyncKind::kSem ? sems_ : flags_;
+}
+
+uint32_t Sync::limit_of(SyncKind kind) const {
+  return kind == SyncKind::kLock ? options_.max_locks : options_.max_others;
+}
+
+NodeId Sync::manager_of(const SyncHandle& handle) const {
+  if (handle.kind == static_cast<uint8_t>(SyncKind::kSem)) return handle.creator;
+  return NodeId(static_cast<uint16_t>((handle.creator.value + handle.index) % nodes_));
+}
+
+SyncHandle Sync::create(SyncKind kind, uint32_t argument, const char* full) {
+  HandleSource::Index index;
+  if (!source_of(kind).take(index)) die(1, full, limit_of(kind));
+  SyncHandle handle;
+  handle.kind = static_cast<uint8_t>(kind);
+  handle.generation = index.generation;
+  handle.creator = self_;
+  handle.argument = argument;
+  handle.index = index.value;
+  return handle;
+}
+
+SyncHandle Sync::check(SyncId id, SyncKind kind, const char* bad) const {
+  const SyncHandle handle = SyncHandle::decode(id);
+  if (handle.kind != static_cast<uint8_t>(kind) || handle.creator.value >= nodes_ || handle.index >= limit_of(kind))
+      [[unlikely]]
+    die(1, bad, id.value);
+  return handle;
+}
+
+SyncHandle Sync::check_message(const Message& message, SyncKind kind) const {
+  const SyncId id(message.header.word[0]);
+  const SyncHandle handle = SyncHandle::decode(id);
+  if (message.from.value >= nodes_ || handle.kind != static_cast<uint8_t>(kind) || handle.creator.value >= nodes_ ||
+      handle.index >= limit_of(kind))
+    panic("a synchronisation message (sender, type, handle) that cannot be right:", message.from.value,
+          message.header.type, id.value);
+  return handle;
+}
+
+// Marks this node's record, so that a late use of the handle is recognised here. Returns false if it was marked.
+bool Sync::forget(const SyncHandle& handle) {
+  switch (static_cast<SyncKind>(handle.kind)) {
+    case SyncKind::kLock:
+      return forget_lock(find(locks_, handle), handle);
+    case SyncKind::kBarrier: {
+      BarrierRecord& record = find(barriers_, handle);
+      record.guard.lock();
+      const bool valid = enter_generation(record, handle);
+      // The last DOWN may still be on its way to this node: then the record must still understand it.
+      if (valid && !record.node.busy()) record.generation = handle.generation + 1u;
+      record.guard.unlock();
+      return valid;
+    }
+    case SyncKind::kCond:
+    case SyncKind::kSem:
+    case SyncKind::kFlag:
+      break;
+  }
+  ServerRecord& record = find(servers_of(static_cast<SyncKind>(handle.kind)), handle);
+  record.guard.lock();
+  const bool valid = enter_generation(record, handle);
+  if (valid && record.state.waited_for())
+    die(1, "a condition, semaphore or flag was destroyed while a processor waits");
+  if (valid) {
+    record.generation = handle.generation + 1u;
+    record.state = {};
+  }
+  record.guard.unlock();
+  return valid;
+}
+
+void Sync::destroy(SyncId id, SyncKind kind, const char* bad, const char* destroyed) {
+  const SyncHandle handle = check(id, kind, bad);
+  if (!forget(handle)) die(1, destroyed, id.value);
+  if (handle.creator != self_) {
+    MessageHeader header;
+    header.type = sync_message::kRecycle;
+    header.word[0] = id.value;
+    fabric_.send(handle.creator, header, SendContext::kOrdinary);
+  } else if (!source_of(kind).give_back({handle.index, handle.generation})) {
+    die(1, destroyed, id.value);
+  }
+}
+
+void Sync::on_recycle(const Message& message) {
+  const auto kind = static_cast<SyncKind>(SyncHandle::decode(SyncId(message.header.word[0])).kind);
+  if (kind < SyncKind::kLock || kind > SyncKind::kFlag)
+    panic("a synchronisation message (sender, type, handle) that cannot be right:", message.from.value,
+          message.header.type, message.header.word[0]);
+  const SyncHandle handle = check_message(message, kind);
+  if (!forget(handle) || !source_of(kind).give_back({handle.index, handle.generation}))
+    die(1, "a lock, barrier, condition, semaphore or flag was destroyed twice, or was never created; its handle:",
+        message.header.word[0]);
+}
+
+uint32_t Sync::take_slot() {
+  slots_guard_.lock();
+  uint32_t slot = kMaxWaiters;
+  if (free_slots_ != 0) {
+    slot = free_slots_ - 1;
+    free_slots_ = slots_[slot].next_free;
+  } else if (fresh_slots_ != kMaxWaiters) {
+    slot = fresh_slots_++;
+  }
+  slots_guard_.unlock();
+  if (slot == kMaxWaiters) die(1, "too many threads of one node wait for locks and events; the limit is", kMaxWaiters);
+  slots_[slot].stage.store(kSlotWaiting, std::memory_order_relaxed);
+  return slot;
+}
+
+void Sync::free_slot(uint32_t slot) {
+  slots_[slot].stage.store(kSlotIdle, std::memory_order_relaxed);
+  slots_guard_.lock();
+  slots_[slot].next_free = free_slots_;
+  free_slots_ = slot + 1;
+  slots_guard_.unlock();
+}
+
+void Sync::wake_slot(uint32_t slot, ServerAnswer answer, uint32_t result) {
+  Slot& place = slots_[slot];
+  const uint32_t stage = place.stage.load(std::memory_order_relaxed);
+  MG_CHECK(stage == kSlotWaiting || stage == static_cast<uint32_t>(ServerAnswer::kCondQueued), slot, stage);
+  place.result = result;
+  place.stage.store(static_cast<uint32_t>(answer), std::memory_order_release);
+  // The slot may be somebody else's by now; then this is a wake-up too many, which waiters expect.
+  place.event.notify();
+}
+
+void Sync::await_slot(uint32_t slot, ServerAnswer answer) {
+  Slot& place = slots_[slot];
+  wait_until(fabric_, host_.wait_policy(), place.event, [&] {
+    const uint32_t stage = place.stage.load(std::memory_order_acquire);
+    return stage == static_cast<uint32_t>(answer) || stage == static_cast<uint32_t>(ServerAnswer::kServed);
+  });
+}
+
+void Sync::count(Counter counter) {
+  unsigned stripe = t_stripe;
+  if (stripe == 0) [[unlikely]]
+    t_stripe = stripe = 1 + g_next_stripe.fetch_add(1, std::memory_order_relaxed) % kStripes;
+  counters_[stripe - 1].value[counter].fetch_add(1, std::memory_order_relaxed);
+}
+
+SyncCounters Sync::counters() const {
+  std::array<uint64_t, 8> sum{};
+  for (const CounterStripe& stripe : counters_)
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += stripe.value[i].load(std::memory_order_relaxed);
+  SyncCounters counters;
+  counters.lock_local = sum[kLockLocal];
+  counters.lock_remote = sum[kLockRemote];
+  counters.lock_waits = sum[kLockWaits];
+  counters.hand_ons = sum[kHandOns];
+  counters.tokens_sent = sum[kTokensSent];
+  counters.barriers = sum[kBarriers];
+  counters.server_calls = sum[kServerCalls];
+  counters.server_remote = sum[kServerRemote];
+  return counters;
+}
+
+void Sync::reset_counters() {
+  for (CounterStripe& stripe : counters_)
+    for (auto& value : stripe.value) value.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace multigrain

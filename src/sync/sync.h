@@ -1,0 +1,253 @@
+// Locks, barriers, conditions, semaphores and flags of one node: the shell around the engines of this folder.
+//
+// The engines (lock_engine.h, barrier_engine.h, server_engine.h) decide; this class finds an object's record, guards
+// it with a spin lock for one transition, and sends, wakes and waits as the transition says. Message handlers run the
+// same transitions at the same time as the node's processors.
+//
+// Coherence is eager release consistency: writes are made visible at releases, by SyncHost::release(), and acquires
+// have nothing to do (mgs.txt, section 3.1.2). Releases are unlock (unless the lock stays in the node, see
+// lock_engine.h), barrier, cond_wait (through its unlock), cond_signal, cond_broadcast, sem_post and flag_set.
+//
+// Managers: a lock, barrier, condition or flag is managed by node (creator + index) mod nodes, so that an array of them
+// is spread over the machine; a semaphore by its creator, which knows its initial value.
+//
+// Misuse (handle 0, a handle of another kind, one that was destroyed, unlocking what is not held) ends the run with a
+// sentence that names the call, exit status 1. A destroyed handle is recognised on the node that destroyed it, on the
+// one that created it, and everywhere once its index is in use again.
+//
+// Unless said otherwise a function may be called from any processor thread of the node, and not from signal or message
+// handlers. Nothing here uses malloc or stdio after construction.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "fabric/fabric.h"
+#include "sync/barrier_engine.h"
+#include "sync/handle.h"
+#include "sync/host.h"
+#include "sync/lock_engine.h"
+#include "sync/server_engine.h"
+#include "sync/waiters.h"
+
+namespace multigrain {
+
+struct SyncOptions {
+  // How often a lock may be handed on inside a node while another node waits for it. 1 .. 65535.
+  uint16_t handoff_bound = 16;
+  // Children of a node in the barrier's tree, at most. Up to 9 nodes the default makes one level, root and leaves.
+  unsigned barrier_radix = 8;
+  // Objects of each kind that one node can have created at a time. Costs address space only. At most 2^22.
+  uint32_t max_locks = 1u << 22;
+  uint32_t max_others = 1u << 20;
+};
+
+// What has happened on this node since start or reset. Sums over its processors.
+struct SyncCounters {
+  uint64_t lock_local = 0;     // locks taken while the token was here: free, or from another processor of the node
+  uint64_t lock_remote = 0;    // locks for which the token had to come from another node
+  uint64_t lock_waits = 0;     // of both, those that had to wait
+  uint64_t hand_ons = 0;       // unlocks that passed the lock to a processor of this node without a flush
+  uint64_t tokens_sent = 0;    // times that a lock left this node
+  uint64_t barriers = 0;       // processors' arrivals at barriers
+  uint64_t server_calls = 0;   // operations on conditions, semaphores and flags
+  uint64_t server_remote = 0;  // of those, with a manager on another node
+};
+
+class Sync {
+ public:
+  // How many threads of one node may wait at the same time; more end the run with a sentence.
+  static constexpr uint32_t kMaxWaiters = 4096;
+
+  // Registers the handlers of message_range::kSync with `fabric`: construct before any message can arrive, on every
+  // node with the same numbers and options. Host and fabric must outlive the object.
+  Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_per_node, SyncOptions options = {});
+  Sync(const Sync&) = delete;
+  Sync& operator=(const Sync&) = delete;
+
+  // --- Locks.
+  // Free when created. Sends nothing.
+  SyncId lock_create();
+  // Nobody may hold or want the lock, now or later. Sends at most one message; so do the other destroys.
+  void lock_destroy(SyncId lock);
+  void lock(SyncId lock);
+  // True: taken. Never waits. False: held by another processor, or its token is on another node; then the token was
+  // asked for and stays on this node once it has come, until another node wants it, so that a program which tries again
+  // and again gets a lock that others leave free. While other nodes keep asking for it as well, the token may come and
+  // go between two attempts: use lock() where fairness matters.
+  [[nodiscard]] bool trylock(SyncId lock);
+  // The lock must be held, by the calling processor.
+  void unlock(SyncId lock);
+
+  // --- Barriers.
+  // `count` processors, 0: all of the machine, at most 65535. A barrier of as many as the machine has is for each
+  // processor of the machine once an episode: arrivals are counted per node. Any other count takes whoever comes.
+  SyncId barrier_create(unsigned count);
+  void barrier_destroy(SyncId barrier);
+  void barrier(SyncId barrier);
+
+  // --- Conditions. Waiters are woken in the order in which they came; never without a signal.
+  SyncId cond_create();
+  void cond_destroy(SyncId cond);
+  void cond_wait(SyncId cond, SyncId lock);
+  void cond_signal(SyncId cond);
+  void cond_broadcast(SyncId cond);
+
+  // --- Semaphores. Units go to waiters in the order in which they came.
+  SyncId sem_create(uint32_t value);
+  void sem_destroy(SyncId sem);
+  void sem_wait(SyncId sem);
+  [[nodiscard]] bool sem_trywait(SyncId sem);
+  void sem_post(SyncId sem);
+
+  // --- Flags.
+  SyncId flag_create();
+  void flag_destroy(SyncId flag);
+  void flag_set(SyncId flag, uint32_t value);
+  [[nodiscard]] uint32_t flag_get(SyncId flag);
+  // Until the flag equals `value`, or did at a moment after the manager heard of this call.
+  void flag_wait(SyncId flag, uint32_t value);
+
+  // --- Measuring. Any thread. Exact when no call is in progress.
+  [[nodiscard]] SyncCounters counters() const;
+  void reset_counters();
+
+ private:
+  // A place to wait. A thread takes one for the duration of a slow call.
+  struct alignas(64) Slot {
+    EventCount event;
+    std::atomic<uint32_t> stage;  // kSlotIdle, kSlotWaiting, or a ServerAnswer
+    uint32_t result;              // valid when the stage is kServed
+    uint32_t next_free;           // slot + 1
+  };
+  static constexpr uint32_t kSlotIdle = 0;
+  static constexpr uint32_t kSlotWaiting = 3;
+
+  // One cache line a lock: an array of locks must not falsely share.
+  struct alignas(64) LockRecord {
+    std::atomic<uint32_t> word;  // see lock.cpp
+    SpinLock guard;              // of `state`, and of word while kSlow is set in it
+    LockState state;             // its `held` is in word
+  };
+  static_assert(sizeof(LockRecord) == 64);
+
+  struct alignas(64) BarrierRecord {
+    SpinLock guard;
+    uint32_t generation;
+    // These three only grow, over generations too: a processor that has been let go, but has not run since, must see so
+    // even if another has destroyed the barrier meanwhile and its index is in use again.
+    std::atomic<uint32_t> rounds;    // episodes of `node` that ended
+    std::atomic<uint32_t> departed;  // of a counted barrier: how many of this node's arrivals may go
+    uint32_t tickets;                // and how many arrivals there were; guarded
+    EventCount event;
+    BarrierNode node;
+    CountedBarrier counted;
+  };
+
+  struct alignas(64) ServerRecord {
+    SpinLock guard;
+    uint32_t generation;
+    ServerState state;
+  };
+
+  struct alignas(64) CounterStripe {
+    std::array<std::atomic<uint64_t>, 8> value;
+  };
+  enum Counter : unsigned {
+    kLockLocal,
+    kLockRemote,
+    kLockWaits,
+    kHandOns,
+    kTokensSent,
+    kBarriers,
+    kServerCalls,
+    kServerRemote,
+  };
+  static constexpr unsigned kStripes = 64;
+
+  // sync.cpp: handles and slots
+  SyncHandle create(SyncKind kind, uint32_t argument, const char* full);
+  void destroy(SyncId id, SyncKind kind, const char* bad, const char* destroyed);
+  [[nodiscard]] bool forget(const SyncHandle& handle);
+  [[nodiscard]] SyncHandle check(SyncId id, SyncKind kind, const char* bad) const;
+  [[nodiscard]] SyncHandle check_message(const Message& message, SyncKind kind) const;
+  [[nodiscard]] uint32_t limit_of(SyncKind kind) const;
+  [[nodiscard]] NodeId manager_of(const SyncHandle& handle) const;
+  template <typename Record>
+  [[nodiscard]] Record& find(const SparseArray<Record>& table, const SyncHandle& handle) const {
+    return table[size_t{handle.creator.value} * (table.size() / nodes_) + handle.index];
+  }
+  uint32_t take_slot();
+  void free_slot(uint32_t slot);
+  [[nodiscard]] WaiterId waiter_of(NodeId node, uint32_t slot) const {
+    return WaiterId(1 + node.value * kMaxWaiters + slot);
+  }
+  void wake_slot(uint32_t slot, ServerAnswer answer, uint32_t result);
+  void await_slot(uint32_t slot, ServerAnswer answer);
+  [[nodiscard]] HandleSource& source_of(SyncKind kind);
+  [[nodiscard]] const SparseArray<ServerRecord>& servers_of(SyncKind kind) const;
+  [[nodiscard]] WaiterLinks links() const { return {&links_[0], links_.size()}; }
+  void count(Counter counter);
+  void on_recycle(const Message& message);
+
+  // lock.cpp
+  [[nodiscard]] LockPlace place_of(const SyncHandle& lock) const;
+  [[nodiscard]] bool forget_lock(LockRecord& record, const SyncHandle& lock);
+  template <typename Transition>
+  bool transition(LockRecord& record, const SyncHandle& lock, Transition&& step);
+  void perform(SyncId lock, const LockPlace& place, const LockActions& actions, SendContext context);
+  [[nodiscard]] bool is_held(SyncId lock) const;
+  bool lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool only_try);
+  void unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool flushed);
+  void on_lock_message(const Message& message);
+
+  // barrier.cpp
+  [[nodiscard]] BarrierPlace barrier_place_of(const SyncHandle& barrier) const;
+  [[nodiscard]] bool enter_generation(BarrierRecord& record, const SyncHandle& barrier);
+  void barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
+  void barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
+  void perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
+               const BarrierActions& actions, SendContext context);
+  void counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from);
+  void on_barrier_message(const Message& message);
+
+  // server.cpp
+  uint32_t call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument, const char* bad, const char* destroyed);
+  [[nodiscard]] bool enter_generation(ServerRecord& record, const SyncHandle& handle);
+  void start_call(SyncId id, const SyncHandle& handle, ServerCall what, uint32_t argument, uint32_t slot,
+                  const char* destroyed);
+  [[nodiscard]] bool serve_call(const SyncHandle& handle, ServerCall what, uint32_t argument, WaiterId caller);
+  void answer_to(WaiterId waiter, ServerAnswer answer, uint32_t result);
+  void on_server_message(const Message& message);
+
+  SyncHost& host_;
+  Fabric& fabric_;
+  const NodeId self_;
+  const unsigned nodes_;
+  const unsigned processors_;  // per node
+  const SyncOptions options_;
+
+  SparseArray<LockRecord> locks_;
+  SparseArray<BarrierRecord> barriers_;
+  SparseArray<ServerRecord> conds_;
+  SparseArray<ServerRecord> sems_;
+  SparseArray<ServerRecord> flags_;
+
+  HandleSource lock_source_;
+  HandleSource barrier_source_;
+  HandleSource cond_source_;
+  HandleSource sem_source_;
+  HandleSource flag_source_;
+
+  SpinLock slots_guard_;
+  uint32_t free_slots_ = 0;   // slot + 1
+  uint32_t fresh_slots_ = 0;  // slots below were used before
+  SparseArray<Slot> slots_;
+  SparseArray<WaiterLink> links_;
+
+  mutable std::array<CounterStripe, kStripes> counters_{};
+};
+
+}  // namespace multigrain
