@@ -1,6 +1,8 @@
 // What the runtime asks of a page-grain protocol, and what it offers one.
 #pragma once
 
+#include <optional>
+
 #include "base/ids.h"
 #include "fabric/fabric.h"
 #include "fabric/wait.h"
@@ -18,9 +20,9 @@ class HomeDirectory {
   virtual std::optional<NodeId> home_of(PageId page) = 0;
   // Whether the page is allocated with first-touch placement. Async-signal-safe.
   virtual bool is_first_touch(PageId page) = 0;
-  // Settles the home of a first-touch page: this node's, unless another came first. Waits for a message; called in the
-  // fault handler with no lock held.
-  virtual NodeId claim_home(PageId page) = 0;
+  // Settles the home of a first-touch page: this node's, unless another came first; nullopt if it is not allocated.
+  // Waits for a message; called in the fault handler with no lock held.
+  virtual std::optional<NodeId> claim_home(PageId page) = 0;
 };
 
 // What a protocol of this node works with. All of it outlives the protocol.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -18,11 +19,12 @@ namespace multigrain::mgs {
 
 class ReleaseLedger {
  public:
-  // Enters one page; returns what finish() wants.
-  uint8_t begin() {
+  // Enters `pages` pages; returns what finish() wants for each of them.
+  uint8_t begin(uint32_t pages) {
     const std::lock_guard hold(lock_);
     const uint8_t slot = slot_of(epoch_);
-    ++pending_[slot];
+    pending_[slot] += pages;
+    total_.store(pending_[0] + pending_[1], std::memory_order_release);
     return slot;
   }
 
@@ -32,16 +34,14 @@ class ReleaseLedger {
     {
       const std::lock_guard hold(lock_);
       --pending_[slot];
+      total_.store(pending_[0] + pending_[1], std::memory_order_release);
       advanced = advance();
     }
     if (advanced) changed_.notify();
   }
 
-  // How many page releases are under way.
-  [[nodiscard]] uint32_t pending() {
-    const std::lock_guard hold(lock_);
-    return pending_[0] + pending_[1];
-  }
+  // How many page releases are under way. No lock: for fast paths.
+  [[nodiscard]] uint32_t pending() const { return total_.load(std::memory_order_acquire); }
 
   // What to pass to is_done() to wait for everything begun so far.
   uint64_t mark() {
@@ -72,6 +72,7 @@ class ReleaseLedger {
   SpinLock lock_;
   uint64_t epoch_ = 0;
   std::array<uint32_t, 2> pending_{};
+  std::atomic<uint32_t> total_{0};
   EventCount changed_;
 };
 

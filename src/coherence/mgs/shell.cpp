@@ -1,5 +1,6 @@
 #include "coherence/mgs/shell.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -44,24 +45,33 @@ uint64_t Shell::UpdateQueue::pushed() {
   return tail_;
 }
 
-size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages) {
+size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseLedger& ledger, uint8_t& slot) {
   const std::lock_guard hold(lock_);
   size_t n = 0;
   while (n < pages.size() && head_ < limit) pages[n++] = ring_[head_++ - base_];
+  if (n != 0) slot = ledger.begin(static_cast<uint32_t>(n));
   size_.store(tail_ - head_, std::memory_order_release);
   return n;
 }
 
 // --- Start ---------------------------------------------------------------------------------------------------------
 
-Shell::Shell(const NodeServices& services)
+Shell::Shell(const NodeServices& services, PagePool twins, PagePool diffs)
     : services_(services),
       page_size_(services.region.page_size()),
-      twins_(page_size_),
-      diffs_(sizeof(KeptDiff) + max_encoded_size(page_size_)) {}
+      twins_(std::move(twins)),
+      diffs_(std::move(diffs)) {}
 
 Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services) {
-  std::unique_ptr<Shell> shell(new Shell(services));
+  const size_t page_size = services.region.page_size();
+  // Every page but the home's own may have a twin at once; more memory than that the machine does not have.
+  const uint64_t most_twins = std::min(services.region.page_count(), layout::kTablesSize / 4 / page_size);
+  auto twins = PagePool::create(page_size, most_twins);
+  if (!twins) return tl::unexpected(twins.error());
+  const size_t diff_buffer = (sizeof(KeptDiff) + max_encoded_size(page_size) + 4095) / 4096 * 4096;
+  auto diffs = PagePool::create(diff_buffer, uint64_t{1} << 20);
+  if (!diffs) return tl::unexpected(diffs.error());
+  std::unique_ptr<Shell> shell(new Shell(services, std::move(*twins), std::move(*diffs)));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   shell->records_ = std::move(*records);
@@ -79,7 +89,7 @@ std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
   if (const uint16_t known = cached.load(std::memory_order_acquire); known != 0)
     return NodeId(static_cast<uint16_t>(known - 1));
   std::optional<NodeId> home = services_.homes.home_of(page);
-  if (!home && claim && services_.homes.is_first_touch(page)) home = services_.homes.claim_home(page);
+  if (!home && claim) home = services_.homes.claim_home(page);
   if (home) cached.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);
   return home;
 }
@@ -122,7 +132,8 @@ bool Shell::on_fault(PageId page, bool is_write) {
 
 // --- Releases ---------------------------------------------------------------------------------------------------------
 
-bool Shell::is_clean() const { return queue_.empty(); }
+// In this order: a page leaves the queue only after it has entered the ledger.
+bool Shell::is_clean() const { return queue_.empty() && ledger_.pending() == 0; }
 
 void Shell::release() {
   ProcessorProfile& profile = this_profile();
@@ -130,18 +141,20 @@ void Shell::release() {
   const uint64_t limit = queue_.pushed();
   std::array<PageId, 64> batch;
   uint64_t released = 0;
-  while (const size_t n = queue_.pop(limit, batch)) {
+  uint8_t slot = 0;
+  while (const size_t n = queue_.pop(limit, batch, ledger_, slot)) {
     for (size_t i = 0; i < n; ++i) {
       const PageId page = batch[i];
       Record& record = records_[page.value];
       Actions actions;
       const std::lock_guard hold(record.lock);
-      // Counted before the engine can say kReleased. A page has one REL out at most, so one slot a record is enough.
+      // A page has one REL out at most, so one slot a record is enough. A release that joins an earlier one waits for
+      // that one's entry in the ledger.
       const bool joins = record.page.client.release_pending;
-      if (!joins) record.release_slot = ledger_.begin();
+      if (!joins) record.release_slot = slot;
       const bool must_wait = mgs::on_release(record.page, place(record), kNodeDomain, actions);
       perform(page, record, actions, nullptr);
-      if (!must_wait && !joins) ledger_.finish(record.release_slot);
+      if (joins || !must_wait) ledger_.finish(slot);
       released += must_wait ? 1 : 0;
     }
     if (ledger_.pending() > kReleaseWindow) {
@@ -232,9 +245,9 @@ void Shell::perform_one(PageId page, Record& record, const Action& action, const
       if (message->payload.empty()) return;
       if (message->payload.size() > max_encoded_size(page_size_))
         panic("a diff larger than any, from node / page", message->from.value, page.value);
-      auto* kept = reinterpret_cast<KeptDiff*>(diffs_.take());
+      auto* kept = reinterpret_cast<KeptDiff*>(diffs_.acquire());
       kept->length = static_cast<uint32_t>(message->payload.size());
-      std::memcpy(kept->bytes, message->payload.data(), message->payload.size());
+      std::memcpy(kept->bytes(), message->payload.data(), message->payload.size());
       kept->next = record.kept;
       record.kept = kept;
       return;
@@ -242,19 +255,19 @@ void Shell::perform_one(PageId page, Record& record, const Action& action, const
     case Verb::kMergeKept:
       while (KeptDiff* const kept = record.kept) {
         record.kept = kept->next;
-        merge(page, {kept->bytes, kept->length}, services_.fabric.self());
-        diffs_.give(reinterpret_cast<std::byte*>(kept));
+        merge(page, {kept->bytes(), kept->length}, services_.fabric.self());
+        diffs_.release(reinterpret_cast<std::byte*>(kept));
       }
       return;
     case Verb::kMakeTwin:
       MG_CHECK(record.twin == nullptr, page.value);
-      record.twin = twins_.take();
+      record.twin = twins_.acquire();
       copy_page(record.twin, frame, page_size_);
       count(Counter::kTwins);
       return;
     case Verb::kDropTwin:
       MG_CHECK(record.twin != nullptr, page.value);
-      twins_.give(record.twin);
+      twins_.release(record.twin);
       record.twin = nullptr;
       return;
     case Verb::kMapRead:
@@ -295,11 +308,11 @@ void Shell::send_diff(PageId page, Record& record, const Action& action) {
   MessageHeader header;
   header.type = type_of(action.kind);
   header.word[0] = page.value;
-  std::byte* const buffer = diffs_.take();
+  std::byte* const buffer = diffs_.acquire();
   size_t length;
   {
     const SubTimeScope timed(this_profile(), SubTime::kDiffs);
-    length = encode_diff(services_.region.alias(page), record.twin, page_size_, {buffer, diffs_.buffer_size()});
+    length = encode_diff(services_.region.alias(page), record.twin, page_size_, {buffer, diffs_.page_size()});
   }
   count(length != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
   count(Counter::kDiffBytes, length);
@@ -307,7 +320,7 @@ void Shell::send_diff(PageId page, Record& record, const Action& action) {
     services_.fabric.send(to, header, {buffer, length}, {}, SendContext::kHandler);
     this_profile().count_message(header.type, sizeof header + length);
   });
-  diffs_.give(buffer);
+  diffs_.release(buffer);
 }
 
 void Shell::merge(PageId page, std::span<const std::byte> diff, NodeId from) {

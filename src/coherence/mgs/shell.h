@@ -41,7 +41,8 @@ class Shell final : public Protocol {
   struct KeptDiff {
     KeptDiff* next;
     uint32_t length;
-    std::byte bytes[];
+
+    [[nodiscard]] std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
   };
 
   struct alignas(64) Record {
@@ -62,8 +63,9 @@ class Shell final : public Protocol {
     void push(PageId page);
     // How many were ever pushed: what pop() takes as its limit.
     uint64_t pushed();
-    // Takes up to pages.size() of those pushed before `limit`; returns how many.
-    size_t pop(uint64_t limit, std::span<PageId> pages);
+    // Takes up to pages.size() of those pushed before `limit`; returns how many. They are entered in the ledger, under
+    // `slot`, before anybody can see them gone: at every moment a written page is in the queue, in the ledger, or done.
+    size_t pop(uint64_t limit, std::span<PageId> pages, ReleaseLedger& ledger, uint8_t& slot);
     [[nodiscard]] bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
 
    private:
@@ -76,7 +78,7 @@ class Shell final : public Protocol {
     std::atomic<uint64_t> size_{0};
   };
 
-  explicit Shell(const NodeServices& services);
+  Shell(const NodeServices& services, PagePool twins, PagePool diffs);
 
   static void handle(void* context, const Message& message);
   void on_message(const Message& message);

@@ -1,0 +1,194 @@
+// The C interface (include/multigrain/multigrain.h), over the node. Each function here is a check or two and a call.
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "multigrain/multigrain.h"
+#include "runtime/node.h"
+
+using multigrain::Node;
+using multigrain::NodeId;
+using multigrain::PageId;
+using multigrain::SyncId;
+
+namespace {
+
+thread_local char t_error[512] = "";
+
+int fail_with(int negative_errno, const std::string& sentence) {
+  std::snprintf(t_error, sizeof t_error, "%s", sentence.c_str());
+  return negative_errno;
+}
+
+// Programs reach the interface from main() on, when the node runs. Anything earlier (a static constructor) or in a
+// process that never started one gets a sentence instead of a crash.
+Node& node(const char* call) {
+  Node* const node = Node::get();
+  if (node == nullptr) [[unlikely]] {
+    std::fprintf(stderr, "multigrain: %s was called before the runtime started: call mg_init() in main() first\n", call);
+    std::_Exit(1);
+  }
+  return *node;
+}
+
+multigrain::Result<multigrain::Placement> placement_of(const mg_alloc_options* options, const multigrain::Config& config) {
+  multigrain::Placement placement{.policy = config.home, .node = NodeId(0)};
+  if (options == nullptr) return placement;
+  switch (options->home) {
+    case MG_HOME_DEFAULT:
+      return placement;
+    case MG_HOME_INTERLEAVED:
+      placement.policy = multigrain::HomePolicy::kInterleaved;
+      return placement;
+    case MG_HOME_BLOCKED:
+      placement.policy = multigrain::HomePolicy::kBlocked;
+      return placement;
+    case MG_HOME_FIRST_TOUCH:
+      placement.policy = multigrain::HomePolicy::kFirstTouch;
+      return placement;
+    case MG_HOME_NODE:
+      if (options->node >= config.nodes)
+        return multigrain::fail("mg_alloc: there is no node {}: the machine has {}, numbered from 0", options->node,
+                                config.nodes);
+      placement.policy = multigrain::HomePolicy::kNode;
+      placement.node = NodeId(static_cast<uint16_t>(options->node));
+      return placement;
+  }
+  return multigrain::fail("mg_alloc: {} is no home placement", static_cast<int>(options->home));
+}
+
+}  // namespace
+
+extern "C" {
+
+int mg_init(int*, char***) {
+  if (Node::get() != nullptr) return 0;
+  if (multigrain::Status started = Node::start(); !started) return fail_with(-EINVAL, started.error().message);
+  return 0;
+}
+
+unsigned mg_processor(void) { return node("mg_processor").processors().current(); }
+unsigned mg_processors(void) { return node("mg_processors").config().processors(); }
+unsigned mg_processors_per_node(void) { return node("mg_processors_per_node").config().processors_per_node; }
+unsigned mg_node(void) { return node("mg_node").config().node.value; }
+unsigned mg_nodes(void) { return node("mg_nodes").config().nodes; }
+size_t mg_page_size(void) { return node("mg_page_size").config().page_size; }
+const char* mg_error(void) { return t_error; }
+
+int mg_spawn(unsigned processor, mg_function function, void* argument) {
+  std::string error;
+  const int result = node("mg_spawn").processors().spawn(processor, function, argument, error);
+  return result == 0 ? 0 : fail_with(result, error);
+}
+
+int mg_join(unsigned processor) {
+  std::string error;
+  const int result = node("mg_join").processors().join(processor, error);
+  return result == 0 ? 0 : fail_with(result, error);
+}
+
+int mg_join_all(void) {
+  Node& self = node("mg_join_all");
+  for (unsigned p = 0; p < self.config().processors(); ++p) {
+    if (p == self.processors().current()) continue;
+    if (const int failed = mg_join(p); failed != 0) return failed;
+  }
+  return 0;
+}
+
+int mg_spawn_all(mg_function function, void* argument) {
+  Node& self = node("mg_spawn_all");
+  const unsigned caller = self.processors().current();
+  for (unsigned p = 0; p < self.config().processors(); ++p) {
+    if (p == caller) continue;
+    if (const int failed = mg_spawn(p, function, argument); failed != 0) return failed;
+  }
+  function(argument);
+  return mg_join_all();
+}
+
+// --- Shared memory
+
+void* mg_alloc(size_t size, const mg_alloc_options* options) {
+  Node& self = node("mg_alloc");
+  const auto placement = placement_of(options, self.config());
+  const size_t alignment = options != nullptr ? options->alignment : 0;
+  if (!placement || (alignment & (alignment - 1)) != 0) {
+    fail_with(0, placement ? fmt::format("mg_alloc: an alignment of {} is no power of two", alignment)
+                           : placement.error().message);
+    errno = EINVAL;
+    return nullptr;
+  }
+  const auto block = self.heap().allocate(size, alignment, *placement);
+  if (!block) {
+    fail_with(0, "mg_alloc: " + block.error().message);
+    errno = block.error().code;
+    return nullptr;
+  }
+  // Ordinary stores, so that the protocol sees them: the pages may have copies anywhere.
+  if (block->needs_clearing) std::memset(block->address, 0, block->size);
+  return block->address;
+}
+
+void mg_free(void* block) {
+  if (block == nullptr) return;
+  Node& self = node("mg_free");
+  // A diff of this node's last writes to the block, made later, would overwrite what its next user has written.
+  self.release();
+  if (const auto freed = self.heap().free(block); !freed) {
+    std::fprintf(stderr, "multigrain: node %u: mg_free: %s\n", mg_node(), freed.error().message.c_str());
+    std::abort();
+  }
+}
+
+int mg_is_shared(const void* address) {
+  Node* const self = Node::get();
+  return self != nullptr && self->region().contains(address) ? 1 : 0;
+}
+
+int mg_home_of(const void* address) {
+  Node& self = node("mg_home_of");
+  if (!self.region().contains(address)) return -1;
+  const auto home = self.home_of(self.region().page_of(address));
+  return home ? home->value : -1;
+}
+
+// --- Synchronisation
+
+mg_lock_t mg_lock_create(void) { return node("mg_lock_create").sync().lock_create().value; }
+void mg_lock_destroy(mg_lock_t lock) { node("mg_lock_destroy").sync().lock_destroy(SyncId(lock)); }
+void mg_lock(mg_lock_t lock) { node("mg_lock").sync().lock(SyncId(lock)); }
+int mg_trylock(mg_lock_t lock) { return node("mg_trylock").sync().trylock(SyncId(lock)) ? 1 : 0; }
+void mg_unlock(mg_lock_t lock) { node("mg_unlock").sync().unlock(SyncId(lock)); }
+
+mg_barrier_t mg_barrier_create(unsigned count) { return node("mg_barrier_create").sync().barrier_create(count).value; }
+void mg_barrier_destroy(mg_barrier_t barrier) { node("mg_barrier_destroy").sync().barrier_destroy(SyncId(barrier)); }
+void mg_barrier(mg_barrier_t barrier) { node("mg_barrier").sync().barrier(SyncId(barrier)); }
+
+mg_cond_t mg_cond_create(void) { return node("mg_cond_create").sync().cond_create().value; }
+void mg_cond_destroy(mg_cond_t cond) { node("mg_cond_destroy").sync().cond_destroy(SyncId(cond)); }
+void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) { node("mg_cond_wait").sync().cond_wait(SyncId(cond), SyncId(lock)); }
+void mg_cond_signal(mg_cond_t cond) { node("mg_cond_signal").sync().cond_signal(SyncId(cond)); }
+void mg_cond_broadcast(mg_cond_t cond) { node("mg_cond_broadcast").sync().cond_broadcast(SyncId(cond)); }
+
+mg_sem_t mg_sem_create(unsigned value) { return node("mg_sem_create").sync().sem_create(value).value; }
+void mg_sem_destroy(mg_sem_t sem) { node("mg_sem_destroy").sync().sem_destroy(SyncId(sem)); }
+void mg_sem_wait(mg_sem_t sem) { node("mg_sem_wait").sync().sem_wait(SyncId(sem)); }
+int mg_sem_trywait(mg_sem_t sem) { return node("mg_sem_trywait").sync().sem_trywait(SyncId(sem)) ? 1 : 0; }
+void mg_sem_post(mg_sem_t sem) { node("mg_sem_post").sync().sem_post(SyncId(sem)); }
+
+mg_flag_t mg_flag_create(void) { return node("mg_flag_create").sync().flag_create().value; }
+void mg_flag_destroy(mg_flag_t flag) { node("mg_flag_destroy").sync().flag_destroy(SyncId(flag)); }
+void mg_flag_set(mg_flag_t flag, uint32_t value) { node("mg_flag_set").sync().flag_set(SyncId(flag), value); }
+uint32_t mg_flag_get(mg_flag_t flag) { return node("mg_flag_get").sync().flag_get(SyncId(flag)); }
+void mg_flag_wait(mg_flag_t flag, uint32_t value) { node("mg_flag_wait").sync().flag_wait(SyncId(flag), value); }
+
+void mg_release(void) { node("mg_release").release(); }
+
+// --- Time
+
+uint64_t mg_time_ns(void) { return multigrain::monotonic_ns() - node("mg_time_ns").started_at(); }
+void mg_profile_reset(void) { node("mg_profile_reset").reset_profiles(); }
+
+}  // extern "C"

@@ -1,0 +1,17 @@
+// Where faults on the shared region come in.
+#pragma once
+
+#include "base/error.h"
+#include "coherence/protocol.h"
+#include "memory/access_rights.h"
+#include "memory/region.h"
+
+namespace multigrain {
+
+// Installs the handler for the signals that an access without right, or a wild pointer, can raise. From here on an
+// access to an allocated page of the region is the protocol's business, and every other fault is the program's: its own
+// handler if it has one, its death with the ordinary signal and core otherwise.
+// The arguments outlive the process's last fault. Once, at start-up.
+Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol);
+
+}  // namespace multigrain

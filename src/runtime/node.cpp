@@ -1,0 +1,363 @@
+#include "runtime/node.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/clock.h"
+#include "coherence/mgs/shell.h"
+#include "runtime/environment.h"
+#include "runtime/fault_entry.h"
+#include "runtime/interpose/syscalls.h"
+#include "runtime/message_types.h"
+#include "runtime/private/private_heap.h"
+
+namespace multigrain {
+namespace {
+
+// Never destroyed: faults and messages may come until the process is gone.
+Node* g_node = nullptr;
+
+const char* message_name_for_reports(MessageType type) {
+  if (const char* name = mgs::message_name(type)) return name;
+  switch (type) {
+    case runtime_message::kSpawn:
+      return "SPAWN";
+    case runtime_message::kDone:
+      return "DONE";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Node* Node::get() { return g_node; }
+Node::~Node() = default;
+
+// --- Start ---------------------------------------------------------------------------------------------------------
+
+Status Node::start() {
+  MG_CHECK(g_node == nullptr);
+  auto config = config_from_environment();
+  if (!config) return tl::unexpected(config.error());
+  set_panic_node(config->node.value);
+  // What is built here lives as long as the process, across copies of the private heap.
+  const BootHeapScope boot;
+  auto* const node = new Node(std::move(*config));
+  if (Status built = node->build(); !built) return built;
+  g_node = node;
+  return node->start_service();
+}
+
+template <void (Node::*Handler)(const Message&)>
+void Node::set_handler(MessageType type) {
+  fabric_->set_handler(
+      type, [](void* node, const Message& message) { (static_cast<Node*>(node)->*Handler)(message); }, this);
+}
+
+Status Node::build() {
+  const NodeEnvironment environment = read_node_environment(config_);
+  wait_ = environment.wait;
+  started_at_ = monotonic_ns();
+  measured_from_ = started_at_;
+
+  // The job's memory: the launcher's, or for a program that was started without one, one of its own.
+  int job_fd = config_.job_fd;
+  std::vector<int> frames_fds = environment.frames_fds;
+  if (job_fd < 0) {
+    auto made = create_job_memory({.nodes = 1,
+                                   .processors_per_node = config_.processors_per_node,
+                                   .page_size = config_.page_size,
+                                   .region_size = config_.region_size});
+    if (!made) return tl::unexpected(made.error());
+    job_fd = *made;
+  } else if (frames_fds.size() != config_.nodes) {
+    return fail("MULTIGRAIN_FRAMES_FDS names {} descriptors for {} nodes: start the program with mgrun",
+                frames_fds.size(), config_.nodes);
+  }
+  auto region = Region::create(config_.region_size, config_.page_size,
+                               frames_fds.empty() ? -1 : dup(frames_fds[config_.node.value]));
+  if (!region) return tl::unexpected(region.error());
+  region_.emplace(std::move(*region));
+
+  auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
+  if (!shm) return tl::unexpected(shm.error());
+  shm_ = std::move(*shm);
+  close(job_fd);
+  shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
+  fabric_ = shm_.get();
+  if (!config_.network.ideal()) {
+    modelled_ = std::make_unique<ModelledFabric>(*shm_, config_.network);
+    fabric_ = modelled_.get();
+  }
+
+  auto rights = choose(config_.access, *region_, &rights_reason_);
+  if (!rights) return tl::unexpected(rights.error());
+  rights_ = std::move(*rights);
+
+  heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size);
+
+  const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
+  auto protocol = mgs::Shell::create(services);
+  if (!protocol) return tl::unexpected(protocol.error());
+  protocol_ = std::move(*protocol);
+
+  sync_ = std::make_unique<Sync>(*this, *fabric_, config_.nodes, config_.processors_per_node);
+  state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
+  set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
+  set_handler<&Node::handle_report>(runtime_message::kReport);
+  set_handler<&Node::handle_exit>(runtime_message::kExit);
+  set_handler<&Node::handle_profile_reset>(runtime_message::kProfileReset);
+  set_handler<&Node::handle_profile_reset_done>(runtime_message::kProfileResetDone);
+
+  auto baseline = SparseTable<ProfileSnapshot>::create(config_.processors_per_node + 1, "profile snapshots");
+  if (!baseline) return tl::unexpected(baseline.error());
+  baseline_ = std::move(*baseline);
+  auto reports = SparseTable<NodeReport>::create(config_.nodes, "reports of nodes");
+  if (!reports) return tl::unexpected(reports.error());
+  reports_ = std::move(*reports);
+
+  auto processors = Processors::create(config_, *fabric_, wait_, *this, environment.cpus);
+  if (!processors) return tl::unexpected(processors.error());
+  processors_ = std::move(*processors);
+
+  if (Status installed = install_fault_entry(*region_, *rights_, *protocol_); !installed) return installed;
+  set_shared_region(region_->base(), region_->size());
+  if (config_.node == NodeId(0))
+    processors_->adopt_main_thread();
+  else
+    settle_c_library();
+  if (config_.verbose && config_.node == NodeId(0))
+    std::fprintf(stderr, "multigrain: %u nodes of %u processors, pages of %zu bytes, access rights by %s (%s)\n",
+                 config_.nodes, config_.processors_per_node, config_.page_size, std::string(rights_->name()).c_str(),
+                 rights_reason_.c_str());
+  return {};
+}
+
+// --- The service thread -----------------------------------------------------------------------------------------------
+
+Status Node::start_service() {
+  pthread_t thread;
+  const BootHeapScope boot;
+  const int failed = pthread_create(&thread, nullptr, &Node::service_main, this);
+  if (failed != 0) return fail_errno(failed, "cannot start the service thread");
+  pthread_detach(thread);
+  return {};
+}
+
+void* Node::service_main(void* node) {
+  const BootHeapScope boot;
+  static_cast<Node*>(node)->service();
+  return nullptr;
+}
+
+// A request that finds all cores computing must not wait for a time slice: the service thread runs at once or the
+// other node stands still. SCHED_RR preempts ordinary threads; where it is not permitted, a negative nice value makes a
+// woken thread preempt soon; where that is not either, the scheduler's own wake-up bonus is all there is.
+const char* Node::raise_service_priority() const {
+  const sched_param lowest{.sched_priority = sched_get_priority_min(SCHED_RR)};
+  if (pthread_setschedparam(pthread_self(), SCHED_RR, &lowest) == 0) return "real-time (SCHED_RR)";
+  if (setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -20) == 0) return "nice -20 (SCHED_RR is not permitted)";
+  return "ordinary (neither SCHED_RR nor a negative nice value is permitted; expect slow answers from busy nodes)";
+}
+
+void Node::service() {
+  set_this_profile(service_profile_);
+  service_profile_.start(Category::kIdle);
+  const char* const priority = raise_service_priority();
+  if (config_.verbose && config_.node == NodeId(0))
+    std::fprintf(stderr, "multigrain: service threads run with priority: %s\n", priority);
+  while (true) {
+    fabric_->serve();
+    if (exit_wanted_.load(std::memory_order_acquire) != 0 && finishing_.load() == 0) std::exit(exit_status_.load());
+  }
+}
+
+// --- What the parts ask of the node ---------------------------------------------------------------------------------
+
+void Node::release() {
+  // Nothing queued and nothing under way: the fast path of locks.
+  if (protocol_->is_clean()) return;
+  protocol_->release();
+}
+
+namespace {
+
+// Calls of synchronisation nest two deep (a condition wait contains a lock).
+constexpr unsigned kMaxNesting = 8;
+[[gnu::tls_model("initial-exec")]] thread_local Category t_outer[kMaxNesting];
+[[gnu::tls_model("initial-exec")]] thread_local unsigned t_depth = 0;
+
+}  // namespace
+
+void Node::enter(SyncActivity activity) {
+  MG_CHECK(t_depth < kMaxNesting);
+  t_outer[t_depth++] = this_profile().enter(activity == SyncActivity::kLock ? Category::kLock : Category::kBarrier);
+}
+
+void Node::leave() {
+  MG_CHECK(t_depth > 0);
+  this_profile().enter(t_outer[--t_depth]);
+}
+
+Status Node::copy_state(NodeId to) {
+  if (!private_heap_active())
+    return fail("the private heap cannot be copied to node {}: this build leaves malloc to a sanitizer", to.value);
+  state_copy_->send_state(to);
+  return {};
+}
+
+std::optional<NodeId> Node::home_of(PageId page) { return heap_->home_of(page); }
+bool Node::is_first_touch(PageId page) {
+  const auto extent = heap_->find(page);
+  return extent && extent->placement.policy == HomePolicy::kFirstTouch;
+}
+std::optional<NodeId> Node::claim_home(PageId page) { return heap_->claim_home(page); }
+
+// --- Profiles ---------------------------------------------------------------------------------------------------------
+
+void Node::take_baseline() {
+  for (unsigned i = 0; i < config_.processors_per_node; ++i) processors_->profile(i).snapshot(baseline_[i]);
+  service_profile_.snapshot(baseline_[config_.processors_per_node]);
+  sync_->reset_counters();
+  measured_from_ = monotonic_ns();
+}
+
+void Node::reset_profiles() {
+  resets_done_ = 0;
+  take_baseline();
+  MessageHeader header;
+  header.type = runtime_message::kProfileReset;
+  for (unsigned n = 0; n < config_.nodes; ++n)
+    if (NodeId(static_cast<uint16_t>(n)) != config_.node)
+      fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
+  wait_until(*fabric_, wait_, changed_, [this] { return resets_done_.load() + 1 == config_.nodes; });
+}
+
+void Node::handle_profile_reset(const Message& message) {
+  take_baseline();
+  MessageHeader header;
+  header.type = runtime_message::kProfileResetDone;
+  fabric_->send(message.from, header, SendContext::kHandler);
+}
+
+void Node::handle_profile_reset_done(const Message&) {
+  ++resets_done_;
+  changed_.notify();
+}
+
+void Node::report(NodeReport& out) {
+  out = NodeReport{};
+  out.node = config_.node.value;
+  ProfileSnapshot now;
+  for (unsigned i = 0; i < config_.processors_per_node; ++i) {
+    processors_->profile(i).snapshot(now);
+    add_processor(out, now.since(baseline_[i]), ticks_per_us());
+  }
+  service_profile_.snapshot(now);
+  add_service(out, now.since(baseline_[config_.processors_per_node]), ticks_per_us());
+  const SyncCounters sync = sync_->counters();
+  out.counters[static_cast<size_t>(Counter::kLocksLocal)] = sync.lock_local;
+  out.counters[static_cast<size_t>(Counter::kLocksRemote)] = sync.lock_remote;
+  out.counters[static_cast<size_t>(Counter::kBarriers)] = sync.barriers;
+}
+
+void Node::write_statistics(std::span<const NodeReport> reports) const {
+  RunDescription run;
+  run.program = program_invocation_short_name;
+  run.nodes = config_.nodes;
+  run.processors_per_node = config_.processors_per_node;
+  run.protocol = config_.protocol;
+  run.page_size = config_.page_size;
+  const char* const network = std::getenv("MULTIGRAIN_NET");
+  run.network = network != nullptr ? network : "ideal";
+  run.access = rights_->name();
+  run.elapsed_ns = monotonic_ns() - measured_from_.load();
+  const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &message_name_for_reports)
+                                                               : render_text(run, reports, &message_name_for_reports);
+  std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");
+  if (out == nullptr || std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0)
+    std::fprintf(stderr, "multigrain: cannot write the statistics to %s: %s\n", config_.stats_file.c_str(),
+                 strerror(errno));
+  if (out != nullptr && out != stderr) std::fclose(out);
+}
+
+// --- The end ----------------------------------------------------------------------------------------------------------
+
+void Node::finish(int status) {
+  if (finishing_.exchange(1) != 0) return;
+  const BootHeapScope boot;
+  if (config_.node != NodeId(0)) {
+    MessageHeader header;
+    header.type = runtime_message::kExit;
+    header.word[0] = static_cast<uint64_t>(static_cast<unsigned>(status));
+    fabric_->send(NodeId(0), header, SendContext::kOrdinary);
+    serve_until_the_end();
+  }
+  std::fflush(nullptr);
+  MessageHeader header;
+  header.type = runtime_message::kShutdown;
+  for (unsigned n = 1; n < config_.nodes; ++n)
+    fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
+  wait_until(*fabric_, wait_, changed_, [this] { return reports_in_.load() + 1 == config_.nodes; });
+  if (config_.stats == StatsFormat::kNone) return;
+  report(reports_[0]);
+  write_statistics({&reports_[0], config_.nodes});
+}
+
+void Node::serve_until_the_end() {
+  while (true) {
+    const uint32_t seen = changed_.prepare();
+    if (shutting_down_.load() != 0) break;
+    changed_.sleep(seen);
+  }
+  std::fflush(nullptr);
+  static NodeReport mine;
+  report(mine);
+  MessageHeader header;
+  header.type = runtime_message::kReport;
+  fabric_->send(NodeId(0), header, std::as_bytes(std::span(&mine, 1)), {}, SendContext::kOrdinary);
+  // Node 0 may still touch shared memory (destructors of its globals), so this node answers until that process is gone.
+  const auto node_0 = static_cast<pid_t>(shm_->job().header().node[0].pid.load());
+  const int gone = static_cast<int>(syscall(SYS_pidfd_open, node_0, 0));
+  if (gone >= 0) {
+    pollfd watched{.fd = gone, .events = POLLIN, .revents = 0};
+    while (poll(&watched, 1, -1) < 0 && errno == EINTR) {
+    }
+  }
+  std::_Exit(0);
+}
+
+void Node::handle_shutdown(const Message& message) {
+  if (message.from != NodeId(0)) panic("a node that is not 0 ended the run: node", message.from.value);
+  shutting_down_ = 1;
+  changed_.notify();
+}
+
+void Node::handle_report(const Message& message) {
+  if (message.payload.size() != sizeof(NodeReport)) panic("a report of the wrong size, from node", message.from.value);
+  NodeReport& report = reports_[message.from.value];
+  std::memcpy(&report, message.payload.data(), sizeof report);
+  if (report.node != message.from.value || !check_report(report))
+    panic("a report that makes no sense, from node", message.from.value);
+  ++reports_in_;
+  changed_.notify();
+}
+
+void Node::handle_exit(const Message& message) {
+  exit_status_ = static_cast<int>(message.header.word[0]);
+  exit_wanted_ = 1;
+  // The handler may run on any thread; the service thread does the exiting.
+  fabric_->wake_service();
+}
+
+}  // namespace multigrain

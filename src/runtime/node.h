@@ -1,0 +1,123 @@
+// This process as one node of the machine: everything that runs here, in the order in which it starts.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/config.h"
+#include "coherence/protocol.h"
+#include "fabric/fabric.h"
+#include "fabric/modelled.h"
+#include "fabric/shm/shm_fabric.h"
+#include "memory/access_rights.h"
+#include "memory/heap/shared_heap.h"
+#include "memory/region.h"
+#include "profile/report.h"
+#include "runtime/private/state_copy.h"
+#include "runtime/processors.h"
+#include "sync/sync.h"
+
+namespace multigrain {
+
+class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
+ public:
+  // Builds this process's node from the environment and makes it ready for messages and faults. Once.
+  static Status start();
+  // The node, or nullptr before start().
+  static Node* get();
+
+  ~Node() override;
+
+  [[nodiscard]] const Config& config() const { return config_; }
+  [[nodiscard]] Region& region() { return *region_; }
+  [[nodiscard]] SharedHeap& heap() { return *heap_; }
+  [[nodiscard]] Protocol& protocol() { return *protocol_; }
+  [[nodiscard]] Sync& sync() { return *sync_; }
+  [[nodiscard]] Processors& processors() { return *processors_; }
+  [[nodiscard]] Fabric& fabric() { return *fabric_; }
+  [[nodiscard]] const WaitPolicy& wait() const { return wait_; }
+
+  // When the run began, monotonic_ns().
+  [[nodiscard]] Nanoseconds started_at() const { return started_at_; }
+
+  // Release of the calling processor.
+  void release() override;
+
+  // Forgets the profile of every node. On any node, from ordinary code.
+  void reset_profiles();
+
+  // Life of a node other than 0: serves until node 0 ends the run; then its process ends.
+  [[noreturn]] void serve_until_the_end();
+
+  // The end of the run, on the node whose process is exiting with `status`; writes the statistics. Node 0: collects
+  // the others' reports. Others: tells node 0 to exit too, and waits to be ended.
+  void finish(int status);
+
+  // The home of a page; nullopt if it is not allocated, or its first touch is still to come (as far as is known here).
+  std::optional<NodeId> home_of(PageId page) override;
+
+ private:
+  explicit Node(Config config) : config_(std::move(config)) {}
+  Status build();
+  Status start_service();
+
+  // --- What the parts ask of the node.
+  [[nodiscard]] const WaitPolicy& wait_policy() const override { return wait_; }  // SyncHost
+  void enter(SyncActivity activity) override;
+  void leave() override;
+  Status copy_state(NodeId to) override;              // ProcessorHost
+  bool is_first_touch(PageId page) override;          // HomeDirectory
+  std::optional<NodeId> claim_home(PageId page) override;
+
+  // --- Service thread.
+  static void* service_main(void* node);
+  void service();
+  [[nodiscard]] const char* raise_service_priority() const;
+
+  // --- Messages.
+  void handle_shutdown(const Message& message);
+  void handle_report(const Message& message);
+  void handle_exit(const Message& message);
+  void handle_profile_reset(const Message& message);
+  void handle_profile_reset_done(const Message& message);
+  template <void (Node::*Handler)(const Message&)>
+  void set_handler(MessageType type);
+
+  void take_baseline();
+  void report(NodeReport& out);
+  void write_statistics(std::span<const NodeReport> reports) const;
+
+  const Config config_;
+  WaitPolicy wait_;
+  std::unique_ptr<ShmFabric> shm_;
+  std::unique_ptr<ModelledFabric> modelled_;
+  Fabric* fabric_ = nullptr;
+  std::optional<Region> region_;
+  std::unique_ptr<AccessRights> rights_;
+  std::string rights_reason_;
+  std::unique_ptr<SharedHeap> heap_;
+  std::unique_ptr<Protocol> protocol_;
+  std::unique_ptr<Sync> sync_;
+  std::unique_ptr<StateCopy> state_copy_;
+  std::unique_ptr<Processors> processors_;
+
+  Nanoseconds started_at_ = 0;
+  std::atomic<Nanoseconds> measured_from_{0};
+  ProcessorProfile service_profile_;
+  std::string service_priority_;
+  // Snapshots that the statistics are relative to: one a processor, then the service thread's.
+  SparseTable<ProfileSnapshot> baseline_;
+
+  // Guarded by their EventCount: written by handlers, read by the thread that waits.
+  EventCount changed_;
+  std::atomic<uint32_t> shutting_down_{0};
+  std::atomic<uint32_t> finishing_{0};
+  std::atomic<uint32_t> exit_wanted_{0};
+  std::atomic<int> exit_status_{0};
+  std::atomic<uint32_t> resets_done_{0};
+  SparseTable<NodeReport> reports_;
+  std::atomic<uint32_t> reports_in_{0};
+};
+
+}  // namespace multigrain

@@ -1,0 +1,215 @@
+#include "runtime/processors.h"
+
+#include <sched.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "runtime/message_types.h"
+#include "runtime/private/private_heap.h"
+
+namespace multigrain {
+namespace {
+
+[[gnu::tls_model("initial-exec")]] thread_local int t_processor = -1;
+
+}  // namespace
+
+Processors::Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host)
+    : config_(config), fabric_(fabric), wait_(wait), host_(host) {}
+
+Result<std::unique_ptr<Processors>> Processors::create(const Config& config, Fabric& fabric, const WaitPolicy& wait,
+                                                       ProcessorHost& host, std::vector<int> cpus) {
+  std::unique_ptr<Processors> made(new Processors(config, fabric, wait, host));
+  auto local = SparseTable<Local>::create(config.processors_per_node, "processors");
+  if (!local) return tl::unexpected(local.error());
+  made->local_ = std::move(*local);
+  auto known = SparseTable<Known>::create(config.processors(), "processors of the machine");
+  if (!known) return tl::unexpected(known.error());
+  made->known_ = std::move(*known);
+  fabric.set_handler(runtime_message::kSpawn, &Processors::handle_spawn, made.get());
+  fabric.set_handler(runtime_message::kDone, &Processors::handle_done, made.get());
+  if (Status started = made->start_threads(cpus); !started) return tl::unexpected(started.error());
+  return made;
+}
+
+Status Processors::start_threads(const std::vector<int>& cpus) {
+  const bool has_main = config_.node == NodeId(0);
+  for (unsigned i = 0; i < config_.processors_per_node; ++i) {
+    Local& local = local_[i];
+    // The table's memory is zero; a profile's initial state is not (it is stopped).
+    new (&local.profile) ProcessorProfile;
+    local.number = config_.node.value * config_.processors_per_node + i;
+    local.owner = this;
+    if (has_main && i == 0) continue;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (i < cpus.size()) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(cpus[i], &set);
+      pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
+    }
+    int failed;
+    {
+      // What the C library allocates for a thread outlives state copies.
+      const BootHeapScope boot;
+      failed = pthread_create(&local.thread, &attributes, &Processors::thread_main, &local);
+    }
+    pthread_attr_destroy(&attributes);
+    if (failed != 0) return fail_errno(failed, fmt::format("cannot start the thread of processor {}", local.number));
+  }
+  return {};
+}
+
+void Processors::adopt_main_thread() {
+  Local& local = local_[0];
+  local.thread = pthread_self();
+  t_processor = static_cast<int>(local.number);
+  known_[local.number].runs = 1;
+  set_this_profile(local.profile);
+  local.profile.start();
+}
+
+unsigned Processors::current() const {
+  if (t_processor >= 0) return static_cast<unsigned>(t_processor);
+  return config_.node.value * config_.processors_per_node;
+}
+
+// --- Running -------------------------------------------------------------------------------------------------------
+
+void* Processors::thread_main(void* argument) {
+  auto* local = static_cast<Local*>(argument);
+  t_processor = static_cast<int>(local->number);
+  set_this_profile(local->profile);
+  local->owner->run(*local);
+  return nullptr;
+}
+
+// Runs for as long as the process: threads of a node end with it.
+void Processors::run(Local& local) {
+  while (true) {
+    // An idle processor does not poll: it must cost nothing, and the service thread looks after messages.
+    const uint32_t seen = local.work.prepare();
+    if (local.has_work.load(std::memory_order_acquire) == 0) {
+      local.work.sleep(seen);
+      continue;
+    }
+    local.profile.start();
+    local.function(local.argument);
+    host_.release();
+    local.profile.stop();
+    local.has_work.store(0, std::memory_order_release);
+    finished(local.number);
+  }
+}
+
+void Processors::hand_over(Local& local, mg_function function, void* argument) {
+  local.function = function;
+  local.argument = argument;
+  local.has_work.store(1, std::memory_order_release);
+  local.work.notify();
+}
+
+void Processors::finished(unsigned processor) {
+  if (config_.node == NodeId(0)) {
+    known_[processor].runs.store(0, std::memory_order_release);
+    known_[processor].changed.notify();
+    return;
+  }
+  MessageHeader header;
+  header.type = runtime_message::kDone;
+  header.word[0] = processor;
+  fabric_.send(NodeId(0), header, SendContext::kOrdinary);
+}
+
+void Processors::handle_done(void* context, const Message& message) {
+  auto& self = *static_cast<Processors*>(context);
+  const uint64_t processor = message.header.word[0];
+  if (processor >= self.config_.processors() || self.node_of(static_cast<unsigned>(processor)) != message.from ||
+      self.known_[processor].runs.load() == 0)
+    panic("a processor ended that did not run, from node / processor", message.from.value, processor);
+  self.known_[processor].runs.store(0, std::memory_order_release);
+  self.known_[processor].changed.notify();
+}
+
+void Processors::handle_spawn(void* context, const Message& message) {
+  auto& self = *static_cast<Processors*>(context);
+  const uint64_t processor = message.header.word[0];
+  if (message.from != NodeId(0) || processor >= self.config_.processors() ||
+      self.node_of(static_cast<unsigned>(processor)) != self.config_.node)
+    panic("work for a processor of another node, from node / processor", message.from.value, processor);
+  Local& local = self.local_[processor % self.config_.processors_per_node];
+  if (local.has_work.load() != 0) panic("work for a processor that runs", processor);
+  self.hand_over(local, reinterpret_cast<mg_function>(message.header.word[1]),
+                 reinterpret_cast<void*>(message.header.word[2]));
+}
+
+// --- Spawn and join, on node 0 -------------------------------------------------------------------------------------
+
+bool Processors::node_is_idle(NodeId node) {
+  const unsigned first = node.value * config_.processors_per_node;
+  for (unsigned p = first; p < first + config_.processors_per_node; ++p)
+    if (known_[p].runs.load(std::memory_order_acquire) != 0) return false;
+  return true;
+}
+
+int Processors::spawn(unsigned processor, mg_function function, void* argument, std::string& error) {
+  if (config_.node != NodeId(0)) {
+    error = fmt::format("mg_spawn: processors are started on node 0, and this is node {}", config_.node.value);
+    return -EPERM;
+  }
+  if (processor >= config_.processors()) {
+    error = fmt::format("mg_spawn: there is no processor {}: the machine has {} (numbered from 0)", processor,
+                        config_.processors());
+    return -EINVAL;
+  }
+  if (function == nullptr) {
+    error = "mg_spawn: the function is a null pointer";
+    return -EINVAL;
+  }
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  const std::lock_guard one_at_a_time(spawning_);
+  uint32_t idle = 0;
+  const NodeId node = node_of(processor);
+  const bool needs_state = node != NodeId(0) && node_is_idle(node);
+  if (!known_[processor].runs.compare_exchange_strong(idle, 1)) {
+    error = fmt::format("mg_spawn: processor {} is running already", processor);
+    return -EBUSY;
+  }
+  host_.release();
+  if (needs_state) {
+    if (Status copied = host_.copy_state(node); !copied) {
+      known_[processor].runs = 0;
+      error = fmt::format("mg_spawn: {}", copied.error().message);
+      return -ENOMEM;
+    }
+  }
+  if (node == NodeId(0)) {
+    hand_over(local_[processor], function, argument);
+    return 0;
+  }
+  MessageHeader header;
+  header.type = runtime_message::kSpawn;
+  header.word = {processor, reinterpret_cast<uint64_t>(function), reinterpret_cast<uint64_t>(argument)};
+  fabric_.send(node, header, SendContext::kOrdinary);
+  return 0;
+}
+
+int Processors::join(unsigned processor, std::string& error) {
+  if (config_.node != NodeId(0)) {
+    error = fmt::format("mg_join: processors are joined on node 0, and this is node {}", config_.node.value);
+    return -EPERM;
+  }
+  if (processor >= config_.processors() || processor == current()) {
+    error = fmt::format("mg_join: processor {} cannot be joined from here: the machine has {}, and the caller is {}",
+                        processor, config_.processors(), current());
+    return -EINVAL;
+  }
+  const CategoryScope waiting(this_profile(), Category::kBarrier);
+  Known& known = known_[processor];
+  wait_until(fabric_, wait_, known.changed, [&known] { return known.runs.load(std::memory_order_acquire) == 0; });
+  return 0;
+}
+
+}  // namespace multigrain

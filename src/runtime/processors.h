@@ -1,0 +1,93 @@
+// The processors of this node: threads that wait for functions to run, and what node 0 knows of everybody's.
+//
+// Threads are created once, at start-up, and sleep while they have nothing to do. Node 0 alone hands out work: it keeps
+// for every processor of the machine whether it runs.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "fabric/fabric.h"
+#include "fabric/wait.h"
+#include "memory/sparse_table.h"
+#include "multigrain/multigrain.h"
+#include "profile/this_thread.h"
+
+namespace multigrain {
+
+// What the rest of the runtime does around a processor's function.
+class ProcessorHost {
+ public:
+  virtual ~ProcessorHost() = default;
+  // Makes the caller's writes visible: before a spawn, and after a function.
+  virtual void release() = 0;
+  // Copies node 0's private state to a node where no processor runs.
+  virtual Status copy_state(NodeId to) = 0;
+};
+
+class Processors {
+ public:
+  // `cpus`: the processor core that each of this node's processors is to run on; empty: anywhere.
+  static Result<std::unique_ptr<Processors>> create(const Config& config, Fabric& fabric, const WaitPolicy& wait,
+                                                    ProcessorHost& host, std::vector<int> cpus);
+
+  // Makes the calling thread processor 0 of this node: the thread of main() on node 0.
+  void adopt_main_thread();
+
+  // mg_spawn and mg_join; `error` receives a sentence if the result is not 0. On node 0.
+  int spawn(unsigned processor, mg_function function, void* argument, std::string& error);
+  int join(unsigned processor, std::string& error);
+
+  // The machine-wide number of the calling thread's processor.
+  [[nodiscard]] unsigned current() const;
+  [[nodiscard]] unsigned local_count() const { return config_.processors_per_node; }
+  // The profile of this node's i-th processor.
+  [[nodiscard]] ProcessorProfile& profile(unsigned i) { return local_[i].profile; }
+
+ private:
+  // One of this node's. The thread sleeps on `work`; whoever hands it a function fills the fields first.
+  struct Local {
+    ProcessorProfile profile;
+    EventCount work;
+    std::atomic<uint32_t> has_work{0};
+    mg_function function = nullptr;
+    void* argument = nullptr;
+    pthread_t thread{};
+    unsigned number = 0;  // in the machine
+    Processors* owner = nullptr;
+  };
+  // Any one, as node 0 sees it.
+  struct Known {
+    std::atomic<uint32_t> runs{0};
+    EventCount changed;
+  };
+
+  Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host);
+  Status start_threads(const std::vector<int>& cpus);
+  static void* thread_main(void* local);
+  void run(Local& local);
+  void hand_over(Local& local, mg_function function, void* argument);
+  void finished(unsigned processor);
+  [[nodiscard]] bool node_is_idle(NodeId node);
+  [[nodiscard]] NodeId node_of(unsigned processor) const {
+    return NodeId(static_cast<uint16_t>(processor / config_.processors_per_node));
+  }
+  static void handle_spawn(void* context, const Message& message);
+  static void handle_done(void* context, const Message& message);
+
+  const Config& config_;
+  Fabric& fabric_;
+  const WaitPolicy& wait_;
+  ProcessorHost& host_;
+  SparseTable<Local> local_;
+  SparseTable<Known> known_;
+  std::mutex spawning_;  // one spawn at a time: a state copy takes several messages
+};
+
+}  // namespace multigrain

@@ -1,0 +1,31 @@
+#include "runtime/start.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/node.h"
+
+namespace multigrain {
+namespace {
+
+// Registered before main(), so it runs after everything that the program registers.
+void at_exit(int status, void*) { Node::get()->finish(status); }
+
+}  // namespace
+
+int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
+  if (Status started = Node::start(); !started) {
+    // The launcher checked what it could; this is what only the node itself finds out.
+    const char* const number = std::getenv("MULTIGRAIN_NODE");
+    std::fprintf(stderr, "multigrain: node %s cannot start: %s\n", number != nullptr ? number : "0",
+                 started.error().message.c_str());
+    // _Exit: nothing of the program has run, so nothing of it is to be flushed.
+    std::_Exit(2);
+  }
+  Node& node = *Node::get();
+  on_exit(&at_exit, nullptr);
+  if (node.config().node != NodeId(0)) node.serve_until_the_end();
+  return user_main(argc, argv, envp);
+}
+
+}  // namespace multigrain

@@ -1,0 +1,13 @@
+// Where the runtime takes over a program: instead of its main().
+#pragma once
+
+namespace multigrain {
+
+using MainFunction = int (*)(int argc, char** argv, char** envp);
+
+// Called in place of the program's main(), after all constructors. Node 0 starts the runtime, calls `user_main` and
+// returns what it returns; other nodes wait for work and return the exit status when there will be no more. Supplied by
+// src/runtime.
+int run_node(int argc, char** argv, char** envp, MainFunction user_main);
+
+}  // namespace multigrain

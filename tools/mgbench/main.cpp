@@ -1,0 +1,264 @@
+// mgbench: what each primitive costs here, beside the floor that it cannot beat.
+//
+// It measures the floors itself, then runs itself under mgrun once for each role and collects what they print.
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "roles.h"
+
+namespace {
+
+using multigrain::bench::Effort;
+using multigrain::bench::Role;
+using multigrain::bench::Series;
+
+struct Summary {
+  double p50 = 0, p99 = 0;
+  size_t count = 0;
+};
+
+struct Options {
+  std::string access = "automatic", net = "ideal", page_size = "4096", role, only;
+  Effort effort;
+  bool json = false, list = false;
+};
+
+Summary summarise(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&](double q) { return samples[static_cast<size_t>(q * static_cast<double>(samples.size() - 1))]; };
+  return {at(0.5), at(0.99), samples.size()};
+}
+
+using Summaries = std::map<std::string, Summary>;
+
+// --- The floors' process and the roles' processes print one line a series; the parent reads them.
+
+void print_series(const std::vector<Series>& all) {
+  for (const Series& series : all) {
+    const Summary s = summarise(series.samples);
+    std::printf("%s\t%.1f\t%.1f\t%zu\n", series.name.c_str(), s.p50, s.p99, s.count);
+  }
+  std::fflush(stdout);
+}
+
+// Runs a command with extra environment and returns what it printed. Ends the program if it fails.
+Summaries run(const std::vector<std::string>& command, const char* spin_us) {
+  int pipe_ends[2];
+  if (pipe(pipe_ends) != 0) {
+    std::perror("mgbench: pipe");
+    std::exit(1);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(pipe_ends[1], STDOUT_FILENO);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    if (spin_us != nullptr) setenv("MULTIGRAIN_SPIN", spin_us, 1);
+    std::vector<char*> argv;
+    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    std::fprintf(stderr, "mgbench: cannot run %s: %s\n", argv[0], std::strerror(errno));
+    _exit(2);
+  }
+  close(pipe_ends[1]);
+  Summaries result;
+  std::FILE* const in = fdopen(pipe_ends[0], "r");
+  char line[512], name[256];
+  while (std::fgets(line, sizeof line, in) != nullptr) {
+    Summary s;
+    if (std::sscanf(line, "%255[^\t]\t%lf\t%lf\t%zu", name, &s.p50, &s.p99, &s.count) == 4) result[name] = s;
+  }
+  std::fclose(in);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    std::fprintf(stderr, "mgbench: %s failed (status %d)\n", command.back().c_str(), status);
+    std::exit(1);
+  }
+  return result;
+}
+
+// --- The table: what is measured, and the sum of floors that it cannot be cheaper than.
+
+struct Row {
+  const char* name;
+  std::vector<const char*> floor;  // added up
+  const char* floor_text;
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = {
+      {"local fault on a resident page", {"fault, resident"}, "fault + rights"},
+      {"page fault, read", {"fault, read", "copy, other core's", "line round trip"}, "fault + copy + line"},
+      {"page fault, write",
+       {"fault, read", "copy, other core's", "copy", "line round trip"},
+       "fault + copy + twin + line"},
+      {"upgrade fault", {"fault, upgrade", "copy"}, "fault + twin"},
+      {"page fault, read, home asleep",
+       {"fault, read", "copy, other core's", "wake-up round trip"},
+       "fault + copy + wake-up"},
+      {"page fault, read, home computes",
+       {"fault, read", "copy, other core's", "wake-up round trip"},
+       "fault + copy + wake-up"},
+      {"page fault, single-writer, read",
+       {"fault, read", "rights, revoke", "copy, other core's", "copy, other core's", "wake-up round trip",
+        "wake-up round trip"},
+       "fault + revoke + 2 copies + 2 wake-ups"},
+      {"page fault, single-writer, write",
+       {"fault, read", "rights, revoke", "copy, other core's", "copy, other core's", "copy", "wake-up round trip",
+        "wake-up round trip"},
+       "the same + twin"},
+      {"single-writer transition", {"line round trip", "line round trip"}, "2 lines"},
+      {"release, 2 writers",
+       {"line round trip", "line round trip", "rights, revoke", "copy"},
+       "2 lines + revoke + diff"},
+      {"release, 3 writers",
+       {"wake-up round trip", "wake-up round trip", "rights, revoke", "copy"},
+       "2 wake-ups + revoke + diff"},
+      {"lock and unlock, held here last", {}, ""},
+      {"lock, free on another node", {"line round trip"}, "line"},
+      {"lock, contended by another node", {"line round trip"}, "line"},
+      {"barrier, 2 nodes", {"line round trip"}, "line"},
+      {"barrier, 4 nodes", {"wake-up round trip"}, "wake-up"},
+      {"barrier, 8 nodes", {"wake-up round trip"}, "wake-up"},
+  };
+  return all;
+}
+
+double floor_of(const Row& row, const Summaries& floors, double Summary::* quantile) {
+  double sum = 0;
+  for (const char* part : row.floor) {
+    const auto found = floors.find(part);
+    if (found != floors.end()) sum += found->second.*quantile;
+  }
+  return sum;
+}
+
+void print_text(const Summaries& floors, const Summaries& measured, const Options& options) {
+  fmt::print("Multigrain primitives, microseconds; access rights by {}, network {}, pages of {}\n\n", options.access,
+             options.net, options.page_size);
+  fmt::print("{:<36} {:>9} {:>9} {:>9} {:>7}   {}\n", "", "p50", "p99", "floor p50", "ratio", "floor");
+  for (const Row& row : rows()) {
+    const auto found = measured.find(row.name);
+    if (found == measured.end()) continue;
+    const double floor = floor_of(row, floors, &Summary::p50);
+    fmt::print("{:<36} {:>9.2f} {:>9.2f} ", row.name, found->second.p50 / 1000, found->second.p99 / 1000);
+    if (floor > 0)
+      fmt::print("{:>9.2f} {:>7.2f}   {}\n", floor / 1000, found->second.p50 / floor, row.floor_text);
+    else
+      fmt::print("\n");
+  }
+  fmt::print("\nFloors\n");
+  for (const auto& [name, s] : floors) fmt::print("{:<36} {:>9.2f} {:>9.2f}\n", name, s.p50 / 1000, s.p99 / 1000);
+}
+
+void print_json(const Summaries& floors, const Summaries& measured, const Options& options) {
+  const auto object = [](const Summary& s) {
+    return nlohmann::json{{"p50_ns", s.p50}, {"p99_ns", s.p99}, {"samples", s.count}};
+  };
+  nlohmann::json out{{"version", 1},
+                     {"access", options.access},
+                     {"network", options.net},
+                     {"page_size", options.page_size},
+                     {"primitives", nlohmann::json::object()},
+                     {"floors", nlohmann::json::object()}};
+  for (const auto& [name, s] : floors) out["floors"][name] = object(s);
+  for (const Row& row : rows()) {
+    const auto found = measured.find(row.name);
+    if (found == measured.end()) continue;
+    nlohmann::json entry = object(found->second);
+    entry["floor_p50_ns"] = floor_of(row, floors, &Summary::p50);
+    entry["floor"] = row.floor_text;
+    out["primitives"][row.name] = entry;
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{
+      "Measures what each Multigrain primitive costs on this machine, beside the floor that it cannot beat here: the "
+      "bare fault, copy, cache line and wake-up, measured in the same run."};
+  app.add_option("--access", options.access, "how access rights are changed: automatic, userfault, mprotect");
+  app.add_option("--net", options.net, "the network to emulate, as for mgrun");
+  app.add_option("--page-size", options.page_size, "bytes, a power of two from 4096 to 65536");
+  app.add_option("--pages", options.effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
+  app.add_option("--rounds", options.effort.rounds, "rounds")->check(CLI::Range(1, 10000));
+  app.add_option("--only", options.only, "run the roles whose name contains this");
+  app.add_flag("--json", options.json, "print JSON");
+  app.add_flag("--list", options.list, "list the roles and exit");
+  app.add_option("--role", options.role, "what one process of a measurement does")->group("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "mgbench: {}\n", error.what());
+    return 2;
+  }
+
+  const auto page_size = multigrain::parse_size(options.page_size);
+  const auto access = multigrain::parse_access(options.access);
+  const auto network = multigrain::parse_network_model(options.net);
+  for (const std::string& message :
+       {page_size ? "" : page_size.error().message, access ? "" : access.error().message,
+        network ? "" : network.error().message}) {
+    if (message.empty()) continue;
+    fmt::print(stderr, "mgbench: {}\n", message);
+    return 2;
+  }
+
+  if (options.role == "floors") {
+    print_series(multigrain::bench::measure_floors(*access, *page_size, options.effort));
+    return 0;
+  }
+  if (!options.role.empty()) {
+    print_series(multigrain::bench::run_role(options.role, options.effort));
+    return 0;
+  }
+  if (options.list) {
+    for (const Role& role : multigrain::bench::roles()) fmt::print("{} on {} nodes\n", role.name, role.nodes);
+    return 0;
+  }
+
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string mgrun = self.parent_path() / "mgrun";
+  const std::vector<std::string> effort = {"--access", options.access, "--page-size", options.page_size, "--pages",
+                                           std::to_string(options.effort.pages), "--rounds",
+                                           std::to_string(options.effort.rounds)};
+  const auto with = [&](std::vector<std::string> command, const std::string& role) {
+    command.insert(command.end(), effort.begin(), effort.end());
+    command.insert(command.end(), {"--role", role});
+    return command;
+  };
+  const Summaries floors = run(with({self}, "floors"), nullptr);
+  Summaries measured;
+  for (const Role& role : multigrain::bench::roles()) {
+    if (std::string(role.name).find(options.only) == std::string::npos) continue;
+    const Summaries some = run(with({mgrun, "--nodes", std::to_string(role.nodes), "--access", options.access, "--net",
+                                     options.net, "--page-size", options.page_size, self},
+                                    role.name),
+                               role.spin_us);
+    measured.insert(some.begin(), some.end());
+  }
+  if (options.json)
+    print_json(floors, measured, options);
+  else
+    print_text(floors, measured, options);
+  return 0;
+}

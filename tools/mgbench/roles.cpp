@@ -1,0 +1,313 @@
+// The measurements under the runtime, through the public interface alone. Processor 0 measures; the others play the
+// home, the writer, the holder of the lock, as their function's argument says.
+
+#include "roles.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/clock.h"
+#include "multigrain/multigrain.h"
+
+namespace multigrain::bench {
+namespace {
+
+// Shared by all processors; written before they are started.
+struct Stage {
+  volatile char* pages;
+  size_t page_size;
+  unsigned page_count, rounds;
+  mg_barrier_t barrier;
+  mg_lock_t lock;
+};
+Stage g_stage;
+
+volatile char& first_byte(unsigned page) { return g_stage.pages[page * g_stage.page_size]; }
+
+template <typename Work>
+double time_ns(Work&& work) {
+  const uint64_t start = ticks();
+  work();
+  return static_cast<double>(ticks() - start) * 1000.0 / ticks_per_us();
+}
+
+void set_stage(const Effort& effort, unsigned home) {
+  g_stage.page_size = mg_page_size();
+  g_stage.page_count = effort.pages;
+  g_stage.rounds = effort.rounds;
+  g_stage.barrier = mg_barrier_create(0);
+  g_stage.lock = mg_lock_create();
+  const mg_alloc_options options{0, MG_HOME_NODE, home};
+  g_stage.pages = static_cast<volatile char*>(mg_alloc(effort.pages * g_stage.page_size, &options));
+  if (g_stage.pages == nullptr) {
+    std::fprintf(stderr, "mgbench: %s\n", mg_error());
+    std::exit(1);
+  }
+}
+
+// The first round finds pages untouched and windows unmapped; it is not what a running program sees.
+constexpr unsigned kWarmUp = 1;
+
+void start_others(mg_function function) {
+  for (unsigned p = 1; p < mg_processors(); ++p) {
+    if (mg_spawn(p, function, nullptr) != 0) {
+      std::fprintf(stderr, "mgbench: %s\n", mg_error());
+      std::exit(1);
+    }
+  }
+}
+
+// --- Page faults, upgrades, releases of a page whose home is node 1.
+
+void write_all(char value) {
+  for (unsigned p = 0; p < g_stage.page_count; ++p)
+    for (size_t i = 0; i < g_stage.page_size; i += 64) (&first_byte(p))[i] = value;
+}
+
+// Fills the pages and releases them, so that processor 0's copies are gone and the home has no right either; then
+// waits in a barrier (polling or asleep, as MULTIGRAIN_SPIN says) while processor 0 measures.
+void home_that_waits(void*) {
+  for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
+    for (int part = 0; part < 2; ++part) {
+      write_all(static_cast<char>(round));
+      mg_barrier(g_stage.barrier);
+      mg_barrier(g_stage.barrier);
+    }
+  }
+}
+
+std::vector<Series> measure_faults(const Effort& effort, const char* suffix) {
+  set_stage(effort, 1);
+  start_others(&home_that_waits);
+  Series read{"page fault, read" + std::string(suffix), {}}, write{"page fault, write" + std::string(suffix), {}},
+      upgrade{"upgrade fault" + std::string(suffix), {}}, grant{"single-writer transition" + std::string(suffix), {}},
+      resident{"local fault on a resident page", {}};
+  for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
+    mg_barrier(g_stage.barrier);
+    for (unsigned p = 0; p < effort.pages; ++p) {
+      const double t = time_ns([p] { static_cast<void>(first_byte(p)); });
+      const double u = time_ns([p] { first_byte(p) = 1; });
+      const double r = time_ns([] { mg_release(); });
+      // The kernel forgets the page-table entry, as it does when memory is short; the node still has the page.
+      void* const address = const_cast<char*>(&first_byte(p));
+      madvise(address, g_stage.page_size, MADV_DONTNEED);
+      const double l = time_ns([p] { first_byte(p) = 2; });
+      if (round < kWarmUp) continue;
+      read.samples.push_back(t);
+      upgrade.samples.push_back(u);
+      grant.samples.push_back(r);
+      resident.samples.push_back(l);
+    }
+    mg_barrier(g_stage.barrier);
+    mg_barrier(g_stage.barrier);
+    for (unsigned p = 0; p < effort.pages; ++p) {
+      const double t = time_ns([p] { first_byte(p) = 1; });
+      if (round >= kWarmUp) write.samples.push_back(t);
+    }
+    mg_barrier(g_stage.barrier);
+  }
+  mg_join_all();
+  std::vector<Series> all{read, write, upgrade, grant};
+  if (*suffix == '\0') all.push_back(resident);
+  return all;
+}
+
+// --- The same read fault while the home's only processor computes and never waits.
+
+void home_that_computes(void*) {
+  for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
+    write_all(static_cast<char>(round));
+    mg_barrier(g_stage.barrier);
+    // Long enough for processor 0 to take all its faults even if each costs a wake-up.
+    const uint64_t end = mg_time_ns() + uint64_t{g_stage.page_count} * 60'000;
+    volatile double sum = 0;
+    while (mg_time_ns() < end)
+      for (int i = 0; i < 1000; ++i) sum = sum + i;
+    mg_barrier(g_stage.barrier);
+  }
+}
+
+std::vector<Series> measure_busy(const Effort& effort) {
+  set_stage(effort, 1);
+  start_others(&home_that_computes);
+  Series read{"page fault, read, home computes", {}};
+  for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
+    mg_barrier(g_stage.barrier);
+    for (unsigned p = 0; p < effort.pages; ++p) {
+      const double t = time_ns([p] { static_cast<void>(first_byte(p)); });
+      if (round >= kWarmUp) read.samples.push_back(t);
+    }
+    mg_barrier(g_stage.barrier);
+  }
+  mg_join_all();
+  return {read};
+}
+
+// --- A page that node 2 has as its single writer, and whose home is node 1.
+
+void single_writer(void*) {
+  for (unsigned round = 0; round < 2 * (g_stage.rounds + kWarmUp); ++round) {
+    if (mg_processor() == 2) {
+      write_all(static_cast<char>(round));
+      mg_release();  // the writers of the round before are gone: this grants single-writer status
+    }
+    mg_barrier(g_stage.barrier);
+    mg_barrier(g_stage.barrier);
+    // Processor 0's copies go, so that node 2 is alone again.
+    if (mg_processor() == 2) {
+      write_all(0);
+      mg_release();
+    }
+    mg_barrier(g_stage.barrier);
+  }
+}
+
+std::vector<Series> measure_single_writer(const Effort& effort) {
+  set_stage(effort, 1);
+  start_others(&single_writer);
+  Series read{"page fault, single-writer, read", {}}, write{"page fault, single-writer, write", {}};
+  for (unsigned round = 0; round < 2 * (effort.rounds + kWarmUp); ++round) {
+    mg_barrier(g_stage.barrier);
+    for (unsigned p = 0; p < effort.pages; ++p) {
+      const bool writes = round % 2 == 1;
+      const double t =
+          writes ? time_ns([p] { first_byte(p) = 3; }) : time_ns([p] { static_cast<void>(first_byte(p)); });
+      if (round >= 2 * kWarmUp) (writes ? write : read).samples.push_back(t);
+    }
+    mg_barrier(g_stage.barrier);
+    mg_barrier(g_stage.barrier);
+  }
+  mg_join_all();
+  return {read, write};
+}
+
+// --- Release of a page that all nodes have written and none has released. Its home is node 1.
+
+// Everything that synchronises releases, so the steps of a round are kept apart by time: all write at once after a
+// barrier, processor 0 releases a while later, and the others go to the next barrier (their own release) after that.
+constexpr useconds_t kAllHaveWritten = 1000;
+constexpr useconds_t kReleaseIsMeasured = 3000;
+
+void write_own_word(unsigned page, unsigned round) {
+  (&first_byte(page))[8 * mg_processor()] = static_cast<char>(round);
+}
+
+void writer_of_own_word(void*) {
+  for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
+    for (unsigned p = 0; p < g_stage.page_count; ++p) {
+      mg_barrier(g_stage.barrier);
+      write_own_word(p, round);
+      usleep(kReleaseIsMeasured);
+    }
+  }
+}
+
+std::vector<Series> measure_release(const Effort& effort) {
+  const Effort fewer{.pages = effort.pages / 8 + 1, .rounds = effort.rounds / 4 + 1};
+  set_stage(fewer, 1);
+  start_others(&writer_of_own_word);
+  Series release{"release, " + std::to_string(mg_nodes()) + " writers", {}};
+  for (unsigned round = 0; round < fewer.rounds + kWarmUp; ++round) {
+    for (unsigned p = 0; p < fewer.pages; ++p) {
+      mg_barrier(g_stage.barrier);
+      write_own_word(p, round + 1);
+      usleep(kAllHaveWritten);
+      const double t = time_ns([] { mg_release(); });
+      if (round >= kWarmUp) release.samples.push_back(t);
+    }
+  }
+  mg_join_all();
+  return {release};
+}
+
+// --- Locks.
+
+void lock_holder(void*) {
+  for (unsigned i = 0; i < g_stage.rounds * g_stage.page_count; ++i) {
+    mg_lock(g_stage.lock);
+    mg_unlock(g_stage.lock);
+    mg_barrier(g_stage.barrier);
+    mg_barrier(g_stage.barrier);
+  }
+  mg_barrier(g_stage.barrier);
+  for (unsigned i = 0; i < g_stage.rounds * g_stage.page_count; ++i) {
+    mg_lock(g_stage.lock);
+    mg_unlock(g_stage.lock);
+  }
+}
+
+std::vector<Series> measure_locks(const Effort& effort) {
+  set_stage(effort, 1);
+  Series local{"lock and unlock, held here last", {}};
+  for (unsigned i = 0; i < effort.rounds * effort.pages; ++i)
+    local.samples.push_back(time_ns([] {
+                              for (int k = 0; k < 10; ++k) {
+                                mg_lock(g_stage.lock);
+                                mg_unlock(g_stage.lock);
+                              }
+                            }) /
+                            10);
+  start_others(&lock_holder);
+  Series remote{"lock, free on another node", {}}, contended{"lock, contended by another node", {}};
+  for (unsigned i = 0; i < effort.rounds * effort.pages; ++i) {
+    mg_barrier(g_stage.barrier);
+    remote.samples.push_back(time_ns([] { mg_lock(g_stage.lock); }));
+    mg_unlock(g_stage.lock);
+    mg_barrier(g_stage.barrier);
+  }
+  mg_barrier(g_stage.barrier);
+  for (unsigned i = 0; i < effort.rounds * effort.pages; ++i) {
+    contended.samples.push_back(time_ns([] { mg_lock(g_stage.lock); }));
+    mg_unlock(g_stage.lock);
+  }
+  mg_join_all();
+  return {local, remote, contended};
+}
+
+// --- Barriers.
+
+void barrier_partner(void*) {
+  for (unsigned i = 0; i < g_stage.rounds * g_stage.page_count; ++i) mg_barrier(g_stage.barrier);
+}
+
+std::vector<Series> measure_barrier(const Effort& effort) {
+  set_stage(effort, 0);
+  start_others(&barrier_partner);
+  Series barrier{"barrier, " + std::to_string(mg_nodes()) + " nodes", {}};
+  for (unsigned i = 0; i < effort.rounds * effort.pages; ++i)
+    barrier.samples.push_back(time_ns([] { mg_barrier(g_stage.barrier); }));
+  mg_join_all();
+  return {barrier};
+}
+
+}  // namespace
+
+const std::vector<Role>& roles() {
+  // A second is longer than any wait here: its processors poll. 0: they sleep, and must be woken.
+  static const std::vector<Role> all = {
+      {"faults", 2, "1000000"}, {"faults-woken", 2, "0"},     {"faults-busy", 2, nullptr},
+      {"single-writer", 3, nullptr}, {"release", 2, "1000000"}, {"release", 3, nullptr},
+      {"locks", 2, "1000000"}, {"barrier", 2, "1000000"},   {"barrier", 4, nullptr},
+      {"barrier", 8, nullptr},
+  };
+  return all;
+}
+
+std::vector<Series> run_role(const std::string& role, const Effort& effort) {
+  if (role == "faults") return measure_faults(effort, "");
+  if (role == "faults-woken") return measure_faults({.pages = effort.pages / 4 + 1, .rounds = effort.rounds / 2 + 1}, ", home asleep");
+  if (role == "faults-busy") return measure_busy({.pages = effort.pages, .rounds = effort.rounds / 4 + 1});
+  if (role == "single-writer") return measure_single_writer({.pages = effort.pages / 4 + 1, .rounds = effort.rounds / 4 + 1});
+  if (role == "release") return measure_release(effort);
+  if (role == "locks") return measure_locks(effort);
+  if (role == "barrier") return measure_barrier({.pages = effort.pages, .rounds = mg_nodes() > 2 ? effort.rounds / 4 + 1 : effort.rounds});
+  std::fprintf(stderr, "mgbench: there is no role '%s'\n", role.c_str());
+  std::exit(2);
+}
+
+}  // namespace multigrain::bench
