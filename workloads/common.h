@@ -1,0 +1,140 @@
+// What the workloads have in common: their command line, their report, and memory that is there or ends the run.
+//
+// Every workload is one file that a SPLASH programmer can read from top to bottom: globals that main() writes before it
+// starts the other processors and nobody afterwards, a slave function that every processor runs, data in shared memory
+// partitioned by processor number. main() runs the sequential version, on plain private memory and after the parallel
+// one, so that its heap is not copied to the other nodes.
+#pragma once
+
+#include <multigrain/multigrain.h>
+
+#include <CLI/CLI.hpp>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace workloads {
+
+// Exit statuses: 0, 1 when a check failed, 2 for a command line that makes no sense.
+inline constexpr int kCheckFailed = 1;
+inline constexpr int kBadUsage = 2;
+
+enum class Size { kTest, kPaper, kLarge };
+
+struct Options {
+  Size size = Size::kTest;
+  unsigned iterations = 0;  // 0: what the size says
+  uint64_t seed = 1;
+  bool check = false;
+  bool speedup = false;
+};
+
+// The common options on top of those that the workload has added to `app`. Returns when there is a run to make;
+// otherwise prints the help (status 0) or one sentence (status 2) and exits.
+inline Options parse_command_line(CLI::App& app, int argc, char** argv) {
+  Options options;
+  std::string size = "test";
+  app.add_option("--size", size, "problem size: test, paper (Table 2 of the MGS paper) or large")
+      ->check(CLI::IsMember({"test", "paper", "large"}));
+  app.add_option("--iterations", options.iterations, "how many iterations, instead of what the size says")
+      ->check(CLI::Range(1u, 1'000'000u));
+  app.add_option("--seed", options.seed, "seed of the input (default 1)");
+  app.add_flag("--check", options.check, "verify the result; exit status 1 if it is wrong");
+  app.add_flag("--speedup", options.speedup, "also time the sequential version on private memory, and compare");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    std::exit(0);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "%s: %s (--help lists the options)\n", app.get_name().c_str(), error.what());
+    std::exit(kBadUsage);
+  }
+  if (size == "paper") options.size = Size::kPaper;
+  if (size == "large") options.size = Size::kLarge;
+  return options;
+}
+
+// The one of three values that belongs to the size, unless the command line gave another (which is not 0).
+template <typename T>
+T choose(const Options& options, T given, T test, T paper, T large) {
+  if (given != 0) return given;
+  return options.size == Size::kTest ? test : options.size == Size::kPaper ? paper : large;
+}
+
+// `count` zeroed elements of shared memory, or the end of the run with a sentence.
+template <typename T>
+T* allocate_shared(size_t count, mg_home home = MG_HOME_DEFAULT) {
+  mg_alloc_options options{};
+  options.home = home;
+  void* const block = mg_alloc(count * sizeof(T), &options);
+  if (block == nullptr) {
+    std::fprintf(stderr, "cannot allocate %zu bytes of shared memory: %s\n", count * sizeof(T), mg_error());
+    std::exit(kCheckFailed);
+  }
+  return static_cast<T*>(block);
+}
+
+// Runs `slave` on every processor, or ends the run with a sentence.
+inline void run_on_all(mg_function slave) {
+  if (mg_spawn_all(slave, nullptr) == 0) return;
+  std::fprintf(stderr, "cannot start the processors: %s\n", mg_error());
+  std::exit(kCheckFailed);
+}
+
+// Between initialisation and the measured section: all processors call it together; the profile and the clock start
+// when all have arrived. Returns the time, nanoseconds.
+inline uint64_t start_measuring(mg_barrier_t barrier) {
+  mg_barrier(barrier);
+  if (mg_processor() == 0) mg_profile_reset();
+  mg_barrier(barrier);
+  return mg_time_ns();
+}
+
+// The items first .. last-1 of `count` that belong to a processor: the same cut as MG_HOME_BLOCKED makes of pages.
+struct Range {
+  size_t first;
+  size_t last;
+};
+inline Range share_of(unsigned processor, size_t count) {
+  const size_t processors = mg_processors();
+  return {count * processor / processors, count * (processor + 1) / processors};
+}
+
+// One line: the workload, its size, the machine.
+inline void print_header(const char* name, const std::string& size) {
+  std::printf("%s: %s; %u processors, %u per node, %u nodes\n", name, size.c_str(), mg_processors(),
+              mg_processors_per_node(), mg_nodes());
+}
+inline double seconds(uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) * 1e-9;
+}
+inline void print_parallel(uint64_t nanoseconds, double checksum) {
+  std::printf("parallel: %.6f s\nchecksum: %.12g\n", seconds(nanoseconds), checksum);
+}
+inline void print_speedup(uint64_t sequential, uint64_t parallel) {
+  std::printf("sequential: %.6f s\nspeedup: %.2f\n", seconds(sequential), seconds(sequential) / seconds(parallel));
+}
+// Says how a check ended and returns the exit status.
+inline int print_check(bool passed, const std::string& how) {
+  if (passed) {
+    std::printf("check: passed (%s)\n", how.c_str());
+    return 0;
+  }
+  std::fflush(stdout);
+  std::fprintf(stderr, "check: FAILED (%s)\n", how.c_str());
+  return kCheckFailed;
+}
+
+// Numbers in [0, 1) that depend on the seed and the index alone, so that every processor can make its own part.
+inline double random_unit(uint64_t seed, uint64_t index) {
+  // Steele, Lea, Flood: SplitMix64, "Fast splittable pseudorandom number generators".
+  uint64_t z = (seed + 1) * 0x9E3779B97F4A7C15u + index * 0xD1342543DE82EF95u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+}  // namespace workloads
