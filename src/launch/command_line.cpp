@@ -1,0 +1,234 @@
+#include "launch/command_line.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace multigrain {
+namespace {
+
+using Reader = std::function<Status(std::string_view text, Config& config)>;
+
+// Something that both an option and a variable can say.
+struct Setting {
+  const char* option;
+  const char* variable;
+  const char* placeholder;
+  const char* help;
+  Reader read;
+  std::optional<std::string> given;
+};
+
+Reader whole_number(unsigned Config::* member, unsigned maximum) {
+  return [=](std::string_view text, Config& config) -> Status {
+    unsigned number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size())
+      return fail("'{}' is not a whole number from 1 to {}", text, maximum);
+    config.*member = number;
+    return {};
+  };
+}
+
+// A reader made of one of config.h's parsers.
+template <typename Parse, typename Member>
+Reader parsed(Parse parse, Member Config::* member) {
+  return [=](std::string_view text, Config& config) -> Status {
+    auto value = parse(text);
+    if (!value) return tl::unexpected<Error>(value.error());
+    config.*member = std::move(*value);
+    return {};
+  };
+}
+
+Status read_protocol(std::string_view text, Config& config) {
+  config.protocol = text;
+  return {};
+}
+
+Status read_stats(std::string_view text, Config& config) {
+  auto target = parse_stats(text);
+  if (!target) return tl::unexpected<Error>(target.error());
+  config.stats = target->format;
+  config.stats_file = std::move(target->file);
+  return {};
+}
+
+std::vector<Setting> make_settings() {
+  return {
+      {"-n,--nodes",
+       "MULTIGRAIN_NODES",
+       "N",
+       "number of nodes (default 1)",
+       whole_number(&Config::nodes, Config::kMaxNodes),
+       {}},
+      {"-c,--procs-per-node",
+       "MULTIGRAIN_PROCS_PER_NODE",
+       "C",
+       "processors of each node (default 1)",
+       whole_number(&Config::processors_per_node, Config::kMaxProcessorsPerNode),
+       {}},
+      {"--protocol", "MULTIGRAIN_PROTOCOL", "NAME", "coherence protocol: mgs (default)", read_protocol, {}},
+      {"--page-size",
+       "MULTIGRAIN_PAGE_SIZE",
+       "BYTES",
+       "unit of coherence: 4096 (default) to 65536, a power of two",
+       parsed(parse_size, &Config::page_size),
+       {}},
+      {"--region-size",
+       "MULTIGRAIN_REGION_SIZE",
+       "BYTES",
+       "shared address space (default 16T); used when touched",
+       parsed(parse_size, &Config::region_size),
+       {}},
+      {"--net",
+       "MULTIGRAIN_NET",
+       "MODEL",
+       "emulated network: ideal (default), lan, or latency=50us,bandwidth=96MB/s,occupancy=1us",
+       parsed(parse_network_model, &Config::network),
+       {}},
+      {"--access",
+       "MULTIGRAIN_ACCESS",
+       "HOW",
+       "access rights by auto (default), userfault or mprotect",
+       parsed(parse_access, &Config::access),
+       {}},
+      {"--home",
+       "MULTIGRAIN_HOME",
+       "WHERE",
+       "default home of pages: interleaved (default), blocked or first-touch",
+       parsed(parse_home, &Config::home),
+       {}},
+      {"--stats",
+       "MULTIGRAIN_STATS",
+       "FORMAT",
+       "where the time went: none (default), text[:FILE] or json[:FILE]",
+       read_stats,
+       {}},
+  };
+}
+
+// The long name, for messages.
+std::string long_name(const Setting& setting) {
+  const std::string_view all = setting.option;
+  return std::string(all.substr(all.find("--")));
+}
+
+// Takes each setting from its option, or else from its variable.
+Status apply(std::vector<Setting>& settings, LaunchOptions& options) {
+  for (Setting& setting : settings) {
+    if (setting.given == "automatic") setting.given = "auto";
+    const char* inherited = std::getenv(setting.variable);
+    if (!setting.given && inherited == nullptr) continue;
+    const std::string text = setting.given ? *setting.given : std::string(inherited);
+    if (const Status read = setting.read(text, options.config); !read)
+      return fail("{}: {}", setting.given ? long_name(setting) : setting.variable, read.error().message);
+    if (setting.given) options.environment.emplace_back(setting.variable, text);
+  }
+  return validate(options.config);
+}
+
+Status apply_verbose(bool given, LaunchOptions& options) {
+  const char* inherited = std::getenv("MULTIGRAIN_VERBOSE");
+  const std::string_view text = given ? "1" : inherited != nullptr ? inherited : "0";
+  if (text != "0" && text != "1") return fail("MULTIGRAIN_VERBOSE: '{}' is neither 0 nor 1", text);
+  options.config.verbose = text == "1";
+  if (given) options.environment.emplace_back("MULTIGRAIN_VERBOSE", "1");
+  return {};
+}
+
+constexpr const char* kUsage = "mgrun [OPTIONS] PROGRAM [ARGUMENTS...]";
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(32); }
+  std::string make_usage(const CLI::App*, std::string) const override { return fmt::format("Usage: {}\n", kUsage); }
+};
+
+constexpr const char* kDescription =
+    "Runs a Multigrain program on an emulated cluster on this machine.\n"
+    "Each option but the last four can also be given as a variable of the environment, for example MULTIGRAIN_NODES.";
+constexpr const char* kFooter =
+    "Exit status: the program's own; 128 + the signal that killed it; 2 for bad usage; 1 when a node other than 0 "
+    "fails.";
+
+}  // namespace
+
+Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, const char* const* argv) {
+  std::vector<Setting> settings = make_settings();
+  LaunchOptions options;
+  bool verbose = false;
+  bool pin = false;
+  bool no_pin = false;
+
+  CLI::App app(kDescription, "mgrun");
+  app.footer(kFooter);
+  app.formatter(std::make_shared<HelpFormatter>());
+  // Everything from the program's name on is the program's.
+  app.prefix_command();
+  app.set_version_flag("--version", "mgrun (Multigrain) " MULTIGRAIN_VERSION);
+  for (Setting& setting : settings)
+    app.add_option(setting.option, setting.given, setting.help)->take_last()->type_name(setting.placeholder);
+  app.add_flag("--verbose", verbose, "say what is started and how");
+  app.add_flag("--label-output", options.label_output, "begin each line of output with its [node]");
+  app.add_flag("--pin", pin, "one core a processor, or refuse to start");
+  app.add_flag("--no-pin", no_pin, "leave placement to the system (default: pin when there are enough cores)");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForVersion& call) {
+    return Information{std::string(call.what()) + "\n"};
+  } catch (const CLI::CallForHelp&) {
+    return Information{app.help()};
+  } catch (const CLI::ParseError& error) {
+    return fail("{} (mgrun --help lists the options)", error.what());
+  }
+
+  if (pin && no_pin) return fail("--pin and --no-pin exclude each other");
+  options.program = app.remaining();
+  if (!options.program.empty() && options.program.front() == "--") {
+    options.program.erase(options.program.begin());
+  } else if (!options.program.empty() && options.program.front().starts_with('-')) {
+    return fail("unknown option '{}' (mgrun --help lists the options)", options.program.front());
+  }
+  if (options.program.empty()) return fail("there is no program to run; usage: {}", kUsage);
+  if (const Status status = apply(settings, options); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = apply_verbose(verbose, options); !status) return tl::unexpected<Error>(status.error());
+  options.pinning = pin ? Pinning::kAlways : no_pin ? Pinning::kNever : Pinning::kAutomatic;
+  return options;
+}
+
+Result<std::string> find_program(const std::string& name) {
+  const auto is_program = [](const std::string& path) {
+    struct stat info{};
+    return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+  };
+  if (name.find('/') != std::string::npos) {
+    if (is_program(name)) return name;
+    struct stat info{};
+    if (stat(name.c_str(), &info) != 0) return fail_errno(errno, fmt::format("cannot run '{}'", name));
+    if (S_ISDIR(info.st_mode)) return fail("cannot run '{}': it is a directory", name);
+    return fail("cannot run '{}': it is not executable (chmod +x makes it so, if it is a program)", name);
+  }
+  const char* variable = std::getenv("PATH");
+  // What execvp searches when there is no PATH.
+  std::string_view rest = variable != nullptr ? variable : "/bin:/usr/bin";
+  while (!name.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string_view folder = rest.substr(0, colon);
+    std::string path = folder.empty() ? "./" + name : fmt::format("{}/{}", folder, name);
+    if (is_program(path)) return path;
+    if (colon == std::string_view::npos) break;
+    rest.remove_prefix(colon + 1);
+  }
+  return fail("cannot run '{}': no executable file of that name in PATH{}", name,
+              is_program("./" + name) ? fmt::format(" (there is ./{})", name) : "");
+}
+
+}  // namespace multigrain

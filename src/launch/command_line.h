@@ -1,0 +1,43 @@
+// mgrun's command line: options, then the program and its arguments. What an option does not say, the environment
+// variable of the same meaning does.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/config.h"
+#include "base/error.h"
+
+namespace multigrain {
+
+enum class Pinning {
+  kAutomatic,  // when every processor can have a core
+  kAlways,     // or refuse to start
+  kNever,
+};
+
+struct LaunchOptions {
+  Config config;
+  // The MULTIGRAIN_* variables that were given as options, as the nodes should find them.
+  std::vector<std::pair<std::string, std::string>> environment;
+  Pinning pinning = Pinning::kAutomatic;
+  bool label_output = false;
+  std::vector<std::string> program;  // its name as given, then its arguments; not empty
+};
+
+// Text that the user asked for instead of a run: --help or --version.
+struct Information {
+  std::string text;
+};
+
+// Reads the command line and the environment. An error is one sentence, without a newline, about the first thing that
+// is wrong; it means exit status 2.
+Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, const char* const* argv);
+
+// The file that executing `name` would run: itself if it has a slash, else the first match in PATH, as execvp does.
+// Errors: no such file, a directory, not executable.
+Result<std::string> find_program(const std::string& name);
+
+}  // namespace multigrain
