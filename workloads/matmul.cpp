@@ -11,10 +11,14 @@ namespace {
 
 using namespace workloads;
 
-// Four elements of a row: what the compiler makes vector registers of.
-using Vector = double __attribute__((vector_size(32)));
-constexpr size_t kColumns = 4;
+// A tile of C, kRows x kColumns, stays in registers: eight of the sixteen that every x86-64 processor has.
+using Vector = double __attribute__((vector_size(16)));
+constexpr size_t kVectors = 2;
+constexpr size_t kColumns = kVectors * sizeof(Vector) / sizeof(double);
 constexpr size_t kRows = 4;
+struct Row {
+  Vector part[kVectors];
+};
 // A block of B of this shape is copied together, so that it stays in a first-level data cache of 32 KiB while rows of
 // A and C pass by it. In place, rows of B that are a power of two apart would fall on the same few cache sets.
 constexpr size_t kBlockK = 64;
@@ -41,16 +45,17 @@ void initialise_rows(double* to_a, double* to_b, size_t first, size_t last) {
 // matrices. The order of additions into an element does not depend on Rows: results are equal to the last bit however
 // rows are shared out.
 template <size_t Rows>
-void multiply_tile(const double* from_a, const Vector* panel, double* to_c, size_t depth, size_t width) {
-  Vector sum[Rows] = {};
+void multiply_tile(const double* from_a, const Row* panel, double* to_c, size_t depth, size_t width) {
+  Row sum[Rows] = {};
   for (size_t r = 0; r < Rows; ++r) std::memcpy(&sum[r], to_c + r * n, width * sizeof(double));
   for (size_t k = 0; k < depth; ++k)
-    for (size_t r = 0; r < Rows; ++r) sum[r] += from_a[r * n + k] * panel[k];
+    for (size_t r = 0; r < Rows; ++r)
+      for (size_t v = 0; v < kVectors; ++v) sum[r].part[v] += from_a[r * n + k] * panel[k].part[v];
   for (size_t r = 0; r < Rows; ++r) std::memcpy(to_c + r * n, &sum[r], width * sizeof(double));
 }
 
 template <size_t Rows>
-void multiply_block(const double* from_a, const Vector* block, double* to_c, size_t depth, size_t width) {
+void multiply_block(const double* from_a, const Row* block, double* to_c, size_t depth, size_t width) {
   for (size_t j = 0; j < width; j += kColumns, block += depth) {
     // Two calls, because a copy of a constant number of bytes is a load.
     if (width - j >= kColumns)
@@ -61,10 +66,10 @@ void multiply_block(const double* from_a, const Vector* block, double* to_c, siz
 }
 
 // Copies B[k .. k+depth)[j .. j+width) in the order in which multiply_block reads it, the last columns filled with 0.
-void pack(const double* from_b, Vector* block, size_t k, size_t depth, size_t j, size_t width) {
+void pack(const double* from_b, Row* block, size_t k, size_t depth, size_t j, size_t width) {
   for (size_t x = 0; x < width; x += kColumns) {
     for (size_t z = 0; z < depth; ++z, ++block) {
-      *block = Vector{};
+      *block = Row{};
       std::memcpy(block, from_b + (k + z) * n + j + x, std::min(kColumns, width - x) * sizeof(double));
     }
   }
@@ -72,7 +77,7 @@ void pack(const double* from_b, Vector* block, size_t k, size_t depth, size_t j,
 
 void multiply(const double* from_a, const double* from_b, double* to_c, size_t first, size_t last) {
   std::memset(to_c + first * n, 0, (last - first) * n * sizeof(double));
-  Vector block[kBlockK * kBlockJ / kColumns];
+  Row block[kBlockK * kBlockJ / kColumns];
   for (size_t k = 0; k < n; k += kBlockK) {
     const size_t depth = std::min(kBlockK, n - k);
     for (size_t j = 0; j < n; j += kBlockJ) {
