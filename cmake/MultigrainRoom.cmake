@@ -26,12 +26,17 @@ function(multigrain_room NAME)
 endfunction()
 
 # multigrain_test(NAME SOURCES a_test.cpp ... [USES rooms] [LABELS l ...] [TIMEOUT seconds]): one GoogleTest program.
+# Labels that ./test goes by: unit (the default; one room, also run under ASan), tsan (also run under TSan), long (left
+# out of ./test), workload and install.
 function(multigrain_test NAME)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;LABELS" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests)
   target_link_libraries(${NAME} PRIVATE multigrain_options ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
   add_test(NAME ${NAME} COMMAND ${NAME})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()

@@ -1,0 +1,29 @@
+# cmake --install: the library, its headers, mgrun, and what find_package(Multigrain) and pkg-config need.
+if(NOT TARGET multigrain)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Multigrain)
+install(TARGETS multigrain EXPORT MultigrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/multigrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+foreach(tool mgrun mgbench)
+  if(TARGET ${tool})
+    install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+
+install(EXPORT MultigrainTargets NAMESPACE Multigrain:: DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/MultigrainConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/MultigrainConfig.cmake INSTALL_DESTINATION ${package_dir}
+  PATH_VARS CMAKE_INSTALL_BINDIR CMAKE_INSTALL_INCLUDEDIR)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/MultigrainConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/MultigrainConfig.cmake ${PROJECT_BINARY_DIR}/MultigrainConfigVersion.cmake
+  DESTINATION ${package_dir})
+
+file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/multigrain.pc.in ${PROJECT_BINARY_DIR}/multigrain.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/multigrain.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs into a temporary prefix, then builds README.md's first program against it, through find_package and through
+# pkg-config, and runs both on several nodes with the installed mgrun.
+# Usage: install_test.sh BUILD-DIRECTORY SOURCE-DIRECTORY
+set -euo pipefail
+build=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+# The tree is moved afterwards: nothing in it may depend on where it was installed.
+cmake --install "$build" --prefix "$work/first" > "$work/install.log" || { cat "$work/install.log"; exit 1; }
+mv "$work/first" "$prefix"
+
+fail() { echo "install test: $*" >&2; exit 1; }
+expect() {
+  local what=$1 expected=$2 actual
+  shift 2
+  actual=$("$@") || fail "$what exited with status $?"
+  [[ $actual == "$expected" ]] || fail "$what printed '$actual', not '$expected'"
+  echo "$what: $actual"
+}
+
+consumer=$work/consumer
+cp -r "$source/tests/install/consumer" "$consumer"
+sed -n '/^```c$/,/^```$/{/^```/!p}' "$source/README.md" > "$consumer/first.c"
+grep -q 'int main' "$consumer/first.c" || fail "README.md has no first program in C"
+
+cmake -S "$consumer" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" > "$work/log" 2>&1 &&
+  cmake --build "$work/build" >> "$work/log" 2>&1 || { cat "$work/log"; fail "find_package(Multigrain) does not work"; }
+mgrun=$prefix/bin/mgrun
+expect "find_package" "4 processors on 2 nodes: the sum is 6" "$mgrun" --nodes 2 --procs-per-node 2 "$work/build/first"
+expect "without mgrun" "1 processors on 1 nodes: the sum is 0" "$work/build/first"
+
+pc=$(find "$prefix" -name multigrain.pc)
+[[ -n $pc ]] || fail "multigrain.pc is not installed"
+export PKG_CONFIG_PATH=${pc%/*}
+read -ra flags <<< "$(pkg-config --cflags --libs multigrain)"
+libdir=$(pkg-config --variable=libdir multigrain)
+cc -Wall -Werror "$consumer/first.c" -o "$work/first" "${flags[@]}" "-Wl,-rpath,$libdir"
+expect "pkg-config" "8 processors on 4 nodes: the sum is 28" "$mgrun" --nodes 4 --procs-per-node 2 "$work/first"
+
+[[ $("$mgrun" --version) == "mgrun (Multigrain) $(pkg-config --modversion multigrain)" ]] || fail "versions differ"
+[[ -f $(pkg-config --variable=parmacs multigrain) ]] || fail "parmacs.m4 is not installed"
+for header in $(cd "$prefix/include" && find . -name '*.h*'); do
+  case $header in
+    ./multigrain/*) ;;
+    *) fail "an internal header is installed: $header" ;;
+  esac
+done
