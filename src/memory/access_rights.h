@@ -60,7 +60,8 @@ class AccessRights {
   // Post: as grant_write.
   virtual void upgrade(PageId first, uint64_t count) = 0;
 
-  // Takes the right to write, and leaves the right to read where there is one.
+  // Takes the right to write, and leaves the right to read.
+  // Pre:  every page of the range is readable (or writable).
   // Post: no thread of this process can write the pages through the view any more: page tables are changed and other
   //       processors' TLBs flushed before it returns, so the frames stay as they are (design: rights before data).
   virtual void revoke_write(PageId first, uint64_t count) = 0;

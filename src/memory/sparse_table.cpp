@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "memory/layout.h"
@@ -23,10 +24,11 @@ Result<std::byte*> mmap_sparse(uint64_t bytes, std::string_view what) {
     return fail("{} would take {} bytes of address space, and {} are set aside for tables", what, bytes,
                 layout::kTablesSize);
   const uint64_t size = mapped_size(bytes);
-  // First fit, in steps that keep the number of attempts small for large tables.
-  constexpr uint64_t kGrain = uint64_t{64} << 20;
-  const uint64_t step = (size + kGrain - 1) / kGrain * kGrain;
-  for (uint64_t offset = 0; offset + size <= layout::kTablesSize; offset += step) {
+  // First fit, in steps that grow: a small table behind a large one must not try each megabyte of it.
+  constexpr uint64_t kLargestStep = layout::kTablesSize / 64;
+  uint64_t step = uint64_t{64} << 20;
+  for (uint64_t offset = 0; offset + size <= layout::kTablesSize;
+       offset += step, step = std::min(2 * step, kLargestStep)) {
     void* const wanted = reinterpret_cast<void*>(layout::kTablesBase + offset);
     void* const got = mmap(wanted, size, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);

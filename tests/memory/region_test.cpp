@@ -1,0 +1,224 @@
+#include "memory/region.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "memory/sparse_table.h"
+#include "memory_test_support.h"
+
+namespace multigrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+TEST(Region, ReservesTheLargestSizeAndCostsOnlyWhatIsTouched) {
+  const uint64_t before = resident_set_bytes();
+  Result<Region> region = Region::create(layout::kMaxRegionSize, 4096);
+  ASSERT_TRUE(region.has_value()) << region.error().message;
+  EXPECT_EQ(region->size(), layout::kMaxRegionSize);
+  EXPECT_EQ(region->page_count(), layout::kMaxRegionSize / 4096);
+  constexpr uint64_t kTouched = 64;
+  const uint64_t stride = region->page_count() / kTouched;
+  for (uint64_t i = 0; i < kTouched; ++i) *region->alias(PageId((i + 1) * stride - 1)) = std::byte{1};
+  EXPECT_EQ(region->resident_bytes(), kTouched * 4096);
+  // Each touched page may have page tables of its own, which statm does not count.
+  EXPECT_LT(resident_set_bytes() - before, 8u << 20);
+}
+
+TEST(Region, TellsItsAddresses) {
+  Result<Region> region = Region::create(kGiB, 16384);
+  ASSERT_TRUE(region.has_value()) << region.error().message;
+  std::byte* const base = region->base();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(base), layout::kViewBase);
+  EXPECT_TRUE(region->contains(base));
+  EXPECT_TRUE(region->contains(base + kGiB - 1));
+  EXPECT_FALSE(region->contains(base + kGiB));
+  EXPECT_FALSE(region->contains(base - 1));
+  EXPECT_FALSE(region->contains(nullptr));
+  EXPECT_EQ(region->page_of(base + 16383), PageId(0));
+  EXPECT_EQ(region->page_of(base + 16384), PageId(1));
+  EXPECT_EQ(region->view(PageId(3)), base + 3 * 16384);
+  EXPECT_EQ(region->alias_of(base + 5), region->alias(PageId(0)) + 5);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(region->alias(PageId(1))), layout::kAliasBase + 16384);
+  EXPECT_TRUE(region->has_pages(PageId(65535), 1));
+  EXPECT_FALSE(region->has_pages(PageId(65535), 2));
+  EXPECT_FALSE(region->has_pages(PageId(1), ~uint64_t{0}));
+}
+
+TEST(Region, RefusesBadSizesWithASentence) {
+  for (const size_t page_size : {size_t{0}, size_t{2048}, size_t{5000}, size_t{131072}}) {
+    Result<Region> region = Region::create(kGiB, page_size);
+    ASSERT_FALSE(region.has_value());
+    EXPECT_THAT(region.error().message, HasSubstr("power of two"));
+  }
+  for (const uint64_t size : {uint64_t{0}, uint64_t{4096 + 1}, layout::kMaxRegionSize + 4096}) {
+    Result<Region> region = Region::create(size, 4096);
+    ASSERT_FALSE(region.has_value());
+    EXPECT_THAT(region.error().message, HasSubstr("multiple of the page size"));
+  }
+}
+
+TEST(Region, NamesWhatIsInItsWay) {
+  for (const uintptr_t base : {layout::kViewBase, layout::kAliasBase}) {
+    void* const obstacle = mmap(reinterpret_cast<void*>(base + 8192), 4096, PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    ASSERT_NE(obstacle, MAP_FAILED);
+    Result<Region> region = Region::create(kGiB, 4096);
+    ASSERT_FALSE(region.has_value());
+    EXPECT_THAT(region.error().message, HasSubstr(base == layout::kViewBase ? "the view" : "the alias"));
+    EXPECT_THAT(region.error().message, HasSubstr(fmt::format("anonymous memory at {:#x}", base + 8192)));
+    EXPECT_THAT(region.error().message, HasSubstr("mgrun"));
+    ASSERT_EQ(munmap(obstacle, 4096), 0);
+    // The failure left nothing behind.
+    EXPECT_TRUE(Region::create(kGiB, 4096).has_value());
+  }
+}
+
+TEST(Region, TwoMappingsOfOneDescriptorShareFrames) {
+  Result<Region> one = Region::create(kGiB, 4096);
+  ASSERT_TRUE(one.has_value()) << one.error().message;
+  Result<Region> two =
+      Region::create(kGiB, 4096, dup(one->frames_fd()), {layout::kViewBase + 4 * kGiB, layout::kAliasBase + 4 * kGiB});
+  ASSERT_TRUE(two.has_value()) << two.error().message;
+  *one->alias(PageId(7)) = std::byte{42};
+  EXPECT_EQ(*two->alias(PageId(7)), std::byte{42});
+}
+
+TEST(Region, RefusesFramesOfAnotherSizeAndLeavesThemOpen) {
+  const int fd = memfd_create("test", MFD_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(ftruncate(fd, 8192), 0);
+  Result<Region> region = Region::create(kGiB, 4096, fd);
+  ASSERT_FALSE(region.has_value());
+  EXPECT_THAT(region.error().message, HasSubstr("nodes disagree"));
+  EXPECT_EQ(close(fd), 0);
+}
+
+TEST(Region, NamesTheFileSizeLimit) {
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit low = old;
+  low.rlim_cur = kGiB / 2;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  Result<Region> region = Region::create(kGiB, 4096);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  ASSERT_FALSE(region.has_value());
+  EXPECT_THAT(region.error().message, HasSubstr("ulimit -f"));
+}
+
+TEST(Region, DiscardedFramesGiveTheirMemoryBack) {
+  Result<Region> region = Region::create(kGiB, 65536);
+  ASSERT_TRUE(region.has_value()) << region.error().message;
+  std::memset(region->alias(PageId(10)), 1, 4 * 65536);
+  EXPECT_EQ(region->resident_bytes(), 4u * 65536);
+  region->discard_frames(PageId(11), 2);
+  EXPECT_EQ(region->resident_bytes(), 2u * 65536);
+  EXPECT_EQ(*region->alias(PageId(10)), std::byte{1});
+  EXPECT_EQ(*region->alias(PageId(11)), std::byte{0});
+  EXPECT_EQ(*region->alias(PageId(12)), std::byte{0});
+  EXPECT_EQ(*region->alias(PageId(13)), std::byte{1});
+}
+
+TEST(Region, MovesAndCleansUp) {
+  {
+    Result<Region> first = Region::create(kGiB, 4096);
+    ASSERT_TRUE(first.has_value());
+    Region second = std::move(*first);
+    *second.alias(PageId(1)) = std::byte{9};
+    EXPECT_EQ(*second.alias(PageId(1)), std::byte{9});
+  }
+  EXPECT_TRUE(Region::create(kGiB, 4096).has_value());
+}
+
+// A core dump would allocate every page of a shared mapping, and a child would bypass the protocol.
+TEST(Region, IsNeitherInheritedNorDumped) {
+  Result<Region> region = Region::create(kGiB, 4096);
+  ASSERT_TRUE(region.has_value());
+  std::ifstream smaps("/proc/self/smaps");
+  std::string line;
+  int mappings = 0;
+  bool ours = false;
+  while (std::getline(smaps, line)) {
+    if (line.starts_with(fmt::format("{:x}-", layout::kViewBase)) ||
+        line.starts_with(fmt::format("{:x}-", layout::kAliasBase)))
+      ours = true;
+    if (!ours || !line.starts_with("VmFlags:")) continue;
+    ours = false;
+    ++mappings;
+    EXPECT_THAT(line, HasSubstr(" dc ")) << "not copied on fork";
+    EXPECT_THAT(line, HasSubstr(" dd ")) << "not dumped";
+  }
+  EXPECT_EQ(mappings, 2);
+}
+
+TEST(Region, AForkedChildHasNone) {
+  Result<Region> region = Region::create(kGiB, 4096);
+  ASSERT_TRUE(region.has_value());
+  *region->alias(PageId(0)) = std::byte{1};
+  ASSERT_TRUE(kernel_can_read(region->alias(PageId(0))));
+  const pid_t child = fork();
+  if (child == 0) _exit(kernel_can_read(region->alias(PageId(0))) || kernel_can_read(region->base()) ? 1 : 0);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+struct Record {
+  uint64_t a;
+  uint32_t b;
+};
+
+TEST(SparseTable, StartsAtZeroAndCostsOnlyWhatIsTouched) {
+  const uint64_t count = layout::kMaxRegionSize / 4096;
+  const uint64_t before = resident_set_bytes();
+  Result<SparseTable<Record>> table = SparseTable<Record>::create(count, "page records");
+  ASSERT_TRUE(table.has_value()) << table.error().message;
+  EXPECT_EQ(table->count(), count);
+  for (uint64_t i = 0; i < 64; ++i) {
+    Record& record = (*table)[PageId(i * (count / 64))];
+    EXPECT_EQ(record.a, 0u);
+    EXPECT_EQ(record.b, 0u);
+    record.a = i;
+  }
+  EXPECT_EQ((*table)[count / 64 * 63].a, 63u);
+  EXPECT_LT(resident_set_bytes() - before, 4u << 20);
+}
+
+TEST(SparseTable, ManyFitAndFreedRoomIsUsedAgain) {
+  for (int round = 0; round < 200; ++round) {
+    Result<SparseTable<uint64_t>> large = SparseTable<uint64_t>::create(layout::kTablesSize / 2 / 8, "large");
+    Result<SparseTable<uint64_t>> small = SparseTable<uint64_t>::create(10, "small");
+    ASSERT_TRUE(large.has_value()) << large.error().message;
+    ASSERT_TRUE(small.has_value()) << small.error().message;
+    (*large)[0u] = 1;
+    EXPECT_EQ((*small)[0u], 0u);
+  }
+}
+
+TEST(SparseTable, RefusesWhatCannotFit) {
+  Result<SparseTable<uint64_t>> table = SparseTable<uint64_t>::create(layout::kTablesSize, "lock words");
+  ASSERT_FALSE(table.has_value());
+  EXPECT_THAT(table.error().message, HasSubstr("lock words"));
+  EXPECT_FALSE(SparseTable<uint64_t>::create(~uint64_t{0}, "lock words").has_value());
+}
+
+TEST(SparseTableDeathTest, ChecksIndexes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Result<SparseTable<uint64_t>> table = SparseTable<uint64_t>::create(10, "words");
+  ASSERT_TRUE(table.has_value());
+  EXPECT_EQ((*table)[9u], 0u);
+  EXPECT_DEATH((*table)[10u] = 1, "index < count_");
+}
+
+}  // namespace
+}  // namespace multigrain
