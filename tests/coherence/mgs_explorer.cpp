@@ -94,7 +94,8 @@ std::string tell(const Scenario& scenario, const std::vector<Event>& path, bool 
   for (size_t i = 0; i < path.size(); ++i) {
     out += fmt::format("{:3}. ", i + 1);
     if (spare_last && i + 1 == path.size()) {
-      static constexpr std::array<const char*, 3> kNames = {"step of processor", "delivery", "mapping gone"};
+      static constexpr std::array<const char*, 4> kNames = {"step of processor", "delivery", "mapping gone",
+                                                            "continuation"};
       out += fmt::format("{} {} {} {} stops the run\n", kNames[path[i].type], path[i].a, path[i].b, path[i].c);
       break;
     }

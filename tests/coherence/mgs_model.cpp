@@ -157,6 +157,8 @@ const char* name(Mutant mutant) {
       return "reorder the messages of a channel";
     case Mutant::kLoseWake:
       return "lose a wake-up";
+    case Mutant::kMapBeforeQueue:
+      return "make a page writable before it is queued";
     case Mutant::kNoTwin:
       return "return a written copy whole";
   }
@@ -257,7 +259,9 @@ void Machine::enabled(std::vector<Event>& events) const {
   events.clear();
   for (size_t p = 0; p < threads_.size(); ++p) {
     const Thread& t = threads_[p];
-    bool can = t.mode == Mode::kFaulting || t.mode == Mode::kPopping || t.mode == Mode::kHolding;
+    bool can = t.mode == Mode::kPopping;
+    if (t.mode == Mode::kHolding) can = !locked(scenario_->processors[p].node, t.page);
+    if (t.mode == Mode::kFaulting) can = !locked(scenario_->processors[p].node, op_of(t, p).page);
     if (t.mode == Mode::kReady && !at_end(p)) {
       const Op& op = op_of(t, p);
       can = op.type != OpType::kWait && (op.type != OpType::kLock || lock_held_[op.page] == 0);
@@ -268,17 +272,24 @@ void Machine::enabled(std::vector<Event>& events) const {
   for (size_t i = 0; i < flight_.size(); ++i) {
     const bool first = i == 0 || flight_[i].from != flight_[i - 1].from || flight_[i].to != flight_[i - 1].to;
     position = first ? 0 : static_cast<uint8_t>(position + 1);
+    if (locked(flight_[i].to, flight_[i].page)) continue;
     if (first || scenario_->options.mutant == Mutant::kReorderMessages)
       events.push_back({.type = Event::kDeliver, .a = flight_[i].from, .b = flight_[i].to, .c = position});
   }
   for (unsigned n = 0; n < scenario_->nodes; ++n)
     for (unsigned d = 0; d < scenario_->domains; ++d)
       for (unsigned g = 0; g < pages(); ++g)
-        if (mapping_at(n, d, g).going)
+        if (mapping_at(n, d, g).going && !locked(n, g))
           events.push_back({.type = Event::kUnmapped,
                             .a = static_cast<uint8_t>(n),
                             .b = static_cast<uint8_t>(d),
                             .c = static_cast<uint8_t>(g)});
+  for (const Paused& paused : paused_) events.push_back({.type = Event::kContinue, .a = paused.node, .c = paused.page});
+}
+
+bool Machine::locked(unsigned node, unsigned page) const {
+  return std::any_of(paused_.begin(), paused_.end(),
+                     [&](const Paused& paused) { return paused.node == node && paused.page == page; });
 }
 
 std::string Machine::apply(const Event& event, std::string* log) {
@@ -300,6 +311,9 @@ std::string Machine::apply(const Event& event, std::string* log) {
       check_page(event.c);
       break;
     }
+    case Event::kContinue:
+      resume(event);
+      break;
   }
   log_ = nullptr;
   return std::move(wrong_);
@@ -398,10 +412,28 @@ void Machine::fault(unsigned processor, const Op& op) {
     t.mode = Mode::kAwaitWake;
     t.page = op.page;
   }
-  perform(node, op.page, actions, nullptr);
-  if (outcome == FaultOutcome::kResolved &&
-      mapping_at(node, domain, op.page).rights < (kind == Access::kWrite ? kMayWrite : kMayRead))
+  if (outcome == FaultOutcome::kResolved) t.mode = Mode::kInTransition;
+  perform(node, op.page, actions, nullptr, static_cast<uint8_t>(processor));
+}
+
+void Machine::check_access_granted(unsigned processor) {
+  const Op& op = op_of(threads_[processor], processor);
+  const unsigned node = scenario_->processors[processor].node;
+  if (mapping_at(node, scenario_->domain_of[processor], op.page).rights <
+      (op.type == OpType::kWrite ? kMayWrite : kMayRead))
     wrong("a fault was resolved, but the access is still not allowed");
+}
+
+void Machine::resume(const Event& event) {
+  const auto at = std::find_if(paused_.begin(), paused_.end(),
+                               [&](const Paused& paused) { return paused.node == event.a && paused.page == event.c; });
+  const Paused paused = std::move(*at);
+  paused_.erase(at);
+  note("node {} goes on with page {}\n", paused.node, paused.page);
+  perform_from(paused.node, paused.page, paused.actions.data(), paused.actions.data() + paused.actions.size(), nullptr,
+               paused.processor);
+  poison_dead_frames(paused.page);
+  check_page(paused.page);
 }
 
 void Machine::release_step(unsigned processor) {
@@ -415,16 +447,13 @@ void Machine::release_step(unsigned processor) {
   }
   if (t.mode == Mode::kReady) {
     t.mode = Mode::kPopping;
+    // What joins the queue from now on holds none of this processor's writes.
+    t.to_take = static_cast<uint8_t>(queues_[index].size());
     t.pages = 0;
     t.holders = 0;
   }
-  std::vector<uint8_t>& queue = queues_[index];
-  if (!queue.empty()) {
-    t.page = queue.front();
-    queue.erase(queue.begin());
-    t.mode = Mode::kHolding;
-    note("processor {} (node {} domain {}) releases: takes page {} off its queue\n", processor, node, domain, t.page);
-    if (!scenario_->options.split_releases) submit(processor);
+  if (t.to_take != 0) {
+    take_from_queue(processor);
     return;
   }
   // Others of the domain may be releasing what this processor wrote: their RACKs count, and so do the pages that they
@@ -437,9 +466,25 @@ void Machine::release_step(unsigned processor) {
           scenario_->domain_of[other] == domain)
         t.holders |= uint64_t{1} << other;
   }
-  note("processor {} (node {} domain {}) releases: its queue is empty, waits for pages {} and processors {}\n",
+  note("processor {} (node {} domain {}) releases: has taken its pages, waits for pages {} and processors {}\n",
        processor, node, domain, list(t.pages), list(t.holders));
   finish_release_if_done(processor);
+}
+
+void Machine::take_from_queue(unsigned processor) {
+  const unsigned node = scenario_->processors[processor].node;
+  const unsigned domain = scenario_->domain_of[processor];
+  Thread& t = threads_[processor];
+  std::vector<uint8_t>& queue = queues_[domain_index(node, domain)];
+  t.page = queue.front();
+  queue.erase(queue.begin());
+  for (size_t other = 0; other < threads_.size(); ++other)
+    if (scenario_->processors[other].node == node && scenario_->domain_of[other] == domain &&
+        threads_[other].to_take != 0)
+      --threads_[other].to_take;
+  t.mode = Mode::kHolding;
+  note("processor {} (node {} domain {}) releases: takes page {} off its queue\n", processor, node, domain, t.page);
+  if (!scenario_->options.split_releases) submit(processor);
 }
 
 void Machine::submit(unsigned processor) {
@@ -540,7 +585,22 @@ bool Machine::nobody_may_write(unsigned node, unsigned page) const {
   return true;
 }
 
-void Machine::perform(unsigned node, unsigned page, const Actions& actions, const InFlight* message) {
+void Machine::perform(unsigned node, unsigned page, const Actions& actions, const InFlight* message,
+                      uint8_t processor) {
+  if (scenario_->options.mutant == Mutant::kMapBeforeQueue) {
+    std::vector<Action> swapped(actions.begin(), actions.end());
+    for (size_t i = 1; i < swapped.size(); ++i)
+      if (swapped[i - 1].verb == Verb::kQueue && swapped[i].verb == Verb::kMapWrite)
+        std::swap(swapped[i - 1], swapped[i]);
+    perform_from(node, page, swapped.data(), swapped.data() + swapped.size(), message, processor);
+    return;
+  }
+  perform_from(node, page, actions.begin(), actions.end(), message, processor);
+}
+
+// Carries out the actions up to `end`; then the processor whose fault this is tries its access again.
+void Machine::perform_from(unsigned node, unsigned page, const Action* next, const Action* end, const InFlight* message,
+                           uint8_t processor) {
   Frame& frame = frame_at(node, page);
   const bool is_home = scenario_->homes[page] == node;
   const auto needs = [&](Kind a, Kind b) {
@@ -548,7 +608,8 @@ void Machine::perform(unsigned node, unsigned page, const Actions& actions, cons
     return message != nullptr;
   };
   std::vector<unsigned> gone;
-  for (const Action& action : actions) {
+  while (next != end) {
+    const Action& action = *next++;
     switch (action.verb) {
       case Verb::kSend:
       case Verb::kSendPage:
@@ -607,7 +668,13 @@ void Machine::perform(unsigned node, unsigned page, const Actions& actions, cons
         if (strict() && mapping.going) wrong("a page was mapped while its mapping is being removed");
         // kMapRead never takes write access away: a read fault may come late, after a write fault of the same domain.
         mapping.rights = std::max(mapping.rights, rights);
-        break;
+        if (!scenario_->options.split_actions || next == end) break;
+        if (!gone.empty()) wrong("a transition both removes mappings and makes them");
+        paused_.push_back({.node = static_cast<uint8_t>(node),
+                           .page = static_cast<uint8_t>(page),
+                           .processor = processor,
+                           .actions = {next, end}});
+        return;
       }
       case Verb::kUnmap:
         unmap(node, page, action.domain.value, gone);
@@ -645,6 +712,10 @@ void Machine::perform(unsigned node, unsigned page, const Actions& actions, cons
     }
   }
   for (const unsigned domain : gone) report_unmapped(node, page, domain);
+  if (processor != Paused::kNobody && threads_[processor].mode == Mode::kInTransition) {
+    threads_[processor].mode = Mode::kReady;
+    check_access_granted(processor);
+  }
 }
 
 void Machine::send(unsigned node, unsigned page, const Action& action) {
@@ -666,6 +737,10 @@ void Machine::send(unsigned node, unsigned page, const Action& action) {
     if (scenario_->options.mutant == Mutant::kForgetQueueEntry) {
       page_at(node, page).client.queued.clear();
       for (unsigned d = 0; d < scenario_->domains; ++d) std::erase(queues_[domain_index(node, d)], page);
+      for (size_t p = 0; p < threads_.size(); ++p) {
+        const size_t length = queues_[domain_index(scenario_->processors[p].node, scenario_->domain_of[p])].size();
+        threads_[p].to_take = static_cast<uint8_t>(std::min<size_t>(threads_[p].to_take, length));
+      }
     }
   }
   action.nodes.for_each([&](NodeId to) {
@@ -738,6 +813,8 @@ bool Machine::in_flight(unsigned from, unsigned to, unsigned page, std::initiali
 }
 
 void Machine::check_page(unsigned page) {
+  for (unsigned n = 0; n < scenario_->nodes; ++n)
+    if (locked(n, page)) return;
   const unsigned home = scenario_->homes[page];
   const Server& s = page_at(home, page).server;
   const NodeSet directory = s.read_dir | s.write_dir;
@@ -844,6 +921,7 @@ std::string Machine::check_end() const {
     return "deadlock: nothing can happen, and these processors have not ended:" + stuck;
   }
   if (!flight_.empty()) return "a message was never delivered";
+  if (!paused_.empty()) return "a transition was never completed";
   for (const auto& queue : queues_)
     if (!queue.empty()) return "a delayed update queue is not empty after the last release";
   for (unsigned g = 0; g < pages(); ++g) {
@@ -919,10 +997,25 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
         (m.kind == Kind::kDiff || m.kind == Kind::kRdat || m.kind == Kind::kWdat || m.kind == Kind::k1wdata))
       values(m.words);
   }
+  byte(paused_.size());
+  for (const Paused& paused : paused_) {
+    byte(paused.node);
+    byte(paused.page);
+    byte(paused.processor);
+    byte(paused.actions.size());
+    for (const Action& action : paused.actions) {
+      byte(action.verb);
+      byte(action.kind);
+      byte(action.domain.value);
+      byte(action.nodes.bits());
+      byte(action.domains.bits());
+    }
+  }
   for (const Thread& t : threads_) {
     byte(t.pc);
     byte(t.mode);
     byte(t.page);
+    byte(t.to_take);
     byte(t.pages);
     byte(t.holders);
   }
@@ -954,8 +1047,9 @@ std::string Machine::describe() const {
   for (const InFlight& m : flight_)
     out += fmt::format("in flight: {} of page {} from node {} to node {}\n", mgs::name(m.kind), m.page, m.from, m.to);
   for (size_t p = 0; p < threads_.size(); ++p) {
-    static constexpr std::array<const char*, 7> kModes = {"ready",   "faulting",           "awaits a wake", "releasing",
-                                                          "holding", "awaits its release", "at a barrier"};
+    static constexpr std::array<const char*, 8> kModes = {
+        "ready",     "faulting", "in a transition",    "awaits a wake",
+        "releasing", "holding",  "awaits its release", "at a barrier"};
     out += fmt::format("processor {} on node {}: {}, {}\n", p, scenario_->processors[p].node,
                        at_end(p) ? std::string("ended") : fmt::format("operation {}", threads_[p].pc),
                        kModes[static_cast<size_t>(threads_[p].mode)]);

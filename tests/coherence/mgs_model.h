@@ -78,6 +78,7 @@ enum class Mutant : uint8_t {
   kDiffBeforeUnmap,      // PINV_ACK is assumed: the diff is made while processors may still write
   kReorderMessages,      // channels are not first in, first out
   kLoseWake,             // a processor that waits for a page is not woken
+  kMapBeforeQueue,       // a page is made writable, and then joins the delayed update queue
   kNoTwin,               // a written copy is returned whole, as if every word had changed
 };
 [[nodiscard]] const char* name(Mutant mutant);
@@ -87,6 +88,7 @@ struct Options {
   bool asynchronous_unmap = false;  // kUnmap takes effect, and is acknowledged, as an event of its own
   bool split_faults = false;        // between a failed access and on_fault() other things happen
   bool split_releases = false;      // ... and between taking a page off a queue and on_release()
+  bool split_actions = false;       // access granted is used by others before the rest of the transition is done
   Mutant mutant = Mutant::kNone;
 };
 
@@ -116,11 +118,11 @@ void PrintTo(const Scenario& scenario, std::ostream* out);
 // --- The machine ----------------------------------------------------------------------------------------------------
 
 struct Event {
-  enum Type : uint8_t { kStep, kDeliver, kUnmapped };
+  enum Type : uint8_t { kStep, kDeliver, kUnmapped, kContinue };
   Type type = kStep;
-  uint8_t a = 0;  // kStep: processor. kDeliver: sender. kUnmapped: node
+  uint8_t a = 0;  // kStep: processor. kDeliver: sender. kUnmapped, kContinue: node
   uint8_t b = 0;  // kDeliver: receiver. kUnmapped: domain
-  uint8_t c = 0;  // kDeliver: position in the channel (0 but for kReorderMessages). kUnmapped: page
+  uint8_t c = 0;  // kDeliver: position in the channel (0 but for kReorderMessages). kUnmapped, kContinue: page
 };
 
 class Machine {
@@ -151,6 +153,7 @@ class Machine {
   enum class Mode : uint8_t {
     kReady,         // at an operation
     kFaulting,      // the access failed, on_fault() comes next
+    kInTransition,  // on_fault() resolved it, and its actions are not all carried out
     kAwaitWake,     // waits for kWake of `page`
     kPopping,       // in a release
     kHolding,       // in a release, with `page` off the queue and not yet given to on_release()
@@ -161,6 +164,7 @@ class Machine {
     uint16_t pc = 0;
     Mode mode = Mode::kReady;
     uint8_t page = 0;
+    uint8_t to_take = 0;   // in a release: entries of the domain's queue that it still must see taken
     uint16_t pages = 0;    // whose kReleased this release waits for
     uint64_t holders = 0;  // processors whose page in hand this release waits for
   };
@@ -172,6 +176,14 @@ class Machine {
     bool by_reference = false;
     uint8_t mask = 0;  // of words that a diff changes
     Words words{};
+  };
+  // The rest of a transition: the lock of `page` at `node` is held until it is done.
+  struct Paused {
+    static constexpr uint8_t kNobody = 0xff;
+    uint8_t node = 0;
+    uint8_t page = 0;
+    uint8_t processor = kNobody;  // whose fault it is
+    std::vector<Action> actions;
   };
   struct Diff {
     uint8_t mask = 0;
@@ -216,12 +228,19 @@ class Machine {
   void access(unsigned processor, const Op& op);
   void fault(unsigned processor, const Op& op);
   void release_step(unsigned processor);
+  void take_from_queue(unsigned processor);
   void submit(unsigned processor);
   void finish_release_if_done(unsigned processor);
   void advance(unsigned processor);
   void settle_synchronisation();
   void deliver(const Event& event);
-  void perform(unsigned node, unsigned page, const Actions& actions, const InFlight* message);
+  void perform(unsigned node, unsigned page, const Actions& actions, const InFlight* message,
+               uint8_t processor = Paused::kNobody);
+  void perform_from(unsigned node, unsigned page, const Action* action, const Action* end, const InFlight* message,
+                    uint8_t processor);
+  void resume(const Event& event);
+  void check_access_granted(unsigned processor);
+  [[nodiscard]] bool locked(unsigned node, unsigned page) const;
   void send(unsigned node, unsigned page, const Action& action);
   void unmap(unsigned node, unsigned page, unsigned domain, std::vector<unsigned>& report);
   void report_unmapped(unsigned node, unsigned page, unsigned domain);
@@ -243,6 +262,7 @@ class Machine {
   std::vector<uint16_t> awaited_;             // [node][domain]: pages whose kReleased is to come
   std::vector<std::vector<Diff>> kept_;       // [page], at its home
   std::vector<InFlight> flight_;              // by sender and receiver; in order of sending for each pair
+  std::vector<Paused> paused_;                // in the order in which they began
   std::vector<Thread> threads_;
   std::vector<uint8_t> lock_held_;
   std::vector<Value> golden_;  // [page][word]

@@ -18,7 +18,7 @@ constexpr size_t kMaxStates = 1'000'000;
 
 Report explore_with(Mutant mutant, const char* name) {
   Scenario scenario = scenario_named(name);
-  scenario.options = {.split_faults = true, .split_releases = true, .mutant = mutant};
+  scenario.options = {.split_faults = true, .split_releases = true, .split_actions = true, .mutant = mutant};
   Report report = explore(scenario, kMaxStates);
   std::printf("%s: %zu states, then: %s\n", model::name(mutant), report.states, report.failure.c_str());
   return report;
@@ -52,6 +52,12 @@ TEST(MgsMutants, MakingTheDiffBeforeTheMappingIsGoneLosesAWrite) {
   EXPECT_THAT(report.failure, AnyOf(HasSubstr("read 0 from page 0 word 1; legal is 2"),
                                     HasSubstr("word 1 at node 0 is 0 in the end; it was last written 2")))
       << report.trace;
+}
+
+// The neighbour writes through the new mapping, and its release does not find the page.
+TEST(MgsMutants, MappingAPageBeforeItIsQueuedLetsAStaleCopyBeRead) {
+  const Report report = explore_with(Mutant::kMapBeforeQueue, "two releases of one node, one domain a node");
+  EXPECT_THAT(report.failure, HasSubstr("processor 2 read 0 from page 0")) << report.trace;
 }
 
 TEST(MgsMutants, ReorderingMessagesIsNoticed) {

@@ -180,8 +180,10 @@ std::vector<Scenario> variants(const Scenario& scenario) {
   late.asynchronous_unmap = true;
   Options late_by_reference = by_reference;
   late_by_reference.asynchronous_unmap = true;
+  Options by_action = split;
+  by_action.split_actions = true;
   if (scenario.domains == 1) {
-    add("values", split);
+    add("values, by action", by_action);
     add("references", by_reference);
     add("references, late unmap", late_by_reference);
   } else {

@@ -28,6 +28,7 @@ class Transition {
   // --- Local Client and Remote Client.
   void request(DomainId domain, Access access);
   void upgrade(DomainId domain);
+  void grant_write(DomainId domain);
   bool client_message(NodeId from, Kind kind);
   void receive_page(NodeId from, PageState state);
   void enter_single_writer();
@@ -108,11 +109,7 @@ FaultOutcome Transition::fault(DomainId domain, Access access) {
         act(Verb::kMapRead, domain);
         break;
       }
-      act(Verb::kMapWrite, domain);
-      if (!client_.single_writer && !client_.queued.contains(domain)) {
-        client_.queued.insert(domain);
-        act(Verb::kQueue, domain);
-      }
+      grant_write(domain);
       break;
   }
   settle();
@@ -137,11 +134,17 @@ void Transition::upgrade(DomainId domain) {
     to_home(Kind::kWnotify);
   }
   client_.mapped.insert(domain);
-  act(Verb::kMapWrite, domain);
+  grant_write(domain);
+}
+
+// Queue first: as soon as the mapping is there, another processor of the domain writes through it, and its release must
+// find the page.
+void Transition::grant_write(DomainId domain) {
   if (!client_.single_writer && !client_.queued.contains(domain)) {
     client_.queued.insert(domain);
     act(Verb::kQueue, domain);
   }
+  act(Verb::kMapWrite, domain);
 }
 
 bool Transition::release(DomainId domain) {
@@ -204,11 +207,7 @@ void Transition::receive_page(NodeId from, PageState state) {
   } else {
     if (!place_.is_home()) act(Verb::kMakeTwin);
     if (place_.is_home() && server_.state == ServerState::kSwrite) client_.single_writer = true;
-    act(Verb::kMapWrite, client_.requester);
-    if (!client_.single_writer && !client_.queued.contains(client_.requester)) {
-      client_.queued.insert(client_.requester);
-      act(Verb::kQueue, client_.requester);
-    }
+    grant_write(client_.requester);
   }
   act(Verb::kWake);
 }
