@@ -91,14 +91,11 @@ Status Node::build() {
 
   auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
   if (!shm) return tl::unexpected(shm.error());
-  shm_ = std::move(*shm);
+  shm_ = shm->get();
+  fabric_ = std::move(*shm);
   close(job_fd);
   shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
-  fabric_ = shm_.get();
-  if (!config_.network.ideal()) {
-    modelled_ = std::make_unique<ModelledFabric>(*shm_, config_.network);
-    fabric_ = modelled_.get();
-  }
+  if (!config_.network.ideal()) fabric_ = std::make_unique<ModelledFabric>(std::move(fabric_), config_.network);
 
   auto rights = choose(config_.access, *region_, &rights_reason_);
   if (!rights) return tl::unexpected(rights.error());
@@ -111,7 +108,8 @@ Status Node::build() {
   if (!protocol) return tl::unexpected(protocol.error());
   protocol_ = std::move(*protocol);
 
-  sync_ = std::make_unique<Sync>(*this, *fabric_, config_.nodes, config_.processors_per_node);
+  SyncHost& sync_host = *this;
+  sync_ = std::make_unique<Sync>(sync_host, *fabric_, config_.nodes, config_.processors_per_node);
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
   set_handler<&Node::handle_report>(runtime_message::kReport);

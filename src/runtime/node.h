@@ -90,9 +90,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   const Config config_;
   WaitPolicy wait_;
-  std::unique_ptr<ShmFabric> shm_;
-  std::unique_ptr<ModelledFabric> modelled_;
-  Fabric* fabric_ = nullptr;
+  std::unique_ptr<Fabric> fabric_;
+  ShmFabric* shm_ = nullptr;  // what fabric_ is, or wraps
   std::optional<Region> region_;
   std::unique_ptr<AccessRights> rights_;
   std::string rights_reason_;
