@@ -79,6 +79,7 @@ class LockState {
   [[nodiscard]] bool wanted() const { return has_next_ || !queue_.empty(); }
   [[nodiscard]] bool requested() const { return requested_; }
   [[nodiscard]] bool waited_for() const { return !queue_.empty(); }
+  [[nodiscard]] const WaiterQueue& queue() const { return queue_; }
   [[nodiscard]] bool has_next() const { return has_next_; }
   [[nodiscard]] NodeId next() const { return next_; }
   [[nodiscard]] NodeId tail() const { return tail_; }

@@ -132,7 +132,11 @@ bool Sync::forget(const SyncHandle& handle) {
       record.guard.lock();
       const bool valid = enter_generation(record, handle);
       // The last DOWN may still be on its way to this node: then the record must still understand it.
-      if (valid && !record.node.busy()) record.generation = handle.generation + 1u;
+      if (valid && !record.node.busy()) {
+        record.generation = handle.generation + 1u;
+        record.node = {};
+        record.counted = {};
+      }
       record.guard.unlock();
       return valid;
     }

@@ -1,0 +1,124 @@
+// A machine of several nodes inside one process, for tests of shells: messages through queues, one service thread a
+// node. It keeps the fabric's promises (order and exclusion for each pair of nodes, concurrency between pairs) and no
+// more. Memory operations are not there.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "fabric/fabric.h"
+#include "runtime/wait.h"
+
+namespace multigrain::testing {
+
+class LoopbackFabric final : public Fabric {
+ public:
+  // Connects `nodes` fabrics with each other.
+  static std::vector<std::unique_ptr<LoopbackFabric>> machine(unsigned nodes) {
+    std::vector<std::unique_ptr<LoopbackFabric>> fabrics;
+    for (unsigned n = 0; n < nodes; ++n)
+      fabrics.emplace_back(new LoopbackFabric(NodeId(static_cast<uint16_t>(n)), nodes));
+    for (auto& fabric : fabrics)
+      for (auto& peer : fabrics) fabric->peers_.push_back(peer.get());
+    return fabrics;
+  }
+
+  [[nodiscard]] NodeId self() const override { return self_; }
+  [[nodiscard]] unsigned nodes() const override { return static_cast<unsigned>(inbox_.size()); }
+
+  void put(NodeId, SegmentId, uint64_t, std::span<const std::byte>) override { absent(); }
+  void get(NodeId, SegmentId, uint64_t, std::span<std::byte>) override { absent(); }
+  Completion start_put(NodeId, SegmentId, uint64_t, std::span<const std::byte>) override { absent(); }
+  Completion start_get(NodeId, SegmentId, uint64_t, std::span<std::byte>) override { absent(); }
+  bool is_complete(Completion) override { absent(); }
+  void wait(Completion) override { absent(); }
+  uint64_t fetch_and_set(NodeId, SegmentId, uint64_t, uint64_t) override { absent(); }
+  uint64_t fetch_add(NodeId, SegmentId, uint64_t, uint64_t) override { absent(); }
+  uint64_t compare_and_swap(NodeId, SegmentId, uint64_t, uint64_t, uint64_t) override { absent(); }
+
+  void set_handler(MessageType type, MessageHandler handler, void* context) override {
+    handlers_[type] = {handler, context};
+  }
+
+  using Fabric::send;
+  void send(NodeId to, const MessageHeader& header, std::span<const std::byte>, RemoteSlice, SendContext,
+            Nanoseconds) override {
+    MG_CHECK(to != self_ && to.value < peers_.size(), to.value);
+    LoopbackFabric& peer = *peers_[to.value];
+    Inbox& inbox = *peer.inbox_[self_.value];
+    {
+      const std::lock_guard lock(inbox.guard);
+      inbox.messages.push_back(header);
+    }
+    sent_.fetch_add(1, std::memory_order_relaxed);
+    peer.doorbell_.notify();
+  }
+
+  unsigned poll() override {
+    unsigned handled = 0;
+    for (size_t from = 0; from < inbox_.size(); ++from) {
+      Inbox& inbox = *inbox_[from];
+      if (!inbox.handling.try_lock()) continue;
+      for (int i = 0; i < 16; ++i) {
+        MessageHeader header;
+        {
+          const std::lock_guard lock(inbox.guard);
+          if (inbox.messages.empty()) break;
+          header = inbox.messages.front();
+          inbox.messages.pop_front();
+        }
+        const Handler& handler = handlers_[header.type];
+        handler.function(handler.context, Message{NodeId(static_cast<uint16_t>(from)), header, {}, {}});
+        ++handled;
+      }
+      inbox.handling.unlock();
+      // Whoever found this inbox busy has gone to sleep over what came since.
+      const std::lock_guard lock(inbox.guard);
+      if (!inbox.messages.empty()) doorbell_.notify();
+    }
+    return handled;
+  }
+
+  void attend() override {}
+  void leave() override {}
+  void serve() override {
+    const uint32_t seen = doorbell_.prepare();
+    if (poll() == 0) doorbell_.sleep(seen);
+  }
+  void wake_service() override { doorbell_.notify(); }
+
+  [[nodiscard]] uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Handler {
+    MessageHandler function = nullptr;
+    void* context = nullptr;
+  };
+  struct Inbox {
+    std::mutex guard;
+    std::deque<MessageHeader> messages;
+    std::mutex handling;
+  };
+
+  LoopbackFabric(NodeId self, unsigned nodes) : self_(self) {
+    for (unsigned n = 0; n < nodes; ++n) inbox_.push_back(std::make_unique<Inbox>());
+  }
+  [[noreturn]] static void absent() { panic("the loopback fabric has no memory operations"); }
+
+  NodeId self_;
+  std::vector<LoopbackFabric*> peers_;
+  std::vector<std::unique_ptr<Inbox>> inbox_;  // by sender
+  std::array<Handler, 256> handlers_;
+  EventCount doorbell_;
+  std::atomic<uint64_t> sent_{0};
+};
+
+}  // namespace multigrain::testing
