@@ -206,8 +206,8 @@ template <typename T, typename... Arguments>
   }
 }
 
-// Owns an array in shared memory: move-only, a contiguous range, converts to std::span. What other processors take is
-// span() or data(): the span stays good while the owner lives.
+// Owns an array in shared memory: move-only, a contiguous range, so it converts to std::span. What other processors
+// take is span() or data(): the span stays good while the owner lives.
 template <typename T>
 class shared_array {
  public:
@@ -237,7 +237,6 @@ class shared_array {
   [[nodiscard]] T* begin() const noexcept { return data_; }
   [[nodiscard]] T* end() const noexcept { return data_ + size_; }
   [[nodiscard]] std::span<T> span() const noexcept { return {data_, size_}; }
-  operator std::span<T>() const noexcept { return span(); }
 
   // Takes over `size` constructed elements at `data`, a block from mg_alloc.
   [[nodiscard]] static shared_array adopt(T* data, std::size_t size) noexcept {
