@@ -1,0 +1,26 @@
+#include "runtime/interpose/real.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace multigrain {
+
+void* find_real_function(const char* name) {
+  const int saved = errno;
+  void* found = ::dlsym(RTLD_NEXT, name);
+  if (found == nullptr) {
+    // Not through die() alone: its message has no room for a name.
+    char line[96] = "the C library lacks a function that Multigrain wraps: ";
+    std::strncat(line, name, sizeof line - std::strlen(line) - 1);
+    die(1, line);
+  }
+  errno = saved;
+  return found;
+}
+
+}  // namespace multigrain

@@ -1,0 +1,181 @@
+#include "runtime/interpose/signals.h"
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "base/spin_lock.h"
+#include "runtime/interpose/bounce.h"
+#include "runtime/interpose/real.h"
+
+namespace multigrain {
+namespace {
+
+using Action = struct sigaction;
+// As the kernel has it: bit signo-1. The C library's sigset_t is longer than what a signal frame holds.
+using KernelMask = uint64_t;
+
+constexpr KernelMask bit(int signo) {
+  return KernelMask{1} << (signo - 1);
+}
+constexpr KernelMask kOurs = bit(SIGSEGV) | bit(SIGBUS);
+
+constinit std::atomic<KernelMask> g_taken{0};  // the signals whose handler is the runtime's
+constinit SpinLock g_lock;                     // held for copies of private memory only, with signals blocked
+Action g_program_segv;                         // under g_lock
+Action g_program_bus;                          // under g_lock
+
+bool is_ours(int signo) {
+  return (signo == SIGSEGV || signo == SIGBUS) && (g_taken.load(std::memory_order_acquire) & bit(signo)) != 0;
+}
+Action& program_action(int signo) {
+  return signo == SIGSEGV ? g_program_segv : g_program_bus;
+}
+
+KernelMask set_mask(KernelMask mask) {
+  KernelMask before = 0;
+  ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, &before, sizeof mask);
+  return before;
+}
+
+// Handlers may call sigaction too, so signals wait while the lock is held.
+class ActionLock {
+ public:
+  ActionLock() : before_(set_mask(~kOurs)) { g_lock.lock(); }
+  ~ActionLock() {
+    g_lock.unlock();
+    set_mask(before_);
+  }
+  ActionLock(const ActionLock&) = delete;
+  ActionLock& operator=(const ActionLock&) = delete;
+
+ private:
+  KernelMask before_;
+};
+
+KernelMask kernel_mask(const sigset_t& set) {
+  KernelMask mask;
+  std::memcpy(&mask, &set, sizeof mask);
+  return mask;
+}
+
+sigset_t without_ours(sigset_t set) {
+  sigdelset(&set, SIGSEGV);
+  sigdelset(&set, SIGBUS);
+  return set;
+}
+
+// `set` as the program gave it, or the copy without our signals.
+const sigset_t* harmless(int how, const sigset_t* set, sigset_t& copy) {
+  if (set == nullptr || how == SIG_UNBLOCK || g_taken.load(std::memory_order_acquire) == 0) return set;
+  copy = without_ours(*set);
+  return &copy;
+}
+
+}  // namespace
+
+MG_WRAPPER(int, sigaction, int signo, const Action* action, Action* old) {
+  if (g_taken.load(std::memory_order_acquire) == 0) return MG_REAL(sigaction)(signo, In(action), InOut(old));
+  Action wanted;
+  if (action != nullptr) wanted = *action;
+  if (!is_ours(signo)) {
+    if (action != nullptr) wanted.sa_mask = without_ours(wanted.sa_mask);
+    return MG_REAL(sigaction)(signo, action != nullptr ? &wanted : nullptr, InOut(old));
+  }
+  Action previous;
+  {
+    const ActionLock lock;
+    Action& current = program_action(signo);
+    previous = current;
+    if (action != nullptr) current = wanted;
+  }
+  if (old != nullptr) *old = previous;
+  return 0;
+}
+
+namespace {
+
+// signal() for our signals in terms of sigaction, with the flags that tell its dialects apart.
+sighandler_t remember(int signo, sighandler_t handler, int flags) {
+  Action action{};
+  Action old{};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  mg_wrap_sigaction(signo, &action, &old);
+  return old.sa_handler;
+}
+
+constexpr int kBsd = SA_RESTART;
+constexpr int kSystemV = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
+
+}  // namespace
+
+#define MG_SIGNAL(name, flags)                                      \
+  MG_WRAPPER(sighandler_t, name, int signo, sighandler_t handler) { \
+    if (is_ours(signo)) return remember(signo, handler, flags);     \
+    return MG_REAL(name)(signo, handler);                           \
+  }
+MG_SIGNAL(signal, kBsd)
+MG_SIGNAL(bsd_signal, kBsd)
+MG_SIGNAL(ssignal, kBsd)
+MG_SIGNAL(sysv_signal, kSystemV)
+MG_SIGNAL(__sysv_signal, kSystemV)
+
+MG_WRAPPER(int, sigprocmask, int how, const sigset_t* set, sigset_t* old) {
+  sigset_t copy;
+  return MG_REAL(sigprocmask)(how, In(harmless(how, set, copy)), InOut(old));
+}
+
+MG_WRAPPER(int, pthread_sigmask, int how, const sigset_t* set, sigset_t* old) {
+  sigset_t copy;
+  return MG_REAL(pthread_sigmask)(how, In(harmless(how, set, copy)), InOut(old));
+}
+
+int real_sigaction(int signo, const struct sigaction* action, struct sigaction* old) {
+  Action previous;
+  const int result = MG_REAL(sigaction)(signo, action, &previous);
+  if (result != 0) return result;
+  if (old != nullptr) *old = previous;
+  if (action != nullptr && (signo == SIGSEGV || signo == SIGBUS)) {
+    const ActionLock lock;
+    const KernelMask taken = g_taken.load(std::memory_order_relaxed);
+    if ((taken & bit(signo)) == 0) {
+      program_action(signo) = previous;
+      g_taken.store(taken | bit(signo), std::memory_order_release);
+    }
+  }
+  return 0;
+}
+
+bool forward_to_user_handler(int signo, siginfo_t* info, void* context) {
+  Action program;
+  {
+    const ActionLock lock;
+    Action& current = program_action(signo);
+    program = current;
+    if ((static_cast<unsigned>(program.sa_flags) & SA_RESETHAND) != 0) current.sa_handler = SIG_DFL;
+  }
+  const bool sent = info->si_code <= 0;  // by kill or sigqueue, not by a fault
+  if (program.sa_handler == SIG_IGN) return sent;
+  if (program.sa_handler == SIG_DFL) return false;
+
+  // What the kernel would have set. Our two signals stay open even without SA_NODEFER: the handler may touch shared
+  // memory. Returning from our own handler restores the interrupted mask in any case.
+  KernelMask interrupted;
+  std::memcpy(&interrupted, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof interrupted);
+  const KernelMask before = set_mask((interrupted | kernel_mask(program.sa_mask)) & ~kOurs);
+  if ((program.sa_flags & SA_SIGINFO) != 0) {
+    program.sa_sigaction(signo, info, context);
+  } else {
+    program.sa_handler(signo);
+  }
+  set_mask(before);
+  return true;
+}
+
+}  // namespace multigrain

@@ -1,0 +1,246 @@
+#include "runtime/private/private_heap.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+
+#include "base/error.h"
+#include "runtime/private/heap_engine.h"
+
+// The C library's own allocator under the names by which an interposed malloc can reach it without dlsym, which may
+// itself allocate.
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void __libc_free(void*);
+}
+
+namespace multigrain {
+namespace {
+
+enum class Mode : uint8_t { kUndecided, kCLibrary, kPrivate, kBoot };
+
+constinit HeapEngine g_private(kPrivateHeapBase, kPrivateHeapCapacity);
+constinit HeapEngine g_boot(kBootHeapBase, kBootHeapCapacity);
+constinit std::atomic<Mode> g_mode{Mode::kUndecided};
+[[gnu::tls_model("initial-exec")]] thread_local unsigned t_boot_scopes = 0;
+constinit std::atomic<size_t> g_incoming_bytes{0};
+
+// The number after "NAME=" if `entry` is that variable and a number; otherwise `otherwise`.
+long variable(const char* entry, const char* name_and_equals, long otherwise) {
+  const size_t length = std::strlen(name_and_equals);
+  if (std::strncmp(entry, name_and_equals, length) != 0) return otherwise;
+  long value = 0;
+  const char* digit = entry + length;
+  for (; *digit >= '0' && *digit <= '9' && value < 1'000'000; ++digit) value = value * 10 + (*digit - '0');
+  return digit == entry + length ? otherwise : value;
+}
+
+struct Choice {
+  long nodes = 1;
+  long node = 0;
+  void see(const char* entry) {
+    nodes = variable(entry, "MULTIGRAIN_NODES=", nodes);
+    node = variable(entry, "MULTIGRAIN_NODE=", node);
+  }
+};
+
+// For a malloc before the C library has set `environ` (the loader's, mostly). Bare system calls: nothing else works
+// yet.
+void see_initial_environment(Choice& choice) {
+  const long fd = ::syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  // Entries may be longer than the buffer; only the start of an entry matters, so the rest of a long one is dropped.
+  char chunk[512];
+  char entry[64];
+  size_t length = 0;
+  long got;
+  while ((got = ::syscall(SYS_read, fd, chunk, sizeof chunk)) > 0) {
+    for (long i = 0; i < got; ++i) {
+      if (length < sizeof entry - 1) entry[length++] = chunk[i];
+      if (chunk[i] != '\0') continue;
+      entry[length] = '\0';
+      choice.see(entry);
+      length = 0;
+    }
+  }
+  ::syscall(SYS_close, fd);
+}
+
+Mode decide() {
+  const int saved = errno;
+  Choice choice;
+  if (environ != nullptr) {
+    for (char** entry = environ; *entry != nullptr; ++entry) choice.see(*entry);
+  } else {
+    see_initial_environment(choice);
+  }
+  errno = saved;
+  const Mode mode = choice.nodes <= 1 ? Mode::kCLibrary : choice.node == 0 ? Mode::kPrivate : Mode::kBoot;
+  // Two threads would decide alike; but a copy may have arrived meanwhile.
+  Mode expected = Mode::kUndecided;
+  return g_mode.compare_exchange_strong(expected, mode) ? mode : expected;
+}
+
+Mode mode() {
+  const Mode now = g_mode.load(std::memory_order_acquire);
+  return now == Mode::kUndecided ? decide() : now;
+}
+
+HeapEngine& engine(Mode mode) {
+  return mode == Mode::kBoot || t_boot_scopes != 0 ? g_boot : g_private;
+}
+
+HeapEngine* owner_of(const void* block) {
+  if (g_private.contains(block)) return &g_private;
+  if (g_boot.contains(block)) return &g_boot;
+  return nullptr;
+}
+
+void* or_out_of_memory(void* block) {
+  if (block == nullptr) [[unlikely]]
+    errno = ENOMEM;
+  return block;
+}
+
+// A child of fork has one thread; the locks must be as that thread knows them.
+void before_fork() {
+  g_private.lock_all();
+  g_boot.lock_all();
+}
+void after_fork() {
+  g_boot.unlock_all();
+  g_private.unlock_all();
+}
+
+[[gnu::constructor]] void watch_forks() {
+  if (private_heap_active() && ::pthread_atfork(before_fork, after_fork, after_fork) != 0)
+    die(1, "no memory for the fork handlers");
+}
+
+}  // namespace
+
+#if defined(MULTIGRAIN_NO_MALLOC)
+bool private_heap_active() {
+  return false;
+}
+#else
+bool private_heap_active() {
+  return mode() != Mode::kCLibrary;
+}
+#endif
+
+BootHeapScope::BootHeapScope() {
+  ++t_boot_scopes;
+}
+BootHeapScope::~BootHeapScope() {
+  --t_boot_scopes;
+}
+
+HeapFreeze::HeapFreeze() {
+  g_private.lock_all();
+}
+HeapFreeze::~HeapFreeze() {
+  g_private.unlock_all();
+}
+std::span<const std::byte> HeapFreeze::image() const {
+  return g_private.image();
+}
+
+void receive_heap_begin(size_t image_bytes) {
+  if (mode() == Mode::kCLibrary) panic("a heap image arrived, but this process's malloc is not Multigrain's");
+  g_mode.store(Mode::kBoot, std::memory_order_release);
+  g_incoming_bytes.store(image_bytes, std::memory_order_relaxed);
+  if (!g_private.begin_adoption(image_bytes)) panic("cannot make room for node 0's heap; bytes:", image_bytes);
+}
+
+void receive_heap_bytes(uint64_t offset, std::span<const std::byte> bytes) {
+  const size_t limit = g_incoming_bytes.load(std::memory_order_relaxed);
+  if (offset > limit || bytes.size() > limit - offset)
+    panic("a piece of node 0's heap lies outside the announced image; offset, bytes:", offset, bytes.size());
+  std::memcpy(g_private.image_target() + offset, bytes.data(), bytes.size());
+}
+
+void receive_heap_end() {
+  if (!g_private.finish_adoption()) panic("what node 0 sent is no image of its heap");
+  g_mode.store(Mode::kPrivate, std::memory_order_release);
+}
+
+void settle_c_library() {
+  BootHeapScope boot;
+  // Static buffers, and the buffering that the library would have chosen.
+  static char in[BUFSIZ];
+  static char out[BUFSIZ];
+  std::setvbuf(stdin, in, ::isatty(STDIN_FILENO) != 0 ? _IOLBF : _IOFBF, sizeof in);
+  std::setvbuf(stdout, out, ::isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF, sizeof out);
+  ::tzset();
+}
+
+namespace heap {
+
+void* allocate(size_t size) {
+  const Mode now = mode();
+  if (now == Mode::kCLibrary) return __libc_malloc(size);
+  return or_out_of_memory(engine(now).allocate(size));
+}
+
+void* allocate_zeroed(size_t count, size_t size) {
+  const Mode now = mode();
+  if (now == Mode::kCLibrary) return __libc_calloc(count, size);
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) return or_out_of_memory(nullptr);
+  return or_out_of_memory(engine(now).allocate_zeroed(bytes));
+}
+
+void* allocate_aligned(size_t alignment, size_t size) {
+  const Mode now = mode();
+  if (now == Mode::kCLibrary) return __libc_memalign(alignment, size);
+  return or_out_of_memory(engine(now).allocate_aligned(alignment, size));
+}
+
+void release(void* block) {
+  if (block == nullptr) return;
+  if (mode() == Mode::kCLibrary) return __libc_free(block);
+  HeapEngine* owner = owner_of(block);
+  if (owner == nullptr) [[unlikely]]
+    panic("free() or realloc() of a pointer that malloc did not return; address:", reinterpret_cast<uintptr_t>(block));
+  const int saved = errno;
+  owner->release(block);
+  errno = saved;
+}
+
+void* reallocate(void* block, size_t size) {
+  const Mode now = mode();
+  if (now == Mode::kCLibrary) return __libc_realloc(block, size);
+  if (block == nullptr) return or_out_of_memory(engine(now).allocate(size));
+  if (size == 0) {  // as the C library does
+    release(block);
+    return nullptr;
+  }
+  HeapEngine* owner = owner_of(block);
+  if (owner == nullptr) [[unlikely]]
+    panic("free() or realloc() of a pointer that malloc did not return; address:", reinterpret_cast<uintptr_t>(block));
+  return or_out_of_memory(owner->reallocate(block, size));
+}
+
+size_t usable_size(void* block) {
+  if (block == nullptr) return 0;
+  if (HeapEngine* owner = owner_of(block)) return owner->usable_size(block);
+  using Function = size_t (*)(void*);
+  static const auto c_library = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "malloc_usable_size"));
+  return c_library(block);
+}
+
+}  // namespace heap
+}  // namespace multigrain

@@ -1,0 +1,73 @@
+// The heaps of one node of a run with several: which one malloc uses, and how the image of one replaces another.
+//
+//   private heap  what fork would copy: malloc of the program. In a fixed range, copied from node 0 at spawn.
+//   boot heap     of this process alone, never copied: for what must survive a copy that overwrites the private heap.
+//                 Before the first copy arrives nodes other than 0 use nothing else; on every node, so do allocations
+//                 in a BootHeapScope (the runtime's threads, and what the C library keeps for a thread).
+//   C library's   a program that runs as one node keeps the malloc that it would have without Multigrain.
+//
+// The choice between the C library's heap and ours is made once, at the first malloc of the process, from
+// MULTIGRAIN_NODES and MULTIGRAIN_NODE; that is before any constructor has run and perhaps before the C library has set
+// `environ`. Builds with a sanitizer leave malloc to the sanitizer, so they have no private heap and cannot spawn on
+// other nodes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace multigrain {
+
+inline constexpr uintptr_t kPrivateHeapBase = 0x1000'0000'0000;
+inline constexpr size_t kPrivateHeapCapacity = size_t{1} << 40;
+inline constexpr uintptr_t kBootHeapBase = 0x1100'0000'0000;
+inline constexpr size_t kBootHeapCapacity = size_t{64} << 30;
+
+// Whether malloc of this process is ours, and the process's private state can therefore be copied. The runtime refuses
+// to start a run of several nodes without it. Async-signal-safe.
+bool private_heap_active();
+
+// While one exists, the calling thread allocates from the boot heap. Nests. free() finds a block's heap by itself.
+class BootHeapScope {
+ public:
+  BootHeapScope();
+  ~BootHeapScope();
+  BootHeapScope(const BootHeapScope&) = delete;
+  BootHeapScope& operator=(const BootHeapScope&) = delete;
+};
+
+// While it exists no thread allocates from or frees to the private heap (they wait), so its image is consistent.
+class HeapFreeze {
+ public:
+  HeapFreeze();
+  ~HeapFreeze();
+  HeapFreeze(const HeapFreeze&) = delete;
+  HeapFreeze& operator=(const HeapFreeze&) = delete;
+
+  // From kPrivateHeapBase on; empty if nothing was allocated there. Most of it may be pages that were never touched.
+  [[nodiscard]] std::span<const std::byte> image() const;
+};
+
+// The receiving side, in this order, on a node where no program code runs. Async-signal-safe. Each ends the run with a
+// sentence if it cannot be done or makes no sense. From the first to the last, malloc is served by the boot heap;
+// afterwards by the private heap, which is then as it was on the sender. What it held before is gone.
+void receive_heap_begin(size_t image_bytes);
+void receive_heap_bytes(uint64_t offset, std::span<const std::byte> bytes);
+void receive_heap_end();
+
+// Makes the C library allocate now, from the boot heap, what it would allocate lazily and keep (buffers of the standard
+// streams, the time zone): from the private heap it would be overwritten by the next copy. On nodes other than 0, once,
+// before the first copy.
+void settle_c_library();
+
+// The malloc family with the C library's semantics, errno included; interpose/malloc.cpp exports them.
+namespace heap {
+void* allocate(size_t size);
+void* allocate_zeroed(size_t count, size_t size);
+void* allocate_aligned(size_t alignment, size_t size);  // alignment: a power of two
+void* reallocate(void* block, size_t size);
+void release(void* block);
+size_t usable_size(void* block);
+}  // namespace heap
+
+}  // namespace multigrain
