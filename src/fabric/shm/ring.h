@@ -62,6 +62,8 @@ class RingProducer {
   // Copies the record into the ring and publishes it (sequentially consistent), or returns false if there is no room.
   // `record.word` must be a kMessage word that fits the payload.
   bool try_push(const Record& record, std::span<const std::byte> payload);
+  // Where the next record goes (or a skip): for prefetching.
+  [[nodiscard]] const std::byte* next() const { return data_ + (tail_ & (bytes_ - 1)); }
 
  private:
   [[nodiscard]] bool has_room(size_t bytes);
@@ -89,6 +91,8 @@ class RingConsumer {
   [[nodiscard]] SegmentId slice_segment() const;
   // Gives the front's room back to the producer.
   void pop();
+  // Where the next record is or will be: for prefetching.
+  [[nodiscard]] const std::byte* next() const { return data_ + (position_ & (bytes_ - 1)); }
 
  private:
   void advance(size_t bytes);

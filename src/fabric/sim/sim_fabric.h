@@ -1,0 +1,160 @@
+// The fabric of the tests: N nodes in one process, one thread, and every delivery under the test's control.
+//
+// A message waits in its link (an ordered pair of nodes, FIFO) until the test delivers it, by name or at random from a
+// seed; the same seed and the same calls give the same run. A remote operation is carried out when it is called, but a
+// hook runs first, in which the test may deliver messages, run other nodes, or switch to another stack: so every
+// interleaving of remote operations and deliveries can be produced.
+//
+// Differences from the other fabrics, all on purpose: it may call malloc; there is no clock, so `not_before` is kept
+// (pending() shows it) and not waited for; queues are unbounded, so send() never waits; a slice is read when its
+// handler fetches it. Every broken rule (a handler that polls, an offset out of range, ...) ends the process, as there.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "fabric/fabric.h"
+
+namespace multigrain {
+
+class SimNetwork;
+
+class SimFabric final : public Fabric {
+ public:
+  [[nodiscard]] NodeId self() const override { return self_; }
+  [[nodiscard]] unsigned nodes() const override;
+
+  void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
+  void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
+  Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  [[nodiscard]] bool is_complete(Completion completion) override;
+  void wait(Completion completion) override;
+  uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
+  uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
+  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                            uint64_t desired) override;
+
+  void set_handler(MessageType type, MessageHandler handler, void* context) override;
+  using Fabric::send;
+  void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
+            SendContext context, Nanoseconds not_before = 0) override;
+  // What the network's PollMode says. Code that waits for an answer by polling makes progress under kRandomStep only.
+  unsigned poll() override;
+  // Attendance is counted (attending()), and otherwise without effect: nobody sleeps.
+  void attend() override { ++attending_; }
+  void leave() override;
+  // One poll(), without sleeping.
+  void serve() override { poll(); }
+  void wake_service() override {}
+
+  [[nodiscard]] unsigned attending() const { return attending_; }
+
+ private:
+  friend class SimNetwork;
+  struct Handler {
+    MessageHandler function = nullptr;
+    void* context = nullptr;
+  };
+
+  SimFabric(SimNetwork& network, NodeId self) : network_(network), self_(self) {}
+  uint64_t& word(NodeId at, SegmentId segment, uint64_t offset);
+
+  SimNetwork& network_;
+  NodeId self_;
+  std::array<Handler, 256> handlers_{};
+  unsigned attending_ = 0;
+  bool handling_ = false;
+};
+
+class SimNetwork {
+ public:
+  // What Fabric::poll() does: nothing, so that only the test delivers; or one random_step() of the whole network.
+  enum class PollMode { kManual, kRandomStep };
+
+  struct Options {
+    unsigned nodes = 2;
+    uint64_t seed = 1;
+    size_t frames_bytes = 64 * 1024;  // of each node's kFrames segment
+    size_t words_bytes = 64 * 1024;   // and its kWords segment
+    PollMode poll = PollMode::kManual;
+  };
+
+  // A remote operation about to be carried out.
+  struct Operation {
+    enum class Kind { kPut, kGet, kFetchAndSet, kFetchAdd, kCompareAndSwap };
+    Kind kind;
+    NodeId by;
+    NodeId at;
+    SegmentId segment;
+    uint64_t offset;
+    uint64_t length;
+  };
+
+  // A message on its way.
+  struct Pending {
+    NodeId from;
+    NodeId to;
+    MessageHeader header;
+    std::vector<std::byte> payload;
+    RemoteSlice slice;
+    Nanoseconds not_before;
+  };
+
+  // 1 to NodeSet::kCapacity nodes.
+  explicit SimNetwork(const Options& options);
+  SimNetwork(const SimNetwork&) = delete;
+  SimNetwork& operator=(const SimNetwork&) = delete;
+  ~SimNetwork();
+
+  [[nodiscard]] unsigned nodes() const { return options_.nodes; }
+  [[nodiscard]] SimFabric& node(NodeId node) { return *fabrics_[node.value]; }
+  // A node's segment, for the test to look into. Initially zeroes that the network owns.
+  [[nodiscard]] std::span<std::byte> segment(NodeId node, SegmentId segment);
+  // Makes memory of the test's (aligned to 8 bytes) the node's segment.
+  void export_segment(NodeId node, SegmentId segment, std::span<std::byte> memory);
+
+  // Everything that is on its way: by sender, then by receiver, then in order of sending. Pointers are valid until the
+  // next delivery or send.
+  [[nodiscard]] std::vector<const Pending*> pending() const;
+  [[nodiscard]] size_t pending_count() const { return pending_count_; }
+  // The messages that may be delivered next: the first of each link that is not empty.
+  [[nodiscard]] std::vector<const Pending*> deliverable() const;
+
+  // Delivers the oldest message of the link: runs its handler. False if the link is empty or the receiver is in a
+  // handler (which can only be when called from the hook).
+  bool deliver(NodeId from, NodeId to);
+  // Delivers the first message of a random link. False if nothing can be delivered.
+  bool random_step();
+  // Random steps until nothing is on its way. Returns how many, or ends the process after `limit` of them.
+  uint64_t run(uint64_t limit = 1'000'000);
+
+  // Runs before every remote operation that a node makes on another node (not on itself). It may call everything here,
+  // and operations of fabrics (for which it runs again).
+  void set_operation_hook(std::function<void(const Operation&)> hook) { hook_ = std::move(hook); }
+
+ private:
+  friend class SimFabric;
+
+  [[nodiscard]] std::deque<Pending>& link(NodeId from, NodeId to) {
+    return links_[size_t{from.value} * options_.nodes + to.value];
+  }
+  std::span<std::byte> checked(NodeId node, SegmentId segment, uint64_t offset, uint64_t length);
+  void before(const Operation& operation);
+
+  Options options_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<SimFabric>> fabrics_;
+  std::vector<std::vector<uint64_t>> memory_;   // [node][segment]
+  std::vector<std::span<std::byte>> segments_;  // [node][segment]
+  std::vector<std::deque<Pending>> links_;      // [from][to]
+  size_t pending_count_ = 0;
+  std::function<void(const Operation&)> hook_;
+};
+
+}  // namespace multigrain

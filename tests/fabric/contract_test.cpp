@@ -1,0 +1,283 @@
+// What fabric.h promises, for every fabric. Two nodes in one thread; "pump" delivers what has been sent.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "fabric/modelled.h"
+#include "fabric/shm/shm_fabric.h"
+#include "fabric/sim/sim_fabric.h"
+#include "shm_job.h"
+
+namespace multigrain {
+namespace {
+
+using testing::ShmJob;
+
+constexpr MessageType kType = message_range::kTest;
+constexpr size_t kFrames = 1 << 20;
+
+class World {
+ public:
+  virtual ~World() = default;
+  virtual Fabric& node(unsigned n) = 0;
+  virtual void pump() = 0;
+};
+
+class ShmWorld : public World {
+ public:
+  explicit ShmWorld(const NetworkModel& model) : job_(2, kFrames) {
+    for (unsigned n = 0; n < 2; ++n) {
+      nodes_.push_back(job_.attach(n));
+      if (!model.ideal()) nodes_[n] = std::make_unique<ModelledFabric>(std::move(nodes_[n]), model);
+    }
+  }
+  Fabric& node(unsigned n) override { return *nodes_[n]; }
+  void pump() override {
+    // A poll passes over messages that are not due: only the doorbells say that nothing is left.
+    for (unsigned n = 0; n < 2; ++n) {
+      while (nodes_[n]->poll() != 0 || job_.memory().doorbell(NodeId(static_cast<uint16_t>(n))).pending.load() != 0) {
+      }
+    }
+  }
+
+ private:
+  ShmJob job_;
+  std::vector<std::unique_ptr<Fabric>> nodes_;
+};
+
+class SimWorld : public World {
+ public:
+  SimWorld() : network_({.nodes = 2, .seed = 3, .frames_bytes = kFrames}) {}
+  Fabric& node(unsigned n) override { return network_.node(NodeId(static_cast<uint16_t>(n))); }
+  void pump() override { network_.run(); }
+
+ private:
+  SimNetwork network_;
+};
+
+struct Kind {
+  const char* name;
+  std::function<std::unique_ptr<World>()> make;
+};
+
+class FabricContract : public ::testing::TestWithParam<Kind> {
+ protected:
+  std::unique_ptr<World> world_ = GetParam().make();
+  Fabric& a_ = world_->node(0);
+  Fabric& b_ = world_->node(1);
+};
+
+struct Received {
+  std::vector<MessageHeader> headers;
+  std::vector<std::vector<std::byte>> payloads;
+  std::vector<NodeId> from;
+  static void handler(void* context, const Message& message) {
+    auto& self = *static_cast<Received*>(context);
+    self.headers.push_back(message.header);
+    self.payloads.emplace_back(message.payload.begin(), message.payload.end());
+    self.from.push_back(message.from);
+  }
+};
+
+TEST_P(FabricContract, KnowsItsPlace) {
+  EXPECT_EQ(a_.self(), NodeId(0));
+  EXPECT_EQ(b_.self(), NodeId(1));
+  EXPECT_EQ(a_.nodes(), 2u);
+}
+
+TEST_P(FabricContract, MessagesArriveWholeAndInOrder) {
+  Received received;
+  b_.set_handler(kType, &Received::handler, &received);
+  std::vector<std::byte> payload;
+  for (unsigned i = 0; i < 100; ++i) {
+    payload.assign(i * 37, static_cast<std::byte>(i));
+    a_.send(NodeId(1), {.type = kType, .flags = 3, .small = 4, .extra = 5, .word = {i, 6, 7}}, payload, {},
+            SendContext::kOrdinary);
+    payload.assign(payload.size(), std::byte{0xee});  // send() has copied it
+  }
+  EXPECT_TRUE(received.headers.empty());
+  world_->pump();
+  ASSERT_EQ(received.headers.size(), 100u);
+  for (unsigned i = 0; i < 100; ++i) {
+    EXPECT_EQ(received.from[i], NodeId(0));
+    const MessageHeader& header = received.headers[i];
+    EXPECT_EQ(header.flags, 3);
+    EXPECT_EQ(header.small, 4);
+    EXPECT_EQ(header.extra, 5u);
+    EXPECT_EQ(header.word, (std::array<uint64_t, 3>{i, 6, 7}));
+    EXPECT_EQ(received.payloads[i], std::vector<std::byte>(i * 37, static_cast<std::byte>(i)));
+  }
+}
+
+TEST_P(FabricContract, TheLongestPayloadArrives) {
+  Received received;
+  b_.set_handler(kType, &Received::handler, &received);
+  std::vector<std::byte> payload(Fabric::kMaxPayload);
+  for (size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<std::byte>(i * 7 + i / 256);
+  for (unsigned i = 0; i < 8; ++i) {
+    a_.send(NodeId(1), {.type = kType}, payload, {}, SendContext::kOrdinary);
+    world_->pump();
+  }
+  ASSERT_EQ(received.payloads.size(), 8u);
+  for (const auto& arrived : received.payloads) EXPECT_EQ(arrived, payload);
+}
+
+TEST_P(FabricContract, HandlersMaySendAndAnswersComeBack) {
+  struct Echo {
+    Fabric* fabric;
+    Received answers;
+  } echo{&b_, {}};
+  b_.set_handler(
+      kType,
+      [](void* context, const Message& message) {
+        MessageHeader answer = message.header;
+        answer.type = kType + 1;
+        static_cast<Echo*>(context)->fabric->send(message.from, answer, message.payload, {}, SendContext::kHandler);
+      },
+      &echo);
+  a_.set_handler(kType + 1, &Received::handler, &echo.answers);
+  const std::vector<std::byte> payload(500, std::byte{9});
+  for (unsigned i = 0; i < 20; ++i)
+    a_.send(NodeId(1), {.type = kType, .word = {i}}, payload, {}, SendContext::kOrdinary);
+  // The answers are sent while b is pumped, after a was.
+  world_->pump();
+  while (echo.answers.headers.size() < 20) {
+    const size_t before = echo.answers.headers.size();
+    world_->pump();
+    ASSERT_GT(echo.answers.headers.size(), before) << "answers were lost";
+  }
+  for (unsigned i = 0; i < 20; ++i) {
+    EXPECT_EQ(echo.answers.headers[i].word[0], i);
+    EXPECT_EQ(echo.answers.payloads[i], payload);
+  }
+}
+
+TEST_P(FabricContract, SlicesAreFetchedByTheHandler) {
+  struct Fetch {
+    Fabric* fabric;
+    std::vector<std::byte> bytes;
+  } fetch{&b_, {}};
+  b_.set_handler(
+      kType,
+      [](void* context, const Message& message) {
+        auto& self = *static_cast<Fetch*>(context);
+        self.bytes.resize(message.slice.length);
+        self.fabric->fetch(message, self.bytes);
+      },
+      &fetch);
+  const std::vector<std::byte> data(5000, std::byte{0x42});
+  a_.put(NodeId(0), SegmentId::kFrames, 12345, data);
+  a_.send(NodeId(1), {.type = kType}, {}, {SegmentId::kFrames, 12345, 5000}, SendContext::kOrdinary);
+  world_->pump();
+  EXPECT_EQ(fetch.bytes, data);
+}
+
+TEST_P(FabricContract, PutAndGetReachEveryNodesSegments) {
+  std::vector<std::byte> data(70'000);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 13);
+  std::vector<std::byte> back(data.size());
+  a_.put(NodeId(1), SegmentId::kFrames, 999, data);
+  b_.get(NodeId(1), SegmentId::kFrames, 999, back);
+  EXPECT_EQ(back, data);
+  std::fill(back.begin(), back.end(), std::byte{});
+  a_.get(NodeId(1), SegmentId::kFrames, 999, back);
+  EXPECT_EQ(back, data);
+  const Completion put = b_.start_put(NodeId(0), SegmentId::kFrames, kFrames - data.size(), data);
+  b_.wait(put);
+  EXPECT_TRUE(b_.is_complete(put));
+  std::fill(back.begin(), back.end(), std::byte{});
+  const Completion get = b_.start_get(NodeId(0), SegmentId::kFrames, kFrames - data.size(), back);
+  b_.wait(get);
+  EXPECT_TRUE(b_.is_complete(get));
+  EXPECT_EQ(back, data);
+  a_.put(NodeId(1), SegmentId::kFrames, kFrames, {});  // nothing, at the very end, is in range
+}
+
+TEST_P(FabricContract, AtomicsReturnTheOldValue) {
+  for (const NodeId at : {NodeId(0), NodeId(1)}) {
+    for (const SegmentId segment : {SegmentId::kFrames, SegmentId::kWords}) {
+      EXPECT_EQ(a_.fetch_add(at, segment, 64, 5), 0u);
+      EXPECT_EQ(b_.fetch_add(at, segment, 64, uint64_t{0} - 2), 5u);
+      EXPECT_EQ(a_.fetch_and_set(at, segment, 64, 100), 3u);
+      EXPECT_EQ(b_.compare_and_swap(at, segment, 64, 99, 1), 100u);
+      EXPECT_EQ(b_.compare_and_swap(at, segment, 64, 100, 1), 100u);
+      EXPECT_EQ(a_.fetch_add(at, segment, 64, 0), 1u);
+      EXPECT_EQ(a_.fetch_add(at, segment, 72, 0), 0u);
+    }
+  }
+}
+
+using FabricContractDeath = FabricContract;
+
+TEST_P(FabricContractDeath, OperationsOutOfRangeEndTheRun) {
+  std::vector<std::byte> bytes(16);
+  EXPECT_DEATH(a_.put(NodeId(1), SegmentId::kFrames, kFrames - 15, bytes), "outside of what the node exports");
+  EXPECT_DEATH(a_.get(NodeId(1), SegmentId::kFrames, ~uint64_t{0} - 7, bytes), "outside of what the node exports");
+  EXPECT_DEATH(a_.get(NodeId(0), SegmentId::kWords, uint64_t{1} << 40, bytes), "outside of what the node exports");
+  EXPECT_DEATH(a_.get(NodeId(7), SegmentId::kWords, 0, bytes), "node that does not exist: 7");
+  EXPECT_DEATH(a_.put(NodeId(1), static_cast<SegmentId>(9), 0, bytes), "segment that does not exist: 9");
+  EXPECT_DEATH(a_.fetch_add(NodeId(1), SegmentId::kWords, 4, 1), "multiple of 8");
+  EXPECT_DEATH(a_.fetch_and_set(NodeId(1), SegmentId::kFrames, kFrames, 1), "outside of what the node exports");
+}
+
+TEST_P(FabricContractDeath, WrongMessagesEndTheRun) {
+  std::vector<std::byte> too_long(Fabric::kMaxPayload + 1);
+  EXPECT_DEATH(a_.send(NodeId(1), {.type = kType}, too_long, {}, SendContext::kOrdinary), "payload");
+  EXPECT_DEATH(a_.send(NodeId(0), {.type = kType}, SendContext::kOrdinary), "self");
+  EXPECT_DEATH(a_.send(NodeId(2), {.type = kType}, SendContext::kOrdinary), "nodes");
+  EXPECT_DEATH(a_.send(NodeId(1), {.type = kType}, {}, {SegmentId::kFrames, kFrames - 5, 10}, SendContext::kOrdinary),
+               "outside of what the node exports");
+  EXPECT_DEATH(
+      {
+        a_.send(NodeId(1), {.type = kType + 5}, SendContext::kOrdinary);
+        world_->pump();
+      },
+      "nobody handles came from node \\(and its type\\) 0 245");
+}
+
+TEST_P(FabricContractDeath, HandlersMayNotPollOrWait) {
+  b_.set_handler(kType, [](void* fabric, const Message&) { static_cast<Fabric*>(fabric)->poll(); }, &b_);
+  b_.set_handler(
+      kType + 1,
+      [](void* fabric, const Message&) {
+        static_cast<Fabric*>(fabric)->send(NodeId(0), {.type = kType}, SendContext::kOrdinary);
+      },
+      &b_);
+  EXPECT_DEATH(
+      {
+        a_.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
+        world_->pump();
+      },
+      "invariant broken");
+  EXPECT_DEATH(
+      {
+        a_.send(NodeId(1), {.type = kType + 1}, SendContext::kOrdinary);
+        world_->pump();
+      },
+      "invariant broken");
+}
+
+TEST_P(FabricContractDeath, ATypeHasOneHandler) {
+  Received received;
+  a_.set_handler(kType, &Received::handler, &received);
+  EXPECT_DEATH(a_.set_handler(kType, &Received::handler, &received), "invariant broken");
+}
+
+const auto kFabrics = ::testing::Values(Kind{"Shm", [] { return std::make_unique<ShmWorld>(NetworkModel{}); }},
+                                        Kind{"ModelledShm",
+                                             [] {
+                                               return std::make_unique<ShmWorld>(NetworkModel{
+                                                   .latency_ns = 20'000, .bytes_per_ns = 1, .occupancy_ns = 1000});
+                                             }},
+                                        Kind{"Sim", [] { return std::make_unique<SimWorld>(); }});
+constexpr auto kKindName = [](const auto& kind) { return std::string(kind.param.name); };
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, FabricContract, kFabrics, kKindName);
+INSTANTIATE_TEST_SUITE_P(Fabrics, FabricContractDeath, kFabrics, kKindName);
+
+}  // namespace
+}  // namespace multigrain

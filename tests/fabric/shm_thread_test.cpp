@@ -1,0 +1,445 @@
+// Rings and doorbells with every node in one process, so that the thread sanitizer sees both ends.
+//
+// A wake-up that is lost shows as a test that stops: the watchdog ends it with the name of the test.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "fabric/shm/shm_fabric.h"
+#include "fabric/wait.h"
+#include "shm_job.h"
+
+namespace multigrain {
+namespace {
+
+using testing::ShmJob;
+
+constexpr MessageType kPing = message_range::kTest;
+constexpr MessageType kPong = message_range::kTest + 1;
+
+class Watchdog {
+ public:
+  Watchdog()
+      : thread_([this] {
+          std::unique_lock guard(mutex_);
+          if (!ended_.wait_for(guard, std::chrono::seconds(90), [this] { return over_; })) {
+            fprintf(stderr, "the test hangs\n");
+            abort();
+          }
+        }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard guard(mutex_);
+      over_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+// A node's service thread.
+class Service {
+ public:
+  explicit Service(ShmFabric& fabric)
+      : fabric_(fabric), thread_([this] {
+          while (!stop_.load()) fabric_.serve();
+        }) {}
+  ~Service() {
+    stop_.store(true);
+    fabric_.wake_service();
+    thread_.join();
+  }
+
+ private:
+  ShmFabric& fabric_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+class ShmThreads : public ::testing::Test {
+  Watchdog watchdog_;
+};
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+constexpr unsigned kSlower = 10;
+#else
+constexpr unsigned kSlower = 1;
+#endif
+#elif defined(__SANITIZE_THREAD__)
+constexpr unsigned kSlower = 10;
+#else
+constexpr unsigned kSlower = 1;
+#endif
+
+// Checks, from one source, that every thread's messages come in order and whole, and that handlers never overlap.
+struct OrderCheck {
+  static constexpr unsigned kThreads = 4;
+  std::array<uint64_t, kThreads> next{};  // not atomic: the sanitizer then checks that handlers are ordered
+  std::atomic<int> inside{0};
+  std::atomic<uint64_t> handled{0};
+  std::atomic<uint64_t> wrong{0};
+
+  static void handler(void* context, const Message& message) {
+    auto& self = *static_cast<OrderCheck*>(context);
+    if (self.inside.fetch_add(1) != 0) ++self.wrong;
+    const uint64_t thread = message.header.word[0];
+    if (message.header.word[1] != self.next[thread]++) ++self.wrong;
+    if (message.payload.size() != message.header.extra) ++self.wrong;
+    for (std::byte b : message.payload) {
+      if (b != static_cast<std::byte>(message.header.word[1] + 1)) {
+        ++self.wrong;
+        break;
+      }
+    }
+    self.inside.fetch_sub(1);
+    self.handled.fetch_add(1);
+  }
+
+  static void send(Fabric& fabric, NodeId to, unsigned thread, uint64_t number, size_t length, SendContext context) {
+    std::vector<std::byte> payload(length, static_cast<std::byte>(number + 1));
+    fabric.send(to, {.type = kPing, .extra = static_cast<uint32_t>(length), .word = {thread, number}}, payload, {},
+                context);
+  }
+};
+
+TEST_F(ShmThreads, ManySendersAndManyPollersKeepEveryPairInOrder) {
+  constexpr uint64_t kMessages = 20'000 / kSlower;
+  const ShmJob job(3);
+  const auto a = job.attach(0);
+  const auto b = job.attach(1);
+  const auto receiver = job.attach(2);
+  OrderCheck check_a;
+  OrderCheck check_b;
+  struct Both {
+    OrderCheck* of[2];
+  } both{{&check_a, &check_b}};
+  receiver->set_handler(
+      kPing,
+      [](void* context, const Message& message) {
+        OrderCheck::handler(static_cast<Both*>(context)->of[message.from.value], message);
+      },
+      &both);
+  const uint64_t total = kMessages * OrderCheck::kThreads;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < OrderCheck::kThreads; ++t) {
+    for (ShmFabric* sender : {a.get(), b.get()}) {
+      threads.emplace_back([=] {
+        std::mt19937 random(t);
+        for (uint64_t i = 0; i < kMessages; ++i) {
+          const size_t length = random() % 50 == 0 ? random() % 20'000 : random() % 200;
+          OrderCheck::send(*sender, NodeId(2), t, i, length, SendContext::kOrdinary);
+        }
+      });
+    }
+  }
+  const Service service(*receiver);
+  for (unsigned t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      receiver->attend();
+      while (check_a.handled.load() < total || check_b.handled.load() < total) {
+        if (receiver->poll() == 0) std::this_thread::yield();
+      }
+      receiver->leave();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(check_a.handled.load(), total);
+  EXPECT_EQ(check_b.handled.load(), total);
+  EXPECT_EQ(check_a.wrong.load() + check_b.wrong.load(), 0u);
+}
+
+TEST_F(ShmThreads, TwoNodesThatFloodEachOtherWithoutServiceThreadsBothFinish) {
+  constexpr uint64_t kMessages = 10'000 / kSlower;
+  const ShmJob job(2);
+  std::array<std::unique_ptr<ShmFabric>, 2> nodes{job.attach(0), job.attach(1)};
+  std::array<OrderCheck, 2> checks;
+  std::vector<std::thread> threads;
+  for (unsigned n = 0; n < 2; ++n) nodes[n]->set_handler(kPing, &OrderCheck::handler, &checks[n]);
+  for (unsigned n = 0; n < 2; ++n) {
+    threads.emplace_back([&, n] {
+      const NodeId peer(static_cast<uint16_t>(1 - n));
+      for (uint64_t i = 0; i < kMessages; ++i) OrderCheck::send(*nodes[n], peer, 0, i, 2000, SendContext::kOrdinary);
+      nodes[n]->attend();
+      while (checks[n].handled.load() < kMessages) nodes[n]->poll();
+      nodes[n]->leave();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (unsigned n = 0; n < 2; ++n) {
+    EXPECT_EQ(checks[n].handled.load(), kMessages);
+    EXPECT_EQ(checks[n].wrong.load(), 0u);
+  }
+}
+
+TEST_F(ShmThreads, WhatOverflowsGoesOutInOrderByTheServiceThreadAlone) {
+  constexpr uint64_t kMessages = 3'000;
+  const ShmJob job(2);
+  const auto sender = job.attach(0);
+  const auto receiver = job.attach(1);
+  OrderCheck check;
+  receiver->set_handler(kPing, &OrderCheck::handler, &check);
+  const Service sender_service(*sender);
+  // Nobody receives yet: 3 MB into a ring of 256 KiB.
+  for (uint64_t i = 0; i < kMessages; ++i)
+    OrderCheck::send(*sender, NodeId(1), 0, i, i % 1000 == 0 ? Fabric::kMaxPayload : 1000, SendContext::kHandler);
+  const Service receiver_service(*receiver);
+  while (check.handled.load() < kMessages) std::this_thread::yield();
+  // And messages sent afterwards, in both ways, come after them.
+  OrderCheck::send(*sender, NodeId(1), 0, kMessages, 10, SendContext::kHandler);
+  OrderCheck::send(*sender, NodeId(1), 0, kMessages + 1, 10, SendContext::kOrdinary);
+  while (check.handled.load() < kMessages + 2) std::this_thread::yield();
+  EXPECT_EQ(check.wrong.load(), 0u);
+}
+
+TEST_F(ShmThreads, HandlersThatFloodEachOtherLoseNothing) {
+  // A message of depth d is answered by two of depth d-1, and so on: 2^(d+1) - 1 in all, from handlers only.
+  constexpr uint64_t kDepth = kSlower == 1 ? 14 : 10;
+  const ShmJob job(2);
+  struct Node {
+    std::unique_ptr<ShmFabric> fabric;
+    std::atomic<uint64_t>* handled;
+    uint64_t sent = 0;
+    uint64_t expected = 0;
+    std::atomic<uint64_t> wrong{0};
+  };
+  std::atomic<uint64_t> handled{0};
+  std::array<Node, 2> nodes;
+  for (unsigned n = 0; n < 2; ++n) {
+    nodes[n].fabric = job.attach(n);
+    nodes[n].handled = &handled;
+    nodes[n].fabric->set_handler(
+        kPing,
+        [](void* context, const Message& message) {
+          auto& node = *static_cast<Node*>(context);
+          if (message.header.word[1] != node.expected++) ++node.wrong;
+          if (message.header.word[0] != 0) {
+            for (int i = 0; i < 2; ++i) {
+              const std::array<std::byte, 1000> payload{};
+              node.fabric->send(message.from, {.type = kPing, .word = {message.header.word[0] - 1, node.sent++}},
+                                payload, {}, SendContext::kHandler);
+            }
+          }
+          node.handled->fetch_add(1);
+        },
+        &nodes[n]);
+  }
+  const Service first(*nodes[0].fabric);
+  nodes[0].fabric->send(NodeId(1), {.type = kPing, .word = {kDepth, nodes[0].sent++}}, SendContext::kOrdinary);
+  const Service second(*nodes[1].fabric);
+  while (handled.load() < (uint64_t{2} << kDepth) - 1) std::this_thread::yield();
+  EXPECT_EQ(handled.load(), (uint64_t{2} << kDepth) - 1);
+  EXPECT_EQ(nodes[0].wrong.load() + nodes[1].wrong.load(), 0u);
+}
+
+// The test of doorbell.h. Pingers wait for each answer the way the runtime does, spinning for a random time before they
+// sleep; on the answering node threads come and go at random. A message that nobody sees stops the test.
+TEST_F(ShmThreads, NoSleeperMissesAMessage) {
+  constexpr unsigned kPingers = 2;
+  constexpr uint64_t kRounds = 50'000 / kSlower;
+  const ShmJob job(kPingers + 1);
+  const auto answerer = job.attach(kPingers);
+  answerer->set_handler(
+      kPing,
+      [](void* fabric, const Message& message) {
+        MessageHeader answer = message.header;
+        answer.type = kPong;
+        static_cast<ShmFabric*>(fabric)->send(message.from, answer, SendContext::kHandler);
+      },
+      answerer.get());
+  std::atomic<bool> over{false};
+  const Service answers(*answerer);
+  std::vector<std::thread> attenders;
+  for (unsigned t = 0; t < 2; ++t) {
+    attenders.emplace_back([&, t] {
+      std::mt19937 random(t);
+      while (!over.load()) {
+        answerer->attend();
+        for (unsigned i = random() % 4; i != 0; --i) answerer->poll();
+        if (random() % 8 == 0) std::this_thread::yield();
+        answerer->leave();
+        if (random() % 4 != 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 60));
+      }
+    });
+  }
+  struct Pinger {
+    std::unique_ptr<ShmFabric> fabric;
+    std::atomic<uint64_t> answered{0};
+    EventCount event;
+  };
+  std::array<Pinger, kPingers> pingers;
+  std::vector<std::thread> threads;
+  for (unsigned p = 0; p < kPingers; ++p) {
+    pingers[p].fabric = job.attach(p);
+    threads.emplace_back([&pinger = pingers[p], p] {
+      pinger.fabric->set_handler(
+          kPong,
+          [](void* context, const Message& message) {
+            auto& self = *static_cast<Pinger*>(context);
+            self.answered.store(message.header.word[0]);
+            self.event.notify();
+          },
+          &pinger);
+      const Service service(*pinger.fabric);
+      std::mt19937 random(100 + p);
+      for (uint64_t round = 1; round <= kRounds; ++round) {
+        pinger.fabric->send(NodeId(kPingers), {.type = kPing, .word = {round}}, SendContext::kOrdinary);
+        const WaitPolicy policy{random() % 3 == 0 ? 0 : random() % 100'000};
+        wait_until(*pinger.fabric, policy, pinger.event, [&] { return pinger.answered.load() == round; });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  over.store(true);
+  for (std::thread& thread : attenders) thread.join();
+  for (const Pinger& pinger : pingers) EXPECT_EQ(pinger.answered.load(), kRounds);
+}
+
+// The same with messages that are not due when they arrive: leaving must leave a timer behind.
+TEST_F(ShmThreads, NoSleeperMissesAMessageThatIsNotYetDue) {
+  constexpr uint64_t kRounds = 2'000 / kSlower;
+  const ShmJob job(2);
+  const auto sender = job.attach(0);
+  const auto receiver = job.attach(1);
+  struct Context {
+    std::atomic<uint64_t> handled{0};
+    std::atomic<uint64_t> early{0};
+    EventCount event;
+  } context;
+  receiver->set_handler(
+      kPing,
+      [](void* c, const Message& message) {
+        auto& self = *static_cast<Context*>(c);
+        if (monotonic_ns() < message.header.word[0]) ++self.early;
+        self.handled.fetch_add(1);
+        self.event.notify();
+      },
+      &context);
+  const Service service(*receiver);
+  std::mt19937 random(5);
+  for (uint64_t round = 1; round <= kRounds; ++round) {
+    const Nanoseconds due = monotonic_ns() + random() % 300'000;
+    sender->send(NodeId(1), {.type = kPing, .word = {due}}, {}, {}, SendContext::kOrdinary, due);
+    wait_until(*receiver, WaitPolicy{random() % 200'000}, context.event,
+               [&] { return context.handled.load() == round; });
+  }
+  EXPECT_EQ(context.early.load(), 0u);
+}
+
+TEST_F(ShmThreads, AMessageThatIsNotDueHoldsBackThoseBehindIt) {
+  const ShmJob job(3);
+  const auto early = job.attach(0);
+  const auto receiver = job.attach(1);
+  const auto other = job.attach(2);
+  std::vector<uint64_t> order;
+  receiver->set_handler(
+      kPing,
+      [](void* c, const Message& message) {
+        static_cast<std::vector<uint64_t>*>(c)->push_back(message.header.word[0]);
+      },
+      &order);
+  const Nanoseconds due = monotonic_ns() + 20'000'000;
+  early->send(NodeId(1), {.type = kPing, .word = {1}}, {}, {}, SendContext::kOrdinary, due);
+  early->send(NodeId(1), {.type = kPing, .word = {2}}, SendContext::kOrdinary);
+  other->send(NodeId(1), {.type = kPing, .word = {3}}, SendContext::kOrdinary);
+  receiver->attend();
+  while (order.size() < 3) {
+    const size_t before = order.size();
+    receiver->poll();
+    if (order.size() > before && order.back() != 3) {
+      EXPECT_GE(monotonic_ns(), due);
+    }
+  }
+  receiver->leave();
+  EXPECT_EQ(order, (std::vector<uint64_t>{3, 1, 2}));
+}
+
+TEST_F(ShmThreads, RemoteAtomicsOfManyThreadsAddUp) {
+  // Words in eight different windows, first touched by all threads at once.
+  constexpr uint64_t kRegion = uint64_t{8} << 30;
+  constexpr uint64_t kRounds = 4'000 / kSlower;
+  const ShmJob job(2, kRegion);
+  const auto a = job.attach(0);
+  const auto b = job.attach(1);
+  std::vector<std::thread> threads;
+  for (ShmFabric* fabric : {a.get(), b.get(), a.get(), b.get()}) {
+    threads.emplace_back([=] {
+      for (uint64_t i = 0; i < kRounds; ++i) {
+        const NodeId at(static_cast<uint16_t>(i % 2));
+        const uint64_t offset = (i % 8 << 30) + 4088;
+        fabric->fetch_add(at, SegmentId::kFrames, offset, 1);
+        uint64_t old = fabric->fetch_add(at, SegmentId::kWords, 0, 0);
+        while (true) {
+          const uint64_t seen = fabric->compare_and_swap(at, SegmentId::kWords, 0, old, old + 1);
+          if (seen == old) break;
+          old = seen;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  uint64_t frames = 0;
+  for (unsigned i = 0; i < 8; ++i)
+    frames += a->fetch_add(NodeId(static_cast<uint16_t>(i % 2)), SegmentId::kFrames, (uint64_t{i} << 30) + 4088, 0);
+  EXPECT_EQ(frames, 4 * kRounds);
+  EXPECT_EQ(a->fetch_add(NodeId(0), SegmentId::kWords, 0, 0) + a->fetch_add(NodeId(1), SegmentId::kWords, 0, 0),
+            4 * kRounds);
+}
+
+TEST_F(ShmThreads, AnExportedBaseServesTheNodesOwnAccesses) {
+  constexpr size_t kSize = 1 << 16;
+  const ShmJob job(2, kSize);
+  const auto a = job.attach(0);
+  const auto b = job.attach(1);
+  void* alias = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, job.frames()[0], 0);
+  ASSERT_NE(alias, MAP_FAILED);
+  a->export_segment(SegmentId::kFrames, static_cast<std::byte*>(alias), kSize);
+  a->fetch_add(NodeId(0), SegmentId::kFrames, 800, 11);
+  EXPECT_EQ(static_cast<uint64_t*>(alias)[100], 11u);
+  EXPECT_EQ(b->fetch_add(NodeId(0), SegmentId::kFrames, 800, 0), 11u);
+  munmap(alias, kSize);
+}
+
+TEST_F(ShmThreads, AccessesMayCrossWindows) {
+  constexpr uint64_t kRegion = uint64_t{2} << 30;
+  const ShmJob job(2, kRegion);
+  const auto a = job.attach(0);
+  const auto b = job.attach(1);
+  std::vector<std::byte> data(10'000);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 31);
+  std::vector<std::byte> back(data.size());
+  a->put(NodeId(1), SegmentId::kFrames, (uint64_t{1} << 30) - 5000, data);
+  b->get(NodeId(1), SegmentId::kFrames, (uint64_t{1} << 30) - 5000, back);
+  EXPECT_EQ(back, data);
+}
+
+TEST_F(ShmThreads, AServiceThreadThatSleepsReturnsWhenWoken) {
+  const ShmJob job(2);
+  const auto fabric = job.attach(0);
+  for (int i = 0; i < 200; ++i) {
+    std::thread service([&] { fabric->serve(); });
+    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    fabric->wake_service();
+    service.join();
+  }
+}
+
+TEST(ShmThreadsDeath, LeavingWithoutHavingComeIsABug) {
+  const ShmJob job(1);
+  const auto fabric = job.attach(0);
+  EXPECT_DEATH(fabric->leave(), "invariant broken");
+}
+
+}  // namespace
+}  // namespace multigrain
