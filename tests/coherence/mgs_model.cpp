@@ -561,7 +561,7 @@ void Machine::deliver(const Event& event) {
   size_t at = 0;
   while (flight_[at].from != event.a || flight_[at].to != event.b) ++at;
   at += event.c;
-  InFlight message = flight_[at];
+  Envelope message = flight_[at];
   flight_.erase(flight_.begin() + static_cast<std::ptrdiff_t>(at));
   if (message.by_reference) message.words = frame_at(message.from, message.page).words;
 
@@ -579,13 +579,20 @@ void Machine::deliver(const Event& event) {
   check_page(page);
 }
 
+std::string Machine::apply_delivery(const Envelope& message, std::string* log) {
+  const auto first = std::find_if(flight_.begin(), flight_.end(),
+                                  [&](const Envelope& m) { return m.from == message.from && m.to == message.to; });
+  if (first == flight_.end() || !(*first == message)) return "the fabric delivered what was not sent, or not in order";
+  return apply({.type = Event::kDeliver, .a = message.from, .b = message.to}, log);
+}
+
 bool Machine::nobody_may_write(unsigned node, unsigned page) const {
   for (unsigned d = 0; d < scenario_->domains; ++d)
     if (mapping_at(node, d, page).rights == kMayWrite) return false;
   return true;
 }
 
-void Machine::perform(unsigned node, unsigned page, const Actions& actions, const InFlight* message,
+void Machine::perform(unsigned node, unsigned page, const Actions& actions, const Envelope* message,
                       uint8_t processor) {
   if (scenario_->options.mutant == Mutant::kMapBeforeQueue) {
     std::vector<Action> swapped(actions.begin(), actions.end());
@@ -599,7 +606,7 @@ void Machine::perform(unsigned node, unsigned page, const Actions& actions, cons
 }
 
 // Carries out the actions up to `end`; then the processor whose fault this is tries its access again.
-void Machine::perform_from(unsigned node, unsigned page, const Action* next, const Action* end, const InFlight* message,
+void Machine::perform_from(unsigned node, unsigned page, const Action* next, const Action* end, const Envelope* message,
                            uint8_t processor) {
   Frame& frame = frame_at(node, page);
   const bool is_home = scenario_->homes[page] == node;
@@ -719,7 +726,7 @@ void Machine::perform_from(unsigned node, unsigned page, const Action* next, con
 }
 
 void Machine::send(unsigned node, unsigned page, const Action& action) {
-  InFlight message{.from = static_cast<uint8_t>(node), .page = static_cast<uint8_t>(page), .kind = action.kind};
+  Envelope message{.from = static_cast<uint8_t>(node), .page = static_cast<uint8_t>(page), .kind = action.kind};
   Frame& frame = frame_at(node, page);
   if (action.verb == Verb::kSendPage) {
     message.by_reference = scenario_->options.data_by_reference;
@@ -754,6 +761,7 @@ void Machine::send(unsigned node, unsigned page, const Action& action) {
       return std::pair(x.from, x.to) < std::pair(y.from, y.to);
     });
     flight_.insert(after, message);
+    if (transport_ != nullptr) transport_->send(message);
   });
 }
 
@@ -796,7 +804,7 @@ void Machine::poison_dead_frames(unsigned page) {
       dead = p.server.state == ServerState::kSwrite && !p.server.write_dir.contains(NodeId(static_cast<uint16_t>(n)));
     } else {
       dead = p.client.state == PageState::kInv;
-      for (const InFlight& m : flight_)
+      for (const Envelope& m : flight_)
         if (m.from == n && m.page == page && m.by_reference) dead = false;
     }
     if (dead) frame_at(n, page).words = poison;
@@ -805,17 +813,22 @@ void Machine::poison_dead_frames(unsigned page) {
 
 // --- Checks ---------------------------------------------------------------------------------------------------------
 
-bool Machine::in_flight(unsigned from, unsigned to, unsigned page, std::initializer_list<Kind> kinds) const {
-  return std::any_of(flight_.begin(), flight_.end(), [&](const InFlight& m) {
-    return m.from == from && m.to == to && m.page == page &&
-           std::find(kinds.begin(), kinds.end(), m.kind) != kinds.end();
-  });
-}
-
 void Machine::check_page(unsigned page) {
   for (unsigned n = 0; n < scenario_->nodes; ++n)
     if (locked(n, page)) return;
   const unsigned home = scenario_->homes[page];
+  // Kinds under way from the home to each node and back, one bit each: no kind is ever twice in a channel.
+  std::array<std::array<uint16_t, 2>, NodeSet::kCapacity> mail{};
+  static_assert(static_cast<unsigned>(Kind::kKindCount) <= 16);
+  for (const Envelope& m : flight_) {
+    if (m.page != page) continue;
+    const bool to_home = m.to == home;
+    if (!to_home && m.from != home) wrong("a message goes past the home");
+    uint16_t& kinds = mail[to_home ? m.from : m.to][to_home ? 1 : 0];
+    const auto bit = static_cast<uint16_t>(1u << static_cast<unsigned>(m.kind));
+    if ((kinds & bit) != 0) wrong(fmt::format("{} of page {} is twice in a channel", mgs::name(m.kind), page));
+    kinds = static_cast<uint16_t>(kinds | bit);
+  }
   const Server& s = page_at(home, page).server;
   const NodeSet directory = s.read_dir | s.write_dir;
   const bool in_round = s.state == ServerState::kRelInProgress;
@@ -843,13 +856,18 @@ void Machine::check_page(unsigned page) {
     const bool has_copy = c.state != PageState::kInv;
     const bool invalidating = c.phase >= Phase::kReadInvInProgress;
     const bool answered = in_round && !s.answers.contains(id);
-    const bool answering = in_flight(n, home, page, {Kind::kAck, Kind::kDiff, Kind::k1wdata});
+    const auto under_way = [&](size_t direction, std::initializer_list<Kind> kinds) {
+      return std::any_of(kinds.begin(), kinds.end(),
+                         [&](Kind kind) { return (mail[n][direction] >> static_cast<unsigned>(kind) & 1) != 0; });
+    };
+    const auto coming = [&](std::initializer_list<Kind> kinds) { return under_way(0, kinds); };
+    const auto going = [&](std::initializer_list<Kind> kinds) { return under_way(1, kinds); };
+    const bool answering = going({Kind::kAck, Kind::kDiff, Kind::k1wdata});
 
     expect(!has_copy || directory.contains(id), n, "a copy that the directory does not list");
-    expect(has_copy || !directory.contains(id) || answered || answering ||
-               in_flight(home, n, page, {Kind::kRdat, Kind::kWdat}),
-           n, "the directory lists a copy that is not there");
-    expect(c.state != PageState::kWrite || s.write_dir.contains(id) || in_flight(n, home, page, {Kind::kWnotify}) ||
+    expect(has_copy || !directory.contains(id) || answered || answering || coming({Kind::kRdat, Kind::kWdat}), n,
+           "the directory lists a copy that is not there");
+    expect(c.state != PageState::kWrite || s.write_dir.contains(id) || going({Kind::kWnotify}) ||
                (in_round && s.answers.contains(id)),
            n, "a write copy that the directory takes for a read copy");
     expect(c.state != PageState::kRead || !s.write_dir.contains(id), n,
@@ -869,19 +887,15 @@ void Machine::check_page(unsigned page) {
            "a twin is missing or needless");
 
     expect(!invalidating || has_copy, n, "an invalidation of a page that is not there");
-    const int reads = (in_flight(n, home, page, {Kind::kRreq}) ? 1 : 0) + (s.rd.contains(id) ? 1 : 0) +
-                      (in_flight(home, n, page, {Kind::kRdat}) ? 1 : 0);
-    const int writes = (in_flight(n, home, page, {Kind::kWreq}) ? 1 : 0) + (s.wr.contains(id) ? 1 : 0) +
-                       (in_flight(home, n, page, {Kind::kWdat}) ? 1 : 0);
-    const int releases = (in_flight(n, home, page, {Kind::kRel}) ? 1 : 0) + (s.rl.contains(id) ? 1 : 0) +
-                         (in_flight(home, n, page, {Kind::kRack}) ? 1 : 0);
+    const int reads = (going({Kind::kRreq}) ? 1 : 0) + (s.rd.contains(id) ? 1 : 0) + (coming({Kind::kRdat}) ? 1 : 0);
+    const int writes = (going({Kind::kWreq}) ? 1 : 0) + (s.wr.contains(id) ? 1 : 0) + (coming({Kind::kWdat}) ? 1 : 0);
+    const int releases = (going({Kind::kRel}) ? 1 : 0) + (s.rl.contains(id) ? 1 : 0) + (coming({Kind::kRack}) ? 1 : 0);
     expect(reads == (c.phase == Phase::kBusyRead ? 1 : 0), n, "a read request that nobody answers, or two");
     expect(writes == (c.phase == Phase::kBusyWrite ? 1 : 0), n, "a write request that nobody answers, or two");
     expect(releases == (c.release_pending ? 1 : 0), n, "a release that nobody answers, or two");
     expect(c.release_pending != c.releasing.empty(), n, "a release for nobody, or none for somebody");
-    const int answers = (in_flight(home, n, page, {Kind::kInv, Kind::k1winv, Kind::k1wgr}) ? 1 : 0) +
-                        (invalidating ? 1 : 0) + (answering ? 1 : 0) +
-                        (in_flight(n, home, page, {Kind::kAck1w}) ? 1 : 0);
+    const int answers = (coming({Kind::kInv, Kind::k1winv, Kind::k1wgr}) ? 1 : 0) + (invalidating ? 1 : 0) +
+                        (answering ? 1 : 0) + (going({Kind::kAck1w}) ? 1 : 0);
     expect(answers == (s.answers.contains(id) ? 1 : 0), n, "an answer that will not come, or that nobody awaits");
 
     for (unsigned d = 0; d < scenario_->domains; ++d) {
@@ -988,7 +1002,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     byte(awaited_[i] >> 8);
   }
   byte(flight_.size());
-  for (const InFlight& m : flight_) {
+  for (const Envelope& m : flight_) {
     byte(m.from << 4 | m.to);
     byte(m.page);
     byte(m.kind);
@@ -1044,7 +1058,7 @@ std::string Machine::describe() const {
                          values(f.words), f.has_twin ? ", twin" + values(f.twin) : std::string());
     }
   }
-  for (const InFlight& m : flight_)
+  for (const Envelope& m : flight_)
     out += fmt::format("in flight: {} of page {} from node {} to node {}\n", mgs::name(m.kind), m.page, m.from, m.to);
   for (size_t p = 0; p < threads_.size(); ++p) {
     static constexpr std::array<const char*, 8> kModes = {

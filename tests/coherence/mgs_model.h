@@ -125,6 +125,27 @@ struct Event {
   uint8_t c = 0;  // kDeliver: position in the channel (0 but for kReorderMessages). kUnmapped, kContinue: page
 };
 
+using Words = std::array<Value, kMaxWords>;
+
+// A message on its way.
+struct Envelope {
+  uint8_t from = 0;
+  uint8_t to = 0;
+  uint8_t page = 0;
+  Kind kind = Kind::kKindCount;
+  bool by_reference = false;
+  uint8_t mask = 0;  // of words that a diff changes
+  Words words{};
+  bool operator==(const Envelope&) const = default;
+};
+
+// Carries messages, where the machine's own channels are not to decide what is delivered next.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual void send(const Envelope& message) = 0;
+};
+
 class Machine {
  public:
   // `scenario` is prepared and outlives the machine and its copies.
@@ -135,6 +156,11 @@ class Machine {
   // Makes `event`, which is enabled, happen. Returns what is wrong now, or nothing. If `log` is given, appends what
   // happened, in words.
   [[nodiscard]] std::string apply(const Event& event, std::string* log = nullptr);
+
+  // For a machine whose messages `transport` carries from now on: what it delivers is given to apply_delivery() instead
+  // of making the kDeliver event happen. Says what is wrong if that is not what was sent, in its order, or afterwards.
+  void set_transport(Transport* transport) { transport_ = transport; }
+  [[nodiscard]] std::string apply_delivery(const Envelope& message, std::string* log = nullptr);
 
   // Whether all programs have ended. When no event is enabled and they have not, the machine is deadlocked.
   [[nodiscard]] bool finished() const;
@@ -148,8 +174,6 @@ class Machine {
   [[nodiscard]] std::string describe() const;
 
  private:
-  using Words = std::array<Value, kMaxWords>;
-
   enum class Mode : uint8_t {
     kReady,         // at an operation
     kFaulting,      // the access failed, on_fault() comes next
@@ -167,15 +191,6 @@ class Machine {
     uint8_t to_take = 0;   // in a release: entries of the domain's queue that it still must see taken
     uint16_t pages = 0;    // whose kReleased this release waits for
     uint64_t holders = 0;  // processors whose page in hand this release waits for
-  };
-  struct InFlight {
-    uint8_t from = 0;
-    uint8_t to = 0;
-    uint8_t page = 0;
-    Kind kind = Kind::kKindCount;
-    bool by_reference = false;
-    uint8_t mask = 0;  // of words that a diff changes
-    Words words{};
   };
   // The rest of a transition: the lock of `page` at `node` is held until it is done.
   struct Paused {
@@ -234,9 +249,9 @@ class Machine {
   void advance(unsigned processor);
   void settle_synchronisation();
   void deliver(const Event& event);
-  void perform(unsigned node, unsigned page, const Actions& actions, const InFlight* message,
+  void perform(unsigned node, unsigned page, const Actions& actions, const Envelope* message,
                uint8_t processor = Paused::kNobody);
-  void perform_from(unsigned node, unsigned page, const Action* action, const Action* end, const InFlight* message,
+  void perform_from(unsigned node, unsigned page, const Action* action, const Action* end, const Envelope* message,
                     uint8_t processor);
   void resume(const Event& event);
   void check_access_granted(unsigned processor);
@@ -247,7 +262,6 @@ class Machine {
   void apply_diff(unsigned home, unsigned page, const Diff& diff);
   void poison_dead_frames(unsigned page);
   void check_page(unsigned page);
-  [[nodiscard]] bool in_flight(unsigned from, unsigned to, unsigned page, std::initializer_list<Kind> kinds) const;
   [[nodiscard]] bool nobody_may_write(unsigned node, unsigned page) const;
   template <typename... Args>
   void note(fmt::format_string<Args...> format, Args&&... args) {
@@ -261,12 +275,13 @@ class Machine {
   std::vector<std::vector<uint8_t>> queues_;  // [node][domain]: pages in order
   std::vector<uint16_t> awaited_;             // [node][domain]: pages whose kReleased is to come
   std::vector<std::vector<Diff>> kept_;       // [page], at its home
-  std::vector<InFlight> flight_;              // by sender and receiver; in order of sending for each pair
+  std::vector<Envelope> flight_;              // by sender and receiver; in order of sending for each pair
   std::vector<Paused> paused_;                // in the order in which they began
   std::vector<Thread> threads_;
   std::vector<uint8_t> lock_held_;
   std::vector<Value> golden_;  // [page][word]
   uint64_t tokens_ = 0;
+  Transport* transport_ = nullptr;
 
   // Of the apply() that is running.
   std::string wrong_;
