@@ -1,6 +1,7 @@
 // mgbench: what each primitive costs here, beside the floor that it cannot beat.
 //
-// It measures the floors itself, then runs itself under mgrun once for each role and collects what they print.
+// It measures the floors itself (it is no Multigrain program: nothing of the runtime may be in their way), then runs
+// mgbench-role under mgrun once for each role and collects what they print.
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -23,36 +24,15 @@ namespace {
 using multigrain::bench::Effort;
 using multigrain::bench::Role;
 using multigrain::bench::Series;
-
-struct Summary {
-  double p50 = 0, p99 = 0;
-  size_t count = 0;
-};
+using multigrain::bench::Summary;
 
 struct Options {
-  std::string access = "automatic", net = "ideal", page_size = "4096", role, only;
+  std::string access = "auto", net = "ideal", page_size = "4096", role, only;
   Effort effort;
   bool json = false, list = false;
 };
 
-Summary summarise(std::vector<double> samples) {
-  if (samples.empty()) return {};
-  std::sort(samples.begin(), samples.end());
-  const auto at = [&](double q) { return samples[static_cast<size_t>(q * static_cast<double>(samples.size() - 1))]; };
-  return {at(0.5), at(0.99), samples.size()};
-}
-
 using Summaries = std::map<std::string, Summary>;
-
-// --- The floors' process and the roles' processes print one line a series; the parent reads them.
-
-void print_series(const std::vector<Series>& all) {
-  for (const Series& series : all) {
-    const Summary s = summarise(series.samples);
-    std::printf("%s\t%.1f\t%.1f\t%zu\n", series.name.c_str(), s.p50, s.p99, s.count);
-  }
-  std::fflush(stdout);
-}
 
 // Runs a command with extra environment and returns what it printed. Ends the program if it fails.
 Summaries run(const std::vector<std::string>& command, const char* spin_us) {
@@ -195,7 +175,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Measures what each Multigrain primitive costs on this machine, beside the floor that it cannot beat here: the "
       "bare fault, copy, cache line and wake-up, measured in the same run."};
-  app.add_option("--access", options.access, "how access rights are changed: automatic, userfault, mprotect");
+  app.add_option("--access", options.access, "how access rights are changed: auto, userfault, mprotect");
   app.add_option("--net", options.net, "the network to emulate, as for mgrun");
   app.add_option("--page-size", options.page_size, "bytes, a power of two from 4096 to 65536");
   app.add_option("--pages", options.effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
@@ -203,7 +183,7 @@ int main(int argc, char** argv) {
   app.add_option("--only", options.only, "run the roles whose name contains this");
   app.add_flag("--json", options.json, "print JSON");
   app.add_flag("--list", options.list, "list the roles and exit");
-  app.add_option("--role", options.role, "what one process of a measurement does")->group("");
+  app.add_option("--role", options.role, "floors: measure those alone")->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -215,20 +195,15 @@ int main(int argc, char** argv) {
   const auto page_size = multigrain::parse_size(options.page_size);
   const auto access = multigrain::parse_access(options.access);
   const auto network = multigrain::parse_network_model(options.net);
-  for (const std::string& message :
-       {page_size ? "" : page_size.error().message, access ? "" : access.error().message,
-        network ? "" : network.error().message}) {
+  for (const std::string& message : {page_size ? "" : page_size.error().message, access ? "" : access.error().message,
+                                     network ? "" : network.error().message}) {
     if (message.empty()) continue;
     fmt::print(stderr, "mgbench: {}\n", message);
     return 2;
   }
 
   if (options.role == "floors") {
-    print_series(multigrain::bench::measure_floors(*access, *page_size, options.effort));
-    return 0;
-  }
-  if (!options.role.empty()) {
-    print_series(multigrain::bench::run_role(options.role, options.effort));
+    multigrain::bench::print_series(multigrain::bench::measure_floors(*access, *page_size, options.effort));
     return 0;
   }
   if (options.list) {
@@ -238,21 +213,16 @@ int main(int argc, char** argv) {
 
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string mgrun = self.parent_path() / "mgrun";
-  const std::vector<std::string> effort = {"--access", options.access, "--page-size", options.page_size, "--pages",
-                                           std::to_string(options.effort.pages), "--rounds",
-                                           std::to_string(options.effort.rounds)};
-  const auto with = [&](std::vector<std::string> command, const std::string& role) {
-    command.insert(command.end(), effort.begin(), effort.end());
-    command.insert(command.end(), {"--role", role});
-    return command;
-  };
-  const Summaries floors = run(with({self}, "floors"), nullptr);
+  const std::string program = self.parent_path() / "mgbench-role";
+  const std::string pages = std::to_string(options.effort.pages), rounds = std::to_string(options.effort.rounds);
+  const Summaries floors = run({self, "--role", "floors", "--access", options.access, "--page-size", options.page_size,
+                                "--pages", pages, "--rounds", rounds},
+                               nullptr);
   Summaries measured;
   for (const Role& role : multigrain::bench::roles()) {
     if (std::string(role.name).find(options.only) == std::string::npos) continue;
-    const Summaries some = run(with({mgrun, "--nodes", std::to_string(role.nodes), "--access", options.access, "--net",
-                                     options.net, "--page-size", options.page_size, self},
-                                    role.name),
+    const Summaries some = run({mgrun, "--nodes", std::to_string(role.nodes), "--access", options.access, "--net",
+                                options.net, "--page-size", options.page_size, program, role.name, pages, rounds},
                                role.spin_us);
     measured.insert(some.begin(), some.end());
   }

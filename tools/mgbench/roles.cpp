@@ -27,7 +27,14 @@ struct Stage {
 };
 Stage g_stage;
 
-volatile char& first_byte(unsigned page) { return g_stage.pages[page * g_stage.page_size]; }
+volatile char& first_byte(unsigned page) {
+  return g_stage.pages[page * g_stage.page_size];
+}
+
+// A load that happens: a volatile that is named and discarded need not be read.
+void read_byte(unsigned page) {
+  [[maybe_unused]] const char value = first_byte(page);
+}
 
 template <typename Work>
 double time_ns(Work&& work) {
@@ -90,7 +97,7 @@ std::vector<Series> measure_faults(const Effort& effort, const char* suffix) {
   for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
     mg_barrier(g_stage.barrier);
     for (unsigned p = 0; p < effort.pages; ++p) {
-      const double t = time_ns([p] { static_cast<void>(first_byte(p)); });
+      const double t = time_ns([p] { read_byte(p); });
       const double u = time_ns([p] { first_byte(p) = 1; });
       const double r = time_ns([] { mg_release(); });
       // The kernel forgets the page-table entry, as it does when memory is short; the node still has the page.
@@ -139,7 +146,7 @@ std::vector<Series> measure_busy(const Effort& effort) {
   for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
     mg_barrier(g_stage.barrier);
     for (unsigned p = 0; p < effort.pages; ++p) {
-      const double t = time_ns([p] { static_cast<void>(first_byte(p)); });
+      const double t = time_ns([p] { read_byte(p); });
       if (round >= kWarmUp) read.samples.push_back(t);
     }
     mg_barrier(g_stage.barrier);
@@ -176,7 +183,7 @@ std::vector<Series> measure_single_writer(const Effort& effort) {
     for (unsigned p = 0; p < effort.pages; ++p) {
       const bool writes = round % 2 == 1;
       const double t =
-          writes ? time_ns([p] { first_byte(p) = 3; }) : time_ns([p] { static_cast<void>(first_byte(p)); });
+          writes ? time_ns([p] { first_byte(p) = 3; }) : time_ns([p] { read_byte(p); });
       if (round >= 2 * kWarmUp) (writes ? write : read).samples.push_back(t);
     }
     mg_barrier(g_stage.barrier);
@@ -287,27 +294,31 @@ std::vector<Series> measure_barrier(const Effort& effort) {
 
 }  // namespace
 
-const std::vector<Role>& roles() {
-  // A second is longer than any wait here: its processors poll. 0: they sleep, and must be woken.
-  static const std::vector<Role> all = {
-      {"faults", 2, "1000000"}, {"faults-woken", 2, "0"},     {"faults-busy", 2, nullptr},
-      {"single-writer", 3, nullptr}, {"release", 2, "1000000"}, {"release", 3, nullptr},
-      {"locks", 2, "1000000"}, {"barrier", 2, "1000000"},   {"barrier", 4, nullptr},
-      {"barrier", 8, nullptr},
-  };
-  return all;
-}
-
 std::vector<Series> run_role(const std::string& role, const Effort& effort) {
   if (role == "faults") return measure_faults(effort, "");
-  if (role == "faults-woken") return measure_faults({.pages = effort.pages / 4 + 1, .rounds = effort.rounds / 2 + 1}, ", home asleep");
+  if (role == "faults-woken")
+    return measure_faults({.pages = effort.pages / 4 + 1, .rounds = effort.rounds / 2 + 1}, ", home asleep");
   if (role == "faults-busy") return measure_busy({.pages = effort.pages, .rounds = effort.rounds / 4 + 1});
-  if (role == "single-writer") return measure_single_writer({.pages = effort.pages / 4 + 1, .rounds = effort.rounds / 4 + 1});
+  if (role == "single-writer")
+    return measure_single_writer({.pages = effort.pages / 4 + 1, .rounds = effort.rounds / 4 + 1});
   if (role == "release") return measure_release(effort);
   if (role == "locks") return measure_locks(effort);
-  if (role == "barrier") return measure_barrier({.pages = effort.pages, .rounds = mg_nodes() > 2 ? effort.rounds / 4 + 1 : effort.rounds});
+  if (role == "barrier")
+    return measure_barrier({.pages = effort.pages, .rounds = mg_nodes() > 2 ? effort.rounds / 4 + 1 : effort.rounds});
   std::fprintf(stderr, "mgbench: there is no role '%s'\n", role.c_str());
   std::exit(2);
 }
 
 }  // namespace multigrain::bench
+
+// mgbench-role ROLE PAGES ROUNDS: for mgbench, which knows what to make of it.
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "mgbench-role is a part of mgbench: run that\n");
+    return 2;
+  }
+  const multigrain::bench::Effort effort{.pages = static_cast<unsigned>(std::atoi(argv[2])),
+                                         .rounds = static_cast<unsigned>(std::atoi(argv[3]))};
+  multigrain::bench::print_series(multigrain::bench::run_role(argv[1], effort));
+  return 0;
+}

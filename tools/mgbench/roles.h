@@ -14,6 +14,14 @@ struct Series {
   std::vector<double> samples;
 };
 
+// What the processes that measure tell the one that prints, and the lines that they do it in.
+struct Summary {
+  double p50 = 0, p99 = 0;  // ns
+  size_t count = 0;
+};
+Summary summarise(std::vector<double> samples);
+void print_series(const std::vector<Series>& all);
+
 // How many measurements of each quantity.
 struct Effort {
   unsigned pages = 256;  // pages touched one after the other in a round
@@ -31,7 +39,7 @@ struct Effort {
 //   "wake-up"                         half of that
 std::vector<Series> measure_floors(AccessMechanism access, size_t page_size, const Effort& effort);
 
-// The roles under mgrun; `role` is one of the names in roles(). Called from main() on node 0.
+// The roles, which mgbench-role plays under mgrun; `role` is one of the names in roles(). Called from main() on node 0.
 std::vector<Series> run_role(const std::string& role, const Effort& effort);
 
 // A run of the program: its role, on how many nodes, and how its nodes wait.

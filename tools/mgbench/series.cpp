@@ -1,0 +1,35 @@
+// What is measured, as lines of text between the processes of one mgbench run.
+
+#include <algorithm>
+#include <cstdio>
+
+#include "roles.h"
+
+namespace multigrain::bench {
+
+const std::vector<Role>& roles() {
+  // A second is longer than any wait here: its processors poll. 0: they sleep, and must be woken.
+  static const std::vector<Role> all = {
+      {"faults", 2, "1000000"},  {"faults-woken", 2, "0"}, {"faults-busy", 2, nullptr}, {"single-writer", 3, nullptr},
+      {"release", 2, "1000000"}, {"release", 3, nullptr},  {"locks", 2, "1000000"},     {"barrier", 2, "1000000"},
+      {"barrier", 4, nullptr},   {"barrier", 8, nullptr},
+  };
+  return all;
+}
+
+Summary summarise(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  const auto at = [&](double q) { return samples[static_cast<size_t>(q * static_cast<double>(samples.size() - 1))]; };
+  return {at(0.5), at(0.99), samples.size()};
+}
+
+void print_series(const std::vector<Series>& all) {
+  for (const Series& series : all) {
+    const Summary s = summarise(series.samples);
+    std::printf("%s\t%.1f\t%.1f\t%zu\n", series.name.c_str(), s.p50, s.p99, s.count);
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace multigrain::bench
