@@ -2,6 +2,8 @@
 
 #include "coherence/mgs/engine.h"
 
+#include <memory>
+
 #include "base/error.h"
 
 namespace multigrain::mgs {
@@ -448,7 +450,8 @@ const char* name(Kind kind) {
 
 void Actions::push(const Action& action) {
   MG_CHECK(size_ < kCapacity);
-  items_[size_++] = action;
+  std::construct_at(&items_[size_], action);
+  ++size_;
 }
 
 FaultOutcome on_fault(Page& page, const Place& place, DomainId domain, Access access, Actions& actions) {
