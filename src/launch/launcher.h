@@ -4,8 +4,8 @@
 // end is the run's end. The launcher creates what the nodes share (nothing that has a name), starts them, forwards
 // signals, and sees to it that none outlives the run:
 //
-//  - Node 0 exits: the runtime has told the others to end; those that do not within kEndingGrace are killed.
-//  - Another node dies, or exits before it was told to: the abort word in the job memory is set, a message names the
+//  - Node 0 exits: the others exit when they see that; those that do not within kEndingGrace are killed.
+//  - Another node dies, or exits before node 0 has: the abort word in the job memory is set, a message names the
 //    node, and the rest gets SIGTERM, then SIGKILL after kTerminationGrace.
 //  - The launcher itself dies, even by SIGKILL: the kernel kills the nodes (PR_SET_PDEATHSIG).
 //

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <string>
 
-#include "base/node_phase.h"
 #include "launch/launcher.h"
 
 namespace multigrain {
@@ -103,14 +102,22 @@ void Supervisor::handle_signals() {
 }
 
 void Supervisor::reap() {
+  std::vector<NodeId> ended;
   int status = 0;
-  for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) {
+  const auto note = [&](pid_t pid) {
     const auto node = std::ranges::find(nodes_, pid, &Node::pid);
     // Not ours: something that a node started and did not wait for.
-    if (node == nodes_.end()) continue;
+    if (node == nodes_.end()) return;
     node->status = status;
-    node_ended(NodeId(static_cast<uint16_t>(node - nodes_.begin())));
-  }
+    ended.emplace_back(static_cast<uint16_t>(node - nodes_.begin()));
+  };
+  for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) note(pid);
+  // The others end because node 0 has ended, but the kernel looked at them one after the other: node 0 may have ended
+  // behind its back, and must not look as if it were still running.
+  if (!ended.empty() && !nodes_.front().status && waitpid(nodes_.front().pid, &status, WNOHANG) > 0)
+    note(nodes_.front().pid);
+  std::ranges::sort(ended);
+  for (const NodeId id : ended) node_ended(id);
 }
 
 void Supervisor::node_ended(NodeId id) {
@@ -138,12 +145,12 @@ void Supervisor::node_ended(NodeId id) {
   terminate(id);
 }
 
-// Whether the end of a node other than 0 is a failure. A node that never attached runs a program without Multigrain.
+// Whether the end of a node other than 0 is a failure. Those that take part exit after node 0; one that has not
+// attached runs a program without Multigrain.
 bool Supervisor::was_premature(NodeId id) const {
   const int status = *nodes_[id.value].status;
   if (WIFSIGNALED(status) || WEXITSTATUS(status) != 0) return true;
-  const JobHeader::NodeSlot& slot = job_.header().node[id.value];
-  return phase_ == Phase::kRunning && slot.pid.load() != 0 && slot.ready.load() != kNodeEnding;
+  return phase_ == Phase::kRunning && job_.header().node[id.value].pid.load() != 0;
 }
 
 void Supervisor::check_deadline() {

@@ -1,9 +1,11 @@
 // Stands in for a Multigrain program where a test of mgrun needs one that uses the job memory. The argument says what
 // to do; the exit status says whether that worked.
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -11,7 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/node_phase.h"
 #include "fabric/shm/job_memory.h"
 
 namespace {
@@ -61,14 +62,13 @@ int main(int argc, char** argv) {
     return 4;
   }
   if (mode == "end") {
-    // Node 1 ends in order while node 0 goes on for a while, then fails for a reason of its own.
-    if (node == 1) {
-      header.node[1].ready = multigrain::kNodeEnding;
-      _exit(0);
-    }
-    while (header.node[1].ready != multigrain::kNodeEnding) nap();
-    for (int i = 0; i < 100; ++i) nap();
-    return 5;
+    // Node 0 fails for a reason of its own; node 1 exits when node 0 is gone, as the runtime does.
+    while (header.node[1 - node].pid == 0) nap();
+    if (node == 0) return 5;
+    pollfd gone{static_cast<int>(syscall(SYS_pidfd_open, header.node[0].pid.load(), 0)), POLLIN, 0};
+    // It may be gone and reaped already.
+    if (gone.fd >= 0) poll(&gone, 1, -1);
+    return 0;
   }
   if (mode == "abort") {
     // Node 1 dies; node 0 survives SIGTERM and must see the abort word.

@@ -326,8 +326,11 @@ TEST_F(MgrunTest, ANodeThatLeavesUntoldEndsTheRun) {
 }
 
 TEST_F(MgrunTest, ANodeThatEndsInOrderDoesNot) {
-  EXPECT_EQ(run({"--nodes", "2", FAKE_NODE, "end"}), 5);
-  EXPECT_EQ(err(), "");
+  // Both ends are seen at about the same time, in either order.
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(run({"--nodes", "2", FAKE_NODE, "end"}), 5);
+    ASSERT_EQ(err(), "");
+  }
 }
 
 TEST_F(MgrunTest, TheAbortWordNamesTheDeadNode) {
