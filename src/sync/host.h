@@ -27,8 +27,9 @@ class SyncHost {
   [[nodiscard]] virtual const WaitPolicy& wait_policy() const = 0;
 
   // Brackets around the part of a call that is slow enough to account for: the calling processor enters the activity,
-  // and leaves it for what it did before. Calls may nest (a condition wait contains a lock). An uncontended lock of a
-  // node that holds the token is not bracketed. release() is called inside the brackets.
+  // and leaves it for what it did before. Calls may nest (a condition wait contains a lock). Locking and unlocking a
+  // lock whose token is here and that nobody else wants is not bracketed, nor is the release() of such an unlock; every
+  // other release() is called inside the brackets.
   virtual void enter(SyncActivity activity) = 0;
   virtual void leave() = 0;
 };

@@ -62,7 +62,8 @@ class Sync {
   static constexpr uint32_t kMaxWaiters = 4096;
 
   // Registers the handlers of message_range::kSync with `fabric`: construct before any message can arrive, on every
-  // node with the same numbers and options. Host and fabric must outlive the object.
+  // node with the same numbers and options. Host and fabric must outlive the object, and no message may be
+  // delivered to this node once it is gone.
   Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_per_node, SyncOptions options = {});
   Sync(const Sync&) = delete;
   Sync& operator=(const Sync&) = delete;
