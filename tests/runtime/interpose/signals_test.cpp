@@ -63,7 +63,8 @@ class Signals : public ::testing::Test {
 
 // A load that faults: nothing is mapped there.
 void wild_load() {
-  static_cast<void>(*reinterpret_cast<volatile char*>(uintptr_t{64}));
+  volatile uintptr_t nowhere = 64;  // volatile: compilers know that nothing is at address 64
+  static_cast<void>(*reinterpret_cast<volatile char*>(nowhere));
 }
 
 TEST_F(Signals, TheProgramsHandlerIsRememberedAndTheRuntimesStays) {
