@@ -67,6 +67,7 @@ void Node::set_handler(MessageType type) {
 Status Node::build() {
   const NodeEnvironment environment = read_node_environment(config_);
   wait_ = environment.wait;
+  sched_getaffinity(0, sizeof all_cores_, &all_cores_);
   started_at_ = monotonic_ns();
   measured_from_ = started_at_;
 
@@ -146,7 +147,12 @@ Status Node::build() {
 Status Node::start_service() {
   pthread_t thread;
   const BootHeapScope boot;
-  const int failed = pthread_create(&thread, nullptr, &Node::service_main, this);
+  // Not where processor 0 is pinned, whose thread this is: on whichever core is free.
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setaffinity_np(&attributes, sizeof all_cores_, &all_cores_);
+  const int failed = pthread_create(&thread, &attributes, &Node::service_main, this);
+  pthread_attr_destroy(&attributes);
   if (failed != 0) return fail_errno(failed, "cannot start the service thread");
   pthread_detach(thread);
   return {};

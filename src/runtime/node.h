@@ -1,6 +1,8 @@
 // This process as one node of the machine: everything that runs here, in the order in which it starts.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -90,6 +92,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   const Config config_;
   WaitPolicy wait_;
+  cpu_set_t all_cores_{};  // that this process may use, before its processors are pinned
   std::unique_ptr<Fabric> fabric_;
   ShmFabric* shm_ = nullptr;  // what fabric_ is, or wraps
   std::optional<Region> region_;

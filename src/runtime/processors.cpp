@@ -13,14 +13,22 @@ namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local int t_processor = -1;
 
+cpu_set_t only(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  return set;
+}
+
 }  // namespace
 
-Processors::Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host)
-    : config_(config), fabric_(fabric), wait_(wait), host_(host) {}
+Processors::Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host,
+                       std::vector<int> cpus)
+    : config_(config), fabric_(fabric), wait_(wait), host_(host), cpus_(std::move(cpus)) {}
 
 Result<std::unique_ptr<Processors>> Processors::create(const Config& config, Fabric& fabric, const WaitPolicy& wait,
                                                        ProcessorHost& host, std::vector<int> cpus) {
-  std::unique_ptr<Processors> made(new Processors(config, fabric, wait, host));
+  std::unique_ptr<Processors> made(new Processors(config, fabric, wait, host, std::move(cpus)));
   auto local = SparseTable<Local>::create(config.processors_per_node, "processors");
   if (!local) return tl::unexpected(local.error());
   made->local_ = std::move(*local);
@@ -29,11 +37,11 @@ Result<std::unique_ptr<Processors>> Processors::create(const Config& config, Fab
   made->known_ = std::move(*known);
   fabric.set_handler(runtime_message::kSpawn, &Processors::handle_spawn, made.get());
   fabric.set_handler(runtime_message::kDone, &Processors::handle_done, made.get());
-  if (Status started = made->start_threads(cpus); !started) return tl::unexpected(started.error());
+  if (Status started = made->start_threads(); !started) return tl::unexpected(started.error());
   return made;
 }
 
-Status Processors::start_threads(const std::vector<int>& cpus) {
+Status Processors::start_threads() {
   const bool has_main = config_.node == NodeId(0);
   for (unsigned i = 0; i < config_.processors_per_node; ++i) {
     Local& local = local_[i];
@@ -44,11 +52,9 @@ Status Processors::start_threads(const std::vector<int>& cpus) {
     if (has_main && i == 0) continue;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    if (i < cpus.size()) {
-      cpu_set_t set;
-      CPU_ZERO(&set);
-      CPU_SET(cpus[i], &set);
-      pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
+    if (i < cpus_.size()) {
+      const cpu_set_t core = only(cpus_[i]);
+      pthread_attr_setaffinity_np(&attributes, sizeof core, &core);
     }
     int failed;
     {
@@ -65,6 +71,11 @@ Status Processors::start_threads(const std::vector<int>& cpus) {
 void Processors::adopt_main_thread() {
   Local& local = local_[0];
   local.thread = pthread_self();
+  if (!cpus_.empty()) {
+    const cpu_set_t core = only(cpus_[0]);
+    // A core that has gone since the launcher looked: the processor runs where it is.
+    static_cast<void>(pthread_setaffinity_np(local.thread, sizeof core, &core));
+  }
   t_processor = static_cast<int>(local.number);
   known_[local.number].runs = 1;
   set_this_profile(local.profile);

@@ -37,7 +37,8 @@ class Processors {
   static Result<std::unique_ptr<Processors>> create(const Config& config, Fabric& fabric, const WaitPolicy& wait,
                                                     ProcessorHost& host, std::vector<int> cpus);
 
-  // Makes the calling thread processor 0 of this node: the thread of main() on node 0.
+  // Makes the calling thread processor 0 of this node, on its core: the thread of main() on node 0. Threads that it starts
+  // afterwards inherit the core.
   void adopt_main_thread();
 
   // mg_spawn and mg_join; `error` receives a sentence if the result is not 0. On node 0.
@@ -68,8 +69,9 @@ class Processors {
     EventCount changed;
   };
 
-  Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host);
-  Status start_threads(const std::vector<int>& cpus);
+  Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host,
+             std::vector<int> cpus);
+  Status start_threads();
   static void* thread_main(void* local);
   void run(Local& local);
   void hand_over(Local& local, mg_function function, void* argument);
@@ -85,6 +87,7 @@ class Processors {
   Fabric& fabric_;
   const WaitPolicy& wait_;
   ProcessorHost& host_;
+  const std::vector<int> cpus_;
   SparseTable<Local> local_;
   SparseTable<Known> known_;
   std::mutex spawning_;  // one spawn at a time: a state copy takes several messages
