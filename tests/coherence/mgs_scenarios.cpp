@@ -1,5 +1,6 @@
 #include "mgs_scenarios.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace multigrain::mgs::model {
@@ -14,6 +15,9 @@ Scenario machine(std::string name, unsigned domains, std::vector<Processor> proc
   scenario.homes = std::move(homes);
   scenario.processors = std::move(processors);
   for (const Processor& p : scenario.processors) scenario.nodes = std::max(scenario.nodes, p.node + 1);
+  scenario.words = 2;
+  for (const Processor& p : scenario.processors)
+    for (const Op& op : p.program) scenario.words = std::max(scenario.words, op.word + 1u);
   for (const unsigned home : scenario.homes) scenario.nodes = std::max(scenario.nodes, home + 1);
   scenario.nodes = std::max(scenario.nodes, 3u);
   scenario.prepare();
@@ -55,8 +59,6 @@ std::vector<Scenario> small_scenarios() {
                         {{0, {write(0, 0, 1), release(), signal(0), wait({1, 2}), read(0, 1), read(0, 2)}},
                          {1, {write(0, 1, 2), release(), signal(1), wait({0, 2}), read(0, 2), read(0, 0)}},
                          {2, {write(0, 2, 3), release(), signal(2), wait({0, 1}), read(0, 0), read(0, 1)}}}));
-  out.back().words = 3;
-  out.back().prepare();
 
   // The round of the sole writer's release (1WINV) meets a reader that has just upgraded: a late WNOTIFY, and a DIFF
   // that must survive the 1WDATA.
@@ -108,6 +110,15 @@ std::vector<Scenario> small_scenarios() {
                              {0, {read(0, 0), wait({0}), read(0, 0), wait({1}), read(0, 1)}}},
                             {2, 0});
 
+  // A round takes node 1's dirty page; one of its processors reads the page again, and upgrades it while the other's
+  // REL for it is still out, which the home answers without a round. What the first then writes needs a REL of its own.
+  add_for_each_domain_count(out, "an upgrade behind a release",
+                            {{1, {write(0, 0, 1), release()}},
+                             {1, {read(0, 1), write(0, 1, 2), release(), signal(1)}},
+                             {2, {write(0, 2, 3), release()}},
+                             {0, {wait({1}), read(0, 1)}}},
+                            {2, 0});
+
   // Both processors of a node fault on one page at once, reading and writing, while it is wanted elsewhere.
   add_for_each_domain_count(out, "two faults at once",
                             {{1, {read(0, 0), write(0, 0, 1), release(), signal(0)}},
@@ -132,6 +143,12 @@ std::vector<Scenario> large_scenarios() {
                              {0, {read(0, 0), wait({0}), read(0, 0), wait({2}), read(1, 0)}}},
                             {2, 0});
 
+  add_for_each_domain_count(out, "long: an upgrade behind a release",
+                            {{1, {write(0, 0, 1), release(), signal(0)}},
+                             {1, {read(0, 1), write(0, 1, 2), release(), signal(1)}},
+                             {2, {write(0, 2, 3), release(), signal(2)}},
+                             {0, {read(0, 1), wait({1}), read(0, 1)}}},
+                            {2, 0});
   add_for_each_domain_count(out, "long: two faults at once",
                             {{1, {read(0, 0), write(0, 0, 1), release(), signal(0)}},
                              {1, {write(0, 1, 2), release(), signal(1)}},
@@ -158,10 +175,6 @@ std::vector<Scenario> large_scenarios() {
        {1, {read(0, 0), write(1, 0, 7), release(), signal(3)}},
        {2, {write(0, 1, 3), release(), write(0, 1, 4), wait({0}), read(0, 0), release(), signal(1)}},
        {0, {read(0, 0), wait({2, 3}), read(0, 0), read(1, 0)}}});
-  for (Scenario& scenario : out) {
-    scenario.words = 3;
-    scenario.prepare();
-  }
   return out;
 }
 

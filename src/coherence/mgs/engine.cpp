@@ -99,6 +99,8 @@ FaultOutcome Transition::fault(DomainId domain, Access access) {
       break;
     case PageState::kRead:
       if (access == Access::kWrite) {  // 2, 15, 8
+        // An upgrade asks nobody, so it could overtake the answer to a REL; see release(). RACK wakes.
+        if (client_.release_pending) return FaultOutcome::kWait;
         upgrade(domain);
       } else {  // 1
         client_.mapped.insert(domain);
@@ -158,7 +160,8 @@ bool Transition::release(DomainId domain) {
     to_home(Kind::kRel);
   }
   // Else it joins the release that is out. That one's round takes what this domain wrote as well: the page cannot
-  // have become writable again since, as the home answers the release before any later request.
+  // have become writable again since, as the home answers the release before any later request, and an upgrade waits
+  // for that answer.
   settle();
   return true;
 }
@@ -179,6 +182,7 @@ bool Transition::client_message(NodeId from, Kind kind) {
       client_.release_pending = false;
       actions_.push({.verb = Verb::kReleased, .domain = {}, .nodes = {}, .domains = client_.releasing});
       client_.releasing.clear();
+      if (client_.state == PageState::kRead) act(Verb::kWake);  // an upgrade may wait
       return true;
     case Kind::kInv:  // 16, 19
       if (!idle || client_.state == PageState::kInv || client_.single_writer) return false;

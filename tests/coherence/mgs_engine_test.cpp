@@ -1,0 +1,186 @@
+// The engine's contract, transition by transition: which actions in which order, and which messages it refuses.
+// That the transitions together are coherent is for mgs_explorer_test.cpp to show.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "coherence/mgs/engine.h"
+
+namespace multigrain::mgs {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr NodeId kHome{0};
+constexpr NodeId kSelf{1};
+constexpr NodeId kOther{2};
+constexpr DomainId kDomain{0};
+
+std::vector<Verb> verbs(const Actions& actions) {
+  std::vector<Verb> out;
+  for (const Action& action : actions) out.push_back(action.verb);
+  return out;
+}
+
+// A node that is not the home.
+struct RemoteNode {
+  Page page;
+  Place place{kSelf, kHome};
+  Actions actions;
+
+  std::vector<Verb> fault(Access access) {
+    actions.clear();
+    on_fault(page, place, kDomain, access, actions);
+    return verbs(actions);
+  }
+  std::vector<Verb> receive(Kind kind) {
+    actions.clear();
+    EXPECT_TRUE(on_message(page, place, kHome, kind, actions)) << name(kind);
+    return verbs(actions);
+  }
+  std::vector<Verb> unmapped() {
+    actions.clear();
+    on_unmapped(page, place, kDomain, actions);
+    return verbs(actions);
+  }
+};
+
+// A home that does not use the page itself.
+struct Home {
+  Page page;
+  Place place{kHome, kHome};
+  Actions actions;
+
+  std::vector<Verb> receive(NodeId from, Kind kind) {
+    actions.clear();
+    EXPECT_TRUE(on_message(page, place, from, kind, actions)) << name(kind);
+    return verbs(actions);
+  }
+  bool accepts(NodeId from, Kind kind) {
+    Page copy = page;
+    actions.clear();
+    return on_message(copy, place, from, kind, actions);
+  }
+};
+
+TEST(MgsEngine, AReadFaultFetchesThePageAndMapsItOnceItIsThere) {
+  RemoteNode node;
+  EXPECT_THAT(node.fault(Access::kRead), ElementsAre(Verb::kSend));  // arc 5
+  EXPECT_EQ(node.actions[0].kind, Kind::kRreq);
+  EXPECT_THAT(node.fault(Access::kRead), ElementsAre());                                              // waits
+  EXPECT_THAT(node.receive(Kind::kRdat), ElementsAre(Verb::kTakePage, Verb::kMapRead, Verb::kWake));  // arc 6
+  EXPECT_EQ(node.page.client.state, PageState::kRead);
+}
+
+TEST(MgsEngine, APageIsTwinnedAndQueuedBeforeItBecomesWritable) {
+  RemoteNode node;
+  EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kSend));  // arc 5
+  EXPECT_EQ(node.actions[0].kind, Kind::kWreq);
+  EXPECT_THAT(node.receive(Kind::kWdat), ElementsAre(Verb::kTakePage, Verb::kMakeTwin, Verb::kQueue, Verb::kMapWrite,
+                                                     Verb::kWake));  // arc 7
+}
+
+TEST(MgsEngine, AnUpgradeNeedsNoAnswer) {
+  RemoteNode node;
+  node.fault(Access::kRead);
+  node.receive(Kind::kRdat);
+  EXPECT_THAT(node.fault(Access::kWrite),
+              ElementsAre(Verb::kMakeTwin, Verb::kSend, Verb::kQueue, Verb::kMapWrite));  // arcs 2, 15, 8
+  EXPECT_EQ(node.actions[1].kind, Kind::kWnotify);
+}
+
+TEST(MgsEngine, ADiffIsMadeOnlyWhenTheMappingsAreGone) {
+  RemoteNode node;
+  node.fault(Access::kWrite);
+  node.receive(Kind::kWdat);
+  EXPECT_THAT(node.receive(Kind::kInv), ElementsAre(Verb::kUnmap));                                  // arc 19
+  EXPECT_THAT(node.unmapped(), ElementsAre(Verb::kSendDiff, Verb::kDropTwin, Verb::kWake));          // arc 21
+  EXPECT_TRUE(node.page.client.queued.contains(kDomain)) << "its release must wait for that round";  // not arc 12
+}
+
+TEST(MgsEngine, ASingleWriterNeedsNoTwinAndNoRelease) {
+  RemoteNode node;
+  node.fault(Access::kWrite);
+  node.receive(Kind::kWdat);
+  node.actions.clear();
+  EXPECT_TRUE(on_release(node.page, node.place, kDomain, node.actions));
+  EXPECT_EQ(node.actions[0].kind, Kind::kRel);
+  EXPECT_THAT(node.receive(Kind::k1wgr), ElementsAre(Verb::kDropTwin, Verb::kSend));  // arcs 25 to 27
+  EXPECT_THAT(node.receive(Kind::kRack), ElementsAre(Verb::kReleased));
+  EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kMapWrite)) << "not queued";
+  node.actions.clear();
+  EXPECT_FALSE(on_release(node.page, node.place, kDomain, node.actions));
+  EXPECT_THAT(node.receive(Kind::k1winv), ElementsAre(Verb::kUnmap));       // arc 22
+  EXPECT_THAT(node.unmapped(), ElementsAre(Verb::kSendPage, Verb::kWake));  // arc 24
+  EXPECT_FALSE(node.page.client.single_writer);
+}
+
+TEST(MgsEngine, ADiffThatComesBeforeTheWholePageIsMergedAfterIt) {
+  Home home;
+  home.receive(kSelf, Kind::kWreq);
+  home.receive(kOther, Kind::kRreq);
+  EXPECT_THAT(home.receive(kSelf, Kind::kRel), ElementsAre(Verb::kSend, Verb::kSend));  // INV and 1WINV
+  home.receive(kOther, Kind::kWnotify);
+  EXPECT_THAT(home.receive(kOther, Kind::kDiff), ElementsAre(Verb::kKeepDiff));
+  EXPECT_THAT(home.receive(kSelf, Kind::k1wdata), ElementsAre(Verb::kTakeHomeCopy, Verb::kMergeKept, Verb::kSend));
+  EXPECT_EQ(home.actions[2].kind, Kind::kRack);
+}
+
+TEST(MgsEngine, AReleaseOfWhatARoundHasTakenIsAnsweredAtOnceOrWithTheRound) {
+  Home home;
+  EXPECT_THAT(home.receive(kSelf, Kind::kRel), ElementsAre(Verb::kSend));
+  EXPECT_EQ(home.actions[0].kind, Kind::kRack);
+  home.receive(kOther, Kind::kWreq);
+  home.receive(kOther, Kind::kRel);
+  ASSERT_EQ(home.page.server.state, ServerState::kRelInProgress);
+  EXPECT_THAT(home.receive(kSelf, Kind::kRel), ElementsAre());
+  EXPECT_THAT(home.receive(kOther, Kind::kAck1w), ElementsAre(Verb::kSend));
+  EXPECT_EQ(home.actions[0].nodes, NodeSet::of(kSelf) | NodeSet::of(kOther));
+}
+
+TEST(MgsEngine, TheHomeWritesItsOwnPageWithoutTwinOrTransfer) {
+  Home home;
+  EXPECT_EQ(on_fault(home.page, home.place, kDomain, Access::kWrite, home.actions), FaultOutcome::kResolved);
+  EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kMapWrite, Verb::kWake));
+  EXPECT_EQ(home.page.server.state, ServerState::kSwrite);
+}
+
+// --- What cannot have been sent is refused, so that the run ends instead of going on with wrong data.
+
+TEST(MgsEngine, ANodeThatAskedForNothingRefusesEverything) {
+  for (unsigned k = 0; k < static_cast<unsigned>(Kind::kKindCount); ++k) {
+    for (const NodeId from : {kHome, kOther}) {
+      RemoteNode node;
+      EXPECT_FALSE(on_message(node.page, node.place, from, static_cast<Kind>(k), node.actions))
+          << name(static_cast<Kind>(k));
+    }
+  }
+}
+
+TEST(MgsEngine, AnIdleHomeTakesOnlyRequestsAndReleases) {
+  Home home;
+  for (unsigned k = 0; k < static_cast<unsigned>(Kind::kKindCount); ++k) {
+    const auto kind = static_cast<Kind>(k);
+    const bool expected = kind == Kind::kRreq || kind == Kind::kWreq || kind == Kind::kRel;
+    EXPECT_EQ(home.accepts(kOther, kind), expected) << name(kind);
+  }
+}
+
+TEST(MgsEngine, NobodyAsksTwiceOrAnswersTwice) {
+  Home home;
+  home.receive(kSelf, Kind::kWreq);
+  EXPECT_FALSE(home.accepts(kSelf, Kind::kWreq)) << "it has a copy";
+  EXPECT_FALSE(home.accepts(kSelf, Kind::kDiff)) << "nobody asked for it";
+  home.receive(kOther, Kind::kWreq);
+  home.receive(kSelf, Kind::kRel);
+  EXPECT_FALSE(home.accepts(kSelf, Kind::kRel));
+  EXPECT_FALSE(home.accepts(kSelf, Kind::k1wdata)) << "it was not told to send the page";
+  home.receive(kSelf, Kind::kDiff);
+  EXPECT_FALSE(home.accepts(kSelf, Kind::kDiff));
+  home.receive(kSelf, Kind::kRreq);
+  EXPECT_FALSE(home.accepts(kSelf, Kind::kRreq));
+}
+
+}  // namespace
+}  // namespace multigrain::mgs

@@ -1,0 +1,250 @@
+// The MGS shell with real faults and real messages, several nodes in one process.
+//
+// Each node has its own region, at its own addresses, its own access rights, fabric and shell; its processors are
+// threads. So the thread sanitizer sees all of the runtime's own accesses, and a test can put any schedule of threads
+// on a page. Synchronisation between processors is the test's own (atomics and std::barrier) around Shell::release().
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <barrier>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "coherence/mgs/shell.h"
+#include "fabric/shm/shm_fabric.h"
+
+namespace multigrain::mgs {
+namespace {
+
+constexpr uint64_t kRegionSize = uint64_t{64} << 20;
+constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
+
+// Page p is at home on node p mod nodes.
+class ModuloHomes final : public HomeDirectory {
+ public:
+  explicit ModuloHomes(unsigned nodes) : nodes_(nodes) {}
+  std::optional<NodeId> home_of(PageId page) override { return NodeId(static_cast<uint16_t>(page.value % nodes_)); }
+  bool is_first_touch(PageId) override { return false; }
+  std::optional<NodeId> claim_home(PageId page) override { return home_of(page); }
+
+ private:
+  const unsigned nodes_;
+};
+
+struct TestNode {
+  std::optional<Region> region;
+  std::unique_ptr<AccessRights> rights;
+  std::unique_ptr<ShmFabric> fabric;
+  std::unique_ptr<Shell> shell;
+  std::thread service;
+};
+
+std::vector<std::unique_ptr<TestNode>>* g_nodes = nullptr;
+
+void on_signal(int signal, siginfo_t* info, void* context) {
+  for (const auto& node : *g_nodes) {
+    if (const auto fault = node->rights->decode(signal, info, context)) {
+      if (node->shell->on_fault(fault->page, fault->is_write)) return;
+    }
+  }
+  ::signal(signal, SIG_DFL);
+}
+
+class Machine {
+ public:
+  Machine(unsigned nodes, AccessMechanism access, size_t page_size) : homes_(nodes), page_size_(page_size) {
+    auto job_fd = create_job_memory(
+        {.nodes = nodes, .processors_per_node = 1, .page_size = page_size, .region_size = kRegionSize});
+    EXPECT_TRUE(job_fd) << job_fd.error().message;
+    std::vector<int> frames;
+    for (unsigned n = 0; n < nodes; ++n) {
+      auto node = std::make_unique<TestNode>();
+      auto region =
+          Region::create(kRegionSize, page_size, -1,
+                         {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
+      EXPECT_TRUE(region) << region.error().message;
+      node->region.emplace(std::move(*region));
+      frames.push_back(node->region->frames_fd());
+      nodes_.push_back(std::move(node));
+    }
+    g_nodes = &nodes_;
+    for (unsigned n = 0; n < nodes; ++n) {
+      TestNode& node = *nodes_[n];
+      auto fabric = ShmFabric::attach(*job_fd, NodeId(static_cast<uint16_t>(n)), frames, kRegionSize);
+      EXPECT_TRUE(fabric) << fabric.error().message;
+      node.fabric = std::move(*fabric);
+      node.fabric->export_segment(SegmentId::kFrames, node.region->alias(PageId(0)), kRegionSize);
+      auto rights = choose(access, *node.region);
+      EXPECT_TRUE(rights) << rights.error().message;
+      node.rights = std::move(*rights);
+      auto shell = Shell::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{20'000}});
+      EXPECT_TRUE(shell) << shell.error().message;
+      node.shell = std::move(*shell);
+    }
+    close(*job_fd);
+    struct sigaction action = {};
+    action.sa_sigaction = &on_signal;
+    action.sa_flags = SA_SIGINFO;
+    sigfillset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGBUS, &action, nullptr);
+    for (auto& node : nodes_) {
+      node->service = std::thread([this, fabric = node->fabric.get()] {
+        while (!stopping_.load()) fabric->serve();
+      });
+    }
+  }
+
+  ~Machine() {
+    stopping_ = true;
+    for (auto& node : nodes_) node->fabric->wake_service();
+    for (auto& node : nodes_) node->service.join();
+    ::signal(SIGSEGV, SIG_DFL);
+    ::signal(SIGBUS, SIG_DFL);
+    g_nodes = nullptr;
+  }
+
+  // A 64-bit word as node n sees it.
+  std::atomic<uint64_t>& word(unsigned n, uint64_t page, uint64_t index) {
+    return reinterpret_cast<std::atomic<uint64_t>*>(nodes_[n]->region->view(PageId(page)))[index];
+  }
+  void release(unsigned n) { nodes_[n]->shell->release(); }
+  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return nodes_[n]->shell->inspect(PageId(page)); }
+  [[nodiscard]] uint64_t words_per_page() const { return page_size_ / sizeof(uint64_t); }
+
+ private:
+  ModuloHomes homes_;
+  const size_t page_size_;
+  std::vector<std::unique_ptr<TestNode>> nodes_;
+  std::atomic<bool> stopping_{false};
+};
+
+class MgsShell : public testing::TestWithParam<AccessMechanism> {};
+
+TEST_P(MgsShell, AWriteIsSeenAfterARelease) {
+  Machine machine(3, GetParam(), 4096);
+  for (uint64_t i = 1; i <= 50; ++i) {
+    const auto writer = static_cast<unsigned>(i % 3);
+    machine.word(writer, 1, 5).store(i);
+    machine.release(writer);
+    for (unsigned n = 0; n < 3; ++n) ASSERT_EQ(machine.word(n, 1, 5).load(), i) << "node " << n;
+  }
+}
+
+TEST_P(MgsShell, ASoleWriterBecomesASingleWriterUntilAnotherComes) {
+  Machine machine(3, GetParam(), 4096);
+  machine.word(0, 1, 0).store(1);
+  machine.release(0);
+  EXPECT_TRUE(machine.inspect(0, 1).client.single_writer);
+  EXPECT_EQ(machine.inspect(1, 1).server.state, ServerState::kSwrite);
+  machine.word(0, 1, 1).store(2);
+  machine.release(0);  // ignores the page
+  EXPECT_EQ(machine.word(2, 1, 1).load(), 2u);
+  EXPECT_FALSE(machine.inspect(0, 1).client.single_writer);
+  EXPECT_EQ(machine.inspect(1, 1).server.state, ServerState::kRead);
+}
+
+// Two processors of node 0 write their own words of one page and release, at their own pace. Whichever releases, what
+// it wrote before must be visible to node 1 afterwards, even when the other's release took the page along and is still
+// under way; node 1 keeps reading, so it always has a copy that could be stale.
+TEST_P(MgsShell, AReleaseCoversWhatAnotherProcessorsReleaseTookAlong) {
+  constexpr unsigned kChanges = 300;
+  Machine machine(3, GetParam(), 4096);
+  std::array<std::atomic<uint64_t>, 2> released{};
+  std::atomic<bool> done{false};
+  std::vector<std::thread> writers;
+  for (unsigned w = 0; w < 2; ++w) {
+    writers.emplace_back([&machine, &released, &done, w] {
+      for (uint64_t i = 1; !done.load(); ++i) {
+        machine.word(0, 2, 8 * w).store(i);
+        machine.release(0);
+        released[w].store(i);
+      }
+    });
+  }
+  uint64_t stale = 0;
+  std::array<uint64_t, 2> seen{};
+  for (unsigned changes = 0; changes < kChanges;) {
+    for (unsigned w = 0; w < 2; ++w) {
+      const uint64_t at_least = released[w].load();
+      const uint64_t value = machine.word(1, 2, 8 * w).load();
+      if (value < at_least) ++stale;
+      changes += value != seen[w] ? 1 : 0;
+      seen[w] = value;
+    }
+  }
+  done = true;
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(stale, 0u);
+}
+
+// Phases: in each, every word belongs to one processor, who may write it; between phases everybody releases and meets.
+// Many words of a page belong to different nodes, so pages have several writers, and readers that become writers.
+void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned seed) {
+  constexpr unsigned kPages = 6, kWords = 24, kPhases = 40;
+  const unsigned total = nodes * processors;
+  std::barrier meeting(total);
+  std::array<std::array<std::atomic<uint64_t>, kWords>, kPages> expected{};
+  std::atomic<uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned p = 0; p < total; ++p) {
+    threads.emplace_back([&, p] {
+      const unsigned node = p / processors;
+      std::mt19937 random(seed * 1000 + p);
+      for (unsigned phase = 0; phase < kPhases; ++phase) {
+        for (unsigned i = 0; i < 60; ++i) {
+          const unsigned page = random() % kPages, word = random() % kWords;
+          const unsigned owner = (page * 7 + word * 3 + phase * 5) % total;
+          const uint64_t value = uint64_t{phase + 1} << 32 | p << 16 | i;
+          // Neighbouring words of one cache line, and of far ends of the page.
+          const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
+          if (owner == p) {
+            machine.word(node, page, index).store(value);
+            expected[page][word].store(value);
+          } else if ((page * 7 + word * 3 + (phase + 1) * 5) % total != owner && random() % 4 == 0) {
+            static_cast<void>(machine.word(node, page, index).load());
+          }
+        }
+        machine.release(node);
+        meeting.arrive_and_wait();
+        for (unsigned i = 0; i < 60; ++i) {
+          const unsigned page = random() % kPages, word = random() % kWords;
+          const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
+          if (machine.word(node, page, index).load() != expected[page][word].load()) ++wrong;
+        }
+        meeting.arrive_and_wait();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0u) << "seed " << seed;
+}
+
+TEST_P(MgsShell, RandomProgramsWithoutRacesReadWhatWasWritten) {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    Machine machine(3, GetParam(), 4096);
+    run_phases(machine, 3, 2, seed);
+  }
+}
+
+TEST_P(MgsShell, RandomProgramsOnWidePages) {
+  Machine machine(2, GetParam(), 65536);
+  run_phases(machine, 2, 2, 9);
+}
+
+TEST_P(MgsShell, OneProcessorANode) {
+  Machine machine(4, GetParam(), 4096);
+  run_phases(machine, 4, 1, 17);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mechanisms, MgsShell, testing::Values(AccessMechanism::kUserfault, AccessMechanism::kMprotect),
+                         [](const auto& mechanism) {
+                           return mechanism.param == AccessMechanism::kUserfault ? "userfault" : "mprotect";
+                         });
+
+}  // namespace
+}  // namespace multigrain::mgs
