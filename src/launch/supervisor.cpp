@@ -136,9 +136,9 @@ void Supervisor::node_ended(NodeId id) {
     return;
   }
   if (id != NodeId(0) && !was_premature(id)) return;
-  node_failed_ = node_failed_ || id != NodeId(0);
   // A program that failed has said so itself, and its other nodes may well fail with it.
   const bool told = phase_ == Phase::kFinishing && WEXITSTATUS(*nodes_.front().status) != 0;
+  node_failed_ = id != NodeId(0) && !told;
   if (!told)
     tell("node {} (pid {}) {}{}; the run ends", id.value, node.pid, ending(status),
          phase_ == Phase::kRunning && !WIFSIGNALED(status) ? " before the program did" : "");
@@ -182,8 +182,8 @@ void Supervisor::signal_all(int number) const {
 
 int Supervisor::exit_status() const {
   const int program = *nodes_.front().status;
-  // Node 0 may have died of the SIGTERM that another node's end brought it.
-  if (node_failed_ && (WIFSIGNALED(program) || WEXITSTATUS(program) == 0)) return 1;
+  // Whatever node 0 made of its own end then, it is not the program's result.
+  if (node_failed_) return 1;
   if (WIFSIGNALED(program)) return 128 + (forwarded_told_ ? forwarded_ : WTERMSIG(program));
   return WEXITSTATUS(program);
 }

@@ -62,7 +62,7 @@ class Supervisor {
   Clock::time_point deadline_{};
   int forwarded_ = 0;            // the last signal that was passed on
   bool forwarded_told_ = false;  // the message about it is out
-  bool node_failed_ = false;     // one other than node 0
+  bool node_failed_ = false;     // one other than node 0, of itself
 };
 
 }  // namespace multigrain
