@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "runtime/wait.h"
+#include "fabric/wait.h"
 
 namespace multigrain {
 

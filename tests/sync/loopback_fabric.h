@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "fabric/fabric.h"
-#include "runtime/wait.h"
+#include "fabric/wait.h"
 
 namespace multigrain::testing {
 

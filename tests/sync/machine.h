@@ -78,7 +78,12 @@ class ToyHost final : public SyncHost {
 class Machine {
  public:
   Machine(unsigned nodes, unsigned processors, SyncOptions options = {}, WaitPolicy policy = {2000})
-      : memory(nodes), fabric(LoopbackFabric::machine(nodes)), processors_(processors) {
+      : Machine(loopback(nodes), processors, options, policy) {}
+  // The same over fabrics of another kind, one a node.
+  Machine(std::vector<std::unique_ptr<Fabric>> fabrics, unsigned processors, SyncOptions options = {},
+          WaitPolicy policy = {2000})
+      : memory(static_cast<unsigned>(fabrics.size())), fabric(std::move(fabrics)), processors_(processors) {
+    const auto nodes = static_cast<unsigned>(fabric.size());
     for (unsigned n = 0; n < nodes; ++n) {
       host.push_back(std::make_unique<ToyHost>(memory, n, policy));
       sync.push_back(std::make_unique<Sync>(*host[n], *fabric[n], nodes, processors, options));
@@ -104,18 +109,25 @@ class Machine {
       for (unsigned i = 0; i < processors_; ++i) threads.emplace_back(body, n, n * processors_ + i);
     for (std::thread& thread : threads) thread.join();
   }
+  // Loopback fabrics only.
   [[nodiscard]] uint64_t messages() const {
     uint64_t sum = 0;
-    for (const auto& f : fabric) sum += f->sent();
+    for (const auto& f : fabric) sum += dynamic_cast<const LoopbackFabric&>(*f).sent();
     return sum;
   }
 
   ToyMemory memory;
-  std::vector<std::unique_ptr<LoopbackFabric>> fabric;
+  std::vector<std::unique_ptr<Fabric>> fabric;
   std::vector<std::unique_ptr<ToyHost>> host;
   std::vector<std::unique_ptr<Sync>> sync;
 
  private:
+  static std::vector<std::unique_ptr<Fabric>> loopback(unsigned nodes) {
+    std::vector<std::unique_ptr<Fabric>> fabrics;
+    for (auto& f : LoopbackFabric::machine(nodes)) fabrics.push_back(std::move(f));
+    return fabrics;
+  }
+
   unsigned processors_;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> service_;
