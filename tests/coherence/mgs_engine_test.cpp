@@ -90,6 +90,22 @@ TEST(MgsEngine, AnUpgradeNeedsNoAnswer) {
   EXPECT_EQ(node.actions[1].kind, Kind::kWnotify);
 }
 
+// Otherwise what is written then would be covered by a release that the home answers before it knows of the upgrade.
+TEST(MgsEngine, AnUpgradeWaitsForTheAnswerToARelease) {
+  RemoteNode node;
+  node.fault(Access::kWrite);
+  node.receive(Kind::kWdat);
+  node.receive(Kind::kInv);
+  node.unmapped();
+  node.fault(Access::kRead);
+  node.receive(Kind::kRdat);
+  node.actions.clear();
+  EXPECT_TRUE(on_release(node.page, node.place, kDomain, node.actions));
+  EXPECT_THAT(node.fault(Access::kWrite), ElementsAre());
+  EXPECT_THAT(node.receive(Kind::kRack), ElementsAre(Verb::kReleased, Verb::kWake));
+  EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kMakeTwin, Verb::kSend, Verb::kQueue, Verb::kMapWrite));
+}
+
 TEST(MgsEngine, ADiffIsMadeOnlyWhenTheMappingsAreGone) {
   RemoteNode node;
   node.fault(Access::kWrite);
