@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -319,6 +320,9 @@ void Node::finish(int status) {
 }
 
 void Node::serve_until_the_end() {
+  // The launcher passes these on to every node, but the program's handlers are node 0's: what it survives must not end
+  // the run here. If it dies of one, the run ends.
+  for (int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
   while (true) {
     const uint32_t seen = changed_.prepare();
     if (shutting_down_.load() != 0) break;
