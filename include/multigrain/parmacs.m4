@@ -9,8 +9,8 @@ The processes of a program are processors of the run: main() is processor 0, the
 node where it is. As with fork(), a process sees the globals and the malloc heap as they were when its node was started,
 and shares G_MALLOC memory only. Programs that rely on shared globals (threads) work only inside one node.
 
-After this file m4 quotes are no longer ` and `'' but <<<: and :>>>, so that apostrophes and backquotes in C comments and
-literals are only text. m4 built-ins whose names are good C identifiers are undefined (len, index, format, shift, ...).
+After this file m4 quotes are no longer ` and `'' but <<<: and :>>>, so that apostrophes and backquotes in C comments
+and literals are only text. m4 built-ins whose names are good C identifiers are undefined (len, index, format, ...).
 A number sign starts an m4 comment, as ever: the first line of a C #define is not expanded.
 
 Differences between the dialects:
@@ -155,8 +155,8 @@ define(<<<:NU_MALLOC:>>>, <<<:NU_MALLOC_F($@);:>>>)
 define(<<<:G_FREE:>>>, <<<:mg_free($1):>>>)
 define(<<<:NU_FREE:>>>, <<<:mg_free($1):>>>)
 
-The type of handles. Sources declare locks and conditions in headers that they include before EXTERN_ENV, where mg_lock_t
-is not known yet; uint64_t is this type wherever Multigrain runs.
+The type of handles. Sources declare locks and conditions in headers that they include before EXTERN_ENV, where
+mg_lock_t is not known yet; uint64_t is this type wherever Multigrain runs.
 define(<<<:PARMACS_HANDLE:>>>, <<<:unsigned long:>>>)
 
 Locks. The declarations carry their semicolon: sources write LOCKDEC(a) with and without one.
@@ -208,7 +208,12 @@ define(<<<:CONDVARBCAST:>>>, <<<:{mg_cond_broadcast($1);}:>>>)
 
 Self-scheduled loops. GETSUB(gs, i, last, processes) gives 0..last, then -1 to each process, and starts over.
 define(<<<:GSDEC:>>>, <<<:parmacs_gs_t ($1);:>>>)
-define(<<<:GSINIT:>>>, <<<:{($1).guard = mg_lock_create(); ($1).next = 0; ($1).done = 0; parmacs_barinit(&($1).end, 0);}:>>>)
+define(<<<:GSINIT:>>>, <<<:{
+  ($1).guard = mg_lock_create();
+  ($1).next = 0;
+  ($1).done = 0;
+  parmacs_barinit(&($1).end, 0);
+}:>>>)
 define(<<<:GETSUB:>>>, <<<:{($2) = parmacs_getsub(&($1), (long)($3), (long)($4));}:>>>)
 define(<<<:NU_GSDEC:>>>, <<<:GSDEC($@):>>>)
 define(<<<:NU_GSINIT:>>>, <<<:GSINIT($@):>>>)
