@@ -91,6 +91,14 @@ std::byte* pointer(uintptr_t address) {
   return reinterpret_cast<std::byte*>(hidden);
 }
 
+// The undefined-behaviour sanitizer would look for a type before the function.
+#if defined(__clang__)
+[[clang::no_sanitize("function")]]
+#endif
+void jump_to(std::byte* at) {
+  reinterpret_cast<void (*)()>(at)();
+}
+
 using Parameters = std::tuple<AccessMechanism, size_t>;
 
 class AccessRightsTest : public ::testing::TestWithParam<Parameters> {
@@ -181,11 +189,12 @@ TEST_P(AccessRightsTest, AWriteToAPageWithoutRightsFaultsOnce) {
 
 TEST_P(AccessRightsTest, AnAtomicReadModifyWriteIsAWrite) {
   auto* const word = reinterpret_cast<uint64_t*>(view(3));
+  // Relaxed: for stronger orders the thread sanitizer holds a lock across the access, which our handler then takes too.
   rights_->grant_read(PageId(3), 1);
-  EXPECT_EQ(__atomic_fetch_add(word, 5, __ATOMIC_SEQ_CST), 0u);
+  EXPECT_EQ(__atomic_fetch_add(word, 5, __ATOMIC_RELAXED), 0u);
   EXPECT_EQ(world_->write_faults.load(), 1);
   EXPECT_EQ(world_->read_faults.load(), 0);
-  EXPECT_EQ(__atomic_load_n(word, __ATOMIC_SEQ_CST), 5u);
+  EXPECT_EQ(__atomic_load_n(word, __ATOMIC_RELAXED), 5u);
 }
 
 TEST_P(AccessRightsTest, RightsAreWhatThePrimitivesSay) {
@@ -399,7 +408,8 @@ TEST_P(AccessRightsTest, TheLargestRegionCostsOnlyWhatIsTouched) {
   EXPECT_EQ(load(region_->base() + region_->size() - page_size() + 99), std::byte{1});
   // A grant of a wide page brings all of it in; mprotect's leaves the rest for later.
   EXPECT_LE(region_->resident_bytes(), kTouched * page_size());
-  EXPECT_LT(resident_set_bytes() - before, 2 * kTouched * page_size() + (8u << 20));
+  // Generous, for the page tables and a sanitizer's shadow; one huge page a touch would already be 256 MiB.
+  EXPECT_LT(resident_set_bytes() - before, 2 * kTouched * page_size() + (64u << 20));
 }
 
 TEST_P(AccessRightsTest, LeavesForeignFaultsAlone) {
@@ -418,7 +428,7 @@ TEST_P(AccessRightsTest, LeavesForeignFaultsAlone) {
   EXPECT_EQ(faults(), 0);
   // A jump into shared data is a bug that no grant mends. Userfaultfd takes the fetch for a read at first; once the
   // page is readable, the processor refuses to execute it.
-  EXPECT_EQ(foreign_signal([&] { reinterpret_cast<void (*)()>(view(3))(); }), SIGSEGV);
+  EXPECT_EQ(foreign_signal([&] { jump_to(view(3)); }), SIGSEGV);
   EXPECT_EQ(faults(), rights_->fault_signal() == SIGBUS ? 1 : 0);
 }
 

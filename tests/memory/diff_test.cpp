@@ -140,6 +140,8 @@ TEST_P(DiffProperty, RefusesGarbageWithoutStoring) {
   constexpr size_t kGuard = 4096;
   Page memory(size + 2 * kGuard);
   std::byte* const home = memory.data() + kGuard;
+  Page untouched(memory.size);
+  std::memset(untouched.data(), 0xee, untouched.size);
   Page page(size);
   Page twin(size);
   std::vector<std::byte> valid(max_encoded_size(size));
@@ -172,11 +174,11 @@ TEST_P(DiffProperty, RefusesGarbageWithoutStoring) {
     std::memset(memory.data(), 0xee, memory.size);
     if (apply_diff(home, size, {copy.get(), diff.size()})) {
       ++accepted;  // a changed data byte leaves a valid diff
-      for (size_t i = 0; i < kGuard; ++i)
-        ASSERT_TRUE(memory[i] == std::byte{0xee} && memory[kGuard + size + i] == std::byte{0xee});
+      ASSERT_EQ(std::memcmp(memory.data(), untouched.data(), kGuard), 0);
+      ASSERT_EQ(std::memcmp(home + size, untouched.data(), kGuard), 0);
     } else {
       ++refused;
-      for (size_t i = 0; i < memory.size; ++i) ASSERT_EQ(memory[i], std::byte{0xee}) << i;
+      ASSERT_EQ(std::memcmp(memory.data(), untouched.data(), memory.size), 0);
     }
   }
   EXPECT_GT(refused, 1000);
@@ -263,7 +265,8 @@ TEST(DiffConcurrency, EncodesWhatItCompared) {
     });
     std::vector<std::byte> out(max_encoded_size(kSize));
     size_t total = 0;
-    for (int round = 0; round < 5000; ++round) {
+    // At least until the writer has run.
+    for (int round = 0; round < 2000 || total < 100; ++round) {
       const size_t encoded = encode_diff(page.data(), twin.data(), kSize, out, code);
       Page home(kSize);
       ASSERT_TRUE(apply_diff(home.data(), kSize, {out.data(), encoded}));
@@ -274,7 +277,6 @@ TEST(DiffConcurrency, EncodesWhatItCompared) {
     }
     stop = true;
     writer.join();
-    EXPECT_GT(total, 0u);
   }
 }
 
@@ -300,7 +302,7 @@ TEST(DiffConcurrency, ApplyingDisturbsNoOtherByte) {
       writes.fetch_add(1);
     }
   });
-  for (int round = 0; round < 5000 || writes.load() < 10; ++round)
+  for (int round = 0; round < 2000 || writes.load() < 10; ++round)
     ASSERT_TRUE(apply_diff(home.data(), kSize, {out.data(), encoded}));
   stop = true;
   writer.join();
