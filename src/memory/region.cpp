@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -158,6 +159,19 @@ void Region::discard_frames(PageId first, uint64_t count) {
     if (errno != EINTR)
       panic("cannot give frames back (errno, page, pages)", static_cast<uint64_t>(errno), first.value, count);
   errno = saved;
+}
+
+std::optional<Region::Run> Region::next_resident(PageId first, uint64_t count) const {
+  MG_CHECK(has_pages(first, count), first.value, count);
+  const auto start = static_cast<off_t>(first.value << page_shift_);
+  const auto end = static_cast<off_t>((first.value + count) << page_shift_);
+  // The descriptor's position is nobody's, so concurrent calls do not disturb each other.
+  const off_t data = lseek(frames_fd_, start, SEEK_DATA);
+  if (data < 0 || data >= end) return std::nullopt;
+  const off_t hole = std::min(lseek(frames_fd_, data, SEEK_HOLE), end);
+  const PageId from(static_cast<uint64_t>(data) >> page_shift_);
+  const uint64_t past = (static_cast<uint64_t>(hole) + page_size() - 1) >> page_shift_;
+  return Run{from, past - from.value};
 }
 
 uint64_t Region::resident_bytes() const {

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/error.h"
 #include "base/ids.h"
@@ -73,6 +74,14 @@ class Region {
   // Gives the memory of these frames back; they read as zeros through the alias afterwards.
   // Pre: no rights are granted on the pages and nobody uses their frames. One system call.
   void discard_frames(PageId first, uint64_t count);
+
+  // The first run of pages of [first, first + count) whose frames have memory, that is, were ever touched (in part, for
+  // pages wider than the hardware's); nullopt if none. Two system calls.
+  struct Run {
+    PageId first;
+    uint64_t count = 0;
+  };
+  [[nodiscard]] std::optional<Run> next_resident(PageId first, uint64_t count) const;
 
   // Bytes of memory that frames occupy now.
   [[nodiscard]] uint64_t resident_bytes() const;

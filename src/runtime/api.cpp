@@ -26,13 +26,15 @@ int fail_with(int negative_errno, const std::string& sentence) {
 Node& node(const char* call) {
   Node* const node = Node::get();
   if (node == nullptr) [[unlikely]] {
-    std::fprintf(stderr, "multigrain: %s was called before the runtime started: call mg_init() in main() first\n", call);
+    std::fprintf(stderr, "multigrain: %s was called before the runtime started: call mg_init() in main() first\n",
+                 call);
     std::_Exit(1);
   }
   return *node;
 }
 
-multigrain::Result<multigrain::Placement> placement_of(const mg_alloc_options* options, const multigrain::Config& config) {
+multigrain::Result<multigrain::Placement> placement_of(const mg_alloc_options* options,
+                                                       const multigrain::Config& config) {
   multigrain::Placement placement{.policy = config.home, .node = NodeId(0)};
   if (options == nullptr) return placement;
   switch (options->home) {
@@ -68,13 +70,27 @@ int mg_init(int*, char***) {
   return 0;
 }
 
-unsigned mg_processor(void) { return node("mg_processor").processors().current(); }
-unsigned mg_processors(void) { return node("mg_processors").config().processors(); }
-unsigned mg_processors_per_node(void) { return node("mg_processors_per_node").config().processors_per_node; }
-unsigned mg_node(void) { return node("mg_node").config().node.value; }
-unsigned mg_nodes(void) { return node("mg_nodes").config().nodes; }
-size_t mg_page_size(void) { return node("mg_page_size").config().page_size; }
-const char* mg_error(void) { return t_error; }
+unsigned mg_processor(void) {
+  return node("mg_processor").processors().current();
+}
+unsigned mg_processors(void) {
+  return node("mg_processors").config().processors();
+}
+unsigned mg_processors_per_node(void) {
+  return node("mg_processors_per_node").config().processors_per_node;
+}
+unsigned mg_node(void) {
+  return node("mg_node").config().node.value;
+}
+unsigned mg_nodes(void) {
+  return node("mg_nodes").config().nodes;
+}
+size_t mg_page_size(void) {
+  return node("mg_page_size").config().page_size;
+}
+const char* mg_error(void) {
+  return t_error;
+}
 
 int mg_spawn(unsigned processor, mg_function function, void* argument) {
   std::string error;
@@ -127,7 +143,13 @@ void* mg_alloc(size_t size, const mg_alloc_options* options) {
     return nullptr;
   }
   // Ordinary stores, so that the protocol sees them: the pages may have copies anywhere.
-  if (block->needs_clearing) std::memset(block->address, 0, block->size);
+  if (block->needs_clearing) {
+    const auto clear = [](void* start, size_t bytes) { std::memset(start, 0, bytes); };
+    if (block->size < self.config().page_size)
+      clear(block->address, block->size);
+    else
+      self.heap().for_each_touched(block->address, block->size, clear);
+  }
   return block->address;
 }
 
@@ -156,39 +178,91 @@ int mg_home_of(const void* address) {
 
 // --- Synchronisation
 
-mg_lock_t mg_lock_create(void) { return node("mg_lock_create").sync().lock_create().value; }
-void mg_lock_destroy(mg_lock_t lock) { node("mg_lock_destroy").sync().lock_destroy(SyncId(lock)); }
-void mg_lock(mg_lock_t lock) { node("mg_lock").sync().lock(SyncId(lock)); }
-int mg_trylock(mg_lock_t lock) { return node("mg_trylock").sync().trylock(SyncId(lock)) ? 1 : 0; }
-void mg_unlock(mg_lock_t lock) { node("mg_unlock").sync().unlock(SyncId(lock)); }
+mg_lock_t mg_lock_create(void) {
+  return node("mg_lock_create").sync().lock_create().value;
+}
+void mg_lock_destroy(mg_lock_t lock) {
+  node("mg_lock_destroy").sync().lock_destroy(SyncId(lock));
+}
+void mg_lock(mg_lock_t lock) {
+  node("mg_lock").sync().lock(SyncId(lock));
+}
+int mg_trylock(mg_lock_t lock) {
+  return node("mg_trylock").sync().trylock(SyncId(lock)) ? 1 : 0;
+}
+void mg_unlock(mg_lock_t lock) {
+  node("mg_unlock").sync().unlock(SyncId(lock));
+}
 
-mg_barrier_t mg_barrier_create(unsigned count) { return node("mg_barrier_create").sync().barrier_create(count).value; }
-void mg_barrier_destroy(mg_barrier_t barrier) { node("mg_barrier_destroy").sync().barrier_destroy(SyncId(barrier)); }
-void mg_barrier(mg_barrier_t barrier) { node("mg_barrier").sync().barrier(SyncId(barrier)); }
+mg_barrier_t mg_barrier_create(unsigned count) {
+  return node("mg_barrier_create").sync().barrier_create(count).value;
+}
+void mg_barrier_destroy(mg_barrier_t barrier) {
+  node("mg_barrier_destroy").sync().barrier_destroy(SyncId(barrier));
+}
+void mg_barrier(mg_barrier_t barrier) {
+  node("mg_barrier").sync().barrier(SyncId(barrier));
+}
 
-mg_cond_t mg_cond_create(void) { return node("mg_cond_create").sync().cond_create().value; }
-void mg_cond_destroy(mg_cond_t cond) { node("mg_cond_destroy").sync().cond_destroy(SyncId(cond)); }
-void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) { node("mg_cond_wait").sync().cond_wait(SyncId(cond), SyncId(lock)); }
-void mg_cond_signal(mg_cond_t cond) { node("mg_cond_signal").sync().cond_signal(SyncId(cond)); }
-void mg_cond_broadcast(mg_cond_t cond) { node("mg_cond_broadcast").sync().cond_broadcast(SyncId(cond)); }
+mg_cond_t mg_cond_create(void) {
+  return node("mg_cond_create").sync().cond_create().value;
+}
+void mg_cond_destroy(mg_cond_t cond) {
+  node("mg_cond_destroy").sync().cond_destroy(SyncId(cond));
+}
+void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) {
+  node("mg_cond_wait").sync().cond_wait(SyncId(cond), SyncId(lock));
+}
+void mg_cond_signal(mg_cond_t cond) {
+  node("mg_cond_signal").sync().cond_signal(SyncId(cond));
+}
+void mg_cond_broadcast(mg_cond_t cond) {
+  node("mg_cond_broadcast").sync().cond_broadcast(SyncId(cond));
+}
 
-mg_sem_t mg_sem_create(unsigned value) { return node("mg_sem_create").sync().sem_create(value).value; }
-void mg_sem_destroy(mg_sem_t sem) { node("mg_sem_destroy").sync().sem_destroy(SyncId(sem)); }
-void mg_sem_wait(mg_sem_t sem) { node("mg_sem_wait").sync().sem_wait(SyncId(sem)); }
-int mg_sem_trywait(mg_sem_t sem) { return node("mg_sem_trywait").sync().sem_trywait(SyncId(sem)) ? 1 : 0; }
-void mg_sem_post(mg_sem_t sem) { node("mg_sem_post").sync().sem_post(SyncId(sem)); }
+mg_sem_t mg_sem_create(unsigned value) {
+  return node("mg_sem_create").sync().sem_create(value).value;
+}
+void mg_sem_destroy(mg_sem_t sem) {
+  node("mg_sem_destroy").sync().sem_destroy(SyncId(sem));
+}
+void mg_sem_wait(mg_sem_t sem) {
+  node("mg_sem_wait").sync().sem_wait(SyncId(sem));
+}
+int mg_sem_trywait(mg_sem_t sem) {
+  return node("mg_sem_trywait").sync().sem_trywait(SyncId(sem)) ? 1 : 0;
+}
+void mg_sem_post(mg_sem_t sem) {
+  node("mg_sem_post").sync().sem_post(SyncId(sem));
+}
 
-mg_flag_t mg_flag_create(void) { return node("mg_flag_create").sync().flag_create().value; }
-void mg_flag_destroy(mg_flag_t flag) { node("mg_flag_destroy").sync().flag_destroy(SyncId(flag)); }
-void mg_flag_set(mg_flag_t flag, uint32_t value) { node("mg_flag_set").sync().flag_set(SyncId(flag), value); }
-uint32_t mg_flag_get(mg_flag_t flag) { return node("mg_flag_get").sync().flag_get(SyncId(flag)); }
-void mg_flag_wait(mg_flag_t flag, uint32_t value) { node("mg_flag_wait").sync().flag_wait(SyncId(flag), value); }
+mg_flag_t mg_flag_create(void) {
+  return node("mg_flag_create").sync().flag_create().value;
+}
+void mg_flag_destroy(mg_flag_t flag) {
+  node("mg_flag_destroy").sync().flag_destroy(SyncId(flag));
+}
+void mg_flag_set(mg_flag_t flag, uint32_t value) {
+  node("mg_flag_set").sync().flag_set(SyncId(flag), value);
+}
+uint32_t mg_flag_get(mg_flag_t flag) {
+  return node("mg_flag_get").sync().flag_get(SyncId(flag));
+}
+void mg_flag_wait(mg_flag_t flag, uint32_t value) {
+  node("mg_flag_wait").sync().flag_wait(SyncId(flag), value);
+}
 
-void mg_release(void) { node("mg_release").release(); }
+void mg_release(void) {
+  node("mg_release").release();
+}
 
 // --- Time
 
-uint64_t mg_time_ns(void) { return multigrain::monotonic_ns() - node("mg_time_ns").started_at(); }
-void mg_profile_reset(void) { node("mg_profile_reset").reset_profiles(); }
+uint64_t mg_time_ns(void) {
+  return multigrain::monotonic_ns() - node("mg_time_ns").started_at();
+}
+void mg_profile_reset(void) {
+  node("mg_profile_reset").reset_profiles();
+}
 
 }  // extern "C"

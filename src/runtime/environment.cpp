@@ -39,7 +39,8 @@ NodeEnvironment read_node_environment(const Config& config) {
   const unsigned available =
       cores.size() == 1 && cores[0] > 0 ? static_cast<unsigned>(cores[0]) : std::thread::hardware_concurrency();
   double spin_us = config.processors() <= available ? kSpinUsWithOwnCores : kSpinUsShared;
-  if (const std::vector<int> spin = read_numbers("MULTIGRAIN_SPIN"); spin.size() == 1 && spin[0] >= 0) spin_us = spin[0];
+  if (const std::vector<int> spin = read_numbers("MULTIGRAIN_SPIN"); spin.size() == 1 && spin[0] >= 0)
+    spin_us = spin[0];
   environment.wait.spin_ticks = static_cast<uint64_t>(spin_us * ticks_per_us());
   return environment;
 }

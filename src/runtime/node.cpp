@@ -3,10 +3,12 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -41,7 +43,9 @@ const char* message_name_for_reports(MessageType type) {
 
 }  // namespace
 
-Node* Node::get() { return g_node; }
+Node* Node::get() {
+  return g_node;
+}
 Node::~Node() = default;
 
 // --- Start ---------------------------------------------------------------------------------------------------------
@@ -71,6 +75,9 @@ Status Node::build() {
   sched_getaffinity(0, sizeof all_cores_, &all_cores_);
   started_at_ = monotonic_ns();
   measured_from_ = started_at_;
+
+  if (config_.region_size > layout::kMaxRegionSize && config_.region_size == Config{}.region_size)
+    config_.region_size = layout::kMaxRegionSize;  // the default, in a build whose address space is cramped
 
   // The job's memory: the launcher's, or for a program that was started without one, one of its own.
   int job_fd = config_.job_fd;
@@ -103,7 +110,7 @@ Status Node::build() {
   if (!rights) return tl::unexpected(rights.error());
   rights_ = std::move(*rights);
 
-  heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size);
+  heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
 
   const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
   auto protocol = mgs::Shell::create(services);
@@ -119,6 +126,8 @@ Status Node::build() {
   set_handler<&Node::handle_profile_reset>(runtime_message::kProfileReset);
   set_handler<&Node::handle_profile_reset_done>(runtime_message::kProfileResetDone);
 
+  shutdown_event_ = eventfd(0, EFD_CLOEXEC);
+  if (shutdown_event_ < 0) return fail_errno(errno, "cannot create an event descriptor");
   auto baseline = SparseTable<ProfileSnapshot>::create(config_.processors_per_node + 1, "profile snapshots");
   if (!baseline) return tl::unexpected(baseline.error());
   baseline_ = std::move(*baseline);
@@ -143,7 +152,8 @@ Status Node::build() {
   return {};
 }
 
-// --- The service thread -----------------------------------------------------------------------------------------------
+// --- The service thread
+// -----------------------------------------------------------------------------------------------
 
 Status Node::start_service() {
   pthread_t thread;
@@ -221,14 +231,19 @@ Status Node::copy_state(NodeId to) {
   return {};
 }
 
-std::optional<NodeId> Node::home_of(PageId page) { return heap_->home_of(page); }
+std::optional<NodeId> Node::home_of(PageId page) {
+  return heap_->home_of(page);
+}
 bool Node::is_first_touch(PageId page) {
   const auto extent = heap_->find(page);
   return extent && extent->placement.policy == HomePolicy::kFirstTouch;
 }
-std::optional<NodeId> Node::claim_home(PageId page) { return heap_->claim_home(page); }
+std::optional<NodeId> Node::claim_home(PageId page) {
+  return heap_->claim_home(page);
+}
 
-// --- Profiles ---------------------------------------------------------------------------------------------------------
+// --- Profiles
+// ---------------------------------------------------------------------------------------------------------
 
 void Node::take_baseline() {
   for (unsigned i = 0; i < config_.processors_per_node; ++i) processors_->profile(i).snapshot(baseline_[i]);
@@ -296,7 +311,8 @@ void Node::write_statistics(std::span<const NodeReport> reports) const {
   if (out != nullptr && out != stderr) std::fclose(out);
 }
 
-// --- The end ----------------------------------------------------------------------------------------------------------
+// --- The end
+// ----------------------------------------------------------------------------------------------------------
 
 void Node::finish(int status) {
   if (finishing_.exchange(1) != 0) return;
@@ -323,11 +339,13 @@ void Node::serve_until_the_end() {
   // The launcher passes these on to every node, but the program's handlers are node 0's: what it survives must not end
   // the run here. If it dies of one, the run ends.
   for (int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
-  while (true) {
-    const uint32_t seen = changed_.prepare();
-    if (shutting_down_.load() != 0) break;
-    changed_.sleep(seen);
+  // Node 0 may end without a word (_exit, a signal): then this node ends as well, quietly.
+  const int node_0 = watch_node_0();
+  std::array<pollfd, 2> events{
+      {{.fd = shutdown_event_, .events = POLLIN, .revents = 0}, {.fd = node_0, .events = POLLIN, .revents = 0}}};
+  while (poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
   }
+  if (events[1].revents != 0) std::_Exit(0);
   std::fflush(nullptr);
   static NodeReport mine;
   report(mine);
@@ -335,20 +353,25 @@ void Node::serve_until_the_end() {
   header.type = runtime_message::kReport;
   fabric_->send(NodeId(0), header, std::as_bytes(std::span(&mine, 1)), {}, SendContext::kOrdinary);
   // Node 0 may still touch shared memory (destructors of its globals), so this node answers until that process is gone.
-  const auto node_0 = static_cast<pid_t>(shm_->job().header().node[0].pid.load());
-  const int gone = static_cast<int>(syscall(SYS_pidfd_open, node_0, 0));
-  if (gone >= 0) {
-    pollfd watched{.fd = gone, .events = POLLIN, .revents = 0};
-    while (poll(&watched, 1, -1) < 0 && errno == EINTR) {
-    }
+  while (poll(&events[1], 1, -1) < 0 && errno == EINTR) {
   }
   std::_Exit(0);
 }
 
+// A descriptor that becomes readable when the process of node 0 is gone.
+int Node::watch_node_0() const {
+  const std::atomic<uint32_t>& pid = shm_->job().header().node[0].pid;
+  // Nodes start in any order. Should node 0 never come, the launcher ends this process.
+  while (pid.load() == 0) usleep(1000);
+  const auto watched = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid.load()), 0));
+  if (watched < 0 && errno == ESRCH) std::_Exit(0);
+  if (watched < 0) die(1, "cannot watch the process of node 0 (pidfd_open); errno", static_cast<uint64_t>(errno));
+  return watched;
+}
+
 void Node::handle_shutdown(const Message& message) {
   if (message.from != NodeId(0)) panic("a node that is not 0 ended the run: node", message.from.value);
-  shutting_down_ = 1;
-  changed_.notify();
+  if (eventfd_write(shutdown_event_, 1) != 0) panic("cannot announce the end of the run to this node's main thread");
 }
 
 void Node::handle_report(const Message& message) {

@@ -68,8 +68,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] const WaitPolicy& wait_policy() const override { return wait_; }  // SyncHost
   void enter(SyncActivity activity) override;
   void leave() override;
-  Status copy_state(NodeId to) override;              // ProcessorHost
-  bool is_first_touch(PageId page) override;          // HomeDirectory
+  Status copy_state(NodeId to) override;      // ProcessorHost
+  bool is_first_touch(PageId page) override;  // HomeDirectory
   std::optional<NodeId> claim_home(PageId page) override;
 
   // --- Service thread.
@@ -86,11 +86,12 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   template <void (Node::*Handler)(const Message&)>
   void set_handler(MessageType type);
 
+  [[nodiscard]] int watch_node_0() const;
   void take_baseline();
   void report(NodeReport& out);
   void write_statistics(std::span<const NodeReport> reports) const;
 
-  const Config config_;
+  Config config_;  // constant after build()
   WaitPolicy wait_;
   cpu_set_t all_cores_{};  // that this process may use, before its processors are pinned
   std::unique_ptr<Fabric> fabric_;
@@ -113,7 +114,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   // Guarded by their EventCount: written by handlers, read by the thread that waits.
   EventCount changed_;
-  std::atomic<uint32_t> shutting_down_{0};
+  int shutdown_event_ = -1;  // an eventfd: node 0 has ended the run
   std::atomic<uint32_t> finishing_{0};
   std::atomic<uint32_t> exit_wanted_{0};
   std::atomic<int> exit_status_{0};

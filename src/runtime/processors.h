@@ -37,8 +37,8 @@ class Processors {
   static Result<std::unique_ptr<Processors>> create(const Config& config, Fabric& fabric, const WaitPolicy& wait,
                                                     ProcessorHost& host, std::vector<int> cpus);
 
-  // Makes the calling thread processor 0 of this node, on its core: the thread of main() on node 0. Threads that it starts
-  // afterwards inherit the core.
+  // Makes the calling thread processor 0 of this node, on its core: the thread of main() on node 0. Threads that it
+  // starts afterwards inherit the core.
   void adopt_main_thread();
 
   // mg_spawn and mg_join; `error` receives a sentence if the result is not 0. On node 0.
@@ -69,8 +69,7 @@ class Processors {
     EventCount changed;
   };
 
-  Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host,
-             std::vector<int> cpus);
+  Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host, std::vector<int> cpus);
   Status start_threads();
   static void* thread_main(void* local);
   void run(Local& local);

@@ -9,7 +9,9 @@ namespace multigrain {
 namespace {
 
 // Registered before main(), so it runs after everything that the program registers.
-void at_exit(int status, void*) { Node::get()->finish(status); }
+void at_exit(int status, void*) {
+  Node::get()->finish(status);
+}
 
 }  // namespace
 

@@ -12,7 +12,9 @@ constexpr MessageType type_of(Kind kind) {
   return static_cast<MessageType>(message_range::kMgs + static_cast<unsigned>(kind));
 }
 
-void count(Counter counter, uint64_t n = 1) { this_profile().count(counter, n); }
+void count(Counter counter, uint64_t n = 1) {
+  this_profile().count(counter, n);
+}
 
 }  // namespace
 
@@ -98,7 +100,8 @@ Place Shell::place(const Record& record) const {
   return {.self = services_.fabric.self(), .home = NodeId(static_cast<uint16_t>(record.home_plus_one - 1))};
 }
 
-// --- Faults ------------------------------------------------------------------------------------------------------------
+// --- Faults
+// ------------------------------------------------------------------------------------------------------------
 
 bool Shell::on_fault(PageId page, bool is_write) {
   ProcessorProfile& profile = this_profile();
@@ -130,10 +133,13 @@ bool Shell::on_fault(PageId page, bool is_write) {
   return true;
 }
 
-// --- Releases ---------------------------------------------------------------------------------------------------------
+// --- Releases
+// ---------------------------------------------------------------------------------------------------------
 
 // In this order: a page leaves the queue only after it has entered the ledger.
-bool Shell::is_clean() const { return queue_.empty() && ledger_.pending() == 0; }
+bool Shell::is_clean() const {
+  return queue_.empty() && ledger_.pending() == 0;
+}
 
 void Shell::release() {
   ProcessorProfile& profile = this_profile();
@@ -170,9 +176,12 @@ void Shell::release() {
   wait_until(services_.fabric, services_.wait, ledger_.changed(), [this, mark] { return ledger_.is_done(mark); });
 }
 
-// --- Messages -----------------------------------------------------------------------------------------------------------
+// --- Messages
+// -----------------------------------------------------------------------------------------------------------
 
-void Shell::handle(void* context, const Message& message) { static_cast<Shell*>(context)->on_message(message); }
+void Shell::handle(void* context, const Message& message) {
+  static_cast<Shell*>(context)->on_message(message);
+}
 
 void Shell::on_message(const Message& message) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
@@ -200,14 +209,15 @@ void Shell::on_message(const Message& message) {
   perform(page, record, actions, &message);
 }
 
-// --- Actions ------------------------------------------------------------------------------------------------------------
+// --- Actions
+// ------------------------------------------------------------------------------------------------------------
 
 void Shell::perform(PageId page, Record& record, Actions& actions, const Message* message) {
   while (true) {
     bool unmapped = false;
     for (const Action& action : actions) {
       if (action.verb == Verb::kUnmap) {
-        unmap(page);
+        unmap(page, record);
         unmapped = true;
       } else {
         perform_one(page, record, action, message);
@@ -295,9 +305,8 @@ void Shell::send(PageId page, const Action& action) {
   header.word[0] = page.value;
   RemoteSlice slice;
   if (action.verb == Verb::kSendPage)
-    slice = {.segment = SegmentId::kFrames,
-             .offset = page.value * page_size_,
-             .length = static_cast<uint32_t>(page_size_)};
+    slice = {
+        .segment = SegmentId::kFrames, .offset = page.value * page_size_, .length = static_cast<uint32_t>(page_size_)};
   action.nodes.for_each([&](NodeId to) {
     services_.fabric.send(to, header, {}, slice, SendContext::kHandler);
     this_profile().count_message(header.type, sizeof header + slice.length);
@@ -333,22 +342,26 @@ void Shell::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
 
 // With one domain, what the engine grants is always what the node's privilege allows. Also the answer to a fault on a
 // page that is mapped already: the kernel may have dropped the page-table entry.
-void Shell::map(PageId page, const Record& record) {
+void Shell::map(PageId page, Record& record) {
   const bool writable = record.page.client.state == PageState::kWrite;
   // The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
   const volatile std::byte* const frame = services_.region.alias(page);
   for (size_t i = 0; i < page_size_; i += Config::kMinPageSize) static_cast<void>(frame[i]);
   const SubTimeScope timed(this_profile(), SubTime::kRights);
-  if (writable)
-    services_.rights.grant_write(page, 1);
-  else
+  if (!writable)
     services_.rights.grant_read(page, 1);
+  else if (record.readable)
+    services_.rights.upgrade(page, 1);
+  else
+    services_.rights.grant_write(page, 1);
+  record.readable = !writable;
   this_profile().count_rights(writable ? RightsChange::kGrantWrite : RightsChange::kGrantRead, 1);
 }
 
-void Shell::unmap(PageId page) {
+void Shell::unmap(PageId page, Record& record) {
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.revoke(page, 1);
+  record.readable = false;
   this_profile().count_rights(RightsChange::kRevoke, 1);
 }
 

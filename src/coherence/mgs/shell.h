@@ -50,6 +50,7 @@ class Shell final : public Protocol {
     EventCount changed;          // kWake
     uint16_t home_plus_one = 0;  // 0: not looked up yet
     uint8_t release_slot = 0;    // of the ledger, for the REL that is out
+    bool readable = false;       // the view was granted read access and nothing since
     Page page;
     std::byte* twin = nullptr;
     KeptDiff* kept = nullptr;
@@ -93,8 +94,8 @@ class Shell final : public Protocol {
   void send(PageId page, const Action& action);
   void send_diff(PageId page, Record& record, const Action& action);
   void merge(PageId page, std::span<const std::byte> diff, NodeId from);
-  void map(PageId page, const Record& record);
-  void unmap(PageId page);
+  void map(PageId page, Record& record);
+  void unmap(PageId page, Record& record);
 
   // Faults detect accesses, and rights belong to the node: one domain.
   static constexpr DomainId kNodeDomain{0};

@@ -30,10 +30,11 @@ Placement placement_from(const Message& message, unsigned nodes) {
 }  // namespace
 
 SharedHeap::SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size,
-                       size_t page_size)
+                       size_t page_size, const Region* frames)
     : fabric_(fabric),
       policy_(policy),
       base_(base),
+      frames_(frames),
       geometry_{reinterpret_cast<uint64_t>(base), region_size, page_size, fabric.nodes()},
       small_(geometry_),
       first_touch_(make_table<std::atomic<uint16_t>>(geometry_.pages(), "homes of first-touch pages")),
@@ -248,6 +249,25 @@ std::optional<NodeId> SharedHeap::ask_home(PageId page) {
   return learn_home(page, false);
 }
 
+std::optional<Region::Run> SharedHeap::resident_here(PageId first, uint64_t count) const {
+  if (count == 0) return std::nullopt;
+  if (frames_ == nullptr) return Region::Run{first, count};
+  return frames_->next_resident(first, count);
+}
+
+std::optional<Region::Run> SharedHeap::next_touched(NodeId node, PageId first, uint64_t count) {
+  if (node == self()) return resident_here(first, count);
+  MessageHeader request;
+  request.type = heap_message::kTouched;
+  request.word = {first.value, count, 0};
+  const Answer answer = call(node, request);
+  if (!answer.granted) return std::nullopt;
+  if (answer.first < first.value || answer.second == 0 || answer.first + answer.second > first.value + count)
+    panic("heap message with pages that were not asked for: page, pages, from node", answer.first, answer.second,
+          node.value);
+  return Region::Run{PageId(answer.first), answer.second};
+}
+
 std::optional<NodeId> SharedHeap::learn_home(PageId page, bool claim) {
   if (const std::optional<NodeId> home = home_of(page)) return home;
   if (!extents_.find(page)) return std::nullopt;
@@ -305,6 +325,14 @@ void SharedHeap::on_message(void* context, const Message& message) {
       if (!mine) panic("heap message about a block of another node: offset, from node", offset, message.from.value);
       const std::optional<uint64_t> size = heap.serve_block(*extent, offset, header.type);
       return heap.reply(message.from, header.extra, Answer{size.has_value(), false, 0, size.value_or(0)});
+    }
+    case heap_message::kTouched: {
+      const auto [first, count, unused] = header.word;
+      if (first > pages || count > pages - first)
+        panic("heap message about pages outside the region: page, pages, from node", first, count, message.from.value);
+      const auto run = heap.resident_here(PageId(first), count);
+      return heap.reply(message.from, header.extra,
+                        Answer{run.has_value(), false, run ? run->first.value : 0, run ? run->count : 0});
     }
     case heap_message::kHome: {
       const PageId page(header.word[0]);

@@ -12,8 +12,10 @@
 //                     node (page mod nodes), and the answer is kept
 //
 // The heap never touches the shared region. Two things are therefore the caller's:
-//  * Blocks must be zero when a program gets them: the caller clears Allocation::size bytes, with ordinary stores, when
-//    needs_clearing says so. (Fresh address space is zero by itself and stays untouched.)
+//  * Blocks must be zero when a program gets them: when needs_clearing says so, the caller clears Allocation::size
+//  bytes,
+//    or of a large block the pages that for_each_touched() names, with ordinary stores, so that the protocol sees them.
+//    (Fresh address space is zero by itself and stays untouched; so do the untouched parts of a used block.)
 //  * free() of a block must come after a release of the node's writes to it. A diff made later would overwrite what the
 //    block's next user has written.
 //
@@ -34,6 +36,7 @@
 #include "memory/heap/address_space.h"
 #include "memory/heap/extents.h"
 #include "memory/heap/small_heap.h"
+#include "memory/region.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain {
@@ -48,6 +51,7 @@ enum : MessageType {
   kExtentKnown,  // to node 0. word: how many extents the sender has
   kFree,         // word: offset of the block
   kSizeOf,       // word: offset of the block
+  kTouched,      // word: pages [first, first + count); the reply names the first run with memory
   kHome,         // to the page's arbiter. flags: 1 to claim it; word: page
   kReply,        // flags: 1 if granted; small: needs clearing; word: first page, pages | 0, block size | home
   kEnd
@@ -69,7 +73,9 @@ class SharedHeap {
  public:
   // Registers the heap's message handlers. `base` is where the region lies on every node. Start-up only; node 0's heap
   // exists before any node allocates. All nodes give the same region.
-  SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size, size_t page_size);
+  // `frames`: this node's part of the region, to know which pages have memory; without it, all count as touched.
+  SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size, size_t page_size,
+             const Region* frames = nullptr);
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
@@ -85,6 +91,26 @@ class SharedHeap {
 
   // The usable size of a block in use, whichever node allocated it. Waits for other nodes. EINVAL: as for free.
   tl::expected<size_t, HeapError> usable_size(const void* block);
+
+  // Visits, as visit(first byte, bytes), every page of a large block in use that may hold something: whose frame has
+  // memory at its home. Waits for other nodes; visit may fault. Pages may be visited twice.
+  template <typename Visit>
+  void for_each_touched(void* block, size_t size, Visit&& visit) {
+    const PageId begin((reinterpret_cast<uint64_t>(block) - geometry_.base) / geometry_.page_size);
+    const uint64_t end = begin.value + (size + geometry_.page_size - 1) / geometry_.page_size;
+    for (unsigned n = 0; n < geometry_.nodes; ++n) {
+      const NodeId node(static_cast<uint16_t>(n));
+      for (uint64_t next = begin.value; next < end;) {
+        const auto run = next_touched(node, PageId(next), end - next);
+        if (!run) break;
+        next = run->first.value + run->count;
+        for (uint64_t page = run->first.value; page < next; ++page) {
+          const auto home = home_of(PageId(page));
+          if (!home || *home == node) visit(base_ + page * geometry_.page_size, geometry_.page_size);
+        }
+      }
+    }
+  }
 
   // The extent that holds the page; nothing if no block can be there. A page of an extent need not belong to a block.
   [[nodiscard]] std::optional<Extent> find(PageId page) const { return extents_.find(page); }
@@ -146,6 +172,9 @@ class SharedHeap {
   void reply(NodeId to, uint32_t call, const Answer& answer);
   void finish(uint32_t call, NodeId from, const Answer& answer);
 
+  std::optional<Region::Run> resident_here(PageId first, uint64_t count) const;
+  std::optional<Region::Run> next_touched(NodeId node, PageId first, uint64_t count);
+
   uint32_t begin_call(NodeId to);
   Answer end_call(uint32_t call);
   Answer call(NodeId to, MessageHeader request);
@@ -156,6 +185,7 @@ class SharedHeap {
   Fabric& fabric_;
   const WaitPolicy policy_;
   std::byte* const base_;
+  const Region* const frames_;
   const HeapGeometry geometry_;
   ExtentTable extents_;
 
