@@ -79,13 +79,23 @@ bool Sync::transition(LockRecord& record, const SyncHandle& lock, Transition&& s
 
 // Carries out what a transition asked for, after its guard was let go: messages of this protocol need no order.
 void Sync::perform(SyncId lock, const LockPlace& place, const LockActions& actions, SendContext context) {
-  if (actions.wake != kNobody) wake_slot((actions.wake.value - 1) % kMaxWaiters, ServerAnswer::kServed, 0);
+  const auto tell = [&](WaiterId waiter, uint32_t taken) {
+    wake_slot((waiter.value - 1) % kMaxWaiters, ServerAnswer::kServed, taken);
+  };
+  if (actions.wake != kNobody) tell(actions.wake, 1);
+  for (WaiterQueue refused = actions.refused; !refused.empty();) tell(refused.pop(links()), 0);
   MessageHeader header;
   header.word[0] = lock.value;
   if (actions.send_token) {
     count(kTokensSent);
     header.type = sync_message::kLockToken;
     fabric_.send(actions.token_to, header, context);
+  }
+  // At most one of these three goes out, so all may have the attempt.
+  header.extra = actions.attempt;
+  if (actions.send_busy) {
+    header.type = sync_message::kLockBusy;
+    fabric_.send(actions.busy_to, header, context);
   }
   if (actions.send_request) {
     header.type = sync_message::kLockRequest;
@@ -125,24 +135,24 @@ bool Sync::trylock(SyncId id) {
 bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool only_try) {
   host_.enter(SyncActivity::kLock);
   const LockPlace place = place_of(lock);
-  const uint32_t slot = only_try ? 0 : take_slot();
+  const uint32_t slot = take_slot();
+  const WaiterId waiter = waiter_of(self_, slot);
   LockActions actions;
   bool here = false;
   if (!transition(record, lock, [&](LockState& state) {
         here = state.here();
-        actions = only_try ? state.try_acquire(place) : state.acquire(place, links(), waiter_of(self_, slot));
+        actions = only_try ? state.try_acquire(place, links(), waiter) : state.acquire(place, links(), waiter);
       }))
     die(1, kDestroyed, id.value);
   perform(id, place, actions, SendContext::kOrdinary);
   bool taken = actions.granted;
-  if (!only_try) {
-    if (!taken) {
-      await_slot(slot, ServerAnswer::kServed);
-      count(kLockWaits);
-      taken = true;
-    }
-    free_slot(slot);
-  } else if (!taken) {
+  if (actions.queued) {
+    await_slot(slot, ServerAnswer::kServed);
+    taken = slots_[slot].result != 0;
+    if (taken) count(kLockWaits);
+  }
+  free_slot(slot);
+  if (!taken) {
     // A program that does nothing but try must not depend on another thread to hear of the token.
     fabric_.poll();
     uint32_t expected = free_word(lock);
@@ -203,20 +213,30 @@ void Sync::on_lock_message(const Message& message) {
     panic("a lock was forwarded to a node that does not exist (sender, node):", message.from.value, next.value);
   const LockPlace place = place_of(lock);
   LockActions actions;
-  // Messages of a destroyed lock may still be under way, from a trylock that failed; they end here.
   const bool exists = transition(find(locks_, lock), lock, [&](LockState& state) {
     switch (message.header.type) {
       case sync_message::kLockRequest:
-        actions = state.on_request(place, message.from);
+        actions = state.on_request(place, message.from, message.header.extra);
         break;
       case sync_message::kLockForward:
-        actions = state.on_forward(place, next);
+        actions = state.on_forward(place, next, message.header.extra);
+        break;
+      case sync_message::kLockBusy:
+        actions = state.on_busy(links(), message.header.extra);
         break;
       default:
         actions = state.on_token(place, links());
     }
   });
-  if (exists) perform(SyncId(message.header.word[0]), place, actions, SendContext::kHandler);
+  if (exists) {
+    perform(SyncId(message.header.word[0]), place, actions, SendContext::kHandler);
+    return;
+  }
+  // The token that a failed try asked for, and a BUSY that the token overtook, may outlive the lock; they end here. But
+  // whoever made a request waits for its answer, so nobody can have been allowed to destroy the lock.
+  if (message.header.type == sync_message::kLockRequest || message.header.type == sync_message::kLockForward)
+    die(1, "a lock was destroyed while a processor of another node wanted it (that node, handle):",
+        message.header.type == sync_message::kLockRequest ? message.from.value : next.value, message.header.word[0]);
 }
 
 }  // namespace multigrain

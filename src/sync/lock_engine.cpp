@@ -18,18 +18,28 @@ LockActions LockState::acquire(const LockPlace& place, WaiterLinks links, Waiter
     actions.granted = true;
     return actions;
   }
-  queue_.push(links, waiter);
-  if (!here_ && !requested_) ask(place, actions);
+  queue_.push(links, waiter, kLock);
+  actions.queued = true;
+  if (!here_ && !requested_) ask(place, 0, actions);
   return actions;
 }
 
-LockActions LockState::try_acquire(const LockPlace& place) {
+LockActions LockState::try_acquire(const LockPlace& place, WaiterLinks links, WaiterId waiter) {
   LockActions actions;
-  if (here_ && !held_) {
+  if (here_) {
+    actions.granted = !held_;
     held_ = true;
-    actions.granted = true;
-  } else if (!here_ && !requested_) {
-    ask(place, actions);
+    return actions;
+  }
+  if (!requested_) {
+    // 0 stands for no try, even after four thousand million.
+    if (++attempt_ == 0) ++attempt_;
+    unanswered_ = true;
+    ask(place, attempt_, actions);
+  }
+  if (unanswered_) {
+    queue_.push(links, waiter, kTry);
+    actions.queued = true;
   }
   return actions;
 }
@@ -49,32 +59,39 @@ LockActions LockState::unlock_flushed(const LockPlace& place, WaiterLinks links)
   held_ = false;
   if (has_next_) {
     pass(actions);
-    if (!queue_.empty()) ask(place, actions);
+    if (!queue_.empty()) ask(place, 0, actions);
   }
   return actions;
 }
 
-LockActions LockState::on_request(const LockPlace& place, NodeId from) {
+LockActions LockState::on_request(const LockPlace& place, NodeId from, uint32_t attempt) {
   MG_CHECK(place.self == place.manager, from.value);
   // The tail holds the token or will get it, so it cannot be the one that asks.
   MG_CHECK(tail_ != from, from.value);
   const NodeId old_tail = tail_;
   tail_ = from;
-  if (old_tail == place.self) return on_forward(place, from);
+  if (old_tail == place.self) return on_forward(place, from, attempt);
   LockActions actions;
   actions.send_forward = true;
   actions.forward_to = old_tail;
   actions.forward_next = from;
+  actions.attempt = attempt;
   return actions;
 }
 
-LockActions LockState::on_forward(const LockPlace& place, NodeId next) {
+LockActions LockState::on_forward(const LockPlace& place, NodeId next, uint32_t attempt) {
   MG_CHECK(!has_next_ && next != place.self, next.value);
   MG_CHECK(here_ || requested_, next.value);
   LockActions actions;
   has_next_ = true;
   next_ = next;
-  if (here_ && !held_) pass(actions);  // by I1 there is nothing to flush
+  if (here_ && !held_) {
+    pass(actions);  // by I1 there is nothing to flush
+  } else if (attempt != 0) {
+    actions.send_busy = true;
+    actions.busy_to = next;
+    actions.attempt = attempt;
+  }
   return actions;
 }
 
@@ -83,18 +100,32 @@ LockActions LockState::on_token(const LockPlace& place, WaiterLinks links) {
   LockActions actions;
   here_ = true;
   requested_ = false;
+  unanswered_ = false;
   if (!queue_.empty()) {
     held_ = true;
     actions.wake = queue_.pop(links);
+    refuse_tries(links, actions);
   } else if (has_next_) {
-    // Only a try asked, and it has given up: nobody here has written under the lock since it came.
+    // Only a try asked, and it was told BUSY: nobody here has written under the lock since it came.
     pass(actions);
   }
   return actions;
 }
 
-void LockState::ask(const LockPlace& place, LockActions& actions) {
+LockActions LockState::on_busy(WaiterLinks links, uint32_t attempt) {
+  // Numbers compare as the distance between them, which survives the wrap.
+  MG_CHECK(attempt != 0 && attempt_ - attempt < 1u << 31, attempt, attempt_);
+  LockActions actions;
+  if (!unanswered_ || attempt != attempt_) return actions;
+  MG_CHECK(requested_ && !here_, attempt);
+  unanswered_ = false;
+  refuse_tries(links, actions);
+  return actions;
+}
+
+void LockState::ask(const LockPlace& place, uint32_t attempt, LockActions& actions) {
   requested_ = true;
+  actions.attempt = attempt;
   if (place.self != place.manager) {
     actions.send_request = true;
     return;
@@ -114,6 +145,10 @@ void LockState::pass(LockActions& actions) {
   has_next_ = false;
   next_ = NodeId{};
   hand_ons_ = 0;
+}
+
+void LockState::refuse_tries(WaiterLinks links, LockActions& actions) {
+  queue_.take_wanting(links, kTry, [&](WaiterId waiter) { actions.refused.push(links, waiter); });
 }
 
 }  // namespace multigrain

@@ -6,10 +6,29 @@
 //   REQUEST  node -> manager       I want the token. The manager makes the sender the tail ...
 //   FORWARD  manager -> old tail   ... and tells the old tail who comes after it.
 //   TOKEN    node -> successor     The lock is yours.
+//   BUSY     old tail -> node      Only to a try: not now. The TOKEN comes when it can.
 //
 // A node has at most one request out, and gets exactly one FORWARD for each time that it was the tail, so it has at
 // most one successor. It sends no second REQUEST before it passed the token on, which it does not do before that
 // FORWARD came. Therefore the order in which the network delivers messages does not matter, not even between two nodes.
+//
+// Tries. A try must succeed if the lock is free, wherever the token is, and must not wait for who holds the lock. So a
+// REQUEST that only a try wanted is marked with an attempt number, as is the FORWARD that follows from it, and the old
+// tail answers it at once: with the TOKEN if it has it and the lock is free, else with BUSY. The try waits for that
+// answer: three messages at most, of which the handler of one sends the next. BUSY does not take the request back: the
+// TOKEN still comes, and rests here, free, unless another node wants it. So tries and locks make one queue of nodes.
+//
+//   I2  A try waits only while this node's request is out, is marked, and has not been answered.
+//
+// A try that finds a request out which will not be answered, because it was marked and BUSY has come or because a
+// lock() made it, fails at once. One that finds a request out which will be waits for the same answer; so does a lock()
+// that comes meanwhile, but BUSY does not send it away. The TOKEN goes to whoever came first, and the tries behind have
+// failed: the lock is held. The number tells the answer to this attempt from BUSY to an earlier one, which the TOKEN
+// may have overtaken.
+//
+// What a failed try proves: at some moment during the call another processor held the lock or was in a call that wants
+// it, or the token was between two nodes, on its way to one that had asked. The tail of such a journey says BUSY since
+// it cannot tell it from a wait for a holder. It does not fail otherwise.
 //
 // Inside a node the lock is handed from processor to processor in the order in which they asked. While no other node
 // is known to wait this goes on as long as there are processors; once a successor is known, for at most
@@ -44,13 +63,18 @@ struct LockPlace {
 // What the shell must do after a transition, in any order.
 struct LockActions {
   bool granted = false;       // the processor that called has the lock
+  bool queued = false;        // it waits: a later transition puts it in `wake` or in `refused`
   WaiterId wake;              // this waiter has the lock
-  bool send_request = false;  // REQUEST to the manager
-  bool send_forward = false;  // FORWARD(forward_next) to forward_to
+  WaiterQueue refused;        // these waiters' tries have failed; in no other queue, so popped without a guard
+  bool send_request = false;  // REQUEST(attempt) to the manager
+  bool send_forward = false;  // FORWARD(forward_next, attempt) to forward_to
   bool send_token = false;    // TOKEN to token_to
+  bool send_busy = false;     // BUSY(attempt) to busy_to
   NodeId forward_to;
   NodeId forward_next;
   NodeId token_to;
+  NodeId busy_to;
+  uint32_t attempt = 0;  // 0: a lock() asks
 };
 
 class LockState {
@@ -58,26 +82,30 @@ class LockState {
   // The state of a lock that was never used: free, with the token at its manager.
   static LockState initial(const LockPlace& place);
 
-  // A processor wants the lock. Either `granted`, or `waiter` is queued and will be woken.
+  // A processor wants the lock. Either `granted`, or `queued` and `waiter` will be woken.
   LockActions acquire(const LockPlace& place, WaiterLinks links, WaiterId waiter);
-  // A processor wants the lock only if it can have it now. When the token is elsewhere it is asked for all the same, so
-  // that a later attempt succeeds.
-  LockActions try_acquire(const LockPlace& place);
+  // A processor wants the lock only if it is free. `granted`, or `queued` until the answer comes, or neither: it
+  // failed.
+  LockActions try_acquire(const LockPlace& place, WaiterLinks links, WaiterId waiter);
   // First step of an unlock. Returns true, with `actions.wake` set, if the lock went to a waiter of this node.
   bool try_hand_on(const LockPlace& place, WaiterLinks links, LockActions& actions);
   // Second step, after the node's writes were flushed.
   LockActions unlock_flushed(const LockPlace& place, WaiterLinks links);
 
   // Messages. They panic if the protocol cannot have sent them.
-  LockActions on_request(const LockPlace& place, NodeId from);
-  LockActions on_forward(const LockPlace& place, NodeId next);
+  LockActions on_request(const LockPlace& place, NodeId from, uint32_t attempt);
+  LockActions on_forward(const LockPlace& place, NodeId next, uint32_t attempt);
   LockActions on_token(const LockPlace& place, WaiterLinks links);
+  LockActions on_busy(WaiterLinks links, uint32_t attempt);
 
   [[nodiscard]] bool here() const { return here_; }
   [[nodiscard]] bool held() const { return held_; }
   // Whether unlock has more to do than to mark the lock free.
   [[nodiscard]] bool wanted() const { return has_next_ || !queue_.empty(); }
   [[nodiscard]] bool requested() const { return requested_; }
+  // The number of this node's last try that asked for the token, and whether it has not been answered.
+  [[nodiscard]] uint32_t attempt() const { return attempt_; }
+  [[nodiscard]] bool unanswered() const { return unanswered_; }
   [[nodiscard]] bool waited_for() const { return !queue_.empty(); }
   [[nodiscard]] const WaiterQueue& queue() const { return queue_; }
   [[nodiscard]] bool has_next() const { return has_next_; }
@@ -89,16 +117,23 @@ class LockState {
   void set_held(bool held) { held_ = held; }
 
  private:
-  void ask(const LockPlace& place, LockActions& actions);
+  // What waiters are queued with.
+  static constexpr uint32_t kLock = 0;
+  static constexpr uint32_t kTry = 1;
+
+  void ask(const LockPlace& place, uint32_t attempt, LockActions& actions);
   void pass(LockActions& actions);
+  void refuse_tries(WaiterLinks links, LockActions& actions);
 
   WaiterQueue queue_;  // processors of this node, oldest first
-  NodeId next_;        // gets the token after us, if has_next_
-  NodeId tail_;        // at the manager: the last node that asked
+  uint32_t attempt_ = 0;
+  NodeId next_;  // gets the token after us, if has_next_
+  NodeId tail_;  // at the manager: the last node that asked
   uint16_t hand_ons_ = 0;
-  bool here_ = false;       // the token is on this node
-  bool held_ = false;       // and a processor has the lock
-  bool requested_ = false;  // a REQUEST is out
+  bool here_ = false;        // the token is on this node
+  bool held_ = false;        // and a processor has the lock
+  bool requested_ = false;   // a REQUEST is out
+  bool unanswered_ = false;  // and attempt_ is its number, and tries wait for the answer
   bool has_next_ = false;
 };
 

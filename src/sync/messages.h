@@ -6,9 +6,10 @@
 namespace multigrain::sync_message {
 
 enum : MessageType {
-  kLockRequest = message_range::kSync,  // to the manager: the sender wants the token
-  kLockForward,                         // small: the node that gets the token after the receiver
+  kLockRequest = message_range::kSync,  // to the manager: the sender wants the token; extra: attempt, 0: not a try
+  kLockForward,                         // small: the node that gets the token after the receiver; extra: its attempt
   kLockToken,                           //
+  kLockBusy,                            // extra: the receiver's attempt that this answers
   kBarrierUp,                           // extra: episode
   kBarrierDown,                         // extra: episode
   kBarrierArrive,                       // counted barrier: a processor of the sender has arrived

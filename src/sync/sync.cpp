@@ -43,6 +43,7 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
       case sync_message::kLockRequest:
       case sync_message::kLockForward:
       case sync_message::kLockToken:
+      case sync_message::kLockBusy:
         handler = [](void* sync, const Message& message) { static_cast<Sync*>(sync)->on_lock_message(message); };
         break;
       case sync_message::kBarrierUp:

@@ -74,10 +74,12 @@ class Sync {
   // Nobody may hold or want the lock, now or later. Sends at most one message; so do the other destroys.
   void lock_destroy(SyncId lock);
   void lock(SyncId lock);
-  // True: taken. Never waits. False: held by another processor, or its token is on another node; then the token was
-  // asked for and stays on this node once it has come, until another node wants it, so that a program which tries again
-  // and again gets a lock that others leave free. While other nodes keep asking for it as well, the token may come and
-  // go between two attempts: use lock() where fairness matters.
+  // True: taken. False: during the call another processor held the lock or was in a call that wants it, or its token
+  // was on its way to a node that had asked for it. So a lock that is left alone is taken at the first attempt,
+  // wherever it was used last. Never waits for the holder, but, if the token is on another node, for that node's
+  // answer: at most three messages, and those that are before them in the queues. After an answer of false the token
+  // comes all the same and stays until another node wants it; attempts before that send nothing. While other nodes keep
+  // asking for it as well, the token may come and go between two attempts: use lock() where fairness matters.
   [[nodiscard]] bool trylock(SyncId lock);
   // The lock must be held, by the calling processor.
   void unlock(SyncId lock);

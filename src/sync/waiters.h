@@ -18,7 +18,7 @@ inline constexpr WaiterId kNobody{0};
 
 struct WaiterLink {
   WaiterId next;        // the one that came after
-  uint32_t wanted = 0;  // what it waits for, where the kind of object has such a thing (flags)
+  uint32_t wanted = 0;  // what it waits for: the value of a flag; of a lock, whether only for an answer
 };
 
 // Indexed by WaiterId. An entry belongs to the queue that its waiter is in and is guarded by that queue's guard.

@@ -61,5 +61,27 @@ TEST(SyncOverSharedMemory, ManyMoreThreadsThanCores) {
   work(4, 4, 15, {2000});
 }
 
+// The answer to a try comes from a node none of whose processors looks at its messages.
+TEST(SyncOverSharedMemory, OneTryTakesWhatIsFreeOnAnotherNode) {
+  constexpr unsigned kNodes = 3;
+  constexpr unsigned kLocks = 100;
+  for (const WaitPolicy policy : {WaitPolicy{0}, WaitPolicy{100'000}}) {
+    const ShmJob job(kNodes);
+    Machine machine(attach_all(job, kNodes), 1, {}, policy);
+    std::vector<SyncId> locks;
+    for (unsigned i = 0; i < kLocks; ++i) locks.push_back(machine.sync[i % kNodes]->lock_create());
+    for (const unsigned node : {1u, 0u, 2u, 0u, 1u}) {
+      Sync& user = *machine.sync[node];
+      unsigned taken = 0;
+      for (const SyncId lock : locks) {
+        if (!user.trylock(lock)) continue;
+        ++taken;
+        user.unlock(lock);
+      }
+      EXPECT_EQ(taken, kLocks) << "node " << node;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace multigrain::testing

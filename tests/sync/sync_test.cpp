@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "machine.h"
+#include "sync/messages.h"
 
 namespace multigrain::testing {
 namespace {
@@ -159,6 +160,68 @@ TEST(Lock, TryFetchesTheTokenInTheEnd) {
   there.unlock(lock);
   EXPECT_TRUE(there.trylock(lock));
   there.unlock(lock);
+}
+
+// Whoever tries once may expect to succeed if nobody has the lock, wherever its token is.
+TEST(Lock, OneTryTakesWhatIsFreeOnAnotherNode) {
+  constexpr unsigned kLocks = 200;
+  Machine machine(3, 1);
+  std::vector<SyncId> locks;
+  for (unsigned i = 0; i < kLocks; ++i) locks.push_back(machine.sync[i % 3]->lock_create());
+  for (unsigned round = 0; round < 6; ++round) {
+    // From node to node: managers, creators and others, in turn.
+    Sync& user = *machine.sync[(round * 2 + round / 3) % 3];
+    unsigned taken = 0;
+    for (const SyncId lock : locks) {
+      if (!user.trylock(lock)) continue;
+      ++taken;
+      EXPECT_FALSE(user.trylock(lock));
+      user.unlock(lock);
+    }
+    EXPECT_EQ(taken, kLocks) << "round " << round;
+  }
+  for (unsigned n = 0; n < 3; ++n) EXPECT_EQ(machine.host[n]->depth(), 0);
+}
+
+TEST(Lock, AHolderThatSleepsDelaysNoTry) {
+  Machine machine(3, 2);
+  const SyncId lock = machine.sync[2]->lock_create();
+  const SyncId barrier = machine.sync[0]->barrier_create(0);
+  std::atomic<unsigned> wrong{0};
+  machine.run([&](unsigned node, unsigned processor) {
+    Sync& sync = *machine.sync[node];
+    for (unsigned i = 0; i < 20 * kScale; ++i) {
+      const unsigned holder = i % 6;
+      if (processor == holder) sync.lock(lock);
+      sync.barrier(barrier);
+      // The holder gives the lock up only when every try has returned: this ends, or the test hangs.
+      if (processor != holder) wrong += sync.trylock(lock);
+      sync.barrier(barrier);
+      if (processor == holder) sync.unlock(lock);
+    }
+  });
+  EXPECT_EQ(wrong.load(), 0u);
+}
+
+// Of tries that meet at a free lock one succeeds. Whoever does waits until all have returned, so it is not two.
+TEST(Lock, OneOfManyTriesSucceeds) {
+  Machine machine(3, 2);
+  constexpr unsigned kRounds = 40 * kScale;
+  std::vector<SyncId> locks;
+  for (unsigned i = 0; i < kRounds; ++i) locks.push_back(machine.sync[i % 3]->lock_create());
+  const SyncId barrier = machine.sync[0]->barrier_create(0);
+  std::vector<std::atomic<unsigned>> taken(kRounds);
+  machine.run([&](unsigned node, unsigned) {
+    Sync& sync = *machine.sync[node];
+    for (unsigned i = 0; i < kRounds; ++i) {
+      sync.barrier(barrier);
+      const bool mine = sync.trylock(locks[i]);
+      if (mine) ++taken[i];
+      sync.barrier(barrier);
+      if (mine) sync.unlock(locks[i]);
+    }
+  });
+  for (unsigned i = 0; i < kRounds; ++i) EXPECT_EQ(taken[i].load(), 1u) << "round " << i;
 }
 
 TEST(Lock, TriesAndLocksExclude) {
@@ -502,6 +565,23 @@ TEST_F(MisuseDeathTest, Limits) {
   EXPECT_EXIT((void)sync_->barrier_create(70000), exits, "mg_barrier_create: the count is above 65535: 70000");
 }
 
+// Over there a processor waits for the answer, and would for ever.
+TEST_F(MisuseDeathTest, LocksGoneThatAnotherNodeWants) {
+  const SyncId lock = sync_->lock_create();
+  sync_->lock_destroy(lock);
+  MessageHeader header;
+  header.word[0] = lock.value;
+  for (const MessageType type : {sync_message::kLockRequest, sync_message::kLockForward}) {
+    header.type = type;
+    header.small = 1;
+    const auto deliver = [&] {
+      fabric_[1]->send(NodeId(0), header, SendContext::kOrdinary);
+      fabric_[0]->poll();
+    };
+    EXPECT_EXIT(deliver(), ::testing::ExitedWithCode(1), "a lock was destroyed while .* wanted it .* 1");
+  }
+}
+
 TEST_F(MisuseDeathTest, MessagesThatCannotBe) {
   // Delivered by node 0 to itself through poll(): node 1 sends what no node would.
   const auto deliver = [&](MessageHeader header) {
@@ -509,11 +589,14 @@ TEST_F(MisuseDeathTest, MessagesThatCannotBe) {
     fabric_[0]->poll();
   };
   MessageHeader header;
-  header.type = message_range::kSync + 2;  // a token that nobody asked for, of no lock
+  header.type = sync_message::kLockToken;  // a token that nobody asked for, of no lock
   EXPECT_DEATH(deliver(header), "cannot be right");
   header.word[0] = sync_->lock_create().value;
   EXPECT_DEATH(deliver(header), "invariant broken");
-  header.type = message_range::kSync + 8;  // an answer to no call
+  header.type = sync_message::kLockBusy;  // an answer to a try that is yet to come
+  header.extra = 1;
+  EXPECT_DEATH(deliver(header), "invariant broken");
+  header.type = sync_message::kAnswer;  // an answer to no call
   header.flags = 2;
   EXPECT_DEATH(deliver(header), "invariant broken");
   header.small = 5000;
