@@ -249,6 +249,7 @@ Result<Config> config_from_environment() {
   then([&] { return read_with("MULTIGRAIN_NET", config.network, parse_network_model); });
   then([&] { return read_with("MULTIGRAIN_STATS", stats, parse_stats); });
   then([&] { return read_with("MULTIGRAIN_HOME", config.home, parse_home); });
+  then([&] { return read_whole("MULTIGRAIN_PREFETCH", config.prefetch, 0, Config::kMaxPrefetch); });
   then([&] { return read_whole("MULTIGRAIN_VERBOSE", config.verbose, 0, 1); });
   then([&] { return read_whole("MULTIGRAIN_NODE", config.node.value, 0, Config::kMaxNodes - 1); });
   then([&] { return read_whole("MULTIGRAIN_JOB_FD", config.job_fd, 0, std::numeric_limits<int>::max()); });

@@ -53,6 +53,7 @@ Result<StatsTarget> parse_stats(std::string_view text);
 struct Config {
   static constexpr unsigned kMaxNodes = NodeSet::kCapacity;
   static constexpr unsigned kMaxProcessorsPerNode = 256;
+  static constexpr unsigned kMaxPrefetch = 64;
   static constexpr size_t kMinPageSize = 4096;
   static constexpr size_t kMaxPageSize = 65536;
 
@@ -66,6 +67,7 @@ struct Config {
   StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
   std::string stats_file;                                // empty: standard error
   HomePolicy home = HomePolicy::kInterleaved;            // MULTIGRAIN_HOME: interleaved, blocked, first-touch
+  unsigned prefetch = 16;                                // MULTIGRAIN_PREFETCH: pages read ahead at most; 0: none
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
 
   // Set by the launcher for each node, not by users.

@@ -52,6 +52,13 @@ Status read_protocol(std::string_view text, Config& config) {
   return {};
 }
 
+Status read_prefetch(std::string_view text, Config& config) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), config.prefetch);
+  if (error != std::errc() || end != text.data() + text.size() || config.prefetch > Config::kMaxPrefetch)
+    return fail("'{}' is not a number of pages from 0 to {}", text, Config::kMaxPrefetch);
+  return {};
+}
+
 Status read_stats(std::string_view text, Config& config) {
   auto target = parse_stats(text);
   if (!target) return tl::unexpected<Error>(target.error());
@@ -104,6 +111,12 @@ std::vector<Setting> make_settings() {
        "WHERE",
        "default home of pages: interleaved (default), blocked or first-touch",
        parsed(parse_home, &Config::home),
+       {}},
+      {"--prefetch",
+       "MULTIGRAIN_PREFETCH",
+       "PAGES",
+       "pages read ahead of a processor that faults on one page after the other (default 16; 0: none)",
+       read_prefetch,
        {}},
       {"--stats",
        "MULTIGRAIN_STATS",

@@ -23,6 +23,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kUpgrades, "upgrades", "upgrades from read to write", "faults"},
     {Counter::kLocalFaults, "local_faults", "served inside the node", "faults"},
     {Counter::kPagesFetched, "pages_fetched", "fetched", "pages"},
+    {Counter::kPrefetches, "prefetches", "asked for ahead of the program", "pages"},
     {Counter::kInvalidations, "invalidations", "invalidated", "pages"},
     {Counter::kTwins, "twins", "twins made", "pages"},
     {Counter::kDiffs, "diffs", "diffs made", "pages"},

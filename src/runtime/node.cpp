@@ -113,7 +113,7 @@ Status Node::build() {
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
 
   const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
-  auto protocol = mgs::Shell::create(services);
+  auto protocol = mgs::Shell::create(services, config_.prefetch);
   if (!protocol) return tl::unexpected(protocol.error());
   protocol_ = std::move(*protocol);
 

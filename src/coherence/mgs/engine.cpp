@@ -3,6 +3,7 @@
 #include "coherence/mgs/engine.h"
 
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 
@@ -17,7 +18,7 @@ constexpr bool is_for_server(Kind kind) {
 class Transition {
  public:
   Transition(Page& page, const Place& place, Actions& actions)
-      : client_(page.client), server_(page.server), place_(place), actions_(actions) {}
+      : page_(page), client_(page.client), server_(page.server), place_(place), actions_(actions) {}
 
   FaultOutcome fault(DomainId domain, Access access);
   bool release(DomainId domain);
@@ -35,7 +36,8 @@ class Transition {
   void receive_page(NodeId from, PageState state);
   void enter_single_writer();
   void start_invalidation(Phase phase);
-  void finish_invalidation();
+  void finish_invalidation(std::optional<DomainId> last);
+  void read_again(std::optional<DomainId> domain);
 
   // --- Server.
   bool server_message(NodeId from, Kind kind);
@@ -57,6 +59,7 @@ class Transition {
   // The home's messages to itself. A transition makes few: at most RACK, RDAT or WDAT, INV or 1WGR and their answers.
   static constexpr size_t kSelfCapacity = 8;
 
+  const Page& page_;
   Client& client_;
   Server& server_;
   const Place& place_;
@@ -232,7 +235,7 @@ void Transition::enter_single_writer() {
 void Transition::start_invalidation(Phase phase) {
   client_.phase = phase;
   if (client_.mapped.empty()) {
-    finish_invalidation();
+    finish_invalidation(std::nullopt);
     return;
   }
   client_.mapped.for_each([this](DomainId domain) { act(Verb::kUnmap, domain); });
@@ -241,14 +244,15 @@ void Transition::start_invalidation(Phase phase) {
 void Transition::unmapped(DomainId domain) {  // 11 to 14, 17, 20, 23
   MG_CHECK(client_.mapped.contains(domain) && client_.phase >= Phase::kReadInvInProgress);
   client_.mapped.erase(domain);
-  if (client_.mapped.empty()) finish_invalidation();
+  if (client_.mapped.empty()) finish_invalidation(domain);
   settle();
 }
 
 // Nobody can write the local copy any more: only now is a diff exact. The page stays in the queues of the domains that
 // have it: what they wrote is on its way home, but other nodes may still hold copies without it until the round ends.
-void Transition::finish_invalidation() {
+void Transition::finish_invalidation(std::optional<DomainId> last) {
   const Phase phase = client_.phase;
+  const bool reads_on = mgs::reads_on(page_, place_);
   client_.phase = Phase::kIdle;
   client_.state = PageState::kInv;
   switch (phase) {
@@ -263,11 +267,22 @@ void Transition::finish_invalidation() {
       to_home(Kind::k1wdata, Verb::kSendPage);
       if (!place_.is_home() && !client_.single_writer) act(Verb::kDropTwin);
       client_.single_writer = false;
+      if (reads_on) read_again(last);
       break;
     default:
       panic("invariant broken: an invalidation ended that had not begun", static_cast<uint64_t>(phase));
   }
   act(Verb::kWake);
+}
+
+// A home that loses its own page to readers asks at once to be one of them: nothing has to move, and a page that its
+// home writes and others read is nearly always read at home as well. When a writer has asked, the home stays away, so
+// that the writer can become a single one.
+void Transition::read_again(std::optional<DomainId> domain) {
+  if (!domain) return;
+  client_.requester = *domain;
+  client_.phase = Phase::kBusyRead;
+  server_.rd.insert(place_.self);
 }
 
 // --- Server -----------------------------------------------------------------------------------------------------
@@ -468,6 +483,10 @@ bool on_release(Page& page, const Place& place, DomainId domain, Actions& action
 
 void on_unmapped(Page& page, const Place& place, DomainId domain, Actions& actions) {
   Transition(page, place, actions).unmapped(domain);
+}
+
+bool reads_on(const Page& page, const Place& place) {
+  return page.client.phase == Phase::k1wInvInProgress && place.is_home() && page.server.wr.empty();
 }
 
 bool on_message(Page& page, const Place& place, NodeId from, Kind kind, Actions& actions) {

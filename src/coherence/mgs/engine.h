@@ -189,6 +189,10 @@ bool on_release(Page& page, const Place& place, DomainId domain, Actions& action
 // The domain's mapping is gone and no processor can use it any more: PINV_ACK.
 void on_unmapped(Page& page, const Place& place, DomainId domain, Actions& actions);
 
+// While an invalidation is in progress: whether the domain, once unmapped, will be mapped for reading again in the same
+// transition. A shell may then take only the right to write, which is cheaper and comes to the same.
+[[nodiscard]] bool reads_on(const Page& page, const Place& place);
+
 // A message from another node. Returns false if that node cannot have sent it now: the run must end.
 [[nodiscard]] bool on_message(Page& page, const Place& place, NodeId from, Kind kind, Actions& actions);
 

@@ -1,10 +1,10 @@
 // Which releases of a mapping domain are under way, so that one release can wait for all that were begun before it.
 //
 // A release must wait not only for its own pages but for every page that another processor of the domain is releasing
-// at that moment (docs/internals.md): that one's diff may carry this one's writes. Waiting until none is under way would
-// do, but under steady traffic that moment may never come. So page releases are counted in two epochs, as read-copy
-// update counts its readers: a new epoch begins when the epoch before the current one has drained, and a waiter that
-// saw epoch e is done when e+2 has begun.
+// at that moment (docs/internals.md): that one's diff may carry this one's writes. Waiting until none is under way
+// would do, but under steady traffic that moment may never come. So page releases are counted in two epochs, as
+// read-copy update counts its readers: a new epoch begins when the epoch before the current one has drained, and a
+// waiter that saw epoch e is done when e+2 has begun.
 #pragma once
 
 #include <array>

@@ -58,13 +58,14 @@ size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseL
 
 // --- Start ---------------------------------------------------------------------------------------------------------
 
-Shell::Shell(const NodeServices& services, PagePool twins, PagePool diffs)
+Shell::Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
     : services_(services),
       page_size_(services.region.page_size()),
+      prefetch_(prefetch),
       twins_(std::move(twins)),
       diffs_(std::move(diffs)) {}
 
-Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services) {
+Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsigned prefetch) {
   const size_t page_size = services.region.page_size();
   // Every page but the home's own may have a twin at once; more memory than that the machine does not have.
   const uint64_t most_twins = std::min(services.region.page_count(), layout::kTablesSize / 4 / page_size);
@@ -73,7 +74,7 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services) {
   const size_t diff_buffer = (sizeof(KeptDiff) + max_encoded_size(page_size) + 4095) / 4096 * 4096;
   auto diffs = PagePool::create(diff_buffer, uint64_t{1} << 20);
   if (!diffs) return tl::unexpected(diffs.error());
-  std::unique_ptr<Shell> shell(new Shell(services, std::move(*twins), std::move(*diffs)));
+  std::unique_ptr<Shell> shell(new Shell(services, prefetch, std::move(*twins), std::move(*diffs)));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   shell->records_ = std::move(*records);
@@ -103,6 +104,61 @@ Place Shell::place(const Record& record) const {
 // --- Faults
 // ------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Where a processor that goes through memory with a constant stride will fault next: a reference prediction table of a
+// few entries, since programs walk several arrays at once, and down the columns of matrices.
+class Streams {
+ public:
+  struct Ahead {
+    int64_t stride = 0;  // pages
+    uint32_t count = 0;
+  };
+
+  // Which pages after `page`, on which the processor has faulted, to ask for: none until it has turned up twice where
+  // it was expected, then two, four and so on up to `limit`, each time that it does so again.
+  Ahead ahead(PageId page, bool is_write, uint32_t limit) {
+    const auto here = static_cast<int64_t>(page.value);
+    Stream* nearest = nullptr;
+    for (Stream& stream : streams_) {
+      if (stream.is_write != is_write) continue;
+      if (stream.expected == here && stream.stride != 0) {
+        stream.window = stream.window == 0 ? std::min(2u, limit) : std::min(2 * stream.window, limit);
+        stream.last = here;
+        stream.expected = here + stream.stride * (static_cast<int64_t>(stream.window) + 1);
+        return {stream.stride, stream.window};
+      }
+      const int64_t distance = std::abs(here - stream.last);
+      if (distance != 0 && distance <= kLongestStride &&
+          (nearest == nullptr || distance < std::abs(here - nearest->last)))
+        nearest = &stream;
+    }
+    // One that may have changed its stride, or else the oldest.
+    const int64_t stride = nearest != nullptr ? here - nearest->last : 0;
+    Stream& taken = nearest != nullptr ? *nearest : streams_[next_++ % streams_.size()];
+    taken = {.last = here, .stride = stride, .expected = here + stride, .window = 0, .is_write = is_write};
+    return {};
+  }
+
+ private:
+  static constexpr int64_t kLongestStride = 64;
+
+  struct Stream {
+    int64_t last = -1 - kLongestStride;
+    int64_t stride = 0;
+    int64_t expected = -1;
+    uint32_t window = 0;
+    bool is_write = false;
+  };
+  std::array<Stream, 4> streams_{};
+  uint32_t next_ = 0;
+};
+
+// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+[[gnu::tls_model("initial-exec")]] constinit thread_local Streams t_streams;
+
+}  // namespace
+
 bool Shell::on_fault(PageId page, bool is_write) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
@@ -110,27 +166,57 @@ bool Shell::on_fault(PageId page, bool is_write) {
   if (!home_of(page, record, true)) return false;
 
   const uint32_t seen = record.changed.prepare();
+  bool asks = false;
+  FaultOutcome outcome;
   {
     Actions actions;
     const std::lock_guard hold(record.lock);
-    const PageState before = record.page.client.state;
-    const bool idle = record.page.client.phase == Phase::kIdle;
-    const FaultOutcome outcome =
+    const Client before = record.page.client;
+    outcome =
         mgs::on_fault(record.page, place(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
     perform(page, record, actions, nullptr);
-    if (idle) {
-      if (before == PageState::kInv)
-        profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
-      else
-        profile.count(before == PageState::kRead && is_write ? Counter::kUpgrades : Counter::kLocalFaults);
+    if (before.phase == Phase::kIdle && before.state == PageState::kInv) {
+      asks = true;
+      profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
+    } else if (outcome == FaultOutcome::kResolved) {
+      profile.count(before.state == PageState::kRead && is_write ? Counter::kUpgrades : Counter::kLocalFaults);
     }
-    if (outcome == FaultOutcome::kResolved) return true;
   }
+  // Before the wait, so that the home, if it has to be woken, finds all requests at once.
+  if (asks && prefetch_ != 0) {
+    const Streams::Ahead ahead = t_streams.ahead(page, is_write, prefetch_);
+    prefetch(page, ahead.stride, ahead.count, is_write);
+  }
+  if (outcome == FaultOutcome::kResolved) return true;
   // Whatever woke us, the access itself is the test of whether the rights are there now.
   const CategoryScope waiting(profile, Category::kDataWait);
   wait_until(services_.fabric, services_.wait, record.changed,
              [&record, seen] { return record.changed.changed_since(seen); });
   return true;
+}
+
+// A prefetch is a fault that nobody waits for, so the protocol needs nothing new. Reads take whatever is not here.
+// Writes take only what no node has a copy of and this node is home of: asking for more would make writers of nodes
+// that may never write, and every one more is a twin, a diff and a longer round.
+void Shell::prefetch(PageId from, int64_t stride, uint32_t count, bool is_write) {
+  uint64_t asked = 0;
+  for (uint32_t i = 1; i <= count; ++i) {
+    const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
+    if (page.value >= services_.region.page_count()) break;
+    Record& record = records_[page];
+    const std::optional<NodeId> home = home_of(page, record, false);
+    if (!home || (is_write && *home != services_.fabric.self())) continue;
+    Actions actions;
+    const std::lock_guard hold(record.lock);
+    const Client& client = record.page.client;
+    const Server& server = record.page.server;
+    if (client.phase != Phase::kIdle || client.state != PageState::kInv) continue;
+    if (is_write && (server.state != ServerState::kRead || !server.read_dir.empty())) continue;
+    mgs::on_fault(record.page, place(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
+    perform(page, record, actions, nullptr);
+    ++asked;
+  }
+  if (asked != 0) this_profile().count(Counter::kPrefetches, asked);
 }
 
 // --- Releases
@@ -213,13 +299,14 @@ void Shell::on_message(const Message& message) {
 // ------------------------------------------------------------------------------------------------------------
 
 void Shell::perform(PageId page, Record& record, Actions& actions, const Message* message) {
+  bool left_readable = false;
   while (true) {
     bool unmapped = false;
     for (const Action& action : actions) {
       if (action.verb == Verb::kUnmap) {
-        unmap(page, record);
+        left_readable = unmap(page, record);
         unmapped = true;
-      } else {
+      } else if (action.verb != Verb::kMapRead || !left_readable) {
         perform_one(page, record, action, message);
       }
     }
@@ -358,11 +445,18 @@ void Shell::map(PageId page, Record& record) {
   this_profile().count_rights(writable ? RightsChange::kGrantWrite : RightsChange::kGrantRead, 1);
 }
 
-void Shell::unmap(PageId page, Record& record) {
+bool Shell::unmap(PageId page, Record& record) {
   const SubTimeScope timed(this_profile(), SubTime::kRights);
+  if (reads_on(record.page, place(record))) {
+    services_.rights.revoke_write(page, 1);
+    record.readable = true;
+    this_profile().count_rights(RightsChange::kRevokeWrite, 1);
+    return true;
+  }
   services_.rights.revoke(page, 1);
   record.readable = false;
   this_profile().count_rights(RightsChange::kRevoke, 1);
+  return false;
 }
 
 Page Shell::inspect(PageId page) {

@@ -27,7 +27,8 @@ const char* message_name(MessageType type);
 class Shell final : public Protocol {
  public:
   // Registers the message handlers. Ends the run with a sentence if the tables cannot be reserved.
-  static Result<std::unique_ptr<Shell>> create(const NodeServices& services);
+  // `prefetch`: how many pages to ask for ahead of a processor that faults on one after the other; 0: none.
+  static Result<std::unique_ptr<Shell>> create(const NodeServices& services, unsigned prefetch = 0);
 
   bool on_fault(PageId page, bool is_write) override;
   void release() override;
@@ -50,7 +51,7 @@ class Shell final : public Protocol {
     EventCount changed;          // kWake
     uint16_t home_plus_one = 0;  // 0: not looked up yet
     uint8_t release_slot = 0;    // of the ledger, for the REL that is out
-    bool readable = false;       // the view was granted read access and nothing since
+    bool readable = false;       // what the view allows is reading
     Page page;
     std::byte* twin = nullptr;
     KeptDiff* kept = nullptr;
@@ -79,10 +80,14 @@ class Shell final : public Protocol {
     std::atomic<uint64_t> size_{0};
   };
 
-  Shell(const NodeServices& services, PagePool twins, PagePool diffs);
+  Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs);
 
   static void handle(void* context, const Message& message);
   void on_message(const Message& message);
+
+  // Asks for `count` pages, each `stride` pages after the one before, the first after `from`, as if the calling
+  // processor had faulted on them, without waiting.
+  void prefetch(PageId from, int64_t stride, uint32_t count, bool is_write);
 
   // The home, looked up once. nullopt: not allocated. `claim`: settle a first-touch page, waiting if need be.
   std::optional<NodeId> home_of(PageId page, Record& record, bool claim);
@@ -95,7 +100,8 @@ class Shell final : public Protocol {
   void send_diff(PageId page, Record& record, const Action& action);
   void merge(PageId page, std::span<const std::byte> diff, NodeId from);
   void map(PageId page, Record& record);
-  void unmap(PageId page, Record& record);
+  // Returns whether the page was left readable, as the engine is going to ask for in the same transition.
+  bool unmap(PageId page, Record& record);
 
   // Faults detect accesses, and rights belong to the node: one domain.
   static constexpr DomainId kNodeDomain{0};
@@ -104,6 +110,7 @@ class Shell final : public Protocol {
 
   NodeServices services_;
   const size_t page_size_;
+  const uint32_t prefetch_;
   SparseTable<Record> records_;
   UpdateQueue queue_;
   ReleaseLedger ledger_;
