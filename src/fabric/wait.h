@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "base/futex.h"
 #include "fabric/fabric.h"
@@ -51,29 +52,64 @@ struct WaitPolicy {
   uint64_t spin_ticks = 0;
 };
 
+// The calling thread looks after the node's messages for as long as this lives. Begin it before sending a request that
+// will be waited for: a node that answers at once then finds somebody attending, and need not wake the service thread.
+//
+// A thread has one at a time: a wait that blocks gives up its own attendance, and one that an outer scope kept would
+// make everybody believe that messages are looked after. So none may live across a call that waits by itself, nor for
+// longer than a few microseconds without a poll.
+class Attendance {
+ public:
+  explicit Attendance(Fabric& fabric) : fabric_(fabric) { fabric_.attend(); }
+  ~Attendance() {
+    if (attending_) fabric_.leave();
+  }
+  Attendance(const Attendance&) = delete;
+  Attendance& operator=(const Attendance&) = delete;
+
+  [[nodiscard]] Fabric& fabric() const { return fabric_; }
+  void pause() {
+    attending_ = false;
+    fabric_.leave();
+  }
+  void resume() {
+    fabric_.attend();
+    attending_ = true;
+  }
+
+ private:
+  Fabric& fabric_;
+  bool attending_ = true;
+};
+
 // Waits until `done()` holds. Whoever makes it true calls `event.notify()` afterwards. Async-signal-safe if `done` is.
+template <typename Done>
+void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
+  if (done()) return;
+  const uint64_t start = ticks();
+  while (true) {
+    const unsigned handled = attendance.fabric().poll();
+    if (done()) return;
+    if (handled != 0) continue;
+    if (ticks() - start < policy.spin_ticks) {
+      cpu_relax();
+      continue;
+    }
+    const uint32_t seen = event.prepare();
+    if (done()) return;
+    attendance.pause();
+    event.sleep(seen);
+    if (done()) return;
+    attendance.resume();
+  }
+}
+
+// The same for a thread that has not sent anything just before.
 template <typename Done>
 void wait_until(Fabric& fabric, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (done()) return;
-  fabric.attend();
-  const uint64_t start = ticks();
-  while (true) {
-    const unsigned handled = fabric.poll();
-    if (done()) break;
-    if (handled == 0) {
-      if (ticks() - start >= policy.spin_ticks) {
-        const uint32_t seen = event.prepare();
-        if (done()) break;
-        fabric.leave();
-        event.sleep(seen);
-        if (done()) return;
-        fabric.attend();
-        continue;
-      }
-      cpu_relax();
-    }
-  }
-  fabric.leave();
+  Attendance attendance(fabric);
+  wait_until(attendance, policy, event, std::forward<Done>(done));
 }
 
 }  // namespace multigrain

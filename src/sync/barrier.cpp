@@ -63,8 +63,9 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
         id.value);
   const bool last = record.node.arrive(place);
   record.guard.unlock();
+  if (last) host_.release();
+  Attendance attendance(fabric_);
   if (last) {
-    host_.release();
     record.guard.lock();
     const uint32_t episode = record.node.episode();
     const BarrierActions actions = record.node.flushed(place);
@@ -72,7 +73,7 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     record.guard.unlock();
     perform(id, place, record, episode, actions, SendContext::kOrdinary);
   }
-  wait_until(fabric_, host_.wait_policy(), record.event,
+  wait_until(attendance, host_.wait_policy(), record.event,
              [&] { return record.rounds.load(std::memory_order_acquire) != round; });
 }
 
@@ -100,13 +101,14 @@ void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& 
   const uint32_t ticket = record.tickets++;
   if (manager == self_) counted_arrival(id, record, barrier.argument, self_);
   record.guard.unlock();
+  Attendance attendance(fabric_);
   if (manager != self_) {
     MessageHeader header;
     header.type = sync_message::kBarrierArrive;
     header.word[0] = id.value;
     fabric_.send(manager, header, SendContext::kOrdinary);
   }
-  wait_until(fabric_, host_.wait_policy(), record.event,
+  wait_until(attendance, host_.wait_policy(), record.event,
              [&] { return static_cast<int32_t>(record.departed.load(std::memory_order_acquire) - ticket) > 0; });
 }
 

@@ -144,10 +144,13 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
         actions = only_try ? state.try_acquire(place, links(), waiter) : state.acquire(place, links(), waiter);
       }))
     die(1, kDestroyed, id.value);
-  perform(id, place, actions, SendContext::kOrdinary);
   bool taken = actions.granted;
-  if (actions.queued) {
-    await_slot(slot, ServerAnswer::kServed);
+  if (!actions.queued) {
+    perform(id, place, actions, SendContext::kOrdinary);
+  } else {
+    Attendance attendance(fabric_);
+    perform(id, place, actions, SendContext::kOrdinary);
+    await_slot(attendance, slot, ServerAnswer::kServed);
     taken = slots_[slot].result != 0;
     if (taken) count(kLockWaits);
   }

@@ -98,8 +98,11 @@ uint32_t Sync::call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument
                           what == ServerCall::kSemPost || what == ServerCall::kFlagSet;
   if (is_release) host_.release();
   const uint32_t slot = take_slot();
-  start_call(id, handle, what, argument, slot, destroyed);
-  await_slot(slot, ServerAnswer::kServed);
+  {
+    Attendance attendance(fabric_);
+    start_call(id, handle, what, argument, slot, destroyed);
+    await_slot(attendance, slot, ServerAnswer::kServed);
+  }
   const uint32_t result = slots_[slot].result;
   free_slot(slot);
   host_.leave();
@@ -148,10 +151,16 @@ void Sync::cond_wait(SyncId cond, SyncId lock) {
   if (!is_held(lock)) die(1, "mg_cond_wait: the lock is not held; its handle:", lock.value);
   host_.enter(SyncActivity::kLock);
   const uint32_t slot = take_slot();
-  start_call(cond, handle, ServerCall::kCondWait, 0, slot, kCondDestroyed);
-  await_slot(slot, ServerAnswer::kCondQueued);
+  {
+    Attendance attendance(fabric_);
+    start_call(cond, handle, ServerCall::kCondWait, 0, slot, kCondDestroyed);
+    await_slot(attendance, slot, ServerAnswer::kCondQueued);
+  }
   unlock(lock);
-  await_slot(slot, ServerAnswer::kServed);
+  {
+    Attendance attendance(fabric_);
+    await_slot(attendance, slot, ServerAnswer::kServed);
+  }
   free_slot(slot);
   this->lock(lock);
   host_.leave();

@@ -88,12 +88,8 @@ const std::vector<Row>& rows() {
        {"fault, read", "copy, other core's", "copy", "line round trip"},
        "fault + copy + twin + line"},
       {"upgrade fault", {"fault, upgrade", "copy"}, "fault + twin"},
-      {"page fault, read, home asleep",
-       {"fault, read", "copy, other core's", "wake-up round trip"},
-       "fault + copy + wake-up"},
-      {"page fault, read, home computes",
-       {"fault, read", "copy, other core's", "wake-up round trip"},
-       "fault + copy + wake-up"},
+      {"page fault, read, home asleep", {"fault, read", "copy, other core's", "wake-up"}, "fault + copy + wake-up"},
+      {"page fault, read, home computes", {"fault, read", "copy, other core's", "wake-up"}, "fault + copy + wake-up"},
       {"page fault, single-writer, read",
        {"fault, read", "rights, revoke", "copy, other core's", "copy, other core's", "wake-up round trip",
         "wake-up round trip"},
@@ -111,7 +107,7 @@ const std::vector<Row>& rows() {
        "2 wake-ups + revoke + diff"},
       {"lock and unlock, held here last", {}, ""},
       {"lock, free on another node", {"line round trip"}, "line"},
-      {"lock, contended by another node", {"line round trip"}, "line"},
+      {"lock, held by another node for 3 us", {"line round trip"}, "line"},
       {"barrier, 2 nodes", {"line round trip"}, "line"},
       {"barrier, 4 nodes", {"wake-up round trip"}, "wake-up"},
       {"barrier, 8 nodes", {"wake-up round trip"}, "wake-up"},
@@ -222,7 +218,7 @@ int main(int argc, char** argv) {
   for (const Role& role : multigrain::bench::roles()) {
     if (std::string(role.name).find(options.only) == std::string::npos) continue;
     const Summaries some = run({mgrun, "--nodes", std::to_string(role.nodes), "--access", options.access, "--net",
-                                options.net, "--page-size", options.page_size, program, role.name, pages, rounds},
+                                options.net, "--page-size", options.page_size, "--prefetch", "0", program, role.name, pages, rounds},
                                role.spin_us);
     measured.insert(some.begin(), some.end());
   }

@@ -88,6 +88,9 @@ void home_that_waits(void*) {
   }
 }
 
+// Longer than a processor polls before it blocks.
+constexpr useconds_t kHomeIsAsleep = 2000;
+
 std::vector<Series> measure_faults(const Effort& effort, const char* suffix) {
   set_stage(effort, 1);
   start_others(&home_that_waits);
@@ -96,6 +99,7 @@ std::vector<Series> measure_faults(const Effort& effort, const char* suffix) {
       resident{"local fault on a resident page", {}};
   for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
     mg_barrier(g_stage.barrier);
+    if (*suffix != '\0') usleep(kHomeIsAsleep);
     for (unsigned p = 0; p < effort.pages; ++p) {
       const double t = time_ns([p] { read_byte(p); });
       const double u = time_ns([p] { first_byte(p) = 1; });
@@ -112,6 +116,7 @@ std::vector<Series> measure_faults(const Effort& effort, const char* suffix) {
     }
     mg_barrier(g_stage.barrier);
     mg_barrier(g_stage.barrier);
+    if (*suffix != '\0') usleep(kHomeIsAsleep);
     for (unsigned p = 0; p < effort.pages; ++p) {
       const double t = time_ns([p] { first_byte(p) = 1; });
       if (round >= kWarmUp) write.samples.push_back(t);
@@ -182,8 +187,7 @@ std::vector<Series> measure_single_writer(const Effort& effort) {
     mg_barrier(g_stage.barrier);
     for (unsigned p = 0; p < effort.pages; ++p) {
       const bool writes = round % 2 == 1;
-      const double t =
-          writes ? time_ns([p] { first_byte(p) = 3; }) : time_ns([p] { read_byte(p); });
+      const double t = writes ? time_ns([p] { first_byte(p) = 3; }) : time_ns([p] { read_byte(p); });
       if (round >= 2 * kWarmUp) (writes ? write : read).samples.push_back(t);
     }
     mg_barrier(g_stage.barrier);
@@ -195,10 +199,9 @@ std::vector<Series> measure_single_writer(const Effort& effort) {
 
 // --- Release of a page that all nodes have written and none has released. Its home is node 1.
 
-// Everything that synchronises releases, so the steps of a round are kept apart by time: all write at once after a
-// barrier, processor 0 releases a while later, and the others go to the next barrier (their own release) after that.
-constexpr useconds_t kAllHaveWritten = 1000;
-constexpr useconds_t kReleaseIsMeasured = 3000;
+// Processor 0 holds the lock from before the barrier until it has measured. The others write after the barrier and then
+// wait for the lock, which is no release, so that they answer messages as a waiting processor does.
+constexpr useconds_t kAllHaveWritten = 500;
 
 void write_own_word(unsigned page, unsigned round) {
   (&first_byte(page))[8 * mg_processor()] = static_cast<char>(round);
@@ -209,7 +212,9 @@ void writer_of_own_word(void*) {
     for (unsigned p = 0; p < g_stage.page_count; ++p) {
       mg_barrier(g_stage.barrier);
       write_own_word(p, round);
-      usleep(kReleaseIsMeasured);
+      mg_lock(g_stage.lock);
+      mg_unlock(g_stage.lock);
+      mg_barrier(g_stage.barrier);
     }
   }
 }
@@ -221,10 +226,13 @@ std::vector<Series> measure_release(const Effort& effort) {
   Series release{"release, " + std::to_string(mg_nodes()) + " writers", {}};
   for (unsigned round = 0; round < fewer.rounds + kWarmUp; ++round) {
     for (unsigned p = 0; p < fewer.pages; ++p) {
+      mg_lock(g_stage.lock);
       mg_barrier(g_stage.barrier);
       write_own_word(p, round + 1);
       usleep(kAllHaveWritten);
       const double t = time_ns([] { mg_release(); });
+      mg_unlock(g_stage.lock);
+      mg_barrier(g_stage.barrier);
       if (round >= kWarmUp) release.samples.push_back(t);
     }
   }
@@ -234,6 +242,17 @@ std::vector<Series> measure_release(const Effort& effort) {
 
 // --- Locks.
 
+// Holds the lock for a while, so that the other node asks for it meanwhile. Returns what taking it cost.
+double use_lock() {
+  constexpr uint64_t kHeldNs = 3000;
+  const double t = time_ns([] { mg_lock(g_stage.lock); });
+  const uint64_t until = mg_time_ns() + kHeldNs;
+  while (mg_time_ns() < until) {
+  }
+  mg_unlock(g_stage.lock);
+  return t;
+}
+
 void lock_holder(void*) {
   for (unsigned i = 0; i < g_stage.rounds * g_stage.page_count; ++i) {
     mg_lock(g_stage.lock);
@@ -242,10 +261,7 @@ void lock_holder(void*) {
     mg_barrier(g_stage.barrier);
   }
   mg_barrier(g_stage.barrier);
-  for (unsigned i = 0; i < g_stage.rounds * g_stage.page_count; ++i) {
-    mg_lock(g_stage.lock);
-    mg_unlock(g_stage.lock);
-  }
+  for (unsigned i = 0; i < g_stage.rounds * g_stage.page_count; ++i) use_lock();
 }
 
 std::vector<Series> measure_locks(const Effort& effort) {
@@ -260,7 +276,7 @@ std::vector<Series> measure_locks(const Effort& effort) {
                             }) /
                             10);
   start_others(&lock_holder);
-  Series remote{"lock, free on another node", {}}, contended{"lock, contended by another node", {}};
+  Series remote{"lock, free on another node", {}}, contended{"lock, held by another node for 3 us", {}};
   for (unsigned i = 0; i < effort.rounds * effort.pages; ++i) {
     mg_barrier(g_stage.barrier);
     remote.samples.push_back(time_ns([] { mg_lock(g_stage.lock); }));
@@ -268,10 +284,7 @@ std::vector<Series> measure_locks(const Effort& effort) {
     mg_barrier(g_stage.barrier);
   }
   mg_barrier(g_stage.barrier);
-  for (unsigned i = 0; i < effort.rounds * effort.pages; ++i) {
-    contended.samples.push_back(time_ns([] { mg_lock(g_stage.lock); }));
-    mg_unlock(g_stage.lock);
-  }
+  for (unsigned i = 0; i < effort.rounds * effort.pages; ++i) contended.samples.push_back(use_lock());
   mg_join_all();
   return {local, remote, contended};
 }

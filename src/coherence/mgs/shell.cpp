@@ -166,6 +166,7 @@ bool Shell::on_fault(PageId page, bool is_write) {
   if (!home_of(page, record, true)) return false;
 
   const uint32_t seen = record.changed.prepare();
+  std::optional<Attendance> attendance;
   bool asks = false;
   FaultOutcome outcome;
   {
@@ -174,6 +175,7 @@ bool Shell::on_fault(PageId page, bool is_write) {
     const Client before = record.page.client;
     outcome =
         mgs::on_fault(record.page, place(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
+    if (outcome == FaultOutcome::kWait) attendance.emplace(services_.fabric);
     perform(page, record, actions, nullptr);
     if (before.phase == Phase::kIdle && before.state == PageState::kInv) {
       asks = true;
@@ -190,7 +192,7 @@ bool Shell::on_fault(PageId page, bool is_write) {
   if (outcome == FaultOutcome::kResolved) return true;
   // Whatever woke us, the access itself is the test of whether the rights are there now.
   const CategoryScope waiting(profile, Category::kDataWait);
-  wait_until(services_.fabric, services_.wait, record.changed,
+  wait_until(*attendance, services_.wait, record.changed,
              [&record, seen] { return record.changed.changed_since(seen); });
   return true;
 }
@@ -230,6 +232,7 @@ bool Shell::is_clean() const {
 void Shell::release() {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
+  Attendance attendance(services_.fabric);
   const uint64_t limit = queue_.pushed();
   std::array<PageId, 64> batch;
   uint64_t released = 0;
@@ -249,8 +252,10 @@ void Shell::release() {
       if (joins || !must_wait) ledger_.finish(slot);
       released += must_wait ? 1 : 0;
     }
+    // This node's messages are in this thread's care, and a long queue takes milliseconds.
+    services_.fabric.poll();
     if (ledger_.pending() > kReleaseWindow) {
-      wait_until(services_.fabric, services_.wait, ledger_.changed(),
+      wait_until(attendance, services_.wait, ledger_.changed(),
                  [this] { return ledger_.pending() <= kReleaseWindow / 2; });
     }
   }
@@ -259,7 +264,7 @@ void Shell::release() {
     profile.count(Counter::kPagesReleased, released);
   }
   const uint64_t mark = ledger_.mark();
-  wait_until(services_.fabric, services_.wait, ledger_.changed(), [this, mark] { return ledger_.is_done(mark); });
+  wait_until(attendance, services_.wait, ledger_.changed(), [this, mark] { return ledger_.is_done(mark); });
 }
 
 // --- Messages

@@ -12,7 +12,8 @@
 //
 //   Sender      S1 publishes the message in the ring
 //               S2 sets the source's bit, unless it sees it set
-//               S3 if it set the bit, and attendance = 0: CAS 0 -> kWaking; who succeeds increments wakes and wakes
+//               S3 if it set the bit, and attendance = 0 (for a microsecond): CAS 0 -> kWaking; who succeeds increments
+//                  wakes and wakes
 //   Poller      P1 takes the source's token (or skips the source), P2 clears the bit, P3 drains the ring; if it stops
 //               early (enough for one batch, or the next message is not due) P4 sets the bit again;
 //               P5 gives the token back, P6 if the bit is set does S3
@@ -46,6 +47,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "base/futex.h"
 
 namespace multigrain {
@@ -53,6 +55,8 @@ namespace multigrain {
 struct alignas(64) Doorbell {
   static constexpr uint32_t kWaking = uint32_t{1} << 31;
   static constexpr uint32_t kCount = kWaking - 1;
+
+  static constexpr int kPatience = 40;  // about a microsecond
 
   std::atomic<uint64_t> pending;
   std::atomic<uint32_t> attendance;
@@ -64,6 +68,15 @@ struct alignas(64) Doorbell {
   void announce(unsigned source) {
     if ((pending.load(std::memory_order_seq_cst) & bit(source)) != 0) return;
     pending.fetch_or(bit(source), std::memory_order_seq_cst);
+    // A processor that ends one wait often begins another within a microsecond (out of a barrier and into a lock); the
+    // system call that would wake the service thread meanwhile costs this sender ten, and that processor its core.
+    // Whoever comes to attend looks at `pending` after the bit was set, and whoever clears the bit drains the ring.
+    for (int i = 0; i < kPatience; ++i) {
+      if (attendance.load(std::memory_order_relaxed) != 0 ||
+          (pending.load(std::memory_order_relaxed) & bit(source)) == 0)
+        break;
+      cpu_relax();
+    }
     wake_unless_attended();
   }
 
