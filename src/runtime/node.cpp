@@ -72,7 +72,11 @@ void Node::set_handler(MessageType type) {
 Status Node::build() {
   const NodeEnvironment environment = read_node_environment(config_);
   wait_ = environment.wait;
-  sched_getaffinity(0, sizeof all_cores_, &all_cores_);
+  sched_getaffinity(0, sizeof service_cores_, &service_cores_);
+  if (!environment.cpus.empty()) {
+    CPU_ZERO(&service_cores_);
+    for (int cpu : environment.cpus) CPU_SET(cpu, &service_cores_);
+  }
   started_at_ = monotonic_ns();
   measured_from_ = started_at_;
 
@@ -158,10 +162,11 @@ Status Node::build() {
 Status Node::start_service() {
   pthread_t thread;
   const BootHeapScope boot;
-  // Not where processor 0 is pinned, whose thread this is: on whichever core is free.
+  // On the node's own cores, not only on that of processor 0, whose thread starts it: another node's cores are not
+  // there to serve this one, and where the node has one core, taking a right from a page needs no interrupt of another.
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setaffinity_np(&attributes, sizeof all_cores_, &all_cores_);
+  pthread_attr_setaffinity_np(&attributes, sizeof service_cores_, &service_cores_);
   const int failed = pthread_create(&thread, &attributes, &Node::service_main, this);
   pthread_attr_destroy(&attributes);
   if (failed != 0) return fail_errno(failed, "cannot start the service thread");

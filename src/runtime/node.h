@@ -93,7 +93,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   Config config_;  // constant after build()
   WaitPolicy wait_;
-  cpu_set_t all_cores_{};  // that this process may use, before its processors are pinned
+  cpu_set_t service_cores_{};  // where the service thread may run: the node's cores, if it has its own
   std::unique_ptr<Fabric> fabric_;
   ShmFabric* shm_ = nullptr;  // what fabric_ is, or wraps
   std::optional<Region> region_;
