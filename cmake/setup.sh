@@ -3,8 +3,8 @@
 # Usage: cmake/setup.sh build|test     (test: also Clang 19, for the sanitizers)
 set -euo pipefail
 
-packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libhwloc-dev
-          libexpected-dev libboost-dev libgtest-dev libgmock-dev libbenchmark-dev libzstd-dev)
+packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libcli11-dev nlohmann-json3-dev libhwloc-dev libexpected-dev
+          libboost-dev libgtest-dev libgmock-dev)
 case "${1-}" in
   build) ;;
   test) packages+=(clang-19 libclang-rt-19-dev llvm-19) ;;

@@ -8,7 +8,7 @@
  * mg_sem_post, mg_flag_set, mg_spawn, mg_join's end, mg_release) is seen by a processor after the matching acquire.
  * Programs without data races that synchronise through this interface behave as on one machine (mgs.txt, section 3.2).
  *
- * Functions that can fail return 0 or a negative errno value, or NULL with errno set; mg_strerror() gives the sentence.
+ * Functions that can fail return 0 or a negative errno value, or NULL with errno set; mg_error() gives the sentence.
  * Unless a function says otherwise it may be called from any processor at any time between start and end of main(),
  * and from no signal handler.
  */
@@ -114,7 +114,7 @@ typedef uint64_t mg_flag_t;
 MG_API mg_lock_t mg_lock_create(void);
 MG_API void mg_lock_destroy(mg_lock_t lock);  /* the lock must be free and unused from here on; so for all below */
 MG_API void mg_lock(mg_lock_t lock);          /* acquire; not recursive */
-MG_API int mg_trylock(mg_lock_t lock);        /* 1: taken, 0: held by another */
+MG_API int mg_trylock(mg_lock_t lock);        /* 1: taken; 0: another holds or wants it. Never waits for a holder */
 MG_API void mg_unlock(mg_lock_t lock);        /* release; by the processor that holds it */
 
 /* A barrier of `count` processors; 0 means all P. */

@@ -1,3 +1,0 @@
-// Moved: fabric/wait.h.
-#pragma once
-#include "fabric/wait.h"  // IWYU pragma: export
