@@ -10,7 +10,8 @@
  *
  * Functions that can fail return 0 or a negative errno value, or NULL with errno set; mg_error() gives the sentence.
  * Unless a function says otherwise it may be called from any processor at any time between start and end of main(),
- * and from no signal handler.
+ * and from no signal handler. Asynchronous signal handlers must not touch shared memory either: they may have interrupted
+ * the protocol itself.
  */
 #ifndef MULTIGRAIN_MULTIGRAIN_H
 #define MULTIGRAIN_MULTIGRAIN_H

@@ -73,6 +73,7 @@ class Attendance {
     fabric_.leave();
   }
   void resume() {
+    if (attending_) return;
     fabric_.attend();
     attending_ = true;
   }
@@ -86,6 +87,8 @@ class Attendance {
 template <typename Done>
 void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (done()) return;
+  // An earlier wait of the same attendance may have ended asleep.
+  attendance.resume();
   const uint64_t start = ticks();
   while (true) {
     const unsigned handled = attendance.fabric().poll();

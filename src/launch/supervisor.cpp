@@ -94,6 +94,13 @@ void Supervisor::handle_signals() {
   while (read(signals_, &info, sizeof info) == sizeof info) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) continue;
+    const bool asks_for_the_end = number == SIGINT || number == SIGTERM || number == SIGQUIT || number == SIGHUP;
+    if (asks_for_the_end && forwarded_ == number && phase_ == Phase::kRunning) {
+      // The program has chosen to survive the first one, or cannot see it: the second is for mgrun.
+      tell("{} came twice; the run ends", signal_name(number));
+      terminate(NodeId(0));
+      continue;
+    }
     forwarded_ = number;
     // The terminal signals the whole process group (si_code SI_KERNEL), so the nodes have that one already.
     if (info.ssi_code != SI_KERNEL) signal_all(number);

@@ -26,8 +26,9 @@ int fail_with(int negative_errno, const std::string& sentence) {
 Node& node(const char* call) {
   Node* const node = Node::get();
   if (node == nullptr) [[unlikely]] {
-    std::fprintf(stderr, "multigrain: %s was called before the runtime started: call mg_init() in main() first\n",
-                 call);
+    std::fprintf(stderr, "multigrain: %s was called %s\n", call,
+                 Node::is_forked_child() ? "in a forked child, which is no part of the machine"
+                                         : "before the runtime started: call mg_init() in main() first");
     std::_Exit(1);
   }
   return *node;

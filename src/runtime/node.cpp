@@ -1,5 +1,6 @@
 #include "runtime/node.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -22,12 +24,14 @@
 #include "runtime/interpose/syscalls.h"
 #include "runtime/message_types.h"
 #include "runtime/private/private_heap.h"
+#include "runtime/signal_mask.h"
 
 namespace multigrain {
 namespace {
 
 // Never destroyed: faults and messages may come until the process is gone.
 Node* g_node = nullptr;
+bool g_forked = false;
 
 const char* message_name_for_reports(MessageType type) {
   if (const char* name = mgs::message_name(type)) return name;
@@ -46,9 +50,13 @@ const char* message_name_for_reports(MessageType type) {
 Node* Node::get() {
   return g_node;
 }
+
+bool Node::is_forked_child() {
+  return g_forked;
+}
 Node::~Node() = default;
 
-// --- Start ---------------------------------------------------------------------------------------------------------
+// --- Start
 
 Status Node::start() {
   MG_CHECK(g_node == nullptr);
@@ -60,6 +68,11 @@ Status Node::start() {
   auto* const node = new Node(std::move(*config));
   if (Status built = node->build(); !built) return built;
   g_node = node;
+  // A forked child is no node: it has none of the threads, no shared region, and the parent's message queues.
+  pthread_atfork(nullptr, nullptr, [] {
+    g_node = nullptr;
+    g_forked = true;
+  });
   return node->start_service();
 }
 
@@ -98,10 +111,12 @@ Status Node::build() {
                 frames_fds.size(), config_.nodes);
   }
   auto region = Region::create(config_.region_size, config_.page_size,
-                               frames_fds.empty() ? -1 : dup(frames_fds[config_.node.value]));
+                               frames_fds.empty() ? -1 : fcntl(frames_fds[config_.node.value], F_DUPFD_CLOEXEC, 0));
   if (!region) return tl::unexpected(region.error());
   region_.emplace(std::move(*region));
 
+  // What the program executes later has no business with them, and must not keep the memory alive.
+  for (int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
   auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
   if (!shm) return tl::unexpected(shm.error());
   shm_ = shm->get();
@@ -157,11 +172,11 @@ Status Node::build() {
 }
 
 // --- The service thread
-// -----------------------------------------------------------------------------------------------
 
 Status Node::start_service() {
   pthread_t thread;
   const BootHeapScope boot;
+  const AsynchronousSignalsBlocked blocked;
   // On the node's own cores, not only on that of processor 0, whose thread starts it: another node's cores are not
   // there to serve this one, and where the node has one core, taking a right from a page needs no interrupt of another.
   pthread_attr_t attributes;
@@ -171,7 +186,23 @@ Status Node::start_service() {
   pthread_attr_destroy(&attributes);
   if (failed != 0) return fail_errno(failed, "cannot start the service thread");
   pthread_detach(thread);
+  if (config_.nodes == 1) return {};
+  const int no_exits = pthread_create(&thread, nullptr, &Node::exit_main, this);
+  if (no_exits != 0) return fail_errno(no_exits, "cannot start the thread that ends the program");
+  pthread_detach(thread);
   return {};
+}
+
+// exit() on another node ends the program as it would on one machine, by exit() here. That runs the program's exit
+// handlers, which may touch shared memory: so not on the service thread, which others and they themselves wait for.
+void* Node::exit_main(void* argument) {
+  auto* const node = static_cast<Node*>(argument);
+  while (true) {
+    const uint32_t seen = node->exit_event_.prepare();
+    if (node->exit_wanted_.load(std::memory_order_acquire) != 0 && node->finishing_.load() == 0)
+      std::exit(node->exit_status_.load());
+    node->exit_event_.sleep(seen);
+  }
 }
 
 void* Node::service_main(void* node) {
@@ -196,13 +227,10 @@ void Node::service() {
   const char* const priority = raise_service_priority();
   if (config_.verbose && config_.node == NodeId(0))
     std::fprintf(stderr, "multigrain: service threads run with priority: %s\n", priority);
-  while (true) {
-    fabric_->serve();
-    if (exit_wanted_.load(std::memory_order_acquire) != 0 && finishing_.load() == 0) std::exit(exit_status_.load());
-  }
+  while (true) fabric_->serve();
 }
 
-// --- What the parts ask of the node ---------------------------------------------------------------------------------
+// --- What the parts ask of the node
 
 void Node::release() {
   // Nothing queued and nothing under way: the fast path of locks.
@@ -248,7 +276,6 @@ std::optional<NodeId> Node::claim_home(PageId page) {
 }
 
 // --- Profiles
-// ---------------------------------------------------------------------------------------------------------
 
 void Node::take_baseline() {
   for (unsigned i = 0; i < config_.processors_per_node; ++i) processors_->profile(i).snapshot(baseline_[i]);
@@ -258,6 +285,8 @@ void Node::take_baseline() {
 }
 
 void Node::reset_profiles() {
+  // Several processors may call at once; the others wait like for any lock while this one handles messages.
+  const std::lock_guard one_at_a_time(resetting_);
   resets_done_ = 0;
   take_baseline();
   MessageHeader header;
@@ -317,7 +346,16 @@ void Node::write_statistics(std::span<const NodeReport> reports) const {
 }
 
 // --- The end
-// ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Not fflush(nullptr): that waits for a thread that is reading standard input.
+void flush_output() {
+  std::fflush(stdout);
+  std::fflush(stderr);
+}
+
+}  // namespace
 
 void Node::finish(int status) {
   if (finishing_.exchange(1) != 0) return;
@@ -326,15 +364,18 @@ void Node::finish(int status) {
     MessageHeader header;
     header.type = runtime_message::kExit;
     header.word[0] = static_cast<uint64_t>(static_cast<unsigned>(status));
+    flush_output();
     fabric_->send(NodeId(0), header, SendContext::kOrdinary);
-    serve_until_the_end();
+    // The main thread ends this process when node 0 has ended.
+    while (true) pause();
   }
-  std::fflush(nullptr);
+  flush_output();
   MessageHeader header;
   header.type = runtime_message::kShutdown;
   for (unsigned n = 1; n < config_.nodes; ++n)
     fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
-  wait_until(*fabric_, wait_, changed_, [this] { return reports_in_.load() + 1 == config_.nodes; });
+  wait_until(*fabric_, wait_, changed_,
+             [this] { return static_cast<unsigned>(std::popcount(reports_in_.load())) + 1 == config_.nodes; });
   if (config_.stats == StatsFormat::kNone) return;
   report(reports_[0]);
   write_statistics({&reports_[0], config_.nodes});
@@ -351,7 +392,7 @@ void Node::serve_until_the_end() {
   while (poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
   }
   if (events[1].revents != 0) std::_Exit(0);
-  std::fflush(nullptr);
+  flush_output();
   static NodeReport mine;
   report(mine);
   MessageHeader header;
@@ -385,15 +426,14 @@ void Node::handle_report(const Message& message) {
   std::memcpy(&report, message.payload.data(), sizeof report);
   if (report.node != message.from.value || !check_report(report))
     panic("a report that makes no sense, from node", message.from.value);
-  ++reports_in_;
+  reports_in_.fetch_or(uint64_t{1} << message.from.value);
   changed_.notify();
 }
 
 void Node::handle_exit(const Message& message) {
   exit_status_ = static_cast<int>(message.header.word[0]);
   exit_wanted_ = 1;
-  // The handler may run on any thread; the service thread does the exiting.
-  fabric_->wake_service();
+  exit_event_.notify();
 }
 
 }  // namespace multigrain

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/config.h"
@@ -28,6 +29,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   static Status start();
   // The node, or nullptr before start().
   static Node* get();
+  // Whether this process is a child that the program forked: it has no node.
+  static bool is_forked_child();
 
   ~Node() override;
 
@@ -74,6 +77,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   // --- Service thread.
   static void* service_main(void* node);
+  static void* exit_main(void* node);
   void service();
   [[nodiscard]] const char* raise_service_priority() const;
 
@@ -116,11 +120,13 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   EventCount changed_;
   int shutdown_event_ = -1;  // an eventfd: node 0 has ended the run
   std::atomic<uint32_t> finishing_{0};
+  EventCount exit_event_;
   std::atomic<uint32_t> exit_wanted_{0};
   std::atomic<int> exit_status_{0};
+  std::mutex resetting_;
   std::atomic<uint32_t> resets_done_{0};
   SparseTable<NodeReport> reports_;
-  std::atomic<uint32_t> reports_in_{0};
+  std::atomic<uint64_t> reports_in_{0};  // a bit a node
 };
 
 }  // namespace multigrain

@@ -7,6 +7,7 @@
 
 #include "runtime/message_types.h"
 #include "runtime/private/private_heap.h"
+#include "runtime/signal_mask.h"
 
 namespace multigrain {
 namespace {
@@ -42,6 +43,8 @@ Result<std::unique_ptr<Processors>> Processors::create(const Config& config, Fab
 }
 
 Status Processors::start_threads() {
+  const AsynchronousSignalsBlocked blocked;
+  program_mask_ = blocked.before();
   const bool has_main = config_.node == NodeId(0);
   for (unsigned i = 0; i < config_.processors_per_node; ++i) {
     Local& local = local_[i];
@@ -87,7 +90,7 @@ unsigned Processors::current() const {
   return config_.node.value * config_.processors_per_node;
 }
 
-// --- Running -------------------------------------------------------------------------------------------------------
+// --- Running
 
 void* Processors::thread_main(void* argument) {
   auto* local = static_cast<Local*>(argument);
@@ -107,7 +110,11 @@ void Processors::run(Local& local) {
       continue;
     }
     local.profile.start();
+    // The program's signals are open to it while its function runs, and to nobody here otherwise.
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, &program_mask_, &blocked);
     local.function(local.argument);
+    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     host_.release();
     local.profile.stop();
     local.has_work.store(0, std::memory_order_release);
@@ -156,7 +163,7 @@ void Processors::handle_spawn(void* context, const Message& message) {
                  reinterpret_cast<void*>(message.header.word[2]));
 }
 
-// --- Spawn and join, on node 0 -------------------------------------------------------------------------------------
+// --- Spawn and join, on node 0
 
 bool Processors::node_is_idle(NodeId node) {
   const unsigned first = node.value * config_.processors_per_node;

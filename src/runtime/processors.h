@@ -5,6 +5,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <atomic>
 #include <functional>
@@ -87,6 +88,7 @@ class Processors {
   const WaitPolicy& wait_;
   ProcessorHost& host_;
   const std::vector<int> cpus_;
+  sigset_t program_mask_{};  // what processors run the program with
   SparseTable<Local> local_;
   SparseTable<Known> known_;
   std::mutex spawning_;  // one spawn at a time: a state copy takes several messages

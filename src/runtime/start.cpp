@@ -10,12 +10,15 @@ namespace {
 
 // Registered before main(), so it runs after everything that the program registers.
 void at_exit(int status, void*) {
-  Node::get()->finish(status);
+  // Not in a child that the program forked: its exit is its own affair.
+  if (Node* const node = Node::get()) node->finish(status);
 }
 
 }  // namespace
 
 int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
+  // Before the node starts: its processors may be given work, and call exit(), before this thread gets any further.
+  on_exit(&at_exit, nullptr);
   if (Status started = Node::start(); !started) {
     // The launcher checked what it could; this is what only the node itself finds out.
     const char* const number = std::getenv("MULTIGRAIN_NODE");
@@ -25,7 +28,6 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
     std::_Exit(2);
   }
   Node& node = *Node::get();
-  on_exit(&at_exit, nullptr);
   if (node.config().node != NodeId(0)) node.serve_until_the_end();
   return user_main(argc, argv, envp);
 }

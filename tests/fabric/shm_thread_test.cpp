@@ -266,7 +266,7 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
       std::mt19937 random(t);
       while (!over.load()) {
         // A poller that does not attend hides messages too, while it holds a source's token.
-        for (unsigned i = random() % 3; i != 0; --i) answerer->poll();
+        for (auto i = random() % 3; i != 0; --i) answerer->poll();
         answerer->attend();
         for (unsigned i = random() % 4; i != 0; --i) answerer->poll();
         if (random() % 8 == 0) std::this_thread::yield();

@@ -189,8 +189,9 @@ bool on_release(Page& page, const Place& place, DomainId domain, Actions& action
 // The domain's mapping is gone and no processor can use it any more: PINV_ACK.
 void on_unmapped(Page& page, const Place& place, DomainId domain, Actions& actions);
 
-// While an invalidation is in progress: whether the domain, once unmapped, will be mapped for reading again in the same
-// transition. A shell may then take only the right to write, which is cheaper and comes to the same.
+// While an invalidation is in progress: whether the domain, once unmapped, will be mapped for reading again when the
+// round ends (at once, if no other node has to answer). A shell may then take only the right to write, which is
+// cheaper: the home copy stays the newest that there is, and only diffs can reach it before the round's end.
 [[nodiscard]] bool reads_on(const Page& page, const Place& place);
 
 // A message from another node. Returns false if that node cannot have sent it now: the run must end.

@@ -19,6 +19,9 @@ namespace multigrain::mgs {
 
 class ReleaseLedger {
  public:
+  // A release that has begun this many pages waits for half of them to end: bounds what others' queues must hold.
+  static constexpr uint32_t kWindow = 512;
+
   // Enters `pages` pages; returns what finish() wants for each of them.
   uint8_t begin(uint32_t pages) {
     const std::lock_guard hold(lock_);
@@ -35,7 +38,7 @@ class ReleaseLedger {
       const std::lock_guard hold(lock_);
       --pending_[slot];
       total_.store(pending_[0] + pending_[1], std::memory_order_release);
-      advanced = advance();
+      advanced = advance() || pending_[0] + pending_[1] == kWindow / 2;
     }
     if (advanced) changed_.notify();
   }

@@ -23,7 +23,7 @@ const char* message_name(MessageType type) {
   return name(static_cast<Kind>(type - message_range::kMgs));
 }
 
-// --- The delayed update queue ------------------------------------------------------------------------------------
+// --- The delayed update queue
 
 Status Shell::UpdateQueue::create(uint64_t capacity) {
   capacity_ = capacity;
@@ -35,7 +35,14 @@ Status Shell::UpdateQueue::create(uint64_t capacity) {
 
 void Shell::UpdateQueue::push(PageId page) {
   const std::lock_guard hold(lock_);
-  if (head_ == tail_) base_ = tail_;
+  const uint64_t gone = head_ - base_;
+  if (head_ == tail_) {
+    base_ = tail_;
+  } else if (gone >= kCompactAt && gone >= tail_ - head_) {
+    // A queue that never runs empty must not grow for ever. Each entry moves at most as often as one is popped.
+    for (uint64_t i = 0; i < tail_ - head_; ++i) ring_[i] = ring_[gone + i];
+    base_ = head_;
+  }
   MG_CHECK(tail_ - base_ < capacity_);
   ring_[tail_ - base_] = page;
   ++tail_;
@@ -56,7 +63,7 @@ size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseL
   return n;
 }
 
-// --- Start ---------------------------------------------------------------------------------------------------------
+// --- Start
 
 Shell::Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
     : services_(services),
@@ -85,7 +92,7 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsig
   return shell;
 }
 
-// --- Homes -----------------------------------------------------------------------------------------------------------
+// --- Homes
 
 std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
   std::atomic_ref<uint16_t> cached(record.home_plus_one);
@@ -102,7 +109,6 @@ Place Shell::place(const Record& record) const {
 }
 
 // --- Faults
-// ------------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -222,7 +228,6 @@ void Shell::prefetch(PageId from, int64_t stride, uint32_t count, bool is_write)
 }
 
 // --- Releases
-// ---------------------------------------------------------------------------------------------------------
 
 // In this order: a page leaves the queue only after it has entered the ledger.
 bool Shell::is_clean() const {
@@ -254,9 +259,9 @@ void Shell::release() {
     }
     // This node's messages are in this thread's care, and a long queue takes milliseconds.
     services_.fabric.poll();
-    if (ledger_.pending() > kReleaseWindow) {
+    if (ledger_.pending() > ReleaseLedger::kWindow) {
       wait_until(attendance, services_.wait, ledger_.changed(),
-                 [this] { return ledger_.pending() <= kReleaseWindow / 2; });
+                 [this] { return ledger_.pending() <= ReleaseLedger::kWindow / 2; });
     }
   }
   if (released != 0) {
@@ -268,7 +273,6 @@ void Shell::release() {
 }
 
 // --- Messages
-// -----------------------------------------------------------------------------------------------------------
 
 void Shell::handle(void* context, const Message& message) {
   static_cast<Shell*>(context)->on_message(message);
@@ -301,7 +305,6 @@ void Shell::on_message(const Message& message) {
 }
 
 // --- Actions
-// ------------------------------------------------------------------------------------------------------------
 
 void Shell::perform(PageId page, Record& record, Actions& actions, const Message* message) {
   bool left_readable = false;

@@ -2,7 +2,8 @@
 //
 // One record a page, with a lock that is held for one transition and its actions and never while waiting for a message.
 // Invariant that everything here keeps: whenever a page's lock is free, the node's access rights in the view are those
-// that the engine's Client says (mapped, and writable if the state is kWrite), or fewer.
+// that the engine's Client says (mapped, and writable if the state is kWrite), or fewer; but a home that reads_on()
+// keeps the right to read.
 #pragma once
 
 #include <atomic>
@@ -71,12 +72,14 @@ class Shell final : public Protocol {
     [[nodiscard]] bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
 
    private:
+    static constexpr uint64_t kCompactAt = 4096;
+
     SpinLock lock_;
     SparseTable<PageId> ring_;
     uint64_t capacity_ = 0;
     uint64_t head_ = 0;  // all pushed before are popped
     uint64_t tail_ = 0;
-    uint64_t base_ = 0;  // head_ when the ring was last empty: its entries start at ring_[0] again
+    uint64_t base_ = 0;  // the entry that ring_[0] stands for
     std::atomic<uint64_t> size_{0};
   };
 
@@ -105,8 +108,6 @@ class Shell final : public Protocol {
 
   // Faults detect accesses, and rights belong to the node: one domain.
   static constexpr DomainId kNodeDomain{0};
-  // Page releases under way before release() waits for some to end: bounds what others' queues must hold.
-  static constexpr uint32_t kReleaseWindow = 512;
 
   NodeServices services_;
   const size_t page_size_;

@@ -1,0 +1,71 @@
+// Attendance and wait_until over a fabric that only counts who attends. (EventCount itself: tests/base.)
+#include "fabric/wait.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace multigrain {
+namespace {
+
+class CountingFabric final : public Fabric {
+ public:
+  [[nodiscard]] int attending() const { return attending_.load(); }
+
+  [[nodiscard]] NodeId self() const override { return NodeId(0); }
+  [[nodiscard]] unsigned nodes() const override { return 1; }
+  void put(NodeId, SegmentId, uint64_t, std::span<const std::byte>) override {}
+  void get(NodeId, SegmentId, uint64_t, std::span<std::byte>) override {}
+  Completion start_put(NodeId, SegmentId, uint64_t, std::span<const std::byte>) override { return {}; }
+  Completion start_get(NodeId, SegmentId, uint64_t, std::span<std::byte>) override { return {}; }
+  bool is_complete(Completion) override { return true; }
+  void wait(Completion) override {}
+  uint64_t fetch_and_set(NodeId, SegmentId, uint64_t, uint64_t) override { return 0; }
+  uint64_t fetch_add(NodeId, SegmentId, uint64_t, uint64_t) override { return 0; }
+  uint64_t compare_and_swap(NodeId, SegmentId, uint64_t, uint64_t, uint64_t) override { return 0; }
+  void set_handler(MessageType, MessageHandler, void*) override {}
+  void send(NodeId, const MessageHeader&, std::span<const std::byte>, RemoteSlice, SendContext, Nanoseconds) override {}
+  unsigned poll() override {
+    EXPECT_GE(attending_.load(), 1) << "whoever polls in a wait attends";
+    return 0;
+  }
+  void attend() override { ++attending_; }
+  void leave() override { EXPECT_GE(--attending_, 0) << "left without having attended"; }
+  void serve() override {}
+  void wake_service() override {}
+
+ private:
+  std::atomic<int> attending_{0};
+};
+
+// Each wait ends asleep, so that the next one has to begin attending again.
+TEST(AttendanceTest, SurvivesSeveralWaitsThatBlock) {
+  CountingFabric fabric;
+  EventCount event;
+  std::atomic<int> value{0};
+  {
+    Attendance attendance(fabric);
+    for (int i = 1; i <= 5; ++i) {
+      std::thread setter([&] {
+        while (fabric.attending() != 0) std::this_thread::yield();  // the waiter has blocked
+        value = i;
+        event.notify();
+      });
+      wait_until(attendance, WaitPolicy{0}, event, [&] { return value.load() >= i; });
+      setter.join();
+      EXPECT_LE(fabric.attending(), 1);
+    }
+  }
+  EXPECT_EQ(fabric.attending(), 0);
+}
+
+TEST(AttendanceTest, IsKeptByAWaitThatNeedNotWait) {
+  CountingFabric fabric;
+  EventCount event;
+  Attendance attendance(fabric);
+  wait_until(attendance, WaitPolicy{0}, event, [] { return true; });
+  EXPECT_EQ(fabric.attending(), 1);
+}
+
+}  // namespace
+}  // namespace multigrain
