@@ -384,6 +384,12 @@ void Transition::serve_release(NodeId from) {
   server_.answers = server_.read_dir | server_.write_dir;
   if (server_.write_dir.size() > 1) {
     to(server_.answers, Kind::kInv);
+  } else if (server_.read_dir == NodeSet::of(place_.self)) {
+    // The home's own copy costs no message to remove, so it does not keep the writer from being a single one. But it
+    // must be gone before the writer hears that it is alone and stops releasing.
+    server_.granting = true;
+    server_.answers = server_.read_dir;
+    to(server_.read_dir, Kind::kInv);
   } else if (!server_.read_dir.empty()) {
     server_.awaiting_page = true;
     to(server_.read_dir, Kind::kInv);
@@ -403,6 +409,13 @@ bool Transition::serve_answer(NodeId from, Kind kind) {
   if (server_.state != ServerState::kRelInProgress || !server_.answers.contains(from)) return false;
   switch (kind) {
     case Kind::kAck:
+      if (server_.granting) {
+        server_.granting = false;
+        server_.read_dir.clear();
+        server_.answers = server_.write_dir;
+        to(server_.write_dir, Kind::k1wgr);
+        return true;
+      }
       break;
     case Kind::kDiff:
       if (from == place_.self) break;  // the home copy is the home's local copy

@@ -103,6 +103,7 @@ struct Server {
   ServerState state = ServerState::kRead;
   bool awaiting_page = false;  // a 1WINV of this round is unanswered: diffs must wait
   bool diffs_waiting = false;  // ... and some do
+  bool granting = false;       // 1WGR follows when the home's own read copy is gone
   NodeSet read_dir;
   NodeSet write_dir;
   NodeSet answers;  // nodes whose ACK, DIFF, 1WDATA or ACK1W is outstanding: Figure 22's "count", by name
