@@ -23,16 +23,18 @@ namespace {
 constexpr uint64_t kRegionSize = uint64_t{64} << 20;
 constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
 
-// Page p is at home on node p mod nodes.
-class ModuloHomes final : public HomeDirectory {
+// `run` pages in a row are at home on one node, the next on the next.
+class RunsOfHomes final : public HomeDirectory {
  public:
-  explicit ModuloHomes(unsigned nodes) : nodes_(nodes) {}
-  std::optional<NodeId> home_of(PageId page) override { return NodeId(static_cast<uint16_t>(page.value % nodes_)); }
+  RunsOfHomes(unsigned nodes, unsigned run) : nodes_(nodes), run_(run) {}
+  std::optional<NodeId> home_of(PageId page) override {
+    return NodeId(static_cast<uint16_t>(page.value / run_ % nodes_));
+  }
   bool is_first_touch(PageId) override { return false; }
   std::optional<NodeId> claim_home(PageId page) override { return home_of(page); }
 
  private:
-  const unsigned nodes_;
+  const unsigned nodes_, run_;
 };
 
 struct TestNode {
@@ -56,7 +58,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 
 class Machine {
  public:
-  Machine(unsigned nodes, AccessMechanism access, size_t page_size) : homes_(nodes), page_size_(page_size) {
+  Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1)
+      : homes_(nodes, run_of_homes), page_size_(page_size) {
     auto job_fd = create_job_memory(
         {.nodes = nodes, .processors_per_node = 1, .page_size = page_size, .region_size = kRegionSize});
     EXPECT_TRUE(job_fd) << job_fd.error().message;
@@ -81,7 +84,7 @@ class Machine {
       auto rights = choose(access, *node.region);
       EXPECT_TRUE(rights) << rights.error().message;
       node.rights = std::move(*rights);
-      auto shell = Shell::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{20'000}});
+      auto shell = Shell::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{20'000}}, prefetch);
       EXPECT_TRUE(shell) << shell.error().message;
       node.shell = std::move(*shell);
     }
@@ -125,7 +128,7 @@ class Machine {
     return reinterpret_cast<std::atomic<uint64_t>*>(nodes_[n]->region->view(PageId(page)))[index];
   }
 
-  ModuloHomes homes_;
+  RunsOfHomes homes_;
   const size_t page_size_;
   std::vector<std::unique_ptr<TestNode>> nodes_;
   std::atomic<bool> stopping_{false};
@@ -242,6 +245,35 @@ TEST_P(MgsShell, RandomProgramsWithoutRacesReadWhatWasWritten) {
 TEST_P(MgsShell, RandomProgramsOnWidePages) {
   Machine machine(2, GetParam(), 65536);
   run_phases(machine, 2, 2, 9);
+}
+
+// Everybody goes through the same pages in order, at the same time, so that requests are made ahead by all, for pages
+// that others are claiming, writing and giving away.
+TEST_P(MgsShell, WalksInOrderAreAskedForAhead) {
+  constexpr unsigned kNodes = 3, kProcessors = 2, kAll = kNodes * kProcessors;
+  constexpr uint64_t kPages = 192, kRounds = 6;
+  Machine machine(kNodes, GetParam(), 4096, 16, 64);
+  std::barrier meeting(kAll);
+  std::atomic<uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned p = 0; p < kAll; ++p) {
+    threads.emplace_back([&, p] {
+      const unsigned node = p / kProcessors;
+      const auto page_of = [&](uint64_t i, uint64_t stride) { return i * stride % kPages; };
+      for (uint64_t round = 1; round <= kRounds; ++round) {
+        const uint64_t stride = round % 3 == 0 ? 5 : 1;  // 5 and 192 have no common factor
+        for (uint64_t i = 0; i < kPages; ++i) machine.write(node, page_of(i, stride), p, round << 32 | i);
+        machine.release(node);
+        meeting.arrive_and_wait();
+        for (uint64_t i = 0; i < kPages; ++i)
+          for (unsigned q = 0; q < kAll; ++q)
+            if (machine.read(node, page_of(i, stride), q) != (round << 32 | i)) ++wrong;
+        meeting.arrive_and_wait();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0u);
 }
 
 TEST_P(MgsShell, OneProcessorANode) {

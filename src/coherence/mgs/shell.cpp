@@ -1,5 +1,7 @@
 #include "coherence/mgs/shell.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -203,10 +205,55 @@ bool Shell::on_fault(PageId page, bool is_write) {
   return true;
 }
 
+bool Shell::nobody_has(const Page& page) {
+  return page.client.phase == Phase::kIdle && page.client.state == PageState::kInv &&
+         page.server.state == ServerState::kRead && page.server.read_dir.empty();
+}
+
+// One system call brings all the frames into being and another maps them: for memory that is written for the first time
+// that is most of the cost. The records are locked in ascending order, and everybody else locks one at a time.
+void Shell::claim_ahead(PageId from, uint32_t count) {
+  std::array<Record*, Config::kMaxPrefetch> claimed;
+  uint32_t n = 0;
+  const PageId first(from.value + 1);
+  while (n < count && services_.region.has_pages(PageId(first.value + n), 1)) {
+    const PageId page(first.value + n);
+    Record& record = records_[page];
+    if (home_of(page, record, false) != services_.fabric.self()) break;
+    record.lock.lock();
+    if (!nobody_has(record.page)) {
+      record.lock.unlock();
+      break;
+    }
+    claimed[n++] = &record;
+  }
+  if (n == 0) return;
+  // Where the kernel cannot do it at once (before 5.14), map() below has the frames made one by one.
+  madvise(services_.region.alias(first), n * page_size_, MADV_POPULATE_WRITE);
+  for (uint32_t i = 0; i < n; ++i) {
+    Actions actions;
+    Record& record = *claimed[i];
+    mgs::on_fault(record.page, place(record), kNodeDomain, Access::kWrite, actions);
+    for (const Action& action : actions) {
+      if (action.verb != Verb::kMapWrite) perform_one(PageId(first.value + i), record, action, nullptr);
+    }
+  }
+  map(first, n, true, false);
+  for (uint32_t i = n; i-- > 0;) {
+    claimed[i]->readable = false;
+    claimed[i]->lock.unlock();
+  }
+  this_profile().count(Counter::kPrefetches, n);
+}
+
 // A prefetch is a fault that nobody waits for, so the protocol needs nothing new. Reads take whatever is not here.
 // Writes take only what no node has a copy of and this node is home of: asking for more would make writers of nodes
 // that may never write, and every one more is a twin, a diff and a longer round.
 void Shell::prefetch(PageId from, int64_t stride, uint32_t count, bool is_write) {
+  if (is_write && stride == 1) {
+    claim_ahead(from, count);
+    return;
+  }
   uint64_t asked = 0;
   for (uint32_t i = 1; i <= count; ++i) {
     const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
@@ -216,10 +263,9 @@ void Shell::prefetch(PageId from, int64_t stride, uint32_t count, bool is_write)
     if (!home || (is_write && *home != services_.fabric.self())) continue;
     Actions actions;
     const std::lock_guard hold(record.lock);
-    const Client& client = record.page.client;
-    const Server& server = record.page.server;
-    if (client.phase != Phase::kIdle || client.state != PageState::kInv) continue;
-    if (is_write && (server.state != ServerState::kRead || !server.read_dir.empty())) continue;
+    if (is_write ? !nobody_has(record.page)
+                 : record.page.client.phase != Phase::kIdle || record.page.client.state != PageState::kInv)
+      continue;
     mgs::on_fault(record.page, place(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
     perform(page, record, actions, nullptr);
     ++asked;
@@ -439,18 +485,22 @@ void Shell::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
 // page that is mapped already: the kernel may have dropped the page-table entry.
 void Shell::map(PageId page, Record& record) {
   const bool writable = record.page.client.state == PageState::kWrite;
+  map(page, 1, writable, record.readable);
+  record.readable = !writable;
+}
+
+void Shell::map(PageId first, uint64_t count, bool writable, bool readable) {
   // The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
-  const volatile std::byte* const frame = services_.region.alias(page);
-  for (size_t i = 0; i < page_size_; i += Config::kMinPageSize) static_cast<void>(frame[i]);
+  const volatile std::byte* const frames = services_.region.alias(first);
+  for (size_t i = 0; i < count * page_size_; i += Config::kMinPageSize) static_cast<void>(frames[i]);
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   if (!writable)
-    services_.rights.grant_read(page, 1);
-  else if (record.readable)
-    services_.rights.upgrade(page, 1);
+    services_.rights.grant_read(first, count);
+  else if (readable)
+    services_.rights.upgrade(first, count);
   else
-    services_.rights.grant_write(page, 1);
-  record.readable = !writable;
-  this_profile().count_rights(writable ? RightsChange::kGrantWrite : RightsChange::kGrantRead, 1);
+    services_.rights.grant_write(first, count);
+  this_profile().count_rights(writable ? RightsChange::kGrantWrite : RightsChange::kGrantRead, count);
 }
 
 bool Shell::unmap(PageId page, Record& record) {

@@ -92,6 +92,11 @@ class Shell final : public Protocol {
   // processor had faulted on them, without waiting.
   void prefetch(PageId from, int64_t stride, uint32_t count, bool is_write);
 
+  // Whether no node has a copy; for the home, with the record locked.
+  static bool nobody_has(const Page& page);
+  // Makes this node the single writer of up to `count` pages after `from` of which it is home and nobody has a copy.
+  void claim_ahead(PageId from, uint32_t count);
+
   // The home, looked up once. nullopt: not allocated. `claim`: settle a first-touch page, waiting if need be.
   std::optional<NodeId> home_of(PageId page, Record& record, bool claim);
   [[nodiscard]] Place place(const Record& record) const;
@@ -103,6 +108,8 @@ class Shell final : public Protocol {
   void send_diff(PageId page, Record& record, const Action& action);
   void merge(PageId page, std::span<const std::byte> diff, NodeId from);
   void map(PageId page, Record& record);
+  // `readable`: they may be read already.
+  void map(PageId first, uint64_t count, bool writable, bool readable);
   // Returns whether the page was left readable, as the engine is going to ask for in the same transition.
   bool unmap(PageId page, Record& record);
 
