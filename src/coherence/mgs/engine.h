@@ -10,6 +10,8 @@
 //  * An invalidated dirty page stays in the delayed update queue: its release waits for the round that took it.
 //  * A whole page (1WDATA) never overwrites a diff of the same round: diffs that come before it wait for it.
 //  * A home that writes a page of which nobody has a copy is its single writer at once.
+//  * A home that loses its page to readers stays one of them, and its own read copy keeps no writer from being a single
+//    one.
 //  * Mappings are removed, and known to be removed, before a diff is made or a page is sent.
 #pragma once
 
