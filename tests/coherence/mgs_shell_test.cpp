@@ -206,9 +206,10 @@ void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned 
     threads.emplace_back([&, p] {
       const unsigned node = p / processors;
       std::mt19937 random(seed * 1000 + p);
+      const auto below = [&random](unsigned limit) { return static_cast<unsigned>(random() % limit); };
       for (unsigned phase = 0; phase < kPhases; ++phase) {
         for (unsigned i = 0; i < 60; ++i) {
-          const unsigned page = random() % kPages, word = random() % kWords;
+          const unsigned page = below(kPages), word = below(kWords);
           const unsigned owner = (page * 7 + word * 3 + phase * 5) % total;
           const uint64_t value = uint64_t{phase + 1} << 32 | p << 16 | i;
           // Neighbouring words of one cache line, and of far ends of the page.
@@ -216,14 +217,14 @@ void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned 
           if (owner == p) {
             machine.write(node, page, index, value);
             expected[page][word].store(value);
-          } else if ((page * 7 + word * 3 + (phase + 1) * 5) % total != owner && random() % 4 == 0) {
+          } else if ((page * 7 + word * 3 + (phase + 1) * 5) % total != owner && below(4) == 0) {
             static_cast<void>(machine.read(node, page, index));
           }
         }
         machine.release(node);
         meeting.arrive_and_wait();
         for (unsigned i = 0; i < 60; ++i) {
-          const unsigned page = random() % kPages, word = random() % kWords;
+          const unsigned page = below(kPages), word = below(kWords);
           const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
           if (machine.read(node, page, index) != expected[page][word].load()) ++wrong;
         }

@@ -81,7 +81,9 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsig
   auto twins = PagePool::create(page_size, most_twins);
   if (!twins) return tl::unexpected(twins.error());
   const size_t diff_buffer = (sizeof(KeptDiff) + max_encoded_size(page_size) + 4095) / 4096 * 4096;
-  auto diffs = PagePool::create(diff_buffer, uint64_t{1} << 20);
+  // One for each thread that makes a diff, and those that wait for a page: more than a million is a runaway.
+  const uint64_t most_diffs = std::min(uint64_t{1} << 20, layout::kTablesSize / 8 / diff_buffer);
+  auto diffs = PagePool::create(diff_buffer, most_diffs);
   if (!diffs) return tl::unexpected(diffs.error());
   std::unique_ptr<Shell> shell(new Shell(services, prefetch, std::move(*twins), std::move(*diffs)));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
