@@ -99,17 +99,17 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsig
 // --- Homes
 
 std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
-  std::atomic_ref<uint16_t> cached(record.home_plus_one);
-  if (const uint16_t known = cached.load(std::memory_order_acquire); known != 0)
+  if (const uint16_t known = record.home_plus_one.load(std::memory_order_acquire); known != 0)
     return NodeId(static_cast<uint16_t>(known - 1));
   std::optional<NodeId> home = services_.homes.home_of(page);
   if (!home && claim) home = services_.homes.claim_home(page);
-  if (home) cached.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);
+  if (home) record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);
   return home;
 }
 
 Place Shell::place(const Record& record) const {
-  return {.self = services_.fabric.self(), .home = NodeId(static_cast<uint16_t>(record.home_plus_one - 1))};
+  return {.self = services_.fabric.self(),
+          .home = NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1))};
 }
 
 // --- Faults
@@ -337,7 +337,7 @@ void Shell::on_message(const Message& message) {
   if (!home && services_.homes.is_first_touch(page) && kind <= Kind::kAck1w) {
     // The arbiter has told the sender that this node is home before its answer to this node came in.
     home = services_.fabric.self();
-    std::atomic_ref<uint16_t>(record.home_plus_one).store(static_cast<uint16_t>(home->value + 1));
+    record.home_plus_one.store(static_cast<uint16_t>(home->value + 1));
   }
   if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
 
