@@ -10,8 +10,8 @@
  *
  * Functions that can fail return 0 or a negative errno value, or NULL with errno set; mg_error() gives the sentence.
  * Unless a function says otherwise it may be called from any processor at any time between start and end of main(),
- * and from no signal handler. Asynchronous signal handlers must not touch shared memory either: they may have interrupted
- * the protocol itself.
+ * and from no signal handler. Asynchronous signal handlers must not touch shared memory either: they may have
+ * interrupted the protocol itself.
  */
 #ifndef MULTIGRAIN_MULTIGRAIN_H
 #define MULTIGRAIN_MULTIGRAIN_H
@@ -37,7 +37,7 @@ extern "C" {
 /* Starts the runtime. Programs started by mgrun, and programs linked in the ordinary way, find it started before
  * main(); calling it again is allowed and does nothing. argc and argv may be NULL; nothing is removed from them.
  * Returns 0, or a negative errno value when the environment asks for something impossible. */
-MG_API int mg_init(int *argc, char ***argv);
+MG_API int mg_init(int* argc, char*** argv);
 
 /* The processor that calls: 0 .. mg_processors()-1. Threads that the program created by other means count as the
  * processor that created their node's first one. Async-signal-safe, as are the four below. */
@@ -49,22 +49,22 @@ MG_API unsigned mg_nodes(void);               /* P / C */
 MG_API size_t mg_page_size(void);             /* the unit of page-grain coherence, bytes */
 
 /* The sentence for the calling thread's last failed call, or "" if none. Valid until its next failing call. */
-MG_API const char *mg_error(void);
+MG_API const char* mg_error(void);
 
 /* --- Processors -------------------------------------------------------------------------------------------------- */
 
-typedef void (*mg_function)(void *argument);
+typedef void (*mg_function)(void* argument);
 
 /* Starts `function(argument)` on a processor that is idle. A release. If no processor runs on its node, node 0's
  * globals and malloc heap are copied there first. `argument` may point to shared memory, to globals or to the heap,
  * not to the caller's stack unless the processor is on the caller's node.
  * Called on node 0 (any of its processors). Returns 0, -EINVAL (no such processor), -EBUSY (it runs already, or is 0),
  * -EPERM (called on another node). */
-MG_API int mg_spawn(unsigned processor, mg_function function, void *argument);
+MG_API int mg_spawn(unsigned processor, mg_function function, void* argument);
 
 /* Runs `function(argument)` on every processor, the caller included, and returns when all have ended. Called on
  * processor 0 while no other processor runs. Errors as mg_spawn. */
-MG_API int mg_spawn_all(mg_function function, void *argument);
+MG_API int mg_spawn_all(mg_function function, void* argument);
 
 /* Waits until the processor's function has returned; at once if it is idle. An acquire. Called on node 0.
  * Returns 0, -EINVAL, -EPERM. */
@@ -76,29 +76,29 @@ MG_API int mg_join_all(void);
 
 /* Where the home copies of an allocation's pages are. The home of a page never changes. */
 typedef enum mg_home {
-  MG_HOME_DEFAULT = 0,    /* interleaved, or what MULTIGRAIN_HOME says */
-  MG_HOME_INTERLEAVED,    /* page i on node i mod nodes */
-  MG_HOME_BLOCKED,        /* the first 1/nodes of the pages on node 0, and so on */
-  MG_HOME_NODE,           /* all on options.node */
-  MG_HOME_FIRST_TOUCH     /* on the node that first accesses the page */
+  MG_HOME_DEFAULT = 0, /* interleaved, or what MULTIGRAIN_HOME says */
+  MG_HOME_INTERLEAVED, /* page i on node i mod nodes */
+  MG_HOME_BLOCKED,     /* the first 1/nodes of the pages on node 0, and so on */
+  MG_HOME_NODE,        /* all on options.node */
+  MG_HOME_FIRST_TOUCH  /* on the node that first accesses the page */
 } mg_home;
 
 typedef struct mg_alloc_options {
   size_t alignment; /* a power of two; 0: 16, or the page size for blocks of a page and more */
   mg_home home;
-  unsigned node;    /* for MG_HOME_NODE */
+  unsigned node; /* for MG_HOME_NODE */
 } mg_alloc_options;
 
 /* Allocates `size` bytes of zeroed shared memory (options may be NULL). Blocks of a page and more are page-aligned and
  * share no page with another block. Address space is reserved; memory is used when touched. Returns NULL with errno
  * ENOMEM (region used up) or EINVAL (alignment, node). size 0 gives a unique pointer. */
-MG_API void *mg_alloc(size_t size, const mg_alloc_options *options);
+MG_API void* mg_alloc(size_t size, const mg_alloc_options* options);
 /* Frees a block from mg_alloc; from any node. NULL is allowed. Another pointer ends the program with a message. */
-MG_API void mg_free(void *block);
+MG_API void mg_free(void* block);
 /* Whether the address lies in the shared region. Async-signal-safe. */
-MG_API int mg_is_shared(const void *address);
+MG_API int mg_is_shared(const void* address);
 /* The node that is home of a shared address, or -1 if it is not allocated, or first-touch and not yet touched. */
-MG_API int mg_home_of(const void *address);
+MG_API int mg_home_of(const void* address);
 
 /* --- Synchronisation ----------------------------------------------------------------------------------------------
  * Handles are small values that may be stored in shared or private memory and copied. They are created on any
@@ -113,10 +113,10 @@ typedef uint64_t mg_flag_t;
 /* A new lock, free. Fair between nodes; inside a node handed on a bounded number of times before it leaves. Never 0:
  * 0 is an uninitialised handle, and its use is reported. */
 MG_API mg_lock_t mg_lock_create(void);
-MG_API void mg_lock_destroy(mg_lock_t lock);  /* the lock must be free and unused from here on; so for all below */
-MG_API void mg_lock(mg_lock_t lock);          /* acquire; not recursive */
-MG_API int mg_trylock(mg_lock_t lock);        /* 1: taken; 0: another holds or wants it. Never waits for a holder */
-MG_API void mg_unlock(mg_lock_t lock);        /* release; by the processor that holds it */
+MG_API void mg_lock_destroy(mg_lock_t lock); /* the lock must be free and unused from here on; so for all below */
+MG_API void mg_lock(mg_lock_t lock);         /* acquire; not recursive */
+MG_API int mg_trylock(mg_lock_t lock);       /* 1: taken; 0: another holds or wants it. Never waits for a holder */
+MG_API void mg_unlock(mg_lock_t lock);       /* release; by the processor that holds it */
 
 /* A barrier of `count` processors; 0 means all P. */
 MG_API mg_barrier_t mg_barrier_create(unsigned count);
@@ -132,16 +132,16 @@ MG_API void mg_cond_broadcast(mg_cond_t cond);
 
 MG_API mg_sem_t mg_sem_create(unsigned value);
 MG_API void mg_sem_destroy(mg_sem_t sem);
-MG_API void mg_sem_wait(mg_sem_t sem);        /* acquire */
-MG_API int mg_sem_trywait(mg_sem_t sem);      /* 1: taken, 0: the value was 0 */
-MG_API void mg_sem_post(mg_sem_t sem);        /* release */
+MG_API void mg_sem_wait(mg_sem_t sem);   /* acquire */
+MG_API int mg_sem_trywait(mg_sem_t sem); /* 1: taken, 0: the value was 0 */
+MG_API void mg_sem_post(mg_sem_t sem);   /* release */
 
 /* A flag holds a value that only events change: the PAUSE family of PARMACS. Created at 0. */
 MG_API mg_flag_t mg_flag_create(void);
 MG_API void mg_flag_destroy(mg_flag_t flag);
-MG_API void mg_flag_set(mg_flag_t flag, uint32_t value);           /* release */
-MG_API uint32_t mg_flag_get(mg_flag_t flag);                       /* acquire; does not wait */
-MG_API void mg_flag_wait(mg_flag_t flag, uint32_t value);          /* acquire: until the flag equals value */
+MG_API void mg_flag_set(mg_flag_t flag, uint32_t value);  /* release */
+MG_API uint32_t mg_flag_get(mg_flag_t flag);              /* acquire; does not wait */
+MG_API void mg_flag_wait(mg_flag_t flag, uint32_t value); /* acquire: until the flag equals value */
 
 /* Makes all earlier writes of the caller visible to later acquires of any processor. */
 MG_API void mg_release(void);

@@ -20,12 +20,16 @@ inline Nanoseconds monotonic_ns() {
 }
 
 // Processor cycles of the time-stamp counter: for bounding spins and for category switches, where 20 ns is too much.
-inline uint64_t ticks() { return __rdtsc(); }
+inline uint64_t ticks() {
+  return __rdtsc();
+}
 
 // Time-stamp counter ticks a microsecond, measured once at start-up against CLOCK_MONOTONIC.
 double ticks_per_us();
 
 // Tells the core that this is a spin loop.
-inline void cpu_relax() { _mm_pause(); }
+inline void cpu_relax() {
+  _mm_pause();
+}
 
 }  // namespace multigrain

@@ -67,6 +67,8 @@ void die(int status, const char* what, uint64_t a, uint64_t b) {
   ::_exit(status);
 }
 
-void set_panic_node(unsigned node) { g_node = node; }
+void set_panic_node(unsigned node) {
+  g_node = node;
+}
 
 }  // namespace multigrain

@@ -47,8 +47,8 @@ void set_panic_node(unsigned node);
 }  // namespace multigrain
 
 // A condition that holds unless Multigrain itself is wrong. Always compiled in: the checks are cheap.
-#define MG_CHECK(condition, ...)                                                                        \
-  do {                                                                                                  \
-    if (!(condition)) [[unlikely]]                                                                      \
+#define MG_CHECK(condition, ...)                                                                         \
+  do {                                                                                                   \
+    if (!(condition)) [[unlikely]]                                                                       \
       ::multigrain::panic("invariant broken: " #condition " (" __FILE__ ")" __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)

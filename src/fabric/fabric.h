@@ -10,8 +10,8 @@
 //  Delivery  No message is lost or duplicated. Queues are bounded: send() from ordinary code waits for room (and polls
 //            while it waits); send() from a handler never waits, the overflow is kept and goes out in order.
 //  Checks    What comes from another node (type, sizes, offsets, sender) is checked before use; a bad one ends the run.
-//  Signals   Everything here may be called from the fault handler: no malloc, no stdio, no lock that user code can hold.
-//  Threads   Everything may be called from any thread of the node.
+//  Signals   Everything here may be called from the fault handler: no malloc, no stdio, no lock that user code can
+//  hold. Threads   Everything may be called from any thread of the node.
 #pragma once
 
 #include <array>
@@ -116,8 +116,8 @@ class Fabric {
   // `not_before`: the message is not handled before this monotonic_ns() time (the network model uses it); 0: at once.
   virtual void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                     SendContext context, Nanoseconds not_before = 0) = 0;
-  // Copies a message's slice to `bytes` (as long as the slice). Only in the handler of that message. The transfer belongs
-  // to the message: a network model charges it when the message is sent.
+  // Copies a message's slice to `bytes` (as long as the slice). Only in the handler of that message. The transfer
+  // belongs to the message: a network model charges it when the message is sent.
   virtual void fetch(const Message& message, std::span<std::byte> bytes) {
     get(message.from, message.slice.segment, message.slice.offset, bytes);
   }

@@ -46,7 +46,7 @@ enum class Counter : uint8_t {
   kLocalFaults,  // faults that found the page resident with enough rights in the node
   // Pages
   kPagesFetched,
-  kPrefetches,  // of faults and requests, those made ahead of the program
+  kPrefetches,     // of faults and requests, those made ahead of the program
   kInvalidations,  // copies taken away by the home
   kTwins,
   kDiffs,       // diffs made that were not empty

@@ -10,8 +10,12 @@ constinit ProcessorProfile g_unmeasured;
 
 }  // namespace
 
-ProcessorProfile& this_profile() { return t_profile != nullptr ? *t_profile : g_unmeasured; }
+ProcessorProfile& this_profile() {
+  return t_profile != nullptr ? *t_profile : g_unmeasured;
+}
 
-void set_this_profile(ProcessorProfile& profile) { t_profile = &profile; }
+void set_this_profile(ProcessorProfile& profile) {
+  t_profile = &profile;
+}
 
 }  // namespace multigrain

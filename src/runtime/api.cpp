@@ -173,7 +173,7 @@ int mg_is_shared(const void* address) {
 int mg_home_of(const void* address) {
   Node& self = node("mg_home_of");
   if (!self.region().contains(address)) return -1;
-  const auto home = self.home_of(self.region().page_of(address));
+  const auto home = self.heap().ask_home(self.region().page_of(address));
   return home ? home->value : -1;
 }
 

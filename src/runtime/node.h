@@ -59,9 +59,6 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // the others' reports. Others: tells node 0 to exit too, and waits to be ended.
   void finish(int status);
 
-  // The home of a page; nullopt if it is not allocated, or its first touch is still to come (as far as is known here).
-  std::optional<NodeId> home_of(PageId page) override;
-
  private:
   explicit Node(Config config) : config_(std::move(config)) {}
   Status build();
@@ -71,8 +68,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] const WaitPolicy& wait_policy() const override { return wait_; }  // SyncHost
   void enter(SyncActivity activity) override;
   void leave() override;
-  Status copy_state(NodeId to) override;      // ProcessorHost
-  bool is_first_touch(PageId page) override;  // HomeDirectory
+  Status copy_state(NodeId to) override;                // ProcessorHost
+  std::optional<NodeId> home_of(PageId page) override;  // HomeDirectory
+  bool is_first_touch(PageId page) override;
   std::optional<NodeId> claim_home(PageId page) override;
 
   // --- Service thread.

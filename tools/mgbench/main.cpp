@@ -217,9 +217,10 @@ int main(int argc, char** argv) {
   Summaries measured;
   for (const Role& role : multigrain::bench::roles()) {
     if (std::string(role.name).find(options.only) == std::string::npos) continue;
-    const Summaries some = run({mgrun, "--nodes", std::to_string(role.nodes), "--access", options.access, "--net",
-                                options.net, "--page-size", options.page_size, "--prefetch", "0", program, role.name, pages, rounds},
-                               role.spin_us);
+    const Summaries some =
+        run({mgrun, "--nodes", std::to_string(role.nodes), "--access", options.access, "--net", options.net,
+             "--page-size", options.page_size, "--prefetch", "0", program, role.name, pages, rounds},
+            role.spin_us);
     measured.insert(some.begin(), some.end());
   }
   if (options.json)
