@@ -6,21 +6,16 @@
 //
 // The thread sanitizer's shadow takes most of the address space, and accesses outside of its application ranges are
 // errors; there everything is squeezed into the lowest part of its high application range, which ASLR of mmap
-// (at most 1 TiB below the stack) never reaches. The address sanitizer's shadow ends a little above the usual start of
-// the private heap.
+// (at most 1 TiB below the stack) never reaches.
 #pragma once
 
 #include <cstdint>
 
 #if defined(__SANITIZE_THREAD__)
 #define MULTIGRAIN_UNDER_TSAN 1
-#elif defined(__SANITIZE_ADDRESS__)
-#define MULTIGRAIN_UNDER_ASAN 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define MULTIGRAIN_UNDER_TSAN 1
-#elif __has_feature(address_sanitizer)
-#define MULTIGRAIN_UNDER_ASAN 1
 #endif
 #endif
 
@@ -31,12 +26,8 @@ namespace multigrain::layout {
 inline constexpr uint64_t kMaxRegionSize = uint64_t{128} << 30;
 inline constexpr uintptr_t kViewBase = 0x7e80'0000'0000;
 inline constexpr uintptr_t kAliasBase = 0x7ea0'0000'0000;
-inline constexpr uintptr_t kPrivateHeapBase = 0x7ec0'0000'0000;
-inline constexpr uint64_t kPrivateHeapSize = uint64_t{64} << 30;
 inline constexpr uintptr_t kTablesBase = 0x7ed0'0000'0000;
 inline constexpr uint64_t kTablesSize = uint64_t{64} << 30;
-inline constexpr uintptr_t kWindowsBase = 0x7ee0'0000'0000;
-inline constexpr uint64_t kWindowsSize = uint64_t{64} << 30;
 
 #else
 
@@ -44,27 +35,23 @@ inline constexpr uint64_t kWindowsSize = uint64_t{64} << 30;
 inline constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
 inline constexpr uintptr_t kViewBase = 0x2000'0000'0000;
 inline constexpr uintptr_t kAliasBase = 0x3000'0000'0000;
-// The memory behind malloc of the program, which spawn copies from node 0 to the others.
-#if defined(MULTIGRAIN_UNDER_ASAN)
-inline constexpr uintptr_t kPrivateHeapBase = 0x1080'0000'0000;
-inline constexpr uint64_t kPrivateHeapSize = uint64_t{512} << 30;
-#else
-inline constexpr uintptr_t kPrivateHeapBase = 0x1000'0000'0000;
-inline constexpr uint64_t kPrivateHeapSize = uint64_t{1} << 40;
-#endif
 // Per-page records and other sparse tables (sparse_table.h).
 inline constexpr uintptr_t kTablesBase = 0x4000'0000'0000;
 inline constexpr uint64_t kTablesSize = uint64_t{8} << 40;
-// Windows onto the memory of other nodes of this machine.
-inline constexpr uintptr_t kWindowsBase = 0x4800'0000'0000;
-inline constexpr uint64_t kWindowsSize = uint64_t{8} << 40;
 
 #endif
 
-static_assert(kPrivateHeapBase + kPrivateHeapSize <= kViewBase || kAliasBase + kMaxRegionSize <= kPrivateHeapBase);
+// The memory behind malloc of the program, which spawn copies from node 0 to the others; and behind malloc for what
+// must survive such a copy. Builds with a sanitizer, whose shadows reach in here, use neither (private_heap.h).
+inline constexpr uintptr_t kPrivateHeapBase = 0x1000'0000'0000;
+inline constexpr uint64_t kPrivateHeapSize = uint64_t{1} << 40;
+inline constexpr uintptr_t kBootHeapBase = 0x1100'0000'0000;
+inline constexpr uint64_t kBootHeapSize = uint64_t{64} << 30;
+
+static_assert(kPrivateHeapBase + kPrivateHeapSize <= kBootHeapBase);
+static_assert(kBootHeapBase + kBootHeapSize <= kViewBase);
 static_assert(kViewBase + kMaxRegionSize <= kAliasBase);
 static_assert(kAliasBase + kMaxRegionSize <= kTablesBase);
-static_assert(kTablesBase + kTablesSize <= kWindowsBase);
-static_assert(kWindowsBase + kWindowsSize <= 0x7f00'0000'0000);
+static_assert(kTablesBase + kTablesSize <= 0x7f00'0000'0000);
 
 }  // namespace multigrain::layout

@@ -70,9 +70,8 @@ enum class Counter : uint8_t {
   kLocksLocal,     // locks taken that the node held
   kLocksRemote,    // locks taken that came from another node
   kBarriers,       // arrivals
-  kWakes,          // sleeping threads woken
 };
-inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kWakes) + 1;
+inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kBarriers) + 1;
 inline constexpr size_t kMessageTypes = 256;
 
 enum class RightsChange : uint8_t { kGrantRead, kGrantWrite, kRevokeWrite, kRevoke };

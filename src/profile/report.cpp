@@ -45,7 +45,6 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kLocksLocal, "locks_local", "locks taken inside the node", "synchronisation"},
     {Counter::kLocksRemote, "locks_remote", "locks taken from another node", "synchronisation"},
     {Counter::kBarriers, "barriers", "barrier arrivals", "synchronisation"},
-    {Counter::kWakes, "wakes", "sleepers woken", "synchronisation"},
 };
 static_assert(std::size(kCounterNames) == kCounterCount);
 static_assert(

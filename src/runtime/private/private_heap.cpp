@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "memory/layout.h"
 #include "runtime/private/heap_engine.h"
 
 // The C library's own allocator under the names by which an interposed malloc can reach it without dlsym, which may
@@ -31,8 +32,8 @@ namespace {
 
 enum class Mode : uint8_t { kUndecided, kCLibrary, kPrivate, kBoot };
 
-constinit HeapEngine g_private(kPrivateHeapBase, kPrivateHeapCapacity);
-constinit HeapEngine g_boot(kBootHeapBase, kBootHeapCapacity);
+constinit HeapEngine g_private(layout::kPrivateHeapBase, layout::kPrivateHeapSize);
+constinit HeapEngine g_boot(layout::kBootHeapBase, layout::kBootHeapSize);
 constinit std::atomic<Mode> g_mode{Mode::kUndecided};
 [[gnu::tls_model("initial-exec")]] thread_local unsigned t_boot_scopes = 0;
 constinit std::atomic<size_t> g_incoming_bytes{0};

@@ -18,11 +18,6 @@
 
 namespace multigrain {
 
-inline constexpr uintptr_t kPrivateHeapBase = 0x1000'0000'0000;
-inline constexpr size_t kPrivateHeapCapacity = size_t{1} << 40;
-inline constexpr uintptr_t kBootHeapBase = 0x1100'0000'0000;
-inline constexpr size_t kBootHeapCapacity = size_t{64} << 30;
-
 // Whether malloc of this process is ours, and the process's private state can therefore be copied. The runtime refuses
 // to start a run of several nodes without it. Async-signal-safe.
 bool private_heap_active();
@@ -44,7 +39,8 @@ class HeapFreeze {
   HeapFreeze(const HeapFreeze&) = delete;
   HeapFreeze& operator=(const HeapFreeze&) = delete;
 
-  // From kPrivateHeapBase on; empty if nothing was allocated there. Most of it may be pages that were never touched.
+  // From layout::kPrivateHeapBase on; empty if nothing was allocated there. Most of it may be pages that were never
+  // touched.
   [[nodiscard]] std::span<const std::byte> image() const;
 };
 

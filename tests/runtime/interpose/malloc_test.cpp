@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "memory/layout.h"
 #include "run_node_of_tests.h"
 #include "runtime/private/private_heap.h"
 
@@ -27,10 +28,10 @@ T opaque(T value) {
 }
 
 bool in_private_heap(const void* p) {
-  return reinterpret_cast<uintptr_t>(p) - kPrivateHeapBase < kPrivateHeapCapacity;
+  return reinterpret_cast<uintptr_t>(p) - layout::kPrivateHeapBase < layout::kPrivateHeapSize;
 }
 bool in_boot_heap(const void* p) {
-  return reinterpret_cast<uintptr_t>(p) - kBootHeapBase < kBootHeapCapacity;
+  return reinterpret_cast<uintptr_t>(p) - layout::kBootHeapBase < layout::kBootHeapSize;
 }
 
 bool several_nodes() {
