@@ -1,0 +1,112 @@
+// A reference trace, as every part of src/trace sees it: the references of all processors in one order, and what
+// happened between them.
+//
+// The order is the trace's only time (software-coherence-thesis.txt, chapter 4): a reference's time is its index. Files
+// (format/) and recorders (record/) produce traces, import/ reads those of other tools, filters change them, analyses
+// consume them; all of them through TraceSource, a batch at a time, so that no trace need fit in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace multigrain::trace {
+
+using ProcessorId = uint16_t;
+// Which statement made a reference: an index into TraceHeader's table of sites. 0: not known.
+using SiteId = uint32_t;
+
+enum class Access : uint8_t { kRead = 0, kWrite = 1 };
+
+// One reference to memory that processors can share.
+struct Reference {
+  uint64_t address;
+  SiteId site;
+  ProcessorId processor;
+  Access access;
+  uint8_t size;  // bytes, 1 to 255; a longer access is several references
+};
+static_assert(sizeof(Reference) == 16);
+
+enum class EventKind : uint8_t {
+  kPrivate,   // `value` references of `processor` to its own memory (code, stack), which cost the same everywhere
+  kAllocate,  // `address`, `value` bytes; `name`: index into names of allocations; `site`: where
+  kFree,      // `address`
+  kAcquire,   // `processor` acquired the lock at `address`
+  kRelease,   // ... and released it
+  kBarrier,   // `processor` left the barrier at `address`
+  kStart,     // `processor` began to run
+  kEnd,       // ... and ended
+};
+
+// Something between two references.
+struct Event {
+  uint64_t position;  // how many references of the trace come before it
+  uint64_t address;
+  uint64_t value;
+  uint32_t name;
+  SiteId site;
+  ProcessorId processor;
+  EventKind kind;
+};
+
+struct Site {
+  std::string file;  // empty: not known
+  std::string function;
+  uint32_t line = 0;
+};
+
+// What is known of a trace as a whole.
+struct TraceHeader {
+  unsigned processors = 0;
+  std::string program;   // the command that was traced, for people
+  std::string recorder;  // what made the trace, for people
+  double dilation = 0;   // time of the traced run over the untraced one; 0: not known
+  std::vector<Site> sites;         // sites[0] is the unknown one
+  std::vector<std::string> names;  // of allocations; names[0] is ""
+};
+
+// A stretch of a trace. Valid until the next call of the source that filled it.
+struct Batch {
+  uint64_t first = 0;  // the index in the trace of references[0]
+  std::span<const Reference> references;
+  std::span<const Event> events;  // first <= position <= first + references.size(); in order
+};
+
+// A trace that is read once, from the beginning to the end. Not thread-safe.
+class TraceSource {
+ public:
+  // References of a batch, at most: small enough that one stays in the second-level cache while it is worked on.
+  static constexpr size_t kBatch = 4096;
+
+  virtual ~TraceSource() = default;
+  // Complete at the end of the trace; before that, sites and names so far.
+  [[nodiscard]] virtual const TraceHeader& header() const = 0;
+  // The next stretch; an empty one (no references and no events) is the end. An error names the place in the file;
+  // everything that earlier calls returned is good.
+  virtual Result<Batch> next() = 0;
+};
+
+// A trace in memory: for tests, generators and small imports.
+class TraceInMemory final : public TraceSource {
+ public:
+  TraceInMemory(TraceHeader header, std::vector<Reference> references, std::vector<Event> events = {})
+      : header_(std::move(header)), references_(std::move(references)), events_(std::move(events)) {}
+  [[nodiscard]] const TraceHeader& header() const override { return header_; }
+  Result<Batch> next() override;
+  // Begins again.
+  void rewind() { position_ = next_event_ = 0; }
+
+ private:
+  TraceHeader header_;
+  std::vector<Reference> references_;
+  std::vector<Event> events_;
+  size_t position_ = 0;
+  size_t next_event_ = 0;
+};
+
+}  // namespace multigrain::trace
