@@ -1,0 +1,31 @@
+// mgtrace: records reference traces, converts them, and computes how good a program's placement could be.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "commands.h"
+
+int main(int argc, char** argv) {
+  using namespace multigrain::trace::tool;
+  CLI::App app{"Reference traces: record them, import and change them, and compare a program with optimal placement."};
+  app.name("mgtrace");
+  app.require_subcommand(1);
+  // One line a subcommand.
+  const std::vector<Command> commands = {};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "mgtrace: {}\n", error.what());
+    return 2;
+  }
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    const auto status = command.run();
+    if (status) return *status;
+    fmt::print(stderr, "mgtrace: {}\n", status.error().message);
+    return 2;
+  }
+  return 2;
+}
