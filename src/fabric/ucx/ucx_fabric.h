@@ -1,0 +1,57 @@
+// The fabric between hosts: the fabric contract over UCX's protocol layer (UCP), so over InfiniBand, RoCE, TCP, and
+// UCX's own shared-memory transports.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "fabric/fabric.h"
+#include "fabric/wireup/wireup.h"
+
+namespace multigrain {
+
+using JobSecret = std::array<std::byte, 32>;
+
+struct UcxOptions {
+  NodeId self;
+  std::vector<std::string> hosts;  // of every node, for messages; as many as there are nodes
+  JobSecret secret{};              // only who knows it may connect
+  std::string interface;           // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
+  uint64_t region_size = 0;        // bytes: length of every node's kFrames segment
+  size_t words_bytes = size_t{1} << 20;  // length of every node's kWords segment, which the fabric supplies
+
+  // How long a node may be silent before it counts as gone; 0: for ever.
+  Nanoseconds silence_limit = Nanoseconds{4} * 1000 * 1000 * 1000;
+  // A node is gone (its connections broke, or it was silent for too long): `reason` is a few words for a message. Called
+  // at most once a node, from whichever thread noticed, perhaps in the fault handler; it may end the process. Nothing
+  // is promised of operations to that node afterwards, but those to others go on.
+  void (*peer_lost)(void* context, NodeId node, const char* reason) = nullptr;
+  void* context = nullptr;
+
+  // Called around everything that may make UCX allocate, also on threads that UCX starts: the runtime keeps UCX's
+  // memory out of the program's heap. They nest. May be null.
+  void (*enter_library)() = nullptr;
+  void (*leave_library)() = nullptr;
+};
+
+// A fabric that is built in three steps: load, export, connect.
+class UcxFabric : public Fabric {
+ public:
+  // This node's memory behind a segment, before connect(). kFrames must be exported; kWords the fabric supplies.
+  virtual void export_segment(SegmentId segment, std::byte* base, uint64_t length) = 0;
+  // Exchanges addresses and connects to every other node. Collective.
+  virtual Status connect(Wireup& wireup) = 0;
+  // What UCX chose, for people: "tcp over eth0", say.
+  [[nodiscard]] virtual std::string description() const = 0;
+};
+
+// Opens UCX. The library is loaded only now, by way of the module multigrain-ucx.so: programs that run on one machine
+// need not have it. Errors: no such module or library (and which package has it), no usable transport or interface.
+Result<std::unique_ptr<UcxFabric>> load_ucx_fabric(const UcxOptions& options);
+
+}  // namespace multigrain
