@@ -23,6 +23,7 @@ struct Unit {
   std::string_view name;
   double factor;
 };
+constexpr double kMaxSilenceSeconds = 3600;
 constexpr Unit kTimeUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}};
 constexpr Unit kRateUnits[] = {{"B/s", 1e-9}, {"KB/s", 1e-6}, {"MB/s", 1e-3}, {"GB/s", 1}};
 
@@ -180,6 +181,23 @@ Result<HomePolicy> parse_home(std::string_view text) {
   return fail("default home is '{}'; it must be interleaved, blocked or first-touch", text);
 }
 
+Result<FabricKind> parse_fabric(std::string_view text) {
+  if (text == "shm") return FabricKind::kShm;
+  if (text == "ucx") return FabricKind::kUcx;
+  return fail("fabric is '{}'; it must be shm (nodes on one machine) or ucx (also on several hosts)", text);
+}
+
+Result<Nanoseconds> parse_silence_limit(std::string_view text) {
+  constexpr Unit kSeconds[] = {{"", 1e9}, {"s", 1e9}};
+  const std::optional<double> ns = parse_quantity(text, kSeconds);
+  if (!ns || *ns > kMaxSilenceSeconds * 1e9 || (*ns > 0 && *ns < 1e8))
+    return fail(
+        "time-out is '{}'; it must be the seconds that a node may be silent before it counts as gone, from 0.1 to {}, "
+        "or 0 for ever",
+        text, kMaxSilenceSeconds);
+  return static_cast<Nanoseconds>(std::llround(*ns));
+}
+
 Result<StatsTarget> parse_stats(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
@@ -251,11 +269,19 @@ Result<Config> config_from_environment() {
   then([&] { return read_with("MULTIGRAIN_HOME", config.home, parse_home); });
   then([&] { return read_whole("MULTIGRAIN_PREFETCH", config.prefetch, 0, Config::kMaxPrefetch); });
   then([&] { return read_whole("MULTIGRAIN_VERBOSE", config.verbose, 0, 1); });
+  const auto text_of = [](std::string_view text) -> Result<std::string> {
+    if (text.empty()) return fail("it is set to nothing; unset it for the default");
+    return std::string(text);
+  };
+  then([&] { return read_with("MULTIGRAIN_FABRIC", config.fabric, parse_fabric); });
+  then([&] { return read_with("MULTIGRAIN_INTERFACE", config.interface, text_of); });
+  then([&] { return read_with("MULTIGRAIN_TIMEOUT", config.silence_limit, parse_silence_limit); });
+  then([&] { return read_with("MULTIGRAIN_WIREUP", config.wireup, text_of); });
   then([&] { return read_whole("MULTIGRAIN_NODE", config.node.value, 0, Config::kMaxNodes - 1); });
   then([&] { return read_whole("MULTIGRAIN_JOB_FD", config.job_fd, 0, std::numeric_limits<int>::max()); });
   then([&] { return validate(config); });
   if (!status) return tl::unexpected<Error>(status.error());
-  if (config.nodes > 1 && config.job_fd < 0)
+  if (config.nodes > 1 && (config.fabric == FabricKind::kUcx ? config.wireup.empty() : config.job_fd < 0))
     return fail(
         "MULTIGRAIN_NODES is {}, but nothing started the other nodes; start the program with mgrun --nodes {}, or "
         "unset the variable to run as one node",

@@ -15,6 +15,8 @@ namespace multigrain {
 
 enum class AccessMechanism { kAutomatic, kUserfault, kMprotect };
 enum class StatsFormat { kNone, kText, kJson };
+// What carries the nodes' messages and remote memory operations: memory of this machine, or UCX.
+enum class FabricKind { kShm, kUcx };
 
 // Where the home copies of an allocation's pages are. As a run's default, every value but kNode is allowed.
 enum class HomePolicy : uint8_t {
@@ -39,9 +41,13 @@ Result<NetworkModel> parse_network_model(std::string_view text);
 // Reads a size such as "4096", "16K", "64KiB", "64G", "16T" (powers of two).
 Result<uint64_t> parse_size(std::string_view text);
 
-// Read "auto", "userfault" or "mprotect"; and "interleaved", "blocked" or "first-touch".
+// Read "auto", "userfault" or "mprotect"; "interleaved", "blocked" or "first-touch"; and "shm" or "ucx".
 Result<AccessMechanism> parse_access(std::string_view text);
 Result<HomePolicy> parse_home(std::string_view text);
+Result<FabricKind> parse_fabric(std::string_view text);
+
+// Reads a number of seconds such as "4" or "0.5", at most an hour; "0" means no limit.
+Result<Nanoseconds> parse_silence_limit(std::string_view text);
 
 // Where the profile of a run goes. Read from "none", "text", "json", "text:FILE" or "json:FILE".
 struct StatsTarget {
@@ -69,10 +75,14 @@ struct Config {
   HomePolicy home = HomePolicy::kInterleaved;            // MULTIGRAIN_HOME: interleaved, blocked, first-touch
   unsigned prefetch = 16;                                // MULTIGRAIN_PREFETCH: pages read ahead at most; 0: none
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
+  FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx
+  std::string interface;                                 // MULTIGRAIN_INTERFACE: network device; empty: UCX's choice
+  Nanoseconds silence_limit = 4'000'000'000;             // MULTIGRAIN_TIMEOUT, in seconds: longer, and a node is gone
 
   // Set by the launcher for each node, not by users.
-  NodeId node;      // MULTIGRAIN_NODE
-  int job_fd = -1;  // MULTIGRAIN_JOB_FD: the memfd that all nodes share
+  NodeId node;         // MULTIGRAIN_NODE
+  int job_fd = -1;     // MULTIGRAIN_JOB_FD: the memfd that all nodes share; fabric shm
+  std::string wireup;  // MULTIGRAIN_WIREUP: how the nodes meet ("fd:N", "pmix", "pmi2"); fabric ucx
 
   [[nodiscard]] unsigned processors() const { return nodes * processors_per_node; }
   [[nodiscard]] NodeId node_of(ProcessorId p) const {

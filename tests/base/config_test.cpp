@@ -216,12 +216,23 @@ TEST_F(EnvironmentTest, ErrorsNameTheVariableTheValueAndWhatIsAllowed) {
   EXPECT_THAT(error_with("MULTIGRAIN_STATS", "x"), HasSubstr("MULTIGRAIN_STATS: statistics are 'x'"));
   EXPECT_THAT(error_with("MULTIGRAIN_HOME", "node"), HasSubstr("MULTIGRAIN_HOME: default home is 'node'"));
   EXPECT_THAT(error_with("MULTIGRAIN_VERBOSE", "2"), HasSubstr("MULTIGRAIN_VERBOSE is '2'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_FABRIC", "tcp"), HasSubstr("MULTIGRAIN_FABRIC: fabric is 'tcp'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_INTERFACE", ""), HasSubstr("MULTIGRAIN_INTERFACE"));
+  EXPECT_THAT(error_with("MULTIGRAIN_TIMEOUT", "-1"), HasSubstr("MULTIGRAIN_TIMEOUT: time-out is '-1'"));
+  EXPECT_THAT(error_with("MULTIGRAIN_TIMEOUT", "0.01"), HasSubstr("from 0.1 to 3600"));
+  EXPECT_THAT(error_with("MULTIGRAIN_TIMEOUT", "4 s"), HasSubstr("time-out is '4 s'"));
   EXPECT_THAT(error_with("MULTIGRAIN_NODE", "1"), HasSubstr("MULTIGRAIN_NODE"));
   EXPECT_THAT(error_with("MULTIGRAIN_JOB_FD", "-1"), HasSubstr("MULTIGRAIN_JOB_FD is '-1'"));
 }
 
 TEST_F(EnvironmentTest, SeveralNodesNeedALauncher) {
   EXPECT_THAT(error_with("MULTIGRAIN_NODES", "2"), HasSubstr("start the program with mgrun --nodes 2"));
+}
+
+TEST(SilenceLimit, IsInSeconds) {
+  EXPECT_EQ(*parse_silence_limit("4"), Nanoseconds{4'000'000'000});
+  EXPECT_EQ(*parse_silence_limit("0.5s"), Nanoseconds{500'000'000});
+  EXPECT_EQ(*parse_silence_limit("0"), Nanoseconds{0});
 }
 
 }  // namespace
