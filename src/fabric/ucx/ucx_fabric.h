@@ -46,6 +46,10 @@ class UcxFabric : public Fabric {
   virtual void export_segment(SegmentId segment, std::byte* base, uint64_t length) = 0;
   // Exchanges addresses and connects to every other node. Collective.
   virtual Status connect(Wireup& wireup) = 0;
+  // The process is about to run the destructors of its libraries, UCX's among them: whoever is inside UCX comes out, and
+  // whoever calls the fabric from now on stays there for ever. Not from a handler. The connections stay open until the
+  // process is gone, which is how the others learn of its end.
+  virtual void stop() = 0;
   // What UCX chose, for people: "tcp over eth0", say.
   [[nodiscard]] virtual std::string description() const = 0;
 };
