@@ -1,0 +1,16 @@
+// What a module for wire-up (multigrain-pmix.so, multigrain-pmi2.so) supplies, beside its library's secrets.
+#pragma once
+
+#include <memory>
+
+#include "fabric/wireup/wireup.h"
+
+namespace multigrain {
+
+inline constexpr const char* kOpenWireupSymbol = "multigrain_open_wireup";
+
+// The module's one function, extern "C" and visible under that name: opens the wire-up of the launcher that started
+// this process and stores it, or why that cannot be, in `out`.
+using OpenWireupFunction = void(Result<std::unique_ptr<Wireup>>* out);
+
+}  // namespace multigrain
