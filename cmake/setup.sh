@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libcli11-dev nlohmann-json3-dev libhwloc-dev libexpected-dev
-          libboost-dev libgtest-dev libgmock-dev)
+          libboost-dev libsodium-dev libgtest-dev libgmock-dev)
 case "${1-}" in
   build) ;;
   test) packages+=(clang-19 libclang-rt-19-dev llvm-19) ;;

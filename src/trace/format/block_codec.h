@@ -1,0 +1,85 @@
+// How the references and events of one block become bytes, before zstd: docs/trace-format.md, "Data blocks".
+//
+// Each processor's references are predicted by a small machine with a state a slot, a slot being a (site, access, size):
+// which slot follows this one, and which address it refers to, given the last address of a slot (its own or another's).
+// As long as both predictions hold, nothing is written but how often they did, so loops cost next to nothing and are
+// decoded in a loop without unpredictable branches. The encoder looks ahead to choose what to learn from a wrong
+// prediction; the decoder is told. The order of the processors is kept apart from what they did.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trace/format/bytes.h"
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+// Keeps its working memory from block to block.
+class BlockEncoder {
+ public:
+  BlockEncoder();
+  ~BlockEncoder();
+  BlockEncoder(const BlockEncoder&) = delete;
+  BlockEncoder& operator=(const BlockEncoder&) = delete;
+
+  // Replaces `out`. The events' positions lie in [first, first + references.size()] and do not decrease.
+  void encode(uint64_t first, std::span<const Reference> references, std::span<const Event> events, Bytes& out);
+
+ private:
+  struct Work;
+  std::unique_ptr<Work> work_;
+};
+
+// What a block says about itself, and what it may refer to.
+struct BlockLimits {
+  uint64_t first = 0;
+  uint32_t references = 0;
+  uint32_t events = 0;
+  unsigned processors = 0;
+  size_t sites = 0;
+  size_t names = 0;
+};
+
+class BlockDecoder {
+ public:
+  // decode() may write this many references more than it was asked for.
+  static constexpr size_t kSlack = 4;
+  // open() may read this many bytes behind the payload, whatever they are.
+  static constexpr size_t kPadding = 8192;
+
+  BlockDecoder();
+  ~BlockDecoder();
+  BlockDecoder(const BlockDecoder&) = delete;
+  BlockDecoder& operator=(const BlockDecoder&) = delete;
+
+  // Begins a block, which must stay where it is until it has been decoded. What is wrong with it, or empty.
+  std::string open(std::span<const uint8_t> payload, const BlockLimits& limits);
+  // The next `count` references; together no more than the block has. False: the block contradicts itself.
+  bool decode(Reference* out, size_t count);
+  // All of the block's.
+  [[nodiscard]] const std::vector<Event>& events() const { return events_; }
+
+ private:
+  struct State;
+  struct Processor;
+
+  void hits_and_misses(Processor& processor, Reference* out, size_t count);
+  std::string open_processor(Processor& processor, Cursor table, const BlockLimits& limits);
+  std::string open_events(Cursor kinds, Cursor values, const BlockLimits& limits);
+
+  std::vector<Processor> processors_;
+  std::vector<State> states_;
+  std::vector<Reference> staging_;
+  std::vector<Event> events_;
+  Cursor schedule_;
+  Cursor schedule_values_;
+  size_t current_ = 0;  // the processor of the run
+  uint64_t run_ = 0;    // what is left of it
+  bool corrupt_ = false;
+};
+
+}  // namespace multigrain::trace

@@ -1,0 +1,92 @@
+// Writes a trace file. docs/trace-format.md says what is in one.
+//
+// The file is written under the name PATH.partial and gets its own name when finish() has completed it, so nothing that
+// is called PATH is half-written. Every block goes to the file as soon as it is full: if the writing process is killed,
+// PATH.partial holds a trace up to the last whole block, which TraceFile reads with `allow_partial` ("mgtrace filter
+// --repair" makes an ordinary trace of it). A writer that is destroyed without finish() removes its PATH.partial.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+struct WriteOptions {
+  bool overwrite = false;  // PATH, and the PATH.partial of a writer that was killed
+  int level = 3;           // zstd's, 1 to 19
+  // References of a block: what is lost of a trace when its writer is killed, and what a reader can skip or read in
+  // parallel; larger ones compress better. At most kMaxBlockReferences.
+  uint32_t block_references = 1u << 18;
+};
+
+// Not thread-safe. After an error every further call but the destructor returns an error.
+class TraceWriter {
+ public:
+  // The limits of a block; a reader rejects more as damage.
+  static constexpr uint32_t kMaxBlockReferences = 1u << 20;
+  static constexpr uint32_t kMaxBlockEvents = 1u << 16;
+
+  // Fails if PATH exists or PATH.partial does, unless options.overwrite. `header` may lack what is not known yet.
+  static Result<std::unique_ptr<TraceWriter>> create(std::string path, TraceHeader header, WriteOptions options = {});
+  ~TraceWriter();
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  // The next references and events. A site, name or processor must have been declared by the time it is used, each
+  // event must lie where references stand (its position: the number of references appended before it).
+  Status append(std::span<const Reference> references);
+  Status append(const Event& event);
+  // A stretch as a TraceSource gives it; batch.first must be references().
+  Status append(const Batch& batch);
+
+  // The trace's header as it is so far. Sites and names may be added and changed at any time, before their first use
+  // at the latest; the other fields too. A changed header is written with the next block.
+  SiteId add_site(Site site);
+  uint32_t add_name(std::string name);
+  void set_site(SiteId id, Site site);
+  void set_processors(unsigned processors);
+  void set_program(std::string program);
+  void set_recorder(std::string recorder);
+  void set_dilation(double dilation);
+  // Takes everything of `header` that is new: for copying a source whose header grows while it is read.
+  void update_header(const TraceHeader& header);
+  [[nodiscard]] const TraceHeader& header() const { return header_; }
+
+  [[nodiscard]] uint64_t references() const { return written_references_ + references_.size(); }
+  [[nodiscard]] uint64_t events() const { return written_events_ + events_.size(); }
+  // Of the file so far.
+  [[nodiscard]] uint64_t bytes() const;
+
+  // Ends the block: what was appended until now survives a kill.
+  Status flush();
+  // Completes the file and gives it its name. No call but the destructor may follow.
+  Status finish();
+
+ private:
+  struct File;
+
+  explicit TraceWriter(std::unique_ptr<File> file);
+  template <typename... Args>
+  Status refuse(fmt::format_string<Args...> format, Args&&... args);
+  Status check(const Reference& reference, uint64_t index);
+
+  std::unique_ptr<File> file_;  // blocks as bytes
+  TraceHeader header_;
+  bool header_changed_ = true;
+  std::vector<SiteId> changed_sites_;  // to be written with the next block
+  size_t written_names_ = 0;
+  uint32_t block_references_;
+
+  std::vector<Reference> references_;  // of the block being filled
+  std::vector<Event> events_;
+  uint64_t written_references_ = 0;
+  uint64_t written_events_ = 0;
+};
+
+}  // namespace multigrain::trace
