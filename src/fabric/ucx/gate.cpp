@@ -1,0 +1,546 @@
+#include "fabric/ucx/gate.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/spin_lock.h"
+#include "fabric/ucx/gate_token.h"
+#include "fabric/ucx/linkage.h"
+
+namespace multigrain {
+namespace {
+
+using gate::Connection;
+using gate::Key;
+using gate::Mac;
+using gate::Nonce;
+using gate::Token;
+
+// How long a connection may take to come up. UCX calls connect under its locks, where the heartbeats wait, so this must
+// be shorter than a node's silence that counts as its end; a lost first packet is sent again after one second.
+constexpr int kConnectLimit_ms = 2500;
+// How long the kernel keeps a connection that says nothing before the gate sees (and closes) it.
+constexpr int kSilence_s = 3;
+// A call of accept refuses at most so many strangers before it lets UCX do something else. UCX calls again.
+constexpr int kStrangersAtOnce = 32;
+// Descriptors that UCX's connections may have; connections beyond are refused.
+constexpr int kMaxDescriptor = 1 << 16;
+// Tokens that are remembered against repetition, so connections that may be let in during one run. A node makes a few
+// for each other node, and 64 nodes are the most.
+constexpr size_t kMaxTokens = size_t{1} << 16;
+
+// --- Lines on standard error. Written on UCX's own thread, perhaps in the fault handler: no heap, no stdio.
+
+class Line {
+ public:
+  Line& text(std::string_view s) {
+    for (const char c : s)
+      if (length_ < sizeof buffer_) buffer_[length_++] = c;
+    return *this;
+  }
+  Line& number(uint64_t value) {
+    char digits[20];
+    size_t n = 0;
+    do {
+      digits[n++] = static_cast<char>('0' + value % 10);
+      value /= 10;
+    } while (value != 0);
+    while (n != 0) text({&digits[--n], 1});
+    return *this;
+  }
+  Line& end_point(const sockaddr_storage& address) {
+    char name[INET6_ADDRSTRLEN] = "?";
+    uint16_t port = 0;
+    if (address.ss_family == AF_INET) {
+      sockaddr_in v4;
+      memcpy(&v4, &address, sizeof v4);
+      inet_ntop(AF_INET, &v4.sin_addr, name, sizeof name);
+      port = v4.sin_port;
+      text(name);
+    } else if (address.ss_family == AF_INET6) {
+      sockaddr_in6 v6;
+      memcpy(&v6, &address, sizeof v6);
+      inet_ntop(AF_INET6, &v6.sin6_addr, name, sizeof name);
+      port = v6.sin6_port;
+      text("[").text(name).text("]");
+    } else {
+      return text("an unknown address");
+    }
+    return text(":").number(ntohs(port));
+  }
+  void write_out() {
+    text("\n");
+    // One write, so that lines of different nodes do not mix. Nothing can be done if it fails.
+    [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, buffer_, length_);
+  }
+
+ private:
+  char buffer_[512];
+  size_t length_ = 0;
+};
+
+// Lets through a burst of lines and then a few a second; counts the others.
+class LineLimit {
+ public:
+  // Whether a line may be written; then `*withheld` is how many were not since the last that was.
+  bool may_write(uint64_t* withheld) {
+    const std::lock_guard held(lock_);
+    const Nanoseconds now = monotonic_ns();
+    const uint64_t earned = (now - since_) / kInterval_ns;
+    since_ += earned * kInterval_ns;
+    left_ = std::min(kBurst, left_ + earned);
+    if (left_ == 0) {
+      ++withheld_;
+      return false;
+    }
+    --left_;
+    *withheld = withheld_;
+    withheld_ = 0;
+    return true;
+  }
+  uint64_t take_withheld() {
+    const std::lock_guard held(lock_);
+    return std::exchange(withheld_, 0);
+  }
+
+ private:
+  static constexpr uint64_t kBurst = 32;
+  static constexpr Nanoseconds kInterval_ns = 250'000'000;
+  SpinLock lock_;
+  Nanoseconds since_ = 0;
+  uint64_t left_ = kBurst;
+  uint64_t withheld_ = 0;
+};
+
+// --- Tokens that were used: a set of nonces that only grows. Nonces are random, so their first bytes spread them; and
+// only tokens of holders of the secret come here, so nobody can fill it on purpose.
+
+class UsedTokens {
+ public:
+  enum class Use : uint8_t { kFirst, kRepeated, kFull };
+  Use use(const Nonce& nonce) {
+    const std::lock_guard held(lock_);
+    size_t place;
+    memcpy(&place, nonce.data(), sizeof place);
+    for (size_t probe = 0; probe < kSlots; ++probe) {
+      Entry& entry = entries_[(place + probe) % kSlots];
+      if (!entry.used) {
+        if (count_ == kMaxTokens) return Use::kFull;
+        ++count_;
+        entry = {nonce, true};
+        return Use::kFirst;
+      }
+      if (entry.nonce == nonce) return Use::kRepeated;
+    }
+    return Use::kFull;
+  }
+
+ private:
+  static constexpr size_t kSlots = 2 * kMaxTokens;
+  struct Entry {
+    Nonce nonce;
+    bool used = false;
+  };
+  SpinLock lock_;
+  size_t count_ = 0;
+  std::array<Entry, kSlots> entries_{};
+};
+
+// --- Connections that this node opened and that have not answered yet, by descriptor. UCX serialises the calls for one
+// descriptor; the flag orders connect on one thread before recv on another.
+
+struct Awaited {
+  std::atomic<bool> waiting{false};
+  Mac answer{};
+};
+
+struct Gate {
+  Key key;
+  unsigned node = 0;
+  std::string interface;
+  unsigned users = 0;
+  Redirected redirected;
+  std::atomic<int> spare{-1};  // a descriptor to give up when there are no more
+
+  LineLimit limit;
+  std::atomic<uint64_t> listening{0}, let_in{0}, refused{0}, called{0}, impostors{0};
+};
+
+std::mutex g_install;
+// Static memory: it takes no pages before it is used, and needs no allocation inside UCX's calls.
+constinit Awaited g_awaited[kMaxDescriptor];
+constinit UsedTokens g_used;
+Gate& the_gate() {
+  static Gate* const gate = new Gate;  // outlives UCX's threads
+  return *gate;
+}
+// Set while the gate is in; the replacements need no lock for it.
+std::atomic<Gate*> g_gate{nullptr};
+
+void say(Gate& gate, const char* what, const sockaddr_storage& peer, const char* reason) {
+  uint64_t withheld = 0;
+  if (!gate.limit.may_write(&withheld)) return;
+  Line line;
+  line.text("multigrain: node ").number(gate.node).text(": ").text(what).text(" ").end_point(peer);
+  line.text(": ").text(reason);
+  if (withheld != 0) line.text(" (and ").number(withheld).text(" more before)");
+  line.write_out();
+}
+
+bool is_internet(const sockaddr* address, socklen_t length) {
+  return address != nullptr && length >= sizeof(sa_family_t) &&
+         (address->sa_family == AF_INET || address->sa_family == AF_INET6);
+}
+
+// Programs that this one executes must not hold its connections open.
+void close_on_exec(int fd) {
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+// --- The replacements. They follow the C library's manner: -1 and errno.
+
+// Connects and waits until that has come to an end. The socket does not block.
+int connect_within(int fd, const sockaddr* address, socklen_t length, int limit_ms) {
+  if (::connect(fd, address, length) == 0) return 0;
+  if (errno != EINPROGRESS && errno != EINTR && errno != EALREADY) return -1;
+  const Nanoseconds end = monotonic_ns() + static_cast<Nanoseconds>(limit_ms) * 1'000'000;
+  while (true) {
+    const Nanoseconds now = monotonic_ns();
+    if (now >= end) {
+      errno = ETIMEDOUT;
+      return -1;
+    }
+    pollfd watched{fd, POLLOUT, 0};
+    const int ready = ::poll(&watched, 1, static_cast<int>((end - now) / 1'000'000) + 1);
+    if (ready < 0 && errno != EINTR) return -1;
+    if (ready > 0) break;
+  }
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return -1;
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
+}
+
+int gate_connect(int fd, const sockaddr* address, socklen_t length) {
+  Gate* const gate = g_gate.load(std::memory_order_acquire);
+  if (gate == nullptr || !is_internet(address, length)) return ::connect(fd, address, length);
+  if (fd < 0 || fd >= kMaxDescriptor) {
+    errno = EMFILE;
+    return -1;
+  }
+  close_on_exec(fd);
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) return -1;
+  if (connect_within(fd, address, length, kConnectLimit_ms) != 0) return -1;
+
+  sockaddr_storage here{};
+  sockaddr_storage there{};
+  socklen_t here_size = sizeof here;
+  socklen_t there_size = sizeof there;
+  Connection connection;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&there), &there_size) != 0)
+    return -1;
+  if (!gate::end_of(here, &connection.caller) || !gate::end_of(there, &connection.called)) {
+    errno = EAFNOSUPPORT;
+    return -1;
+  }
+  const Token token = gate->key.make_token(gate->node, connection);
+  Awaited& awaited = g_awaited[fd];
+  awaited.answer = gate->key.answer(token);
+  awaited.waiting.store(true, std::memory_order_release);
+  // The first bytes of a new connection always fit into its buffer; if not, something is wrong with it.
+  if (::send(fd, &token, sizeof token, MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(sizeof token)) {
+    errno = ECONNRESET;
+    return -1;
+  }
+  gate->called.fetch_add(1, std::memory_order_relaxed);
+  // UCX asked either for a connect that blocks or for one that does not; both find it done.
+  return fcntl(fd, F_SETFL, flags) == 0 ? 0 : -1;
+}
+
+ssize_t gate_recv(int fd, void* bytes, size_t length, int flags) {
+  if (fd >= 0 && fd < kMaxDescriptor && g_awaited[fd].waiting.load(std::memory_order_acquire)) [[unlikely]] {
+    Awaited& awaited = g_awaited[fd];
+    Mac answer;
+    ssize_t got = ::recv(fd, answer.data(), answer.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (got <= 0) return got;
+    Gate* const gate = g_gate.load(std::memory_order_acquire);
+    if (got == static_cast<ssize_t>(answer.size())) got = ::recv(fd, answer.data(), answer.size(), MSG_DONTWAIT);
+    if (got == static_cast<ssize_t>(answer.size()) && gate::same(answer, awaited.answer)) {
+      awaited.waiting.store(false, std::memory_order_release);
+      return ::recv(fd, bytes, length, flags);
+    }
+    // The answer is the first thing that a node sends, in one piece; a right one that is still on its way agrees with
+    // what is there of it.
+    if (got < static_cast<ssize_t>(answer.size()) && memcmp(answer.data(), awaited.answer.data(), size_t(got)) == 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    if (gate != nullptr) {
+      gate->impostors.fetch_add(1, std::memory_order_relaxed);
+      sockaddr_storage peer{};
+      socklen_t size = sizeof peer;
+      getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size);
+      say(*gate, "broke its connection to", peer, "who is there does not hold the job's secret");
+    }
+    ::shutdown(fd, SHUT_RDWR);
+    errno = ECONNRESET;
+    return -1;
+  }
+  return ::recv(fd, bytes, length, flags);
+}
+
+// Whether `address` is one of the interface's (or of one of several, with commas between them).
+bool belongs_to(const sockaddr_storage& address, const std::string& interfaces) {
+  gate::End wanted;
+  if (!gate::end_of(address, &wanted)) return false;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* one = all; one != nullptr && !found; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || !is_internet(one->ifa_addr, sizeof(sockaddr))) continue;
+    sockaddr_storage its{};
+    memcpy(&its, one->ifa_addr, one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    gate::End end;
+    if (!gate::end_of(its, &end) || end.address != wanted.address) continue;
+    for (std::string_view rest = interfaces; !rest.empty() && !found;) {
+      const size_t comma = std::min(rest.find(','), rest.size());
+      found = rest.substr(0, comma) == one->ifa_name;
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+  }
+  freeifaddrs(all);
+  return found;
+}
+
+int gate_listen(int fd, int backlog) {
+  Gate* const gate = g_gate.load(std::memory_order_acquire);
+  sockaddr_storage here{};
+  socklen_t size = sizeof here;
+  if (gate == nullptr) return ::listen(fd, backlog);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size) != 0) return -1;
+  gate::End end;
+  if (!gate::end_of(here, &end)) return ::listen(fd, backlog);  // not the internet: a local socket
+  constexpr std::array<uint8_t, 16> kAny6{};
+  constexpr std::array<uint8_t, 16> kAny4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  const char* wrong = nullptr;
+  if (end.address == kAny6 || end.address == kAny4)
+    wrong = "UCX wanted to listen on every interface, which would let in more than this run's nodes";
+  else if (!gate->interface.empty() && !belongs_to(here, gate->interface))
+    wrong = "that is not an address of the interface that this run was told to use";
+  const int silence_s = kSilence_s;
+  if (wrong == nullptr && setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence_s, sizeof silence_s) != 0)
+    wrong = "the kernel cannot hold back silent connections (TCP_DEFER_ACCEPT)";
+  if (wrong != nullptr) {
+    say(*gate, "does not listen on", here, wrong);
+    errno = EACCES;
+    return -1;
+  }
+  close_on_exec(fd);
+  const int listening = ::listen(fd, backlog);
+  if (listening == 0) gate->listening.fetch_add(1, std::memory_order_relaxed);
+  return listening;
+}
+
+// What is wrong with a connection that came in; null: nothing, and it was answered.
+const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
+  sockaddr_storage here{};
+  socklen_t size = sizeof here;
+  Connection connection;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size) != 0 || !gate::end_of(peer, &connection.caller) ||
+      !gate::end_of(here, &connection.called))
+    return "it broke at once";
+  Token token;
+  const ssize_t got = ::recv(fd, &token, sizeof token, MSG_DONTWAIT);
+  if (got == 0) return "it was closed without a word";
+  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? "it said nothing" : "it broke at once";
+  if (got < static_cast<ssize_t>(sizeof token)) return "it did not send a whole token";
+  switch (gate.key.check(token, connection)) {
+    case Key::Verdict::kRight:
+      break;
+    case Key::Verdict::kNoToken:
+      return "it did not send a token of this version of Multigrain";
+    case Key::Verdict::kOtherSecret:
+      return "it does not hold the job's secret";
+    case Key::Verdict::kOtherConnection:
+      return "its token was made for another connection (repeated, or addresses are translated between the nodes)";
+  }
+  switch (g_used.use(token.nonce)) {
+    case UsedTokens::Use::kFirst:
+      break;
+    case UsedTokens::Use::kRepeated:
+      return "its token was used before";
+    case UsedTokens::Use::kFull:
+      return "this node has let in as many connections as it can in one run";
+  }
+  const Mac answer = gate.key.answer(token);
+  if (::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(answer.size()))
+    return "it broke at once";
+  return nullptr;
+}
+
+// The next connection of a listening socket. UCX closes the socket for good after any error but EAGAIN, so what a
+// stranger can bring about must not be another one.
+int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t* size) {
+  while (true) {
+    const int fd = ::accept4(listening, reinterpret_cast<sockaddr*>(peer), size, SOCK_CLOEXEC);
+    if (fd >= 0) return fd;
+    switch (errno) {
+      case EBADF:
+      case EINVAL:
+      case ENOTSOCK:
+      case EOPNOTSUPP:
+      case EFAULT:
+        return -1;
+      case EMFILE:
+      case ENFILE: {
+        // Nobody could ever be refused, and UCX would be called for ever: take one connection on the spare descriptor
+        // and close it. A node that was hit by this connects again.
+        const int spare = gate.spare.exchange(-1);
+        if (spare >= 0) {
+          ::close(spare);
+          const int shed = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+          if (shed >= 0) ::close(shed);
+          gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+          gate.refused.fetch_add(1, std::memory_order_relaxed);
+          say(gate, "refused a connection to", sockaddr_storage{}, "the process has no descriptor left (ulimit -n)");
+        }
+        errno = EAGAIN;
+        return -1;
+      }
+      default:
+        errno = EAGAIN;
+        return -1;
+    }
+  }
+}
+
+int gate_accept4(int listening, sockaddr* address, socklen_t* length, int flags) {
+  Gate* const gate = g_gate.load(std::memory_order_acquire);
+  sockaddr_storage here{};
+  socklen_t here_size = sizeof here;
+  gate::End end;
+  if (gate == nullptr || getsockname(listening, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
+      !gate::end_of(here, &end))
+    return ::accept4(listening, address, length, flags);
+  for (int strangers = 0; strangers < kStrangersAtOnce; ++strangers) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    const int fd = next_connection(*gate, listening, &peer, &size);
+    if (fd < 0) return -1;
+    const char* reason = fd < kMaxDescriptor ? reason_to_refuse(*gate, fd, peer) : "there are too many open files";
+    if (reason == nullptr && (flags & SOCK_NONBLOCK) != 0 && fcntl(fd, F_SETFL, O_NONBLOCK) != 0)
+      reason = "it broke at once";
+    if (reason != nullptr) {
+      ::close(fd);
+      gate->refused.fetch_add(1, std::memory_order_relaxed);
+      say(*gate, "refused a connection from", peer, reason);
+      continue;
+    }
+    g_awaited[fd].waiting.store(false, std::memory_order_release);
+    gate->let_in.fetch_add(1, std::memory_order_relaxed);
+    if (address != nullptr && length != nullptr) {
+      memcpy(address, &peer, std::min<size_t>(*length, size));
+      *length = size;
+    }
+    return fd;
+  }
+  errno = EAGAIN;
+  return -1;
+}
+
+int gate_accept(int listening, sockaddr* address, socklen_t* length) {
+  return gate_accept4(listening, address, length, 0);
+}
+
+template <typename Function>
+void* address_of(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
+Status install_gate(const JobSecret& secret, unsigned node, std::string_view interface) {
+  const std::lock_guard held(g_install);
+  if (Status prepared = Key::prepare(); !prepared) return prepared;
+  Gate& gate = the_gate();
+  const Key key(secret);
+  if (gate.users != 0) {
+    if (key != gate.key || interface != gate.interface)
+      return fail("this process is part of a run already, with another secret or interface: one process, one run");
+    ++gate.users;
+    return {};
+  }
+  gate.key = key;
+  gate.node = node;
+  gate.interface = interface;
+
+  // Calls of the C library are made in libucs alone today; its siblings are looked through in case that changes.
+  constexpr const char* kLibraries[] = {"libucs.so", "libuct", "libucp.so"};
+  const Redirection functions[] = {{"connect", address_of(&gate_connect)},
+                                   {"listen", address_of(&gate_listen)},
+                                   {"accept", address_of(&gate_accept)},
+                                   {"accept4", address_of(&gate_accept4)},
+                                   {"recv", address_of(&gate_recv)}};
+  Result<Redirected> redirected = Redirected::redirect(kLibraries, functions);
+  if (!redirected) return tl::unexpected(redirected.error());
+  for (const char* needed : {"connect", "listen", "recv"})
+    if (redirected->count(needed) == 0)
+      return fail(
+          "UCX's libraries make no call of {}(): Multigrain cannot keep strangers out of this version of UCX's TCP "
+          "transport, and does not run over it (1.13 is known to work)",
+          needed);
+  if (redirected->count("accept") + redirected->count("accept4") == 0)
+    return fail(
+        "UCX's libraries make no call of accept(): Multigrain cannot keep strangers out of this version of UCX's TCP "
+        "transport, and does not run over it (1.13 is known to work)");
+  gate.redirected = std::move(*redirected);
+  gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  gate.users = 1;
+  g_gate.store(&gate, std::memory_order_release);
+  return {};
+}
+
+void remove_gate() {
+  const std::lock_guard held(g_install);
+  Gate& gate = the_gate();
+  if (gate.users == 0 || --gate.users != 0) return;
+  if (Status restored = gate.redirected.restore(); !restored) panic("UCX's linkage tables cannot be put back");
+  g_gate.store(nullptr, std::memory_order_release);
+  if (const int spare = gate.spare.exchange(-1); spare >= 0) ::close(spare);
+  if (const uint64_t withheld = gate.limit.take_withheld(); withheld != 0)
+    Line()
+        .text("multigrain: node ")
+        .number(gate.node)
+        .text(": refused ")
+        .number(withheld)
+        .text(" more connections")
+        .write_out();
+}
+
+GateCounts gate_counts() {
+  const Gate& gate = the_gate();
+  return GateCounts{gate.listening.load(), gate.let_in.load(), gate.refused.load(), gate.called.load(),
+                    gate.impostors.load()};
+}
+
+}  // namespace multigrain
