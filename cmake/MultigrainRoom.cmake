@@ -25,6 +25,18 @@ function(multigrain_room NAME)
   target_link_libraries(multigrain_${NAME} PUBLIC multigrain_options ${ARG_USES})
 endfunction()
 
+# multigrain_module(NAME SOURCES a.cpp ... [USES rooms and libraries]): multigrain-NAME.so, which src/fabric/module.h loads
+# when a run needs it, with a library that most runs do without.
+function(multigrain_module NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
+  add_library(multigrain_module_${NAME} MODULE ${ARG_SOURCES})
+  set_target_properties(multigrain_module_${NAME} PROPERTIES PREFIX "" OUTPUT_NAME multigrain-${NAME}
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/multigrain)
+  target_link_libraries(multigrain_module_${NAME} PRIVATE multigrain_options ${ARG_USES})
+  target_link_options(multigrain_module_${NAME} PRIVATE LINKER:--exclude-libs,ALL)
+  install(TARGETS multigrain_module_${NAME} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/multigrain)
+endfunction()
+
 # multigrain_test(NAME SOURCES a_test.cpp ... [USES rooms] [LABELS l ...] [TIMEOUT seconds]): one GoogleTest program.
 # Labels that ./test goes by: unit (the default; one room, also run under ASan), tsan (also run under TSan), long (left
 # out of ./test), workload and install.

@@ -4,10 +4,10 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libcli11-dev nlohmann-json3-dev libhwloc-dev libexpected-dev
-          libboost-dev libsodium-dev libgtest-dev libgmock-dev)
+          libboost-dev libsodium-dev libucx-dev libpmix-dev libpmi2-0-dev libgtest-dev libgmock-dev)
 case "${1-}" in
   build) ;;
-  test) packages+=(clang-19 libclang-rt-19-dev llvm-19) ;;
+  test) packages+=(clang-19 libclang-rt-19-dev llvm-19 openmpi-bin mpich slurm-client slurmctld slurmd slurm-wlm-basic-plugins munge) ;;
   *) echo "usage: $0 build|test" >&2; exit 2 ;;
 esac
 
