@@ -17,4 +17,8 @@ struct Command {
   std::function<Result<int>()> run;
 };
 
+Command add_info(CLI::App& app);
+Command add_import(CLI::App& app);
+Command add_filter(CLI::App& app);
+
 }  // namespace multigrain::trace::tool

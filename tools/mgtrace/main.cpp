@@ -12,7 +12,11 @@ int main(int argc, char** argv) {
   app.name("mgtrace");
   app.require_subcommand(1);
   // One line a subcommand.
-  const std::vector<Command> commands = {};
+  const std::vector<Command> commands = {
+      add_info(app),
+      add_import(app),
+      add_filter(app),
+  };
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

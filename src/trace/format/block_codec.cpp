@@ -16,12 +16,12 @@ constexpr uint32_t kNone = ~0u;
 // address was mispredicted; 0: nothing, the processor's references end.
 constexpr unsigned kLongRun = 15;
 enum Choice : unsigned {
-  kNext = 0,            // the predicted successor
-  kAlternativeOnce,     // the alternative successor, which stays the alternative
-  kAlternative,         // the alternative successor, which becomes the predicted one, and that the alternative
-  kExplicitOnce,        // the slot that the values stream names; nothing is learned
-  kExplicitSecond,      // ... it becomes the alternative
-  kExplicitFirst,       // ... it becomes the predicted one, and that the alternative
+  kNext = 0,         // the predicted successor
+  kAlternativeOnce,  // the alternative successor, which stays the alternative
+  kAlternative,      // the alternative successor, which becomes the predicted one, and that the alternative
+  kExplicitOnce,     // the slot that the values stream names; nothing is learned
+  kExplicitSecond,   // ... it becomes the alternative
+  kExplicitFirst,    // ... it becomes the predicted one, and that the alternative
   kChoices,
 };
 
@@ -500,13 +500,14 @@ std::string BlockDecoder::open_processor(Processor& processor, Cursor table, con
       return fmt::format("it refers to site {}, but the trace has sites 0 to {}", site, limits.sites - 1);
     if (access > 1 || size == 0) return "a table of slots makes no sense";
     const uint32_t next = slot + 1 < processor.slots ? slot + 1 : 0;
-    processor.states[slot] = {.address = address,
-                              .delta = 0,
-                              .description = site | static_cast<uint64_t>(processor.id) << 32 | access << 48 | size << 56,
-                              .next = next * kStateBytes,
-                              .alternative = slot * kStateBytes,
-                              .base = slot * kStateBytes,
-                              .unused = 0};
+    processor.states[slot] = {
+        .address = address,
+        .delta = 0,
+        .description = site | static_cast<uint64_t>(processor.id) << 32 | access << 48 | size << 56,
+        .next = next * kStateBytes,
+        .alternative = slot * kStateBytes,
+        .base = slot * kStateBytes,
+        .unused = 0};
   }
   processor.states[processor.slots] = {};
   processor.current = processor.slots * kStateBytes;

@@ -1,10 +1,10 @@
 // How the references and events of one block become bytes, before zstd: docs/trace-format.md, "Data blocks".
 //
-// Each processor's references are predicted by a small machine with a state a slot, a slot being a (site, access, size):
-// which slot follows this one, and which address it refers to, given the last address of a slot (its own or another's).
-// As long as both predictions hold, nothing is written but how often they did, so loops cost next to nothing and are
-// decoded in a loop without unpredictable branches. The encoder looks ahead to choose what to learn from a wrong
-// prediction; the decoder is told. The order of the processors is kept apart from what they did.
+// Each processor's references are predicted by a small machine with a state a slot, a slot being a (site, access,
+// size): which slot follows this one, and which address it refers to, given the last address of a slot (its own or
+// another's). As long as both predictions hold, nothing is written but how often they did, so loops cost next to
+// nothing and are decoded in a loop without unpredictable branches. The encoder looks ahead to choose what to learn
+// from a wrong prediction; the decoder is told. The order of the processors is kept apart from what they did.
 #pragma once
 
 #include <cstdint>

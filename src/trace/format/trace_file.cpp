@@ -100,18 +100,18 @@ struct TraceFile::Implementation {
   uint64_t bytes = 0;
   uint32_t version = 0;
   TraceHeader header;
-  std::vector<IndexEntry> index;   // of all blocks that are there
-  std::vector<BlockInfo> blocks;   // those with data
+  std::vector<IndexEntry> index;  // of all blocks that are there
+  std::vector<BlockInfo> blocks;  // those with data
   uint64_t references = 0, events = 0;
-  std::string damage;    // of the file, behind the blocks in `blocks`
-  std::string failure;   // what next() returned, and will return
+  std::string damage;   // of the file, behind the blocks in `blocks`
+  std::string failure;  // what next() returned, and will return
   std::unique_ptr<PayloadReader> reader;
 
   // Reading in the caller's thread.
   BlockDecoder decoder;
-  size_t block = 0;      // in `blocks`: the one being read
-  bool open = false;     // it has been begun
-  size_t given = 0;      // of its references
+  size_t block = 0;   // in `blocks`: the one being read
+  bool open = false;  // it has been begun
+  size_t given = 0;   // of its references
   size_t given_events = 0;
   std::vector<Reference> batch;
   const std::vector<Event>* block_events = nullptr;
@@ -162,8 +162,8 @@ bool TraceFile::Implementation::read_index() {
   if (!unpack_index(reader->payload(), offset, index)) return false;
   for (const IndexEntry& entry : index) {
     if (entry.kind != BlockKind::kHeader) continue;
-    if (!reader->read(entry.offset, entry.offset + entry.bytes).empty() ||
-        reader->header.kind != BlockKind::kHeader || !unpack_header(reader->payload(), header))
+    if (!reader->read(entry.offset, entry.offset + entry.bytes).empty() || reader->header.kind != BlockKind::kHeader ||
+        !unpack_header(reader->payload(), header))
       return false;
   }
   return true;
@@ -332,8 +332,8 @@ void TraceFile::Implementation::work() {
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [&] {
-      return stop || (next_to_take < options.end_block &&
-                      ahead[next_to_take % ahead.size()].state == Ahead::State::kFree);
+      return stop ||
+             (next_to_take < options.end_block && ahead[next_to_take % ahead.size()].state == Ahead::State::kFree);
     });
     if (stop) return;
     const size_t which = next_to_take++;

@@ -78,8 +78,7 @@ struct TraceWriter::File {
 };
 
 Result<std::unique_ptr<TraceWriter>> TraceWriter::create(std::string path, TraceHeader header, WriteOptions options) {
-  if (options.level < 1 || options.level > 19)
-    return fail("compression level {} is not from 1 to 19", options.level);
+  if (options.level < 1 || options.level > 19) return fail("compression level {} is not from 1 to 19", options.level);
   if (options.block_references == 0 || options.block_references > kMaxBlockReferences)
     return fail("a block of {} references is not from 1 to {}", options.block_references, kMaxBlockReferences);
   struct stat status;
@@ -94,9 +93,10 @@ Result<std::unique_ptr<TraceWriter>> TraceWriter::create(std::string path, Trace
   const int fd = ::open(file->partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) {
     if (errno == EEXIST)
-      return fail("{} exists: it is being written, or its writer was killed; repair it (mgtrace filter --repair) or "
-                  "remove it",
-                  file->partial);
+      return fail(
+          "{} exists: it is being written, or its writer was killed; repair it (mgtrace filter --repair) or "
+          "remove it",
+          file->partial);
     return fail_errno(errno, "cannot create " + file->partial);
   }
   file->fd = fd;
@@ -244,7 +244,7 @@ void TraceWriter::update_header(const TraceHeader& header) {
   for (size_t i = 0; i < header.sites.size(); ++i) {
     if (i == header_.sites.size()) {
       add_site(header.sites[i]);
-    } else if (const Site &a = header.sites[i], &b = header_.sites[i];
+    } else if (const Site& a = header.sites[i], &b = header_.sites[i];
                a.line != b.line || a.function != b.function || a.file != b.file) {
       set_site(static_cast<SiteId>(i), a);
     }

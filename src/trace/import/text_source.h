@@ -1,0 +1,70 @@
+// What all imports of text share: lines with their numbers, batches, tables of sites and names.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/import/import.h"
+
+namespace multigrain::trace {
+
+class TextSource : public ImportSource {
+ public:
+  ~TextSource() override;
+  [[nodiscard]] const TraceHeader& header() const final { return header_; }
+  Result<Batch> next() final;
+  [[nodiscard]] uint64_t bytes_read() const final { return bytes_read_; }
+  [[nodiscard]] uint64_t bytes_total() const final { return bytes_total_; }
+
+  // Opens `path`; "-" is standard input.
+  Status open(const std::string& path, std::string recorder);
+
+ protected:
+  explicit TextSource(ImportOptions options);
+
+  // Reads one line, without its end. It may add references and events.
+  virtual Status line(std::string_view text) = 0;
+  // The text has ended. May add events.
+  virtual Status finish() = 0;
+
+  // An error on the current line.
+  template <typename... Args>
+  Status bad(fmt::format_string<Args...> format, Args&&... args) const {
+    return fail("{}, line {}: {}", path_, line_number_, fmt::format(format, std::forward<Args>(args)...));
+  }
+  // Adds a reference of any size.
+  Status add(uint64_t processor, uint64_t address, uint64_t size, Access access, SiteId site);
+  // Adds an event at this place.
+  Status add(Event event, uint64_t processor);
+  SiteId site(const std::string& text, Site (*parse)(const std::string&));
+  uint32_t name(const std::string& text);
+
+  ImportOptions options_;
+  TraceHeader header_;
+
+ private:
+  Status see(uint64_t processor);
+  // The next line, or false at the end.
+  Result<bool> read_line(std::string_view& text);
+
+  std::string path_;
+  std::FILE* file_ = nullptr;
+  std::vector<char> buffer_;
+  size_t begin_ = 0, end_ = 0;  // of what is unread in it
+  bool at_end_ = false;         // of the file
+  bool finished_ = false;
+  uint64_t bytes_read_ = 0, bytes_total_ = 0;
+  uint64_t line_number_ = 0;
+  std::string failure_;
+
+  uint64_t first_ = 0;
+  std::vector<Reference> references_;
+  std::vector<Event> events_;
+  std::unordered_map<std::string, SiteId> sites_;
+  std::unordered_map<std::string, uint32_t> names_;
+};
+
+}  // namespace multigrain::trace

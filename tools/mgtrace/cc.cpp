@@ -1,0 +1,41 @@
+// mgtrace cc, mgtrace c++: compile a program so that mgtrace record can record it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "record.h"
+#include "trace/record/compiler.h"
+
+namespace multigrain::trace::tool {
+namespace {
+
+Command add_compiler(CLI::App& app, Language language, const char* name, const char* description) {
+  CLI::App* const sub = app.add_subcommand(name, description);
+  // Every argument is the compiler's.
+  sub->set_help_flag();
+  sub->prefix_command();
+  return {sub, [sub, language]() -> Result<int> {
+            auto command = compiler_command(language, sub->remaining());
+            if (!command) return tl::unexpected(command.error());
+            std::vector<char*> arguments;
+            for (std::string& argument : *command) arguments.push_back(argument.data());
+            arguments.push_back(nullptr);
+            execvp(arguments[0], arguments.data());
+            return fail_errno(errno, fmt::format("cannot run '{}'", command->front()));
+          }};
+}
+
+}  // namespace
+
+Command add_cc(CLI::App& app) {
+  return add_compiler(app, Language::kC, "cc", "Compile and link a C program for recording; options are clang's");
+}
+
+Command add_cxx(CLI::App& app) {
+  return add_compiler(app, Language::kCxx, "c++", "Compile and link a C++ program for recording; options are clang's");
+}
+
+}  // namespace multigrain::trace::tool
