@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "roles.h"
+#include "ucx.h"
 
 namespace {
 
@@ -27,15 +28,16 @@ using multigrain::bench::Series;
 using multigrain::bench::Summary;
 
 struct Options {
-  std::string access = "auto", net = "ideal", page_size = "4096", role, only;
+  std::string access = "auto", net = "ideal", page_size = "4096", fabric = "shm", role, only;
   Effort effort;
   bool json = false, list = false;
 };
 
 using Summaries = std::map<std::string, Summary>;
+using Environment = std::vector<std::pair<const char*, const char*>>;
 
 // Runs a command with extra environment and returns what it printed. Ends the program if it fails.
-Summaries run(const std::vector<std::string>& command, const char* spin_us) {
+Summaries run(const std::vector<std::string>& command, const Environment& environment) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) {
     std::perror("mgbench: pipe");
@@ -46,7 +48,8 @@ Summaries run(const std::vector<std::string>& command, const char* spin_us) {
     dup2(pipe_ends[1], STDOUT_FILENO);
     close(pipe_ends[0]);
     close(pipe_ends[1]);
-    if (spin_us != nullptr) setenv("MULTIGRAIN_SPIN", spin_us, 1);
+    for (const auto& [name, value] : environment)
+      if (value != nullptr) setenv(name, value, 1);
     std::vector<char*> argv;
     for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
@@ -164,6 +167,67 @@ void print_json(const Summaries& floors, const Summaries& measured, const Option
   fmt::print("{}\n", out.dump(2));
 }
 
+// --- Over UCX: each transport beside ucx_perftest, one after the other in one run.
+
+struct UcxRow {
+  std::string transport, what, floor_text;
+  double ours = 0, floor = 0;  // microseconds, or MB/s
+  bool is_rate = false;
+};
+
+int compare_with_ucx(const Options& options, const Summaries& floors, const std::string& mgrun,
+                     const std::string& program) {
+  const size_t page_size = *multigrain::parse_size(options.page_size);
+  const double fault_us = floors.at("fault, read").p50 / 1000;
+  std::vector<UcxRow> rows;
+  for (const auto& transport : multigrain::bench::transports()) {
+    const auto ucx = multigrain::bench::run_perftest(transport, page_size);
+    if (!ucx) {
+      fmt::print(stderr, "mgbench: {}\n", ucx.error().message);
+      return 1;
+    }
+    const auto role = [&](const char* name, const char* prefetch) {
+      return run({mgrun, "--fabric", "ucx", "--nodes", "2", "--access", options.access, "--net", options.net,
+                  "--page-size", options.page_size, "--prefetch", prefetch, program, name,
+                  std::to_string(options.effort.pages), std::to_string(options.effort.rounds)},
+                 {{"UCX_TLS", transport.tls},
+                  {"UCX_NET_DEVICES", transport.devices},
+                  // The floor's processes poll for as long as it takes; so do ours where that is what is compared.
+                  {"MULTIGRAIN_SPIN", std::string_view(name) == "faults" ? "1000000" : nullptr}});
+    };
+    const Summaries faults = role("faults", "0"), busy = role("faults-busy", "0"), scan = role("scan", "64");
+    const double fetch_us = faults.at("page fault, read").p50 / 1000;
+    rows.push_back({transport.name, "page fault, read", "fault + get", fetch_us, fault_us + ucx->get_us});
+    rows.push_back({transport.name, "page fault, read", "fault + request + reply", fetch_us,
+                    fault_us + ucx->request_us + ucx->reply_us});
+    rows.push_back({transport.name, "page fault, read, home computes", "fault + request + reply",
+                    busy.at("page fault, read, home computes").p50 / 1000, fault_us + ucx->request_us + ucx->reply_us});
+    const double bytes = static_cast<double>(multigrain::bench::kScanBytes);
+    const double rate = bytes * 1000 / scan.at("64 MiB read ahead").p50;
+    rows.push_back({transport.name, "64 MiB read ahead, MB/s", "messages of a page", rate, ucx->message_MBps, true});
+    rows.push_back(
+        {transport.name, "64 MiB read ahead, MB/s", "gets of a page, 32 at once", rate, ucx->get_MBps, true});
+  }
+  if (options.json) {
+    nlohmann::json out{{"version", 1}, {"fabric", "ucx"}, {"page_size", page_size}, {"fault_us", fault_us}};
+    for (const UcxRow& row : rows)
+      out["rows"].push_back({{"transport", row.transport},
+                             {"what", row.what},
+                             {row.is_rate ? "MB/s" : "us", row.ours},
+                             {"floor", row.floor},
+                             {"floor_is", row.floor_text}});
+    fmt::print("{}\n", out.dump(2));
+    return 0;
+  }
+  fmt::print("Multigrain over UCX beside ucx_perftest; microseconds (p50) or MB/s; pages of {} bytes, fault {:.2f}\n\n",
+             page_size, fault_us);
+  fmt::print("{:<16} {:<34} {:>9} {:>9} {:>7}   {}\n", "", "", "ours", "floor", "ratio", "floor");
+  for (const UcxRow& row : rows)
+    fmt::print("{:<16} {:<34} {:>9.2f} {:>9.2f} {:>7.2f}   {}\n", row.transport, row.what, row.ours, row.floor,
+               row.ours / row.floor, row.floor_text);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -173,6 +237,8 @@ int main(int argc, char** argv) {
       "bare fault, copy, cache line and wake-up, measured in the same run."};
   app.add_option("--access", options.access, "how access rights are changed: auto, userfault, mprotect");
   app.add_option("--net", options.net, "the network to emulate, as for mgrun");
+  app.add_option("--fabric", options.fabric,
+                 "shm, or ucx: page fetches and prefetching over UCX's TCP and shared memory, beside ucx_perftest");
   app.add_option("--page-size", options.page_size, "bytes, a power of two from 4096 to 65536");
   app.add_option("--pages", options.effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
   app.add_option("--rounds", options.effort.rounds, "rounds")->check(CLI::Range(1, 10000));
@@ -191,8 +257,9 @@ int main(int argc, char** argv) {
   const auto page_size = multigrain::parse_size(options.page_size);
   const auto access = multigrain::parse_access(options.access);
   const auto network = multigrain::parse_network_model(options.net);
-  for (const std::string& message : {page_size ? "" : page_size.error().message, access ? "" : access.error().message,
-                                     network ? "" : network.error().message}) {
+  const auto fabric = multigrain::parse_fabric(options.fabric);
+  for (const std::string& message : {fabric ? "" : fabric.error().message, page_size ? "" : page_size.error().message,
+                                     access ? "" : access.error().message, network ? "" : network.error().message}) {
     if (message.empty()) continue;
     fmt::print(stderr, "mgbench: {}\n", message);
     return 2;
@@ -213,14 +280,15 @@ int main(int argc, char** argv) {
   const std::string pages = std::to_string(options.effort.pages), rounds = std::to_string(options.effort.rounds);
   const Summaries floors = run({self, "--role", "floors", "--access", options.access, "--page-size", options.page_size,
                                 "--pages", pages, "--rounds", rounds},
-                               nullptr);
+                               {});
+  if (options.fabric == "ucx") return compare_with_ucx(options, floors, mgrun, program);
   Summaries measured;
   for (const Role& role : multigrain::bench::roles()) {
     if (std::string(role.name).find(options.only) == std::string::npos) continue;
     const Summaries some =
         run({mgrun, "--nodes", std::to_string(role.nodes), "--access", options.access, "--net", options.net,
              "--page-size", options.page_size, "--prefetch", "0", program, role.name, pages, rounds},
-            role.spin_us);
+            {{"MULTIGRAIN_SPIN", role.spin_us}});
     measured.insert(some.begin(), some.end());
   }
   if (options.json)

@@ -307,6 +307,32 @@ std::vector<Series> measure_barrier(const Effort& effort) {
 
 }  // namespace
 
+// --- Reading memory of another node in order, as fast as reading ahead allows.
+
+void writer_of_the_scan(void*) {
+  for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
+    write_all(static_cast<char>(round + 1));
+    mg_barrier(g_stage.barrier);
+    mg_barrier(g_stage.barrier);
+  }
+}
+
+std::vector<Series> measure_scan(const Effort& effort) {
+  set_stage({.pages = static_cast<unsigned>(kScanBytes / mg_page_size()), .rounds = effort.rounds}, 1);
+  start_others(&writer_of_the_scan);
+  Series scan{"64 MiB read ahead", {}};
+  for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
+    mg_barrier(g_stage.barrier);
+    const double t = time_ns([] {
+      for (unsigned p = 0; p < g_stage.page_count; ++p) read_byte(p);
+    });
+    if (round >= kWarmUp) scan.samples.push_back(t);
+    mg_barrier(g_stage.barrier);
+  }
+  mg_join_all();
+  return {scan};
+}
+
 std::vector<Series> run_role(const std::string& role, const Effort& effort) {
   if (role == "faults") return measure_faults(effort, "");
   if (role == "faults-woken")
@@ -318,6 +344,7 @@ std::vector<Series> run_role(const std::string& role, const Effort& effort) {
   if (role == "locks") return measure_locks(effort);
   if (role == "barrier")
     return measure_barrier({.pages = effort.pages, .rounds = mg_nodes() > 2 ? effort.rounds / 4 + 1 : effort.rounds});
+  if (role == "scan") return measure_scan({.pages = 0, .rounds = effort.rounds / 4 + 1});
   std::fprintf(stderr, "mgbench: there is no role '%s'\n", role.c_str());
   std::exit(2);
 }

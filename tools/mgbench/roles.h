@@ -39,6 +39,9 @@ struct Effort {
 //   "wake-up"                         half of that
 std::vector<Series> measure_floors(AccessMechanism access, size_t page_size, const Effort& effort);
 
+// What the role "scan" reads in one go.
+inline constexpr size_t kScanBytes = size_t{64} << 20;
+
 // The roles, which mgbench-role plays under mgrun; `role` is one of the names in roles(). Called from main() on node 0.
 std::vector<Series> run_role(const std::string& role, const Effort& effort);
 

@@ -1,0 +1,34 @@
+// mgbench over UCX: page fetches and prefetching, beside what UCX's own benchmark gets from the same transport.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "roles.h"
+
+namespace multigrain::bench {
+
+// A choice of UCX's transports, by the value of UCX_TLS.
+struct Transport {
+  const char* name;
+  const char* tls;
+  const char* devices;  // for UCX_NET_DEVICES; nullptr: any
+};
+
+// Both kinds that nodes on one machine can use: TCP over the loopback interface, and shared memory.
+const std::vector<Transport>& transports();
+
+// What ucx_perftest measures for messages or gets of `bytes` between two processes on two cores of this machine.
+struct Perftest {
+  double request_us = 0;    // a message of 32 bytes, one way (ucp_am_lat)
+  double reply_us = 0;      // a message of `bytes`, one way (ucp_am_lat)
+  double get_us = 0;        // a get of `bytes` (ucp_get)
+  double message_MBps = 0;  // messages of `bytes`, one after the other (ucp_am_bw); 10^6 bytes a second
+  double get_MBps = 0;      // gets of `bytes`, 32 at a time (ucp_get)
+};
+// Errors: ucx_perftest is not installed (and which package has it), or failed.
+Result<Perftest> run_perftest(const Transport& transport, size_t bytes);
+
+}  // namespace multigrain::bench
