@@ -52,6 +52,12 @@ Status read_protocol(std::string_view text, Config& config) {
   return {};
 }
 
+Status read_interface(std::string_view text, Config& config) {
+  if (text.empty() || text.front() == '-') return fail("'{}' does not name a network device", text);
+  config.interface = text;
+  return {};
+}
+
 Status read_prefetch(std::string_view text, Config& config) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), config.prefetch);
   if (error != std::errc() || end != text.data() + text.size() || config.prefetch > Config::kMaxPrefetch)
@@ -93,6 +99,24 @@ std::vector<Setting> make_settings() {
        "BYTES",
        "shared address space (default 16T); used when touched",
        parsed(parse_size, &Config::region_size),
+       {}},
+      {"--fabric",
+       "MULTIGRAIN_FABRIC",
+       "KIND",
+       "what connects the nodes: shm (default; this machine's memory) or ucx (also between hosts)",
+       parsed(parse_fabric, &Config::fabric),
+       {}},
+      {"--interface",
+       "MULTIGRAIN_INTERFACE",
+       "DEVICES",
+       "network devices that ucx uses, such as eth0 or mlx5_0:1 (default: those that ssh uses; lo on one machine)",
+       read_interface,
+       {}},
+      {"--timeout",
+       "MULTIGRAIN_TIMEOUT",
+       "SECONDS",
+       "how long a node or host may be silent before it counts as gone (default 4; 0: for ever)",
+       parsed(parse_silence_limit, &Config::silence_limit),
        {}},
       {"--net",
        "MULTIGRAIN_NET",

@@ -5,13 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string_view>
 
 namespace multigrain {
-namespace {
 
-// A reader that has gone away sends SIGPIPE, which ends mgrun as it would end the program; other errors lose output
-// that nobody can receive.
 void write_all(int target, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(target, text.data(), text.size());
@@ -26,7 +22,32 @@ void write_all(int target, std::string_view text) {
   }
 }
 
-}  // namespace
+// --- LineLabeller
+
+LineLabeller::LineLabeller(NodeId node) : label_(fmt::format("[{}] ", node.value)) {}
+
+std::string LineLabeller::add(std::string_view piece) {
+  line_ += piece;
+  std::string out;
+  size_t start = 0;
+  for (size_t end = line_.find('\n'); end != std::string::npos; end = line_.find('\n', start)) {
+    out += label_;
+    out.append(line_, start, end + 1 - start);
+    start = end + 1;
+  }
+  line_.erase(0, start);
+  if (line_.size() > kMaxLine) out += finish();
+  return out;
+}
+
+std::string LineLabeller::finish() {
+  if (line_.empty()) return {};
+  std::string out = label_ + line_ + "\n";
+  line_.clear();
+  return out;
+}
+
+// --- LabelledOutput
 
 LabelledOutput::~LabelledOutput() {
   for (const Stream& stream : streams_) {
@@ -36,7 +57,7 @@ LabelledOutput::~LabelledOutput() {
 
 void LabelledOutput::add(int pipe, NodeId node, int target) {
   fcntl(pipe, F_SETFL, fcntl(pipe, F_GETFL) | O_NONBLOCK);
-  streams_.push_back({pipe, target, fmt::format("[{}] ", node.value), {}});
+  streams_.push_back({pipe, target, LineLabeller(node)});
 }
 
 void LabelledOutput::append_to(std::vector<pollfd>& polled) const {
@@ -51,10 +72,7 @@ void LabelledOutput::drain() {
 
 void LabelledOutput::finish() {
   drain();
-  for (Stream& stream : streams_) {
-    if (!stream.line.empty()) write_all(stream.target, stream.label + stream.line + "\n");
-    stream.line.clear();
-  }
+  for (Stream& stream : streams_) write_all(stream.target, stream.lines.finish());
 }
 
 void LabelledOutput::drain(Stream& stream) {
@@ -68,26 +86,9 @@ void LabelledOutput::drain(Stream& stream) {
       stream.pipe = -1;
       return;
     }
-    stream.line.append(buffer, static_cast<size_t>(got));
-    pass_on_lines(stream);
+    // One write a batch, so that lines of different nodes do not tear each other apart.
+    write_all(stream.target, stream.lines.add({buffer, static_cast<size_t>(got)}));
   }
-}
-
-// One write a batch, so that lines of different nodes do not tear each other apart.
-void LabelledOutput::pass_on_lines(Stream& stream) {
-  std::string out;
-  size_t start = 0;
-  for (size_t end = stream.line.find('\n'); end != std::string::npos; end = stream.line.find('\n', start)) {
-    out += stream.label;
-    out.append(stream.line, start, end + 1 - start);
-    start = end + 1;
-  }
-  stream.line.erase(0, start);
-  if (stream.line.size() > kMaxLine) {
-    out += stream.label + stream.line + "\n";
-    stream.line.clear();
-  }
-  write_all(stream.target, out);
 }
 
 }  // namespace multigrain

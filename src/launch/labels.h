@@ -4,17 +4,33 @@
 #include <poll.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
 
 namespace multigrain {
 
-class LabelledOutput {
+// Labels the lines of one node's stream.
+class LineLabeller {
  public:
   // A line longer than this is passed on in pieces.
   static constexpr size_t kMaxLine = 64 * 1024;
 
+  explicit LineLabeller(NodeId node);
+  // Takes the next piece of the stream; returns the lines that are complete, labelled.
+  std::string add(std::string_view piece);
+  // What is left: a line that never ended, labelled and ended, or nothing.
+  std::string finish();
+
+ private:
+  std::string label_;
+  std::string line_;  // the beginning of the current line
+};
+
+// Labels what several nodes write to pipes.
+class LabelledOutput {
+ public:
   LabelledOutput() = default;
   LabelledOutput(const LabelledOutput&) = delete;
   LabelledOutput& operator=(const LabelledOutput&) = delete;
@@ -34,14 +50,16 @@ class LabelledOutput {
   struct Stream {
     int pipe;  // -1: closed
     int target;
-    std::string label;
-    std::string line;  // the beginning of the current line
+    LineLabeller lines;
   };
 
   static void drain(Stream& stream);
-  static void pass_on_lines(Stream& stream);
 
   std::vector<Stream> streams_;
 };
+
+// Writes all of it, waiting where that is needed. A reader that has gone away sends SIGPIPE, which ends mgrun as it
+// would end the program; other errors lose output that nobody can receive.
+void write_all(int target, std::string_view text);
 
 }  // namespace multigrain

@@ -1,40 +1,78 @@
-// Watches the nodes of a run until none is left. See launcher.h for the rules.
+// The rules of a run: what the end of a node, a signal or the loss of a host means for the rest. See launcher.h.
+//
+// It knows the nodes by their numbers and tells others what to do; where the processes are, and how what happens to
+// them becomes known, is its callers' affair.
 #pragma once
 
 #include <signal.h>
+#include <sys/signalfd.h>
 #include <sys/types.h>
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
-#include "fabric/shm/job_memory.h"
-#include "launch/labels.h"
 
 namespace multigrain {
 
-// The signals that mgrun passes on to every node, but for those that it was told to ignore (nohup). Blocked in mgrun.
-sigset_t forwarded_signals();
+// How a node ended.
+struct NodeEnd {
+  NodeId node;
+  pid_t pid = 0;
+  int status = 0;         // as waitpid gives it
+  bool attached = false;  // it took part in the run; otherwise it ran a program without Multigrain
+};
+
+// What the supervisor asks of those who have the processes.
+class NodeControl {
+ public:
+  virtual ~NodeControl() = default;
+  // Sends the signal to every node that has not ended.
+  virtual void signal_all(int number) = 0;
+  // Tells every node that the run is over because of `culprit`, also those that ignore signals.
+  virtual void abort(NodeId culprit) = 0;
+};
 
 class Supervisor {
  public:
-  // `signals` is a signalfd for SIGCHLD and the forwarded signals; it is borrowed, as are the others.
-  Supervisor(const JobMemory& job, LabelledOutput& output, int signals);
-
-  // Node n is the n-th that is added.
-  void add(pid_t pid);
-  // Returns when every node has ended and been reaped: the exit status of the run.
-  int run();
-  // Kills every node without a message: the start of the rest failed.
-  void kill_all();
-
- private:
   using Clock = std::chrono::steady_clock;
 
+  struct Rules {
+    // The terminal signals the nodes itself: they are in this process's group.
+    bool nodes_share_terminal = true;
+    // How long an end that may be due to another, of which we have not heard yet, goes unjudged: what a node sees of
+    // its peers over a network can be ahead of what we see of them.
+    std::chrono::milliseconds patience{0};
+  };
+
+  Supervisor(NodeControl& control, Rules rules) : control_(control), rules_(rules) {}
+
+  // Node n is the n-th that is added. `host` is for messages; empty on one machine.
+  void add(std::string host);
+  // Its process runs now.
+  void started(NodeId node, pid_t pid);
+
+  void node_ended(const NodeEnd& end);
+  void signal_arrived(const signalfd_siginfo& signal);
+  // Nothing more will be heard of the host's nodes.
+  void host_lost(const std::string& host, const std::string& reason);
+
+  // When check_deadline() has something to do, at the latest.
+  [[nodiscard]] std::optional<Clock::time_point> deadline() const;
+  void check_deadline();
+
+  [[nodiscard]] bool anyone_left() const;
+  // Of the run, once nobody is left.
+  [[nodiscard]] int exit_status() const;
+
+ private:
   struct Node {
-    pid_t pid;
-    std::optional<int> status;  // as waitpid gives it, once the node has ended
+    std::string host;
+    pid_t pid = 0;
+    bool ended = false;
+    std::optional<int> status;  // absent if its host was lost
   };
   enum class Phase {
     kRunning,
@@ -43,23 +81,19 @@ class Supervisor {
     kKilling,      // and SIGKILL
   };
 
-  [[nodiscard]] bool anyone_left() const;
-  void wait_for_something();
-  void handle_signals();
-  void reap();
-  void node_ended(NodeId id);
-  void check_deadline();
+  void judge_pending();
+  void judge(const NodeEnd& end);
   void terminate(NodeId culprit);
-  void signal_all(int number) const;
-  [[nodiscard]] bool was_premature(NodeId id) const;
-  [[nodiscard]] int exit_status() const;
+  [[nodiscard]] bool was_premature(const NodeEnd& end) const;
+  [[nodiscard]] std::string name(NodeId node) const;
 
-  const JobMemory& job_;
-  LabelledOutput& output_;
-  const int signals_;
+  NodeControl& control_;
+  const Rules rules_;
   std::vector<Node> nodes_;
   Phase phase_ = Phase::kRunning;
   Clock::time_point deadline_{};
+  std::vector<NodeEnd> pending_;  // ends that were not judged yet, and until when
+  Clock::time_point pending_until_{};
   int forwarded_ = 0;            // the last signal that was passed on
   bool forwarded_told_ = false;  // the message about it is out
   bool node_failed_ = false;     // one other than node 0, of itself

@@ -168,6 +168,9 @@ INSTANTIATE_TEST_SUITE_P(
                     BadUsage{{"--protocol", "mesi", "true"}, "protocol is 'mesi'; it must be mgs"},
                     BadUsage{{"--access", "magic", "true"}, "--access"}, BadUsage{{"--home", "moon", "true"}, "--home"},
                     BadUsage{{"--stats", "xml", "true"}, "--stats"},
+                    BadUsage{{"--fabric", "tcp", "true"}, "--fabric: fabric is 'tcp'"},
+                    BadUsage{{"--timeout", "soon", "true"}, "--timeout: time-out is 'soon'"},
+                    BadUsage{{"--interface", "", "true"}, "--interface"},
                     BadUsage{{"--pin", "--no-pin", "true"}, "--no-pin"},
                     BadUsage{{"--pin", "--nodes", "64", "--procs-per-node", "256", "true"}, "16384 processors"},
                     BadUsage{{"no-such-program-anywhere"},
@@ -254,6 +257,42 @@ TEST_F(MgrunTest, GivesEachNodeWhatItNeeds) {
             0);
   const std::string rest = " of 2 x 3, pages of 16384, fixed addresses, frames 1073741824 1073741824";
   EXPECT_THAT(lines_of(out()), testing::UnorderedElementsAre("[0] node 0" + rest, "[1] node 1" + rest));
+}
+
+TEST_F(MgrunTest, WiresUpNodesThatShareNothing) {
+  EXPECT_EQ(run({"--fabric", "ucx", "--nodes", "1", WIREUP_NODE, "report"}), 0);
+  EXPECT_EQ(run({"--fabric", "ucx", "--nodes", "4", WIREUP_NODE, "report"},
+                {{"MULTIGRAIN_NODES", "9"}, {"MULTIGRAIN_NODE", "9"}, {"MULTIGRAIN_WIREUP", "fd:9"}}),
+            0)
+      << err();
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  const std::string rest = std::string(" of 4 on ") + host + ", fixed addresses, interface 'lo'";
+  EXPECT_THAT(lines_of(out()),
+              testing::UnorderedElementsAre("node 0" + rest, "node 1" + rest, "node 2" + rest, "node 3" + rest));
+  EXPECT_EQ(run({"--fabric", "ucx", "--interface", "eth7", "--nodes", "2", WIREUP_NODE, "report"}), 0);
+  EXPECT_THAT(out(), HasSubstr("interface 'eth7'"));
+  EXPECT_EQ(run({"--fabric", "ucx", "--nodes", "2", "sh", "-c", "echo $MULTIGRAIN_NODES"}), 0) << "any program";
+  EXPECT_EQ(out(), "2\n2\n");
+}
+
+TEST_F(MgrunTest, ANodeThatLeavesAWiredUpRunEndsIt) {
+  EXPECT_EQ(run({"--fabric", "ucx", "--nodes", "3", WIREUP_NODE, "leave"}), 1);
+  EXPECT_THAT(err(), HasSubstr("node 1 (pid "));
+  EXPECT_THAT(err(), HasSubstr("exited with status 0 before the program did"));
+}
+
+TEST_F(MgrunTest, NodesThatSeeTheEndFirstAreNotItsCause) {
+  EXPECT_EQ(run({"--fabric", "ucx", "--nodes", "3", WIREUP_NODE, "follow"}), 5);
+  EXPECT_EQ(err(), "");
+}
+
+TEST_F(MgrunTest, ASignalEndsAWiredUpRun) {
+  const pid_t mgrun = start({"--fabric", "ucx", "--nodes", "3", WIREUP_NODE, "serve"});
+  ASSERT_TRUE(eventually([this] { return out() == "serving\n"; }));
+  kill(mgrun, SIGTERM);
+  EXPECT_EQ(finish(mgrun), 128 + SIGTERM);
+  EXPECT_EQ(err(), "mgrun: signal 15 (Terminated) ended the run\n");
 }
 
 TEST_F(MgrunTest, PinsWhenThereAreEnoughCores) {

@@ -1,0 +1,199 @@
+#include "launch/local_nodes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "launch/pinning.h"
+
+extern char** environ;
+
+namespace multigrain {
+namespace {
+
+// What a node gets from the launcher alone; inherited values would be those of another run.
+constexpr std::string_view kOwnVariables[] = {"MULTIGRAIN_NODE",  "MULTIGRAIN_JOB_FD", "MULTIGRAIN_FRAMES_FDS",
+                                              "MULTIGRAIN_CORES", "MULTIGRAIN_PIN",    "MULTIGRAIN_WIREUP"};
+
+}  // namespace
+
+LocalNodes::LocalNodes(LocalJob job) : job_(std::move(job)), channels_(job_.config.nodes) {}
+
+LocalNodes::~LocalNodes() {
+  for (const int fd : frames_fds_) close(fd);
+  if (job_fd_ >= 0) close(job_fd_);
+}
+
+Status LocalNodes::choose_placement() {
+  if (job_.pinning == Pinning::kNever) return {};
+  const unsigned processors = job_.count * job_.config.processors_per_node;
+  if (job_.pinning == Pinning::kAutomatic && processors > usable_cores()) return {};
+  auto cores = choose_cores(processors);
+  if (cores) {
+    cores_ = std::move(*cores);
+  } else if (job_.pinning == Pinning::kAlways) {
+    return fail("--pin: {}", cores.error().message);
+  }
+  return {};
+}
+
+Status LocalNodes::prepare() {
+  // What nodes leave behind becomes our child, so that it can be found at the end.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (job_.config.fabric == FabricKind::kShm) return create_memory();
+  return {};
+}
+
+Status LocalNodes::create_memory() {
+  const Config& config = job_.config;
+  const Result<int> job = create_job_memory({.nodes = config.nodes,
+                                             .processors_per_node = config.processors_per_node,
+                                             .page_size = config.page_size,
+                                             .region_size = config.region_size});
+  if (!job) return tl::unexpected<Error>(job.error());
+  job_fd_ = *job;
+  for (unsigned node = 0; node < config.nodes; ++node) {
+    const int fd = memfd_create(fmt::format("multigrain-frames-{}", node).c_str(), MFD_CLOEXEC);
+    if (fd < 0) return fail_errno(errno, fmt::format("cannot create the frames of node {}", node));
+    frames_fds_.push_back(fd);
+    if (ftruncate(fd, static_cast<off_t>(config.region_size)) != 0)
+      return fail_errno(
+          errno, fmt::format("cannot give the frames of node {} {} bytes of address space", node, config.region_size));
+  }
+  auto memory = JobMemory::map(job_fd_);
+  if (!memory) return tl::unexpected<Error>(memory.error());
+  memory_.emplace(std::move(*memory));
+  return {};
+}
+
+std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd) const {
+  const Config& config = job_.config;
+  std::vector<std::pair<std::string, std::string>> wanted = job_.environment;
+  const auto own = [&](const char* name, std::string value) {
+    std::erase_if(wanted, [&](const auto& pair) { return pair.first == name; });
+    wanted.emplace_back(name, std::move(value));
+  };
+  own("MULTIGRAIN_NODE", std::to_string(id.value));
+  own("MULTIGRAIN_CORES", std::to_string(usable_cores()));
+  if (wireup_fd >= 0) {
+    own("MULTIGRAIN_NODES", std::to_string(config.nodes));
+    own("MULTIGRAIN_WIREUP", fmt::format("fd:{}", wireup_fd));
+  } else {
+    own("MULTIGRAIN_JOB_FD", std::to_string(job_fd_));
+    own("MULTIGRAIN_FRAMES_FDS", fmt::format("{}", fmt::join(frames_fds_, ",")));
+  }
+  if (!cores_.empty()) {
+    const size_t position = size_t{id.value} - job_.first.value;
+    const auto first = cores_.begin() + static_cast<ptrdiff_t>(position * config.processors_per_node);
+    own("MULTIGRAIN_PIN", fmt::format("{}", fmt::join(first, first + config.processors_per_node, ",")));
+  }
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const auto is_name = [&](const auto& pair) { return pair.first == name; };
+    if (std::ranges::find(kOwnVariables, name) == std::end(kOwnVariables) && std::ranges::none_of(wanted, is_name))
+      result.emplace_back(text);
+  }
+  for (const auto& [name, value] : wanted) result.push_back(name + "=" + value);
+  return result;
+}
+
+Result<pid_t> LocalNodes::start_next(const StandardDescriptors& standard) {
+  const NodeId id(static_cast<uint16_t>(job_.first.value + processes_.size()));
+  int wireup_fd = -1;
+  if (job_.config.fabric == FabricKind::kUcx) {
+    const Result<int> opened = channels_.open(id);
+    if (!opened) return tl::unexpected<Error>(opened.error());
+    wireup_fd = *opened;
+  }
+  NodeStart start;
+  start.path = job_.path;
+  start.arguments = job_.arguments;
+  start.environment = environment_of(id, wireup_fd);
+  start.signal_mask = job_.signal_mask;
+  start.inherited = frames_fds_;
+  if (job_fd_ >= 0) start.inherited.push_back(job_fd_);
+  if (wireup_fd >= 0) start.inherited.push_back(wireup_fd);
+  start.input = standard.input;
+  start.output = standard.output;
+  start.error = standard.error;
+  Result<pid_t> pid = start_node(start);
+  if (wireup_fd >= 0) close(wireup_fd);
+  if (pid) processes_.push_back({*pid});
+  return pid;
+}
+
+std::vector<NodeEnd> LocalNodes::reap() {
+  std::vector<NodeEnd> ended;
+  int status = 0;
+  const auto note = [&](pid_t pid) {
+    const auto process = std::ranges::find(processes_, pid, &Process::pid);
+    // Not a node: something that one started and did not wait for.
+    if (process == processes_.end()) return;
+    process->ended = true;
+    const NodeId node(static_cast<uint16_t>(job_.first.value + (process - processes_.begin())));
+    ended.push_back({node, pid, status, has_attached(node)});
+  };
+  for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) note(pid);
+  // The others end because node 0 has ended, but the kernel looked at them one after the other: node 0 may have ended
+  // behind its back, and must not look as if it were still running.
+  if (!ended.empty() && job_.first == NodeId(0) && !processes_.front().ended &&
+      waitpid(processes_.front().pid, &status, WNOHANG) > 0)
+    note(processes_.front().pid);
+  std::ranges::sort(ended, {}, &NodeEnd::node);
+  return ended;
+}
+
+bool LocalNodes::has_attached(NodeId id) const {
+  return memory_ ? memory_->header().node[id.value].pid.load() != 0 : channels_.has_taken_part(id);
+}
+
+void LocalNodes::signal_all(int number) const {
+  for (const Process& process : processes_) {
+    // Not reaped, so the pid is still its own.
+    if (!process.ended) kill(process.pid, number);
+  }
+}
+
+void LocalNodes::abort(NodeId culprit) {
+  if (memory_) abort_job(*memory_, culprit);
+  channels_.close_all();
+}
+
+void LocalNodes::kill_all() {
+  signal_all(SIGKILL);
+  for (Process& process : processes_) {
+    if (!process.ended) waitpid(process.pid, nullptr, 0);
+    process.ended = true;
+  }
+}
+
+void LocalNodes::end_adopted_processes() {
+  const std::string path = fmt::format("/proc/self/task/{}/children", getpid());
+  while (true) {
+    std::ifstream children(path);
+    std::vector<pid_t> pids;
+    for (pid_t pid = 0; children >> pid;) pids.push_back(pid);
+    if (pids.empty()) return;
+    for (const pid_t pid : pids) kill(pid, SIGKILL);
+    for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+  }
+}
+
+std::string LocalNodes::description() const {
+  const unsigned per_node = job_.config.processors_per_node;
+  const unsigned cores = usable_cores();
+  return fmt::format("{} node{} of {} processor{} on {} core{}, {}", job_.count, job_.count == 1 ? "" : "s", per_node,
+                     per_node == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
+                     cores_.empty() ? "not pinned" : fmt::format("pinned to {}", fmt::join(cores_, ",")));
+}
+
+}  // namespace multigrain

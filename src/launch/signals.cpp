@@ -1,0 +1,49 @@
+#include "launch/signals.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace multigrain {
+namespace {
+
+constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+}  // namespace
+
+WatchedSignals::~WatchedSignals() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Status WatchedSignals::watch(std::initializer_list<int> others) {
+  // Without this a SIGCHLD that the caller ignores would reap the children unseen.
+  signal(SIGCHLD, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  for (const int number : others) sigaddset(&set, number);
+  for (const int number : kForwarded) {
+    struct sigaction action{};
+    sigaction(number, nullptr, &action);
+    // A blocked signal is queued even if it is ignored; to a signalfd it would look as if it counted.
+    if (action.sa_handler != SIG_IGN) sigaddset(&set, number);
+  }
+  sigprocmask(SIG_BLOCK, &set, &program_mask_);
+  fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd_ < 0) return fail_errno(errno, "cannot watch signals");
+  return {};
+}
+
+std::optional<signalfd_siginfo> WatchedSignals::next() {
+  signalfd_siginfo info;
+  if (read(fd_, &info, sizeof info) != sizeof info) return std::nullopt;
+  return info;
+}
+
+std::string signal_name(int number) {
+  const char* description = sigdescr_np(number);
+  return fmt::format("signal {} ({})", number, description != nullptr ? description : "no name");
+}
+
+}  // namespace multigrain
