@@ -63,7 +63,8 @@ std::vector<Machine> machines_of_today() {
   // owner); lines of 64 bytes at 56 GB/s (x8 PCIe 6.0).
   m = Machine{};
   m.name = "cxl3";
-  m.source = "Pond, ASPLOS 2023, section 2 (85 ns local, 270 ns behind a switch), twice the switch to a peer; x8 PCIe 6.0";
+  m.source =
+      "Pond, ASPLOS 2023, section 2 (85 ns local, 270 ns behind a switch), twice the switch to a peer; x8 PCIe 6.0";
   m.block_size = 64;
   m.unit_ns = 85;
   m.g = 270.0 / 85;
@@ -88,7 +89,8 @@ std::vector<Machine> machines_of_today() {
   // 0.8 us for a change of rights; the home is asked (2 us) and the owner sends the page (2 us). No remote reference.
   m = Machine{};
   m.name = "page-dsm-4k";
-  m.source = "user-level faults of 2.4 us and rights changes of 0.8 us (docs/mgs.md), two RDMA operations of 2 us, 100 Gb/s";
+  m.source =
+      "user-level faults of 2.4 us and rights changes of 0.8 us (docs/mgs.md), two RDMA operations of 2 us, 100 Gb/s";
   m.block_size = 4096;
   m.unit_ns = 100;
   m.remote_move = {.fixed = (2400.0 + 800 + 4000) / 100, .per_byte = 1 / (12.0 * 100)};
@@ -106,7 +108,8 @@ std::vector<Machine> make_known_machines() {
   // instead, which bounds R by 2G.
   Machine ace;
   ace.name = "ace";
-  ace.source = "software-coherence-thesis.txt, section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";
+  ace.source =
+      "software-coherence-thesis.txt, section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";
   ace.block_size = 4096;
   ace.unit_ns = 650;
   ace.r = 5;
@@ -126,7 +129,9 @@ std::vector<Machine> make_known_machines() {
   return machines;
 }
 
-json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+json number_or_null(double value) {
+  return std::isfinite(value) ? json(value) : json(nullptr);
+}
 
 json move_to_json(const MoveCost& move) {
   if (!std::isfinite(move.fixed)) return nullptr;
@@ -191,21 +196,25 @@ Status validate(const Machine& m) {
     return fail("machine '{}' has blocks of {} bytes; a block size is a power of two from {} to {}", name, m.block_size,
                 Machine::kMinBlockSize, Machine::kMaxBlockSize);
   }
-  if (!(m.r > 1)) return fail("machine '{}' has r = {}; the model requires r > 1 (a local reference costs 1)", name, m.r);
-  if (!(m.g > 1)) return fail("machine '{}' has g = {}; the model requires g > 1 (a local reference costs 1)", name, m.g);
+  if (!(m.r > 1))
+    return fail("machine '{}' has r = {}; the model requires r > 1 (a local reference costs 1)", name, m.r);
+  if (!(m.g > 1))
+    return fail("machine '{}' has g = {}; the model requires g > 1 (a local reference costs 1)", name, m.g);
   if (!(m.R() >= 0) || !(m.remote_move.per_byte >= 0) || !(m.global_move.per_byte >= 0) || !(m.G() >= 0)) {
     return fail("machine '{}' has R = {} and G = {}; a block move cannot cost less than nothing", name, m.R(), m.G());
   }
   if (std::isfinite(m.g) != std::isfinite(m.G())) {
-    return fail("machine '{}' has g = {} and G = {}; give both, or neither if it has no global memory", name, m.g, m.G());
+    return fail("machine '{}' has g = {} and G = {}; give both, or neither if it has no global memory", name, m.g,
+                m.G());
   }
   if (m.has_global() && m.r < m.g) {
-    return fail("machine '{}' has r = {} < g = {}; the model requires r >= g, or global memory would never be used", name,
-                m.r, m.g);
+    return fail("machine '{}' has r = {} < g = {}; the model requires r >= g, or global memory would never be used",
+                name, m.r, m.g);
   }
   if (m.has_global() && m.R() > 2 * m.G()) {
     return fail(
-        "machine '{}' has R = {} > 2G = {} at {}-byte blocks; the model requires R <= 2G, because a block can be copied "
+        "machine '{}' has R = {} > 2G = {} at {}-byte blocks; the model requires R <= 2G, because a block can be "
+        "copied "
         "through global memory for 2G",
         name, m.R(), 2 * m.G(), m.block_size);
   }
@@ -216,7 +225,8 @@ Status validate(const Machine& m) {
 }
 
 Result<Machine> machine_from_json(const json& object) {
-  if (!object.is_object()) return fail("a machine is a JSON object such as {{\"name\": \"numa\", \"r\": 102, \"R\": 2323, ...}}");
+  if (!object.is_object())
+    return fail("a machine is a JSON object such as {{\"name\": \"numa\", \"r\": 102, \"R\": 2323, ...}}");
   static constexpr const char* kKeys[] = {"name", "source", "processors", "block_size", "r", "g", "R", "G", "unit_ns"};
   for (const auto& item : object.items()) {
     if (std::ranges::find(kKeys, item.key()) == std::end(kKeys)) {

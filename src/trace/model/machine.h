@@ -34,14 +34,14 @@ struct Machine {
   static constexpr uint64_t kMaxBlockSize = uint64_t{1} << 30;
 
   std::string name;
-  std::string source;        // where the parameters come from, for people
-  unsigned processors = 0;   // 0: as many as the trace has
-  uint64_t block_size = 0;   // bytes
-  double r = kInfinite;      // a reference to another processor's memory; infinite: there is no remote reference
-  double g = kInfinite;      // a reference to global memory; infinite: there is no global memory
-  MoveCost remote_move;      // R, from another processor's memory
-  MoveCost global_move;      // G, to or from global memory
-  double unit_ns = 0;        // what one unit of cost is, in nanoseconds, for people; 0: not known
+  std::string source;       // where the parameters come from, for people
+  unsigned processors = 0;  // 0: as many as the trace has
+  uint64_t block_size = 0;  // bytes
+  double r = kInfinite;     // a reference to another processor's memory; infinite: there is no remote reference
+  double g = kInfinite;     // a reference to global memory; infinite: there is no global memory
+  MoveCost remote_move;     // R, from another processor's memory
+  MoveCost global_move;     // G, to or from global memory
+  double unit_ns = 0;       // what one unit of cost is, in nanoseconds, for people; 0: not known
 
   [[nodiscard]] double R() const { return remote_move.at(block_size); }
   [[nodiscard]] double G() const { return global_move.at(block_size); }

@@ -7,7 +7,9 @@ namespace multigrain::trace {
 namespace {
 
 // A count times what each costs; nothing is nothing even where one would cost infinitely much.
-double times(uint64_t count, double cost) { return count == 0 ? 0 : static_cast<double>(count) * cost; }
+double times(uint64_t count, double cost) {
+  return count == 0 ? 0 : static_cast<double>(count) * cost;
+}
 
 }  // namespace
 
@@ -29,7 +31,9 @@ CostParts& CostParts::operator+=(const CostParts& other) {
   return *this;
 }
 
-bool CopySet::contains(ProcessorId processor) const { return std::ranges::binary_search(processors, processor); }
+bool CopySet::contains(ProcessorId processor) const {
+  return std::ranges::binary_search(processors, processor);
+}
 
 Result<CostParts> cost_of(const Placement& placement, std::span<const Reference> references, const Machine& machine) {
   struct Block {
@@ -44,8 +48,8 @@ Result<CostParts> cost_of(const Placement& placement, std::span<const Reference>
     for (; next < placement.changes.size() && placement.changes[next].position <= t; ++next) {
       const PlacementChange& change = placement.changes[next];
       if (change.copies.global && !machine.has_global()) {
-        return fail("the placement has block {} in global memory at reference {}, which machine '{}' lacks", change.block, t,
-                    machine.name);
+        return fail("the placement has block {} in global memory at reference {}, which machine '{}' lacks",
+                    change.block, t, machine.name);
       }
       blocks[change.block].now = change.copies;
     }
@@ -53,8 +57,8 @@ Result<CostParts> cost_of(const Placement& placement, std::span<const Reference>
     Block& block = blocks[number];
     if (block.now.size() == 0) return fail("the placement has block {} nowhere at reference {}", number, t);
     if (reference.access == Access::kWrite && block.now.size() != 1) {
-      return fail("the placement has {} copies of block {} at reference {}, a write; it must have one", block.now.size(),
-                  number, t);
+      return fail("the placement has {} copies of block {} at reference {}, a write; it must have one",
+                  block.now.size(), number, t);
     }
     if (block.now.contains(reference.processor)) {
       ++parts.local;

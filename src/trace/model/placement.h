@@ -48,15 +48,18 @@ struct PlacementChange {
 
 struct Placement {
   uint64_t block_size = 0;
-  std::vector<PlacementChange> changes;  // in order of position; every block's first is no later than its first reference
+  std::vector<PlacementChange>
+      changes;  // in order of position; every block's first is no later than its first reference
 };
 
 // The block of a reference is that of its first byte.
-inline uint64_t block_of(const Reference& reference, uint64_t block_size) { return reference.address / block_size; }
+inline uint64_t block_of(const Reference& reference, uint64_t block_size) {
+  return reference.address / block_size;
+}
 
 // Equations 4.1 and 4.2, summed over the blocks. An error names the position at which the placement is none: a block
-// that is nowhere, a write while there are several copies (the coherence constraint), a memory that the machine does not
-// have, a remote reference on a machine without. Private references are not in `references`: add them to `local`.
+// that is nowhere, a write while there are several copies (the coherence constraint), a memory that the machine does
+// not have, a remote reference on a machine without. Private references are not in `references`: add them to `local`.
 Result<CostParts> cost_of(const Placement& placement, std::span<const Reference> references, const Machine& machine);
 
 }  // namespace multigrain::trace
