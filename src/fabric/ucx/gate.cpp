@@ -114,6 +114,11 @@ class LineLimit {
     withheld_ = 0;
     return true;
   }
+  void reset() {
+    const std::lock_guard held(lock_);
+    left_ = kBurst;
+    withheld_ = 0;
+  }
   uint64_t take_withheld() {
     const std::lock_guard held(lock_);
     return std::exchange(withheld_, 0);
@@ -178,7 +183,8 @@ struct Gate {
   Redirected redirected;
   std::atomic<int> spare{-1};  // a descriptor to give up when there are no more
 
-  LineLimit limit;
+  LineLimit strangers;
+  LineLimit impostor_lines;
   std::atomic<uint64_t> listening{0}, let_in{0}, refused{0}, called{0}, impostors{0};
 };
 
@@ -193,9 +199,10 @@ Gate& the_gate() {
 // Set while the gate is in; the replacements need no lock for it.
 std::atomic<Gate*> g_gate{nullptr};
 
-void say(Gate& gate, const char* what, const sockaddr_storage& peer, const char* reason) {
+// `limit`: for what others can bring about; null: for what happens once.
+void say(const Gate& gate, LineLimit* limit, const char* what, const sockaddr_storage& peer, const char* reason) {
   uint64_t withheld = 0;
-  if (!gate.limit.may_write(&withheld)) return;
+  if (limit != nullptr && !limit->may_write(&withheld)) return;
   Line line;
   line.text("multigrain: node ").number(gate.node).text(": ").text(what).text(" ").end_point(peer);
   line.text(": ").text(reason);
@@ -300,7 +307,7 @@ ssize_t gate_recv(int fd, void* bytes, size_t length, int flags) {
       sockaddr_storage peer{};
       socklen_t size = sizeof peer;
       getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size);
-      say(*gate, "broke its connection to", peer, "who is there does not hold the job's secret");
+      say(*gate, &gate->impostor_lines, "broke its connection to", peer, "who is there does not hold the job's secret");
     }
     ::shutdown(fd, SHUT_RDWR);
     errno = ECONNRESET;
@@ -351,7 +358,7 @@ int gate_listen(int fd, int backlog) {
   if (wrong == nullptr && setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence_s, sizeof silence_s) != 0)
     wrong = "the kernel cannot hold back silent connections (TCP_DEFER_ACCEPT)";
   if (wrong != nullptr) {
-    say(*gate, "does not listen on", here, wrong);
+    say(*gate, nullptr, "does not listen on", here, wrong);
     errno = EACCES;
     return -1;
   }
@@ -422,7 +429,8 @@ int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t
           if (shed >= 0) ::close(shed);
           gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
           gate.refused.fetch_add(1, std::memory_order_relaxed);
-          say(gate, "refused a connection to", sockaddr_storage{}, "the process has no descriptor left (ulimit -n)");
+          say(gate, &gate.strangers, "refused a connection to", sockaddr_storage{},
+              "the process has no descriptor left (ulimit -n)");
         }
         errno = EAGAIN;
         return -1;
@@ -453,7 +461,7 @@ int gate_accept4(int listening, sockaddr* address, socklen_t* length, int flags)
     if (reason != nullptr) {
       ::close(fd);
       gate->refused.fetch_add(1, std::memory_order_relaxed);
-      say(*gate, "refused a connection from", peer, reason);
+      say(*gate, &gate->strangers, "refused a connection from", peer, reason);
       continue;
     }
     g_awaited[fd].waiting.store(false, std::memory_order_release);
@@ -515,6 +523,8 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
         "transport, and does not run over it (1.13 is known to work)");
   gate.redirected = std::move(*redirected);
   gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  gate.strangers.reset();
+  gate.impostor_lines.reset();
   gate.users = 1;
   g_gate.store(&gate, std::memory_order_release);
   return {};
@@ -527,7 +537,7 @@ void remove_gate() {
   if (Status restored = gate.redirected.restore(); !restored) panic("UCX's linkage tables cannot be put back");
   g_gate.store(nullptr, std::memory_order_release);
   if (const int spare = gate.spare.exchange(-1); spare >= 0) ::close(spare);
-  if (const uint64_t withheld = gate.limit.take_withheld(); withheld != 0)
+  if (const uint64_t withheld = gate.strangers.take_withheld(); withheld != 0)
     Line()
         .text("multigrain: node ")
         .number(gate.node)

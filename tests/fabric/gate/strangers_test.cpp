@@ -1,0 +1,448 @@
+// UCX itself over loopback TCP in two processes, and strangers at their ports: the traffic goes on, the strangers are
+// refused, nothing stays behind.
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <ucp/api/ucp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/ucx/gate.h"
+#include "fabric/ucx/gate_token.h"
+
+namespace multigrain {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+JobSecret secret_of(uint8_t fill) {
+  JobSecret secret;
+  secret.fill(std::byte{fill});
+  return secret;
+}
+
+// What the two processes and the test share.
+struct Board {
+  struct Side {
+    std::atomic<bool> ready{false};
+    std::atomic<uint64_t> let_in{0}, refused{0}, listening{0};
+    std::atomic<int> failed_at{0};  // source line
+    std::array<char, 4096> address{};
+    size_t address_length = 0;
+  };
+  std::array<Side, 2> sides;
+  std::atomic<uint64_t> rounds{0};
+  std::atomic<bool> stop{false};
+};
+
+// One of the two: bounces a number with the other one until it is told to stop. Runs in a process of its own.
+class Bouncer {
+ public:
+  Bouncer(Board& board, unsigned self) : board_(board), side_(board.sides[self]), self_(self) {}
+
+  void run(const JobSecret& secret) {
+    if (!install_gate(secret, self_, "lo")) return fail(__LINE__);
+    setenv("UCX_TLS", "tcp", 1);
+    setenv("UCX_NET_DEVICES", "lo", 1);
+    setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 1);
+    setenv("UCX_HANDLE_ERRORS", "none", 1);
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = UCP_FEATURE_TAG;
+    ucp_context_h context = nullptr;
+    if (ucp_init(&params, nullptr, &context) != UCS_OK) return fail(__LINE__);
+    ucp_worker_params_t worker_params{};
+    worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
+    if (ucp_worker_create(context, &worker_params, &worker_) != UCS_OK) return fail(__LINE__);
+    ucp_address_t* address = nullptr;
+    size_t length = 0;
+    if (ucp_worker_get_address(worker_, &address, &length) != UCS_OK || length > side_.address.size())
+      return fail(__LINE__);
+    memcpy(side_.address.data(), address, length);
+    side_.address_length = length;
+    ucp_worker_release_address(worker_, address);
+    side_.listening = gate_counts().listening;
+    side_.ready.store(true);
+
+    Board::Side& other = board_.sides[1 - self_];
+    while (!other.ready.load())
+      if (board_.stop.load()) return;
+    ucp_ep_params_t ep_params{};
+    ep_params.field_mask =
+        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    ep_params.address = reinterpret_cast<const ucp_address_t*>(other.address.data());
+    ep_params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+    ep_params.err_handler.cb = [](void* bouncer, ucp_ep_h, ucs_status_t) {
+      static_cast<Bouncer*>(bouncer)->broken_ = true;
+    };
+    ep_params.err_handler.arg = this;
+    ucp_ep_h endpoint = nullptr;
+    if (ucp_ep_create(worker_, &ep_params, &endpoint) != UCS_OK) return fail(__LINE__);
+
+    bounce(endpoint);
+
+    side_.let_in = gate_counts().let_in;
+    side_.refused = gate_counts().refused;
+    ucp_worker_destroy(worker_);
+    ucp_cleanup(context);
+    remove_gate();
+  }
+
+ private:
+  static constexpr uint64_t kStop = ~uint64_t{0};
+
+  void fail(int line) { side_.failed_at.store(line); }
+
+  bool complete(ucs_status_ptr_t request) {
+    if (request == nullptr) return true;
+    if (UCS_PTR_IS_ERR(request)) return false;
+    ucs_status_t status = UCS_INPROGRESS;
+    bool given_up = false;
+    while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS) {
+      if (ucp_worker_progress(worker_) == 0) usleep(20);
+      // Where no traffic can be, the test says when it has seen enough.
+      if (!given_up && (broken_ || (board_.stop.load() && board_.rounds.load() == 0))) {
+        ucp_request_cancel(worker_, request);
+        given_up = true;
+        if (broken_) break;
+      }
+    }
+    ucp_request_free(request);
+    return status == UCS_OK;
+  }
+
+  void bounce(ucp_ep_h endpoint) {
+    std::array<std::byte, 3000> buffer{};
+    ucp_request_param_t none{};
+    for (uint64_t round = 1;; ++round) {
+      if (self_ == 0) {
+        const uint64_t value = board_.stop.load() ? kStop : round;
+        memcpy(buffer.data(), &value, sizeof value);
+        if (!complete(ucp_tag_send_nbx(endpoint, buffer.data(), buffer.size(), 1, &none))) return;
+        if (value == kStop) return flush(endpoint);
+      }
+      if (!complete(ucp_tag_recv_nbx(worker_, buffer.data(), buffer.size(), 1, ~uint64_t{0}, &none))) return;
+      uint64_t value = 0;
+      memcpy(&value, buffer.data(), sizeof value);
+      if (value == kStop) return;
+      if (value != round) return fail(__LINE__);
+      if (self_ == 1) {
+        if (!complete(ucp_tag_send_nbx(endpoint, buffer.data(), buffer.size(), 1, &none))) return;
+      } else {
+        board_.rounds.store(round);
+      }
+      side_.let_in = gate_counts().let_in;
+      side_.refused = gate_counts().refused;
+    }
+  }
+  void flush(ucp_ep_h endpoint) {
+    ucp_request_param_t none{};
+    complete(ucp_ep_flush_nbx(endpoint, &none));
+  }
+
+  Board& board_;
+  Board::Side& side_;
+  unsigned self_;
+  ucp_worker_h worker_ = nullptr;
+  bool broken_ = false;
+};
+
+class StrangersTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(gate::Key::prepare());
+    void* const shared = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(shared, MAP_FAILED);
+    board_ = new (shared) Board;
+    output_ = memfd_create("output of nodes", MFD_CLOEXEC);
+    ASSERT_GE(output_, 0);
+  }
+  void TearDown() override {
+    stop();
+    for (int fd : open_) close(fd);
+    close(output_);
+    munmap(board_, sizeof(Board));
+  }
+
+  void start(const JobSecret& first, const JobSecret& second) {
+    const JobSecret* const secrets[] = {&first, &second};
+    for (unsigned self = 0; self < 2; ++self) {
+      nodes_[self] = fork();
+      ASSERT_GE(nodes_[self], 0);
+      if (nodes_[self] == 0) {
+        dup2(output_, STDOUT_FILENO);
+        dup2(output_, STDERR_FILENO);
+        Bouncer(*board_, self).run(*secrets[self]);
+        _exit(board_->sides[self].failed_at.load() == 0 ? 0 : 1);
+      }
+    }
+  }
+  void stop() {
+    board_->stop.store(true);
+    for (pid_t& node : nodes_) {
+      if (node <= 0) continue;
+      int status = 0;
+      const auto end = std::chrono::steady_clock::now() + seconds(10);
+      pid_t gone = 0;
+      while ((gone = waitpid(node, &status, WNOHANG)) == 0 && std::chrono::steady_clock::now() < end) usleep(1000);
+      if (gone == 0) {
+        ADD_FAILURE() << "a node did not end";
+        kill(node, SIGKILL);
+        waitpid(node, &status, 0);
+      } else {
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+            << "status " << status << ", line " << board_->sides[&node - nodes_.data()].failed_at << "\n"
+            << output();
+      }
+      node = 0;
+    }
+  }
+
+  template <typename Condition>
+  static bool eventually(Condition&& condition, seconds limit = seconds(20)) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    return true;
+  }
+  bool more_rounds(uint64_t count = 50) {
+    const uint64_t now = board_->rounds.load();
+    return eventually([&] { return board_->rounds.load() >= now + count; });
+  }
+  uint64_t refused() const { return board_->sides[0].refused + board_->sides[1].refused; }
+
+  uint64_t let_in() const { return board_->sides[0].let_in + board_->sides[1].let_in; }
+
+  std::string output() const {
+    std::string text(static_cast<size_t>(lseek(output_, 0, SEEK_END)), '\0');
+    EXPECT_EQ(pread(output_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+    return text;
+  }
+
+  size_t descriptors(unsigned self) const {
+    size_t count = 0;
+    DIR* const directory = opendir(("/proc/" + std::to_string(nodes_[self]) + "/fd").c_str());
+    if (directory == nullptr) return 0;
+    while (const dirent* entry = readdir(directory)) count += entry->d_name[0] != '.' ? 1 : 0;
+    closedir(directory);
+    return count;
+  }
+  // The addresses that a node listens on.
+  std::vector<sockaddr_in> ports(unsigned self) const {
+    std::set<std::string> inodes;
+    const std::string path = "/proc/" + std::to_string(nodes_[self]) + "/fd";
+    DIR* const directory = opendir(path.c_str());
+    if (directory == nullptr) return {};
+    while (const dirent* entry = readdir(directory)) {
+      char target[128] = {};
+      if (readlink((path + "/" + entry->d_name).c_str(), target, sizeof target - 1) <= 0) continue;
+      const std::string text(target);
+      if (text.starts_with("socket:[")) inodes.insert(text.substr(8, text.size() - 9));
+    }
+    closedir(directory);
+    std::vector<sockaddr_in> found;
+    std::ifstream table("/proc/net/tcp");
+    std::string line;
+    std::getline(table, line);
+    while (std::getline(table, line)) {
+      std::istringstream fields(line);
+      std::string slot, local, remote, state, skip, inode;
+      fields >> slot >> local >> remote >> state >> skip >> skip >> skip >> skip >> skip >> inode;
+      if (state != "0A" || !inodes.contains(inode)) continue;
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = static_cast<in_addr_t>(std::stoul(local.substr(0, 8), nullptr, 16));
+      address.sin_port = htons(static_cast<uint16_t>(std::stoul(local.substr(9), nullptr, 16)));
+      found.push_back(address);
+    }
+    return found;
+  }
+
+  int stranger(const sockaddr_in& to) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    open_.push_back(fd);
+    return fd;
+  }
+  void leave() {
+    for (int fd : open_) close(fd);
+    open_.clear();
+  }
+  static void say(int fd, const void* bytes, size_t length) {
+    // The other side may have closed it already; that is what it is there for.
+    [[maybe_unused]] ssize_t sent = send(fd, bytes, length, MSG_NOSIGNAL);
+  }
+  // As a node makes it that holds `secret`.
+  static gate::Token token_for(int fd, const JobSecret& secret) {
+    gate::Connection connection;
+    sockaddr_storage name{};
+    socklen_t size = sizeof name;
+    getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size);
+    EXPECT_TRUE(gate::end_of(name, &connection.caller));
+    size = sizeof name;
+    getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size);
+    EXPECT_TRUE(gate::end_of(name, &connection.called));
+    return gate::Key(secret).make_token(1, connection);
+  }
+
+  Board* board_ = nullptr;
+  int output_ = -1;
+  std::array<pid_t, 2> nodes_{};
+  std::vector<int> open_;
+};
+
+TEST_F(StrangersTest, AreRefusedWhileTheTrafficGoesOn) {
+  start(secret_of(1), secret_of(1));
+  ASSERT_TRUE(more_rounds()) << output();
+  const std::vector<sockaddr_in> first = ports(0);
+  std::vector<sockaddr_in> all = ports(1);
+  ASSERT_FALSE(first.empty());
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(first.size(), board_->sides[0].listening) << "a port that the gate does not know of";
+  EXPECT_EQ(all.size(), board_->sides[1].listening);
+  all.insert(all.end(), first.begin(), first.end());
+  for (const sockaddr_in& port : all) EXPECT_EQ(ntohl(port.sin_addr.s_addr), INADDR_LOOPBACK);
+  const uint64_t let_in_before = let_in();
+  const size_t descriptors_before[] = {descriptors(0), descriptors(1)};
+
+  std::mt19937_64 random(7);
+  uint64_t knocks = 0;
+  const auto noise = [&](size_t length) {
+    std::vector<uint8_t> bytes(length);
+    std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<uint8_t>(random()); });
+    return bytes;
+  };
+  for (const sockaddr_in& port : all) {
+    // No bytes, and gone again; no bytes, and staying.
+    leave();
+    stranger(port);
+    stranger(port);
+    // Noise of all sizes.
+    for (const size_t length : {1u, 7u, 8u, 93u, 94u, 95u, 4000u, 60000u}) {
+      const std::vector<uint8_t> bytes = noise(length);
+      say(stranger(port), bytes.data(), bytes.size());
+      ++knocks;
+    }
+    // UCX's own first words: the magic number, and a request to connect with a plausible header and address.
+    struct [[gnu::packed]] {
+      uint64_t magic = 0xCAFEBABE12345678u;
+      uint8_t am_id = 0xf0;
+      uint32_t length = 24 + 16;
+      uint32_t event = 1;
+      uint8_t flags = 0;
+      std::array<uint8_t, 51> rest{};
+    } ucx;
+    say(stranger(port), &ucx, sizeof ucx);
+    ++knocks;
+    // A store to an address, as its PUT looks: id, length, address, sequence number.
+    struct [[gnu::packed]] {
+      uint64_t magic = 0xCAFEBABE12345678u;
+      uint8_t am_id = 0xf1;
+      uint32_t length = 24;
+      uint64_t address = 0x400000;
+      uint64_t bytes = 4096;
+      uint32_t sn = 0;
+      std::array<uint8_t, 4096> data{};
+    } put;
+    say(stranger(port), &put, sizeof put);
+    ++knocks;
+    // Another secret; a token for another connection; half a token, and nothing more.
+    int fd = stranger(port);
+    const gate::Token other_secret = token_for(fd, secret_of(2));
+    say(fd, &other_secret, sizeof other_secret);
+    const gate::Token elsewhere = token_for(fd, secret_of(1));
+    fd = stranger(port);
+    say(fd, &elsewhere, sizeof elsewhere);
+    fd = stranger(port);
+    const gate::Token half = token_for(fd, secret_of(1));
+    say(fd, &half, sizeof half / 2);
+    knocks += 3;
+    // A right token, byte by byte: only who is in a hurry to stall a node does that.
+    fd = stranger(port);
+    const gate::Token slow = token_for(fd, secret_of(1));
+    for (size_t i = 0; i < 20; ++i) {
+      say(fd, reinterpret_cast<const char*>(&slow) + i, 1);
+      usleep(500);
+    }
+    ++knocks;
+    ASSERT_TRUE(more_rounds()) << output();
+  }
+  EXPECT_TRUE(eventually([&] { return refused() >= knocks; })) << refused() << " of " << knocks << "\n" << output();
+
+  // A crowd at once.
+  constexpr uint64_t kCrowd = 300;
+  for (uint64_t i = 0; i < kCrowd; ++i) {
+    const std::vector<uint8_t> bytes = noise(1 + random() % 200);
+    say(stranger(all[i % all.size()]), bytes.data(), bytes.size());
+  }
+  EXPECT_TRUE(eventually([&] { return refused() >= knocks + kCrowd; })) << refused();
+  ASSERT_TRUE(more_rounds()) << output();
+  EXPECT_EQ(let_in(), let_in_before);
+
+  leave();
+  EXPECT_TRUE(eventually([&] {
+    return descriptors(0) == descriptors_before[0] && descriptors(1) == descriptors_before[1];
+  })) << descriptors(0)
+      << " " << descriptors(1) << ", before " << descriptors_before[0] << " " << descriptors_before[1];
+  stop();
+  const std::string lines = output();
+  EXPECT_THAT(lines, HasSubstr(": refused a connection from 127.0.0.1:"));
+  EXPECT_THAT(lines, HasSubstr("did not send a whole token"));
+  EXPECT_THAT(lines, HasSubstr("did not send a token of this version"));
+  EXPECT_THAT(lines, HasSubstr("does not hold the job's secret"));
+}
+
+TEST_F(StrangersTest, WhoHoldsTheSecretAndGoesAwayDoesNoHarm) {
+  // What a node looks like that dies at its first word, over and over.
+  start(secret_of(1), secret_of(1));
+  ASSERT_TRUE(more_rounds()) << output();
+  const std::vector<sockaddr_in> at = ports(0);
+  ASSERT_FALSE(at.empty());
+  const size_t before = descriptors(0);
+  for (int i = 0; i < 20; ++i) {
+    const int fd = stranger(at[0]);
+    const gate::Token token = token_for(fd, secret_of(1));
+    say(fd, &token, sizeof token);
+    gate::Mac answer;
+    ASSERT_EQ(recv(fd, answer.data(), answer.size(), MSG_WAITALL), static_cast<ssize_t>(answer.size()));
+    EXPECT_EQ(answer, gate::Key(secret_of(1)).answer(token));
+  }
+  leave();
+  ASSERT_TRUE(more_rounds()) << output();
+  EXPECT_TRUE(eventually([&] { return descriptors(0) == before; })) << descriptors(0) << ", before " << before;
+}
+
+TEST_F(StrangersTest, NodesOfTwoRunsDoNotMeet) {
+  start(secret_of(1), secret_of(2));
+  EXPECT_TRUE(eventually([&] {
+    const std::string lines = output();
+    return lines.find("it does not hold the job's secret") != std::string::npos;
+  })) << output();
+  EXPECT_EQ(board_->rounds.load(), 0u);
+  EXPECT_EQ(let_in(), 0u);
+}
+
+}  // namespace
+}  // namespace multigrain
