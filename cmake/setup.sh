@@ -4,7 +4,8 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libcli11-dev nlohmann-json3-dev libhwloc-dev libexpected-dev
-          libboost-dev libsodium-dev libucx-dev libpmix-dev libpmi2-0-dev libgtest-dev libgmock-dev)
+          libboost-dev libsodium-dev libucx-dev libpmix-dev libpmi2-0-dev libgtest-dev libgmock-dev
+          clang-19 llvm-19-dev libzydis-dev)
 case "${1-}" in
   build) ;;
   test) packages+=(clang-19 libclang-rt-19-dev llvm-19 openmpi-bin mpich slurm-client slurmctld slurmd slurm-wlm-basic-plugins munge) ;;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "record.h"
+#include "commands.h"
 #include "trace/record/compiler.h"
 
 namespace multigrain::trace::tool {

@@ -20,5 +20,8 @@ struct Command {
 Command add_info(CLI::App& app);
 Command add_import(CLI::App& app);
 Command add_filter(CLI::App& app);
+Command add_record(CLI::App& app);
+Command add_cc(CLI::App& app);
+Command add_cxx(CLI::App& app);
 
 }  // namespace multigrain::trace::tool

@@ -1,6 +1,4 @@
 // mgtrace record: runs a program and writes the trace of its references.
-#include "record.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
@@ -14,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
 #include "progress.h"
 #include "trace/format/trace_writer.h"
 #include "trace/record/recorder.h"
@@ -162,11 +161,12 @@ Result<int> record_stepped(const Options& options, const std::vector<std::string
   TraceHeader header;
   header.program = fmt::format("{}", fmt::join(command, " "));
   header.recorder = "mgtrace record --single-step";
+  header.sites.emplace_back();
+  header.names.emplace_back();
   auto writer = TraceWriter::create(options.output, header, {.overwrite = options.overwrite, .level = options.level});
   if (!writer) return tl::unexpected(writer.error());
   Progress progress("stepping", "references", options.limit);
-  WriterSink sink(**writer);
-  auto stepped = single_step(command, {.max_references = options.limit}, sink,
+  auto stepped = single_step(command, {.max_references = options.limit}, **writer,
                              [&](uint64_t references) { progress.update(references); });
   if (!stepped) return tl::unexpected(stepped.error());
   summary.run = stepped->run;
@@ -185,9 +185,9 @@ Result<int> record_stepped(const Options& options, const std::vector<std::string
 }  // namespace
 
 Command add_record(CLI::App& app) {
-  CLI::App* const sub = app.add_subcommand("record", "Run a program and write the trace of its references");
+  CLI::App* const sub = app.add_subcommand(
+      "record", "Run a program and write the trace of its references: mgtrace record [OPTIONS] PROGRAM [ARGUMENTS...]");
   const auto options = std::make_shared<Options>();
-  sub->usage("Usage: mgtrace record [OPTIONS] PROGRAM [ARGUMENTS...]");
   sub->add_option("-o,--output", options->output, "The trace to write")->capture_default_str();
   sub->add_flag("-f,--force", options->overwrite, "Write over an existing trace");
   sub->add_flag("--single-step", options->single_step,

@@ -1,0 +1,437 @@
+#include "trace/record/merge.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <system_error>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/record/raw.h"
+
+namespace multigrain::trace {
+namespace {
+
+using raw::Kind;
+using raw::Record;
+
+// References after which private ones are reported, so that there are few such events and none is far from its place.
+constexpr uint64_t kPrivateInterval = 1u << 16;
+
+// The address ranges of live stacks.
+class Stacks {
+ public:
+  void add(uint64_t low, uint64_t bytes) {
+    if (bytes == 0) return;
+    ranges_[low] = low + bytes;
+    gap_bytes_ = 0;
+  }
+  void remove(uint64_t low) {
+    ranges_.erase(low);
+    gap_bytes_ = 0;
+  }
+  [[nodiscard]] bool contain(uint64_t address) {
+    if (address - gap_low_ < gap_bytes_) return false;
+    const auto above = ranges_.upper_bound(address);
+    const uint64_t below_end = above == ranges_.begin() ? 0 : std::prev(above)->second;
+    if (address < below_end) return true;
+    // What lies between two stacks is tested once.
+    gap_low_ = below_end;
+    gap_bytes_ = (above == ranges_.end() ? ~uint64_t{0} : above->first) - below_end;
+    return false;
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> ranges_;
+  uint64_t gap_low_ = 0;
+  uint64_t gap_bytes_ = 0;
+};
+
+struct Chunk {
+  uint64_t sequence;
+  uint64_t number;
+};
+
+// One processor's records, as far as they have been merged.
+struct Stream {
+  ProcessorId processor = 0;
+  std::vector<Chunk> chunks;
+  size_t chunk = 0;
+  const Record* at = nullptr;
+  const Record* end = nullptr;
+  uint64_t clock = 0;               // of the last record taken
+  uint64_t next_clock = 0;          // of *at
+  uint64_t private_references = 0;  // not yet reported
+  uint64_t stack = 0;
+  bool running = false;
+};
+
+Kind kind_of(const Record& record) {
+  return static_cast<Kind>(record.head >> 56);
+}
+
+}  // namespace
+
+struct MergedTrace::Implementation {
+  TraceHeader header;
+  RecordingFacts facts;
+  int chunks_fd = -1;
+  const std::byte* file = nullptr;
+  size_t file_bytes = 0;
+  bool consume = false;
+  uint64_t chunk_count = 0;
+  uint64_t stop_clock = ~uint64_t{0};
+
+  std::vector<Stream> streams;
+  std::vector<Stream*> heap;  // by next_clock, the least in front
+  Stacks stacks;
+  std::unordered_map<SiteId, uint32_t> names_of_sites;
+  uint64_t merged = 0;
+  uint64_t private_due = kPrivateInterval;
+  bool ended = false;
+  std::vector<Reference> references;
+  std::vector<Event> events;
+
+  Implementation() = default;
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+  ~Implementation() {
+    if (file != nullptr) munmap(const_cast<std::byte*>(file), file_bytes);
+    if (chunks_fd >= 0) close(chunks_fd);
+  }
+
+  Status read_descriptions(int descriptor);
+  Status map_chunks();
+  bool enter_chunk(Stream& stream);
+  bool advance(Stream& stream);
+  void step(Stream& stream);
+  void report_private(Stream& stream);
+  void emit(const Stream& stream, EventKind kind, uint64_t address, uint64_t value, SiteId site, uint32_t name);
+  uint32_t name_of(SiteId site);
+  void finish();
+};
+
+// Descriptions are appended whole; one that was being written when the program was killed is left out, as its sites are
+// in no complete record.
+Status MergedTrace::Implementation::read_descriptions(int descriptor) {
+  struct stat status = {};
+  if (fstat(descriptor, &status) != 0) return fail_errno(errno, "cannot read the recorder's descriptions of sites");
+  std::vector<char> text(static_cast<size_t>(status.st_size));
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t got = pread(descriptor, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return fail_errno(got < 0 ? errno : EIO, "cannot read the recorder's descriptions of sites");
+    done += static_cast<size_t>(got);
+  }
+  header.sites.emplace_back();
+  header.names.emplace_back();
+  std::unordered_map<std::string, uint32_t> names;
+  for (size_t offset = 0; offset + sizeof(raw::DescriptionHeader) <= text.size();) {
+    raw::DescriptionHeader description;
+    std::memcpy(&description, text.data() + offset, sizeof description);
+    offset += sizeof description;
+    if (description.bytes > text.size() - offset) break;
+    const char* at = text.data() + offset;
+    const char* const end = at + description.bytes;
+    offset += description.bytes;
+    if (description.kind != raw::Description::kSites || description.bytes < 2 * sizeof(uint32_t)) continue;
+    const auto number = [&at, end](uint32_t& value) {
+      if (static_cast<size_t>(end - at) < sizeof value) return false;
+      std::memcpy(&value, at, sizeof value);
+      at += sizeof value;
+      return true;
+    };
+    const auto string = [&at, end](std::string& value) {
+      const auto* const zero = static_cast<const char*>(std::memchr(at, 0, static_cast<size_t>(end - at)));
+      if (zero == nullptr) return false;
+      value.assign(at, zero);
+      at = zero + 1;
+      return true;
+    };
+    uint32_t first = 0;
+    uint32_t count = 0;
+    bool good = number(first) && number(count) && first == header.sites.size();
+    for (uint32_t i = 0; good && i < count; ++i) {
+      Site site;
+      std::string name;
+      good = number(site.line) && string(site.file) && string(site.function) && string(name);
+      if (!good) break;
+      if (!name.empty()) {
+        const auto [found, added] = names.try_emplace(name, static_cast<uint32_t>(header.names.size()));
+        if (added) header.names.push_back(name);
+        names_of_sites[static_cast<SiteId>(header.sites.size())] = found->second;
+      }
+      header.sites.push_back(std::move(site));
+    }
+    if (!good) return fail("the recorder's descriptions of sites are damaged after {} sites", header.sites.size() - 1);
+  }
+  return {};
+}
+
+Status MergedTrace::Implementation::map_chunks() {
+  struct stat status = {};
+  if (fstat(chunks_fd, &status) != 0) return fail_errno(errno, "cannot read the recorder's streams");
+  file_bytes = static_cast<size_t>(status.st_size);
+  if (file_bytes < raw::kChunkBytes) return fail("the recorder's streams have no header");
+  void* const mapped = mmap(nullptr, file_bytes, PROT_READ, MAP_SHARED, chunks_fd, 0);
+  if (mapped == MAP_FAILED) return fail_errno(errno, "cannot map the recorder's streams");
+  file = static_cast<const std::byte*>(mapped);
+  raw::Control control;
+  std::memcpy(&control, file, sizeof control);
+  if (control.version != raw::kVersion) {
+    return fail(
+        "the program was built with another version of the recorder ({} instead of {}): build it again with "
+        "this mgtrace",
+        control.version, raw::kVersion);
+  }
+  if (control.processors > raw::kMaxProcessors) return fail("the recorder's streams have a damaged header");
+  header.processors = control.processors;
+  facts.spins = control.spins;
+  facts.dropped = control.dropped;
+  if (control.error != 0) {
+    stop_clock = control.stop_clock;
+    if (control.error == EOVERFLOW) {
+      facts.stopped = "the limit on references was reached";
+    } else if (control.error == EUSERS) {
+      facts.stopped = fmt::format("more than {} threads ran at once", raw::kMaxProcessors);
+    } else {
+      facts.stopped =
+          fmt::format("no more records could be written: {}", std::generic_category().message(control.error));
+    }
+  }
+  streams.resize(control.processors);
+  for (size_t i = 0; i < streams.size(); ++i) streams[i].processor = static_cast<ProcessorId>(i);
+  chunk_count = std::min<uint64_t>(control.chunks, file_bytes / raw::kChunkBytes - 1);
+  for (uint64_t i = 0; i < chunk_count; ++i) {
+    raw::ChunkHeader chunk;
+    std::memcpy(&chunk, file + (i + 1) * raw::kChunkBytes, sizeof chunk);
+    if (chunk.magic == 0) continue;  // taken, and not begun when the program ended
+    if (chunk.magic != raw::kChunkMagic || chunk.processor >= streams.size()) {
+      return fail("chunk {} of the recorder's streams was overwritten by the program", i);
+    }
+    streams[chunk.processor].chunks.push_back({chunk.sequence, i});
+    facts.raw_bytes += raw::kChunkBytes;
+  }
+  for (Stream& stream : streams) {
+    std::sort(stream.chunks.begin(), stream.chunks.end(),
+              [](const Chunk& a, const Chunk& b) { return a.sequence < b.sequence; });
+    if (enter_chunk(stream) && advance(stream)) heap.push_back(&stream);
+  }
+  return {};
+}
+
+bool MergedTrace::Implementation::enter_chunk(Stream& stream) {
+  if (stream.chunk >= stream.chunks.size()) return false;
+  const std::byte* const begin = file + (stream.chunks[stream.chunk].number + 1) * raw::kChunkBytes;
+  stream.at = reinterpret_cast<const Record*>(begin + sizeof(raw::ChunkHeader));
+  stream.end = stream.at + raw::kRecordsOfChunk;
+  return true;
+}
+
+// Finds the time of the stream's next record; false at its end.
+bool MergedTrace::Implementation::advance(Stream& stream) {
+  for (;;) {
+    if (stream.at < stream.end) {
+      const Record& record = *stream.at;
+      const Kind kind = kind_of(record);
+      if (kind == Kind::kTime) {
+        stream.clock = std::max(stream.clock, record.tail);
+        ++stream.at;
+        continue;
+      }
+      if (kind == Kind::kRead || kind == Kind::kWrite) {
+        stream.next_clock = stream.clock + (record.tail >> 32) + 1;
+        return true;
+      }
+      if (kind != Kind::kNone && stream.end - stream.at >= 2) {
+        raw::EventTail tail;
+        std::memcpy(&tail, stream.at + 1, sizeof tail);
+        stream.next_clock = std::max(stream.clock, tail.clock);
+        return true;
+      }
+    }
+    if (consume) {
+      const auto offset = static_cast<off_t>((stream.chunks[stream.chunk].number + 1) * raw::kChunkBytes);
+      // Where the file system cannot, the space is freed when the file is closed.
+      (void)fallocate(chunks_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, raw::kChunkBytes);
+    }
+    ++stream.chunk;
+    if (!enter_chunk(stream)) return false;
+  }
+}
+
+void MergedTrace::Implementation::emit(const Stream& stream, EventKind kind, uint64_t address, uint64_t value,
+                                       SiteId site, uint32_t name) {
+  events.push_back({merged, address, value, name, site, stream.processor, kind});
+}
+
+void MergedTrace::Implementation::report_private(Stream& stream) {
+  if (stream.private_references == 0) return;
+  emit(stream, EventKind::kPrivate, 0, stream.private_references, 0, 0);
+  facts.private_references += stream.private_references;
+  stream.private_references = 0;
+}
+
+// An allocation without a variable is called after the function that asked for it.
+uint32_t MergedTrace::Implementation::name_of(SiteId site) {
+  const auto found = names_of_sites.find(site);
+  if (found != names_of_sites.end()) return found->second;
+  if (site == 0) return 0;
+  const Site& where = header.sites[site];
+  std::string name = where.function;
+  if (name.empty()) name = where.file.substr(where.file.rfind('/') + 1);
+  if (name.empty()) return 0;
+  if (where.line != 0) name += fmt::format(":{}", where.line);
+  const auto number = static_cast<uint32_t>(header.names.size());
+  header.names.push_back(std::move(name));
+  names_of_sites[site] = number;
+  return number;
+}
+
+// Takes the stream's next record.
+void MergedTrace::Implementation::step(Stream& stream) {
+  const Record& record = *stream.at;
+  const Kind kind = kind_of(record);
+  const uint64_t address = record.head & raw::kAddressMask;
+  auto site = static_cast<SiteId>(record.tail);
+  if (site >= header.sites.size()) site = 0;
+  stream.clock = stream.next_clock;
+  stream.private_references += record.tail >> 32;
+  if (kind == Kind::kRead || kind == Kind::kWrite) {
+    ++stream.at;
+    if (stacks.contain(address)) {
+      ++stream.private_references;
+      ++facts.stack_references;
+      return;
+    }
+    references.push_back({address, site, stream.processor, kind == Kind::kRead ? Access::kRead : Access::kWrite,
+                          static_cast<uint8_t>(record.head >> 48)});
+    ++merged;
+    return;
+  }
+  raw::EventTail tail;
+  std::memcpy(&tail, &record + 1, sizeof tail);
+  stream.at += 2;
+  switch (kind) {
+    case Kind::kAllocate:
+      emit(stream, EventKind::kAllocate, address, tail.value, site, name_of(site));
+      break;
+    case Kind::kFree:
+      emit(stream, EventKind::kFree, address, 0, 0, 0);
+      break;
+    case Kind::kAcquire:
+      emit(stream, EventKind::kAcquire, address, 0, site, 0);
+      break;
+    case Kind::kRelease:
+      emit(stream, EventKind::kRelease, address, 0, site, 0);
+      break;
+    case Kind::kBarrier:
+      report_private(stream);
+      emit(stream, EventKind::kBarrier, address, 0, site, 0);
+      break;
+    case Kind::kStart:
+      stream.running = true;
+      stream.stack = address;
+      stacks.add(address, tail.value);
+      emit(stream, EventKind::kStart, 0, 0, 0, 0);
+      break;
+    case Kind::kEnd:
+      report_private(stream);
+      stacks.remove(stream.stack);
+      stream.running = false;
+      emit(stream, EventKind::kEnd, 0, 0, 0, 0);
+      break;
+    default:
+      break;
+  }
+}
+
+// Threads that a killed program, or _exit, cut off end with the trace.
+void MergedTrace::Implementation::finish() {
+  ended = true;
+  for (Stream& stream : streams) {
+    report_private(stream);
+    if (stream.running) emit(stream, EventKind::kEnd, 0, 0, 0, 0);
+  }
+}
+
+MergedTrace::MergedTrace(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+MergedTrace::~MergedTrace() = default;
+
+Result<std::unique_ptr<MergedTrace>> MergedTrace::open(int chunks, int descriptions, std::string program,
+                                                       bool consume) {
+  auto merge = std::make_unique<Implementation>();
+  merge->chunks_fd = fcntl(chunks, F_DUPFD_CLOEXEC, 0);
+  if (merge->chunks_fd < 0) return fail_errno(errno, "cannot read the recorder's streams");
+  merge->consume = consume;
+  merge->header.program = std::move(program);
+  merge->header.recorder = "mgtrace record, compiled-in";
+  if (auto status = merge->read_descriptions(descriptions); !status) return tl::unexpected(status.error());
+  if (auto status = merge->map_chunks(); !status) return tl::unexpected(status.error());
+  const auto later = [](const Stream* a, const Stream* b) {
+    return a->next_clock != b->next_clock ? a->next_clock > b->next_clock : a->processor > b->processor;
+  };
+  std::make_heap(merge->heap.begin(), merge->heap.end(), later);
+  merge->references.reserve(kBatch);
+  return std::unique_ptr<MergedTrace>(new MergedTrace(std::move(merge)));
+}
+
+const TraceHeader& MergedTrace::header() const {
+  return implementation_->header;
+}
+const RecordingFacts& MergedTrace::facts() const {
+  return implementation_->facts;
+}
+uint64_t MergedTrace::capacity() const {
+  return implementation_->chunk_count * raw::kRecordsOfChunk;
+}
+void MergedTrace::set_dilation(double dilation) {
+  implementation_->header.dilation = dilation;
+}
+
+Result<Batch> MergedTrace::next() {
+  Implementation& merge = *implementation_;
+  merge.references.clear();
+  merge.events.clear();
+  const uint64_t first = merge.merged;
+  std::vector<Stream*>& heap = merge.heap;
+  const auto before = [](const Stream* a, const Stream* b) {
+    return a->next_clock != b->next_clock ? a->next_clock < b->next_clock : a->processor < b->processor;
+  };
+  while (!heap.empty() && merge.references.size() < kBatch && merge.events.size() < kBatch) {
+    Stream& stream = *heap.front();
+    if (stream.next_clock > merge.stop_clock) {
+      heap.clear();
+      break;
+    }
+    merge.step(stream);
+    if (!merge.advance(stream)) {
+      heap.front() = heap.back();
+      heap.pop_back();
+    }
+    // The front may have become later than its children: sinks to its place.
+    for (size_t at = 0;;) {
+      size_t least = at;
+      for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < heap.size(); ++child) {
+        if (before(heap[child], heap[least])) least = child;
+      }
+      if (least == at) break;
+      std::swap(heap[at], heap[least]);
+      at = least;
+    }
+  }
+  if (merge.merged >= merge.private_due) {
+    merge.private_due = merge.merged + kPrivateInterval;
+    for (Stream& stream : merge.streams) merge.report_private(stream);
+  }
+  if (heap.empty() && !merge.ended) merge.finish();
+  return Batch{first, merge.references, merge.events};
+}
+
+}  // namespace multigrain::trace

@@ -1,0 +1,44 @@
+// The streams of a traced program, merged into one trace (runtime/runtime.h says in which order).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+// What else is known of a recorded run.
+struct RecordingFacts {
+  uint64_t raw_bytes = 0;           // of the streams
+  uint64_t spins = 0;               // reads of busy waiting, left out
+  uint64_t dropped = 0;             // references of signal handlers that interrupted the recorder
+  uint64_t stack_references = 0;    // to stacks of other threads, counted as private; complete at the end
+  uint64_t private_references = 0;  // with those; complete at the end
+  // Why the recording stopped before the program did; empty: it did not. What precedes is complete.
+  std::string stopped;
+};
+
+class MergedTrace final : public TraceSource {
+ public:
+  // Reads what a program left in the two files (raw.h); the descriptors stay the caller's to close. With `consume` the
+  // disk space of the streams is given back as they are read, so that a full disk can take the merged trace.
+  static Result<std::unique_ptr<MergedTrace>> open(int chunks, int descriptions, std::string program, bool consume);
+  ~MergedTrace() override;
+
+  [[nodiscard]] const TraceHeader& header() const override;
+  Result<Batch> next() override;
+  [[nodiscard]] const RecordingFacts& facts() const;
+  // How many references there can be at most: for showing progress.
+  [[nodiscard]] uint64_t capacity() const;
+  void set_dilation(double dilation);
+
+ private:
+  struct Implementation;
+  explicit MergedTrace(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace multigrain::trace

@@ -1,0 +1,57 @@
+// Runs a program that `mgtrace cc` built, records its references, and writes its trace.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "trace/record/merge.h"
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+// How a program ended, and how long it took.
+struct RunResult {
+  int exit_status = 0;  // as a shell has it: 128 + the signal's number if one ended it
+  int signal = 0;       // 0: none
+  double seconds = 0;   // of real time
+};
+
+// What the run without recording is, that dilation is measured against.
+enum class Baseline : uint8_t {
+  kNone,
+  kRecordingOff,  // the same program, whose instrumentation returns at once: less than the true dilation
+  kProgram,       // another build of it, without instrumentation
+};
+
+struct RecordOptions {
+  std::vector<std::string> command;
+  // Where the streams are kept while the program runs, 16 bytes a reference; they have no name.
+  std::string scratch_directory = ".";
+  uint64_t max_references = 0;  // about; 0: no limit
+  Baseline baseline = Baseline::kNone;
+  std::string baseline_program;  // for kProgram; it gets the command's arguments
+};
+
+struct Recording {
+  RunResult run;
+  RunResult baseline;
+  double dilation = 0;  // 0: not known
+  std::unique_ptr<MergedTrace> trace;
+};
+
+// Runs the command to its end, twice if there is a baseline, whose output is thrown away. A program that was killed, or
+// whose recording had to stop, is no error: its trace is shorter.
+Result<Recording> record_program(const RecordOptions& options);
+
+// Runs a command, its output thrown away if `quiet`. `environment`: additional variables, "NAME=value".
+Result<RunResult> run_command(const std::vector<std::string>& command, bool quiet,
+                              const std::vector<std::string>& environment = {});
+
+// A file without a name in `directory`.
+Result<int> open_unnamed(const std::string& directory);
+
+}  // namespace multigrain::trace

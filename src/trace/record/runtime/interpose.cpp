@@ -1,0 +1,523 @@
+// The C library's functions that allocate memory and synchronise threads, as the traced program finds them: each calls
+// the real one and records the event. The events' order within a thread, and between threads, is that of runtime.h.
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "trace/record/runtime/runtime.h"
+
+// glibc's own names for its allocator: dlsym would allocate before it could find malloc.
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void __libc_free(void*);
+}
+
+namespace multigrain::trace::record {
+namespace {
+
+using raw::Kind;
+
+uint64_t address_of(const volatile void* object) {
+  return reinterpret_cast<uint64_t>(object);
+}
+
+// The next definition of a function, the C library's. The condition functions have had two versions; the present one
+// must be named, since the old one has another layout of pthread_cond_t.
+void* find(const char* name, const char* version) {
+  InRuntime inside;
+  void* const found = version != nullptr ? dlvsym(RTLD_NEXT, name, version) : dlsym(RTLD_NEXT, name);
+  if (found == nullptr) abort();  // not the C library that this was built for
+  return found;
+}
+
+void* allocated(void* block, size_t bytes, void* caller) {
+  if (block != nullptr && active()) {
+    record_event(Kind::kAllocate, address_of(block), bytes, allocation_site(caller));
+  }
+  return block;
+}
+
+// Before the block can be anybody else's.
+void freed(void* block) {
+  if (block != nullptr && active()) record_event(Kind::kFree, address_of(block), 0, 0);
+}
+
+// Barriers, by address. A thread that leaves one comes after all arrivals of its phase, not after early ones of the
+// next: hence two clocks.
+struct BarrierState {
+  uint64_t address;
+  unsigned count;
+  unsigned arrived;
+  uint64_t phase;
+  uint64_t clock[2];
+  BarrierState* next;
+};
+BarrierState* g_barriers = nullptr;
+pthread_mutex_t g_barriers_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct ThreadRecord {
+  void* (*function)(void*);
+  void* argument;
+  uint32_t processor;
+  uint64_t birth;
+  uint64_t death;  // the clock at the end
+  bool ended;
+  bool detached;
+  bool known;  // to the creator, under `thread`
+  pthread_t thread;
+  ThreadRecord* next;
+};
+ThreadRecord* g_threads = nullptr;
+pthread_mutex_t g_threads_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_key_t g_thread_key;
+pthread_once_t g_thread_key_once = PTHREAD_ONCE_INIT;
+
+}  // namespace
+}  // namespace multigrain::trace::record
+
+using namespace multigrain::trace::record;
+
+// real(NAME) is the C library's NAME, looked up once.
+#define REAL_VERSION(NAME, VERSION)                             \
+  ([]() -> decltype(&::NAME) {                                  \
+    static void* found = nullptr;                               \
+    void* function = __atomic_load_n(&found, __ATOMIC_ACQUIRE); \
+    if (function == nullptr) {                                  \
+      function = find(#NAME, VERSION);                          \
+      __atomic_store_n(&found, function, __ATOMIC_RELEASE);     \
+    }                                                           \
+    return reinterpret_cast<decltype(&::NAME)>(function);       \
+  }())
+#define REAL(NAME) REAL_VERSION(NAME, nullptr)
+
+MG_RECORD_EXPORT void* malloc(size_t bytes) {
+  return allocated(__libc_malloc(bytes), bytes, __builtin_return_address(0));
+}
+
+MG_RECORD_EXPORT void* calloc(size_t count, size_t bytes) {
+  return allocated(__libc_calloc(count, bytes), count * bytes, __builtin_return_address(0));
+}
+
+MG_RECORD_EXPORT void* realloc(void* block, size_t bytes) {
+  // What the C library copies is not part of the trace, as with all its work.
+  freed(block);
+  void* const moved = __libc_realloc(block, bytes);
+  if (moved == nullptr && bytes != 0) return nullptr;
+  return allocated(moved, bytes, __builtin_return_address(0));
+}
+
+MG_RECORD_EXPORT void* reallocarray(void* block, size_t count, size_t bytes) {
+  size_t total = 0;
+  if (__builtin_mul_overflow(count, bytes, &total)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  freed(block);
+  return allocated(__libc_realloc(block, total), total, __builtin_return_address(0));
+}
+
+MG_RECORD_EXPORT void* memalign(size_t alignment, size_t bytes) {
+  return allocated(__libc_memalign(alignment, bytes), bytes, __builtin_return_address(0));
+}
+
+MG_RECORD_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
+  return allocated(__libc_memalign(alignment, bytes), bytes, __builtin_return_address(0));
+}
+
+MG_RECORD_EXPORT int posix_memalign(void** block, size_t alignment, size_t bytes) {
+  if (alignment % sizeof(void*) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) return EINVAL;
+  const int before = errno;
+  void* const found = allocated(__libc_memalign(alignment, bytes), bytes, __builtin_return_address(0));
+  errno = before;
+  if (found == nullptr) return ENOMEM;
+  *block = found;
+  return 0;
+}
+
+MG_RECORD_EXPORT void* valloc(size_t bytes) {
+  return allocated(__libc_memalign(4096, bytes), bytes, __builtin_return_address(0));
+}
+
+MG_RECORD_EXPORT void free(void* block) {
+  freed(block);
+  __libc_free(block);
+}
+
+MG_RECORD_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  void* const found = REAL(mmap)(address, bytes, protection, flags, fd, offset);
+  // A reservation without access is no allocation: what is made of it later is not known.
+  if (found == MAP_FAILED || protection == PROT_NONE) return found;
+  return allocated(found, bytes, __builtin_return_address(0));
+}
+
+MG_RECORD_EXPORT int munmap(void* address, size_t bytes) {
+  freed(address);
+  return REAL(munmap)(address, bytes);
+}
+
+// Locks. Whoever is let in comes after the release that let it in; the try first keeps an uncontended lock from
+// counting as blocked.
+
+MG_RECORD_EXPORT int pthread_mutex_lock(pthread_mutex_t* mutex) {
+  keep_pace();
+  int status = REAL(pthread_mutex_trylock)(mutex);
+  if (status == EBUSY) {
+    Blocked blocked;
+    status = REAL(pthread_mutex_lock)(mutex);
+  }
+  if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(mutex));
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_mutex_trylock(pthread_mutex_t* mutex) {
+  const int status = REAL(pthread_mutex_trylock)(mutex);
+  if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(mutex));
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_mutex_timedlock(pthread_mutex_t* mutex, const timespec* until) {
+  int status = 0;
+  {
+    Blocked blocked;
+    status = REAL(pthread_mutex_timedlock)(mutex, until);
+  }
+  if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(mutex));
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_mutex_unlock(pthread_mutex_t* mutex) {
+  release_through(address_of(mutex));
+  return REAL(pthread_mutex_unlock)(mutex);
+}
+
+MG_RECORD_EXPORT int pthread_spin_lock(pthread_spinlock_t* lock) {
+  keep_pace();
+  {
+    Blocked blocked;
+    REAL(pthread_spin_lock)(lock);
+  }
+  acquire_through(address_of(lock));
+  return 0;
+}
+
+MG_RECORD_EXPORT int pthread_spin_trylock(pthread_spinlock_t* lock) {
+  const int status = REAL(pthread_spin_trylock)(lock);
+  if (status == 0) acquire_through(address_of(lock));
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_spin_unlock(pthread_spinlock_t* lock) {
+  release_through(address_of(lock));
+  return REAL(pthread_spin_unlock)(lock);
+}
+
+// Readers of a lock are ordered among themselves too: more than needed, never less.
+
+MG_RECORD_EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
+  keep_pace();
+  int status = 0;
+  {
+    Blocked blocked;
+    status = REAL(pthread_rwlock_rdlock)(lock);
+  }
+  if (status == 0) acquire_through(address_of(lock));
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t* lock) {
+  keep_pace();
+  int status = 0;
+  {
+    Blocked blocked;
+    status = REAL(pthread_rwlock_wrlock)(lock);
+  }
+  if (status == 0) acquire_through(address_of(lock));
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_rwlock_tryrdlock(pthread_rwlock_t* lock) {
+  const int status = REAL(pthread_rwlock_tryrdlock)(lock);
+  if (status == 0) acquire_through(address_of(lock));
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_rwlock_trywrlock(pthread_rwlock_t* lock) {
+  const int status = REAL(pthread_rwlock_trywrlock)(lock);
+  if (status == 0) acquire_through(address_of(lock));
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t* lock) {
+  release_through(address_of(lock));
+  return REAL(pthread_rwlock_unlock)(lock);
+}
+
+// Conditions.
+
+namespace {
+
+template <typename Wait>
+int wait_on(pthread_cond_t* condition, pthread_mutex_t* mutex, Wait wait) {
+  release_through(address_of(mutex));
+  int status = 0;
+  {
+    Blocked blocked;
+    status = wait();
+  }
+  observe_through(address_of(condition));
+  acquire_through(address_of(mutex));
+  return status;
+}
+
+}  // namespace
+
+MG_RECORD_EXPORT int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+  return wait_on(condition, mutex, [=] { return REAL_VERSION(pthread_cond_wait, "GLIBC_2.3.2")(condition, mutex); });
+}
+
+MG_RECORD_EXPORT int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until) {
+  return wait_on(condition, mutex,
+                 [=] { return REAL_VERSION(pthread_cond_timedwait, "GLIBC_2.3.2")(condition, mutex, until); });
+}
+
+MG_RECORD_EXPORT int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                                            const timespec* until) {
+  return wait_on(condition, mutex, [=] { return REAL(pthread_cond_clockwait)(condition, mutex, clock, until); });
+}
+
+MG_RECORD_EXPORT int pthread_cond_signal(pthread_cond_t* condition) {
+  publish_through(address_of(condition));
+  return REAL_VERSION(pthread_cond_signal, "GLIBC_2.3.2")(condition);
+}
+
+MG_RECORD_EXPORT int pthread_cond_broadcast(pthread_cond_t* condition) {
+  publish_through(address_of(condition));
+  return REAL_VERSION(pthread_cond_broadcast, "GLIBC_2.3.2")(condition);
+}
+
+// Semaphores: a wait comes after all posts until then.
+
+MG_RECORD_EXPORT int sem_post(sem_t* semaphore) {
+  publish_through(address_of(semaphore));
+  return REAL(sem_post)(semaphore);
+}
+
+MG_RECORD_EXPORT int sem_wait(sem_t* semaphore) {
+  keep_pace();
+  int status = 0;
+  {
+    Blocked blocked;
+    status = REAL(sem_wait)(semaphore);
+  }
+  if (status == 0) observe_through(address_of(semaphore));
+  return status;
+}
+
+MG_RECORD_EXPORT int sem_trywait(sem_t* semaphore) {
+  const int status = REAL(sem_trywait)(semaphore);
+  if (status == 0) observe_through(address_of(semaphore));
+  return status;
+}
+
+MG_RECORD_EXPORT int sem_timedwait(sem_t* semaphore, const timespec* until) {
+  int status = 0;
+  {
+    Blocked blocked;
+    status = REAL(sem_timedwait)(semaphore, until);
+  }
+  if (status == 0) observe_through(address_of(semaphore));
+  return status;
+}
+
+// Barriers.
+
+MG_RECORD_EXPORT int pthread_barrier_init(pthread_barrier_t* barrier, const pthread_barrierattr_t* attributes,
+                                          unsigned count) {
+  const int status = REAL(pthread_barrier_init)(barrier, attributes, count);
+  if (status != 0 || !active()) return status;
+  InRuntime inside;
+  REAL(pthread_mutex_lock)(&g_barriers_lock);
+  BarrierState* state = g_barriers;
+  while (state != nullptr && state->address != address_of(barrier)) state = state->next;
+  if (state == nullptr) {
+    state = static_cast<BarrierState*>(__libc_calloc(1, sizeof(BarrierState)));
+    if (state == nullptr) abort();
+    state->next = g_barriers;
+    g_barriers = state;
+  }
+  BarrierState* const next = state->next;
+  *state = {};
+  state->address = address_of(barrier);
+  state->count = count;
+  state->next = next;
+  REAL(pthread_mutex_unlock)(&g_barriers_lock);
+  return status;
+}
+
+MG_RECORD_EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
+  if (!active()) return REAL(pthread_barrier_wait)(barrier);
+  BarrierState* state = nullptr;
+  uint64_t phase = 0;
+  REAL(pthread_mutex_lock)(&g_barriers_lock);
+  for (state = g_barriers; state != nullptr && state->address != address_of(barrier);) state = state->next;
+  if (state != nullptr) {
+    phase = state->phase;
+    const uint64_t clock = thread_clock();
+    if (state->clock[phase % 2] < clock) state->clock[phase % 2] = clock;
+    if (++state->arrived == state->count) {
+      state->arrived = 0;
+      ++state->phase;
+      state->clock[state->phase % 2] = 0;
+    }
+  }
+  REAL(pthread_mutex_unlock)(&g_barriers_lock);
+  int status = 0;
+  {
+    Blocked blocked;
+    status = REAL(pthread_barrier_wait)(barrier);
+  }
+  if (state != nullptr) {
+    // No thread can have begun the phase after the next yet: this one would have to arrive there first.
+    REAL(pthread_mutex_lock)(&g_barriers_lock);
+    const uint64_t clock = state->clock[phase % 2];
+    REAL(pthread_mutex_unlock)(&g_barriers_lock);
+    advance_clock(clock);
+  }
+  record_event(Kind::kBarrier, address_of(barrier), 0, 0);
+  return status;
+}
+
+// Threads.
+
+namespace {
+
+void end_of_thread(void* pointer) {
+  auto* const record = static_cast<ThreadRecord*>(pointer);
+  const uint64_t clock = end_thread();
+  REAL(pthread_mutex_lock)(&g_threads_lock);
+  record->death = clock;
+  record->ended = true;
+  // The joiner frees it; with nobody to join, this does.
+  const bool mine = record->detached && record->known;
+  if (mine) {
+    for (ThreadRecord** at = &g_threads; *at != nullptr; at = &(*at)->next) {
+      if (*at != record) continue;
+      *at = record->next;
+      break;
+    }
+  }
+  REAL(pthread_mutex_unlock)(&g_threads_lock);
+  if (mine) __libc_free(record);
+}
+
+void make_thread_key() {
+  if (pthread_key_create(&g_thread_key, end_of_thread) != 0) abort();
+}
+
+void* run_thread(void* pointer) {
+  auto* const record = static_cast<ThreadRecord*>(pointer);
+  // Its destructor runs at every kind of end but the process's.
+  pthread_setspecific(g_thread_key, record);
+  begin_thread(record->processor, record->birth);
+  return record->function(record->argument);
+}
+
+}  // namespace
+
+MG_RECORD_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
+                                    void* argument) {
+  if (!active()) return REAL(pthread_create)(thread, attributes, function, argument);
+  pthread_once(&g_thread_key_once, make_thread_key);
+  keep_pace();
+  auto* const record = static_cast<ThreadRecord*>(__libc_calloc(1, sizeof(ThreadRecord)));
+  if (record == nullptr) return EAGAIN;
+  record->function = function;
+  record->argument = argument;
+  record->birth = thread_clock();
+  record->processor = reserve_processor(record->birth);
+  int detach_state = PTHREAD_CREATE_JOINABLE;
+  if (attributes != nullptr) pthread_attr_getdetachstate(attributes, &detach_state);
+  record->detached = detach_state == PTHREAD_CREATE_DETACHED;
+  InRuntime inside;
+  // Under the lock, so that the thread is in the list before it can end.
+  REAL(pthread_mutex_lock)(&g_threads_lock);
+  const int status = REAL(pthread_create)(thread, attributes, run_thread, record);
+  if (status == 0) {
+    record->thread = *thread;
+    record->known = true;
+    record->next = g_threads;
+    g_threads = record;
+  }
+  REAL(pthread_mutex_unlock)(&g_threads_lock);
+  if (status != 0) {
+    give_up_processor(record->processor);
+    __libc_free(record);
+  }
+  return status;
+}
+
+namespace {
+
+template <typename Join>
+int join(pthread_t thread, Join real_join) {
+  // Found before the join: afterwards the same pthread_t may name another thread.
+  REAL(pthread_mutex_lock)(&g_threads_lock);
+  ThreadRecord* record = g_threads;
+  while (record != nullptr && (record->thread != thread || record->detached)) record = record->next;
+  REAL(pthread_mutex_unlock)(&g_threads_lock);
+  int status = 0;
+  {
+    Blocked blocked;
+    status = real_join();
+  }
+  if (status != 0 || record == nullptr) return status;
+  REAL(pthread_mutex_lock)(&g_threads_lock);
+  for (ThreadRecord** at = &g_threads; *at != nullptr; at = &(*at)->next) {
+    if (*at != record) continue;
+    *at = record->next;
+    break;
+  }
+  REAL(pthread_mutex_unlock)(&g_threads_lock);
+  advance_clock(record->death);
+  __libc_free(record);
+  return status;
+}
+
+}  // namespace
+
+MG_RECORD_EXPORT int pthread_join(pthread_t thread, void** result) {
+  return join(thread, [=] { return REAL(pthread_join)(thread, result); });
+}
+
+MG_RECORD_EXPORT int pthread_tryjoin_np(pthread_t thread, void** result) {
+  return join(thread, [=] { return REAL(pthread_tryjoin_np)(thread, result); });
+}
+
+MG_RECORD_EXPORT int pthread_timedjoin_np(pthread_t thread, void** result, const timespec* until) {
+  return join(thread, [=] { return REAL(pthread_timedjoin_np)(thread, result, until); });
+}
+
+MG_RECORD_EXPORT int pthread_detach(pthread_t thread) {
+  ThreadRecord* ended = nullptr;
+  REAL(pthread_mutex_lock)(&g_threads_lock);
+  for (ThreadRecord** at = &g_threads; *at != nullptr; at = &(*at)->next) {
+    if ((*at)->thread != thread || (*at)->detached) continue;
+    (*at)->detached = true;
+    if ((*at)->ended) {
+      ended = *at;
+      *at = ended->next;
+    }
+    break;
+  }
+  REAL(pthread_mutex_unlock)(&g_threads_lock);
+  __libc_free(ended);
+  return REAL(pthread_detach)(thread);
+}

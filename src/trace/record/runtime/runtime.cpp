@@ -1,0 +1,663 @@
+#include "trace/record/runtime/runtime.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+extern "C" void* __libc_malloc(size_t);
+extern "C" void __libc_free(void*);
+
+extern "C" {
+// Incremented by the instrumented code, a basic block at a time.
+__attribute__((visibility("default"))) __thread uint64_t __multigrain_record_private = 0;
+// Set by the instrumented code before it calls an allocator.
+__attribute__((visibility("default"))) __thread uint32_t __multigrain_record_allocation_site = 0;
+}
+
+namespace multigrain::trace::record {
+namespace {
+
+using raw::Kind;
+using raw::Record;
+
+// Ticks by which a thread may be ahead of the slowest. As small as context switches allow: on few cores every window
+// costs one for each thread.
+constexpr uint64_t kWindow = 2048;
+// Records between two looks at the other threads' clocks.
+constexpr ptrdiff_t kStretch = 512;
+// Records that must fit behind any reference: an atomic operation's three, or an event's two and a kTime.
+constexpr ptrdiff_t kReserve = 6;
+// A thread whose clock stands still for so long waits for something that the runtime does not know of.
+constexpr uint64_t kStallNs = 20'000'000;
+
+// A number that threads have one after another, and its stream.
+struct alignas(64) Processor {
+  uint64_t published;   // the clock, as far as others know
+  uint64_t stalled_at;  // not waited for while `published` is this
+  uint32_t running;     // counts for pacing
+  uint32_t used;
+  Record* next;
+  Record* end;
+  void* chunk;
+  uint64_t sequence;
+  uint64_t clock;
+};
+
+struct ThreadState {
+  Record* next = nullptr;
+  Record* limit = nullptr;  // where put() must look up: inactive, pacing due, chunk full, or the clock jumped
+  Record* end = nullptr;
+  uint64_t stack_low = 0;
+  uint64_t stack_bytes = 0;
+  uint64_t clock = 0;
+  Processor* processor = nullptr;
+  struct Slot* held = nullptr;
+  uint64_t spin_address = 0;
+  uint64_t spin_version = 0;
+  Record* spin_next = nullptr;
+  uint32_t spin_site = 0;
+  bool jumped = false;  // the stream does not know the clock yet
+  bool busy = false;    // in the runtime
+  bool ended = false;
+  bool waiting = false;  // spins
+};
+
+__thread ThreadState t_self;
+
+// Where synchronisation through an address left the clocks.
+struct Slot {
+  uint32_t lock;
+  uint32_t reserved;
+  uint64_t written;  // after the last release or write
+  uint64_t read;     // after the last read
+  uint64_t version;  // of writes
+};
+constexpr size_t kSlots = size_t{1} << 16;
+
+bool g_active = false;
+bool g_started = false;
+raw::Control* g_control = nullptr;
+int g_chunks_fd = -1;
+int g_descriptions_fd = -1;
+Slot g_slots[kSlots];
+Processor g_processors[raw::kMaxProcessors];
+uint32_t g_next_site = 1;
+uint32_t g_lock = 0;  // of processor numbers and descriptions
+
+template <typename T>
+T load(const T& from) {
+  return __atomic_load_n(&from, __ATOMIC_ACQUIRE);
+}
+template <typename T>
+void store(T& to, T value) {
+  __atomic_store_n(&to, value, __ATOMIC_RELEASE);
+}
+
+void lock_word(uint32_t& word) {
+  for (unsigned spins = 0; __atomic_exchange_n(&word, 1u, __ATOMIC_ACQUIRE) != 0; ++spins) {
+    if (spins >= 64) sched_yield();
+  }
+}
+void unlock_word(uint32_t& word) {
+  __atomic_store_n(&word, 0u, __ATOMIC_RELEASE);
+}
+
+uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Ends the recording; the program goes on without.
+void stop(int error, uint64_t clock) {
+  int32_t none = 0;
+  __atomic_compare_exchange_n(&g_control->error, &none, error, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+  uint64_t seen = load(g_control->stop_clock);
+  while (clock < seen && !__atomic_compare_exchange_n(&g_control->stop_clock, &seen, clock, false, __ATOMIC_ACQ_REL,
+                                                      __ATOMIC_ACQUIRE)) {
+  }
+  store(g_active, false);
+}
+
+// posix_fallocate, in which a file-size limit is an error and not a signal.
+int extend(off_t offset, off_t bytes) {
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  const int error = posix_fallocate(g_chunks_fd, offset, bytes);
+  if (error == EFBIG && sigismember(&before, SIGXFSZ) == 0) {
+    const timespec none = {0, 0};
+    sigtimedwait(&blocked, nullptr, &none);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
+bool new_chunk(ThreadState& t) {
+  const uint32_t index = __atomic_fetch_add(&g_control->chunks, 1u, __ATOMIC_ACQ_REL);
+  if (g_control->chunk_limit != 0 && index >= g_control->chunk_limit) {
+    stop(EOVERFLOW, t.clock);
+    return false;
+  }
+  const off_t offset = static_cast<off_t>((uint64_t{index} + 1) * raw::kChunkBytes);
+  if (const int error = extend(offset, static_cast<off_t>(raw::kChunkBytes)); error != 0) {
+    stop(error, t.clock);
+    return false;
+  }
+  void* const chunk =
+      mmap(nullptr, raw::kChunkBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, g_chunks_fd, offset);
+  if (chunk == MAP_FAILED) {
+    stop(errno, t.clock);
+    return false;
+  }
+  Processor& p = *t.processor;
+  if (p.chunk != nullptr) munmap(p.chunk, raw::kChunkBytes);
+  p.chunk = chunk;
+  auto* const header = static_cast<raw::ChunkHeader*>(chunk);
+  header->processor = static_cast<uint16_t>(&p - g_processors);
+  header->sequence = p.sequence++;
+  store(header->magic, raw::kChunkMagic);
+  t.next = reinterpret_cast<Record*>(header + 1);
+  t.end = t.next + raw::kRecordsOfChunk;
+  return true;
+}
+
+void pace(ThreadState& t) {
+  Processor& mine = *t.processor;
+  store(mine.published, t.clock);
+  Processor* waited_for = nullptr;
+  uint64_t waited_clock = 0;
+  uint64_t since = 0;
+  while (load(g_active)) {
+    const uint32_t count = load(g_control->processors);
+    Processor* slowest = nullptr;
+    uint64_t clock = ~uint64_t{0};
+    for (uint32_t i = 0; i < count; ++i) {
+      Processor& p = g_processors[i];
+      if (load(p.running) == 0 || &p == &mine) continue;
+      const uint64_t published = load(p.published);
+      if (published < clock && published != load(p.stalled_at)) slowest = &p, clock = published;
+    }
+    if (slowest == nullptr || t.clock <= clock + kWindow) return;
+    if (slowest != waited_for || clock != waited_clock) {
+      waited_for = slowest, waited_clock = clock, since = now_ns();
+    } else if (now_ns() - since > kStallNs) {
+      store(slowest->stalled_at, clock);
+    }
+    sched_yield();
+  }
+}
+
+// Room for kReserve records, after a look at the other threads. False: not recorded.
+bool make_room(ThreadState& t) {
+  if (!load(g_active) || t.ended || t.busy) {
+    if (t.busy && g_control != nullptr) __atomic_fetch_add(&g_control->dropped, 1u, __ATOMIC_RELAXED);
+    t.limit = t.next;
+    return false;
+  }
+  if (t.processor == nullptr) begin_thread(reserve_processor(0), 0);
+  if (t.processor == nullptr) return false;
+  InRuntime inside;
+  pace(t);
+  if (t.end - t.next < kReserve + 1 && !new_chunk(t)) {
+    t.limit = t.next;
+    return false;
+  }
+  if (t.jumped) {
+    t.next->tail = t.clock;
+    store(t.next->head, raw::head_of(Kind::kTime, 0, 0));
+    ++t.next;
+    t.jumped = false;
+  }
+  Record* const stretch = t.next + kStretch;
+  t.limit = t.end - kReserve < stretch ? t.end - kReserve : stretch;
+  if (t.limit <= t.next) t.limit = t.next + 1;
+  return true;
+}
+
+uint64_t take_private() {
+  uint64_t count = __multigrain_record_private;
+  if (count > UINT32_MAX) count = UINT32_MAX;
+  __multigrain_record_private -= count;
+  return count;
+}
+
+// A reference for which there is room.
+inline void put(ThreadState& t, Kind kind, uint64_t address, uint32_t size, uint32_t site) {
+  uint64_t count = __multigrain_record_private;
+  if (count > UINT32_MAX) [[unlikely]] {
+    count = UINT32_MAX;
+  }
+  __multigrain_record_private -= count;
+  t.clock += count + 1;
+  Record* const record = t.next++;
+  record->tail = raw::tail_of(site, count);
+  store(record->head, raw::head_of(kind, address, size));
+}
+
+inline bool on_stack(const ThreadState& t, uint64_t address) {
+  return address - t.stack_low < t.stack_bytes;
+}
+
+inline void reference(Kind kind, uint64_t address, uint32_t size, uint32_t site) {
+  ThreadState& t = t_self;
+  if (on_stack(t, address)) {
+    ++__multigrain_record_private;
+    return;
+  }
+  if (t.next >= t.limit) [[unlikely]] {
+    if (!make_room(t)) return;
+    if (t.waiting) {
+      t.waiting = false;
+      store(t.processor->running, 1u);
+    }
+  }
+  put(t, kind, address, size, site);
+}
+
+Slot& slot_of(uint64_t address) {
+  return g_slots[(address * 0x9e3779b97f4a7c15u) >> 48];
+}
+
+void join_clock(ThreadState& t, uint64_t clock) {
+  if (clock <= t.clock) return;
+  t.clock = clock;
+  t.jumped = true;
+  t.limit = t.next;
+}
+
+}  // namespace
+
+bool active() {
+  return load(g_active);
+}
+
+InRuntime::InRuntime() : nested_(t_self.busy) {
+  t_self.busy = true;
+}
+InRuntime::~InRuntime() {
+  t_self.busy = nested_;
+}
+
+Blocked::Blocked() {
+  if (Processor* const p = t_self.processor; p != nullptr) store(p->running, 0u);
+}
+Blocked::~Blocked() {
+  if (Processor* const p = t_self.processor; p != nullptr && !t_self.ended) {
+    store(p->published, t_self.clock);
+    store(p->running, 1u);
+  }
+}
+
+uint64_t thread_clock() {
+  // Private references since the last record are work too, which a thread created now comes after.
+  return t_self.clock + __multigrain_record_private;
+}
+
+void advance_clock(uint64_t clock) {
+  join_clock(t_self, clock);
+}
+
+void keep_pace() {
+  ThreadState& t = t_self;
+  if (!load(g_active) || t.processor == nullptr || t.busy) return;
+  InRuntime inside;
+  pace(t);
+}
+
+void record_event(Kind kind, uint64_t address, uint64_t value, uint32_t site) {
+  ThreadState& t = t_self;
+  if (!load(g_active) || t.ended || t.busy) return;
+  if (t.processor == nullptr) begin_thread(reserve_processor(0), 0);
+  if (t.processor == nullptr) return;
+  InRuntime inside;
+  if (t.end - t.next < 2 && !new_chunk(t)) {
+    t.limit = t.next;
+    return;
+  }
+  const uint64_t count = take_private();
+  t.clock += count + 1;
+  Record* const record = t.next;
+  t.next += 2;
+  record->tail = raw::tail_of(site, count);
+  const raw::EventTail tail = {t.clock, value};
+  memcpy(record + 1, &tail, sizeof tail);
+  store(record->head, raw::head_of(kind, address, 0));
+  t.jumped = false;
+  if (t.waiting) {
+    t.waiting = false;
+    store(t.processor->running, 1u);
+  }
+  t.limit = t.next;  // the next reference looks how much room there is
+}
+
+void publish_through(uint64_t address) {
+  if (!load(g_active)) return;
+  const uint64_t clock = thread_clock();
+  Slot& slot = slot_of(address);
+  lock_word(slot.lock);
+  if (slot.written < clock) slot.written = clock;
+  ++slot.version;
+  unlock_word(slot.lock);
+}
+
+void observe_through(uint64_t address) {
+  if (!load(g_active)) return;
+  Slot& slot = slot_of(address);
+  lock_word(slot.lock);
+  const uint64_t clock = slot.written;
+  unlock_word(slot.lock);
+  join_clock(t_self, clock);
+}
+
+void release_through(uint64_t address) {
+  if (!load(g_active)) return;
+  record_event(Kind::kRelease, address, 0, 0);
+  publish_through(address);
+}
+
+void acquire_through(uint64_t address) {
+  if (!load(g_active)) return;
+  observe_through(address);
+  record_event(Kind::kAcquire, address, 0, 0);
+}
+
+uint32_t reserve_processor(uint64_t clock) {
+  if (!load(g_active)) return kNoProcessor;
+  lock_word(g_lock);
+  uint32_t number = 0;
+  while (number < raw::kMaxProcessors && g_processors[number].used != 0) ++number;
+  if (number < raw::kMaxProcessors) {
+    Processor& p = g_processors[number];
+    p.used = 1;
+    store(p.published, p.clock > clock ? p.clock : clock);
+    store(p.running, 1u);
+    if (number >= g_control->processors) store(g_control->processors, number + 1);
+  }
+  unlock_word(g_lock);
+  if (number < raw::kMaxProcessors) return number;
+  stop(EUSERS, clock);
+  return kNoProcessor;
+}
+
+void give_up_processor(uint32_t processor) {
+  if (processor == kNoProcessor) return;
+  Processor& p = g_processors[processor];
+  store(p.running, 0u);
+  store(p.used, 0u);
+}
+
+void begin_thread(uint32_t processor, uint64_t clock) {
+  if (processor == kNoProcessor) return;
+  ThreadState& t = t_self;
+  uint64_t low = 0;
+  size_t bytes = 0;
+  {
+    InRuntime inside;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      void* address = nullptr;
+      if (pthread_attr_getstack(&attributes, &address, &bytes) == 0) low = reinterpret_cast<uint64_t>(address);
+      pthread_attr_destroy(&attributes);
+    }
+  }
+  Processor& p = g_processors[processor];
+  t.stack_low = low;
+  t.stack_bytes = bytes;
+  t.processor = &p;
+  t.next = t.limit = p.next;
+  t.end = p.end;
+  t.clock = p.clock > clock ? p.clock : clock;
+  t.jumped = false;
+  t.ended = false;
+  record_event(Kind::kStart, low, bytes, 0);
+}
+
+uint64_t end_thread() {
+  ThreadState& t = t_self;
+  if (t.processor == nullptr || t.ended) return t.clock;
+  record_event(Kind::kEnd, 0, 0, 0);
+  t.ended = true;
+  Processor& p = *t.processor;
+  p.next = t.next;
+  p.end = t.end;
+  p.clock = t.clock;
+  t.next = t.limit = t.end = nullptr;
+  t.stack_bytes = 0;
+  store(p.running, 0u);
+  store(p.used, 0u);
+  return t.clock;
+}
+
+namespace {
+
+bool describe(const void* bytes, size_t size) {
+  const char* at = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t written = write(g_descriptions_fd, at, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      stop(written < 0 ? errno : ENOSPC, t_self.clock);
+      return false;
+    }
+    at += written;
+    size -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+// Numbers `count` sites and tells the recorder what they are. 0 on failure.
+uint32_t describe_sites(const raw::SiteDescription* sites, uint32_t count) {
+  size_t bytes = 2 * sizeof(uint32_t);
+  for (uint32_t i = 0; i < count; ++i) {
+    bytes += sizeof(uint32_t) + strlen(sites[i].file) + strlen(sites[i].function) + strlen(sites[i].name) + 3;
+  }
+  auto* const buffer = static_cast<char*>(__libc_malloc(sizeof(raw::DescriptionHeader) + bytes));
+  if (buffer == nullptr) {
+    stop(ENOMEM, t_self.clock);
+    return 0;
+  }
+  lock_word(g_lock);
+  const uint32_t first = g_next_site;
+  g_next_site += count;
+  const raw::DescriptionHeader header = {raw::Description::kSites, static_cast<uint32_t>(bytes)};
+  char* at = buffer;
+  const auto append = [&at](const void* from, size_t size) {
+    memcpy(at, from, size);
+    at += size;
+  };
+  append(&header, sizeof header);
+  append(&first, sizeof first);
+  append(&count, sizeof count);
+  for (uint32_t i = 0; i < count; ++i) {
+    append(&sites[i].line, sizeof sites[i].line);
+    append(sites[i].file, strlen(sites[i].file) + 1);
+    append(sites[i].function, strlen(sites[i].function) + 1);
+    append(sites[i].name, strlen(sites[i].name) + 1);
+  }
+  const bool good = describe(buffer, static_cast<size_t>(at - buffer));
+  unlock_word(g_lock);
+  __libc_free(buffer);
+  return good ? first : 0;
+}
+
+// Sites of calls that the pass did not see: those of libraries. One a calling function.
+struct Caller {
+  void* address;
+  uint32_t site;
+};
+constexpr size_t kCallers = 4096;
+Caller g_callers[kCallers];
+uint32_t g_callers_lock = 0;
+
+void in_child_of_fork() {
+  // The child's stores would run into the parent's streams.
+  g_active = false;
+  t_self.limit = t_self.next;
+}
+
+__attribute__((constructor(101))) void start() {
+  if (g_started) return;
+  g_started = true;
+  const char* const environment = getenv(raw::kEnvironment);
+  int chunks = -1;
+  int descriptions = -1;
+  if (environment == nullptr || sscanf(environment, "%d,%d", &chunks, &descriptions) != 2) return;
+  // Programs that this one starts are not part of the trace.
+  unsetenv(raw::kEnvironment);
+  fcntl(chunks, F_SETFD, FD_CLOEXEC);
+  fcntl(descriptions, F_SETFD, FD_CLOEXEC);
+  void* const control = mmap(nullptr, sizeof(raw::Control), PROT_READ | PROT_WRITE, MAP_SHARED, chunks, 0);
+  if (control == MAP_FAILED) return;  // attached stays 0, which the recorder reports
+  g_control = static_cast<raw::Control*>(control);
+  if (g_control->version != raw::kVersion || g_control->attached != 0) return;
+  g_control->attached = 1;
+  g_chunks_fd = chunks;
+  g_descriptions_fd = descriptions;
+  pthread_atfork(nullptr, nullptr, in_child_of_fork);
+  store(g_active, true);
+  begin_thread(reserve_processor(0), 0);
+}
+
+__attribute__((destructor(101))) void finish() {
+  if (load(g_active)) end_thread();
+}
+
+}  // namespace
+
+uint32_t allocation_site(void* caller) {
+  const uint32_t noted = __multigrain_record_allocation_site;
+  if (noted != 0) {
+    __multigrain_record_allocation_site = 0;
+    return noted;
+  }
+  InRuntime inside;
+  size_t i = (reinterpret_cast<uint64_t>(caller) * 0x9e3779b97f4a7c15u) >> 52;
+  lock_word(g_callers_lock);
+  for (size_t probes = 0; probes < 64; ++probes, i = (i + 1) % kCallers) {
+    if (g_callers[i].address == caller || g_callers[i].address == nullptr) break;
+  }
+  if (g_callers[i].address == nullptr) {
+    Dl_info info = {};
+    if (dladdr(caller, &info) == 0) info = {};
+    const raw::SiteDescription site = {info.dli_fname != nullptr ? info.dli_fname : "",
+                                       info.dli_sname != nullptr ? info.dli_sname : "", "", 0, 0};
+    g_callers[i] = {caller, describe_sites(&site, 1)};
+  }
+  const uint32_t site = g_callers[i].address == caller ? g_callers[i].site : 0;
+  unlock_word(g_callers_lock);
+  return site;
+}
+
+}  // namespace multigrain::trace::record
+
+using namespace multigrain::trace::record;
+namespace raw = multigrain::trace::raw;
+
+// The functions below are called by instrumented code; the pass knows their names and types.
+
+MG_RECORD_EXPORT void __multigrain_record_module(const raw::ModuleDescription* module) {
+  start();  // this object file's constructors may run before the runtime's, if that is linked statically
+  if (!active() || module->version != raw::kVersion) return;
+  InRuntime inside;
+  const uint32_t first = describe_sites(module->site, module->sites);
+  if (first == 0) return;
+  *module->first_site = first;
+  t_self.busy = inside.nested();
+  for (uint64_t i = 0; i < module->globals; ++i) {
+    const raw::GlobalDescription& global = module->global[i];
+    record_event(raw::Kind::kAllocate, reinterpret_cast<uint64_t>(global.address), global.bytes, first + global.site);
+  }
+}
+
+MG_RECORD_EXPORT void __multigrain_record_read(uint64_t address, uint32_t site, uint32_t size) {
+  reference(raw::Kind::kRead, address, size, site);
+}
+
+MG_RECORD_EXPORT void __multigrain_record_write(uint64_t address, uint32_t site, uint32_t size) {
+  reference(raw::Kind::kWrite, address, size, site);
+}
+
+// A copy or a fill: word by word, as the model of the thesis counts (section 4.1). An address of 0: that side is
+// private.
+MG_RECORD_EXPORT void __multigrain_record_range(uint64_t to, uint64_t from, uint64_t bytes, uint32_t site) {
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t aligned = 8 - ((to != 0 ? to : from) + done) % 8;
+    const uint64_t size = aligned < bytes - done ? aligned : bytes - done;
+    if (from != 0) reference(raw::Kind::kRead, from + done, static_cast<uint32_t>(size), site);
+    if (to != 0) reference(raw::Kind::kWrite, to + done, static_cast<uint32_t>(size), site);
+    done += size;
+  }
+}
+
+// Around an atomic or volatile operation: `access` 1 reads, 2 writes, 3 does both. Operations on one address are in the
+// trace in the order in which they are done, because the slot is locked meanwhile.
+MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_t site, uint32_t size,
+                                                       uint32_t access) {
+  ThreadState& t = t_self;
+  t.held = nullptr;
+  if (!active() || t.busy) return;
+  if (on_stack(t, address)) {
+    __multigrain_record_private += access == 3 ? 2 : 1;
+    return;
+  }
+  if (t.next >= t.limit && !t.jumped && !make_room(t)) return;
+  if (t.jumped && t.end - t.next < kReserve && !make_room(t)) return;
+  Slot& slot = slot_of(address);
+  lock_word(slot.lock);
+  t.held = &slot;
+  if (access == 1 && t.spin_next == t.next && t.spin_address == address && t.spin_site == site &&
+      t.spin_version == slot.version) {
+    // Busy waiting whose result cannot have changed: on a machine where references take longer there would be fewer,
+    // so they say nothing (thesis, section 2.3.1). The read that sees the change is recorded.
+    __atomic_fetch_add(&g_control->spins, 1u, __ATOMIC_RELAXED);
+    if (!t.waiting) {
+      t.waiting = true;
+      t.limit = t.next;  // the next reference counts it as running again
+      store(t.processor->running, 0u);
+    }
+    return;
+  }
+  if (t.waiting) {
+    t.waiting = false;
+    store(t.processor->running, 1u);
+  }
+  uint64_t after = slot.written;
+  if (access != 1 && slot.read > after) after = slot.read;
+  if (after > t.clock) t.clock = after, t.jumped = true;
+  if (t.jumped) {
+    t.next->tail = t.clock;
+    store(t.next->head, raw::head_of(raw::Kind::kTime, 0, 0));
+    ++t.next;
+    t.jumped = false;
+  }
+  if ((access & 1) != 0) put(t, raw::Kind::kRead, address, size, site);
+  if ((access & 2) != 0) {
+    put(t, raw::Kind::kWrite, address, size, site);
+    slot.written = t.clock;
+    ++slot.version;
+  }
+  if (access == 1 && slot.read < t.clock) slot.read = t.clock;
+  if (t.limit <= t.next) t.limit = t.next;
+  t.spin_address = address;
+  t.spin_site = site;
+  t.spin_version = slot.version;
+  t.spin_next = t.next;
+}
+
+MG_RECORD_EXPORT void __multigrain_record_atomic_end() {
+  ThreadState& t = t_self;
+  if (t.held == nullptr) return;
+  unlock_word(t.held->lock);
+  t.held = nullptr;
+}

@@ -1,0 +1,80 @@
+// The recorder's runtime, inside a traced program: what the instrumented code and the interposed functions of the C
+// library share.
+//
+// The order of references. A thread's clock counts its references, shared and private, as a processor would that makes
+// one a tick. Synchronisation carries clocks as Lamport's do: an acquire sets the thread's clock past that of the
+// release it follows, a barrier's leavers pass its last arrival, a thread starts after its creation, a join ends after
+// the thread, and an atomic (or volatile) read comes after the write it may have seen, atomic operations on one address
+// in the order in which they were done. The merged trace has all references in the order of these clocks, so:
+//   - it contains every thread's references in program order,
+//   - whatever happens before something else by that synchronisation precedes it in the trace,
+//   - apart from that the threads advance together, one reference each, like the processors of the thesis's machine
+//     (section 2.3.1), however few cores the traced run had.
+// Two references that race are ordered by the clocks alone: possibly not as they happened. Synchronisation by other
+// means (pipes, signals, futexes of one's own, inline assembly) is not seen.
+#pragma once
+
+#include <cstdint>
+
+#include "trace/record/raw.h"
+
+#define MG_RECORD_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace multigrain::trace::record {
+
+// True between the start of the runtime and the end of the recording.
+bool active();
+
+// The clocks that synchronisation carries, by address of what it goes through. Two addresses that share a slot are
+// ordered more than they need to be.
+// (release before the operation that lets others in, acquire after the one that lets this thread in.)
+void release_through(uint64_t address);
+void acquire_through(uint64_t address);
+// The same without an event in the trace: condition variables, semaphores.
+void publish_through(uint64_t address);
+void observe_through(uint64_t address);
+
+// The thread is in a system call that other threads' progress ends, and does not count for pacing meanwhile.
+class Blocked {
+ public:
+  Blocked();
+  ~Blocked();
+  Blocked(const Blocked&) = delete;
+  Blocked& operator=(const Blocked&) = delete;
+};
+
+// An event of this thread at its present clock, which becomes one tick later.
+void record_event(raw::Kind kind, uint64_t address, uint64_t value, uint32_t site);
+
+uint64_t thread_clock();
+// Moves the thread's clock to at least `clock`.
+void advance_clock(uint64_t clock);
+
+// A processor for a thread about to be created, or kNoProcessor; the lowest number that no thread has.
+inline constexpr uint32_t kNoProcessor = ~uint32_t{0};
+uint32_t reserve_processor(uint64_t clock);
+void give_up_processor(uint32_t processor);
+// The present thread begins or ends to be that processor; end returns its clock.
+void begin_thread(uint32_t processor, uint64_t clock);
+uint64_t end_thread();
+// Waits while this thread is far ahead of the slowest that runs.
+void keep_pace();
+
+// The site of an allocation that `caller` asked for: what the pass noted down, or one made up for the calling function.
+uint32_t allocation_site(void* caller);
+
+// While one lives, what this thread does is the runtime's and not the program's.
+class InRuntime {
+ public:
+  InRuntime();
+  ~InRuntime();
+  InRuntime(const InRuntime&) = delete;
+  InRuntime& operator=(const InRuntime&) = delete;
+  // Whether the thread was in it already.
+  [[nodiscard]] bool nested() const { return nested_; }
+
+ private:
+  bool nested_;
+};
+
+}  // namespace multigrain::trace::record

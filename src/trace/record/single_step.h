@@ -1,0 +1,39 @@
+// Records an unmodified program, as the ACE tracer did (software-coherence-thesis.txt, section 2.3.1): every thread is
+// single-stepped, and each instruction decoded before it runs.
+//
+// One thread takes one instruction, then the next thread: so the order of references is the one in which they were
+// made, and threads advance at the same speed whatever their instructions; a thread in a system call is left alone
+// until it returns. Recorded are references to all memory but stacks and thread-local variables, which are private
+// references with those of calls and returns. Not seen: what the system reads and writes for the program, gathers and
+// scatters, and child processes. The program is bound to one core, which it may notice. Recording begins at the
+// program's entry point, after the dynamic loader.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "trace/format/trace_writer.h"
+#include "trace/record/recorder.h"
+
+namespace multigrain::trace {
+
+struct StepOptions {
+  uint64_t max_references = 0;  // afterwards the program runs on at full speed; 0: no limit
+};
+
+struct SteppedRun {
+  RunResult run;
+  RecordingFacts facts;
+  uint64_t instructions = 0;
+  uint64_t gathers = 0;  // instructions whose references could not be told
+  unsigned processors = 0;
+};
+
+// `progress` is called now and then with the references so far. The writer is not finished.
+Result<SteppedRun> single_step(const std::vector<std::string>& command, const StepOptions& options, TraceWriter& writer,
+                               const std::function<void(uint64_t)>& progress = {});
+
+}  // namespace multigrain::trace

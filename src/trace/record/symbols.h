@@ -1,0 +1,57 @@
+// Which function and line an instruction of a running process belongs to.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+// One range of a process's address space, as /proc/PID/maps tells it.
+struct Mapping {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  uint64_t offset = 0;
+  bool executable = false;
+  std::string path;  // or "[stack]" and the like; empty: anonymous
+};
+std::vector<Mapping> mappings_of(pid_t process);
+
+// The functions of all files that a process has mapped, from their ELF symbol tables.
+class Symbols {
+ public:
+  void load(pid_t process);
+  // Where a function of that name begins, in every file that defines it.
+  [[nodiscard]] std::vector<uint64_t> find(std::string_view name) const;
+  // File (of the program, not its source) and function of an instruction, without its line.
+  [[nodiscard]] Site site_of(uint64_t address) const;
+  // Source files and lines of instructions, as far as addr2line is there and finds any; sites[i] is that of
+  // addresses[i].
+  void add_lines(const std::vector<uint64_t>& addresses, std::vector<Site>& sites) const;
+
+ private:
+  struct Function {
+    uint64_t begin;
+    uint64_t end;
+    std::string name;
+  };
+  struct Module {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t bias;  // address in the process minus address in the file
+    std::string path;
+  };
+  void load_module(const Module& module);
+  [[nodiscard]] const Module* module_of(uint64_t address) const;
+
+  std::vector<Module> modules_;
+  std::vector<Function> functions_;  // by address
+};
+
+}  // namespace multigrain::trace
