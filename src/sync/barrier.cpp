@@ -128,11 +128,35 @@ void Sync::counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, Nod
   });
 }
 
+// Whether this message can go the way that it came: along the tree of a barrier of all processors, or between a node
+// and the manager of any other.
+void Sync::check_sender(const Message& message, const SyncHandle& barrier, const BarrierPlace& place) const {
+  const bool of_all = barrier.argument == nodes_ * processors_;
+  bool possible = false;
+  switch (message.header.type) {
+    case sync_message::kBarrierUp:
+      for (unsigned i = 0; of_all && i < place.children(); ++i) possible = possible || place.child(i) == message.from;
+      break;
+    case sync_message::kBarrierDown:
+      possible = of_all && !place.is_root() && place.parent() == message.from;
+      break;
+    case sync_message::kBarrierArrive:
+      possible = !of_all && place.is_root();
+      break;
+    default:
+      possible = !of_all && message.from == place.root;
+  }
+  if (!possible)
+    panic("a barrier's message came from the wrong node, or to it (sender, type, handle):", message.from.value,
+          message.header.type, message.header.word[0]);
+}
+
 void Sync::on_barrier_message(const Message& message) {
   const SyncHandle barrier = check_message(message, SyncKind::kBarrier);
   const SyncId id(message.header.word[0]);
   const BarrierPlace place = barrier_place_of(barrier);
   BarrierRecord& record = find(barriers_, barrier);
+  check_sender(message, barrier, place);
   record.guard.lock();
   // A processor that has left the barrier may destroy it while others have not heard that they may leave too. So a
   // departure counts whatever became of the barrier since: tickets go on through the generations, and a manager's
@@ -147,7 +171,8 @@ void Sync::on_barrier_message(const Message& message) {
   }
   if (!enter_generation(record, barrier)) die(1, kDestroyed, id.value);
   if (message.header.type == sync_message::kBarrierArrive) {
-    MG_CHECK(place.is_root(), message.from.value);
+    if (record.counted.arrived() >= barrier.argument)
+      panic("a barrier is told of more processors than it waits for (sender, handle):", message.from.value, id.value);
     counted_arrival(id, record, barrier.argument, message.from);
     record.guard.unlock();
     return;

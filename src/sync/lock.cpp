@@ -215,6 +215,9 @@ void Sync::on_lock_message(const Message& message) {
   if (message.header.type == sync_message::kLockForward && next.value >= nodes_)
     panic("a lock was forwarded to a node that does not exist (sender, node):", message.from.value, next.value);
   const LockPlace place = place_of(lock);
+  if (message.header.type == sync_message::kLockForward && message.from != place.manager)
+    panic("a lock was forwarded by a node that does not manage it (sender, handle):", message.from.value,
+          message.header.word[0]);
   LockActions actions;
   const bool exists = transition(find(locks_, lock), lock, [&](LockState& state) {
     switch (message.header.type) {

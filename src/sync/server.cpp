@@ -64,6 +64,8 @@ void Sync::answer_to(WaiterId waiter, ServerAnswer answer, uint32_t result) {
     wake_slot(slot, answer, result);
     return;
   }
+  // Before the answer goes out: the node may use the slot for its next call at once.
+  if (answer == ServerAnswer::kServed) calls_[waiter.value].store(0, std::memory_order_relaxed);
   MessageHeader header;
   header.type = sync_message::kAnswer;
   header.flags = static_cast<uint8_t>(answer);
@@ -81,6 +83,7 @@ void Sync::start_call(SyncId id, const SyncHandle& handle, ServerCall what, uint
     return;
   }
   count(kServerRemote);
+  slots_[slot].asked.store(manager.value + 1u, std::memory_order_relaxed);
   MessageHeader header;
   header.type = sync_message::kCall;
   header.flags = static_cast<uint8_t>(what);
@@ -118,6 +121,9 @@ void Sync::on_server_message(const Message& message) {
     if (header.flags != static_cast<uint8_t>(ServerAnswer::kCondQueued) &&
         header.flags != static_cast<uint8_t>(ServerAnswer::kServed))
       panic("a synchronisation answer of an unknown kind (sender, kind):", message.from.value, header.flags);
+    if (slots_[header.small].asked.load(std::memory_order_relaxed) != message.from.value + 1u)
+      panic("a synchronisation answer from a node that was not asked (sender, slot):", message.from.value,
+            header.small);
     wake_slot(header.small, static_cast<ServerAnswer>(header.flags), header.extra);
     return;
   }
@@ -126,7 +132,12 @@ void Sync::on_server_message(const Message& message) {
   const auto what = static_cast<ServerCall>(header.flags);
   const SyncHandle handle = check_message(message, kind_of(what));
   MG_CHECK(manager_of(handle) == self_, message.from.value, header.word[0]);
-  if (!serve_call(handle, what, header.extra, waiter_of(message.from, header.small)))
+  // A waiter is in one queue at most, once: twice would close the queue to a ring.
+  const WaiterId caller = waiter_of(message.from, header.small);
+  if (calls_[caller.value].exchange(1, std::memory_order_relaxed) != 0)
+    panic("a synchronisation call from a slot whose last call is not answered (sender, slot):", message.from.value,
+          header.small);
+  if (!serve_call(handle, what, header.extra, caller))
     die(1,
         "another node used a condition, semaphore or flag after it was destroyed (node, handle):", message.from.value,
         header.word[0]);

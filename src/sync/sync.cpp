@@ -31,7 +31,8 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
       sem_source_(options.max_others),
       flag_source_(options.max_others),
       slots_(kMaxWaiters),
-      links_(1 + size_t{nodes} * kMaxWaiters) {
+      links_(1 + size_t{nodes} * kMaxWaiters),
+      calls_(1 + size_t{nodes} * kMaxWaiters) {
   MG_CHECK(nodes == fabric.nodes() && nodes >= 1 && nodes <= NodeSet::kCapacity, nodes);
   MG_CHECK(processors_per_node >= 1 && options.handoff_bound >= 1 && options.barrier_radix >= 1);
   constexpr uint32_t kMost = 1u << SyncHandle::kIndexBits;
@@ -178,6 +179,9 @@ void Sync::on_recycle(const Message& message) {
     panic("a synchronisation message (sender, type, handle) that cannot be right:", message.from.value,
           message.header.type, message.header.word[0]);
   const SyncHandle handle = check_message(message, kind);
+  if (handle.creator != self_)
+    panic("the end of an object was told to a node that did not create it (sender, handle):", message.from.value,
+          message.header.word[0]);
   if (!forget(handle) || !source_of(kind).give_back({handle.index, handle.generation}))
     die(1, "a lock, barrier, condition, semaphore or flag was destroyed twice, or was never created; its handle:",
         message.header.word[0]);
@@ -200,6 +204,7 @@ uint32_t Sync::take_slot() {
 
 void Sync::free_slot(uint32_t slot) {
   slots_[slot].stage.store(kSlotIdle, std::memory_order_relaxed);
+  slots_[slot].asked.store(0, std::memory_order_relaxed);
   slots_guard_.lock();
   slots_[slot].next_free = free_slots_;
   free_slots_ = slot + 1;

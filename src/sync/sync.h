@@ -124,6 +124,7 @@ class Sync {
     std::atomic<uint32_t> stage;  // kSlotIdle, kSlotWaiting, or a ServerAnswer
     uint32_t result;              // valid when the stage is kServed
     uint32_t next_free;           // slot + 1
+    std::atomic<uint32_t> asked;  // the node that may answer + 1; 0: none was asked
   };
   static constexpr uint32_t kSlotIdle = 0;
   static constexpr uint32_t kSlotWaiting = 3;
@@ -214,6 +215,7 @@ class Sync {
   void perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
                const BarrierActions& actions, SendContext context);
   void counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from);
+  void check_sender(const Message& message, const SyncHandle& barrier, const BarrierPlace& place) const;
   void on_barrier_message(const Message& message);
 
   // server.cpp
@@ -249,6 +251,7 @@ class Sync {
   uint32_t fresh_slots_ = 0;  // slots below were used before
   SparseArray<Slot> slots_;
   SparseArray<WaiterLink> links_;
+  SparseArray<std::atomic<uint8_t>> calls_;  // by WaiterId: a call of another node's slot that is not answered yet
 
   mutable std::array<CounterStripe, kStripes> counters_{};
 };

@@ -567,12 +567,13 @@ TEST_F(MisuseDeathTest, Limits) {
 
 // Over there a processor waits for the answer, and would for ever.
 TEST_F(MisuseDeathTest, LocksGoneThatAnotherNodeWants) {
-  const SyncId lock = sync_->lock_create();
-  sync_->lock_destroy(lock);
+  // The first is managed by node 0, which gets requests; the second by node 1, which forwards them.
+  const SyncId locks[] = {sync_->lock_create(), sync_->lock_create()};
+  for (const SyncId lock : locks) sync_->lock_destroy(lock);
   MessageHeader header;
-  header.word[0] = lock.value;
   for (const MessageType type : {sync_message::kLockRequest, sync_message::kLockForward}) {
     header.type = type;
+    header.word[0] = locks[type == sync_message::kLockForward ? 1 : 0].value;
     header.small = 1;
     const auto deliver = [&] {
       fabric_[1]->send(NodeId(0), header, SendContext::kOrdinary);
@@ -598,9 +599,38 @@ TEST_F(MisuseDeathTest, MessagesThatCannotBe) {
   EXPECT_DEATH(deliver(header), "invariant broken");
   header.type = sync_message::kAnswer;  // an answer to no call
   header.flags = 2;
-  EXPECT_DEATH(deliver(header), "invariant broken");
+  EXPECT_DEATH(deliver(header), "a node that was not asked");
   header.small = 5000;
   EXPECT_DEATH(deliver(header), "a slot that does not exist");
+
+  header = {};
+  header.type = sync_message::kLockForward;  // of a lock that the sender does not manage
+  header.word[0] = sync_->lock_create().value;
+  header.small = 1;
+  EXPECT_DEATH(deliver(header), "invariant broken|does not manage it");
+
+  header = {};
+  header.type = sync_message::kCall;  // two calls at a time of one slot
+  header.flags = static_cast<uint8_t>(ServerCall::kSemWait);
+  header.small = 3;
+  header.word[0] = sync_->sem_create(0).value;
+  deliver(header);
+  EXPECT_DEATH(deliver(header), "whose last call is not answered");
+
+  header = {};
+  header.type = sync_message::kRecycle;  // of an object that another node created
+  header.word[0] = sync_->flag_create().value;
+  SyncHandle handle = SyncHandle::decode(SyncId(header.word[0]));
+  handle.creator = NodeId(1);
+  header.word[0] = handle.encode().value;
+  EXPECT_DEATH(deliver(header), "did not create it");
+
+  header = {};
+  header.word[0] = sync_->barrier_create(0).value;
+  header.type = sync_message::kBarrierDown;  // to the root of the tree
+  EXPECT_DEATH(deliver(header), "from the wrong node");
+  header.type = sync_message::kBarrierArrive;  // to a barrier that is not counted
+  EXPECT_DEATH(deliver(header), "from the wrong node");
 }
 
 }  // namespace

@@ -117,7 +117,14 @@ SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placemen
   request.type = heap_message::kAllocate;
   request.flags = static_cast<uint8_t>(placement.policy);
   request.small = placement.policy == HomePolicy::kNode ? placement.node.value : uint16_t{0};
-  if (self() != kManager) return call(kManager, request);
+  if (self() != kManager) {
+    const Answer answer = call(kManager, request);
+    const uint64_t least = request.word[2] != 0 ? request.word[1] : request.word[0];
+    if (answer.granted && (answer.second < least || answer.second > geometry_.pages() ||
+                           answer.first > geometry_.pages() - answer.second))
+      panic("heap message grants pages that cannot be: page, pages", answer.first, answer.second);
+    return answer;
+  }
   // The manager's own callers wait for acknowledgements like anybody else's.
   request.extra = begin_call(kManager);
   Attendance attendance(fabric_);
@@ -134,6 +141,9 @@ void SharedHeap::serve_allocate(NodeId from, const MessageHeader& request) {
   announce_new_extents();
   Answer answer;
   if (run) answer = {true, run->needs_clearing, run->first.value, run->pages};
+  // A node has kCalls calls out at most, so more requests than there is room for were never made.
+  if (end_unanswered_ - first_unanswered_ == unanswered_.count())
+    panic("heap message with one request too many: call, from node", request.extra, from.value);
   unanswered_[end_unanswered_++ % unanswered_.count()] = {from, request.extra, answer, announced_};
   answer_waiting();
 }
@@ -309,7 +319,7 @@ void SharedHeap::on_message(void* context, const Message& message) {
       const bool sizes_make_sense = wanted > 0 && (for_owner == 1   ? second > 0 && second <= wanted
                                                    : for_owner == 0 ? std::has_single_bit(second)
                                                                     : false);
-      if (!heap.space_ || !sizes_make_sense)
+      if (!heap.space_ || !sizes_make_sense || header.extra >= kCalls)
         panic("heap message with a bad request: pages, alignment, from node", wanted, second, message.from.value);
       return heap.serve_allocate(message.from, header);
     }
