@@ -1,16 +1,21 @@
 // What fabric.h promises, for every fabric. Two nodes in one thread; "pump" delivers what has been sent.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "fabric/modelled.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/sim/sim_fabric.h"
 #include "shm_job.h"
+#include "ucx_job.h"
 
 namespace multigrain {
 namespace {
@@ -57,6 +62,55 @@ class SimWorld : public World {
 
  private:
   SimNetwork network_;
+};
+
+// Two nodes over UCX. A thread lets both make progress, which is what the service thread of a node would do for remote
+// operations; messages are handled by pump() alone.
+class UcxWorld : public World {
+ public:
+  explicit UcxWorld(const NetworkModel& model) : job_(2, kFrames) {
+    // A forked child would lack the threads, and may find locks of theirs taken.
+    ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+    std::thread other([this] { ucx_[1] = job_.join(1); });
+    ucx_[0] = job_.join(0);
+    other.join();
+    for (unsigned n = 0; n < 2; ++n) {
+      progress_[n] = ucx_[n].get();
+      nodes_[n] = std::move(ucx_[n]);
+      if (!model.ideal()) nodes_[n] = std::make_unique<ModelledFabric>(std::move(nodes_[n]), model);
+      nodes_[n]->set_handler(
+          kMarker, [](void* count, const Message&) { ++*static_cast<unsigned*>(count); }, &markers_[n]);
+    }
+    helper_ = std::thread([this] {
+      while (!over_.load()) {
+        if (!progress_[0]->progress() && !progress_[1]->progress()) std::this_thread::yield();
+      }
+    });
+  }
+  ~UcxWorld() override {
+    over_.store(true);
+    helper_.join();
+  }
+  Fabric& node(unsigned n) override { return *nodes_[n]; }
+  // Whatever was sent before a marker has been handled when the marker is.
+  void pump() override {
+    const unsigned before[2] = {markers_[0], markers_[1]};
+    for (uint16_t n = 0; n < 2; ++n)
+      nodes_[n]->send(NodeId(static_cast<uint16_t>(1 - n)), {.type = kMarker}, SendContext::kOrdinary);
+    while (markers_[0] == before[0] || markers_[1] == before[1]) {
+      for (auto& node : nodes_) node->poll();
+    }
+  }
+
+ private:
+  static constexpr MessageType kMarker = message_range::kTest + 15;
+  testing::UcxJob job_;
+  std::unique_ptr<UcxFabric> ucx_[2];
+  UcxFabric* progress_[2] = {};
+  unsigned markers_[2] = {0, 0};
+  std::unique_ptr<Fabric> nodes_[2];
+  std::atomic<bool> over_{false};
+  std::thread helper_;
 };
 
 struct Kind {
@@ -267,6 +321,16 @@ TEST_P(FabricContractDeath, ATypeHasOneHandler) {
   EXPECT_DEATH(a_.set_handler(kType, &Received::handler, &received), "invariant broken");
 }
 
+// The transports are chosen by UCX_TLS, which is read when a node starts: the program runs once for each
+// (CMakeLists.txt).
+std::vector<Kind> fabrics_over_ucx() {
+  return {Kind{"Ucx", [] { return std::make_unique<UcxWorld>(NetworkModel{}); }},
+          Kind{"ModelledUcx", [] {
+                 return std::make_unique<UcxWorld>(
+                     NetworkModel{.latency_ns = 20'000, .bytes_per_ns = 1, .occupancy_ns = 1000});
+               }}};
+}
+
 const auto kFabrics = ::testing::Values(Kind{"Shm", [] { return std::make_unique<ShmWorld>(NetworkModel{}); }},
                                         Kind{"ModelledShm",
                                              [] {
@@ -278,6 +342,8 @@ constexpr auto kKindName = [](const auto& kind) { return std::string(kind.param.
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, FabricContract, kFabrics, kKindName);
 INSTANTIATE_TEST_SUITE_P(Fabrics, FabricContractDeath, kFabrics, kKindName);
+INSTANTIATE_TEST_SUITE_P(Ucx, FabricContract, ::testing::ValuesIn(fabrics_over_ucx()), kKindName);
+INSTANTIATE_TEST_SUITE_P(Ucx, FabricContractDeath, ::testing::ValuesIn(fabrics_over_ucx()), kKindName);
 
 }  // namespace
 }  // namespace multigrain

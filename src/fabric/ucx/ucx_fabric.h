@@ -50,6 +50,9 @@ class UcxFabric : public Fabric {
   // whoever calls the fabric from now on stays there for ever. Not from a handler. The connections stay open until the
   // process is gone, which is how the others learn of its end.
   virtual void stop() = 0;
+  // Lets UCX work once, without handling messages. Returns whether anything happened. A node that neither polls nor has
+  // a service thread answers no remote operation of others; tests use this instead.
+  virtual bool progress() = 0;
   // What UCX chose, for people: "tcp over eth0", say.
   [[nodiscard]] virtual std::string description() const = 0;
 };

@@ -1,0 +1,91 @@
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/module.h"
+#include "fabric/ucx/ucx_fabric.h"
+#include "fabric/ucx/ucx_module.h"
+
+namespace multigrain {
+namespace {
+
+struct Setting {
+  const char* name;
+  const char* value;
+  bool forced;  // another value would break the run
+};
+
+// UCX reads its environment when its libraries are loaded and when it is opened.
+constexpr Setting kSettings[] = {
+    // Page faults are ours: UCX must not catch SIGSEGV and SIGBUS, nor SIGHUP for its debug log.
+    {"UCX_HANDLE_ERRORS", "none", true},
+    {"UCX_DEBUG_SIGNO", "0", true},
+    // UCX would patch mmap, munmap, malloc, dlopen and their kin to learn of memory that goes away. We register what we
+    // export, and it stays; the patches would run inside our fault handler and our malloc.
+    {"UCX_MEM_EVENTS", "n", true},
+    {"UCX_MEM_MMAP_HOOK_MODE", "none", true},
+    {"UCX_MEM_MALLOC_HOOKS", "n", true},
+    {"UCX_MEM_MALLOC_RELOC", "n", true},
+    {"UCX_MEM_DYNAMIC_MMAP_THRESH", "n", true},
+    {"UCX_MEM_DLOPEN_PROCESS_RPATH", "n", true},
+    // A thread that shows UCX's insides as a file system.
+    {"UCX_VFS_ENABLE", "n", true},
+    // Endpoints must report that a peer is gone; UCX uses its shared-memory transports for such only if told so.
+    {"UCX_POSIX_ERROR_HANDLING", "y", false},
+    {"UCX_SYSV_ERROR_HANDLING", "y", false},
+    // The fabric has heartbeats of its own, faster than these.
+    {"UCX_KEEPALIVE_INTERVAL", "inf", false},
+    // Standard output is the program's.
+    {"UCX_LOG_FILE", "stderr", false},
+    {"UCX_WARN_UNUSED_ENV_VARS", "n", false},
+};
+
+// The variables are set while it lives; afterwards the environment is again as the program and its children expect it.
+class UcxEnvironment {
+ public:
+  UcxEnvironment() {
+    for (const Setting& setting : kSettings) {
+      const char* const users = std::getenv(setting.name);
+      if (users != nullptr && !setting.forced) continue;
+      if (users != nullptr && std::string(users) != setting.value)
+        std::fprintf(stderr, "multigrain: %s=%s is ignored: a run needs %s\n", setting.name, users, setting.value);
+      saved_.push_back({setting.name, users != nullptr ? std::optional<std::string>(users) : std::nullopt});
+      setenv(setting.name, setting.value, 1);
+    }
+  }
+  ~UcxEnvironment() {
+    for (const auto& [name, value] : saved_) {
+      if (value) {
+        setenv(name, value->c_str(), 1);
+      } else {
+        unsetenv(name);
+      }
+    }
+  }
+  UcxEnvironment(const UcxEnvironment&) = delete;
+  UcxEnvironment& operator=(const UcxEnvironment&) = delete;
+
+ private:
+  struct Saved {
+    const char* name;
+    std::optional<std::string> value;
+  };
+  std::vector<Saved> saved_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<UcxFabric>> load_ucx_fabric(const UcxOptions& options) {
+  // The environment is the process's: several fabrics of one process open one after the other.
+  static std::mutex one_at_a_time;
+  const std::lock_guard guard(one_at_a_time);
+  const UcxEnvironment environment;
+  const Result<void*> function = load_module("ucx", ucx::kModuleFunction);
+  if (!function) return fail("{}; UCX is in the package libucx0", function.error().message);
+  return reinterpret_cast<ucx::ModuleFunction>(*function)(options);
+}
+
+}  // namespace multigrain

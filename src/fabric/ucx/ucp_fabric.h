@@ -1,0 +1,276 @@
+// The ucx fabric's inside, in the module multigrain-ucx.so.
+//
+// Threads and the lock. One UCP context and one worker a node. Every call into UCX is made under `lock_`, by whichever
+// thread needs it (UCS_THREAD_MODE_SERIALIZED): UCX's own multi-threaded mode would take a lock of its own in every
+// call, several times in some, and its lock spins without end where ours sleeps, which on few cores is the difference
+// between a wait and a lost time slice. A thread that only wants progress tries the lock and passes on if it is taken:
+// its holder makes the progress. UCX's asynchronous thread (it accepts connections) excludes itself by UCX's own means.
+//
+// Callbacks of UCX run under the lock. They never run a handler: they put the message into its source's queue, in the
+// order of the numbers, and poll() hands the queues to handlers without the lock, one thread a source (its token). So
+// handlers may send.
+//
+// Three things are looked after, by different people:
+//   progress   of UCX: by every thread that watches: that polls, or waits for a remote operation. While one does, UCX's
+//              descriptor is muted, so that the service thread does not get up for every arrival. The last to stop
+//              watching arms UCX and unmutes the descriptor ("listening").
+//   messages   in the queues: by threads that attend (fabric.h). Whoever puts a message into a queue and sees that
+//   nobody
+//              attends wakes the service thread by its event descriptor.
+//   credits    a queue of messages that a handler sent while the window was full goes out, under the lock, in the very
+//              progress that brings the credit.
+//
+// Nothing is forgotten. Operations below are sequentially consistent, `lock_` orders the rest.
+//  (1) An arrival that UCX has not been asked about: at every moment when nobody holds the lock, either watching_ > 0
+//  and
+//      the last watcher has its unwatch() still to come; or listening_, which was set after ucp_worker_arm() succeeded,
+//      so UCX's descriptor is or becomes readable and the service thread gets up; or somebody is on the way into
+//      unwatch()'s critical section, which sets it. For listening_ is cleared only by a watcher that has counted
+//      itself. When the service thread gets up it makes progress, and arms again before it sleeps, unless somebody
+//      watches.
+//  (2) A message in a queue: this is the argument of shm/doorbell.h with pending_, attendance_ and waking_ in the
+//  places
+//      of pending, the count and kWaking. S1 and S2 are enqueue(); S3 is wake_if_unattended(), which everybody calls
+//      who made progress and does not go on to drain; the event descriptor keeps a wake-up until it is read, which is
+//      V1.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/spin_lock.h"
+#include "fabric/mapped_object.h"
+#include "fabric/ucx/block_pool.h"
+#include "fabric/ucx/ucx_fabric.h"
+#include "fabric/ucx/wire.h"
+
+namespace multigrain::ucx {
+
+class UcpFabric final : public UcxFabric, public MappedObject {
+ public:
+  static Result<std::unique_ptr<UcxFabric>> open(const UcxOptions& options);
+  ~UcpFabric() override;
+
+  void export_segment(SegmentId segment, std::byte* base, uint64_t length) override;
+  Status connect(Wireup& wireup) override;
+  void stop() override;
+  [[nodiscard]] std::string description() const override;
+  bool progress() override;
+
+  [[nodiscard]] NodeId self() const override { return NodeId(context_.self); }
+  [[nodiscard]] unsigned nodes() const override { return context_.nodes; }
+
+  // A put is complete when it can be seen on the target: its endpoint has been flushed. Atomics are UCX's, in its mode
+  // "cpu": carried out by the target's processors, so that the target's own atomic instructions agree with them.
+  void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
+  void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
+  Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  [[nodiscard]] bool is_complete(Completion completion) override;
+  void wait(Completion completion) override;
+  uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
+  uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
+  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                            uint64_t desired) override;
+
+  void set_handler(MessageType type, MessageHandler handler, void* context) override;
+  using Fabric::send;
+  void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
+            SendContext context, Nanoseconds not_before = 0) override;
+  void fetch(const Message& message, std::span<std::byte> bytes) override;
+  unsigned poll() override;
+
+  void attend() override;
+  void leave() override;
+  void serve() override;
+  void wake_service() override;
+
+ private:
+  // A message that has arrived. Its data follows, or is still in UCX's buffer (`held`).
+  struct Incoming {
+    UcpFabric* fabric;
+    Incoming* next;
+    WireMessage wire;
+    Nanoseconds due;  // 0: at once
+    std::byte* data;
+    void* held;  // to be released with ucp_am_data_release; or null
+  };
+  // A message that is being sent, or waits for room in the window. What is copied of its data follows.
+  struct Outgoing {
+    UcpFabric* fabric;
+    Outgoing* next;
+    WireMessage wire;
+    Nanoseconds not_before;
+    const std::byte* data;
+    uint64_t data_bytes;
+  };
+  struct ControlOut {
+    UcpFabric* fabric;
+    WireControl wire;
+    std::array<std::byte, 0> data;
+  };
+
+  struct alignas(64) Peer {
+    // Under lock_, once connected.
+    ucp_ep_h endpoint = nullptr;
+    uint64_t key = 0;  // that this node must send
+    uint64_t next_sequence = 0;
+    uint64_t sent = 0;   // cost of what was sent
+    uint64_t acked = 0;  // cost of that which the peer is known to have handled
+    Outgoing* overflow_first = nullptr;
+    Outgoing* overflow_last = nullptr;
+    uint64_t expected = 0;      // the sequence number that is next for the queue
+    Incoming* early = nullptr;  // what overtook it, by number
+    uint64_t arrived = 0;       // cost
+    bool heard = false;         // something came since the last look
+    bool ever_heard = false;    // a heartbeat has come
+    bool said_hello = false;
+    bool welcomed = false;
+    Nanoseconds last_heard = 0;
+    std::atomic<bool> lost{false};
+    LossReason loss = LossReason::kBroken;
+    bool loss_from_node_0 = false;
+
+    // The queue.
+    alignas(64) SpinLock queue_lock;
+    Incoming* first = nullptr;
+    Incoming* last = nullptr;
+    std::atomic<uint32_t> token{0};
+    std::atomic<Nanoseconds> due{0};
+    std::atomic<uint64_t> handled{0};  // cost; written by the holder of the token
+    std::atomic<uint64_t> told{0};     // that the peer has been told is handled; written under lock_
+
+    // The peer's memory.
+    std::array<uint64_t, static_cast<size_t>(SegmentId::kCount)> base{};
+    ucp_rkey_h words_key = nullptr;
+    std::atomic<ucp_rkey_h>* frame_keys = nullptr;  // by chunk; null: not asked for yet; kAsked
+  };
+
+  struct Handler {
+    std::atomic<MessageHandler> function{nullptr};
+    void* context = nullptr;
+  };
+  struct Export {
+    std::byte* base = nullptr;
+    uint64_t length = 0;
+  };
+  // A remote operation under way. Bits 1.. of `word`: its generation, which grows when it ends; bit 0: somebody sleeps.
+  struct Operation {
+    std::atomic<uint32_t> word{0};
+    uint32_t parts = 0;  // that UCX has still to complete
+    uint16_t next_free = 0;
+    UcpFabric* fabric = nullptr;
+  };
+  static constexpr unsigned kOperations = 1024;
+
+  class Inside;
+  class Watch;
+  class AsyncThread;
+
+  explicit UcpFabric(const UcxOptions& options);
+  Status start();
+  Status make_endpoints(Wireup& wireup);
+  Status say_hello();
+  Status map_words();
+
+  void enter_library() const {
+    if (options_.enter_library != nullptr) options_.enter_library();
+  }
+  void leave_library() const {
+    if (options_.leave_library != nullptr) options_.leave_library();
+  }
+
+  // Memory.
+  void check_range(NodeId node, SegmentId segment, uint64_t offset, uint64_t length) const;
+  [[nodiscard]] std::byte* own(SegmentId segment, uint64_t offset) const;
+  ucp_rkey_h remote_key(unsigned node, SegmentId segment, uint64_t offset);
+  void answer_remote_key_request(unsigned source, const WireControl& request);
+  void accept_remote_key(unsigned source, const WireControl& wire, const void* data);
+  Result<ucp_mem_h> map_memory(std::byte* base, uint64_t length);
+  template <typename Start>
+  Completion start_operation(NodeId node, SegmentId segment, uint64_t offset, uint64_t length, Start&& start);
+  void end_part(Operation& operation);
+  uint64_t atomic(NodeId at, SegmentId segment, uint64_t offset, ucp_atomic_op_t what, uint64_t operand,
+                  uint64_t result);
+  [[nodiscard]] std::atomic_ref<uint64_t> own_word(SegmentId segment, uint64_t offset) const;
+  void check_word(NodeId at, SegmentId segment, uint64_t offset) const;
+
+  // Messages; those marked * under the lock.
+  [[nodiscard]] bool try_send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
+                              RemoteSlice slice, Nanoseconds not_before, bool keep);
+  void transmit(unsigned to, Outgoing* out);              // *
+  static void tell_handled(Peer& peer, uint64_t& field);  // *
+  void flush_overflow(unsigned to);                       // *
+  void send_control(unsigned to, ControlKind kind, uint64_t a = 0, uint64_t b = 0,
+                    std::span<const std::byte> = {});             // *
+  void acknowledge(unsigned source, uint64_t handled);            // *
+  void accept(unsigned source, Incoming* in);                     // *
+  void enqueue(unsigned source, Incoming* in);                    // *
+  void recycle();                                                 // *
+  void lose(unsigned node, LossReason reason, bool from_node_0);  // *
+  void report_losses();
+  static ucs_status_t on_message(void* self, const void* header, size_t header_length, void* data, size_t length,
+                                 const ucp_am_recv_param_t* param);
+  static ucs_status_t on_control(void* self, const void* header, size_t header_length, void* data, size_t length,
+                                 const ucp_am_recv_param_t* param);
+  ucs_status_t receive(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes);
+  void receive_control(std::span<const std::byte> header, const void* data, size_t length);
+  void refuse(const char* reason);
+  unsigned drain(unsigned source, unsigned limit);
+  void handle(unsigned source, Incoming& in);
+
+  // Looking after.
+  void watch();
+  void unwatch();
+  void listen(bool on);  // *
+  void wake_if_unattended();
+  bool prepare_to_sleep();
+  void tend();
+  static constexpr Nanoseconds kNever = ~Nanoseconds{0};
+  [[nodiscard]] Nanoseconds next_work();
+
+  UcxOptions options_;
+  WireContext context_;
+  ucp_context_h ucp_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  AsyncThread* async_ = nullptr;
+  int ucx_fd_ = -1;
+  int event_fd_ = -1;
+  int epoll_fd_ = -1;
+
+  alignas(64) SpinLock lock_;
+  std::atomic<bool> stopped_{false};
+  bool listening_ = false;
+  bool connected_ = false;
+  bool gated_ = false;
+  BlockPool pool_;
+  std::array<Operation, kOperations> operations_;
+  uint16_t free_operation_ = 0;      // 1 + index; 0: none
+  std::atomic<uint64_t> losses_{0};  // a bit a node: lost and not yet reported
+  std::array<Export, static_cast<size_t>(SegmentId::kCount)> exported_{};
+  ucp_mem_h words_memory_ = nullptr;
+  std::atomic<ucp_mem_h>* frame_memory_ = nullptr;  // by chunk
+  uint64_t chunks_ = 0;
+  unsigned refused_ = 0;
+
+  alignas(64) std::atomic<uint64_t> pending_{0};  // a bit a source: its queue may hold messages
+  std::atomic<Incoming*> done_{nullptr};          // handled, to be recycled under the lock
+  alignas(64) std::atomic<uint32_t> attendance_{0};
+  std::atomic<uint32_t> watching_{0};
+  std::atomic<bool> waking_{false};
+  std::atomic<bool> stop_serving_{false};
+  std::atomic<unsigned> first_source_{0};
+  Nanoseconds next_tick_ = 0;       // of the service thread
+  Nanoseconds next_heartbeat_ = 0;  // of the service thread
+  bool precise_timers_ = false;
+  std::array<Handler, 256> handlers_{};
+  std::array<Peer, NodeSet::kCapacity> peers_;
+};
+
+}  // namespace multigrain::ucx

@@ -1,0 +1,76 @@
+#include "fabric/ucx/wire.h"
+
+#include <cstring>
+
+namespace multigrain::ucx {
+namespace {
+
+// Reads the structure and finds out whether it comes from a node of the job.
+template <typename Header>
+Checked read(const WireContext& context, std::span<const std::byte> header, Header& out) {
+  // A length that no node sends: the key, if there is one, proves nothing.
+  if (header.size() != sizeof(Header)) return {Verdict::kStranger, "its header has a wrong length"};
+  std::memcpy(&out, header.data(), sizeof(Header));
+  if (out.from >= context.nodes || out.from == context.self) return {Verdict::kStranger, "it names no other node"};
+  if (out.key != context.key[out.from]) return {Verdict::kStranger, "it has not the key of the node that it names"};
+  return {Verdict::kGood};
+}
+
+}  // namespace
+
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireMessage& out) {
+  if (const Checked known = read(context, header, out); known.verdict != Verdict::kGood) return known;
+  if (out.zero != 0) return {Verdict::kBroken, "a message with unknown fields came from node"};
+  if (out.segment >= static_cast<uint8_t>(SegmentId::kCount))
+    return {Verdict::kBroken, "a message with an impossible slice came from node"};
+  if (out.slice_length == 0) {
+    if (out.slice_offset != 0 || out.carried != 0)
+      return {Verdict::kBroken, "a message with an impossible slice came from node"};
+  } else {
+    const uint64_t end = context.segment_bytes[out.segment];
+    if (out.slice_length > end || out.slice_offset > end - out.slice_length)
+      return {Verdict::kBroken, "a message with a slice outside of its sender's memory came from node"};
+    if (out.carried != (out.slice_length <= kMaxCarriedSlice ? 1 : 0))
+      return {Verdict::kBroken, "a message with an impossible slice came from node"};
+  }
+  if (out.payload_length > Fabric::kMaxPayload)
+    return {Verdict::kBroken, "a message with too long a payload came from node"};
+  if (data_bytes != uint64_t{out.payload_length} + (out.carried != 0 ? out.slice_length : 0))
+    return {Verdict::kBroken, "a message whose length is not what it says came from node"};
+  return {Verdict::kGood};
+}
+
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireControl& out) {
+  if (const Checked known = read(context, header, out); known.verdict != Verdict::kGood) return known;
+  for (const uint8_t byte : out.zero)
+    if (byte != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};
+  const bool is_key = out.kind == ControlKind::kRemoteKey;
+  if (is_key ? data_bytes == 0 || data_bytes > kMaxRemoteKey : data_bytes != 0)
+    return {Verdict::kBroken, "a control message of a wrong length came from node"};
+  switch (out.kind) {
+    case ControlKind::kHello:
+    case ControlKind::kWelcome:
+    case ControlKind::kHandled:
+    case ControlKind::kAlive:
+      if (out.a != 0 || out.b != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};
+      return {Verdict::kGood};
+    case ControlKind::kLost:
+      if (out.from != 0)
+        return {Verdict::kBroken, "news of another node's end, which only node 0 sends, came from node"};
+      if (out.a == 0 || out.a >= context.nodes || out.b >= static_cast<uint64_t>(LossReason::kCount))
+        return {Verdict::kBroken, "impossible news of another node's end came from node"};
+      return {Verdict::kGood};
+    case ControlKind::kRemoteKeyRequest:
+    case ControlKind::kRemoteKey:
+      if (out.a >= static_cast<uint64_t>(SegmentId::kCount) ||
+          out.b >= (context.segment_bytes[out.a] + kChunkBytes - 1) / kChunkBytes)
+        return {Verdict::kBroken, "a remote key for memory that does not exist was the matter of a message from node"};
+      return {Verdict::kGood};
+    case ControlKind::kNone:
+    case ControlKind::kCount:
+      break;
+  }
+  return {Verdict::kBroken, "a control message of an unknown kind came from node"};
+}
+
+}  // namespace multigrain::ucx

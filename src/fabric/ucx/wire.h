@@ -1,0 +1,113 @@
+// What travels between nodes in UCX's active messages, and the checks on it.
+//
+// An active message has a header, one of the two structures below, and data. UCX delivers each one whole, but promises
+// no order between them (short and long ones take different protocols), so messages of a pair are numbered.
+//
+//   id        header        data
+//   kMessage  WireMessage   the payload, then the slice's bytes if they are carried along
+//   kControl  WireControl   of kRemoteKey: the packed key; else none
+//
+// Every structure begins with a key: a random number that the receiver gave to this sender through the wire-up. What
+// comes with another key comes from nobody in the job, and is dropped. What comes with the right key is checked field
+// by field, and if it cannot be right the run ends, naming the sender. The checks are pure functions of the bytes.
+//
+// Nodes of a run have the same executable, so the same byte order and layout.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/node_set.h"
+#include "fabric/fabric.h"
+
+namespace multigrain::ucx {
+
+// Identifiers of UCX's active messages.
+inline constexpr unsigned kMessageId = 1;
+inline constexpr unsigned kControlId = 2;
+
+// A slice of at most this length travels with its message; a longer one is fetched by a get.
+inline constexpr uint32_t kMaxCarriedSlice = 128 * 1024;
+
+// How much a node may have under way to another: sent, and not known to be handled. In units of message_cost().
+inline constexpr uint64_t kWindow = uint64_t{1} << 20;
+
+// Frames are registered with UCX, and their remote keys fetched, in chunks of this many bytes.
+inline constexpr uint64_t kChunkBytes = uint64_t{16} << 20;
+
+inline constexpr size_t kMaxRemoteKey = 4096;  // bytes
+
+struct WireMessage {
+  uint64_t key;
+  uint64_t sequence;  // 0, 1, ... of the pair
+  uint64_t handled;   // the cost of all messages of the other direction that have been handled
+  uint64_t delay_ns;  // not to be handled before so much time has passed since it arrived
+  MessageHeader header;
+  uint64_t slice_offset;
+  uint32_t slice_length;
+  uint32_t payload_length;
+  uint16_t from;
+  uint8_t segment;
+  uint8_t carried;  // 1: the slice's bytes follow the payload
+  uint32_t zero;
+};
+static_assert(sizeof(WireMessage) == 88);
+
+enum class ControlKind : uint8_t {
+  kNone = 0,
+  kHello,             // the way from the sender to here works
+  kWelcome,           // answer to kHello
+  kHandled,           // only `handled`
+  kAlive,             // heartbeat
+  kLost,              // from node 0: a = the node that is gone, b = a LossReason
+  kRemoteKeyRequest,  // a = segment, b = chunk
+  kRemoteKey,         // the same, with the key as data
+  kCount
+};
+
+enum class LossReason : uint8_t { kBroken = 0, kSilent, kCount };
+
+struct WireControl {
+  uint64_t key;
+  uint64_t handled;
+  uint64_t a;
+  uint64_t b;
+  uint16_t from;
+  ControlKind kind;
+  std::array<uint8_t, 5> zero;
+};
+static_assert(sizeof(WireControl) == 40);
+
+// What a message takes of the window.
+constexpr uint64_t message_cost(uint64_t data_bytes) {
+  return 128 + data_bytes;
+}
+static_assert(message_cost(Fabric::kMaxPayload + kMaxCarriedSlice) < kWindow / 2);
+
+// What the receiver knows of a run, and goes by when it checks.
+struct WireContext {
+  uint16_t self = 0;
+  uint16_t nodes = 0;
+  std::array<uint64_t, static_cast<size_t>(SegmentId::kCount)> segment_bytes{};  // the same on every node
+  std::array<uint64_t, NodeSet::kCapacity> key{};                                // that the node must send, by node
+};
+
+enum class Verdict : uint8_t {
+  kGood,
+  kStranger,  // not from a node of this job: to be dropped
+  kBroken,    // from a node of this job, and impossible
+};
+
+struct Checked {
+  Verdict verdict;
+  const char* reason = nullptr;  // of kStranger and kBroken, for a line of text
+};
+
+// Reads the header of an active message whose data is `data_bytes` long. `out` is filled in if the verdict is kGood,
+// and its `from` also if it is kBroken. No state is looked at: whether the sequence fits is for the caller.
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireMessage& out);
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireControl& out);
+
+}  // namespace multigrain::ucx
