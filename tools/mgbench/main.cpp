@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "roles.h"
+#include "trace.h"
 #include "ucx.h"
 
 namespace {
@@ -231,6 +232,7 @@ int compare_with_ucx(const Options& options, const Summaries& floors, const std:
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "trace") return multigrain::bench::measure_traces(argc - 1, argv + 1);
   Options options;
   CLI::App app{
       "Measures what each Multigrain primitive costs on this machine, beside the floor that it cannot beat here: the "
