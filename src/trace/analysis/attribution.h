@@ -1,0 +1,180 @@
+// Which data cause the block moves, and which of those are useless: beyond the thesis, which stops at totals
+// (software-coherence-thesis.txt, chapter 7).
+//
+// A block move is judged by what its copy was good for until it was invalidated:
+//   cold    the first copy that this processor had of the block
+//   useful  the processor used a word (read or wrote it) that another processor had written since this processor was
+//           last given the block for good reason: on blocks of one word, it would have moved too
+//   false   neither: false sharing
+// A false move has a victim, the reference that asked for the block, and a culprit, the write that had taken the copy
+// away. Both are known by allocation, by byte range in it, and by source line.
+//
+// R times the false moves is at most the upper bound of equation 7.14: within a useful or cold copy's time no word
+// moves twice on blocks of one word, and outside of it none does.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "trace/analysis/allocations.h"
+#include "trace/analysis/false_sharing.h"
+
+namespace multigrain::trace {
+
+struct MoveKinds {
+  uint64_t cold = 0, useful = 0, false_sharing = 0;
+};
+
+// Allocations with the same name and source line: the instances of one thing. Unnamed memory is group 0.
+struct Group {
+  uint32_t name = 0;
+  SiteId site = 0;
+  uint64_t instances = 0;
+  uint64_t bytes = 0;    // of all instances
+  uint64_t address = 0;  // of the first
+  MoveKinds moves = {};  // that references to it asked for
+  uint64_t culprit = 0;  // false moves that writes to it caused
+};
+
+enum class Users : uint8_t { kNobody, kOne, kSeveral };
+
+// Bytes of every instance of a group that are used alike, and that false moves concern.
+struct Field {
+  uint32_t group = 0;
+  uint64_t offset = 0;  // in the allocation; in group 0, the address
+  uint64_t bytes = 0;
+  Users readers = Users::kNobody, writers = Users::kNobody;
+  ProcessorId reader = 0, writer = 0;  // if there is one
+  uint64_t victim = 0;                 // false moves that references to it asked for
+  uint64_t culprit = 0;                // and that writes to it caused
+};
+
+// False moves from one source line to another.
+struct Cause {
+  uint32_t victim_group = 0, culprit_group = 0;
+  SiteId victim_site = 0, culprit_site = 0;
+  uint64_t moves = 0;
+};
+
+// A block with its moves.
+struct HotBlock {
+  uint64_t address = 0;
+  MoveKinds moves = {};
+  std::vector<uint32_t> groups;  // that have words in it
+  std::vector<SiteId> sites;     // whose references asked for it most, at most four
+};
+
+struct AttributionResult {
+  uint64_t block_bytes = 0;
+  MoveKinds moves = {};            // of write-shared blocks; replication of read-only blocks is left out
+  std::vector<Group> groups = {};  // by number
+  std::vector<Field> fields = {};  // by false moves, the most first
+  std::vector<Cause> causes = {};  // by moves, the most first
+  std::vector<HotBlock> hot = {};  // by moves, the most first
+};
+
+// A word that false sharing may concern, for the plans of address_map.h.
+struct WordUse {
+  uint64_t address;
+  uint32_t group;
+  uint64_t allocation_address;  // of the instance that it was last in; 0 in group 0
+  ProcessorId owner;            // who wrote it first, or, if nobody did, used it first
+  Users readers, writers;
+  ProcessorId reader, writer;  // if there is one
+  bool joined;                 // a reference touched both this word and the next one
+  bool in_false_move;          // as a victim or culprit
+};
+
+// One block size in one pass, after a MoveCounter's pass at the same block size. State: 32 bytes a word and 64 bytes a
+// processor for each write-shared block.
+class Attribution {
+ public:
+  static constexpr size_t kHotBlocks = 50;
+  static constexpr size_t kHotSites = 4;
+
+  // `blocks` must outlive the analysis.
+  Attribution(const MoveCounter& blocks, unsigned word_bytes, unsigned processors);
+  void consume(const Batch& batch);
+  // At the end of the trace; once.
+  AttributionResult finish();
+  // All words of write-shared blocks that were used, in order of address. After finish().
+  [[nodiscard]] std::vector<WordUse> words() const;
+
+ private:
+  static constexpr uint16_t kNobody = 0xffff, kSeveral = 0xfffe;
+  static constexpr uint32_t kNone = BlockIds::kNone;
+  struct Word {
+    uint64_t last_write = 0;  // when: 1 + the trace's index
+    uint32_t field = kNone;   // set when a move concerns the word
+    uint16_t last_writer = kNobody;
+    // Since the memory was last allocated:
+    uint16_t owner = kNobody;
+    uint16_t reader = kNobody, writer = kNobody;
+    bool joined = false;
+    bool in_false_move = false;
+  };
+  struct Use {
+    SiteId site = 0;
+    uint32_t word = 0;   // in words_
+    uint32_t field = 0;  // in fields_
+  };
+  // One processor's copy of a block: the present one, or the last.
+  struct Copy {
+    uint64_t given = 0;  // when the copy was made
+    uint64_t valid = 0;  // when the last copy with a good reason was
+    Use victim;          // who asked for this copy
+    Use culprit;         // who took away the one before
+    bool ever = false, moved = false, useful = false, cold = false;
+  };
+  struct Block {
+    uint32_t first_word = 0;
+    bool written = false;
+    MoveKinds moves = {};
+    SiteId sites[kHotSites] = {};  // Misra and Gries's most frequent ones
+    uint64_t site_moves[kHotSites] = {};
+  };
+  struct FieldCount {
+    uint32_t group = 0;
+    uint64_t victim = 0, culprit = 0;
+    uint16_t reader = kNobody, writer = kNobody;
+  };
+  // Victim's group and site, culprit's group and site.
+  using CauseKey = std::tuple<uint32_t, SiteId, uint32_t, SiteId>;
+
+  void begin_allocation(const Event& event);
+  void refer(uint32_t number, const Reference& reference, uint32_t from_word, uint32_t to_word, uint64_t now);
+  void end_copy(uint32_t number, Copy& copy);
+  Use use(uint32_t number, uint32_t word, SiteId site);
+  void flush(Word& word);
+  [[nodiscard]] uint64_t address_of(uint32_t number, uint32_t word_in_block) const {
+    return (ids_.key(number) << block_shift_) + (uint64_t{word_in_block} << word_shift_);
+  }
+  static void note(uint16_t& who, uint16_t processor) {
+    if (processor != kNobody) who = who == kNobody || who == processor ? processor : kSeveral;
+  }
+  static Users users(uint16_t who) {
+    return who == kNobody ? Users::kNobody : who == kSeveral ? Users::kSeveral : Users::kOne;
+  }
+
+  const MoveCounter& all_blocks_;
+  unsigned block_shift_, word_shift_, processors_;
+  uint32_t words_of_block_;
+  Allocations allocations_;
+  std::vector<uint32_t> group_of_allocation_ = {0};
+  std::map<std::pair<uint32_t, SiteId>, uint32_t> group_by_origin_;
+  std::vector<Group> groups_ = {Group{}};
+  BlockIds ids_;
+  std::vector<Block> blocks_;
+  std::vector<Copy> copies_;  // by block and processor
+  ProcessorSets present_;
+  std::vector<Word> words_;
+  BlockIds field_ids_;  // keys: see field_key()
+  std::vector<FieldCount> fields_;
+  std::map<CauseKey, uint64_t> causes_;
+  uint64_t position_ = 0;
+};
+
+}  // namespace multigrain::trace

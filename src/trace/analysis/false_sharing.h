@@ -1,0 +1,164 @@
+// How much of what coherence costs is false sharing (software-coherence-thesis.txt, chapter 7).
+//
+// No definition is precise, practical and intuitive at once, so that there are several figures, which bound it:
+//
+//   the cost components (7.1.6)  Phi_s, the block moves at block size s, against Phi_1, those at blocks of one word:
+//                                an upper bound (equation 7.14) and lower ones
+//   intervals (7.1.2, 7.1.3)     what could be saved if blocks could be merged where no data is communicated:
+//                                a lower bound, from a heuristic choice of intervals
+//   full duration (7.1.4)        what turning coherence off would save for blocks that never communicate anything
+//
+// As in the thesis, the machines here have neither remote reference nor global memory, so that there is nothing to
+// decide: a block moves to who writes it, and is copied to who reads it. Up to and with a block's first write that
+// costs nothing (P_0 of equation 4.2 may be all those who read it first), so that R Phi_s is what optimal.h computes
+// for such a machine. A reference that touches two blocks refers to both of them here (optimal.h takes the first
+// byte's). A block's words have word_bytes bytes, four in the thesis. R = o + b s (equation 7.1) is a MoveCost.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trace/analysis/block_ids.h"
+#include "trace/model/machine.h"
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+// Phi: the block moves of each block, on a machine that can do nothing else.
+class MoveCounter {
+ public:
+  MoveCounter(uint64_t block_bytes, unsigned processors);
+  // `among`: larger blocks of the same trace, counted before. Those that did not move there are left out: they cannot
+  // move here. nullptr: all.
+  void consume(const Batch& batch, const MoveCounter* among = nullptr);
+  // One reference; returns how many blocks it moved.
+  unsigned refer(const Reference& reference);
+
+  [[nodiscard]] uint64_t moves() const { return moves_; }
+  [[nodiscard]] const BlockIds& blocks() const { return blocks_; }  // keys: address >> shift()
+  [[nodiscard]] uint64_t moves_of(uint32_t block) const { return moves_of_[block]; }
+  // Whether it was used by one processor after another had written it; if not, it neither communicates nor shares
+  // falsely.
+  [[nodiscard]] bool is_write_shared(uint32_t block) const { return moves_of_[block] != 0; }
+  [[nodiscard]] unsigned shift() const { return shift_; }
+
+ private:
+  bool refer_block(uint64_t block, unsigned processor, Access access);
+
+  unsigned shift_, processors_;
+  BlockIds blocks_;
+  ProcessorSets copies_;
+  std::vector<uint64_t> moves_of_;
+  std::vector<bool> written_;
+  uint64_t moves_ = 0;
+};
+
+// The cost components and what follows from them. All in units of cost; divide by the references for the MCPR.
+struct CostComponents {
+  uint64_t block_bytes;
+  uint64_t moves;       // Phi_s
+  uint64_t word_moves;  // Phi_1
+  // The cost of placement at s, but for the one unit that each reference costs anyway (equation 7.3).
+  double overhead_cost;       // o Phi_s
+  double data_transfer_cost;  // b s Phi_s
+  // Against blocks of one word (equation 7.5).
+  double overhead_component;       // o (Phi_s - Phi_1)
+  double data_transfer_component;  // b (s Phi_s - Phi_1)
+  // False sharing S: the upper bound sets the fragmentation F to 0 (equation 7.14). The lower one uses that Gamma, the
+  // lost grouping, cannot be positive: then S_o >= o (Phi_s - Phi_1), and with equation 7.11 S >= R (Phi_s - Phi_1),
+  // which holds of each block, so that it is summed over those where it is positive.
+  double false_sharing_lower;
+  double false_sharing_upper;
+  // F <= min(S_upper b s / (o + b s), b (s - 1) Phi_1): S is not negative, and Gamma is not positive.
+  double fragmentation_upper;
+  // Gamma from equation 7.2, at F = 0 and at F's upper bound.
+  double grouping_lower;
+  double grouping_upper;
+};
+
+// Equation 7.13: S for a known fragmentation F. Block size s in words.
+double false_sharing_for(const CostComponents& components, const MoveCost& cost, unsigned word_bytes,
+                         double fragmentation);
+
+CostComponents cost_components(const MoveCounter& at_block_size, const MoveCounter& at_word, const MoveCost& cost);
+
+// The definitions by intervals, block by block in one pass.
+struct IntervalResult {
+  uint64_t block_bytes = 0;
+  double coherent_cost = 0;  // of block moves, R Phi_s
+  double lower_bound = 0;    // what merging saves with the intervals that were chosen; never negative
+  double full_duration = 0;  // what turning coherence off saves; never more than lower_bound
+  uint64_t full_duration_blocks = 0;
+  uint64_t blocks = 0;  // that are used by one processor after another wrote them; the figures above are theirs
+  // Words that are only read, or used by one processor alone, in blocks that several processors use and one writes: if
+  // they could be separated, every access to them could be local (section 7.1.4).
+  uint64_t separable_words = 0;
+  uint64_t separable_references = 0;  // a reference to two words counts twice
+};
+
+// A false-sharing interval of a block: a stretch in which it is written, and used by more than one processor, but in
+// which no processor reads a word that another has written in it. Within one, every processor may keep its own copy; at
+// its end the w copies that were written are merged at a cost of (w - 1) M, into a copy of one processor; at the end of
+// the trace nobody needs that any more.
+//
+// The heuristic: intervals follow each other, each as long as it can be. Whether to use an interval or to keep the
+// block coherent through it is decided by dynamic programming with two states, the better of either way to arrive, so
+// that a block's result never costs more than coherence does. Any choice is a lower bound (section 7.1.3).
+class IntervalAnalysis {
+ public:
+  // `blocks`: a count of the whole trace's moves at the block size. It must outlive the analysis, which keeps state
+  // only for the blocks that are write-shared there. `move_cost`: R; `merge_cost`: M.
+  IntervalAnalysis(const MoveCounter& blocks, unsigned word_bytes, unsigned processors, double move_cost,
+                   double merge_cost);
+  void consume(const Batch& batch);
+  // At the end of the trace.
+  [[nodiscard]] IntervalResult result() const;
+
+ private:
+  static constexpr uint16_t kNobody = 0xffff, kSeveral = 0xfffe;
+  struct Word {
+    uint32_t interval = 0;  // in which `writer` wrote it
+    uint16_t writer = kNobody;
+    // Over the whole trace:
+    uint16_t user = kNobody;
+    uint16_t any_writer = kNobody;
+    bool communicated = false;  // read by one processor after another had written it
+    uint32_t references = 0;    // stops at its largest value
+  };
+  static_assert(sizeof(Word) == 16);
+  // A way to arrive at the beginning of the interval that a block is in: what it cost, and what both ways on from there
+  // have cost since.
+  struct Way {
+    double cost = 0;           // before the interval
+    double coherent_cost = 0;  // now, if the block has been kept coherent since
+    unsigned fetched = 0;      // copies that the interval had to fetch
+  };
+  struct Block {
+    uint32_t interval = 1;
+    uint32_t first_word;
+    unsigned writers = 0;  // in the interval
+    uint16_t last_writer = kNobody;
+    bool second_way = false;  // false in the first interval
+    bool written = false;     // ever
+    uint64_t moves = 0;       // Phi_s
+    Way way[2];
+  };
+  void refer(uint32_t number, const Reference& reference, uint32_t from_word, uint32_t to_word);
+  void use(uint32_t number, unsigned processor, Access access);
+  void end_interval(uint32_t number, unsigned next_user);
+  static bool move(ProcessorSets& copies, uint32_t number, unsigned processor, Access access);
+
+  const MoveCounter& all_blocks_;
+  unsigned block_shift_, word_shift_, processors_;
+  double move_cost_, merge_cost_;
+  BlockIds ids_;
+  std::vector<Block> blocks_;
+  std::vector<Word> words_;
+  ProcessorSets base_;         // copies on the coherent machine
+  ProcessorSets users_;        // in the interval
+  ProcessorSets writers_;      // in the interval
+  ProcessorSets at_start_[2];  // copies when the interval began, for either way
+  ProcessorSets coherent_[2];  // copies now, if coherent since
+};
+
+}  // namespace multigrain::trace

@@ -1,0 +1,52 @@
+// Whose a few chosen blocks are: the allocations that live in them, and the source lines that refer to them most.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "trace/analysis/allocations.h"
+#include "trace/analysis/block_ids.h"
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+struct BlockOwner {
+  uint32_t name = 0;
+  SiteId site = 0;  // of the allocation
+  uint64_t references = 0;
+};
+
+struct BlockUse {
+  std::vector<BlockOwner> owners;                  // by references, the most first
+  std::vector<std::pair<SiteId, uint64_t>> sites;  // referring source lines, likewise
+  unsigned readers = 0, writers = 0;               // how many processors
+};
+
+class BlockOwners {
+ public:
+  explicit BlockOwners(unsigned processors) : processors_(processors) {}
+  // Before the pass.
+  void add(uint64_t block_bytes, uint64_t block);
+  void consume(const Batch& batch);
+  // Of a block that was added.
+  [[nodiscard]] BlockUse use(uint64_t block_bytes, uint64_t block) const;
+
+ private:
+  struct Counts {
+    std::map<std::pair<uint32_t, SiteId>, uint64_t> owners;
+    std::map<SiteId, uint64_t> sites;
+    ProcessorSets readers{0}, writers{0};
+  };
+  struct Size {
+    unsigned shift;
+    BlockIds blocks;
+    std::vector<Counts> counts;
+  };
+  unsigned processors_;
+  std::vector<Size> sizes_;
+  Allocations allocations_;
+};
+
+}  // namespace multigrain::trace

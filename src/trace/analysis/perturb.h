@@ -1,0 +1,82 @@
+// Validation filters (software-coherence-thesis.txt, section 4.3): how much does a result depend on the exact order in
+// which the recorder happened to merge the processors' references?
+//
+// Both reorder references of different processors and keep each processor's own order. An event stays where it is in
+// its processor's order. The same seed gives the same trace.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <random>
+
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+// What both filters are: a source that takes references of another one in a different order.
+class Perturbation : public TraceSource {
+ public:
+  [[nodiscard]] const TraceHeader& header() const override { return source_->header(); }
+  Result<Batch> next() final;
+
+ protected:
+  // A reference, and the events of its processor that come just before it.
+  struct Item {
+    Reference reference;
+    std::vector<Event> events;
+  };
+
+  explicit Perturbation(std::unique_ptr<TraceSource> source) : source_(std::move(source)) {}
+  // The next reference in the new order; false at the end.
+  virtual Result<bool> take(Item& item) = 0;
+  // The next reference in the old order; false at the end.
+  Result<bool> read(Item& item);
+
+ private:
+  std::unique_ptr<TraceSource> source_;
+  Batch input_;
+  size_t next_reference_ = 0;
+  size_t next_event_ = 0;
+  bool input_ended_ = false;
+  std::vector<std::vector<Event>> waiting_events_;  // by processor: events whose next reference has not been read
+
+  uint64_t position_ = 0;
+  bool ended_ = false;
+  std::vector<Reference> references_;
+  std::vector<Event> events_;
+};
+
+// Fine-grain changes of the interleaving: a buffer of 100 references, from which a random entry names the processor
+// whose oldest buffered reference goes next.
+class LocalPerturbation final : public Perturbation {
+ public:
+  static constexpr size_t kBuffer = 100;
+  LocalPerturbation(std::unique_ptr<TraceSource> source, uint64_t seed);
+
+ private:
+  Result<bool> take(Item& item) override;
+
+  std::mt19937_64 random_;
+  std::vector<ProcessorId> buffer_;             // whose references are buffered, in no order
+  std::vector<std::deque<Item>> by_processor_;  // those references, oldest first
+};
+
+// Gaps in a processor's activity, as while it waits for a block: with probability 1 in 30,000 at each reference, a
+// processor's references are held back for 4000 references; then held ones go before fresh ones with probability 2/3.
+// One gap at a time.
+class GapPerturbation final : public Perturbation {
+ public:
+  static constexpr unsigned kMeanDistance = 30'000;
+  static constexpr unsigned kLength = 4'000;
+  GapPerturbation(std::unique_ptr<TraceSource> source, uint64_t seed);
+
+ private:
+  Result<bool> take(Item& item) override;
+
+  std::mt19937_64 random_;
+  unsigned remaining_ = 0;  // references until the gap ends
+  ProcessorId processor_ = 0;
+  std::deque<Item> held_;
+};
+
+}  // namespace multigrain::trace

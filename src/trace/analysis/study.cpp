@@ -1,0 +1,658 @@
+#include "trace/analysis/study.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "trace/analysis/address_map.h"
+#include "trace/analysis/attribution.h"
+#include "trace/analysis/false_sharing.h"
+#include "trace/analysis/owners.h"
+#include "trace/analysis/perturb.h"
+#include "trace/model/optimal.h"
+
+namespace multigrain::trace {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kSoftwareOverheadBlock = 512;  // section 6.2.4
+
+json number_or_null(double value) {
+  return std::isfinite(value) ? json(value) : json(nullptr);
+}
+
+// What a pass over a trace needs: where it comes from, and whom to tell.
+class Passes {
+ public:
+  Passes(OpenTrace open, std::string prefix, const StudyOptions& options)
+      : open_(std::move(open)), prefix_(std::move(prefix)), options_(options) {}
+
+  // Gives every batch to f.
+  template <typename F>
+  Status each(std::string_view name, F&& f) const {
+    auto source = open_();
+    if (!source) return tl::unexpected(source.error());
+    const std::string label = prefix_ + std::string(name);
+    for (;;) {
+      auto batch = (*source)->next();
+      if (!batch) return tl::unexpected(batch.error());
+      if (batch->references.empty() && batch->events.empty()) return {};
+      f(*batch);
+      if (options_.progress) options_.progress(label, batch->first + batch->references.size());
+    }
+  }
+
+  Result<std::vector<OptimalResult>> optimal_of(std::string_view name, const std::vector<Machine>& machines,
+                                                unsigned hot_blocks, bool parts) const {
+    auto source = open_();
+    if (!source) return tl::unexpected(source.error());
+    std::pair<const StudyOptions*, std::string> context{&options_, prefix_ + std::string(name)};
+    OptimalOptions optimal_options;
+    optimal_options.parts = parts;
+    optimal_options.hot_blocks = hot_blocks;
+    optimal_options.threads = options_.threads;
+    if (options_.progress) {
+      optimal_options.progress = [](void* pointer, uint64_t references) {
+        const auto& [of, label] = *static_cast<std::pair<const StudyOptions*, std::string>*>(pointer);
+        of->progress(label, references);
+      };
+      optimal_options.progress_context = &context;
+    }
+    return optimal(**source, machines, optimal_options);
+  }
+
+  [[nodiscard]] const OpenTrace& open() const { return open_; }
+
+ private:
+  OpenTrace open_;
+  std::string prefix_;
+  const StudyOptions& options_;
+};
+
+// The largest differences that perturbations made, in per cent.
+struct Spread {
+  double local = 0, gap = 0;
+  void note(bool is_local, double unperturbed, double perturbed) {
+    const double difference = std::abs(perturbed - unperturbed);
+    const double percent = difference == 0 ? 0 : 100 * difference / std::abs(unperturbed);
+    (is_local ? local : gap) = std::max(is_local ? local : gap, percent);
+  }
+};
+
+json spread_json(const Spread& spread, unsigned runs) {
+  if (runs == 0) return nullptr;
+  // From nothing to something is no percentage.
+  return {{"local", number_or_null(spread.local)}, {"gap", number_or_null(spread.gap)}};
+}
+
+json parts_json(const CostParts& parts) {
+  return {{"local", parts.local},
+          {"global", parts.global},
+          {"remote", parts.remote},
+          {"remote_moves", parts.remote_moves},
+          {"global_moves", parts.global_moves}};
+}
+
+json areas_json(const CostParts& parts, const Machine& machine) {
+  const double references = std::max(1.0, static_cast<double>(parts.references()));
+  // 0 times infinite is nothing: what a machine lacks it does not use.
+  auto times = [&](uint64_t count, double each) {
+    return count == 0 ? 0.0 : static_cast<double>(count) * each / references;
+  };
+  const auto bytes = static_cast<double>(machine.block_size);
+  return {{"local", times(parts.local, 1)},
+          {"global", times(parts.global, machine.g)},
+          {"remote", times(parts.remote, machine.r)},
+          {"overhead",
+           times(parts.remote_moves, machine.remote_move.fixed) + times(parts.global_moves, machine.global_move.fixed)},
+          {"data_transfer", times(parts.remote_moves, machine.remote_move.per_byte * bytes) +
+                                times(parts.global_moves, machine.global_move.per_byte * bytes)}};
+}
+
+json result_json(std::string_view policy, double cost, double mcpr, const CostParts& parts, const Machine& machine,
+                 const Spread& spread, unsigned runs) {
+  return {{"policy", policy},
+          {"cost", cost},
+          {"mcpr", mcpr},
+          {"parts", parts_json(parts)},
+          {"areas", areas_json(parts, machine)},
+          {"spread", spread_json(spread, runs)}};
+}
+
+// Sites and names, once the trace has been read to its end.
+class Names {
+ public:
+  explicit Names(TraceHeader header) : header_(std::move(header)) {}
+  [[nodiscard]] json site(SiteId id) const {
+    if (id == 0 || id >= header_.sites.size()) return nullptr;
+    const Site& site = header_.sites[id];
+    return {{"file", site.file}, {"line", site.line}, {"function", site.function}};
+  }
+  [[nodiscard]] std::string name(uint32_t id) const { return id < header_.names.size() ? header_.names[id] : ""; }
+
+ private:
+  TraceHeader header_;
+};
+
+json moves_json(const MoveKinds& moves) {
+  return {{"cold", moves.cold}, {"useful", moves.useful}, {"false", moves.false_sharing}};
+}
+
+json user_json(Users users, ProcessorId who) {
+  switch (users) {
+    case Users::kNobody:
+      return "none";
+    case Users::kOne:
+      return who;
+    case Users::kSeveral:
+      return "several";
+  }
+  return nullptr;
+}
+
+// The block moves of machines without choices, at all block sizes and at one word.
+struct Moves {
+  std::vector<MoveCounter> blocks;
+  std::optional<MoveCounter> words;
+};
+
+Result<Moves> count_moves(const Passes& passes, const StudyOptions& options, unsigned processors) {
+  Moves moves;
+  for (uint64_t bytes : options.block_sizes) moves.blocks.emplace_back(bytes, processors);
+  Status status = passes.each("Block moves", [&](const Batch& batch) {
+    for (MoveCounter& counter : moves.blocks) counter.consume(batch);
+  });
+  if (!status) return tl::unexpected(status.error());
+  // Words of blocks that do not move do not either: the smallest blocks leave out most.
+  const auto smallest = std::ranges::min_element(moves.blocks, {}, &MoveCounter::shift);
+  moves.words.emplace(options.word_bytes, processors);
+  status = passes.each("Word moves", [&](const Batch& batch) { moves.words->consume(batch, &*smallest); });
+  if (!status) return tl::unexpected(status.error());
+  return moves;
+}
+
+class Study {
+ public:
+  Study(const OpenTrace& open, const StudyOptions& options) : passes_(open, "", options), options_(options) {}
+
+  Result<json> run();
+
+ private:
+  struct Variant {
+    enum class Role { kMachine, kBlockSize, kParameter } role;
+    std::string parameter;
+    double value;
+  };
+
+  Status prepare();
+  Status optimal_costs();
+  Status perturbed();
+  Status tlbs();
+  Status false_sharing();
+  Status attribution(json& out);
+  json machines_json();
+  void add_variant(const Variant& variant, const Machine& machine) {
+    variants_.push_back(variant);
+    machines_.push_back(machine);
+  }
+  [[nodiscard]] double per_reference(double cost) const { return cost / static_cast<double>(all_references_); }
+
+  Passes passes_;
+  const StudyOptions& options_;
+  unsigned processors_ = 0;
+  uint64_t all_references_ = 0;  // private ones included
+  std::optional<Names> names_;
+  std::vector<Variant> variants_;
+  std::vector<Machine> machines_;  // of the variants
+  std::vector<OptimalResult> results_;
+  std::vector<Spread> spreads_;
+  std::optional<Moves> moves_;
+  std::vector<Spread> move_spreads_;  // by block size
+  json document_;
+};
+
+Status Study::prepare() {
+  if (options_.machines.empty()) return fail("there is no machine to analyze the trace for; name one with --machine");
+  auto source = passes_.open()();
+  if (!source) return tl::unexpected(source.error());
+  processors_ = (*source)->header().processors;
+  if (processors_ == 0) return fail("the trace has no processors, so that there is nothing to analyze");
+  // The model has at least two processors; one that makes no references costs nothing.
+  auto fit = [&](Machine machine) {
+    if (machine.processors == 0) machine.processors = std::max(2u, processors_);
+    return machine;
+  };
+  for (const Machine& machine : options_.machines) {
+    if (Status status = validate_optimal(fit(machine), {}); !status) return status;
+    add_variant({Variant::Role::kMachine, "", 0}, fit(machine));
+  }
+  for (const Machine& machine : options_.machines) {
+    for (uint64_t bytes : options_.block_sizes) {
+      const Machine variant = fit(machine.with_block_size(bytes));
+      if (Status status = validate_optimal(variant, {}); !status) return status;
+      add_variant({Variant::Role::kBlockSize, "", 0}, variant);
+    }
+  }
+  for (const std::string& parameter : options_.parameters) {
+    if (std::ranges::find(kStudyParameters, parameter) == std::end(kStudyParameters))
+      return fail("'{}' is no parameter of a machine that can be varied; there are R, r, G, g and o_s", parameter);
+    for (const Machine& machine : options_.machines) {
+      for (const Machine& variant : vary(machine, parameter)) {
+        // Of o_s = R - 4 lambda - s/2; the others are the machine's own.
+        const double value = parameter == "R"   ? variant.R()
+                             : parameter == "r" ? variant.r
+                             : parameter == "G" ? variant.G()
+                             : parameter == "g" ? variant.g
+                                                : variant.remote_move.fixed - 4 * Components{}.latency;
+        add_variant({Variant::Role::kParameter, parameter, value}, fit(variant));
+      }
+    }
+  }
+  return {};
+}
+
+Status Study::optimal_costs() {
+  // Hot blocks only of the machines themselves: a pass of its own is cheaper than their memory for every variant.
+  auto results = passes_.optimal_of("Optimal placement", machines_, 0, true);
+  if (!results) return tl::unexpected(results.error());
+  results_ = std::move(*results);
+  if (results_[0].references == 0) return fail("the trace has no references, so that there is nothing to analyze");
+  all_references_ = results_[0].references + results_[0].private_references;
+  spreads_.resize(results_.size());
+  if (options_.hot_blocks == 0) return {};
+  const std::vector<Machine> own(machines_.begin(),
+                                 machines_.begin() + static_cast<ptrdiff_t>(options_.machines.size()));
+  auto hot = passes_.optimal_of("Hot blocks", own, options_.hot_blocks, true);
+  if (!hot) return tl::unexpected(hot.error());
+  for (size_t i = 0; i < own.size(); ++i) results_[i].hot = std::move((*hot)[i].hot);
+  return {};
+}
+
+Status Study::perturbed() {
+  for (unsigned run = 0; run < options_.perturbations; ++run) {
+    for (const bool local : {true, false}) {
+      const uint64_t seed = options_.seed + run;
+      const OpenTrace open = [&, this]() -> Result<std::unique_ptr<TraceSource>> {
+        auto source = passes_.open()();
+        if (!source) return source;
+        if (local) return std::make_unique<LocalPerturbation>(std::move(*source), seed);
+        return std::make_unique<GapPerturbation>(std::move(*source), seed);
+      };
+      const Passes passes(open,
+                          fmt::format("Perturbation {} of {}: ", 2 * run + (local ? 1 : 2), 2 * options_.perturbations),
+                          options_);
+      auto results = passes.optimal_of("optimal placement", machines_, 0, false);
+      if (!results) return tl::unexpected(results.error());
+      for (size_t i = 0; i < results->size(); ++i) spreads_[i].note(local, results_[i].cost, (*results)[i].cost);
+      if (!moves_) continue;
+      auto moves = count_moves(passes, options_, processors_);
+      if (!moves) return tl::unexpected(moves.error());
+      for (size_t i = 0; i < moves->blocks.size(); ++i)
+        move_spreads_[i].note(local, static_cast<double>(moves_->blocks[i].moves()),
+                              static_cast<double>(moves->blocks[i].moves()));
+    }
+  }
+  return {};
+}
+
+json Study::machines_json() {
+  json machines = json::array();
+  const unsigned runs = options_.perturbations;
+  for (size_t i = 0; i < results_.size() && variants_[i].role == Variant::Role::kMachine; ++i) {
+    const OptimalResult& result = results_[i];
+    machines.push_back(
+        {{"machine", to_json(result.machine)},
+         {"R", number_or_null(result.machine.R())},
+         {"G", number_or_null(result.machine.G())},
+         {"blocks", result.blocks},
+         {"results",
+          {result_json("optimal", result.cost, result.mcpr, result.parts, result.machine, spreads_[i], runs)}},
+         {"hot_blocks", json::array()}});
+  }
+  return machines;
+}
+
+Status Study::tlbs() {
+  document_["tlb"] = nullptr;
+  if (options_.tlbs.empty()) return {};
+  TlbAnalysis analysis(options_.tlbs, options_.block_sizes, processors_);
+  const Status status = passes_.each("TLBs", [&](const Batch& batch) { analysis.consume(batch); });
+  if (!status) return status;
+  json& out = document_["tlb"];
+  out["miss_rates"] = out["corrected"] = json::array();
+  const std::vector<TlbResult> tlbs = analysis.results();
+  for (const TlbResult& tlb : tlbs) {
+    json rates = json::array();
+    for (const TlbRate& rate : tlb.by_page_size)
+      rates.push_back({{"page_size", rate.page_bytes},
+                       {"misses", rate.misses},
+                       {"rate", rate.rate},
+                       {"mcpr", rate.cost ? json(*rate.cost) : json(nullptr)}});
+    out["miss_rates"].push_back({{"tlb", tlb.design.name},
+                                 {"sets", tlb.design.sets},
+                                 {"ways", tlb.design.ways},
+                                 {"pages_per_entry", tlb.design.pages_per_entry},
+                                 {"miss_cost", tlb.design.miss_cost ? json(*tlb.design.miss_cost) : json(nullptr)},
+                                 {"rates", rates}});
+  }
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (variants_[i].role != Variant::Role::kBlockSize) continue;
+    json corrected = json::object();
+    for (const TlbResult& tlb : tlbs)
+      for (const TlbRate& rate : tlb.by_page_size)
+        if (rate.page_bytes == machines_[i].block_size && rate.cost)
+          corrected[tlb.design.name] = results_[i].mcpr + *rate.cost;
+    out["corrected"].push_back({{"machine", machines_[i].name},
+                                {"page_size", machines_[i].block_size},
+                                {"mcpr", results_[i].mcpr},
+                                {"corrected", corrected}});
+  }
+  return {};
+}
+
+Status Study::attribution(json& out) {
+  const uint64_t block_bytes = options_.attribution_block_size;
+  const auto counted = std::ranges::find(moves_->blocks, std::countr_zero(block_bytes),
+                                         [](const MoveCounter& counter) { return static_cast<int>(counter.shift()); });
+  std::optional<MoveCounter> own;
+  if (counted == moves_->blocks.end()) {
+    own.emplace(block_bytes, processors_);
+    const Status status = passes_.each("Block moves", [&](const Batch& batch) { own->consume(batch); });
+    if (!status) return status;
+  }
+  const MoveCounter& blocks = own ? *own : *counted;
+  Attribution attribution(blocks, options_.word_bytes, processors_);
+  Status status = passes_.each("Attribution", [&](const Batch& batch) { attribution.consume(batch); });
+  if (!status) return status;
+  const AttributionResult result = attribution.finish();
+  const MoveCost& cost = machines_[0].remote_move;
+  json& a = out["attribution"];
+  a = {{"block_size", block_bytes},
+       {"machine", machines_[0].name},
+       {"moves", moves_json(result.moves)},
+       {"mcpr_per_move", per_reference(cost.at(block_bytes))}};
+  for (const char* list : {"groups", "fields", "causes", "hot_blocks"}) a[list] = json::array();
+  // Most programs have few; one with a million unnamed allocation sites is cut off where nobody reads on.
+  constexpr size_t kMost = 1000;
+  std::vector<uint32_t> order;
+  for (uint32_t number = 0; number < result.groups.size(); ++number) {
+    const Group& group = result.groups[number];
+    if (group.moves.cold + group.moves.useful + group.moves.false_sharing + group.culprit != 0) order.push_back(number);
+  }
+  auto blame = [&](uint32_t number) {
+    return result.groups[number].moves.false_sharing + result.groups[number].culprit;
+  };
+  std::ranges::stable_sort(order, std::greater<>(), blame);
+  if (order.size() > kMost) order.resize(kMost);
+  for (uint32_t number : order) {
+    const Group& group = result.groups[number];
+    a["groups"].push_back({{"group", number},
+                           {"name", names_->name(group.name)},
+                           {"site", names_->site(group.site)},
+                           {"instances", group.instances},
+                           {"bytes", group.bytes},
+                           {"address", group.address},
+                           {"moves", moves_json(group.moves)},
+                           {"culprit", group.culprit}});
+  }
+  for (size_t i = 0; i < std::min(kMost, result.fields.size()); ++i) {
+    const Field& field = result.fields[i];
+    a["fields"].push_back({{"group", field.group},
+                           {"offset", field.offset},
+                           {"bytes", field.bytes},
+                           {"readers", user_json(field.readers, field.reader)},
+                           {"writers", user_json(field.writers, field.writer)},
+                           {"victim", field.victim},
+                           {"culprit", field.culprit}});
+  }
+  for (size_t i = 0; i < std::min(kMost, result.causes.size()); ++i) {
+    const Cause& cause = result.causes[i];
+    a["causes"].push_back({{"victim_group", cause.victim_group},
+                           {"victim_site", names_->site(cause.victim_site)},
+                           {"culprit_group", cause.culprit_group},
+                           {"culprit_site", names_->site(cause.culprit_site)},
+                           {"moves", cause.moves}});
+  }
+  for (const HotBlock& hot : result.hot) {
+    json sites = json::array();
+    for (SiteId site : hot.sites) sites.push_back(names_->site(site));
+    a["hot_blocks"].push_back(
+        {{"address", hot.address}, {"moves", moves_json(hot.moves)}, {"groups", hot.groups}, {"sites", sites}});
+  }
+
+  // What changes of the layout would save: the worst allocations one by one, and everything at once.
+  std::vector<Plan> plans;
+  const std::vector<WordUse> words = attribution.words();
+  if (result.moves.false_sharing != 0) {
+    std::vector<uint32_t> groups;
+    for (uint32_t number : order)
+      if (groups.size() < options_.planned_groups && blame(number) != 0) groups.push_back(number);
+    groups.push_back(Plan::kAllGroups);
+    for (uint32_t group : groups)
+      for (Change change : {Change::kSeparate, Change::kPadFields, Change::kRegroup})
+        plans.push_back(make_plan(change, group, words, block_bytes, options_.word_bytes));
+  }
+  std::vector<MoveCounter> after(plans.size(), MoveCounter(block_bytes, processors_));
+  if (!plans.empty()) {
+    status = passes_.each("Padding and regrouping", [&](const Batch& batch) {
+      for (const Reference& reference : batch.references) {
+        // Blocks that do not move now have no words that a plan changes, but may have moved words for neighbours.
+        for (size_t i = 0; i < plans.size(); ++i) {
+          Reference mapped = reference;
+          mapped.address = plans[i].map(reference.address);
+          after[i].refer(mapped);
+        }
+      }
+    });
+    if (!status) return status;
+  }
+  out["plans"] = json::array();
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const auto saved = static_cast<double>(blocks.moves()) - static_cast<double>(after[i].moves());
+    out["plans"].push_back({{"change", change_name(plans[i].change)},
+                            {"group", plans[i].group == Plan::kAllGroups ? json(nullptr) : json(plans[i].group)},
+                            {"moves_before", blocks.moves()},
+                            {"moves_after", after[i].moves()},
+                            {"saved_mcpr", per_reference(cost.at(block_bytes) * saved)},
+                            {"extra_bytes", plans[i].extra_bytes}});
+  }
+  return {};
+}
+
+Status Study::false_sharing() {
+  document_["false_sharing"] = nullptr;
+  if (!options_.false_sharing) return {};
+  auto moves = count_moves(passes_, options_, processors_);
+  if (!moves) return tl::unexpected(moves.error());
+  moves_ = std::move(*moves);
+  move_spreads_.resize(moves_->blocks.size());
+
+  // A pass for each block size: together, their words would need several times the memory.
+  std::vector<IntervalResult> intervals;
+  for (const MoveCounter& counter : moves_->blocks) {
+    IntervalAnalysis analysis(counter, options_.word_bytes, processors_, 1.0, options_.merge_ratio);
+    const Status status = passes_.each(fmt::format("False-sharing intervals, {} bytes", uint64_t{1} << counter.shift()),
+                                       [&](const Batch& batch) { analysis.consume(batch); });
+    if (!status) return status;
+    intervals.push_back(analysis.result());
+  }
+  json out = {{"word_size", options_.word_bytes}, {"merge_ratio", options_.merge_ratio}};
+  if (Status status = attribution(out); !status) return status;
+
+  out["block_sizes"] = json::array();
+  for (size_t i = 0; i < moves_->blocks.size(); ++i) {
+    const MoveCounter& counter = moves_->blocks[i];
+    const IntervalResult& interval = intervals[i];
+    json of_machines = json::array();
+    for (size_t m = 0; m < options_.machines.size(); ++m) {
+      const MoveCost& cost = machines_[m].remote_move;
+      const CostComponents c = cost_components(counter, *moves_->words, cost);
+      const double move = cost.at(c.block_bytes);
+      of_machines.push_back({{"machine", machines_[m].name},
+                             {"overhead", per_reference(c.overhead_cost)},
+                             {"data_transfer", per_reference(c.data_transfer_cost)},
+                             {"overhead_component", per_reference(c.overhead_component)},
+                             {"data_transfer_component", per_reference(c.data_transfer_component)},
+                             {"lower", per_reference(c.false_sharing_lower)},
+                             {"upper", per_reference(c.false_sharing_upper)},
+                             {"interval_lower", per_reference(interval.lower_bound * move)},
+                             {"full_duration", per_reference(interval.full_duration * move)},
+                             {"fragmentation_upper", per_reference(c.fragmentation_upper)},
+                             {"grouping_lower", per_reference(c.grouping_lower)},
+                             {"grouping_upper", per_reference(c.grouping_upper)}});
+    }
+    out["block_sizes"].push_back({{"block_size", uint64_t{1} << counter.shift()},
+                                  {"moves", counter.moves()},
+                                  {"word_moves", moves_->words->moves()},
+                                  {"write_shared_blocks", interval.blocks},
+                                  {"full_duration_blocks", interval.full_duration_blocks},
+                                  {"separable_words", interval.separable_words},
+                                  {"separable_references", interval.separable_references},
+                                  {"interval_moves", interval.lower_bound},
+                                  {"full_duration_moves", interval.full_duration},
+                                  {"machines", of_machines},
+                                  {"spread", nullptr}});
+  }
+  document_["false_sharing"] = std::move(out);
+  return {};
+}
+
+Result<json> Study::run() {
+  if (Status status = prepare(); !status) return tl::unexpected(status.error());
+  if (Status status = optimal_costs(); !status) return tl::unexpected(status.error());
+
+  // The header is complete at the end of the trace; the owners of the hot blocks need a pass anyway.
+  BlockOwners owners(processors_);
+  for (size_t i = 0; i < options_.machines.size(); ++i)
+    for (const BlockCost& hot : results_[i].hot) owners.add(machines_[i].block_size, hot.block);
+  {
+    auto source = passes_.open()();
+    if (!source) return tl::unexpected(source.error());
+    for (;;) {
+      auto batch = (*source)->next();
+      if (!batch) return tl::unexpected(batch.error());
+      if (batch->references.empty() && batch->events.empty()) break;
+      owners.consume(*batch);
+      if (options_.progress) options_.progress("Owners", batch->first + batch->references.size());
+    }
+    const TraceHeader& header = (*source)->header();
+    names_.emplace(header);
+    document_ = {{"schema", "mgtrace-analysis"},
+                 {"version", 1},
+                 {"trace",
+                  {{"program", header.program},
+                   {"recorder", header.recorder},
+                   {"dilation", header.dilation == 0 ? json(nullptr) : json(header.dilation)},
+                   {"processors", processors_},
+                   {"references", results_[0].references},
+                   {"private_references", results_[0].private_references}}},
+                 {"perturbation", nullptr}};
+  }
+  if (options_.perturbations != 0)
+    document_["perturbation"] = {{"runs", options_.perturbations}, {"seed", options_.seed}};
+
+  if (Status status = false_sharing(); !status) return tl::unexpected(status.error());
+  if (Status status = perturbed(); !status) return tl::unexpected(status.error());
+  if (Status status = tlbs(); !status) return tl::unexpected(status.error());
+
+  const unsigned runs = options_.perturbations;
+  document_["machines"] = machines_json();
+  for (size_t i = 0; i < options_.machines.size(); ++i) {
+    json& hot_blocks = document_["machines"][i]["hot_blocks"];
+    for (const BlockCost& hot : results_[i].hot) {
+      const BlockUse use = owners.use(machines_[i].block_size, hot.block);
+      json of = json::array(), sites = json::array();
+      for (const BlockOwner& owner : use.owners)
+        of.push_back(
+            {{"name", names_->name(owner.name)}, {"site", names_->site(owner.site)}, {"references", owner.references}});
+      for (const auto& [site, references] : use.sites)
+        sites.push_back({{"site", names_->site(site)}, {"references", references}});
+      hot_blocks.push_back({{"address", hot.block * machines_[i].block_size},
+                            {"references", hot.references},
+                            {"cost", hot.cost},
+                            {"moves", hot.moves},
+                            {"readers", use.readers},
+                            {"writers", use.writers},
+                            {"owners", of},
+                            {"sites", sites}});
+    }
+  }
+  document_["block_sizes"] = document_["parameters"] = json::array();
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (variants_[i].role == Variant::Role::kMachine) continue;
+    const OptimalResult& result = results_[i];
+    json entry = result_json("optimal", result.cost, result.mcpr, result.parts, result.machine, spreads_[i], runs);
+    entry["machine"] = result.machine.name;
+    entry["block_size"] = result.machine.block_size;
+    entry["moves_per_block"] =
+        result.blocks == 0 ? 0 : static_cast<double>(result.moves()) / static_cast<double>(result.blocks);
+    if (variants_[i].role == Variant::Role::kBlockSize) {
+      document_["block_sizes"].push_back(std::move(entry));
+    } else {
+      entry["parameter"] = variants_[i].parameter;
+      entry["value"] = variants_[i].value;
+      document_["parameters"].push_back(std::move(entry));
+    }
+  }
+  if (moves_)
+    for (size_t i = 0; i < move_spreads_.size(); ++i)
+      document_["false_sharing"]["block_sizes"][i]["spread"] = spread_json(move_spreads_[i], runs);
+  return std::move(document_);
+}
+
+}  // namespace
+
+std::vector<Machine> vary(const Machine& machine, std::string_view parameter) {
+  std::vector<Machine> variants;
+  auto add = [&](Machine variant) {
+    if (variant.processors == 0) {
+      variant.processors = 2;  // for the check alone
+      if (!validate_optimal(variant, {})) return;
+      variant.processors = 0;
+    } else if (!validate_optimal(variant, {})) {
+      return;
+    }
+    variants.push_back(std::move(variant));
+  };
+  if (parameter == "o_s") {
+    // "Increasing o_s by an order of magnitude", and towards nothing.
+    for (double software_overhead : {5.0, 10.0, 20.0, 40.0, 75.0, 150.0, 300.0, 750.0}) {
+      const Components components{.software_overhead = software_overhead};
+      if (machine.name == "numa") add(numa_machine(kSoftwareOverheadBlock, components));
+      if (machine.name == "dsm") add(dsm_machine(kSoftwareOverheadBlock, components));
+      if (machine.name == "dsm+") add(dsm_plus_machine(kSoftwareOverheadBlock, components));
+    }
+    return variants;
+  }
+  for (int power = -4; power <= 4; ++power) {
+    const double factor = std::ldexp(1, power);
+    Machine variant = machine;
+    auto scale = [&](MoveCost& cost) {
+      cost.fixed *= factor;
+      cost.per_byte *= factor;
+    };
+    if (parameter == "R") {
+      scale(variant.remote_move);
+    } else if (parameter == "G" && machine.has_global()) {
+      scale(variant.global_move);
+      scale(variant.remote_move);
+    } else if (parameter == "r" && machine.has_remote_reference()) {
+      variant.r = 1 + (machine.r - 1) * factor;
+    } else if (parameter == "g" && machine.has_global()) {
+      variant.g = 1 + (machine.g - 1) * factor;
+    } else {
+      continue;
+    }
+    add(std::move(variant));
+  }
+  return variants;
+}
+
+Result<json> study(const OpenTrace& open, const StudyOptions& options) {
+  return Study(open, options).run();
+}
+
+}  // namespace multigrain::trace

@@ -1,0 +1,98 @@
+// A whole study of one trace: what `mgtrace analyze` computes, as one JSON document, which its tables, the HTML report
+// and the Python package read.
+//
+// Costs are in local references of their machine. An MCPR counts private references as local ones. Where something does
+// not exist or is not known, the value is null. A SITE is null or {"file", "line", "function"}. A SPREAD is null (not
+// asked for) or {"local": PERCENT, "gap": PERCENT}: by how much the cost differs at most when the trace is perturbed
+// (section 4.3 of software-coherence-thesis.txt), in per cent of the cost. PARTS is what a cost is made of:
+//   {"local", "global", "remote", "remote_moves", "global_moves"}  counts
+// and AREAS the same as contributions to the MCPR, which add up to it:
+//   {"local", "global", "remote", "overhead", "data_transfer"}     moves split by equation 7.1
+//
+// {
+//   "schema": "mgtrace-analysis", "version": 1,
+//   "trace": {"program", "recorder", "dilation", "processors", "references", "private_references"},
+//   "perturbation": null | {"runs", "seed"},
+//   "machines": [{                     the machines asked for, each at its own block size
+//     "machine": {...},                as in a machine file
+//     "R", "G",                        at this block size
+//     "blocks",                        that the trace touches
+//     "results": [RESULT, ...],        the first is "optimal", then the policies
+//     "hot_blocks": [{                 by optimal cost above that of local references, the most first
+//       "address", "references", "cost", "moves", "readers", "writers",
+//       "owners": [{"name", "site": SITE, "references"}], "sites": [{"site": SITE, "references"}]}]}],
+//   "block_sizes": [RESULT with {"machine": name, "block_size", "moves_per_block"}, ...],
+//   "parameters": [RESULT with {"machine": name, "block_size", "parameter": "R"|"r"|"G"|"g"|"o_s", "value",
+//                  "moves_per_block"}, ...],
+//   "tlb": null | {"miss_rates": [{"tlb": name, "sets", "ways", "pages_per_entry", "miss_cost",
+//                  "rates": [{"page_size", "misses", "rate", "mcpr"}]}],      mcpr: what misses add to it
+//                  "corrected": [{"machine", "page_size", "mcpr", "corrected": {tlb name: MCPR with misses}}]},
+//   "false_sharing": null | {
+//     "word_size", "merge_ratio",      M in units of R
+//     "block_sizes": [{"block_size", "moves", "word_moves", "write_shared_blocks", "full_duration_blocks",
+//       "separable_words", "separable_references",
+//       "interval_moves", "full_duration_moves",                 savings in units of R
+//       "machines": [{"machine", "overhead", "data_transfer",    contributions to the MCPR, as all that follow
+//         "overhead_component", "data_transfer_component",       equation 7.5
+//         "lower", "upper",                                      of false sharing, cost components
+//         "interval_lower", "full_duration", "fragmentation_upper", "grouping_lower", "grouping_upper"}],
+//       "spread": SPREAD}],                                      of the cost of the block moves
+//     "attribution": {"block_size", "moves": MOVES, "cost_per_move",
+//       "groups": [{"group", "name", "site": SITE, "instances", "bytes", "address", "moves": MOVES, "culprit"}],
+//       "fields": [{"group", "offset", "bytes", "readers", "writers", "victim", "culprit"}],
+//       "causes": [{"victim_group", "victim_site": SITE, "culprit_group", "culprit_site": SITE, "moves"}],
+//       "hot_blocks": [{"address", "moves": MOVES, "groups": [...], "sites": [SITE, ...]}]},
+//     "plans": [{"change": "separate"|"pad fields"|"regroup", "group": null (all) | number, "moves_before",
+//       "moves_after", "saved_mcpr", "extra_bytes"}]}
+// }
+// RESULT is {"policy", "cost", "mcpr", "parts": PARTS, "areas": AREAS, "spread": SPREAD}; those of policies also have
+// "over_optimal", their cost over the optimal one. MOVES is {"cold", "useful", "false"} (attribution.h). "readers" and
+// "writers" of a field are "none", "several" or a processor's number.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/analysis/tlb.h"
+#include "trace/model/machine.h"
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+// Opens the trace at its beginning; a study reads it several times.
+using OpenTrace = std::function<Result<std::unique_ptr<TraceSource>>()>;
+
+struct StudyOptions {
+  std::vector<Machine> machines;
+  std::vector<uint64_t> block_sizes;    // for the sweep and for false sharing
+  std::vector<std::string> parameters;  // to vary: "R", "r", "G", "g", "o_s"
+  std::vector<std::string> policies;
+  bool false_sharing = false;
+  uint64_t attribution_block_size = 4096;
+  unsigned word_bytes = 4;
+  double merge_ratio = 1;       // M / R
+  unsigned planned_groups = 5;  // allocations for which plans are tried
+  std::vector<TlbDesign> tlbs;  // empty: no TLBs
+  unsigned perturbations = 0;   // runs with each filter
+  uint64_t seed = 1;
+  unsigned hot_blocks = 20;
+  unsigned threads = 1;
+  // Called now and then with what is being done and how many references of the trace this pass has seen; may be empty.
+  std::function<void(std::string_view pass, uint64_t references)> progress;
+};
+
+inline constexpr const char* kStudyParameters[] = {"R", "r", "G", "g", "o_s"};
+
+// The machine variants of a sweep over one parameter; those that the model forbids are left out. For "G", R stays in
+// its proportion to G; "o_s" is known of the software-coherent machines of chapter 6, at blocks of 512 bytes
+// (section 6.2.4).
+std::vector<Machine> vary(const Machine& machine, std::string_view parameter);
+
+Result<nlohmann::json> study(const OpenTrace& open, const StudyOptions& options);
+
+}  // namespace multigrain::trace
