@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "trace/model/block_table.h"
+#include "trace/model/pass.h"
 
 namespace multigrain::trace {
 namespace {
@@ -27,7 +25,7 @@ struct Narrow {
 };
 struct Wide {
   using Value = Int128;
-  static constexpr unsigned kCountBits = 20, kMoveBits = 20, kGlobalMoveBits = 20, kGlobalBits = 22;
+  static constexpr unsigned kCountBits = 22, kMoveBits = 19, kGlobalMoveBits = 19, kGlobalBits = 22;
   static constexpr int kMaxScale = 24, kMinScale = 0, kParameterBits = 34, kDriftBits = 43;
 };
 
@@ -128,14 +126,8 @@ struct MachineSums {
   Fields fields;  // what the costs of blocks have lost to the sum so far, besides r - 1 a write
 };
 
-// All the machines with one block size and one layout of costs, for one partition of the address space. Machines
-// without remote reference and without global memory have no decisions to make (section 6.1.1): they are counted, not
-// computed.
-class Engine {
+class Finishing : public Engine {
  public:
-  virtual ~Engine() = default;
-  virtual void process(std::span<const Reference> references) = 0;
-  // Adds this engine's share to results[i] for each of its machines.
   virtual void finish(std::span<OptimalResult> results) = 0;
 };
 
@@ -158,6 +150,10 @@ void keep_hottest(std::vector<BlockCost>& hot, size_t limit) {
   std::ranges::sort(hot, hotter);
 }
 
+// All the machines with one block size and one layout of costs, for one partition of the address space. Machines
+// without remote reference and without global memory have no decisions to make (section 6.1.1): they are counted, not
+// computed.
+//
 // A block's record, in 64-bit words:
 //   key; its top bit: has been written, or has another reason to be more than everywhere
 //   owner: the processor of the last write + 1
@@ -169,12 +165,12 @@ void keep_hottest(std::vector<BlockCost>& hot, size_t limit) {
 // The value of a memory is the cost of the cheapest way to have the block there, less the sums and what every reference
 // costs anywhere. Values of processors that neither read nor write stay as they are.
 template <typename L, bool kReplication, bool kGlobal, bool kHot>
-class EngineOf final : public Engine {
+class OptimalEngine final : public Finishing {
   using P = Pack<L>;
   using Value = typename L::Value;
 
  public:
-  EngineOf(const EngineSetup& setup, std::span<const OptimalResult> results, const OptimalOptions& options)
+  OptimalEngine(const EngineSetup& setup, std::span<const OptimalResult> results, const OptimalOptions& options)
       : setup_(setup),
         options_(options),
         count_(setup.machines.size()),
@@ -227,6 +223,7 @@ class EngineOf final : public Engine {
     references_ += references.size();
   }
 
+  // Adds this engine's share to the results of its machines.
   void finish(std::span<OptimalResult> results) override {
     std::vector<std::vector<BlockCost>> hot(count_ + 1);
     for (size_t i = 0; i < table_.size(); ++i) {
@@ -574,16 +571,16 @@ class EngineOf final : public Engine {
 };
 
 template <typename L, bool kReplication, bool kGlobal>
-std::unique_ptr<Engine> make_engine(const EngineSetup& setup, std::span<const OptimalResult> results,
-                                    const OptimalOptions& options) {
+std::unique_ptr<Finishing> make_engine(const EngineSetup& setup, std::span<const OptimalResult> results,
+                                       const OptimalOptions& options) {
   if (options.hot_blocks != 0)
-    return std::make_unique<EngineOf<L, kReplication, kGlobal, true>>(setup, results, options);
-  return std::make_unique<EngineOf<L, kReplication, kGlobal, false>>(setup, results, options);
+    return std::make_unique<OptimalEngine<L, kReplication, kGlobal, true>>(setup, results, options);
+  return std::make_unique<OptimalEngine<L, kReplication, kGlobal, false>>(setup, results, options);
 }
 
 template <typename L>
-std::unique_ptr<Engine> make_engine(const EngineSetup& setup, std::span<const OptimalResult> results,
-                                    const OptimalOptions& options) {
+std::unique_ptr<Finishing> make_engine(const EngineSetup& setup, std::span<const OptimalResult> results,
+                                       const OptimalOptions& options) {
   const bool global =
       std::ranges::any_of(setup.machines, [&](size_t index) { return results[index].machine.has_global(); });
   if (options.replication) {
@@ -593,139 +590,6 @@ std::unique_ptr<Engine> make_engine(const EngineSetup& setup, std::span<const Op
   return global ? make_engine<L, false, true>(setup, results, options)
                 : make_engine<L, false, false>(setup, results, options);
 }
-
-// Engines work through the trace independently of each other, each in order. Threads take turns: whoever is free takes
-// the engine that is furthest behind, or reads more of the trace.
-class Crew {
- public:
-  Crew(TraceSource& source, std::vector<std::unique_ptr<Engine>>& engines, unsigned processors,
-       const OptimalOptions& options, uint64_t& references, uint64_t& private_references)
-      : source_(source),
-        engines_(engines),
-        processors_(processors),
-        options_(options),
-        references_(references),
-        private_references_(private_references),
-        chunks_(kChunks),
-        done_(engines.size(), 0),
-        busy_(engines.size(), false) {}
-
-  Status run() {
-    if (options_.threads <= 1) return run_alone();
-    std::vector<std::thread> threads;
-    for (unsigned i = 1; i < options_.threads; ++i) threads.emplace_back([this] { work(); });
-    work();
-    for (std::thread& thread : threads) thread.join();
-    return status_;
-  }
-
- private:
-  static constexpr size_t kChunks = 6;
-  static constexpr size_t kChunkReferences = size_t{16} * TraceSource::kBatch;
-
-  // Checks a batch and counts its private references.
-  Status look_at(const Batch& batch) {
-    ProcessorId highest = 0;
-    for (const Reference& reference : batch.references) highest = std::max(highest, reference.processor);
-    if (!batch.references.empty() && highest >= processors_) {
-      return fail(
-          "the trace has a reference by processor {} between references {} and {}; it says that it has {} processors",
-          highest, batch.first, batch.first + batch.references.size() - 1, processors_);
-    }
-    for (const Event& event : batch.events) {
-      if (event.kind == EventKind::kPrivate) private_references_ += event.value;
-    }
-    references_ += batch.references.size();
-    if (options_.progress != nullptr) options_.progress(options_.progress_context, references_);
-    return {};
-  }
-
-  Status run_alone() {
-    for (;;) {
-      auto batch = source_.next();
-      if (!batch) return tl::unexpected(batch.error());
-      if (batch->references.empty() && batch->events.empty()) return {};
-      if (auto status = look_at(*batch); !status) return status;
-      for (auto& engine : engines_) engine->process(batch->references);
-    }
-  }
-
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      if (!status_) return;
-      // The engine that is furthest behind and can go on.
-      size_t chosen = engines_.size();
-      uint64_t slowest = read_;
-      for (size_t i = 0; i < engines_.size(); ++i) {
-        if (done_[i] < slowest) slowest = done_[i];
-        if (!busy_[i] && done_[i] < read_ && (chosen == engines_.size() || done_[i] < done_[chosen])) chosen = i;
-      }
-      if (!reading_ && !ended_ && read_ - slowest < kChunks && (chosen == engines_.size() || read_ - slowest < 2)) {
-        reading_ = true;
-        lock.unlock();
-        const bool more = read_chunk(chunks_[read_ % kChunks]);
-        lock.lock();
-        reading_ = false;
-        if (more)
-          ++read_;
-        else
-          ended_ = true;
-        changed_.notify_all();
-      } else if (chosen != engines_.size()) {
-        busy_[chosen] = true;
-        const std::vector<Reference>& chunk = chunks_[done_[chosen] % kChunks];
-        lock.unlock();
-        engines_[chosen]->process(chunk);
-        lock.lock();
-        busy_[chosen] = false;
-        ++done_[chosen];
-        changed_.notify_all();
-      } else if (ended_ && slowest == read_) {
-        changed_.notify_all();
-        return;
-      } else {
-        changed_.wait(lock);
-      }
-    }
-  }
-
-  // Only one thread reads at a time; nothing else looks at status_ meanwhile but after taking the lock.
-  bool read_chunk(std::vector<Reference>& chunk) {
-    chunk.clear();
-    while (chunk.size() < kChunkReferences) {
-      auto batch = source_.next();
-      if (!batch) return stop(tl::unexpected(batch.error()));
-      if (batch->references.empty() && batch->events.empty()) return !chunk.empty();
-      if (auto status = look_at(*batch); !status) return stop(status);
-      chunk.insert(chunk.end(), batch->references.begin(), batch->references.end());
-    }
-    return true;
-  }
-
-  bool stop(const Status& status) {
-    const std::lock_guard lock(mutex_);
-    status_ = status;
-    return false;
-  }
-
-  TraceSource& source_;
-  std::vector<std::unique_ptr<Engine>>& engines_;
-  const unsigned processors_;
-  const OptimalOptions& options_;
-  uint64_t& references_;
-  uint64_t& private_references_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::vector<Reference>> chunks_;
-  std::vector<uint64_t> done_;  // chunks that each engine has done
-  std::vector<bool> busy_;
-  uint64_t read_ = 0;
-  bool reading_ = false;
-  bool ended_ = false;
-  Status status_;
-};
 
 }  // namespace
 
@@ -746,8 +610,9 @@ Status validate_optimal(const Machine& machine, const OptimalOptions& options) {
         machine.name, machine.R(), machine.G(), machine.block_size);
   }
   if (!scaled<Wide>(machine, Machine::kMaxProcessors)) {
-    return fail("machine '{}' has R = {} with r = {}; R may be 8e6 at most, and R / (r - 1) and G / (g - 1) a million",
-                machine.name, machine.R(), machine.r);
+    return fail(
+        "machine '{}' has R = {} with r = {}; R may be 8e6 at most, and R / (r - 1) and G / (g - 1) four million",
+        machine.name, machine.R(), machine.r);
   }
   return {};
 }
@@ -778,7 +643,7 @@ Result<std::vector<OptimalResult>> optimal(TraceSource& source, std::span<const 
   }
   const unsigned threads = std::max(1u, options.threads);
   const unsigned partitions = threads == 1 || setups.size() >= 4 * size_t{threads} ? 1 : threads;
-  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<std::unique_ptr<Finishing>> engines;
   for (auto& [key, setup] : setups) {
     setup.partitions = partitions;
     for (setup.partition = 0; setup.partition < partitions; ++setup.partition) {
@@ -786,11 +651,11 @@ Result<std::vector<OptimalResult>> optimal(TraceSource& source, std::span<const 
                                    : make_engine<Narrow>(setup, results, options));
     }
   }
-  uint64_t references = 0;
-  uint64_t private_references = 0;
-  if (auto status = Crew(source, engines, processors, options, references, private_references).run(); !status) {
-    return tl::unexpected(status.error());
-  }
+  std::vector<Engine*> all_engines;
+  for (auto& engine : engines) all_engines.push_back(engine.get());
+  const auto totals = one_pass(source, all_engines, options);
+  if (!totals) return tl::unexpected(totals.error());
+  const auto [references, private_references] = *totals;
   for (auto& engine : engines) engine->finish(results);
   for (OptimalResult& result : results) {
     result.references = references;

@@ -14,12 +14,13 @@
 
 #include "base/error.h"
 #include "trace/model/machine.h"
+#include "trace/model/pass.h"
 #include "trace/model/placement.h"
 #include "trace/trace.h"
 
 namespace multigrain::trace {
 
-struct OptimalOptions {
+struct OptimalOptions : PassOptions {
   // Without it, every reference is treated as a write, as section 4.2.1 does.
   bool replication = true;
   // Equation 4.2 charges nothing for P_0, which may be several copies if the block is read before it is written.
@@ -31,11 +32,6 @@ struct OptimalOptions {
   // Keeps the most expensive blocks of each machine, by cost above that of local references; 0: none. Takes 32 more
   // bytes a block and machine.
   unsigned hot_blocks = 0;
-  // Threads that work, the caller among them. They share out block sizes and, if those are few, the address space.
-  unsigned threads = 1;
-  // Called now and then, by any one thread at a time, with the number of references done; may be empty.
-  void (*progress)(void* context, uint64_t references) = nullptr;
-  void* progress_context = nullptr;
 };
 
 // What one block costs.

@@ -1,0 +1,137 @@
+// Policies: on-line ones, that place blocks without knowing the future, evaluated with the cost model
+// (software-coherence-thesis.txt, sections 4.1.3 and 5.1).
+//
+// A policy of one's own is a class with a name and one decision:
+//
+//   class Third final : public Policy {  // fetches a block at every third reference from elsewhere
+//    public:
+//     std::string name() const override { return "third"; }
+//     Decision on_reference(BlockState& block, const Reference&, uint64_t) override {
+//       return ++block.memo[0] % 3 == 0 ? Decision::local() : Decision::stay();
+//     }
+//   };
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "trace/model/machine.h"
+#include "trace/model/optimal.h"
+#include "trace/model/pass.h"
+#include "trace/model/placement.h"
+#include "trace/trace.h"
+
+namespace multigrain::trace {
+
+// What a policy sees of a block, and what it may remember about it.
+struct BlockState {
+  uint64_t block;                    // number: address / block size
+  unsigned processors;               // of the machine
+  bool in_global;                    // there is a copy in global memory
+  std::span<const uint64_t> copies;  // a bit a processor: has a copy
+  std::span<uint64_t, 4> memo;       // the policy's own; zero at first
+  std::span<uint64_t> counters;      // one a processor, the policy's own, if it asked for them; zero at first
+
+  [[nodiscard]] bool has_copy(ProcessorId processor) const { return (copies[processor / 64] >> (processor % 64)) & 1; }
+  [[nodiscard]] unsigned copy_count() const;
+};
+
+struct Decision {
+  enum class Kind : uint8_t {
+    // Leaves the block: the reference is remote, or global. A write while there are several copies leaves one: the
+    // writer's, or else the global one, or else that of the lowest processor.
+    kStay,
+    // A copy for the processor that refers. On a write, it becomes the only one.
+    kLocal,
+    // To global memory, without other copies; on a machine without global memory, like kStay.
+    kGlobal,
+    // To processor `to`, without other copies.
+    kMove,
+  };
+  Kind kind = Kind::kStay;
+  ProcessorId to = 0;
+  static Decision stay() { return {}; }
+  static Decision local() { return {.kind = Kind::kLocal}; }
+  static Decision global() { return {.kind = Kind::kGlobal}; }
+  static Decision move(ProcessorId to) { return {.kind = Kind::kMove, .to = to}; }
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  [[nodiscard]] virtual std::string name() const = 0;
+  // Where a block is at first, for nothing: at the processor that first refers to it, unless overridden. kStay is
+  // kLocal.
+  virtual Decision first(BlockState& block, const Reference& reference, uint64_t time);
+  // At reference number `time` of the trace: one that is not local, or a write while there are several copies; with
+  // wants_local(), at every one but a block's first.
+  virtual Decision on_reference(BlockState& block, const Reference& reference, uint64_t time) = 0;
+  [[nodiscard]] virtual bool wants_local() const { return false; }
+  [[nodiscard]] virtual bool wants_counters() const { return false; }
+};
+
+// Replicates and migrates until a block has been invalidated `invalidations` times; then it is frozen in global memory,
+// or where it is if there is none.
+std::unique_ptr<Policy> ace_policy(unsigned invalidations = 4);
+// The same, but a decision takes `references` references from a new location first.
+std::unique_ptr<Policy> delay_policy(unsigned references = 100, unsigned invalidations = 4);
+// Freezes a block that one processor has invalidated and another refers to within t1 references; thaws all frozen
+// blocks every t2 references. With back_off (the final version), a block that is frozen again soon after a thaw sleeps
+// through twice as many of the next ones.
+struct PlatinumOptions {
+  uint64_t t1 = 10'000;     // 10 ms at a reference a microsecond
+  uint64_t t2 = 1'000'000;  // 1 s
+  bool back_off = false;
+};
+std::unique_ptr<Policy> platinum_policy(const PlatinumOptions& options = {});
+// After Black and Sleator: a copy for a processor when its remote reads have cost as much as the copy would; a move
+// when its remote writes have, twice over, more than local references have made up for.
+std::unique_ptr<Policy> competitive_policy(const Machine& machine);
+// Migrates on every write and replicates on every read, as machines without remote reference must.
+std::unique_ptr<Policy> always_migrate_policy();
+std::unique_ptr<Policy> first_touch_policy();    // for ever where it is first touched
+std::unique_ptr<Policy> interleaved_policy();    // for ever at processor (block number mod processors)
+std::unique_ptr<Policy> static_global_policy();  // for ever in global memory
+
+// By name: "ace", "delay", "platinum", "platinum-back-off", "competitive", "always-migrate", "first-touch",
+// "interleaved", "global"; an error lists them.
+const std::vector<std::string>& policy_names();
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const Machine& machine);
+
+// Whether the policy of that name means something on the machine: static ones need remote reference, "global" global
+// memory, and the others that freeze either of them.
+bool policy_suits(std::string_view name, const Machine& machine);
+
+// What to evaluate: one policy on one machine.
+struct PolicyRun {
+  Machine machine;
+  std::shared_ptr<Policy> policy;  // its own: runs are evaluated at once, on several threads
+};
+
+struct PolicyOptions : PassOptions {
+  unsigned hot_blocks = 0;  // as in OptimalOptions
+};
+
+struct PolicyResult {
+  Machine machine;
+  std::string policy;
+  double cost = 0;  // private references included; infinite if the policy refers remotely on a machine that cannot
+  double mcpr = 1;
+  CostParts parts;
+  uint64_t references = 0;
+  uint64_t private_references = 0;
+  uint64_t blocks = 0;
+  std::vector<BlockCost> hot;
+};
+
+// One pass; a result for each run. No policy is below the optimal placement of optimal() with replication.
+Result<std::vector<PolicyResult>> evaluate(TraceSource& source, std::span<const PolicyRun> runs,
+                                           const PolicyOptions& options = {});
+
+}  // namespace multigrain::trace
