@@ -56,7 +56,7 @@ bool from_hexadecimal(std::string_view text, Card& bytes) {
   return true;
 }
 
-// Shuts a descriptor down at a time, unless it is destroyed before.
+// Makes reads of a socket fail from a time on, unless it is destroyed before.
 class Watchdog {
  public:
   Watchdog(int fd, Clock::time_point deadline)
@@ -64,7 +64,8 @@ class Watchdog {
           std::unique_lock lock(mutex_);
           if (changed_.wait_until(lock, deadline, [this] { return off_; })) return;
           barked_ = true;
-          shutdown(fd, SHUT_RDWR);
+          // Only our end: a launcher that saw an end of file would kill this process before it has said why.
+          shutdown(fd, SHUT_RD);
         }) {}
   ~Watchdog() {
     {

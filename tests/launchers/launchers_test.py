@@ -1,0 +1,209 @@
+"""Programs under Open MPI's and MPICH's mpirun, and under Slurm, which the test starts for itself (slurm.py: the real
+Slurm, in one machine, without systemd).
+
+MULTIGRAIN_TEST_BIN is the build's folder of programs.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+import unittest
+
+import slurm
+
+BIN = os.environ["MULTIGRAIN_TEST_BIN"]
+PROGRAM = os.path.join(BIN, "tests", "exchange_cards")
+TIMEOUT_S = 60
+DIED = 5  # what exchange_cards ends with
+FAILED = 6
+
+
+def processes_of(program):
+    """The processes that run it, by their executable."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{entry}/exe") == os.path.realpath(program):
+                found.append(int(entry))
+        except OSError:
+            pass
+    return found
+
+
+def clean_environment():
+    """Without what a launcher around this test may have set."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith(("MULTIGRAIN_NODE", "PMI_", "PMIX_", "OMPI_", "SLURM_", "MPI_LOCAL"))}
+
+
+class Launcher:
+    """The tests; a subclass a launcher says how it is called."""
+
+    wireup = ""
+
+    def command(self, processes):
+        raise NotImplementedError
+
+    def environment(self):
+        return clean_environment()
+
+    def launch(self, processes, *arguments, program=PROGRAM, environment=None):
+        result = subprocess.run([*self.command(processes), program, *arguments],
+                                env={**self.environment(), **(environment or {})}, stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+        # A launcher may return a moment before what it killed is gone.
+        deadline = time.monotonic() + 10
+        while processes_of(PROGRAM) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(processes_of(PROGRAM), [], "processes left behind")
+        return result
+
+    def said(self, result):
+        """The lines of the nodes, sorted, after checking that all ended well."""
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return sorted(result.stdout.splitlines())
+
+    def test_nodes_exchange_cards(self):
+        for nodes in (2, 3, 4):
+            with self.subTest(nodes=nodes):
+                lines = self.said(self.launch(nodes))
+                self.assertEqual([re.sub(" cores [0-9]+ ", " ", line) for line in lines],
+                                 [f"node {node} of {nodes} by {self.wireup} randomisation off" for node in range(nodes)])
+
+    def test_cards_may_be_large(self):
+        self.assertEqual(len(self.said(self.launch(4, "bytes=65536", "rounds=3"))), 4)
+
+    def test_cards_may_be_empty(self):
+        # The card of node n is n bytes shorter.
+        self.assertEqual(len(self.said(self.launch(2, "bytes=1"))), 2)
+
+    def test_one_process_is_alone(self):
+        self.assertEqual(self.said(self.launch(1)), ["alone"])
+
+    def test_the_user_may_want_single_nodes(self):
+        self.assertEqual(self.said(self.launch(2, environment={"MULTIGRAIN_NODES": "1"})), ["alone"] * 2)
+
+    def test_another_number_of_nodes_is_refused(self):
+        result = self.launch(2, environment={"MULTIGRAIN_NODES": "3"})
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("the launcher has started 2 processes, and MULTIGRAIN_NODES is '3'", result.stderr)
+
+    def test_what_a_node_starts_is_alone(self):
+        lines = self.said(self.launch(2, "child=1"))
+        self.assertEqual(lines.count("alone"), 2, lines)
+        self.assertEqual(len(lines), 4, lines)
+
+    def test_a_script_in_between_changes_nothing(self):
+        lines = self.said(self.launch(2, "-c", f"'{PROGRAM}' rounds=1; exit $?", program="/bin/sh"))
+        self.assertEqual(len(lines), 2, lines)
+        self.assertTrue(all(f" of 2 by {self.wireup} " in line for line in lines), lines)
+
+    def test_the_status_is_node_0s(self):
+        result = self.launch(2, "status=7")
+        self.assertEqual(result.returncode, 7, result.stderr)
+
+    def test_a_node_that_dies_ends_the_others(self):
+        started = time.monotonic()
+        result = self.launch(3, "dies=1", "timeout=5")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertNotIn("randomisation", result.stdout)  # nobody came to the end
+        self.assertRegex(result.stdout + result.stderr, "BAD TERMINATION|non-zero|[Ee]xited with exit code 5")
+        self.assertLess(time.monotonic() - started, TIMEOUT_S)
+
+    def test_a_node_that_does_not_come_is_noticed(self):
+        result = self.launch(3, "late=1", "timeout=2")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertRegex(result.stderr, r"node [02]: (not all nodes came|nothing was heard of node 1) within 2 s")
+        if self.wireup == "pmix":
+            self.assertIn("nothing was heard of node 1", result.stderr)
+
+
+@unittest.skipIf(shutil.which("mpirun.openmpi") is None, "Open MPI's mpirun is not installed (Debian: openmpi-bin)")
+class OpenMpi(Launcher, unittest.TestCase):
+    wireup = "pmix"
+
+    def command(self, processes):
+        return ["mpirun.openmpi", "--oversubscribe", "-n", str(processes)]
+
+    def environment(self):
+        # Its way of being asked whether root is meant.
+        return {**clean_environment(), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def test_cores_are_those_of_the_run(self):
+        result = subprocess.run(["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2", PROGRAM],
+                                env=self.environment(), text=True, stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=True)
+        cores = len(os.sched_getaffinity(0))
+        self.assertEqual(result.stdout.count(f" cores {cores} "), 2, result.stdout)
+
+
+@unittest.skipIf(shutil.which("mpirun.mpich") is None, "MPICH's mpirun is not installed (Debian: mpich)")
+class Mpich(Launcher, unittest.TestCase):
+    wireup = "pmi2"
+
+    def command(self, processes):
+        return ["mpirun.mpich", "-n", str(processes)]
+
+    def test_a_child_without_descriptors_is_alone(self):
+        # As Python's subprocess starts it: PMI_FD is set, and names nothing.
+        lines = self.said(self.launch(2, "-c", f"eval \"exec $PMI_FD>&-\"; exec '{PROGRAM}'", program="/bin/bash"))
+        self.assertEqual(lines, ["alone"] * 2)
+
+    def test_ports_are_refused(self):
+        result = subprocess.run(["mpirun.mpich", "-pmi-port", "-n", "2", PROGRAM], env=self.environment(), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+        self.assertIn("start it without -pmi-port", result.stderr)
+        self.assertNotEqual(result.returncode, 0)
+
+
+class SlurmCase:
+    """One Slurm a class; of N processes, some run on each of its two nodes."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.slurm = slurm.Slurm().__enter__()
+        cls.addClassCleanup(cls.slurm.__exit__, None, None, None)
+
+    def environment(self):
+        return {**clean_environment(), "SLURM_CONF": self.slurm.environment["SLURM_CONF"]}
+
+    def srun(self, processes, *options):
+        nodes = min(processes, len(slurm.NODES))
+        return [slurm.find("srun"), "-Q", "--kill-on-bad-exit=1", f"--nodes={nodes}", f"--ntasks={processes}", *options]
+
+    def command(self, processes):
+        return self.srun(processes, f"--mpi={self.wireup}")
+
+
+@unittest.skipIf(slurm.why_not() is not None, slurm.why_not())
+class SlurmPmi2(SlurmCase, Launcher, unittest.TestCase):
+    wireup = "pmi2"
+
+    def test_tasks_that_cannot_meet_are_refused(self):
+        result = subprocess.run([*self.srun(2, "--mpi=none"), PROGRAM], env=self.environment(), text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+        self.assertIn("srun has started 2 tasks that have no way to meet; use srun --mpi=pmix", result.stderr)
+        self.assertEqual(result.returncode, FAILED)
+
+    def test_a_program_by_hand_in_an_allocation_is_alone(self):
+        # In a shell of salloc, and of sbatch.
+        for command in (["salloc", "-Q", "-n", "2", PROGRAM], ["sbatch", "-Q", "-W", "-n", "2", "-o",
+                                                               self.slurm.path("out"), f"--wrap={PROGRAM}"]):
+            with self.subTest(command=command[0]):
+                result = subprocess.run([slurm.find(command[0]), *command[1:]], env=self.environment(), text=True,
+                                        cwd="/", stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=True)
+                output = result.stdout
+                if command[0] == "sbatch":
+                    with open(self.slurm.path("out"), encoding="utf-8") as file:
+                        output = file.read()
+                self.assertEqual(output, "alone\n")
+
+
+@unittest.skipIf(slurm.why_not() is not None, slurm.why_not())
+class SlurmPmix(SlurmCase, Launcher, unittest.TestCase):
+    wireup = "pmix"
+
+
+if __name__ == "__main__":
+    unittest.main()
