@@ -1,0 +1,472 @@
+// Nodes over UCX as they are in a run: forked processes, each with a service thread.
+//
+// The transports are those of UCX_TLS: the program runs once for each (CMakeLists.txt). Every child kills itself after
+// a minute, so that a lost wake-up is a failed test and not a test that hangs.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/wait.h"
+#include "ucx_job.h"
+
+namespace multigrain {
+namespace {
+
+using testing::UcxJob;
+
+constexpr MessageType kType = message_range::kTest;
+constexpr uint64_t kFrames = uint64_t{64} << 20;
+
+pid_t start(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(60);
+  _exit(body());
+}
+
+// Exit status, or 1000 + the signal that ended it.
+int finish(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+// What the processes of a test share besides the network.
+struct Board {
+  std::atomic<uint32_t> phase[8];
+  std::atomic<uint64_t> seen[8];  // bits: nodes that were reported as lost
+};
+
+class UcxProcesses : public ::testing::Test {
+ protected:
+  UcxProcesses() {
+    board_ =
+        static_cast<Board*>(mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  }
+  ~UcxProcesses() override { munmap(static_cast<void*>(board_), sizeof(Board)); }
+
+  // Each node waits here until all have come.
+  void meet(const Fabric& fabric, uint32_t phase) const {
+    board_->phase[fabric.self().value].store(phase);
+    for (unsigned n = 0; n < fabric.nodes(); ++n) {
+      while (board_->phase[n].load() < phase) usleep(100);
+    }
+  }
+
+  // Runs each node in a child. `body` returns whether all was well; a service thread runs meanwhile.
+  void run_nodes(const UcxJob& job, unsigned nodes, const std::function<bool(UcxFabric&)>& prepare,
+                 const std::function<bool(UcxFabric&)>& body) {
+    std::vector<pid_t> children;
+    for (unsigned n = 0; n < nodes; ++n) {
+      children.push_back(start([&, n] {
+        auto fabric = job.join(n);
+        if (!prepare(*fabric)) return 3;
+        std::atomic<bool> over{false};
+        std::thread service([&] {
+          while (!over.load()) fabric->serve();
+        });
+        meet(*fabric, 1000);
+        const bool good = body(*fabric);
+        meet(*fabric, 2000);
+        over.store(true);
+        fabric->wake_service();
+        service.join();
+        fabric.reset();
+        return good ? 0 : 1;
+      }));
+    }
+    for (unsigned n = 0; n < nodes; ++n) EXPECT_EQ(finish(children[n]), 0) << "node " << n;
+  }
+
+  Board* board_;
+};
+
+TEST_F(UcxProcesses, AtomicsOfAllThreadsOfAllNodesAddUp) {
+  constexpr unsigned kNodes = 3;
+  constexpr unsigned kThreads = 2;
+  constexpr uint64_t kRounds = 1200;
+  const UcxJob job(kNodes, kFrames);
+  run_nodes(
+      job, kNodes, [](UcxFabric&) { return true; },
+      [&](UcxFabric& fabric) {
+        std::atomic<bool> good{true};
+        std::vector<std::thread> threads;
+        for (unsigned t = 0; t < kThreads; ++t) {
+          threads.emplace_back([&] {
+            for (uint64_t i = 0; i < kRounds; ++i) {
+              const NodeId at(static_cast<uint16_t>(i % kNodes));
+              fabric.fetch_add(at, SegmentId::kFrames, 4096, 1);
+              // A lock by compare-and-swap around an increment that is not atomic.
+              if (i % 16 != 0) continue;
+              while (fabric.compare_and_swap(NodeId(1), SegmentId::kWords, 64, 0, 1) != 0) std::this_thread::yield();
+              uint64_t value = 0;
+              const auto bytes = std::as_writable_bytes(std::span(&value, 1));
+              fabric.get(NodeId(2), SegmentId::kWords, 128, bytes);
+              ++value;
+              fabric.put(NodeId(2), SegmentId::kWords, 128, bytes);
+              if (fabric.fetch_and_set(NodeId(1), SegmentId::kWords, 64, 0) != 1) good = false;
+            }
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+        meet(fabric, 1001);
+        uint64_t sum = 0;
+        for (uint16_t n = 0; n < kNodes; ++n) sum += fabric.fetch_add(NodeId(n), SegmentId::kFrames, 4096, 0);
+        return good && sum == kNodes * kThreads * kRounds &&
+               fabric.fetch_add(NodeId(2), SegmentId::kWords, 128, 0) == kNodes * kThreads * (kRounds / 16);
+      });
+}
+
+// Messages of all sizes, some with slices, each by several threads and answered by handlers: everything arrives once,
+// in order, and unharmed.
+struct Storm {
+  static constexpr unsigned kNodes = 3;
+  UcxFabric* fabric = nullptr;
+  std::array<uint64_t, kNodes> next{};
+  std::array<uint64_t, kNodes> next_answer{};
+  std::atomic<uint64_t> handled{0};
+  std::atomic<uint64_t> answers{0};
+  std::atomic<bool> wrong{false};
+  std::array<std::array<std::byte, 300'000>, kNodes> slice;
+};
+
+TEST_F(UcxProcesses, AllPairsAtOnceKeepTheirOrder) {
+  constexpr uint64_t kMessages = 2'500;
+  const UcxJob job(Storm::kNodes, kFrames);
+  static Storm storm;
+  run_nodes(
+      job, Storm::kNodes,
+      [](UcxFabric& fabric) {
+        storm.fabric = &fabric;
+        // Its own frames: a pattern that receivers know.
+        std::vector<std::byte> pattern(1 << 20);
+        for (size_t i = 0; i < pattern.size(); ++i) pattern[i] = static_cast<std::byte>(i * 7 + i / 4096);
+        fabric.put(fabric.self(), SegmentId::kFrames, 0, pattern);
+        fabric.set_handler(
+            kType,
+            [](void*, const Message& message) {
+              const unsigned from = message.from.value;
+              const uint64_t number = message.header.word[0];
+              if (number != storm.next[from]++) storm.wrong = true;
+              for (std::byte b : message.payload)
+                if (b != static_cast<std::byte>(number)) storm.wrong = true;
+              if (message.slice.length != 0) {
+                const std::span<std::byte> bytes(storm.slice[from].data(), message.slice.length);
+                storm.fabric->fetch(message, bytes);
+                for (size_t i = 0; i < bytes.size(); ++i) {
+                  const size_t at = message.slice.offset + i;
+                  if (bytes[i] != static_cast<std::byte>(at * 7 + at / 4096)) storm.wrong = true;
+                }
+              }
+              storm.fabric->send(message.from, {.type = kType + 1, .word = {number}}, message.payload, {},
+                                 SendContext::kHandler);
+              ++storm.handled;
+            },
+            nullptr);
+        fabric.set_handler(
+            kType + 1,
+            [](void*, const Message& message) {
+              const uint64_t number = message.header.word[0];
+              if (number != storm.next_answer[message.from.value]++) storm.wrong = true;
+              for (std::byte b : message.payload)
+                if (b != static_cast<std::byte>(number)) storm.wrong = true;
+              ++storm.answers;
+            },
+            nullptr);
+        return true;
+      },
+      [&](UcxFabric& fabric) {
+        std::mt19937 random(fabric.self().value);
+        for (uint64_t i = 0; i < kMessages; ++i) {
+          for (uint16_t to = 0; to < Storm::kNodes; ++to) {
+            if (NodeId(to) == fabric.self()) continue;
+            const bool long_one = i % 250 == 249;
+            const size_t length = long_one ? Fabric::kMaxPayload : i % 4 == 0 ? 0 : random() % 3000;
+            const std::vector<std::byte> payload(length, static_cast<std::byte>(i));
+            RemoteSlice slice;
+            if (i % 3 == 0)
+              slice = {SegmentId::kFrames, random() % 500'000, static_cast<uint32_t>(random() % 9000 + 1)};
+            if (i % 500 == 0) slice = {SegmentId::kFrames, random() % 500'000, 200'000};  // too long to come along
+            fabric.send(NodeId(to), {.type = kType, .word = {i}}, payload, slice, SendContext::kOrdinary);
+          }
+        }
+        constexpr uint64_t kAll = (Storm::kNodes - 1) * kMessages;
+        while (storm.handled.load() < kAll || storm.answers.load() < kAll) usleep(100);
+        return !storm.wrong.load();
+      });
+}
+
+TEST_F(UcxProcesses, HandlersNeverWaitForRoom) {
+  // Node 0 asks once; node 1's handler answers with far more than the window holds, while node 0 handles nothing.
+  constexpr uint64_t kAnswers = 300;
+  const UcxJob job(2, kFrames);
+  struct Context {
+    UcxFabric* fabric;
+    std::atomic<uint64_t> next{0};
+    std::atomic<bool> wrong{false};
+  };
+  static Context context;
+  run_nodes(
+      job, 2,
+      [](UcxFabric& fabric) {
+        context.fabric = &fabric;
+        fabric.set_handler(
+            kType,
+            [](void*, const Message& message) {
+              std::vector<std::byte> payload(30'000);
+              for (uint64_t i = 0; i < kAnswers; ++i) {
+                std::fill(payload.begin(), payload.end(), static_cast<std::byte>(i));
+                context.fabric->send(message.from, {.type = kType + 1, .word = {i}}, payload, {},
+                                     SendContext::kHandler);
+              }
+            },
+            nullptr);
+        fabric.set_handler(
+            kType + 1,
+            [](void*, const Message& message) {
+              if (message.header.word[0] != context.next.load() || message.payload.size() != 30'000)
+                context.wrong = true;
+              for (std::byte b : message.payload)
+                if (b != static_cast<std::byte>(context.next.load())) context.wrong = true;
+              ++context.next;
+            },
+            nullptr);
+        return true;
+      },
+      [](UcxFabric& fabric) {
+        if (fabric.self() == NodeId(1)) return true;
+        // Whoever attends is to poll, but this does not, so that the answers pile up.
+        fabric.attend();
+        fabric.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
+        usleep(100'000);
+        fabric.leave();
+        while (context.next.load() < kAnswers) usleep(100);
+        return !context.wrong.load();
+      });
+}
+
+TEST_F(UcxProcesses, APutIsThereWhenALaterMessageIsHandled) {
+  constexpr uint64_t kRounds = 2'000;
+  const UcxJob job(2, kFrames);
+  struct Context {
+    UcxFabric* fabric;
+    std::atomic<uint64_t> handled{0};
+    std::atomic<uint64_t> peer_handled{0};  // of ours, as far as it has told
+    std::atomic<bool> wrong{false};
+  };
+  static Context context;
+  run_nodes(
+      job, 2,
+      [](UcxFabric& fabric) {
+        context.fabric = &fabric;
+        fabric.set_handler(
+            kType,
+            [](void*, const Message& message) {
+              std::array<uint64_t, 32> data;
+              context.fabric->get(context.fabric->self(), SegmentId::kFrames, 256 * (message.header.word[0] % 1000),
+                                  std::as_writable_bytes(std::span(data)));
+              for (uint64_t value : data) {
+                if (value != message.header.word[0]) context.wrong = true;
+              }
+              if (++context.handled % 100 == 0)
+                context.fabric->send(message.from, {.type = kType + 1, .word = {context.handled.load()}},
+                                     SendContext::kHandler);
+            },
+            nullptr);
+        fabric.set_handler(
+            kType + 1, [](void*, const Message& message) { context.peer_handled = message.header.word[0]; }, nullptr);
+        return true;
+      },
+      [](UcxFabric& fabric) {
+        const NodeId peer(static_cast<uint16_t>(1 - fabric.self().value));
+        for (uint64_t i = 1; i <= kRounds; ++i) {
+          std::array<uint64_t, 32> data;
+          data.fill(i);
+          fabric.put(peer, SegmentId::kFrames, 256 * (i % 1000), std::as_bytes(std::span(data)));
+          fabric.send(peer, {.type = kType, .word = {i}}, SendContext::kOrdinary);
+          // Not so far ahead that the same place is written again before it was read.
+          while (context.peer_handled.load() + 500 < i) usleep(10);
+        }
+        while (context.handled.load() < kRounds) usleep(100);
+        return !context.wrong.load();
+      });
+}
+
+TEST_F(UcxProcesses, SleepingNodesAnswerEveryTime) {
+  constexpr uint64_t kRounds = 6'000;
+  const UcxJob job(2);
+  struct Context {
+    UcxFabric* fabric = nullptr;
+    std::atomic<uint64_t> answered{0};
+    EventCount event;
+  };
+  static Context context;
+  run_nodes(
+      job, 2,
+      [](UcxFabric& fabric) {
+        context.fabric = &fabric;
+        fabric.set_handler(
+            kType,
+            [](void*, const Message& message) {
+              MessageHeader answer = message.header;
+              answer.type = kType + 1;
+              context.fabric->send(message.from, answer, SendContext::kHandler);
+            },
+            nullptr);
+        fabric.set_handler(
+            kType + 1,
+            [](void*, const Message& message) {
+              context.answered.store(message.header.word[0]);
+              context.event.notify();
+            },
+            nullptr);
+        return true;
+      },
+      [](UcxFabric& fabric) {
+        // Both ask and both answer, each mostly asleep.
+        std::mt19937 random(fabric.self().value);
+        const NodeId peer(static_cast<uint16_t>(1 - fabric.self().value));
+        for (uint64_t i = 1; i <= kRounds; ++i) {
+          const WaitPolicy policy{random() % 2 == 0 ? 0 : random() % 100'000};
+          if (i % 2 == 0) {
+            Attendance attendance(fabric);
+            fabric.send(peer, {.type = kType, .word = {i}}, SendContext::kOrdinary);
+            wait_until(attendance, policy, context.event, [&] { return context.answered.load() == i; });
+          } else {
+            fabric.send(peer, {.type = kType, .word = {i}}, SendContext::kOrdinary);
+            wait_until(fabric, policy, context.event, [&] { return context.answered.load() == i; });
+          }
+        }
+        return true;
+      });
+}
+
+TEST_F(UcxProcesses, BulkGetsAndPutsOfManyChunks) {
+  const UcxJob job(2, kFrames);
+  run_nodes(
+      job, 2,
+      [](UcxFabric& fabric) {
+        std::vector<uint64_t> data(kFrames / 16);
+        for (size_t i = 0; i < data.size(); ++i) data[i] = i * 3 + fabric.self().value;
+        fabric.put(fabric.self(), SegmentId::kFrames, 0, std::as_bytes(std::span(data)));
+        return true;
+      },
+      [&](UcxFabric& fabric) {
+        const NodeId peer(static_cast<uint16_t>(1 - fabric.self().value));
+        std::vector<uint64_t> data(kFrames / 16);
+        const auto bytes = std::as_writable_bytes(std::span(data));
+        std::vector<Completion> started;
+        for (size_t at = 0; at < bytes.size(); at += 20'480)
+          started.push_back(fabric.start_get(peer, SegmentId::kFrames, at,
+                                             bytes.subspan(at, std::min<size_t>(20'480, bytes.size() - at))));
+        for (const Completion one : started) fabric.wait(one);
+        for (size_t i = 0; i < data.size(); ++i)
+          if (data[i] != i * 3 + peer.value) return false;
+        for (const Completion one : started)
+          if (!fabric.is_complete(one)) return false;
+        // Back into the other half, in one piece that crosses chunks.
+        fabric.put(peer, SegmentId::kFrames, kFrames / 2, bytes);
+        meet(fabric, 1001);
+        std::fill(data.begin(), data.end(), 0);
+        fabric.get(fabric.self(), SegmentId::kFrames, kFrames / 2, bytes);
+        for (size_t i = 0; i < data.size(); ++i)
+          if (data[i] != i * 3 + fabric.self().value) return false;
+        return true;
+      });
+}
+
+TEST_F(UcxProcesses, AnIdleNodeUsesNoProcessorTime) {
+  UcxJob job(2);
+  job.options().silence_limit = 4'000'000'000;
+  run_nodes(
+      job, 2, [](UcxFabric&) { return true; },
+      [](UcxFabric&) {
+        timespec before{};
+        timespec after{};
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+        usleep(1'000'000);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+        // A service thread that spins would have used the better part of the second.
+        const int64_t used = (after.tv_sec - before.tv_sec) * 1'000'000'000 + (after.tv_nsec - before.tv_nsec);
+        return used < 100'000'000;
+      });
+}
+
+// What a run could leave behind.
+std::set<std::string> shared_memory() {
+  std::set<std::string> names;
+  if (DIR* const directory = opendir("/dev/shm"); directory != nullptr) {
+    while (const dirent* const entry = readdir(directory)) names.insert(entry->d_name);
+    closedir(directory);
+  }
+  std::ifstream segments("/proc/sysvipc/shm");
+  std::string line;
+  while (std::getline(segments, line)) {
+    // key, identifier, ...; the counts behind them change.
+    names.insert(line.substr(0, 22));
+  }
+  return names;
+}
+
+// Node 2 of three ends by `number`; nobody talks to it. The others must hear of it soon.
+void lose_node_2(Board* board, int number) {
+  struct Place {
+    Board* board;
+    unsigned self;
+  };
+  std::vector<pid_t> children;
+  UcxJob job(3, kFrames);
+  job.options().silence_limit = 2'000'000'000;
+  job.options().peer_lost = [](void* context, NodeId node, const char*) {
+    const auto* const place = static_cast<Place*>(context);
+    place->board->seen[place->self].fetch_or(uint64_t{1} << node.value);
+  };
+  for (unsigned n = 0; n < 3; ++n) {
+    children.push_back(start([&, n]() -> int {
+      Place place{board, n};
+      job.options().context = &place;
+      auto fabric = job.join(n);
+      board->phase[n].store(1);
+      while (true) fabric->serve();
+    }));
+  }
+  for (unsigned n = 0; n < 3; ++n)
+    while (board->phase[n].load() == 0) usleep(1000);
+  usleep(1'200'000);  // all are asleep, and have had heartbeats
+  EXPECT_EQ(board->seen[0].load() | board->seen[1].load() | board->seen[2].load(), 0u);
+  const Nanoseconds before = monotonic_ns();
+  kill(children[2], number);
+  while ((board->seen[0].load() == 0 || board->seen[1].load() == 0) && monotonic_ns() - before < 20'000'000'000)
+    usleep(1000);
+  EXPECT_EQ(board->seen[0].load(), 4u);
+  EXPECT_EQ(board->seen[1].load(), 4u);
+  for (const pid_t child : children) kill(child, SIGKILL);
+  for (const pid_t child : children) finish(child);
+}
+
+TEST_F(UcxProcesses, AKilledNodeIsMissed) {
+  const std::set<std::string> before = shared_memory();
+  lose_node_2(board_, SIGKILL);
+  EXPECT_EQ(shared_memory(), before);
+}
+
+TEST_F(UcxProcesses, AStoppedNodeIsMissed) {
+  lose_node_2(board_, SIGSTOP);
+}
+
+}  // namespace
+}  // namespace multigrain
