@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 namespace multigrain {
 namespace {
@@ -78,7 +81,7 @@ std::vector<Setting> make_settings() {
       {"-n,--nodes",
        "MULTIGRAIN_NODES",
        "N",
-       "number of nodes (default 1)",
+       "number of nodes (default 1; on hosts: as many as they take)",
        whole_number(&Config::nodes, Config::kMaxNodes),
        {}},
       {"-c,--procs-per-node",
@@ -180,6 +183,54 @@ Status apply_verbose(bool given, LaunchOptions& options) {
   return {};
 }
 
+// The options that say where the nodes are, as given.
+struct HostArguments {
+  std::optional<std::string> hosts;
+  std::optional<std::string> file;
+  std::optional<std::string> ssh;
+};
+
+Result<std::vector<HostSlots>> read_hosts(const HostArguments& given) {
+  if (given.hosts) {
+    auto hosts = parse_hosts(*given.hosts);
+    if (!hosts) return fail("--hosts: {}", hosts.error().message);
+    return hosts;
+  }
+  std::ifstream file(*given.file);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return fail("--hostfile: cannot read '{}'", *given.file);
+  auto hosts = parse_hostfile(text.str(), *given.file);
+  if (!hosts) return fail("--hostfile: {}", hosts.error().message);
+  return hosts;
+}
+
+Status apply_hosts(const HostArguments& given, const std::vector<Setting>& settings, LaunchOptions& options) {
+  const auto says = [&](const char* variable) {
+    return std::ranges::any_of(settings, [&](const Setting& setting) {
+      return std::string_view(setting.variable) == variable && (setting.given || std::getenv(variable) != nullptr);
+    });
+  };
+  if (given.hosts && given.file) return fail("--hosts and --hostfile exclude each other");
+  const char* const inherited_ssh = std::getenv("MULTIGRAIN_SSH");
+  auto ssh = split_words(given.ssh ? *given.ssh : inherited_ssh != nullptr ? inherited_ssh : "ssh");
+  if (!ssh) return fail("{}: {}", given.ssh ? "--ssh" : "MULTIGRAIN_SSH", ssh.error().message);
+  options.ssh = std::move(*ssh);
+  if (!given.hosts && !given.file) return {};
+  if (says("MULTIGRAIN_FABRIC") && options.config.fabric != FabricKind::kUcx)
+    return fail("--fabric shm connects nodes on one machine only; leave it out, or leave the hosts out");
+  const auto hosts = read_hosts(given);
+  if (!hosts) return tl::unexpected<Error>(hosts.error());
+  auto placed =
+      place_nodes(*hosts, says("MULTIGRAIN_NODES") ? std::optional(options.config.nodes) : std::optional<unsigned>());
+  if (!placed) return tl::unexpected<Error>(placed.error());
+  options.hosts = std::move(*placed);
+  options.config.nodes = options.hosts.back().first + options.hosts.back().count;
+  options.config.fabric = FabricKind::kUcx;
+  std::erase_if(options.environment, [](const auto& pair) { return pair.first == "MULTIGRAIN_FABRIC"; });
+  options.environment.emplace_back("MULTIGRAIN_FABRIC", "ucx");
+  return {};
+}
+
 constexpr const char* kUsage = "mgrun [OPTIONS] PROGRAM [ARGUMENTS...]";
 
 class HelpFormatter : public CLI::Formatter {
@@ -189,17 +240,18 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 constexpr const char* kDescription =
-    "Runs a Multigrain program on an emulated cluster on this machine.\n"
-    "Each option but the last four can also be given as a variable of the environment, for example MULTIGRAIN_NODES.";
+    "Runs a Multigrain program on an emulated cluster on this machine, or on several hosts.\n"
+    "Each option up to --stats can also be given as a variable of the environment, for example MULTIGRAIN_NODES.";
 constexpr const char* kFooter =
     "Exit status: the program's own; 128 + the signal that killed it; 2 for bad usage; 1 when a node other than 0 "
-    "fails.";
+    "or a host fails.";
 
 }  // namespace
 
 Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, const char* const* argv) {
   std::vector<Setting> settings = make_settings();
   LaunchOptions options;
+  HostArguments hosts;
   bool verbose = false;
   bool pin = false;
   bool no_pin = false;
@@ -212,6 +264,21 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   app.set_version_flag("--version", "mgrun (Multigrain) " MULTIGRAIN_VERSION);
   for (Setting& setting : settings)
     app.add_option(setting.option, setting.given, setting.help)->take_last()->type_name(setting.placeholder);
+  app.add_option("--hosts", hosts.hosts, "hosts to run on, reached by ssh; b:2 takes two nodes")
+      ->take_last()
+      ->type_name("A,B:2,C");
+  app.add_option("--hostfile", hosts.file, "the same from a file: a host a line, with slots=N")
+      ->take_last()
+      ->type_name("FILE");
+  app.add_option("--ssh", hosts.ssh, "how to reach a host (default ssh; also MULTIGRAIN_SSH)")
+      ->take_last()
+      ->type_name("COMMAND");
+  app.add_option("--remote-mgrun", options.remote_mgrun, "where mgrun is on the hosts (default: where it is here)")
+      ->take_last()
+      ->type_name("PATH");
+  app.add_option("-x,--export", options.exported, "hand this variable of the environment to the nodes on all hosts")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
   app.add_flag("--verbose", verbose, "say what is started and how");
   app.add_flag("--label-output", options.label_output, "begin each line of output with its [node]");
   app.add_flag("--pin", pin, "one core a processor, or refuse to start");
@@ -237,6 +304,8 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   if (options.program.empty()) return fail("there is no program to run; usage: {}", kUsage);
   if (const Status status = apply(settings, options); !status) return tl::unexpected<Error>(status.error());
   if (const Status status = apply_verbose(verbose, options); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = apply_hosts(hosts, settings, options); !status)
+    return tl::unexpected<Error>(status.error());
   options.pinning = pin ? Pinning::kAlways : no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return options;
 }

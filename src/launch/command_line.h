@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "launch/hosts.h"
 
 namespace multigrain {
 
@@ -24,6 +25,11 @@ struct LaunchOptions {
   std::vector<std::pair<std::string, std::string>> environment;
   Pinning pinning = Pinning::kAutomatic;
   bool label_output = false;
+  std::vector<HostNodes> hosts;  // empty: this machine, without agents
+  std::vector<std::string> ssh;  // the command that reaches a host, in words
+  std::string remote_mgrun;      // where mgrun is on the hosts; empty: where it is here
+  std::vector<std::string>
+      exported;                      // variables that the nodes get as they are here, beyond those that they get anyway
   std::vector<std::string> program;  // its name as given, then its arguments; not empty
 };
 

@@ -65,6 +65,7 @@ class Launcher final : private NodeControl {
 
  private:
   void signal_all(int number) override { nodes_.signal_all(number); }
+  void program_ended() override { nodes_.program_ended(); }
   void abort(NodeId culprit) override { nodes_.abort(culprit); }
 
   Result<pid_t> start(NodeId id);

@@ -65,6 +65,8 @@ class LocalNodes {
   std::vector<NodeEnd> reap();
   // Sends a signal to every node that has not ended.
   void signal_all(int number) const;
+  // Node 0 has exited. With shm every node sees that by itself.
+  void program_ended() { channels_.close_all(); }
   // Tells every node that the run is over because of `culprit`, also those that ignore signals.
   void abort(NodeId culprit);
   // Kills every node here and waits for their ends, without a word.

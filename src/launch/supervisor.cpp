@@ -91,6 +91,7 @@ void Supervisor::judge(const NodeEnd& end) {
   if (end.node == NodeId(0) && !WIFSIGNALED(end.status)) {
     phase_ = Phase::kFinishing;
     deadline_ = Clock::now() + kEndingGrace;
+    control_.program_ended();
     return;
   }
   if (end.node != NodeId(0) && !was_premature(end)) return;

@@ -31,6 +31,8 @@ class NodeControl {
   virtual ~NodeControl() = default;
   // Sends the signal to every node that has not ended.
   virtual void signal_all(int number) = 0;
+  // Node 0 has exited: tells the other nodes, which may not have noticed.
+  virtual void program_ended() = 0;
   // Tells every node that the run is over because of `culprit`, also those that ignore signals.
   virtual void abort(NodeId culprit) = 0;
 };
@@ -53,6 +55,7 @@ class Supervisor {
   void add(std::string host);
   // Its process runs now.
   void started(NodeId node, pid_t pid);
+  [[nodiscard]] bool has_started(NodeId node) const { return nodes_[node.value].pid != 0; }
 
   void node_ended(const NodeEnd& end);
   void signal_arrived(const signalfd_siginfo& signal);

@@ -149,35 +149,44 @@ TEST_P(MgrunBadUsageTest, GetsOneSentenceAndStatus2) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, MgrunBadUsageTest,
-    testing::Values(BadUsage{{}, "no program"}, BadUsage{{"--nodes", "2"}, "no program"},
-                    BadUsage{{"--bogus", "true"}, "unknown option '--bogus'"},
-                    BadUsage{{"--nodes", "2", "-x", "true"}, "unknown option '-x'"}, BadUsage{{"--nodes"}, "--nodes"},
-                    BadUsage{{"--nodes", "0", "true"}, "nodes is 0; it must be from 1 to 64"},
-                    BadUsage{{"--nodes", "65", "true"}, "nodes is 65; it must be from 1 to 64"},
-                    BadUsage{{"--nodes", "2x", "true"}, "--nodes: '2x' is not a whole number"},
-                    BadUsage{{"--nodes", "-1", "true"}, "--nodes"}, BadUsage{{"--nodes", "", "true"}, "--nodes"},
-                    BadUsage{{"--nodes", "99999999999", "true"}, "--nodes"},
-                    BadUsage{{"--procs-per-node", "0", "true"}, "from 1 to 256"},
-                    BadUsage{{"--page-size", "5000", "true"}, "power of two from 4096 to 65536"},
-                    BadUsage{{"--page-size", "2048", "true"}, "power of two from 4096 to 65536"},
-                    BadUsage{{"--page-size", "128K", "true"}, "power of two from 4096 to 65536"},
-                    BadUsage{{"--page-size", "big", "true"}, "--page-size: size 'big'"},
-                    BadUsage{{"--region-size", "10", "true"}, "region's size is 10"},
-                    BadUsage{{"--net", "fast", "true"}, "--net: network model 'fast'"},
-                    BadUsage{{"--net", "latency=5", "true"}, "latency is '5'"},
-                    BadUsage{{"--protocol", "mesi", "true"}, "protocol is 'mesi'; it must be mgs"},
-                    BadUsage{{"--access", "magic", "true"}, "--access"}, BadUsage{{"--home", "moon", "true"}, "--home"},
-                    BadUsage{{"--stats", "xml", "true"}, "--stats"},
-                    BadUsage{{"--fabric", "tcp", "true"}, "--fabric: fabric is 'tcp'"},
-                    BadUsage{{"--timeout", "soon", "true"}, "--timeout: time-out is 'soon'"},
-                    BadUsage{{"--interface", "", "true"}, "--interface"},
-                    BadUsage{{"--pin", "--no-pin", "true"}, "--no-pin"},
-                    BadUsage{{"--pin", "--nodes", "64", "--procs-per-node", "256", "true"}, "16384 processors"},
-                    BadUsage{{"no-such-program-anywhere"},
-                             "'no-such-program-anywhere': no executable file of that name in PATH"},
-                    BadUsage{{"./no-such-program"}, "'./no-such-program': No such file or directory"},
-                    BadUsage{{"/tmp"}, "'/tmp': it is a directory"},
-                    BadUsage{{"/etc/passwd"}, "'/etc/passwd': it is not exec"}, BadUsage{{""}, "cannot run ''"}));
+    testing::Values(
+        BadUsage{{}, "no program"}, BadUsage{{"--nodes", "2"}, "no program"},
+        BadUsage{{"--bogus", "true"}, "unknown option '--bogus'"},
+        BadUsage{{"--nodes", "2", "-z", "true"}, "unknown option '-z'"},
+        BadUsage{{"--nodes", "0", "true"}, "nodes is 0; it must be from 1 to 64"},
+        BadUsage{{"--nodes", "65", "true"}, "nodes is 65; it must be from 1 to 64"},
+        BadUsage{{"--nodes", "2x", "true"}, "--nodes: '2x' is not a whole number"},
+        BadUsage{{"--nodes", "-1", "true"}, "--nodes"}, BadUsage{{"--nodes", "", "true"}, "--nodes"},
+        BadUsage{{"--nodes", "99999999999", "true"}, "--nodes"},
+        BadUsage{{"--procs-per-node", "0", "true"}, "from 1 to 256"},
+        BadUsage{{"--page-size", "5000", "true"}, "power of two from 4096 to 65536"},
+        BadUsage{{"--page-size", "2048", "true"}, "power of two from 4096 to 65536"},
+        BadUsage{{"--page-size", "128K", "true"}, "power of two from 4096 to 65536"},
+        BadUsage{{"--page-size", "big", "true"}, "--page-size: size 'big'"},
+        BadUsage{{"--region-size", "10", "true"}, "region's size is 10"},
+        BadUsage{{"--net", "fast", "true"}, "--net: network model 'fast'"},
+        BadUsage{{"--net", "latency=5", "true"}, "latency is '5'"},
+        BadUsage{{"--protocol", "mesi", "true"}, "protocol is 'mesi'; it must be mgs"},
+        BadUsage{{"--access", "magic", "true"}, "--access"}, BadUsage{{"--home", "moon", "true"}, "--home"},
+        BadUsage{{"--stats", "xml", "true"}, "--stats"},
+        BadUsage{{"--fabric", "tcp", "true"}, "--fabric: fabric is 'tcp'"},
+        BadUsage{{"--timeout", "soon", "true"}, "--timeout: time-out is 'soon'"},
+        BadUsage{{"--interface", "", "true"}, "--interface"},
+        BadUsage{{"--hosts", "a,,b", "true"}, "--hosts: '' is not the name of a host"},
+        BadUsage{{"--hosts", "-oProxyCommand=x", "true"}, "--hosts"},
+        BadUsage{{"--hosts", "a", "--hostfile", "/etc/hosts", "true"}, "exclude each other"},
+        BadUsage{{"--hostfile", "/nonexistent", "true"}, "--hostfile: cannot read '/nonexistent'"},
+        BadUsage{{"--hosts", "a", "--fabric", "shm", "true"}, "--fabric shm connects nodes on one machine"},
+        BadUsage{{"--hosts", "a,b", "--nodes", "3", "true"}, "--nodes 3, but the hosts take 2"},
+        BadUsage{{"--hosts", "a", "--ssh", "'ssh", "true"}, "--ssh: ''ssh' has a quote"},
+        BadUsage{{"--hosts", "localhost", "no-such-program-anywhere"}, "no executable file of that name"},
+        BadUsage{{"--hosts", "localhost:2", "--procs-per-node", "256", "--pin", "true"}, "host localhost: --pin"},
+        BadUsage{{"--pin", "--no-pin", "true"}, "--no-pin"},
+        BadUsage{{"--pin", "--nodes", "64", "--procs-per-node", "256", "true"}, "16384 processors"},
+        BadUsage{{"no-such-program-anywhere"}, "'no-such-program-anywhere': no executable file of that name in PATH"},
+        BadUsage{{"./no-such-program"}, "'./no-such-program': No such file or directory"},
+        BadUsage{{"/tmp"}, "'/tmp': it is a directory"}, BadUsage{{"/etc/passwd"}, "'/etc/passwd': it is not exec"},
+        BadUsage{{""}, "cannot run ''"}));
 
 TEST_F(MgrunTest, RefusesAFileThatTheSystemCannotExecute) {
   const fs::path file = folder_ / "text";
@@ -265,6 +274,7 @@ TEST_F(MgrunTest, WiresUpNodesThatShareNothing) {
                 {{"MULTIGRAIN_NODES", "9"}, {"MULTIGRAIN_NODE", "9"}, {"MULTIGRAIN_WIREUP", "fd:9"}}),
             0)
       << err();
+  EXPECT_EQ(err(), "");
   char host[256] = {};
   gethostname(host, sizeof host - 1);
   const std::string rest = std::string(" of 4 on ") + host + ", fixed addresses, interface 'lo'";
@@ -274,6 +284,29 @@ TEST_F(MgrunTest, WiresUpNodesThatShareNothing) {
   EXPECT_THAT(out(), HasSubstr("interface 'eth7'"));
   EXPECT_EQ(run({"--fabric", "ucx", "--nodes", "2", "sh", "-c", "echo $MULTIGRAIN_NODES"}), 0) << "any program";
   EXPECT_EQ(out(), "2\n2\n");
+}
+
+TEST_F(MgrunTest, AnAgentOnThisMachineDoesAsMgrunDoes) {
+  // Hosts in tests/cluster; this is the part that needs none.
+  EXPECT_EQ(run({"--hosts", "localhost:3", WIREUP_NODE, "report"}), 0) << err();
+  EXPECT_EQ(lines_of(out()).size(), 3u);
+  EXPECT_EQ(err(), "");
+  EXPECT_EQ(run({"--hosts", "localhost:2", "sh", "-c", "cat; echo $MULTIGRAIN_NODE >&2; exit 3"}, {}, "input\n"), 3);
+  EXPECT_EQ(out(), "input\n");
+  EXPECT_THAT(lines_of(err()), testing::UnorderedElementsAre("0", "1"));
+  EXPECT_EQ(run({"--hosts", "localhost", "--label-output", "sh", "-c", "seq 1 100000; printf unfinished"}), 0);
+  EXPECT_EQ(lines_of(out()).size(), 100001u);
+  EXPECT_TRUE(out().ends_with("\n[0] 100000\n[0] unfinished\n"));
+}
+
+TEST_F(MgrunTest, AnAgentsNodesDieWithMgrun) {
+  Strings arguments = nodes(3, "exec sleep 60");
+  arguments.insert(arguments.begin(), {"--hosts", "localhost:3"});
+  const pid_t mgrun = start(arguments);
+  const std::vector<pid_t> processes = pids(3);
+  kill(mgrun, SIGKILL);
+  EXPECT_EQ(finish(mgrun), 1000 + SIGKILL);
+  EXPECT_TRUE(all_gone(processes));
 }
 
 TEST_F(MgrunTest, ANodeThatLeavesAWiredUpRunEndsIt) {

@@ -1,0 +1,97 @@
+// What mgrun and its agents on other hosts say to each other, as frames (fabric/wireup/frames.h) over the standard
+// input and output of `ssh HOST mgrun --agent`. Both sides believe each other as far as ssh has made sure who they are,
+// but check what comes: they may be of different versions.
+//
+// The agent begins with a line of text, so that mgrun finds the beginning behind whatever the shell over there prints,
+// and recognises another version. Then:
+//
+//   kHello      agent   process, cores, host name, addresses of the ssh connection: of mgrun's end, of its own
+//   kJob        mgrun   what all hosts have in common and what is this one's, then kArgument and kVariable, then kCheck
+//   kReady      agent   the job can be run here (or kRefuse: why not)
+//   kGo         mgrun   every host is ready: start the nodes
+//   kStarted    agent   a node runs (or kRefuse)
+//               ...     kCard, kOutput, kInput, kSignal, kAbort, kEnded as things happen
+//   kClose      mgrun   the run is over: end what is left; the last words are kOutput and
+//   kClosed     agent   nothing of the run is left here
+//
+// Each side sends kBeat when it has been silent for a while. A side that hears nothing for as long as the run's
+// time-out takes the other for gone: mgrun ends the run everywhere else, the agent ends its nodes. Neither waits for
+// the other to read: output and input go at most kWindow bytes ahead of what the receiver says it has passed on.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace multigrain::agent {
+
+inline constexpr std::string_view kPreamble = "multigrain-agent ";  // then the protocol, the version, end of line
+inline constexpr unsigned kProtocol = 1;
+// What the shell over there may print first, bytes.
+inline constexpr size_t kMaxNoise = 64 * 1024;
+
+enum Type : uint8_t {
+  // From mgrun.
+  kJob = 1,  // nodes, processors a node, time-out in ns, first node here, nodes here, pinning, program, directory,
+  //             address of the interface to use
+  kArgument,      // text
+  kVariable,      // name, value
+  kCheck,         //
+  kGo,            //
+  kInput,         // blob: for node 0
+  kInputEnd,      //
+  kTaken,         // bytes of output that were passed on
+  kProgramEnded,  // node 0 has exited
+  kSignal,        // number: for every node
+  kAbort,         // the node whose end ends the run
+  kClose,         //
+  // From the agent.
+  kHello,       // process, cores, host name, address of mgrun's end of the ssh connection, of the agent's
+  kReady,       // text: for --verbose
+  kRefuse,      // exit status, text
+  kStarted,     // node, process
+  kOutput,      // node, 1 or 2, blob
+  kInputTaken,  // bytes
+  kEnded,       // node, process, status as of waitpid, whether it took part
+  kClosed,      //
+  // From both.
+  kCard,  // round, node, blob
+  kBeat,  //
+};
+
+inline constexpr size_t kWindow = 512 * 1024;  // bytes under way
+inline constexpr size_t kPiece = 32 * 1024;    // of output or input in one frame
+
+// How often each side says something at least, if silence of `limit` ends the run (0: none does).
+inline std::chrono::nanoseconds beat_interval(Nanoseconds limit) {
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
+  return limit == 0 ? kLongest : std::min(kLongest, std::chrono::nanoseconds(limit / 4));
+}
+
+// Whether somebody has been silent for too long, asked again and again by a loop that may itself have been stopped for
+// a while (a suspended machine, a debugger): that time is nobody's silence.
+class Silence {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Silence(Nanoseconds limit, Clock::time_point now) : limit_(limit), heard_(now), asked_(now) {}
+  void heard(Clock::time_point now) { heard_ = now; }
+  // Call it once a beat_interval at least.
+  bool too_long(Clock::time_point now) {
+    const std::chrono::nanoseconds pause = now - asked_;
+    asked_ = now;
+    if (pause > 3 * beat_interval(limit_.count())) heard_ = std::min(now, heard_ + pause);
+    return limit_.count() != 0 && now - heard_ >= limit_;
+  }
+
+ private:
+  std::chrono::nanoseconds limit_;
+  Clock::time_point heard_;
+  Clock::time_point asked_;
+};
+
+}  // namespace multigrain::agent

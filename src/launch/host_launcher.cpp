@@ -1,0 +1,521 @@
+#include "launch/host_launcher.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fabric/wireup/wireup.h"
+#include "launch/agent_protocol.h"
+#include "launch/host_link.h"
+#include "launch/hosts.h"
+#include "launch/labels.h"
+#include "launch/launcher.h"
+#include "launch/output_writer.h"
+#include "launch/signals.h"
+#include "launch/supervisor.h"
+#include "launch/wireup_channels.h"
+
+extern char** environ;
+
+namespace multigrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// From the start of ssh until every host is ready. ssh itself gives up connecting earlier (kConnectTimeout).
+constexpr std::chrono::seconds kStartLimit{60};
+constexpr const char* kConnectTimeout = "ConnectTimeout=10";
+// For agents that have been told that the run is over.
+constexpr std::chrono::seconds kClosingLimit{5};
+// See Supervisor::Rules.
+constexpr std::chrono::milliseconds kNetworkPatience{500};
+
+// Variables that every node gets as they are here; others are each host's own.
+bool is_forwarded(std::string_view name, const std::vector<std::string>& exported) {
+  constexpr std::string_view kPrefixes[] = {"MULTIGRAIN_", "UCX_", "OMP_"};
+  constexpr std::string_view kNames[] = {"PATH", "LD_LIBRARY_PATH"};
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
+         std::ranges::find(kNames, name) != std::end(kNames) || std::ranges::find(exported, name) != exported.end();
+}
+
+// The directory that programs are to start in: as the shell calls it, because its real name may exist on this host
+// alone (automounted file systems).
+std::string working_directory() {
+  std::array<char, 4096> real{};
+  if (getcwd(real.data(), real.size()) == nullptr) return "/";
+  const char* const named = std::getenv("PWD");
+  struct stat one{};
+  struct stat other{};
+  if (named != nullptr && named[0] == '/' && stat(named, &one) == 0 && stat(real.data(), &other) == 0 &&
+      one.st_dev == other.st_dev && one.st_ino == other.st_ino)
+    return named;
+  return real.data();
+}
+
+bool is_this_machine(const std::string& host) {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return host == "localhost" || host == name;
+}
+
+std::string own_path() {
+  char path[4096] = {};
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  return length > 0 ? std::string(path, static_cast<size_t>(length)) : "mgrun";
+}
+
+class HostLauncher final : private NodeControl {
+ public:
+  explicit HostLauncher(const LaunchOptions& options)
+      : options_(options), supervisor_(*this, {.nodes_share_terminal = false, .patience = kNetworkPatience}) {}
+  int run();
+
+ private:
+  enum class Phase {
+    kStarting,  // the hosts are being reached
+    kReady,     // all answered, and have been told what to run
+    kRunning,
+    kClosing,  // the run is over, and the hosts were told so
+  };
+  struct Host {
+    std::unique_ptr<HostLink> link;
+    bool ready = false;
+    bool closed = false;  // nothing more will come from it
+  };
+
+  // NodeControl
+  void signal_all(int number) override;
+  void program_ended() override;
+  void abort(NodeId culprit) override;
+
+  Status start_links();
+  [[nodiscard]] std::vector<std::string> command_for(const HostNodes& host) const;
+  void describe_jobs();
+  void describe_job(HostLink& link, const std::string& address);
+  void start_nodes();
+
+  void wait_for_something();
+  void hear(size_t index);
+  Status obey(size_t index, const Frame& frame);
+  void host_failed(size_t index, const std::string& reason);
+  void refuse(int status, const std::string& message);
+  void handle_signals();
+  void pass_on_input();
+  void pass_on_output(size_t index, NodeId node, int target, std::span<const std::byte> bytes);
+  void acknowledge_output();
+  void advance();
+  void close_run();
+  [[nodiscard]] bool all(bool Host::* property) const { return std::ranges::all_of(hosts_, property); }
+  [[nodiscard]] bool has(const Host& host, NodeId node) const {
+    const HostNodes& nodes = host.link->nodes();
+    return node.value >= nodes.first && node.value < nodes.first + nodes.count;
+  }
+  template <typename... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) const {
+    if (options_.config.verbose) fmt::print(stderr, "mgrun: {}\n", fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  const LaunchOptions& options_;
+  std::string path_;       // of the program, absolute
+  std::string directory_;  // that it starts in
+  WatchedSignals signals_;
+  Supervisor supervisor_;
+  std::vector<Host> hosts_;  // in the order of their nodes: node 0 is on the first
+  Phase phase_ = Phase::kStarting;
+  Clock::time_point deadline_{};
+  std::optional<int> refused_;  // the exit status, if the run did not come about
+  bool suspension_told_ = false;
+
+  OutputWriter writer_;
+  std::vector<std::array<LineLabeller, 2>> labellers_;  // of each node's output and error
+  bool input_ended_ = false;
+  size_t input_under_way_ = 0;
+};
+
+// --- Start
+
+std::vector<std::string> HostLauncher::command_for(const HostNodes& host) const {
+  const std::string mgrun = options_.remote_mgrun.empty() ? own_path() : options_.remote_mgrun;
+  if (is_this_machine(host.name)) return {own_path(), "--agent"};
+  std::vector<std::string> command = options_.ssh;
+  // What the user's command or ssh's own configuration says goes first, and counts.
+  for (const char* option :
+       {"BatchMode=yes", kConnectTimeout, "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no"}) {
+    command.emplace_back("-o");
+    command.emplace_back(option);
+  }
+  command.insert(command.end(), {"-T", "-x", host.name, "exec " + quote_for_shell(mgrun) + " --agent"});
+  return command;
+}
+
+Status HostLauncher::start_links() {
+  for (const HostNodes& nodes : options_.hosts) {
+    auto link = std::make_unique<HostLink>(nodes, options_.config.silence_limit);
+    const std::vector<std::string> command = command_for(nodes);
+    say("host {}: {}", nodes.name, fmt::join(command, " "));
+    const bool here = is_this_machine(nodes.name);
+    if (const Status status = link->start(command, !here); !status) return status;
+    hosts_.push_back({.link = std::move(link)});
+  }
+  return {};
+}
+
+// Where the other hosts reach this one is what the ssh connections say; an agent on this machine has none of its own.
+void HostLauncher::describe_jobs() {
+  std::string our_address;
+  for (const Host& host : hosts_)
+    if (our_address.empty()) our_address = host.link->hello()->our_address;
+  // Nobody else takes part.
+  const bool all_here =
+      std::ranges::all_of(hosts_, [](const Host& host) { return is_this_machine(host.link->name()); });
+  if (all_here) our_address = "127.0.0.1";
+  for (Host& host : hosts_) {
+    const std::string& its_address = host.link->hello()->its_address;
+    describe_job(*host.link, is_this_machine(host.link->name()) || its_address.empty() ? our_address : its_address);
+  }
+}
+
+void HostLauncher::describe_job(HostLink& link, const std::string& address) {
+  const Config& config = options_.config;
+  link.send(agent::kJob, FieldWriter()
+                             .number(config.nodes)
+                             .number(config.processors_per_node)
+                             .number(static_cast<uint64_t>(config.silence_limit))
+                             .number(link.nodes().first)
+                             .number(link.nodes().count)
+                             .number(static_cast<uint64_t>(options_.pinning))
+                             .text(path_)
+                             .text(directory_)
+                             .text(address));
+  for (const std::string& argument : options_.program) link.send(agent::kArgument, FieldWriter().text(argument));
+  const auto variable = [&](std::string_view name, std::string_view value) {
+    link.send(agent::kVariable, FieldWriter().text(name).text(value));
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = std::min(text.find('='), text.size());
+    const std::string_view name = text.substr(0, equals);
+    const bool overridden =
+        std::ranges::any_of(options_.environment, [&](const auto& pair) { return pair.first == name; });
+    if (is_forwarded(name, options_.exported) && !overridden)
+      variable(name, text.substr(std::min(equals + 1, text.size())));
+  }
+  for (const auto& [name, value] : options_.environment) variable(name, value);
+  link.send(agent::kCheck);
+}
+
+void HostLauncher::start_nodes() {
+  phase_ = Phase::kRunning;
+  for (Host& host : hosts_) {
+    for (unsigned i = 0; i < host.link->nodes().count; ++i) supervisor_.add(host.link->name());
+    host.link->send(agent::kGo);
+  }
+}
+
+// --- NodeControl
+
+void HostLauncher::signal_all(int number) {
+  for (Host& host : hosts_) host.link->send(agent::kSignal, FieldWriter().number(static_cast<uint64_t>(number)));
+}
+
+void HostLauncher::program_ended() {
+  for (Host& host : hosts_) host.link->send(agent::kProgramEnded);
+}
+
+void HostLauncher::abort(NodeId culprit) {
+  for (Host& host : hosts_) host.link->send(agent::kAbort, FieldWriter().number(culprit.value));
+}
+
+// --- What hosts say
+
+void HostLauncher::refuse(int status, const std::string& message) {
+  if (!refused_) {
+    refused_ = status;
+    fmt::print(stderr, "mgrun: {}\n", message);
+  }
+  close_run();
+}
+
+void HostLauncher::host_failed(size_t index, const std::string& reason) {
+  Host& host = hosts_[index];
+  host.closed = true;
+  if (phase_ == Phase::kRunning) {
+    supervisor_.host_lost(host.link->name(), reason);
+  } else if (phase_ != Phase::kClosing) {
+    refuse(1, fmt::format("host {}: {}", host.link->name(), reason));
+  }
+}
+
+void HostLauncher::hear(size_t index) {
+  Host& host = hosts_[index];
+  HostLink& link = *host.link;
+  if (host.closed) return;
+  const Clock::time_point now = Clock::now();
+  Status heard = link.hear(now);
+  link.keep_up(now);
+  while (!host.closed) {
+    const auto frame = link.next();
+    if (frame && !*frame) break;
+    if (frame) {
+      const Status obeyed = obey(index, **frame);
+      if (obeyed) continue;
+      heard = obeyed;
+    } else {
+      heard = tl::unexpected<Error>(frame.error());
+    }
+    break;
+  }
+  // Until the agent speaks, what ssh says is the reason of its failure; afterwards it is news.
+  if (link.hello() && !host.closed && heard)
+    for (const std::string& line : link.take_complaints())
+      fmt::print(stderr, "mgrun: host {}: {}\n", link.name(), line);
+  if (!heard && !host.closed) host_failed(index, heard.error().message);
+}
+
+Status HostLauncher::obey(size_t index, const Frame& frame) {
+  Host& host = hosts_[index];
+  FieldReader fields(frame.payload);
+  const auto unclear = [&] { return fail("its agent says something that is not understood ({})", frame.type); };
+  const auto read_node = [&] { return NodeId(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1))); };
+  switch (frame.type) {
+    case agent::kReady: {
+      const std::string description = fields.text();
+      if (!fields.complete()) return unclear();
+      host.ready = true;
+      say("host {} ({}): {}", host.link->name(), host.link->hello()->host, description);
+      return {};
+    }
+    case agent::kRefuse: {
+      const uint64_t status = fields.number(255);
+      const std::string reason = fields.text();
+      if (!fields.complete()) return unclear();
+      // One that refuses later gives up a run that has begun.
+      if (phase_ == Phase::kRunning && supervisor_.has_started(NodeId(static_cast<uint16_t>(host.link->nodes().first))))
+        return fail("{}", reason);
+      refuse(static_cast<int>(status), fmt::format("host {}: {}", host.link->name(), reason));
+      return {};
+    }
+    case agent::kStarted: {
+      const NodeId node = read_node();
+      const auto pid = static_cast<pid_t>(fields.number(INT32_MAX));
+      if (!fields.complete() || !has(host, node) || phase_ == Phase::kStarting) return unclear();
+      if (phase_ == Phase::kRunning) supervisor_.started(node, pid);
+      say("node {} is pid {} on host {}", node.value, pid, host.link->name());
+      return {};
+    }
+    case agent::kOutput: {
+      const NodeId node = read_node();
+      const auto stream = static_cast<int>(fields.number(STDERR_FILENO));
+      const auto bytes = fields.blob();
+      if (!fields.complete() || !has(host, node) || stream < STDOUT_FILENO) return unclear();
+      pass_on_output(index, node, stream, bytes);
+      return {};
+    }
+    case agent::kInputTaken: {
+      const uint64_t bytes = fields.number(input_under_way_);
+      if (!fields.complete() || index != 0) return unclear();
+      input_under_way_ -= bytes;
+      return {};
+    }
+    case agent::kCard: {
+      const uint64_t round = fields.number(kMaxWireupRounds);
+      const NodeId node = read_node();
+      const auto card = fields.blob();
+      if (!fields.complete() || !has(host, node) || card.size() > Wireup::kMaxCard) return unclear();
+      for (Host& other : hosts_)
+        other.link->send(agent::kCard, FieldWriter().number(round).number(node.value).blob(card));
+      return {};
+    }
+    case agent::kEnded: {
+      NodeEnd end;
+      end.node = read_node();
+      end.pid = static_cast<pid_t>(fields.number(INT32_MAX));
+      end.status = static_cast<int>(fields.number(UINT32_MAX));
+      end.attached = fields.number(1) != 0;
+      if (!fields.complete() || !has(host, end.node)) return unclear();
+      if (phase_ == Phase::kRunning) supervisor_.node_ended(end);
+      return {};
+    }
+    case agent::kClosed:
+      host.closed = true;
+      return {};
+    default:
+      return unclear();
+  }
+}
+
+// --- Input and output
+
+void HostLauncher::pass_on_output(size_t index, NodeId node, int target, std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  LineLabeller& labeller = labellers_[node.value][target == STDOUT_FILENO ? 0 : 1];
+  writer_.write(target, options_.label_output ? labeller.add(text) : std::string(text), index, bytes.size());
+}
+
+void HostLauncher::acknowledge_output() {
+  std::vector<size_t> bytes(hosts_.size());
+  for (const OutputWriter::Done& done : writer_.take_done()) bytes[done.owner] += done.bytes;
+  for (size_t i = 0; i < hosts_.size(); ++i)
+    if (bytes[i] != 0) hosts_[i].link->send(agent::kTaken, FieldWriter().number(bytes[i]));
+}
+
+void HostLauncher::pass_on_input() {
+  if (input_ended_ || phase_ != Phase::kRunning || input_under_way_ + agent::kPiece > agent::kWindow) return;
+  pollfd readable{STDIN_FILENO, POLLIN, 0};
+  if (poll(&readable, 1, 0) <= 0) return;
+  // In the background of a terminal, reading would stop this process and with it the run's heartbeats.
+  if (isatty(STDIN_FILENO) != 0 && tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
+  std::array<std::byte, agent::kPiece> buffer;
+  const ssize_t got = read(STDIN_FILENO, buffer.data(), buffer.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (got > 0) {
+    const auto piece = std::span(buffer).first(static_cast<size_t>(got));
+    input_under_way_ += piece.size();
+    hosts_.front().link->send(agent::kInput, FieldWriter().blob(piece));
+    return;
+  }
+  input_ended_ = true;
+  hosts_.front().link->send(agent::kInputEnd);
+}
+
+// --- The run
+
+void HostLauncher::handle_signals() {
+  while (const auto info = signals_.next()) {
+    const auto number = static_cast<int>(info->ssi_signo);
+    if (number == SIGCHLD) continue;
+    if (number == SIGTSTP) {
+      if (!suspension_told_) fmt::print(stderr, "mgrun: a run on several hosts cannot be suspended\n");
+      suspension_told_ = true;
+    } else if (phase_ == Phase::kRunning) {
+      supervisor_.signal_arrived(*info);
+    } else if (phase_ != Phase::kClosing && number != SIGUSR1 && number != SIGUSR2) {
+      refuse(128 + number, fmt::format("{} ended the run before it began", signal_name(number)));
+    }
+  }
+}
+
+void HostLauncher::wait_for_something() {
+  std::vector<pollfd> polled = {{signals_.descriptor(), POLLIN, 0}, {writer_.descriptor(), POLLIN, 0}};
+  for (const Host& host : hosts_)
+    if (!host.closed) host.link->append_to(polled);
+  const bool in_foreground = isatty(STDIN_FILENO) == 0 || tcgetpgrp(STDIN_FILENO) == getpgrp();
+  if (!input_ended_ && phase_ == Phase::kRunning && in_foreground && input_under_way_ + agent::kPiece <= agent::kWindow)
+    polled.push_back({STDIN_FILENO, POLLIN, 0});
+  Clock::time_point until = Clock::now() + agent::beat_interval(options_.config.silence_limit);
+  if (const auto deadline = supervisor_.deadline()) until = std::min(until, *deadline);
+  if (phase_ != Phase::kRunning) until = std::min(until, deadline_);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  poll(polled.data(), polled.size(), static_cast<int>(std::max(left.count(), std::chrono::milliseconds::rep{0})));
+}
+
+// What is next, when all that came has been dealt with.
+void HostLauncher::advance() {
+  const Clock::time_point now = Clock::now();
+  switch (phase_) {
+    case Phase::kStarting:
+      if (std::ranges::all_of(hosts_, [](const Host& host) { return host.link->hello().has_value(); })) {
+        phase_ = Phase::kReady;
+        describe_jobs();
+      } else if (now >= deadline_) {
+        const auto silent =
+            std::ranges::find_if(hosts_, [](const Host& host) { return !host.link->hello().has_value(); });
+        refuse(1, fmt::format("host {}: mgrun's agent has not answered within {} s", silent->link->name(),
+                              kStartLimit.count()));
+      }
+      return;
+    case Phase::kReady:
+      if (all(&Host::ready)) start_nodes();
+      return;
+    case Phase::kRunning:
+      supervisor_.check_deadline();
+      if (!supervisor_.anyone_left()) close_run();
+      return;
+    case Phase::kClosing:
+      if (now < deadline_) return;
+      for (Host& host : hosts_) {
+        if (!host.closed)
+          fmt::print(stderr, "mgrun: host {} does not say whether anything is left there\n", host.link->name());
+        host.closed = true;
+      }
+      return;
+  }
+}
+
+void HostLauncher::close_run() {
+  if (phase_ == Phase::kClosing) return;
+  phase_ = Phase::kClosing;
+  deadline_ = Clock::now() + kClosingLimit;
+  for (Host& host : hosts_) {
+    // Who has not said hello does not listen yet; the end of the channel tells it.
+    if (host.link->hello()) {
+      host.link->send(agent::kClose);
+    } else {
+      host.closed = true;
+    }
+  }
+}
+
+int HostLauncher::run() {
+  auto path = find_program(options_.program.front());
+  if (!path) {
+    fmt::print(stderr, "mgrun: {}\n", path.error().message);
+    return 2;
+  }
+  directory_ = working_directory();
+  path_ = path->starts_with('/') ? *path : directory_ + "/" + *path;
+  for (unsigned node = 0; node < options_.config.nodes; ++node) {
+    const NodeId id(static_cast<uint16_t>(node));
+    labellers_.push_back({LineLabeller(id), LineLabeller(id)});
+  }
+  const auto begin = [this]() -> Status {
+    if (const Status status = signals_.watch({SIGTSTP}); !status) return status;
+    // Before there is another thread.
+    if (const Status status = start_links(); !status) return status;
+    return writer_.start();
+  };
+  if (const Status begun = begin(); !begun) {
+    fmt::print(stderr, "mgrun: {}\n", begun.error().message);
+    return 1;
+  }
+  deadline_ = Clock::now() + kStartLimit;
+  while (!(phase_ == Phase::kClosing && all(&Host::closed))) {
+    wait_for_something();
+    for (size_t i = 0; i < hosts_.size(); ++i) hear(i);
+    acknowledge_output();
+    pass_on_input();
+    handle_signals();
+    advance();
+  }
+  // All at once, not one after the other.
+  for (Host& host : hosts_) host.link->hang_up();
+  for (Host& host : hosts_) host.link->end();
+  for (size_t node = 0; node < labellers_.size(); ++node) {
+    writer_.write(STDOUT_FILENO, labellers_[node][0].finish(), 0, 0);
+    writer_.write(STDERR_FILENO, labellers_[node][1].finish(), 0, 0);
+  }
+  writer_.finish();
+  return refused_ ? *refused_ : supervisor_.exit_status();
+}
+
+}  // namespace
+
+int launch_on_hosts(const LaunchOptions& options) {
+  return HostLauncher(options).run();
+}
+
+}  // namespace multigrain

@@ -1,0 +1,71 @@
+#include "launch/output_writer.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "launch/labels.h"
+
+namespace multigrain {
+
+Status OutputWriter::start() {
+  event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event_ < 0) return fail_errno(errno, "cannot pass on the output of nodes");
+  thread_ = std::thread([this] { run(); });
+  return {};
+}
+
+OutputWriter::~OutputWriter() {
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+      queue_.clear();
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  if (event_ >= 0) close(event_);
+}
+
+void OutputWriter::write(int target, std::string text, size_t owner, size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({target, std::move(text), {owner, bytes}});
+  }
+  changed_.notify_all();
+}
+
+std::vector<OutputWriter::Done> OutputWriter::take_done() {
+  eventfd_t count = 0;
+  eventfd_read(event_, &count);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(done_, {});
+}
+
+void OutputWriter::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+}
+
+void OutputWriter::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const Piece piece = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    write_all(piece.target, piece.text);
+    lock.lock();
+    busy_ = false;
+    done_.push_back(piece.done);
+    eventfd_write(event_, 1);
+    changed_.notify_all();
+  }
+}
+
+}  // namespace multigrain

@@ -1,0 +1,60 @@
+// Passes the nodes' output on to this process's own, from a thread of its own: whoever reads there may take as long as
+// he likes (a pager, a terminal that was stopped), and mgrun must go on talking to its agents meanwhile.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace multigrain {
+
+class OutputWriter {
+ public:
+  OutputWriter() = default;
+  OutputWriter(const OutputWriter&) = delete;
+  OutputWriter& operator=(const OutputWriter&) = delete;
+  // What is queued and was not written yet is lost; see finish().
+  ~OutputWriter();
+
+  // Starts the thread. Signals that are to be handled elsewhere must be blocked already.
+  Status start();
+
+  // Queues text for a descriptor. `owner` and `bytes` come back from take_done() when it is written.
+  void write(int target, std::string text, size_t owner, size_t bytes);
+
+  struct Done {
+    size_t owner;
+    size_t bytes;
+  };
+  // Becomes readable when there is something to take.
+  [[nodiscard]] int descriptor() const { return event_; }
+  std::vector<Done> take_done();
+
+  // Waits until all is written.
+  void finish();
+
+ private:
+  struct Piece {
+    int target;
+    std::string text;
+    Done done;
+  };
+  void run();
+
+  int event_ = -1;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Piece> queue_;  // guarded by mutex_, as the rest
+  std::vector<Done> done_;
+  bool busy_ = false;
+  bool ending_ = false;
+};
+
+}  // namespace multigrain
