@@ -67,6 +67,17 @@ void die(int status, const char* what, uint64_t a, uint64_t b) {
   ::_exit(status);
 }
 
+void die(int status, std::initializer_list<const char*> pieces) {
+  Line line;
+  line.text("multigrain: node ");
+  line.number(g_node);
+  line.text(": ");
+  for (const char* piece : pieces) line.text(piece);
+  line.text("\n");
+  line.write_out();
+  ::_exit(status);
+}
+
 void set_panic_node(unsigned node) {
   g_node = node;
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -40,6 +41,9 @@ tl::unexpected<Error> fail_errno(int code, std::string_view what);
 
 // Like panic, for faults of the user or the environment rather than of Multigrain: exits with `status`, no core.
 [[noreturn]] void die(int status, const char* what, uint64_t a = kNoNumber, uint64_t b = kNoNumber);
+
+// die with a sentence that is made of several pieces of text.
+[[noreturn]] void die(int status, std::initializer_list<const char*> pieces);
 
 // The node number that panic and die print; set once at start-up.
 void set_panic_node(unsigned node);

@@ -60,12 +60,14 @@ Node::~Node() = default;
 
 Status Node::start() {
   MG_CHECK(g_node == nullptr);
+  // What is built here lives as long as the process, across copies of the private heap.
+  const BootHeapScope boot;
+  auto meeting = Meeting::hold();
+  if (!meeting) return tl::unexpected(meeting.error());
   auto config = config_from_environment();
   if (!config) return tl::unexpected(config.error());
   set_panic_node(config->node.value);
-  // What is built here lives as long as the process, across copies of the private heap.
-  const BootHeapScope boot;
-  auto* const node = new Node(std::move(*config));
+  auto* const node = new Node(std::move(*config), std::move(*meeting));
   if (Status built = node->build(); !built) return built;
   g_node = node;
   // A forked child is no node: it has none of the threads, no shared region, and the parent's message queues.
@@ -96,35 +98,7 @@ Status Node::build() {
   if (config_.region_size > layout::kMaxRegionSize && config_.region_size == Config{}.region_size)
     config_.region_size = layout::kMaxRegionSize;  // the default, in a build whose address space is cramped
 
-  // The job's memory: the launcher's, or for a program that was started without one, one of its own.
-  int job_fd = config_.job_fd;
-  std::vector<int> frames_fds = environment.frames_fds;
-  if (job_fd < 0) {
-    auto made = create_job_memory({.nodes = 1,
-                                   .processors_per_node = config_.processors_per_node,
-                                   .page_size = config_.page_size,
-                                   .region_size = config_.region_size});
-    if (!made) return tl::unexpected(made.error());
-    job_fd = *made;
-  } else if (frames_fds.size() != config_.nodes) {
-    return fail("MULTIGRAIN_FRAMES_FDS names {} descriptors for {} nodes: start the program with mgrun",
-                frames_fds.size(), config_.nodes);
-  }
-  auto region = Region::create(config_.region_size, config_.page_size,
-                               frames_fds.empty() ? -1 : fcntl(frames_fds[config_.node.value], F_DUPFD_CLOEXEC, 0));
-  if (!region) return tl::unexpected(region.error());
-  region_.emplace(std::move(*region));
-
-  // What the program executes later has no business with them, and must not keep the memory alive.
-  for (int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
-  auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
-  if (!shm) return tl::unexpected(shm.error());
-  shm_ = shm->get();
-  fabric_ = std::move(*shm);
-  close(job_fd);
-  shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
-  if (!config_.network.ideal()) fabric_ = std::make_unique<ModelledFabric>(std::move(fabric_), config_.network);
-
+  if (Status built = build_fabric(environment); !built) return built;
   auto rights = choose(config_.access, *region_, &rights_reason_);
   if (!rights) return tl::unexpected(rights.error());
   rights_ = std::move(*rights);
@@ -168,6 +142,58 @@ Status Node::build() {
     std::fprintf(stderr, "multigrain: %u nodes of %u processors, pages of %zu bytes, access rights by %s (%s)\n",
                  config_.nodes, config_.processors_per_node, config_.page_size, std::string(rights_->name()).c_str(),
                  rights_reason_.c_str());
+  return {};
+}
+
+// The region's frames, and what carries them to the other nodes.
+Status Node::build_fabric(const NodeEnvironment& environment) {
+  if (meeting_) {
+    auto region = Region::create(config_.region_size, config_.page_size, -1);
+    if (!region) return tl::unexpected(region.error());
+    region_.emplace(std::move(*region));
+    for (size_t i = 0; i < meeting_->hosts.size(); ++i)
+      names_of_nodes_.push_back(fmt::format("node {} on host {}", i, meeting_->hosts[i]));
+    node_0_gone_ = eventfd(0, EFD_CLOEXEC);
+    if (node_0_gone_ < 0) return fail_errno(errno, "cannot create an event descriptor");
+    auto ucx = meeting_->connect(
+        config_, {region_->alias(PageId(0)), region_->size()},
+        [](void* node, NodeId lost, const char* reason) { static_cast<Node*>(node)->peer_lost(lost, reason); }, this);
+    if (!ucx) return tl::unexpected(ucx.error());
+    ucx_ = ucx->get();
+    fabric_ = std::move(*ucx);
+    if (config_.verbose)
+      std::fprintf(stderr, "multigrain: node %u on host %s: %s\n", config_.node.value,
+                   meeting_->hosts[config_.node.value].c_str(), ucx_->description().c_str());
+  } else {
+    // The job's memory: the launcher's, or for a program that was started without one, one of its own.
+    int job_fd = config_.job_fd;
+    std::vector<int> frames_fds = environment.frames_fds;
+    if (job_fd < 0) {
+      auto made = create_job_memory({.nodes = 1,
+                                     .processors_per_node = config_.processors_per_node,
+                                     .page_size = config_.page_size,
+                                     .region_size = config_.region_size});
+      if (!made) return tl::unexpected(made.error());
+      job_fd = *made;
+    } else if (frames_fds.size() != config_.nodes) {
+      return fail("MULTIGRAIN_FRAMES_FDS names {} descriptors for {} nodes: start the program with mgrun",
+                  frames_fds.size(), config_.nodes);
+    }
+    auto region = Region::create(config_.region_size, config_.page_size,
+                                 frames_fds.empty() ? -1 : fcntl(frames_fds[config_.node.value], F_DUPFD_CLOEXEC, 0));
+    if (!region) return tl::unexpected(region.error());
+    region_.emplace(std::move(*region));
+
+    // What the program executes later has no business with them, and must not keep the memory alive.
+    for (int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
+    if (!shm) return tl::unexpected(shm.error());
+    shm_ = shm->get();
+    fabric_ = std::move(*shm);
+    close(job_fd);
+    shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
+  }
+  if (!config_.network.ideal()) fabric_ = std::make_unique<ModelledFabric>(std::move(fabric_), config_.network);
   return {};
 }
 
@@ -357,6 +383,10 @@ void flush_output() {
 
 }  // namespace
 
+void Node::stop() {
+  if (ucx_ != nullptr) ucx_->stop();
+}
+
 void Node::finish(int status) {
   if (finishing_.exchange(1) != 0) return;
   const BootHeapScope boot;
@@ -387,11 +417,14 @@ void Node::serve_until_the_end() {
   for (int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
   // Node 0 may end without a word (_exit, a signal): then this node ends as well, quietly.
   const int node_0 = watch_node_0();
-  std::array<pollfd, 2> events{
-      {{.fd = shutdown_event_, .events = POLLIN, .revents = 0}, {.fd = node_0, .events = POLLIN, .revents = 0}}};
+  // Over UCX the launcher may say so, too; poll passes over a descriptor of -1.
+  const int launcher = meeting_ ? meeting_->wireup->end_descriptor() : -1;
+  std::array<pollfd, 3> events{{{.fd = shutdown_event_, .events = POLLIN, .revents = 0},
+                                {.fd = node_0, .events = POLLIN, .revents = 0},
+                                {.fd = launcher, .events = POLLIN, .revents = 0}}};
   while (poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
   }
-  if (events[1].revents != 0) std::_Exit(0);
+  if (events[1].revents != 0 || events[2].revents != 0) std::_Exit(0);
   flush_output();
   static NodeReport mine;
   report(mine);
@@ -399,13 +432,31 @@ void Node::serve_until_the_end() {
   header.type = runtime_message::kReport;
   fabric_->send(NodeId(0), header, std::as_bytes(std::span(&mine, 1)), {}, SendContext::kOrdinary);
   // Node 0 may still touch shared memory (destructors of its globals), so this node answers until that process is gone.
-  while (poll(&events[1], 1, -1) < 0 && errno == EINTR) {
+  while (poll(&events[1], 2, -1) < 0 && errno == EINTR) {
   }
   std::_Exit(0);
 }
 
+// A node of a run over UCX is gone. The launcher sees its processes end and has more to say about it, so it gets a
+// moment to end this one; but it does not see everything (a network that is cut in two), and not every launcher acts.
+void Node::peer_lost(NodeId node, const char* reason) {
+  if (node == NodeId(0) && shutting_down_.load()) {
+    // The regular end: node 0's process has nothing more to do.
+    eventfd_write(node_0_gone_, 1);
+    return;
+  }
+  const bool reported = (reports_in_.load() >> node.value & 1) != 0;
+  if (finishing_.load() != 0 && reported) return;
+  pollfd launcher{.fd = meeting_->wireup->end_descriptor(), .events = POLLIN, .revents = 0};
+  const int moment_ms = launcher.fd >= 0 || config_.node != NodeId(0) ? 500 : 0;
+  // The signal by which the launcher ends the run is fatal to this process, whoever receives it.
+  if (poll(&launcher, launcher.fd >= 0 ? 1 : 0, moment_ms) > 0 && config_.node != NodeId(0)) _exit(0);
+  die(1, {"lost ", names_of_nodes_[node.value].c_str(), ": ", reason, "; the run ends"});
+}
+
 // A descriptor that becomes readable when the process of node 0 is gone.
 int Node::watch_node_0() const {
+  if (ucx_ != nullptr) return node_0_gone_;
   const std::atomic<uint32_t>& pid = shm_->job().header().node[0].pid;
   // Nodes start in any order. Should node 0 never come, the launcher ends this process.
   while (pid.load() == 0) usleep(1000);
@@ -417,6 +468,7 @@ int Node::watch_node_0() const {
 
 void Node::handle_shutdown(const Message& message) {
   if (message.from != NodeId(0)) panic("a node that is not 0 ended the run: node", message.from.value);
+  shutting_down_ = true;
   if (eventfd_write(shutdown_event_, 1) != 0) panic("cannot announce the end of the run to this node's main thread");
 }
 

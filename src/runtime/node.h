@@ -13,10 +13,13 @@
 #include "fabric/fabric.h"
 #include "fabric/modelled.h"
 #include "fabric/shm/shm_fabric.h"
+#include "fabric/ucx/ucx_fabric.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
 #include "memory/region.h"
 #include "profile/report.h"
+#include "runtime/environment.h"
+#include "runtime/meeting.h"
 #include "runtime/private/state_copy.h"
 #include "runtime/processors.h"
 #include "sync/sync.h"
@@ -59,9 +62,13 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // the others' reports. Others: tells node 0 to exit too, and waits to be ended.
   void finish(int status);
 
+  // The process is about to run its libraries' destructors: nothing here enters them from now on.
+  void stop();
+
  private:
-  explicit Node(Config config) : config_(std::move(config)) {}
+  Node(Config config, std::optional<Meeting> meeting) : config_(std::move(config)), meeting_(std::move(meeting)) {}
   Status build();
+  Status build_fabric(const NodeEnvironment& environment);
   Status start_service();
 
   // --- What the parts ask of the node.
@@ -89,15 +96,20 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void set_handler(MessageType type);
 
   [[nodiscard]] int watch_node_0() const;
+  void peer_lost(NodeId node, const char* reason);
   void take_baseline();
   void report(NodeReport& out);
   void write_statistics(std::span<const NodeReport> reports) const;
 
-  Config config_;  // constant after build()
+  Config config_;                   // constant after build()
+  std::optional<Meeting> meeting_;  // of a run over UCX
   WaitPolicy wait_;
   cpu_set_t service_cores_{};  // where the service thread may run: the node's cores, if it has its own
   std::unique_ptr<Fabric> fabric_;
-  ShmFabric* shm_ = nullptr;  // what fabric_ is, or wraps
+  ShmFabric* shm_ = nullptr;                 // what fabric_ is, or wraps: this
+  UcxFabric* ucx_ = nullptr;                 // or this
+  std::vector<std::string> names_of_nodes_;  // for messages from signal context
+  int node_0_gone_ = -1;                     // an eventfd: the process of node 0 has ended; fabric ucx
   std::optional<Region> region_;
   std::unique_ptr<AccessRights> rights_;
   std::string rights_reason_;
@@ -117,6 +129,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // Guarded by their EventCount: written by handlers, read by the thread that waits.
   EventCount changed_;
   int shutdown_event_ = -1;  // an eventfd: node 0 has ended the run
+  std::atomic<bool> shutting_down_{false};
   std::atomic<uint32_t> finishing_{0};
   EventCount exit_event_;
   std::atomic<uint32_t> exit_wanted_{0};

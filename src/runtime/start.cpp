@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/foreign_launch.h"
 #include "runtime/node.h"
 
 namespace multigrain {
@@ -16,7 +17,15 @@ void at_exit(int status, void*) {
 
 }  // namespace
 
+void stop_node() {
+  if (Node* const node = Node::get()) node->stop();
+}
+
 int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
+  if (const Status joined = join_foreign_launch(argv); !joined) {
+    std::fprintf(stderr, "multigrain: cannot start: %s\n", joined.error().message.c_str());
+    std::_Exit(2);
+  }
   // Before the node starts: its processors may be given work, and call exit(), before this thread gets any further.
   on_exit(&at_exit, nullptr);
   if (Status started = Node::start(); !started) {
@@ -27,6 +36,7 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
     // _Exit: nothing of the program has run, so nothing of it is to be flushed.
     std::_Exit(2);
   }
+  forget_launch();
   Node& node = *Node::get();
   if (node.config().node != NodeId(0)) node.serve_until_the_end();
   return user_main(argc, argv, envp);

@@ -10,4 +10,7 @@ using MainFunction = int (*)(int argc, char** argv, char** envp);
 // src/runtime.
 int run_node(int argc, char** argv, char** envp, MainFunction user_main);
 
+// Called at the very end of exit(), before the destructors of libraries.
+void stop_node();
+
 }  // namespace multigrain

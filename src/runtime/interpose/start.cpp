@@ -10,6 +10,14 @@ namespace {
 
 std::atomic<MainFunction> g_program_main{nullptr};
 
+void (*g_loader_fini)() = nullptr;
+
+// In the place of the loader's function, which exit() calls last: it runs the destructors of the libraries.
+void before_loader_fini() {
+  stop_node();
+  if (g_loader_fini != nullptr) g_loader_fini();
+}
+
 int main_of_node(int argc, char** argv, char** envp) {
   return run_node(argc, argv, envp, g_program_main.load(std::memory_order_relaxed));
 }
@@ -19,7 +27,8 @@ int main_of_node(int argc, char** argv, char** envp) {
 MG_WRAPPER(int, __libc_start_main, MainFunction program_main, int argc, char** argv, void (*init)(), void (*fini)(),
            void (*loader_fini)(), void* stack_end) {
   g_program_main.store(program_main, std::memory_order_relaxed);
-  return MG_REAL(__libc_start_main)(main_of_node, argc, argv, init, fini, loader_fini, stack_end);
+  g_loader_fini = loader_fini;
+  return MG_REAL(__libc_start_main)(main_of_node, argc, argv, init, fini, before_loader_fini, stack_end);
 }
 
 }  // namespace multigrain

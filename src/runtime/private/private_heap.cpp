@@ -142,11 +142,17 @@ bool private_heap_active() {
 }
 #endif
 
-BootHeapScope::BootHeapScope() {
+void BootHeapScope::enter() {
   ++t_boot_scopes;
 }
-BootHeapScope::~BootHeapScope() {
+void BootHeapScope::leave() {
   --t_boot_scopes;
+}
+BootHeapScope::BootHeapScope() {
+  enter();
+}
+BootHeapScope::~BootHeapScope() {
+  leave();
 }
 
 HeapFreeze::HeapFreeze() {

@@ -27,6 +27,9 @@ class BootHeapScope {
  public:
   BootHeapScope();
   ~BootHeapScope();
+  // The same without an object, for a library that calls back. Async-signal-safe.
+  static void enter();
+  static void leave();
   BootHeapScope(const BootHeapScope&) = delete;
   BootHeapScope& operator=(const BootHeapScope&) = delete;
 };

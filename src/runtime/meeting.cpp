@@ -1,0 +1,65 @@
+#include "runtime/meeting.h"
+
+#include <cstdlib>
+
+#include "runtime/node_card.h"
+#include "runtime/private/private_heap.h"
+
+namespace multigrain {
+namespace {
+
+// A host that is slow to start programs (a cold file server) needs its time; one that is not there is the launcher's to
+// find out.
+constexpr std::chrono::seconds kPatience{120};
+
+}  // namespace
+
+Result<std::optional<Meeting>> Meeting::hold() {
+  const char* const name = std::getenv("MULTIGRAIN_WIREUP");
+  if (name == nullptr) return std::nullopt;
+  const char* const number = std::getenv("MULTIGRAIN_NODE");
+  // The libraries are looked at before the wire-up loads one of its own.
+  auto mine = describe_this_node(number == nullptr || std::string_view(number) == "0");
+  if (!mine) return tl::unexpected(mine.error());
+  Meeting meeting;
+  auto wireup = open_wireup(name);
+  if (!wireup) return tl::unexpected(wireup.error());
+  meeting.wireup = std::move(*wireup);
+  auto all = meeting.wireup->exchange(encode(*mine), kPatience);
+  if (!all) return tl::unexpected(all.error());
+  std::vector<NodeCard> cards;
+  for (const Card& bytes : *all) {
+    auto card = decode(bytes);
+    if (!card) return fail("node {}: {}", cards.size(), card.error().message);
+    meeting.hosts.push_back(card->host);
+    cards.push_back(std::move(*card));
+  }
+  if (Status agree = check_agreement(cards); !agree) return tl::unexpected(agree.error());
+  meeting.secret = cards.front().secret;
+  adopt_settings(cards.front());
+  return std::optional(std::move(meeting));
+}
+
+Result<std::unique_ptr<UcxFabric>> Meeting::connect(const Config& config, std::span<std::byte> frames,
+                                                    void (*lost)(void* context, NodeId node, const char* reason),
+                                                    void* context) {
+  UcxOptions options;
+  options.self = config.node;
+  options.hosts = hosts;
+  options.secret = secret;
+  options.interface = config.interface;
+  options.region_size = frames.size();
+  options.silence_limit = config.silence_limit;
+  options.peer_lost = lost;
+  options.context = context;
+  options.enter_library = &BootHeapScope::enter;
+  options.leave_library = &BootHeapScope::leave;
+  auto fabric = load_ucx_fabric(options);
+  if (!fabric) return fabric;
+  (*fabric)->export_segment(SegmentId::kFrames, frames.data(), frames.size());
+  if (Status connected = (*fabric)->connect(*wireup); !connected) return tl::unexpected(connected.error());
+  if (Status finished = wireup->finish(); !finished) return tl::unexpected(finished.error());
+  return fabric;
+}
+
+}  // namespace multigrain

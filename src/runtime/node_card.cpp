@@ -1,0 +1,260 @@
+#include "runtime/node_card.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/personality.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "runtime/private/globals.h"
+
+namespace multigrain {
+namespace {
+
+using nlohmann::json;
+
+// The settings of a run that must be the same everywhere. Not those of one host: interface, cores, pinning.
+constexpr const char* kSettings[] = {"MULTIGRAIN_PROCS_PER_NODE", "MULTIGRAIN_PAGE_SIZE", "MULTIGRAIN_REGION_SIZE",
+                                     "MULTIGRAIN_PROTOCOL",       "MULTIGRAIN_ACCESS",    "MULTIGRAIN_NET",
+                                     "MULTIGRAIN_STATS",          "MULTIGRAIN_HOME",      "MULTIGRAIN_PREFETCH",
+                                     "MULTIGRAIN_VERBOSE",        "MULTIGRAIN_TIMEOUT"};
+constexpr size_t kMaxLibraries = 512;
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
+bool read_hexadecimal(const std::string& text, std::span<std::byte> bytes) {
+  if (text.size() != 2 * bytes.size()) return false;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    unsigned value = 0;
+    for (const char digit : {text[2 * i], text[2 * i + 1]}) {
+      const bool decimal = digit >= '0' && digit <= '9';
+      if (!decimal && !(digit >= 'a' && digit <= 'f')) return false;
+      value = value * 16 + static_cast<unsigned>(decimal ? digit - '0' : digit - 'a' + 10);
+    }
+    bytes[i] = static_cast<std::byte>(value);
+  }
+  return true;
+}
+
+std::string path_of_executable() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  return length > 0 ? std::string(path, static_cast<size_t>(length)) : std::string("(unknown)");
+}
+
+// For an executable that was linked without a build id. FNV-1a: accidents are to be found, not attacks.
+Result<std::string> hash_of_executable() {
+  const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return fail_errno(errno, "cannot read the executable, which has no build id to compare");
+  uint64_t hash = 0xcbf2'9ce4'8422'2325;
+  std::vector<unsigned char> chunk(size_t{1} << 16);
+  ssize_t got;
+  while ((got = read(fd, chunk.data(), chunk.size())) > 0) {
+    for (ssize_t i = 0; i < got; ++i) hash = (hash ^ chunk[static_cast<size_t>(i)]) * 0x0000'0100'0000'01b3;
+  }
+  const int failed = got < 0 ? errno : 0;
+  close(fd);
+  if (failed != 0) return fail_errno(failed, "cannot read the executable, which has no build id to compare");
+  return fmt::format("file {:016x}", hash);
+}
+
+std::string build_id_of(const dl_phdr_info& object) {
+  for (size_t i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = object.dlpi_phdr[i];
+    if (header.p_type != PT_NOTE) continue;
+    const auto* note = reinterpret_cast<const std::byte*>(object.dlpi_addr + header.p_vaddr);
+    size_t left = header.p_memsz;
+    const auto round_up = [](size_t n) { return (n + 3) & ~size_t{3}; };
+    while (left >= sizeof(ElfW(Nhdr))) {
+      ElfW(Nhdr) entry;
+      std::memcpy(&entry, note, sizeof entry);
+      const size_t data_at = sizeof entry + round_up(entry.n_namesz);
+      const size_t total = data_at + round_up(entry.n_descsz);
+      if (total > left) break;
+      if (entry.n_type == NT_GNU_BUILD_ID && entry.n_namesz == 4 && std::memcmp(note + sizeof entry, "GNU", 4) == 0)
+        return hexadecimal({note + data_at, entry.n_descsz});
+      note += total;
+      left -= total;
+    }
+  }
+  return {};
+}
+
+int add_library(dl_phdr_info* object, size_t, void* context) {
+  auto& libraries = *static_cast<std::vector<NodeCard::Library>*>(context);
+  const std::string_view path = object->dlpi_name != nullptr ? object->dlpi_name : "";
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  // The executable has no name here; the kernel's own object differs with the kernel, and nobody points into it.
+  if (name.empty() || name.starts_with("linux-vdso")) return 0;
+  if (libraries.size() < kMaxLibraries)
+    libraries.push_back({std::string(name), build_id_of(*object), object->dlpi_addr});
+  return 0;
+}
+
+std::string node_on_host(size_t node, const NodeCard& card) {
+  return fmt::format("node {} on host {}", node, card.host);
+}
+
+Status check_libraries(const NodeCard& first, size_t number, const NodeCard& other) {
+  const auto named = [](const std::vector<NodeCard::Library>& all, const std::string& name) {
+    return std::ranges::find(all, name, &NodeCard::Library::name);
+  };
+  for (const NodeCard::Library& library : first.libraries) {
+    const auto twin = named(other.libraries, library.name);
+    if (twin == other.libraries.end())
+      return fail("the hosts differ: node 0 on host {} has the library {} loaded, {} has not", first.host, library.name,
+                  node_on_host(number, other));
+    if (twin->identity != library.identity)
+      return fail(
+          "the hosts differ: {} has another build of the library {} ({}) than node 0 on host {} ({}); install the same "
+          "version everywhere",
+          node_on_host(number, other), library.name, twin->identity.empty() ? "no build id" : twin->identity,
+          first.host, library.identity.empty() ? "no build id" : library.identity);
+    if (twin->base != library.base)
+      return fail(
+          "the hosts differ: {} has the library {} at address {:#x}, node 0 on host {} at {:#x}; the limit of the "
+          "stack "
+          "(ulimit -s) and LD_PRELOAD must be the same everywhere",
+          node_on_host(number, other), library.name, twin->base, first.host, library.base);
+  }
+  for (const NodeCard::Library& library : other.libraries) {
+    if (named(first.libraries, library.name) == first.libraries.end())
+      return fail("the hosts differ: {} has the library {} loaded, node 0 on host {} has not",
+                  node_on_host(number, other), library.name, first.host);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<NodeCard> describe_this_node(bool is_node_0) {
+  NodeCard card;
+  card.version = MULTIGRAIN_VERSION;
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  card.host = gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "(unknown)";
+  card.program = path_of_executable();
+  card.identity = hexadecimal(executable_build_id());
+  if (card.identity.empty()) {
+    auto hash = hash_of_executable();
+    if (!hash) return tl::unexpected(hash.error());
+    card.identity = std::move(*hash);
+  }
+  card.fingerprint = executable_fingerprint();
+  const int persona = personality(0xffffffff);
+  card.randomised = persona < 0 || (persona & ADDR_NO_RANDOMIZE) == 0;
+  dl_iterate_phdr(&add_library, &card.libraries);
+  if (!is_node_0) return card;
+  for (const char* name : kSettings) {
+    if (const char* value = std::getenv(name)) card.settings.emplace_back(name, value);
+  }
+  if (getrandom(card.secret.data(), card.secret.size(), 0) != static_cast<ssize_t>(card.secret.size()))
+    return fail_errno(errno, "cannot make the secret of the job");
+  return card;
+}
+
+Card encode(const NodeCard& card) {
+  json libraries = json::array();
+  for (const NodeCard::Library& library : card.libraries)
+    libraries.push_back({library.name, library.identity, library.base});
+  json settings = json::array();
+  for (const auto& [name, value] : card.settings) settings.push_back({name, value});
+  const json whole = {{"version", card.version},
+                      {"host", card.host},
+                      {"program", card.program},
+                      {"identity", card.identity},
+                      {"fingerprint", card.fingerprint},
+                      {"randomised", card.randomised},
+                      {"libraries", libraries},
+                      {"settings", settings},
+                      {"secret", hexadecimal(card.secret)}};
+  // A host name or a path need not be UTF-8.
+  const std::string text = whole.dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Result<NodeCard> decode(const Card& bytes) {
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  const json whole = json::parse(text, text + bytes.size(), nullptr, false);
+  const auto bad = [](const char* what) { return fail("the card of a node makes no sense ({})", what); };
+  if (!whole.is_object()) return bad("no object");
+  NodeCard card;
+  for (const auto& [name, target] : {std::pair("version", &card.version), std::pair("host", &card.host),
+                                     std::pair("program", &card.program), std::pair("identity", &card.identity)}) {
+    const auto value = whole.find(name);
+    if (value == whole.end() || !value->is_string()) return bad(name);
+    *target = value->get<std::string>();
+  }
+  const auto fingerprint = whole.find("fingerprint");
+  if (fingerprint == whole.end() || !fingerprint->is_number_unsigned()) return bad("fingerprint");
+  card.fingerprint = fingerprint->get<uint64_t>();
+  const auto randomised = whole.find("randomised");
+  if (randomised == whole.end() || !randomised->is_boolean()) return bad("randomised");
+  card.randomised = randomised->get<bool>();
+  const auto libraries = whole.find("libraries");
+  if (libraries == whole.end() || !libraries->is_array() || libraries->size() > kMaxLibraries) return bad("libraries");
+  for (const json& library : *libraries) {
+    if (!library.is_array() || library.size() != 3 || !library[0].is_string() || !library[1].is_string() ||
+        !library[2].is_number_unsigned())
+      return bad("libraries");
+    card.libraries.push_back(
+        {library[0].get<std::string>(), library[1].get<std::string>(), library[2].get<uint64_t>()});
+  }
+  const auto settings = whole.find("settings");
+  if (settings == whole.end() || !settings->is_array()) return bad("settings");
+  for (const json& setting : *settings) {
+    if (!setting.is_array() || setting.size() != 2 || !setting[0].is_string() || !setting[1].is_string())
+      return bad("settings");
+    const std::string name = setting[0].get<std::string>();
+    if (std::ranges::find(kSettings, name) == std::end(kSettings)) return bad("settings");
+    card.settings.emplace_back(name, setting[1].get<std::string>());
+  }
+  const auto secret = whole.find("secret");
+  if (secret == whole.end() || !secret->is_string() || !read_hexadecimal(secret->get<std::string>(), card.secret))
+    return bad("secret");
+  return card;
+}
+
+Status check_agreement(const std::vector<NodeCard>& cards) {
+  const NodeCard& first = cards.front();
+  for (size_t i = 0; i < cards.size(); ++i) {
+    const NodeCard& card = cards[i];
+    if (card.version != first.version)
+      return fail("the hosts differ: {} has Multigrain {}, node 0 on host {} has {}", node_on_host(i, card),
+                  card.version, first.host, first.version);
+    if (card.identity != first.identity)
+      return fail(
+          "the hosts run different programs: {} runs {} with build id {}, node 0 on host {} runs {} with build id {}; "
+          "copy the same file to every host",
+          node_on_host(i, card), card.program, card.identity, first.host, first.program, first.identity);
+    if (card.randomised)
+      return fail(
+          "address randomisation is on for {}; start the program with mgrun, or allow the personality system call",
+          node_on_host(i, card));
+    if (card.fingerprint != first.fingerprint)
+      return fail("the hosts differ: {} has the program's variables at other addresses than node 0 on host {}",
+                  node_on_host(i, card), first.host);
+    if (Status same = check_libraries(first, i, card); !same) return same;
+  }
+  return {};
+}
+
+void adopt_settings(const NodeCard& node_0) {
+  for (const char* name : kSettings) unsetenv(name);
+  for (const auto& [name, value] : node_0.settings) setenv(name.c_str(), value.c_str(), 1);
+}
+
+}  // namespace multigrain

@@ -1,0 +1,135 @@
+// Whether nodes on several hosts can run together, and what a card that makes no sense gets.
+#include "runtime/node_card.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+namespace multigrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+NodeCard card_of(const char* host) {
+  NodeCard card;
+  card.version = "1.0";
+  card.host = host;
+  card.program = "/opt/water";
+  card.identity = "ab12";
+  card.fingerprint = 7;
+  card.libraries = {{"libc.so.6", "c0de", 0x7ffff7c00000}, {"libm.so.6", "", 0x7ffff7b00000}};
+  return card;
+}
+
+std::vector<NodeCard> three() {
+  return {card_of("ant"), card_of("bee"), card_of("cat")};
+}
+
+std::string disagreement(const std::vector<NodeCard>& cards) {
+  const Status status = check_agreement(cards);
+  return status ? "agreement" : status.error().message;
+}
+
+TEST(NodeCard, ThisProcessHasOne) {
+  const auto card = describe_this_node(true);
+  ASSERT_TRUE(card) << card.error().message;
+  EXPECT_FALSE(card->host.empty());
+  EXPECT_THAT(card->program, HasSubstr("node_card_test"));
+  EXPECT_FALSE(card->identity.empty());
+  EXPECT_FALSE(card->libraries.empty());
+  EXPECT_NE(card->secret, JobSecret{});
+  const auto another = describe_this_node(true);
+  EXPECT_NE(card->secret, another->secret);
+  EXPECT_EQ(describe_this_node(false)->secret, JobSecret{}) << "only node 0 makes a secret";
+}
+
+TEST(NodeCard, TravelsWhole) {
+  setenv("MULTIGRAIN_PAGE_SIZE", "16384", 1);
+  const auto card = describe_this_node(true);
+  unsetenv("MULTIGRAIN_PAGE_SIZE");
+  const auto copy = decode(encode(*card));
+  ASSERT_TRUE(copy) << copy.error().message;
+  EXPECT_EQ(copy->version, card->version);
+  EXPECT_EQ(copy->host, card->host);
+  EXPECT_EQ(copy->identity, card->identity);
+  EXPECT_EQ(copy->fingerprint, card->fingerprint);
+  EXPECT_EQ(copy->randomised, card->randomised);
+  EXPECT_EQ(copy->secret, card->secret);
+  EXPECT_EQ(copy->settings, card->settings);
+  ASSERT_EQ(copy->libraries.size(), card->libraries.size());
+  EXPECT_EQ(copy->libraries[0].base, card->libraries[0].base);
+  EXPECT_EQ(disagreement({*copy, *copy}), card->randomised ? disagreement({*card}) : "agreement");
+}
+
+TEST(NodeCard, SettingsOfNode0AreEverybodys) {
+  setenv("MULTIGRAIN_PAGE_SIZE", "8192", 1);
+  NodeCard node_0 = card_of("ant");
+  node_0.settings = {{"MULTIGRAIN_PROCS_PER_NODE", "3"}};
+  adopt_settings(node_0);
+  EXPECT_EQ(getenv("MULTIGRAIN_PAGE_SIZE"), nullptr);
+  EXPECT_STREQ(getenv("MULTIGRAIN_PROCS_PER_NODE"), "3");
+  unsetenv("MULTIGRAIN_PROCS_PER_NODE");
+}
+
+TEST(Agreement, IsWhatEqualCardsGet) {
+  EXPECT_EQ(disagreement(three()), "agreement");
+}
+
+TEST(Agreement, NamesTheHostThatRunsAnotherProgram) {
+  auto cards = three();
+  cards[2].identity = "ff00";
+  cards[2].program = "/opt/old/water";
+  EXPECT_THAT(disagreement(cards), AllOf(HasSubstr("node 2 on host cat runs /opt/old/water with build id ff00"),
+                                         HasSubstr("node 0 on host ant")));
+}
+
+TEST(Agreement, NamesWhatElseDiffers) {
+  auto cards = three();
+  cards[1].version = "0.9";
+  EXPECT_THAT(disagreement(cards), HasSubstr("node 1 on host bee has Multigrain 0.9"));
+  cards = three();
+  cards[0].randomised = true;
+  EXPECT_THAT(disagreement(cards), HasSubstr("address randomisation is on for node 0 on host ant"));
+  cards = three();
+  cards[1].fingerprint = 8;
+  EXPECT_THAT(disagreement(cards), HasSubstr("node 1 on host bee has the program's variables at other addresses"));
+  cards = three();
+  cards[1].libraries[0].identity = "beef";
+  EXPECT_THAT(disagreement(cards), HasSubstr("node 1 on host bee has another build of the library libc.so.6"));
+  cards = three();
+  cards[2].libraries[1].base += 4096;
+  EXPECT_THAT(disagreement(cards), HasSubstr("node 2 on host cat has the library libm.so.6 at address 0x7ffff7b01000"));
+  cards = three();
+  cards[2].libraries.pop_back();
+  EXPECT_THAT(disagreement(cards), HasSubstr("library libm.so.6 loaded, node 2 on host cat has not"));
+  cards = three();
+  cards[1].libraries.push_back({"libfake.so", "", 1});
+  EXPECT_THAT(disagreement(cards), HasSubstr("node 1 on host bee has the library libfake.so loaded"));
+}
+
+TEST(NodeCard, NonsenseIsRefused) {
+  EXPECT_FALSE(decode({}));
+  const Card good = encode(card_of("ant"));
+  ASSERT_TRUE(decode(good));
+  for (size_t length = 0; length < good.size(); ++length)
+    EXPECT_FALSE(decode(Card(good.begin(), good.begin() + static_cast<ptrdiff_t>(length)))) << length;
+  NodeCard strange = card_of("ant");
+  strange.settings = {{"LD_PRELOAD", "/tmp/evil.so"}};
+  EXPECT_FALSE(decode(encode(strange))) << "only settings of Multigrain are taken";
+  // Whatever happens to a card, it is refused or read, and never more than that.
+  std::mt19937 random(1u);
+  unsigned refused = 0;
+  for (unsigned i = 0; i < 20000; ++i) {
+    Card bad = good;
+    for (unsigned n = 1 + random() % 4; n != 0; --n)
+      bad[random() % bad.size()] = static_cast<std::byte>(random() % 256);
+    if (!decode(bad)) ++refused;
+  }
+  EXPECT_GT(refused, 1000u);
+}
+
+}  // namespace
+}  // namespace multigrain
