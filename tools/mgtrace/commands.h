@@ -20,6 +20,7 @@ struct Command {
 Command add_info(CLI::App& app);
 Command add_import(CLI::App& app);
 Command add_filter(CLI::App& app);
+Command add_analyze(CLI::App& app);
 Command add_record(CLI::App& app);
 Command add_cc(CLI::App& app);
 Command add_cxx(CLI::App& app);

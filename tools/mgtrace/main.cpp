@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
       add_info(app),
       add_import(app),
       add_filter(app),
+      add_analyze(app),
       add_record(app),
       add_cc(app),
       add_cxx(app),

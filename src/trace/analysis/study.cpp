@@ -12,6 +12,7 @@
 #include "trace/analysis/owners.h"
 #include "trace/analysis/perturb.h"
 #include "trace/model/optimal.h"
+#include "trace/model/policy.h"
 
 namespace multigrain::trace {
 namespace {
@@ -53,20 +54,32 @@ class Passes {
     OptimalOptions optimal_options;
     optimal_options.parts = parts;
     optimal_options.hot_blocks = hot_blocks;
-    optimal_options.threads = options_.threads;
-    if (options_.progress) {
-      optimal_options.progress = [](void* pointer, uint64_t references) {
-        const auto& [of, label] = *static_cast<std::pair<const StudyOptions*, std::string>*>(pointer);
-        of->progress(label, references);
-      };
-      optimal_options.progress_context = &context;
-    }
+    set(optimal_options, context);
     return optimal(**source, machines, optimal_options);
+  }
+
+  Result<std::vector<PolicyResult>> policies_of(std::string_view name, const std::vector<PolicyRun>& runs) const {
+    auto source = open_();
+    if (!source) return tl::unexpected(source.error());
+    std::pair<const StudyOptions*, std::string> context{&options_, prefix_ + std::string(name)};
+    PolicyOptions policy_options;
+    set(policy_options, context);
+    return evaluate(**source, runs, policy_options);
   }
 
   [[nodiscard]] const OpenTrace& open() const { return open_; }
 
  private:
+  void set(PassOptions& pass, std::pair<const StudyOptions*, std::string>& context) const {
+    pass.threads = options_.threads;
+    if (!options_.progress) return;
+    pass.progress = [](void* pointer, uint64_t references) {
+      const auto& [of, label] = *static_cast<std::pair<const StudyOptions*, std::string>*>(pointer);
+      of->progress(label, references);
+    };
+    pass.progress_context = &context;
+  }
+
   OpenTrace open_;
   std::string prefix_;
   const StudyOptions& options_;
@@ -189,6 +202,9 @@ class Study {
 
   Status prepare();
   Status optimal_costs();
+  Status policy_costs();
+  // What the policies would cost: a fresh state for each pass.
+  [[nodiscard]] Result<std::vector<PolicyRun>> policy_runs() const;
   Status perturbed();
   Status tlbs();
   Status false_sharing();
@@ -209,6 +225,10 @@ class Study {
   std::vector<Machine> machines_;  // of the variants
   std::vector<OptimalResult> results_;
   std::vector<Spread> spreads_;
+  std::vector<size_t> policy_machines_;  // index in machines_, of each policy run
+  std::vector<std::string> policies_;    // and its policy's name
+  std::vector<PolicyResult> policy_results_;
+  std::vector<Spread> policy_spreads_;
   std::optional<Moves> moves_;
   std::vector<Spread> move_spreads_;  // by block size
   json document_;
@@ -271,6 +291,43 @@ Status Study::optimal_costs() {
   return {};
 }
 
+Result<std::vector<PolicyRun>> Study::policy_runs() const {
+  std::vector<PolicyRun> runs;
+  for (size_t i = 0; i < policies_.size(); ++i) {
+    auto policy = make_policy(policies_[i], machines_[policy_machines_[i]]);
+    if (!policy) return tl::unexpected(policy.error());
+    runs.push_back({.machine = machines_[policy_machines_[i]], .policy = std::move(*policy)});
+  }
+  return runs;
+}
+
+Status Study::policy_costs() {
+  for (const std::string& name : options_.policies) {
+    const bool all = name == "all";
+    for (const std::string& policy : all ? policy_names() : std::vector<std::string>{name}) {
+      bool suits = false;
+      for (size_t i = 0; i < options_.machines.size(); ++i) {
+        if (!policy_suits(policy, machines_[i])) continue;
+        suits = true;
+        policies_.push_back(policy);
+        policy_machines_.push_back(i);
+      }
+      if (auto known = make_policy(policy, machines_[0]); !known) return tl::unexpected(known.error());
+      if (!suits && !all)
+        return fail("the policy '{}' means nothing on these machines: it needs remote references or global memory",
+                    policy);
+    }
+  }
+  if (policies_.empty()) return {};
+  auto runs = policy_runs();
+  if (!runs) return tl::unexpected(runs.error());
+  auto results = passes_.policies_of("Policies", *runs);
+  if (!results) return tl::unexpected(results.error());
+  policy_results_ = std::move(*results);
+  policy_spreads_.resize(policy_results_.size());
+  return {};
+}
+
 Status Study::perturbed() {
   for (unsigned run = 0; run < options_.perturbations; ++run) {
     for (const bool local : {true, false}) {
@@ -287,6 +344,14 @@ Status Study::perturbed() {
       auto results = passes.optimal_of("optimal placement", machines_, 0, false);
       if (!results) return tl::unexpected(results.error());
       for (size_t i = 0; i < results->size(); ++i) spreads_[i].note(local, results_[i].cost, (*results)[i].cost);
+      if (!policies_.empty()) {
+        auto runs = policy_runs();
+        if (!runs) return tl::unexpected(runs.error());
+        auto costs = passes.policies_of("policies", *runs);
+        if (!costs) return tl::unexpected(costs.error());
+        for (size_t i = 0; i < costs->size(); ++i)
+          policy_spreads_[i].note(local, policy_results_[i].cost, (*costs)[i].cost);
+      }
       if (!moves_) continue;
       auto moves = count_moves(passes, options_, processors_);
       if (!moves) return tl::unexpected(moves.error());
@@ -311,6 +376,14 @@ json Study::machines_json() {
          {"results",
           {result_json("optimal", result.cost, result.mcpr, result.parts, result.machine, spreads_[i], runs)}},
          {"hot_blocks", json::array()}});
+  }
+  for (size_t i = 0; i < policy_results_.size(); ++i) {
+    const PolicyResult& result = policy_results_[i];
+    const size_t of = policy_machines_[i];
+    json entry =
+        result_json(policies_[i], result.cost, result.mcpr, result.parts, result.machine, policy_spreads_[i], runs);
+    entry["over_optimal"] = result.cost / results_[of].cost;
+    machines[of]["results"].push_back(std::move(entry));
   }
   return machines;
 }
@@ -524,6 +597,8 @@ Result<json> Study::run() {
   if (Status status = prepare(); !status) return tl::unexpected(status.error());
   if (Status status = optimal_costs(); !status) return tl::unexpected(status.error());
 
+  if (Status status = policy_costs(); !status) return tl::unexpected(status.error());
+
   // The header is complete at the end of the trace; the owners of the hot blocks need a pass anyway.
   BlockOwners owners(processors_);
   for (size_t i = 0; i < options_.machines.size(); ++i)
@@ -592,6 +667,13 @@ Result<json> Study::run() {
     if (variants_[i].role == Variant::Role::kBlockSize) {
       document_["block_sizes"].push_back(std::move(entry));
     } else {
+      // The placements that the policies chose on the machine itself, at this variant's costs: straight lines.
+      entry["policies"] = json::object();
+      for (size_t p = 0; p < policies_.size(); ++p) {
+        const Machine& base = machines_[policy_machines_[p]];
+        if (base.name == result.machine.name && base.block_size == result.machine.block_size)
+          entry["policies"][policies_[p]] = policy_results_[p].parts.mcpr(result.machine);
+      }
       entry["parameter"] = variants_[i].parameter;
       entry["value"] = variants_[i].value;
       document_["parameters"].push_back(std::move(entry));

@@ -23,7 +23,8 @@
 //       "owners": [{"name", "site": SITE, "references"}], "sites": [{"site": SITE, "references"}]}]}],
 //   "block_sizes": [RESULT with {"machine": name, "block_size", "moves_per_block"}, ...],
 //   "parameters": [RESULT with {"machine": name, "block_size", "parameter": "R"|"r"|"G"|"g"|"o_s", "value",
-//                  "moves_per_block"}, ...],
+//                  "moves_per_block",
+//                  "policies": {policy: MCPR}}, ...],   of the placements that they choose on the machine itself
 //   "tlb": null | {"miss_rates": [{"tlb": name, "sets", "ways", "pages_per_entry", "miss_cost",
 //                  "rates": [{"page_size", "misses", "rate", "mcpr"}]}],      mcpr: what misses add to it
 //                  "corrected": [{"machine", "page_size", "mcpr", "corrected": {tlb name: MCPR with misses}}]},

@@ -1,0 +1,454 @@
+// mgtrace analyze: how good a program's placement could be, and what keeps it from being so.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "commands.h"
+#include "progress.h"
+#include "trace/analysis/study.h"
+#include "trace/format/trace_file.h"
+
+namespace multigrain::trace::tool {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string input, json_output;
+  std::vector<std::string> machines, block_sizes, policies, parameters, tlbs;
+  std::string attribution_block_size = "4096";
+  bool all_machines = false, no_sweep = false, false_sharing = false, partial = false, overwrite = false;
+  double merge_ratio = 1;
+  unsigned word_bytes = 4, perturb = 0, hot_blocks = 10, threads = 1;
+  uint64_t seed = 1;
+};
+
+// "4096", "4K", "4KiB", "2M", "2MiB".
+Result<uint64_t> read_block_size(std::string_view text) {
+  uint64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  unsigned shift = 0;
+  if (unit == "K" || unit == "KiB") shift = 10;
+  if (unit == "M" || unit == "MiB") shift = 20;
+  if (error != std::errc() || (shift == 0 && !unit.empty()) || bytes > Machine::kMaxBlockSize)
+    return fail("'{}' is no block size: give bytes, or a number with K or M, such as 4K", text);
+  bytes <<= shift;
+  if (!std::has_single_bit(bytes) || bytes < Machine::kMinBlockSize || bytes > Machine::kMaxBlockSize)
+    return fail("blocks of {} bytes cannot be: a block size is a power of two from {} to {}", text,
+                Machine::kMinBlockSize, Machine::kMaxBlockSize);
+  return bytes;
+}
+
+std::string bytes_text(uint64_t bytes) {
+  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MiB", bytes >> 20);
+  if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{} KiB", bytes >> 10);
+  return fmt::format("{}", bytes);
+}
+
+// Of a JSON SITE.
+std::string site_text(const json& site) {
+  if (site.is_null()) return "?";
+  const auto function = site["function"].get<std::string>();
+  const auto file = site["file"].get<std::string>();
+  if (file.empty()) return function.empty() ? "?" : function;
+  return fmt::format("{}:{}", std::filesystem::path(file).filename().string(), site["line"].get<unsigned>());
+}
+
+std::string spread_text(const json& spread) {
+  if (spread.is_null()) return "";
+  auto percent = [](const json& value) {
+    return value.is_null() ? std::string("from 0") : fmt::format("{:.2g}%", value.get<double>());
+  };
+  return fmt::format("  ±{} / ±{}", percent(spread["local"]), percent(spread["gap"]));
+}
+
+void print_machines(const json& out) {
+  fmt::print("\nMCPR (mean cost per reference; 1: all references local, no block ever moves)\n\n");
+  fmt::print("{:<14} {:>8} {:<16} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}{}\n", "machine", "block", "policy", "MCPR",
+             "local", "global", "remote", "moves'", "moves'", "over", out["perturbation"].is_null() ? "" : "  spread");
+  fmt::print("{:<14} {:>8} {:<16} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}{}\n", "", "", "", "", "", "", "",
+             "overhead", "data", "optimal", out["perturbation"].is_null() ? "" : "  local / gap");
+  for (const json& entry : out["machines"]) {
+    const json& machine = entry["machine"];
+    for (const json& result : entry["results"]) {
+      const json& areas = result["areas"];
+      fmt::print("{:<14} {:>8} {:<16} {:>9.4f} {:>8.4f} {:>8.4f} {:>8.4f} {:>8.4f} {:>9.4f} {:>8}{}\n",
+                 machine["name"].get<std::string>(), bytes_text(machine["block_size"].get<uint64_t>()),
+                 result["policy"].get<std::string>(), result["mcpr"].get<double>(), areas["local"].get<double>(),
+                 areas["global"].get<double>(), areas["remote"].get<double>(), areas["overhead"].get<double>(),
+                 areas["data_transfer"].get<double>(),
+                 result.contains("over_optimal") ? fmt::format("{:.3f}", result["over_optimal"].get<double>()) : "",
+                 spread_text(result["spread"]));
+    }
+  }
+}
+
+// A table of numbers with block sizes (or other values) as columns.
+void print_grid(const char* corner, const std::vector<std::string>& columns,
+                const std::vector<std::pair<std::string, std::vector<std::string>>>& rows) {
+  std::vector<size_t> width;
+  size_t first = std::string_view(corner).size();
+  for (const std::string& column : columns) width.push_back(column.size());
+  for (const auto& [name, cells] : rows) {
+    first = std::max(first, name.size());
+    for (size_t i = 0; i < cells.size(); ++i) width[i] = std::max(width[i], cells[i].size());
+  }
+  fmt::print("{:<{}}", corner, first);
+  for (size_t i = 0; i < columns.size(); ++i) fmt::print("  {:>{}}", columns[i], width[i]);
+  fmt::print("\n");
+  for (const auto& [name, cells] : rows) {
+    fmt::print("{:<{}}", name, first);
+    for (size_t i = 0; i < cells.size(); ++i) fmt::print("  {:>{}}", cells[i], width[i]);
+    fmt::print("\n");
+  }
+}
+
+void print_block_sizes(const json& out) {
+  if (out["block_sizes"].empty()) return;
+  std::vector<std::string> columns;
+  std::vector<std::pair<std::string, std::vector<std::string>>> costs, moves;
+  for (const json& entry : out["block_sizes"]) {
+    const auto name = entry["machine"].get<std::string>();
+    if (costs.empty() || costs.back().first != name) {
+      costs.emplace_back(name, std::vector<std::string>());
+      moves.emplace_back(name, std::vector<std::string>());
+    }
+    if (costs.size() == 1) columns.push_back(bytes_text(entry["block_size"].get<uint64_t>()));
+    std::string spread;
+    if (!entry["spread"].is_null()) {
+      double most = 0;
+      for (const json& percent : entry["spread"])
+        most = std::max(most, percent.is_null() ? INFINITY : percent.get<double>());
+      spread = fmt::format(" ±{:.1g}%", most);
+    }
+    costs.back().second.push_back(fmt::format("{:.4g}{}", entry["mcpr"].get<double>(), spread));
+    moves.back().second.push_back(fmt::format("{:.4g}", entry["moves_per_block"].get<double>()));
+  }
+  fmt::print("\nMCPR of optimal placement by block size\n\n");
+  print_grid("machine", columns, costs);
+  fmt::print("\nBlock moves a block in it\n\n");
+  print_grid("machine", columns, moves);
+}
+
+void print_parameters(const json& out) {
+  if (out["parameters"].empty()) return;
+  fmt::print("\nOptimal placement as one parameter varies\n\n");
+  fmt::print("{:<14} {:>8} {:<9} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>12}\n", "machine", "block", "parameter",
+             "value", "MCPR", "local", "global", "remote", "moves", "moves/block");
+  for (const json& entry : out["parameters"]) {
+    const json& areas = entry["areas"];
+    fmt::print("{:<14} {:>8} {:<9} {:>12.5g} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f} {:>12.4g}{}\n",
+               entry["machine"].get<std::string>(), bytes_text(entry["block_size"].get<uint64_t>()),
+               entry["parameter"].get<std::string>(), entry["value"].get<double>(), entry["mcpr"].get<double>(),
+               areas["local"].get<double>(), areas["global"].get<double>(), areas["remote"].get<double>(),
+               areas["overhead"].get<double>() + areas["data_transfer"].get<double>(),
+               entry["moves_per_block"].get<double>(), spread_text(entry["spread"]));
+  }
+}
+
+void print_hot_blocks(const json& out, unsigned most) {
+  for (const json& entry : out["machines"]) {
+    if (entry["hot_blocks"].empty() || most == 0) continue;
+    fmt::print("\nWhat costs most on {}: blocks by their optimal cost above that of local references\n\n",
+               entry["machine"]["name"].get<std::string>());
+    fmt::print("{:>18} {:>12} {:>14} {:>10} {:>7} {:>7}  {}\n", "address", "references", "excess cost", "moves",
+               "readers", "writers", "allocations; source lines");
+    for (size_t i = 0; i < std::min<size_t>(most, entry["hot_blocks"].size()); ++i) {
+      const json& hot = entry["hot_blocks"][i];
+      std::string owners, sites;
+      for (const json& owner : hot["owners"]) {
+        auto name = owner["name"].get<std::string>();
+        if (name.empty()) name = owner["site"].is_null() ? "(no allocation)" : site_text(owner["site"]);
+        owners += (owners.empty() ? "" : ", ") + name;
+        if (owners.size() > 40) break;
+      }
+      for (size_t s = 0; s < std::min<size_t>(3, hot["sites"].size()); ++s)
+        sites += (s == 0 ? "" : ", ") + site_text(hot["sites"][s]["site"]);
+      fmt::print("{:>18} {:>12} {:>14.6g} {:>10} {:>7} {:>7}  {}; {}\n",
+                 fmt::format("{:#x}", hot["address"].get<uint64_t>()), hot["references"].get<uint64_t>(),
+                 hot["cost"].get<double>() - hot["references"].get<double>(), hot["moves"].get<uint64_t>(),
+                 hot["readers"].get<unsigned>(), hot["writers"].get<unsigned>(), owners, sites);
+    }
+  }
+}
+
+void print_tlbs(const json& out) {
+  if (out["tlb"].is_null()) return;
+  std::vector<std::string> columns;
+  std::vector<std::pair<std::string, std::vector<std::string>>> rows;
+  for (const json& tlb : out["tlb"]["miss_rates"]) {
+    rows.emplace_back(tlb["tlb"].get<std::string>(), std::vector<std::string>());
+    for (const json& rate : tlb["rates"]) {
+      if (rows.size() == 1) columns.push_back(bytes_text(rate["page_size"].get<uint64_t>()));
+      rows.back().second.push_back(fmt::format("{:.3g}%", 100 * rate["rate"].get<double>()));
+    }
+  }
+  fmt::print(
+      "\nTLB misses a reference, by page size (the order of different processors' references does not matter)\n\n");
+  print_grid("TLB", columns, rows);
+  rows.clear();
+  for (const json& entry : out["tlb"]["corrected"]) {
+    for (const auto& [tlb, mcpr] : entry["corrected"].items()) {
+      const std::string name = fmt::format("{} + {}", entry["machine"].get<std::string>(), tlb);
+      auto row = std::ranges::find(rows, name, [](const auto& each) { return each.first; });
+      if (row == rows.end()) row = rows.insert(rows.end(), {name, {}});
+      row->second.push_back(fmt::format("{:.4g}", mcpr.get<double>()));
+    }
+  }
+  if (rows.empty()) return;
+  fmt::print("\nMCPR with the cost of TLB misses\n\n");
+  print_grid("machine", columns, rows);
+}
+
+void print_false_sharing(const json& out) {
+  const json& sharing = out["false_sharing"];
+  if (sharing.is_null()) return;
+  fmt::print(
+      "\nFalse sharing, as a part of the MCPR, on machines without remote reference (words of {} bytes)\n"
+      "bounds: by cost components; intervals and full duration: what merging, or no coherence, would save at least\n\n",
+      sharing["word_size"].get<unsigned>());
+  fmt::print("{:<14} {:>8} {:>10} {:>10} {:>10} {:>21} {:>10} {:>10}\n", "machine", "block", "moves", "overhead",
+             "data", "false sharing, bounds", "intervals", "full dur.");
+  const size_t machines = out["machines"].size();
+  for (size_t m = 0; m < machines; ++m) {
+    for (const json& size : sharing["block_sizes"]) {
+      const json& of = size["machines"][m];
+      fmt::print("{:<14} {:>8} {:>10} {:>10.4f} {:>10.4f} {:>10.4f} {:>10.4f} {:>10.4f} {:>10.4f}{}\n",
+                 of["machine"].get<std::string>(), bytes_text(size["block_size"].get<uint64_t>()),
+                 size["moves"].get<uint64_t>(), of["overhead"].get<double>(), of["data_transfer"].get<double>(),
+                 of["lower"].get<double>(), of["upper"].get<double>(), of["interval_lower"].get<double>(),
+                 of["full_duration"].get<double>(), spread_text(size["spread"]));
+    }
+  }
+
+  const json& a = sharing["attribution"];
+  const json& moves = a["moves"];
+  fmt::print("\nWho causes it, at blocks of {}: {} block moves are useful, {} first copies, {} false sharing\n\n",
+             bytes_text(a["block_size"].get<uint64_t>()), moves["useful"].get<uint64_t>(),
+             moves["cold"].get<uint64_t>(), moves["false"].get<uint64_t>());
+  auto name_of = [&](const json& number) -> std::string {
+    for (const json& group : a["groups"]) {
+      if (group["group"] != number) continue;
+      auto name = group["name"].get<std::string>();
+      if (!name.empty()) return name;
+      if (!group["site"].is_null()) return site_text(group["site"]);
+    }
+    return number == 0 ? "(no allocation)" : fmt::format("allocation {}", number.get<uint64_t>());
+  };
+  constexpr size_t kMost = 10;
+  if (moves["false"] != 0) {
+    fmt::print("{:<28} {:<24} {:>10} {:>12} {:>12} {:>12}\n", "allocation", "at", "instances", "false moves", "caused",
+               "useful");
+    for (size_t i = 0; i < std::min(kMost, a["groups"].size()); ++i) {
+      const json& group = a["groups"][i];
+      fmt::print("{:<28} {:<24} {:>10} {:>12} {:>12} {:>12}\n", name_of(group["group"]), site_text(group["site"]),
+                 group["instances"].get<uint64_t>(), group["moves"]["false"].get<uint64_t>(),
+                 group["culprit"].get<uint64_t>(), group["moves"]["useful"].get<uint64_t>());
+    }
+    auto user = [](const json& value) {
+      return value.is_number() ? fmt::format("processor {}", value.get<unsigned>()) : value.get<std::string>();
+    };
+    fmt::print("\n{:<28} {:>16} {:>8} {:<14} {:<14} {:>12} {:>12}\n", "bytes of", "offset", "bytes", "read by",
+               "written by", "false moves", "caused");
+    for (size_t i = 0; i < std::min(kMost, a["fields"].size()); ++i) {
+      const json& field = a["fields"][i];
+      const auto offset = field["offset"].get<uint64_t>();
+      fmt::print("{:<28} {:>16} {:>8} {:<14} {:<14} {:>12} {:>12}\n", name_of(field["group"]),
+                 field["group"] == 0 ? fmt::format("{:#x}", offset) : fmt::format("{}", offset),
+                 field["bytes"].get<uint64_t>(), user(field["readers"]), user(field["writers"]),
+                 field["victim"].get<uint64_t>(), field["culprit"].get<uint64_t>());
+    }
+    fmt::print("\n{:<28} {:<24} {:<28} {:<24} {:>12}\n", "a reference to", "at", "lost its block to a write of", "at",
+               "false moves");
+    for (size_t i = 0; i < std::min(kMost, a["causes"].size()); ++i) {
+      const json& cause = a["causes"][i];
+      fmt::print("{:<28} {:<24} {:<28} {:<24} {:>12}\n", name_of(cause["victim_group"]),
+                 site_text(cause["victim_site"]), name_of(cause["culprit_group"]), site_text(cause["culprit_site"]),
+                 cause["moves"].get<uint64_t>());
+    }
+    fmt::print("\n{:<28} {:<12} {:>14} {:>14} {:>12} {:>14}\n", "with another layout of", "change", "moves before",
+               "moves after", "saved MCPR", "extra bytes");
+    for (const json& plan : sharing["plans"])
+      fmt::print("{:<28} {:<12} {:>14} {:>14} {:>12.4f} {:>14}\n",
+                 plan["group"].is_null() ? "everything" : name_of(plan["group"]), plan["change"].get<std::string>(),
+                 plan["moves_before"].get<uint64_t>(), plan["moves_after"].get<uint64_t>(),
+                 plan["saved_mcpr"].get<double>(), plan["extra_bytes"].get<uint64_t>());
+  }
+}
+
+Result<StudyOptions> study_options(const Options& options) {
+  StudyOptions study;
+  if (options.all_machines) {
+    study.machines = known_machines();
+  } else if (options.machines.empty()) {
+    study.machines = chapter6_machines();
+  }
+  for (const std::string& name : options.machines) {
+    auto machine = find_machine(name);
+    if (!machine) return tl::unexpected(machine.error());
+    study.machines.push_back(*machine);
+  }
+  for (const std::string& text : options.block_sizes) {
+    auto bytes = read_block_size(text);
+    if (!bytes) return tl::unexpected(bytes.error());
+    study.block_sizes.push_back(*bytes);
+  }
+  if (options.block_sizes.empty()) {
+    for (uint64_t bytes = 32; bytes <= 8192; bytes *= 2) study.block_sizes.push_back(bytes);
+    study.block_sizes.push_back(uint64_t{64} << 10);
+    study.block_sizes.push_back(uint64_t{2} << 20);
+  }
+  std::ranges::sort(study.block_sizes);
+  const auto twice = std::ranges::unique(study.block_sizes);
+  study.block_sizes.erase(twice.begin(), twice.end());
+  if (options.word_bytes > study.block_sizes.front())
+    return fail("words of {} bytes do not fit into blocks of {}; leave such blocks out or give a smaller --word",
+                options.word_bytes, study.block_sizes.front());
+  auto attribution = read_block_size(options.attribution_block_size);
+  if (!attribution) return tl::unexpected(attribution.error());
+  if (*attribution < options.word_bytes)
+    return fail("words of {} bytes do not fit into blocks of {}", options.word_bytes, *attribution);
+  study.attribution_block_size = *attribution;
+  for (const std::string& text : options.tlbs) {
+    if (text == "all") {
+      std::ranges::copy(tlb_designs(), std::back_inserter(study.tlbs));
+      continue;
+    }
+    auto design = parse_tlb_design(text);
+    if (!design) return tl::unexpected(design.error());
+    study.tlbs.push_back(*design);
+  }
+  study.policies = options.policies;
+  study.parameters = options.parameters;
+  study.false_sharing = options.false_sharing;
+  study.word_bytes = options.word_bytes;
+  study.merge_ratio = options.merge_ratio;
+  study.perturbations = options.perturb;
+  study.seed = options.seed;
+  study.hot_blocks = options.hot_blocks;
+  study.threads = options.threads;
+  return study;
+}
+
+Result<int> run(const Options& options) {
+  auto study = study_options(options);
+  if (!study) return tl::unexpected(study.error());
+  const bool to_file = !options.json_output.empty() && options.json_output != "-";
+  std::error_code ignored;
+  if (to_file && std::filesystem::exists(options.json_output, ignored) && !options.overwrite)
+    return fail("{} exists; give --overwrite to replace it", options.json_output);
+
+  // One reader tells how long the trace is, so that the bar can tell how much is left.
+  const ReadOptions read{.threads = 1, .allow_partial = options.partial};
+  auto first = TraceFile::open(options.input, read);
+  if (!first) return tl::unexpected(first.error());
+  const uint64_t references = (*first)->references();
+  first->reset();
+  std::string damage;
+  const OpenTrace open = [&]() -> Result<std::unique_ptr<TraceSource>> {
+    auto file = TraceFile::open(options.input, read);
+    if (!file) return tl::unexpected(file.error());
+    if (!(*file)->damage().empty()) damage = (*file)->damage();
+    return std::unique_ptr<TraceSource>(std::move(*file));
+  };
+  std::optional<Progress> progress;
+  std::string pass;
+  study->progress = [&](std::string_view name, uint64_t done) {
+    if (!progress || pass != name) {
+      pass = name;
+      progress.reset();
+      progress.emplace(pass, "references", references);
+    }
+    progress->update(done);
+  };
+  auto out = multigrain::trace::study(open, *study);
+  progress.reset();
+  if (!out) return fail("{}: {}", options.input, out.error().message);
+  (*out)["trace"]["file"] = options.input;
+  if (!damage.empty()) fmt::print(stderr, "mgtrace: {}: {}; what precedes it was analyzed\n", options.input, damage);
+
+  if (!options.json_output.empty()) {
+    const std::string text = out->dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+    if (!to_file) {
+      fmt::print("{}", text);
+      return 0;
+    }
+    std::FILE* file = std::fopen(options.json_output.c_str(), "w");
+    if (file == nullptr) return fail_errno(errno, fmt::format("cannot write {}", options.json_output));
+    const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    if (std::fclose(file) != 0 || !written)
+      return fail_errno(errno, fmt::format("cannot write {}", options.json_output));
+  }
+  const json& trace = (*out)["trace"];
+  fmt::print("{}: {} references by {} processors, and {} private ones\n", options.input,
+             trace["references"].get<uint64_t>(), trace["processors"].get<unsigned>(),
+             trace["private_references"].get<uint64_t>());
+  print_machines(*out);
+  print_block_sizes(*out);
+  print_parameters(*out);
+  print_tlbs(*out);
+  print_hot_blocks(*out, options.hot_blocks);
+  print_false_sharing(*out);
+  return 0;
+}
+
+}  // namespace
+
+Command add_analyze(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      app.add_subcommand("analyze", "compute the cost of optimal placement and of policies, and what causes it");
+  command->add_option("trace", options->input, "the trace")->required()->type_name("TRACE");
+  CLI::Option* const machine = command->add_option("--machine", options->machines,
+                                                   "a machine's name, or a .json file; default: chapter 6's five");
+  machine->delimiter(',')->type_name("NAME");
+  command->add_flag("--all-machines", options->all_machines, "all machines known by name")->excludes(machine);
+  command->add_option("--block-size", options->block_sizes, "sizes of the sweep; default 32 to 8K, 64K, 2M")
+      ->delimiter(',')
+      ->type_name("BYTES");
+  command->add_option("--policy", options->policies, "policies to compare with optimal placement, or all")
+      ->delimiter(',')
+      ->type_name("NAME");
+  command->add_option("--vary", options->parameters, "sweep parameters of the machines: R, r, G, g, o_s")
+      ->delimiter(',')
+      ->type_name("NAME");
+  command->add_flag("--false-sharing", options->false_sharing, "how much of the cost it is, and which data cause it");
+  command->add_option("--attribute-at", options->attribution_block_size, "block size for that; default 4K")
+      ->type_name("BYTES");
+  command->add_option("--word", options->word_bytes, "bytes of a word for that; default 4")
+      ->check(CLI::IsMember({1u, 2u, 4u, 8u, 16u}))
+      ->type_name("BYTES");
+  command->add_option("--merge-cost", options->merge_ratio, "of a copy, in block moves, for its intervals; default 1")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("M");
+  command->add_option("--tlb", options->tlbs, "TLBs to simulate: a name, SETSxWAYS[@MISS_COST], or all")
+      ->delimiter(',')
+      ->type_name("TLB");
+  command
+      ->add_option("--perturb", options->perturb, "repeat with N local and N gap perturbations, and print the spread")
+      ->check(CLI::Range(0, 100))
+      ->type_name("N");
+  command->add_option("--seed", options->seed, "of the perturbations; default 1")->type_name("N");
+  command->add_option("--hot-blocks", options->hot_blocks, "how many blocks to list for each machine; default 10")
+      ->check(CLI::Range(0, 10000))
+      ->type_name("N");
+  command->add_option("--json", options->json_output, "write everything as JSON; -: print it instead of the tables")
+      ->type_name("FILE");
+  command->add_flag("--overwrite", options->overwrite, "replace that file if it exists");
+  command->add_flag("--partial", options->partial, "analyze what precedes the damage of a damaged trace");
+  command->add_option("--threads", options->threads, "that compute optimal placements; default 1")
+      ->type_name("N")
+      ->check(CLI::Range(1, 256));
+  return {command, [options] { return run(*options); }};
+}
+
+}  // namespace multigrain::trace::tool
