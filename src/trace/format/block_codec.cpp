@@ -630,19 +630,18 @@ void BlockDecoder::hits_and_misses(Processor& processor, Reference* out, size_t 
   State* current = state(processor.current);
   uint64_t address = processor.previous;
   Reference* const stop = out + count;
-  const auto emit = [&out](uint64_t at, uint64_t description) {
-    std::memcpy(out, &at, 8);
-    std::memcpy(reinterpret_cast<char*>(out) + 8, &description, 8);
-    ++out;
+  const auto emit = [](Reference* to, uint64_t at, uint64_t description) {
+    std::memcpy(to, &at, 8);
+    std::memcpy(reinterpret_cast<char*>(to) + 8, &description, 8);
   };
   while (true) {
     const size_t hits = std::min<uint64_t>(processor.run, static_cast<size_t>(stop - out));
     processor.run -= hits;
-    for (Reference* const until = out + hits; out != until;) {
+    for (Reference* const until = out + hits; out != until; ++out) {
       current = state(current->next);
       address = state(current->base)->address + current->delta;
       current->address = address;
-      emit(address, current->description);
+      emit(out, address, current->description);
     }
     if (out == stop) break;
 
@@ -721,7 +720,7 @@ void BlockDecoder::hits_and_misses(Processor& processor, Reference* out, size_t 
       address = state(current->base)->address + current->delta;
     }
     current->address = address;
-    emit(address, current->description);
+    emit(out++, address, current->description);
 
     const unsigned token = *processor.tokens++;
     processor.kind = token & 15;
