@@ -37,7 +37,7 @@ class BlockTable {
   [[nodiscard]] uint64_t index_bytes() const { return index_.size() * sizeof(uint32_t); }
 
  private:
-  static constexpr size_t kChunk = 512;
+  static constexpr size_t kChunk = 32;
 
   uint64_t* add(uint64_t key, uint64_t i) {
     if ((size_ + 1) * 4 > index_.size() * 3) {
