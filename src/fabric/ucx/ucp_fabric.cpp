@@ -325,14 +325,19 @@ Status UcpFabric::connect(Wireup& wireup) {
     return fail("the wire-up is that of node {} of {}, not of node {} of {}", wireup.self().value, wireup.nodes(),
                 context_.self, context_.nodes);
   enter_library();
-  Status connected = make_endpoints(wireup);
-  if (connected) connected = say_hello();
+  const auto cards = meet(wireup);
+  Status connected;
+  if (cards) {
+    connected = say_hello(*cards);
+  } else {
+    connected = tl::unexpected(cards.error());
+  }
   leave_library();
   if (connected) connected_ = true;
   return connected;
 }
 
-Status UcpFabric::make_endpoints(Wireup& wireup) {
+Result<std::vector<Card>> UcpFabric::meet(Wireup& wireup) {
   CardHead head{};
   head.magic = CardHead::kMagic;
   for (size_t i = 0; i < exported_.size(); ++i) {
@@ -384,44 +389,54 @@ Status UcpFabric::make_endpoints(Wireup& wireup) {
         static_cast<std::atomic<ucp_rkey_h>*>(map_sparse(std::max<size_t>(chunks_, 1) * sizeof(ucp_rkey_h)));
     if (peer.frame_keys == nullptr) return fail_errno(errno, "no memory for the remote keys of other nodes");
 
-    const std::byte* const their_address = theirs.data() + sizeof their;
-    const Inside inside(*this);
-    ucp_ep_params_t parameters{};
-    parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                            UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_USER_DATA;
-    parameters.address = reinterpret_cast<const ucp_address_t*>(their_address);
-    parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-    parameters.err_handler.cb = [](void* self, ucp_ep_h endpoint, ucs_status_t) {
-      auto& fabric = *static_cast<UcpFabric*>(self);
-      for (unsigned i = 0; i < fabric.context_.nodes; ++i)
-        if (fabric.peers_[i].endpoint == endpoint) fabric.lose(i, LossReason::kBroken, false);
-    };
-    parameters.err_handler.arg = this;
-    parameters.user_data = this;
-    status = ucp_ep_create(worker_, &parameters, &peer.endpoint);
-    if (status != UCS_OK)
-      return fail(
-          "node {} on host {} cannot be reached: UCX says: {} (UCX_TLS and UCX_NET_DEVICES, or mgrun "
-          "--interface, say what it may use)",
-          n, options_.hosts[n], ucs_status_string(status));
-    status = ucp_ep_rkey_unpack(peer.endpoint, their_address + their.address_bytes, &peer.words_key);
-    if (status != UCS_OK)
-      return fail("the key that node {} on host {} has sent cannot be used: UCX says: {}", n, options_.hosts[n],
-                  ucs_status_string(status));
+    // The lower of two nodes connects; the higher one waits for its hello. Two connections that cross would do, but UCX
+    // gives one of them up again, with a warning.
+    if (context_.self < n) {
+      const Inside inside(*this);
+      if (Status made = make_endpoint(n, theirs); !made) return tl::unexpected(made.error());
+    }
   }
+  return cards;
+}
+
+Status UcpFabric::make_endpoint(unsigned n, const Card& card) {
+  Peer& peer = peers_[n];
+  CardHead head{};
+  std::memcpy(&head, card.data(), sizeof head);
+  const std::byte* const address = card.data() + sizeof head;
+  ucp_ep_params_t parameters{};
+  parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                          UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_USER_DATA;
+  parameters.address = reinterpret_cast<const ucp_address_t*>(address);
+  parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  parameters.err_handler.cb = [](void* self, ucp_ep_h endpoint, ucs_status_t) {
+    auto& fabric = *static_cast<UcpFabric*>(self);
+    for (unsigned i = 0; i < fabric.context_.nodes; ++i)
+      if (fabric.peers_[i].endpoint == endpoint) fabric.lose(i, LossReason::kBroken, false);
+  };
+  parameters.err_handler.arg = this;
+  parameters.user_data = this;
+  ucs_status_t status = ucp_ep_create(worker_, &parameters, &peer.endpoint);
+  if (status != UCS_OK)
+    return fail(
+        "node {} on host {} cannot be reached: UCX says: {} (UCX_TLS and UCX_NET_DEVICES, or mgrun --interface, say "
+        "what "
+        "it may use)",
+        n, options_.hosts[n], ucs_status_string(status));
+  status = ucp_ep_rkey_unpack(peer.endpoint, address + head.address_bytes, &peer.words_key);
+  if (status != UCS_OK)
+    return fail("the key that node {} on host {} has sent cannot be used: UCX says: {}", n, options_.hosts[n],
+                ucs_status_string(status));
+  send_control(n, ControlKind::kHello);
   return {};
 }
 
 // Every connection is made and tried now: one that does not work is reported here, and not at some page fault.
-Status UcpFabric::say_hello() {
+Status UcpFabric::say_hello(const std::vector<Card>& cards) {
   const Nanoseconds deadline = monotonic_ns() + static_cast<Nanoseconds>(kConnectTimeout.count()) * kSecond;
-  {
-    const Inside inside(*this);
-    for (unsigned n = 0; n < context_.nodes; ++n)
-      if (n != context_.self) send_control(n, ControlKind::kHello);
-  }
   std::array<void*, NodeSet::kCapacity> flushes{};
   bool flushing = false;
+  bool said_ready = false;
   while (true) {
     unsigned missing = context_.nodes;
     {
@@ -429,13 +444,18 @@ Status UcpFabric::say_hello() {
       while (inside.progress() != 0) {
       }
       for (unsigned n = 0; n < context_.nodes; ++n) {
-        const Peer& peer = peers_[n];
+        Peer& peer = peers_[n];
         if (n == context_.self) continue;
+        if (peer.said_hello && peer.endpoint == nullptr) {
+          if (Status made = make_endpoint(n, cards[n]); !made) return made;
+        }
+        if (peer.said_hello && !std::exchange(peer.answered_hello, true)) send_control(n, ControlKind::kWelcome);
         if (peer.lost.load(std::memory_order_relaxed))
           return fail("node {} on host {} cannot be reached: {}", n, options_.hosts[n], words_of(peer.loss, false));
         if (!peer.said_hello || !peer.welcomed) missing = n;
       }
-      // What was sent last must not stay behind in UCX: perhaps nobody comes back into it soon.
+      // UCX must have nothing left to do, here or there, that needs this node to make progress: perhaps nobody comes
+      // back into it soon. So each flushes its connections, which may need the other's help, and leaves when all have.
       if (missing == context_.nodes && !flushing) {
         flushing = true;
         ucp_request_param_t parameters{};
@@ -445,19 +465,25 @@ Status UcpFabric::say_hello() {
           if (UCS_PTR_IS_PTR(request)) flushes[n] = request;
         }
       }
-      if (flushing) {
-        for (unsigned n = 0; n < context_.nodes; ++n) {
-          if (flushes[n] == nullptr) continue;
-          if (ucp_request_check_status(flushes[n]) == UCS_INPROGRESS) {
-            missing = n;
-          } else {
-            ucp_request_free(flushes[n]);
-            flushes[n] = nullptr;
-          }
+      for (unsigned n = 0; flushing && n < context_.nodes; ++n) {
+        if (flushes[n] == nullptr) continue;
+        if (ucp_request_check_status(flushes[n]) == UCS_INPROGRESS) {
+          missing = n;
+        } else {
+          ucp_request_free(flushes[n]);
+          flushes[n] = nullptr;
         }
       }
+      if (flushing && missing == context_.nodes) {
+        for (unsigned n = 0; n < context_.nodes; ++n) {
+          if (n == context_.self) continue;
+          if (!said_ready) send_control(n, ControlKind::kReady);
+          if (!peers_[n].ready) missing = n;
+        }
+        said_ready = true;
+        if (missing == context_.nodes && controls_under_way_ == 0) return {};
+      }
     }
-    if (flushing && missing == context_.nodes) return {};
     if (monotonic_ns() > deadline)
       return fail("node {} on host {} does not answer over the network (is a firewall between the hosts?)", missing,
                   options_.hosts[missing]);
@@ -945,13 +971,18 @@ void UcpFabric::send_control(unsigned to, ControlKind kind, uint64_t a, uint64_t
   parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   parameters.flags = UCP_AM_SEND_FLAG_EAGER;
   parameters.cb.send = [](void* request, ucs_status_t, void* user_data) {
-    static_cast<ControlOut*>(user_data)->fabric->pool_.release(user_data);
+    UcpFabric& fabric = *static_cast<ControlOut*>(user_data)->fabric;
+    --fabric.controls_under_way_;
+    fabric.pool_.release(user_data);
     ucp_request_free(request);
   };
   parameters.user_data = out;
   void* const request =
       ucp_am_send_nbx(peer.endpoint, kControlId, &out->wire, sizeof out->wire, copy, data.size(), &parameters);
-  if (UCS_PTR_IS_PTR(request)) return;
+  if (UCS_PTR_IS_PTR(request)) {
+    ++controls_under_way_;
+    return;
+  }
   if (UCS_PTR_IS_ERR(request)) lose(to, LossReason::kBroken, false);
   pool_.release(out);
 }
@@ -1062,10 +1093,12 @@ void UcpFabric::receive_control(std::span<const std::byte> header, const void* d
   switch (wire.kind) {
     case ControlKind::kHello:
       peer.said_hello = true;
-      send_control(source, ControlKind::kWelcome);
       break;
     case ControlKind::kWelcome:
       peer.welcomed = true;
+      break;
+    case ControlKind::kReady:
+      peer.ready = true;
       break;
     case ControlKind::kAlive:
       peer.ever_heard = true;

@@ -131,7 +131,9 @@ class UcpFabric final : public UcxFabric, public MappedObject {
     bool heard = false;         // something came since the last look
     bool ever_heard = false;    // a heartbeat has come
     bool said_hello = false;
+    bool answered_hello = false;
     bool welcomed = false;
+    bool ready = false;
     Nanoseconds last_heard = 0;
     std::atomic<bool> lost{false};
     LossReason loss = LossReason::kBroken;
@@ -175,8 +177,9 @@ class UcpFabric final : public UcxFabric, public MappedObject {
 
   explicit UcpFabric(const UcxOptions& options);
   Status start();
-  Status make_endpoints(Wireup& wireup);
-  Status say_hello();
+  Result<std::vector<Card>> meet(Wireup& wireup);
+  Status make_endpoint(unsigned n, const Card& card);  // under the lock
+  Status say_hello(const std::vector<Card>& cards);
   Status map_words();
 
   void enter_library() const {
@@ -249,6 +252,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   bool listening_ = false;
   bool connected_ = false;
   bool gated_ = false;
+  unsigned controls_under_way_ = 0;
   BlockPool pool_;
   std::array<Operation, kOperations> operations_;
   uint16_t free_operation_ = 0;      // 1 + index; 0: none

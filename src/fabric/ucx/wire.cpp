@@ -50,6 +50,7 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
   switch (out.kind) {
     case ControlKind::kHello:
     case ControlKind::kWelcome:
+    case ControlKind::kReady:
     case ControlKind::kHandled:
     case ControlKind::kAlive:
       if (out.a != 0 || out.b != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};

@@ -59,6 +59,7 @@ enum class ControlKind : uint8_t {
   kNone = 0,
   kHello,             // the way from the sender to here works
   kWelcome,           // answer to kHello
+  kReady,             // the sender's connections are all made
   kHandled,           // only `handled`
   kAlive,             // heartbeat
   kLost,              // from node 0: a = the node that is gone, b = a LossReason
