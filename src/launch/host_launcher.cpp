@@ -253,6 +253,7 @@ void HostLauncher::refuse(int status, const std::string& message) {
 void HostLauncher::host_failed(size_t index, const std::string& reason) {
   Host& host = hosts_[index];
   host.closed = true;
+  host.link->give_up();
   if (phase_ == Phase::kRunning) {
     supervisor_.host_lost(host.link->name(), reason);
   } else if (phase_ != Phase::kClosing) {

@@ -215,7 +215,12 @@ Error HostLink::explain_end() {
                     "--remote-mgrun where it is",
                     said)};
   if (status == kSshFailed) return {fmt::format("ssh cannot connect{}", said)};
-  return {fmt::format("its agent did not start{}", said)};
+  return {fmt::format("its agent did not start{}{}",
+                      status ? fmt::format(": ssh ended with status {}", *status) : std::string(), said)};
+}
+
+void HostLink::give_up() {
+  if (pid_ > 0) kill(pid_, SIGKILL);
 }
 
 void HostLink::hang_up() {

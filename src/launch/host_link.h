@@ -56,6 +56,8 @@ class HostLink {
   // Lines that ssh, or the agent, wrote to standard error since the last call.
   std::vector<std::string> take_complaints();
 
+  // The host is lost: the process here is of no use any more.
+  void give_up();
   // Closes the channel, upon which the agent ends.
   void hang_up();
   // The same, and waits a little for the end of the process here, then kills it.
