@@ -372,7 +372,7 @@ Result<int> run(const Options& options) {
   };
   auto out = multigrain::trace::study(open, *study);
   progress.reset();
-  if (!out) return fail("{}: {}", options.input, out.error().message);
+  if (!out) return tl::unexpected(out.error());
   (*out)["trace"]["file"] = options.input;
   if (!damage.empty()) fmt::print(stderr, "mgtrace: {}: {}; what precedes it was analyzed\n", options.input, damage);
 
