@@ -164,7 +164,10 @@ class Instrumentation {
       const auto* const stored = dyn_cast<StoreInst>(user);
       if (stored == nullptr || stored->getValueOperand() != &call) continue;
       const Value* const object = getUnderlyingObject(stored->getPointerOperand(), 0);
-      if (const auto* global = dyn_cast<GlobalVariable>(object)) return demangle(global->getName());
+      if (const auto* global = dyn_cast<GlobalVariable>(object)) {
+        return std::string("*").append(
+            demangle(global->getName()));  // the variable itself is in the trace under its name
+      }
       if (const auto* local = dyn_cast<AllocaInst>(object); local != nullptr) {
         for (const DbgVariableRecord* record : findDVRDeclares(const_cast<AllocaInst*>(local))) {
           return record->getVariable()->getName().str();

@@ -1,0 +1,473 @@
+// Records small programs (programs/*.c) whose references and whose order are known, with both recorders.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trace/format/trace_file.h"
+#include "trace/format/trace_writer.h"
+#include "trace/record/recorder.h"
+#include "trace/record/single_step.h"
+
+namespace multigrain::trace {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+const std::string kPrograms = MULTIGRAIN_TRACED_PROGRAMS;
+const std::string kMgtrace = MULTIGRAIN_MGTRACE;
+
+// A folder that goes with the test.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "multigrain-record-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  [[nodiscard]] std::string path() const { return path_.string(); }
+  [[nodiscard]] size_t files() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+  }
+
+ private:
+  fs::path path_;
+};
+
+struct Whole {
+  TraceHeader header;
+  std::vector<Reference> references;
+  std::vector<Event> events;
+
+  // The block that the first allocation of this name made: address, and bytes.
+  [[nodiscard]] std::pair<uint64_t, uint64_t> allocation(const std::string& name) const {
+    for (const Event& event : events) {
+      if (event.kind == EventKind::kAllocate && header.names[event.name] == name) return {event.address, event.value};
+    }
+    ADD_FAILURE() << "no allocation is called " << name;
+    return {0, 0};
+  }
+  // The positions of references to an allocation, in order.
+  [[nodiscard]] std::vector<size_t> references_to(const std::string& name) const {
+    const auto [begin, bytes] = allocation(name);
+    std::vector<size_t> found;
+    for (size_t i = 0; i < references.size(); ++i) {
+      if (references[i].address - begin < bytes) found.push_back(i);
+    }
+    return found;
+  }
+  [[nodiscard]] uint64_t private_references() const {
+    uint64_t sum = 0;
+    for (const Event& event : events) sum += event.kind == EventKind::kPrivate ? event.value : 0;
+    return sum;
+  }
+};
+
+Whole read_all(TraceSource& source) {
+  Whole whole;
+  for (;;) {
+    auto batch = source.next();
+    if (!batch) {
+      ADD_FAILURE() << batch.error().message;
+      break;
+    }
+    if (batch->references.empty() && batch->events.empty()) break;
+    EXPECT_EQ(batch->first, whole.references.size());
+    EXPECT_LE(batch->references.size(), TraceSource::kBatch);
+    for (const Event& event : batch->events) {
+      EXPECT_LE(batch->first, event.position);
+      EXPECT_LE(event.position, batch->first + batch->references.size());
+    }
+    whole.references.insert(whole.references.end(), batch->references.begin(), batch->references.end());
+    whole.events.insert(whole.events.end(), batch->events.begin(), batch->events.end());
+  }
+  whole.header = source.header();
+  return whole;
+}
+
+// Records a program that the pass compiled; its output is that of the test.
+Whole record(const std::string& program, const std::vector<std::string>& arguments = {}, RunResult* run = nullptr) {
+  const Folder folder;
+  RecordOptions options;
+  options.command = {kPrograms + "/" + program + ".traced"};
+  options.command.insert(options.command.end(), arguments.begin(), arguments.end());
+  options.scratch_directory = folder.path();
+  auto recording = record_program(options);
+  if (!recording) {
+    ADD_FAILURE() << recording.error().message;
+    return {};
+  }
+  EXPECT_EQ(folder.files(), 0u);
+  if (run != nullptr) *run = recording->run;
+  return read_all(*recording->trace);
+}
+
+// Runs a shell command; its exit status, and what it printed on both outputs.
+std::pair<int, std::string> shell(const std::string& command) {
+  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
+  std::string output;
+  std::array<char, 4096> buffer;
+  while (const size_t got = fread(buffer.data(), 1, buffer.size(), pipe)) output.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+TEST(RecordTest, ExactlyTheReferencesOfTheProgram) {
+  RunResult run;
+  const Whole trace = record("exact", {}, &run);
+  EXPECT_EQ(run.exit_status, 0);
+  EXPECT_EQ(trace.header.processors, 1u);
+
+  // block: 100 writes at line 9, 100 reads at line 14, 8 words read by the copy at line 19.
+  const auto [block, bytes] = trace.allocation("block");
+  EXPECT_EQ(bytes, 400u);
+  const std::vector<size_t> to_block = trace.references_to("block");
+  ASSERT_EQ(to_block.size(), 208u);
+  for (size_t i = 0; i < to_block.size(); ++i) {
+    const Reference& made = trace.references[to_block[i]];
+    const Site& site = trace.header.sites[made.site];
+    EXPECT_EQ(fs::path(site.file).filename(), "exact.c");
+    if (i < 100) {
+      EXPECT_EQ(made.access, Access::kWrite);
+      EXPECT_EQ(site.line, 9u);
+      EXPECT_EQ(site.function, "fill");
+    } else {
+      EXPECT_EQ(made.access, Access::kRead);
+      EXPECT_EQ(site.line, i < 200 ? 14u : 19u);
+      EXPECT_EQ(site.function, i < 200 ? "sum" : "copy");
+    }
+    EXPECT_EQ(made.size, i < 200 ? 4 : 8);
+    EXPECT_EQ(made.address, block + (i < 200 ? i % 100 * 4 : (i - 200) * 8)) << i;
+  }
+  // other: 8 words written by the copy, one character read.
+  EXPECT_EQ(trace.allocation("other").second, 64u);
+  EXPECT_EQ(trace.references_to("other").size(), 9u);
+  // counter: a global, read and written by the atomic addition at line 33.
+  const std::vector<size_t> to_counter = trace.references_to("counter");
+  ASSERT_EQ(to_counter.size(), 2u);
+  EXPECT_EQ(trace.references[to_counter[0]].access, Access::kRead);
+  EXPECT_EQ(trace.references[to_counter[1]].access, Access::kWrite);
+  EXPECT_EQ(trace.header.sites[trace.references[to_counter[1]].site].line, 33u);
+  // Nothing else, and the array on the stack as private references.
+  EXPECT_EQ(trace.references.size(), 208u + 9u + 2u);
+  EXPECT_GE(trace.private_references(), 200u);
+  EXPECT_LT(trace.private_references(), 220u);
+}
+
+TEST(RecordTest, AllocationsHaveSitesAndEnds) {
+  const Whole trace = record("exact");
+  const auto [block, bytes] = trace.allocation("block");
+  bool allocated = false;
+  bool freed = false;
+  for (const Event& event : trace.events) {
+    if (event.address != block) continue;
+    if (event.kind == EventKind::kAllocate && trace.header.names[event.name] == "block") {
+      EXPECT_EQ(trace.header.sites[event.site].line, 25u);
+      allocated = true;
+    }
+    if (event.kind == EventKind::kFree) {
+      EXPECT_TRUE(allocated);
+      EXPECT_EQ(event.position, trace.references.size());
+      freed = true;
+    }
+  }
+  EXPECT_TRUE(allocated);
+  EXPECT_TRUE(freed);
+}
+
+constexpr unsigned kThreads = 4;
+constexpr unsigned kRounds = 50;
+constexpr unsigned kPhases = 10;
+
+TEST(RecordTest, OrderRespectsSynchronisation) {
+  const Whole trace = record("order");
+  ASSERT_EQ(trace.header.processors, kThreads + 1);
+
+  // A lock: critical sections in the order in which they were run, which the array's indices tell.
+  const auto [log, log_bytes] = trace.allocation("*log_of_lock");
+  uint64_t expected = log;
+  for (const size_t i : trace.references_to("*log_of_lock")) {
+    EXPECT_EQ(trace.references[i].access, Access::kWrite);
+    EXPECT_EQ(trace.references[i].address, expected);
+    expected += 4;
+  }
+  EXPECT_EQ(expected, log + 4 * kThreads * kRounds);
+
+  // A barrier: all of a phase's writes, then all of its reads, before the next phase's.
+  std::vector<std::array<unsigned, 2>> seen(kPhases);
+  const auto [slots, slots_bytes] = trace.allocation("*slots");
+  for (const size_t i : trace.references_to("*slots")) {
+    const Reference& made = trace.references[i];
+    const size_t phase = (made.address - slots) / (4 * kThreads);
+    ASSERT_LT(phase, kPhases);
+    ++seen[phase][made.access == Access::kWrite];
+    if (made.access == Access::kRead) {
+      EXPECT_EQ(seen[phase][1], kThreads);
+    } else if (phase >= 2) {
+      EXPECT_EQ(seen[phase - 2][0], kThreads * kThreads);
+    }
+  }
+  for (const auto& [reads, writes] : seen) {
+    EXPECT_EQ(writes, kThreads);
+    EXPECT_EQ(reads, kThreads * kThreads);
+  }
+
+  // What is written before an atomic or volatile flag, or a semaphore, and read after it.
+  for (const char* name : {"*by_atomic", "*by_volatile", "*by_semaphore"}) {
+    const std::vector<size_t> made = trace.references_to(name);
+    ASSERT_EQ(made.size(), kThreads) << name;
+    EXPECT_EQ(trace.references[made[0]].access, Access::kWrite) << name;
+    for (size_t i = 1; i < made.size(); ++i) EXPECT_EQ(trace.references[made[i]].access, Access::kRead) << name;
+  }
+
+  // A condition hands its array from thread to thread; main reads last.
+  std::vector<ProcessorId> order;
+  for (const size_t i : trace.references_to("*by_condition")) {
+    if (order.empty() || order.back() != trace.references[i].processor) order.push_back(trace.references[i].processor);
+  }
+  EXPECT_EQ(order, (std::vector<ProcessorId>{1, 2, 3, 4, 0}));
+
+  // Joins: main reads each thread's result after that thread's end; a thread starts after main's last allocation.
+  std::map<ProcessorId, uint64_t> ends;
+  uint64_t last_allocation = 0;
+  std::map<ProcessorId, uint64_t> starts;
+  for (const Event& event : trace.events) {
+    if (event.kind == EventKind::kEnd) ends[event.processor] = event.position;
+    if (event.kind == EventKind::kStart) starts[event.processor] = event.position;
+    if (event.kind == EventKind::kAllocate && trace.header.names[event.name] == "*by_join") {
+      last_allocation = event.position;
+    }
+  }
+  ASSERT_EQ(starts.size(), kThreads + 1);
+  const auto [results, results_bytes] = trace.allocation("*by_join");
+  unsigned joins = 0;
+  for (const size_t i : trace.references_to("*by_join")) {
+    const Reference& made = trace.references[i];
+    if (made.processor != 0) {
+      EXPECT_GE(i, starts[made.processor]);
+      EXPECT_LT(i, ends[made.processor]);
+      continue;
+    }
+    EXPECT_GE(i, ends[static_cast<ProcessorId>(1 + (made.address - results) / 4)]);
+    ++joins;
+  }
+  EXPECT_EQ(joins, kThreads);
+  for (ProcessorId processor = 1; processor <= kThreads; ++processor) EXPECT_GE(starts[processor], last_allocation);
+}
+
+// Lock events: no two processors hold a lock at once.
+TEST(RecordTest, LocksAreHeldByOneProcessor) {
+  const Whole trace = record("order");
+  std::map<uint64_t, ProcessorId> holders;
+  unsigned acquires = 0;
+  for (const Event& event : trace.events) {
+    if (event.kind == EventKind::kAcquire) {
+      EXPECT_TRUE(holders.emplace(event.address, event.processor).second) << event.position;
+      ++acquires;
+    } else if (event.kind == EventKind::kRelease) {
+      const auto holder = holders.find(event.address);
+      ASSERT_NE(holder, holders.end());
+      EXPECT_EQ(holder->second, event.processor);
+      holders.erase(holder);
+    }
+  }
+  EXPECT_TRUE(holders.empty());
+  EXPECT_GE(acquires, kThreads * kRounds);
+}
+
+TEST(RecordTest, KilledProgramLeavesAPrefix) {
+  RunResult run;
+  const Whole trace = record("long", {"100000", "kill"}, &run);
+  EXPECT_EQ(run.signal, SIGKILL);
+  EXPECT_EQ(run.exit_status, 128 + SIGKILL);
+  const std::vector<size_t> made = trace.references_to("block");
+  ASSERT_EQ(made.size(), 100000u);
+  const uint64_t begin = trace.allocation("block").first;
+  for (size_t i = 0; i < made.size(); ++i) ASSERT_EQ(trace.references[made[i]].address, begin + 4 * i);
+  EXPECT_EQ(trace.events.back().kind, EventKind::kEnd);
+}
+
+TEST(RecordTest, FullDiskIsASentenceAndAPrefix) {
+  const Folder folder;
+  // 16 bytes a reference do not fit in 4 MiB; the merged trace does.
+  const auto [status, output] = shell("bash -c 'ulimit -f 4096; exec " + kMgtrace + " record --no-baseline -o " +
+                                      folder / "t.mgt" + " " + kPrograms + "/long.traced 1000000'");
+  EXPECT_EQ(status, 1) << output;
+  EXPECT_THAT(output, HasSubstr("recording stopped before the program did"));
+  EXPECT_THAT(output, HasSubstr("File too large"));
+  EXPECT_EQ(folder.files(), 1u);
+  auto file = TraceFile::open(folder / "t.mgt");
+  ASSERT_TRUE(file) << file.error().message;
+  const Whole trace = read_all(**file);
+  const std::vector<size_t> made = trace.references_to("block");
+  EXPECT_GT(made.size(), 100000u);
+  EXPECT_LT(made.size(), 400000u);
+  const uint64_t begin = trace.allocation("block").first;
+  for (size_t i = 0; i < made.size(); ++i) ASSERT_EQ(trace.references[made[i]].address, begin + 4 * i);
+}
+
+TEST(RecordTest, LimitStopsTheRecordingButNotTheProgram) {
+  const Folder folder;
+  const auto [status, output] = shell(kMgtrace + " record --no-baseline --limit 50000 -o " + folder / "t.mgt" + " " +
+                                      kPrograms + "/long.traced 1000000");
+  EXPECT_EQ(status, 1) << output;
+  EXPECT_THAT(output, HasSubstr("6999993"));  // the program's own last line
+  EXPECT_THAT(output, HasSubstr("the limit on references was reached"));
+  auto file = TraceFile::open(folder / "t.mgt");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_GE((*file)->references(), 50000u);
+  EXPECT_LT((*file)->references(), 100000u);
+}
+
+TEST(RecordTest, BadCommandsAreSentences) {
+  const Folder folder;
+  const std::string record = kMgtrace + " record --no-baseline -o " + folder / "t.mgt ";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "there is no program to record"},
+      {"--frobnicate x", "there is no option '--frobnicate'"},
+      {"/no/such/program", "cannot run '/no/such/program': No such file or directory"},
+      {"--single-step /no/such/program", "cannot run '/no/such/program': No such file or directory"},
+      {"/bin/true", "build it with 'mgtrace cc'"},
+      {"--scratch /no/such/folder " + kPrograms + "/exact.traced", "cannot make a file for the recorder's streams"},
+  };
+  for (const auto& [arguments, sentence] : cases) {
+    const auto [status, output] = shell(record + arguments);
+    EXPECT_EQ(status, 2) << arguments;
+    EXPECT_THAT(output, HasSubstr(sentence)) << arguments;
+    EXPECT_EQ(folder.files(), 0u) << arguments;
+  }
+  const auto [first, written] = shell(record + kPrograms + "/exact.traced");
+  EXPECT_EQ(first, 0) << written;
+  const auto size = fs::file_size(folder / "t.mgt");
+  const auto [second, refused] = shell(record + kPrograms + "/order.traced");
+  EXPECT_EQ(second, 2);
+  EXPECT_THAT(refused, HasSubstr("exists"));
+  EXPECT_EQ(fs::file_size(folder / "t.mgt"), size);
+}
+
+TEST(RecordTest, DilationIsAgainstTheBaselineThatIsNamed) {
+  const Folder folder;
+  const std::string record = kMgtrace + " record --json -f -o " + folder / "t.mgt ";
+  const std::string program = kPrograms + "/exact";
+  EXPECT_THAT(shell(record + program + ".traced").second,
+              HasSubstr("\"baseline\": \"instrumented, with recording off\""));
+  EXPECT_THAT(shell(record + "--baseline " + program + " " + program + ".traced").second,
+              HasSubstr("\"baseline\": \"without instrumentation\""));
+  auto file = TraceFile::open(folder / "t.mgt");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_GT((*file)->header().dilation, 0);
+}
+
+// The program's exit status is mgtrace's.
+TEST(RecordTest, ExitStatusIsTheProgramsOwn) {
+  const Folder folder;
+  EXPECT_EQ(shell(kMgtrace + " record --no-baseline -o " + folder / "t.mgt " + kPrograms + "/long.traced 5 kill").first,
+            128 + SIGKILL);
+}
+
+// Single-steps a program that was not compiled by the pass.
+Result<Whole> step_through(const std::string& program, SteppedRun& run) {
+  const Folder folder;
+  TraceHeader header;
+  header.sites.emplace_back();
+  header.names.emplace_back();
+  auto writer = TraceWriter::create(folder / "t.mgt", header);
+  if (!writer) return tl::unexpected(writer.error());
+  auto stepped = single_step({kPrograms + "/" + program}, {}, **writer);
+  if (!stepped) return tl::unexpected(stepped.error());
+  run = std::move(*stepped);
+  if (auto status = (*writer)->finish(); !status) return tl::unexpected(status.error());
+  auto file = TraceFile::open(folder / "t.mgt");
+  if (!file) return tl::unexpected(file.error());
+  return read_all(**file);
+}
+
+TEST(SingleStepTest, AgreesWithThePass) {
+  SteppedRun run;
+  auto stepped = step_through("exact", run);
+  if (!stepped && stepped.error().message.find("ptrace") != std::string::npos) GTEST_SKIP() << stepped.error().message;
+  ASSERT_TRUE(stepped) << stepped.error().message;
+  EXPECT_EQ(run.run.exit_status, 0);
+  EXPECT_GT(run.instructions, 1000u);
+  EXPECT_EQ(run.processors, 1u);
+
+  // Allocations are called after the function, and so told apart by their sizes.
+  uint64_t block = 0;
+  size_t freed = 0;
+  for (const Event& event : stepped->events) {
+    if (event.kind == EventKind::kAllocate && event.value == 400) block = event.address;
+    if (event.kind == EventKind::kFree && event.address == block) freed = event.position;
+  }
+  ASSERT_NE(block, 0u);
+  // Until the allocator has it back, which then uses it.
+  std::vector<Reference> made;
+  for (size_t i = 0; i < freed; ++i) {
+    if (stepped->references[i].address - block < 400) made.push_back(stepped->references[i]);
+  }
+  const Whole compiled = record("exact");
+  const std::vector<size_t> expected = compiled.references_to("block");
+  const uint64_t expected_block = compiled.allocation("block").first;
+  // The copy's references have the size that the C library's instructions have: only the loops' are compared one by
+  // one.
+  ASSERT_GT(made.size(), 200u);
+  for (size_t i = 0; i < 200; ++i) {
+    const Reference& other = compiled.references[expected[i]];
+    ASSERT_EQ(made[i].address - block, other.address - expected_block) << i;
+    ASSERT_EQ(made[i].access, other.access) << i;
+    ASSERT_EQ(made[i].size, other.size) << i;
+    EXPECT_EQ(stepped->header.sites[made[i].site].function, compiled.header.sites[other.site].function) << i;
+  }
+  uint64_t copied = 0;
+  for (size_t i = 200; i < made.size(); ++i) copied += made[i].access == Access::kRead ? made[i].size : 0;
+  EXPECT_EQ(copied, 64u);
+}
+
+TEST(SingleStepTest, FollowsThreads) {
+  SteppedRun run;
+  auto stepped = step_through("threads", run);
+  if (!stepped && stepped.error().message.find("ptrace") != std::string::npos) GTEST_SKIP() << stepped.error().message;
+  ASSERT_TRUE(stepped) << stepped.error().message;
+  EXPECT_EQ(run.run.exit_status, 7);
+  EXPECT_EQ(run.processors, 3u);
+  uint64_t block = 0;
+  for (const Event& event : stepped->events) {
+    if (event.kind == EventKind::kAllocate && event.value == 800) block = event.address;
+  }
+  ASSERT_NE(block, 0u);
+  // Each thread writes its half in order, and main reads all of it afterwards.
+  std::array<std::vector<uint64_t>, 3> made;
+  for (const Reference& reference : stepped->references) {
+    if (reference.address - block >= 800) continue;
+    ASSERT_LT(reference.processor, 3u);
+    EXPECT_EQ(reference.access, reference.processor == 0 ? Access::kRead : Access::kWrite);
+    made[reference.processor].push_back((reference.address - block) / 4);
+    if (reference.processor != 0) {
+      EXPECT_TRUE(made[0].empty());
+    }
+  }
+  ASSERT_EQ(made[0].size(), 200u);
+  ASSERT_EQ(made[1].size(), 100u);
+  ASSERT_EQ(made[2].size(), 100u);
+  for (size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(made[1][i], i);
+    EXPECT_EQ(made[2][i], 100 + i);
+  }
+}
+
+}  // namespace
+}  // namespace multigrain::trace
