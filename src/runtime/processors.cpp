@@ -1,5 +1,7 @@
 #include "runtime/processors.h"
 
+#include <elf.h>
+#include <link.h>
 #include <sched.h>
 
 #include <cerrno>
@@ -19,6 +21,21 @@ cpu_set_t only(int core) {
   CPU_ZERO(&set);
   CPU_SET(core, &set);
   return set;
+}
+
+// Whether a program can have something to call there: a spawn names a place in memory, and comes from another process.
+bool is_code(mg_function function) {
+  auto address = reinterpret_cast<uintptr_t>(function);
+  const auto visit = [](dl_phdr_info* object, size_t, void* wanted) {
+    const uintptr_t at = *static_cast<const uintptr_t*>(wanted);
+    for (ElfW(Half) i = 0; i < object->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+      const uintptr_t begin = object->dlpi_addr + segment.p_vaddr;
+      if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 && at - begin < segment.p_memsz) return 1;
+    }
+    return 0;
+  };
+  return dl_iterate_phdr(visit, &address) != 0;
 }
 
 }  // namespace
@@ -109,6 +126,10 @@ void Processors::run(Local& local) {
       local.work.sleep(seen);
       continue;
     }
+    // Here and not in the message's handler: the loader's lock may be held by somebody who waits for messages.
+    if (config_.node != NodeId(0) && !is_code(local.function))
+      die(1, "mg_spawn: the function is not in a part of the program that this node has loaded; processor, address:",
+          local.number, reinterpret_cast<uint64_t>(local.function));
     local.profile.start();
     // The program's signals are open to it while its function runs, and to nobody here otherwise.
     sigset_t blocked;

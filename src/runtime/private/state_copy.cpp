@@ -161,6 +161,7 @@ StateCopyTotals StateCopy::send_state(NodeId to) {
   MG_CHECK(fabric_.self() == NodeId(0) && to != NodeId(0) && to.value < fabric_.nodes(), to.value);
   MG_CHECK(!sending_.exchange(true, std::memory_order_acquire));
   const uint64_t acks = acks_[to.value].load(std::memory_order_acquire);
+  receiver_.store(to.value, std::memory_order_relaxed);
   Sender sender(fabric_, to);
   StateCopyTotals totals;
   {
@@ -236,6 +237,9 @@ void StateCopy::on_end(const Message& message) {
 }
 
 void StateCopy::on_ack(const Message& message) {
+  uint16_t expected = message.from.value;
+  if (!receiver_.compare_exchange_strong(expected, kNobody, std::memory_order_relaxed))
+    panic("a copy of private state was acknowledged by a node that it did not go to:", message.from.value);
   acks_[message.from.value].fetch_add(1, std::memory_order_release);
   acknowledged_.notify();
 }

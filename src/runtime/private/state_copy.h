@@ -62,7 +62,9 @@ class StateCopy {
   const WaitPolicy policy_;
 
   // Sender.
+  static constexpr uint16_t kNobody = NodeSet::kCapacity;
   std::atomic<bool> sending_{false};
+  std::atomic<uint16_t> receiver_{kNobody};  // the node that has a copy to acknowledge
   EventCount acknowledged_;
   std::array<std::atomic<uint64_t>, NodeSet::kCapacity> acks_{};  // ACKs that each node has sent
 
