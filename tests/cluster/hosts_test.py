@@ -4,130 +4,18 @@ What runs is a stand-in that only wires up (tests/launch/wireup_node.cpp), or no
 """
 
 import os
-import re
 import shutil
 import signal
 import subprocess
-import tempfile
-import threading
 import time
 import unittest
 
-from virtual_hosts import VirtualHosts, eventually, missing
+from cluster import BIN, HOSTS, LIMIT_S, MARGIN_S, ClusterTest, Run, close_hosts, open_hosts
 
-BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 NODE = f"{BIN}/tests/wireup_node"
-# The time-out that runs have unless they are told otherwise, and what a loaded machine may add to it.
-LIMIT_S = 5
-MARGIN_S = 5
 
-HOSTS = None
-REASON = None
-
-
-def setUpModule():
-    global HOSTS, REASON
-    REASON = missing()
-    if REASON is None:
-        HOSTS = VirtualHosts("abcd")
-        HOSTS.__enter__()
-
-
-def tearDownModule():
-    if HOSTS is not None:
-        HOSTS.close()
-
-
-class Run:
-    """A run in progress, whose output is collected."""
-
-    def __init__(self, arguments, on="a", **options):
-        self._process = subprocess.Popen(HOSTS.mgrun(BIN, arguments, on), stdin=options.pop("stdin", subprocess.DEVNULL),
-                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-        self._lines = {"out": [], "err": []}
-        self._readers = [threading.Thread(target=self._read, args=("out", self._process.stdout)),
-                         threading.Thread(target=self._read, args=("err", self._process.stderr))]
-        for reader in self._readers:
-            reader.start()
-
-    def _read(self, name, stream):
-        for line in stream:
-            self._lines[name].append(line)
-        stream.close()
-
-    @property
-    def out(self):
-        return "".join(self._lines["out"])
-
-    @property
-    def err(self):
-        return "".join(self._lines["err"])
-
-    def wait_for(self, pattern):
-        """Waits until the output or the messages match; returns the match."""
-        found = []
-
-        def search():
-            found[:] = [match for match in (re.search(pattern, self.out), re.search(pattern, self.err)) if match]
-            return bool(found) or self._process.poll() is not None
-
-        if not eventually(search) or not found:
-            raise AssertionError(f"no {pattern!r} in:\n{self.out}\n{self.err}")
-        return found[0]
-
-    def resume(self):
-        """nsenter stops with what it has started, but does not go on with it."""
-        self._process.send_signal(signal.SIGCONT)
-
-    def finish(self, timeout=60):
-        """The exit status, when it has ended."""
-        try:
-            status = self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise
-        for reader in self._readers:
-            reader.join()
-        return status
-
-
-class ClusterTest(unittest.TestCase):
-    def setUp(self):
-        if REASON is not None:
-            self.skipTest(REASON)
-        # For scripts of nodes; the hosts have their file system in common.
-        if os.environ.get("MULTIGRAIN_TEST_TIMES"):
-            begin = time.monotonic()
-            self.addCleanup(lambda: print(f"    {time.monotonic() - begin:.1f} s"))
-        self.folder = tempfile.mkdtemp(prefix="multigrain-cluster-")
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-
-    def run_mgrun(self, *arguments, **options):
-        run = Run(arguments, **options)
-        status = run.finish()
-        return status, run.out, run.err
-
-    def assert_clean(self, names="abcd", seconds=20.0):
-        """Nothing is left of a run, soon if not at once: a host that was told to end a run has to do so first."""
-        left = {}
-
-        def clean():
-            left.clear()
-            left.update({name: HOSTS[name].leftovers() for name in names})
-            return not any(left.values())
-
-        self.assertTrue(eventually(clean, seconds), left)
-
-    def serving(self, hosts="a,b,c", *options):
-        """A run that goes on until something happens."""
-        run = Run(["--verbose", *options, "--hosts", hosts, NODE, "serve"])
-        run.wait_for("serving")
-        return run
-
-    def node_pid(self, run, node, host):
-        """The process of a node, by its number here."""
-        return HOSTS[host].outside_pid(int(run.wait_for(rf"node {node} is pid (\d+) on host {host}").group(1)))
+setUpModule = open_hosts
+tearDownModule = close_hosts
 
 
 class Starting(ClusterTest):
@@ -272,6 +160,12 @@ class BadHosts(ClusterTest):
 
 
 class Ending(ClusterTest):
+    def serving(self, hosts="a,b,c", *options):
+        """A run that goes on until something happens."""
+        run = Run(["--verbose", *options, "--hosts", hosts, NODE, "serve"])
+        run.wait_for("serving")
+        return run
+
     def test_a_killed_node_ends_the_run_by_its_hosts_name(self):
         run = self.serving()
         os.kill(self.node_pid(run, 1, "b"), signal.SIGKILL)
@@ -318,7 +212,7 @@ class Ending(ClusterTest):
                 os.kill(pid, signal.SIGKILL)
             self.assertEqual(run.finish(), 1)
             passed = time.monotonic() - begin
-            print(f"    agent of {host} killed: the run ended after {passed:.2f} s")
+            self.report(f"agent of {host} killed: the run ended after {passed:.2f} s")
             self.assertRegex(run.err, rf"mgrun: host {host} \(node \d\) is gone: .*; the run ends\n")
             self.assertLess(passed, LIMIT_S + MARGIN_S)
             self.assert_clean()
@@ -330,7 +224,7 @@ class Ending(ClusterTest):
             os.kill(pid, signal.SIGKILL)
         run.finish()
         self.assert_clean(seconds=LIMIT_S + MARGIN_S)
-        print(f"    mgrun killed: everything had ended after {time.monotonic() - begin:.2f} s")
+        self.report(f"mgrun killed: everything had ended after {time.monotonic() - begin:.2f} s")
 
     def test_a_silent_mgrun_takes_everything_along(self):
         run = self.serving("b,c", "--timeout", "1")
@@ -360,8 +254,8 @@ class Ending(ClusterTest):
         self.assert_clean(others)
         # The host that was cut off knows by itself.
         self.assert_clean([lost], seconds=begin + LIMIT_S + MARGIN_S - time.monotonic())
-        print(f"    {lost} cut off: the run ended after {passed:.2f} s, and {lost} was clean after "
-              f"{time.monotonic() - begin:.2f} s")
+        self.report(f"{lost} cut off: the run ended after {passed:.2f} s, and {lost} was clean after "
+                    f"{time.monotonic() - begin:.2f} s")
 
     def test_a_host_that_was_cut_off(self):
         self.cut("a,b,c:2", "c", "nodes 2,3")
