@@ -1,0 +1,139 @@
+// mgtrace import, info and filter, as a user runs them.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "trace_files.h"
+
+namespace multigrain::trace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Mgtrace : public testing::Test {
+ protected:
+  struct Run {
+    int status;
+    std::string text;  // both streams
+  };
+  Run run(const std::string& arguments) {
+    const std::string command = fmt::format("cd '{}' && '{}' {} 2>&1", directory_ / ".", MGTRACE, arguments);
+    std::FILE* const pipe = popen(command.c_str(), "r");
+    std::string text;
+    char buffer[4096];
+    for (size_t got; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, got);
+    const int status = pclose(pipe);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+  }
+  Whole filtered(const std::string& options) {
+    const Run result = run("filter t " + options + " --overwrite -o out");
+    EXPECT_EQ(result.status, 0) << result.text;
+    return read_file(directory_ / "out");
+  }
+
+  Directory directory_;
+};
+
+Whole some_trace() {
+  for (uint64_t seed = 0;; ++seed) {
+    Whole trace = random_trace(seed, 20000);
+    uint64_t writes = 0;
+    for (const Reference& reference : trace.references) writes += reference.access == Access::kWrite;
+    if (writes > 1000 && writes + 1000 < trace.references.size() && trace.references.size() > 10000 &&
+        trace.header.processors > 2 && trace.events.size() > 100)
+      return trace;
+  }
+}
+
+TEST_F(Mgtrace, ImportsAndInforms) {
+  spill(directory_ / "a.csv", "processor,access,address\n0,r,8\n3,w,16\n3,private,\n");
+  EXPECT_EQ(run("import a.csv -o a.mgt --program 'a b'").status, 0);
+  const Run info = run("info --full --json a.mgt");
+  EXPECT_EQ(info.status, 0);
+  const auto json = nlohmann::json::parse(info.text);
+  EXPECT_EQ(json["processors"], 4);
+  EXPECT_EQ(json["references"], 2);
+  EXPECT_EQ(json["program"], "a b");
+  EXPECT_EQ(json["per_processor"][3]["writes"], 1);
+  EXPECT_EQ(json["highest_address"], 23);
+  // Never over something that is there; nothing half-done stays.
+  EXPECT_EQ(run("import a.csv -o a.mgt").status, 2);
+  spill(directory_ / "b.csv", "processor,access,address\n0,r,8\n0,r,oops\n");
+  const Run bad = run("import b.csv -o b.mgt");
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_EQ(bad.text, "mgtrace: b.csv, line 3: the address 'oops' is not a whole number\n");
+  EXPECT_THAT(directory_.names(), ElementsAre("a.csv", "a.mgt", "b.csv"));
+}
+
+TEST_F(Mgtrace, FiltersByProcessorAddressRangeAndKind) {
+  const Whole trace = some_trace();
+  write_file(directory_ / "t", trace, {.block_references = 900});
+  expect_same(trace, filtered("--level 9 --block 100"));
+  const auto check = [&](const std::string& options, auto&& keep) {
+    SCOPED_TRACE(options);
+    std::vector<Reference> expected;
+    for (size_t i = 0; i < trace.references.size(); ++i)
+      if (keep(trace.references[i], i)) expected.push_back(trace.references[i]);
+    ASSERT_FALSE(expected.empty());
+    ASSERT_LT(expected.size(), trace.references.size());
+    const Whole out = filtered(options);
+    EXPECT_EQ(out.error, "");
+    ASSERT_EQ(out.references.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_TRUE(same(out.references[i], expected[i]));
+  };
+  check("--processors 0,2", [](const Reference& r, size_t) { return r.processor == 0 || r.processor == 2; });
+  check("--references 1000-3500", [](const Reference&, size_t i) { return i >= 1000 && i < 3500; });
+  check("--references 9000-", [](const Reference&, size_t i) { return i >= 9000; });
+  check("--writes", [](const Reference& r, size_t) { return r.access == Access::kWrite; });
+  check("--reads --no-events", [](const Reference& r, size_t) { return r.access == Access::kRead; });
+  const uint64_t middle = trace.references[5000].address;
+  check(fmt::format("--addresses {:#x}-{:#x}", middle, middle + 1),
+        [middle](const Reference& r, size_t) { return r.address <= middle && r.address + (r.size - 1u) >= middle; });
+  // Events keep their places among what is left.
+  const Whole writes = filtered("--writes");
+  ASSERT_EQ(writes.events.size(), trace.events.size());
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    uint64_t before = 0;
+    for (size_t j = 0; j < trace.events[i].position; ++j) before += trace.references[j].access == Access::kWrite;
+    ASSERT_EQ(writes.events[i].position, before);
+  }
+  EXPECT_TRUE(filtered("--no-events").events.empty());
+}
+
+TEST_F(Mgtrace, RepairsWhatWasCutOff) {
+  const Whole trace = some_trace();
+  write_file(directory_ / "whole", trace, {.block_references = 1000});
+  const std::string bytes = slurp(directory_ / "whole");
+  spill(directory_ / "t", bytes.substr(0, bytes.size() * 2 / 3));
+  const Run refused = run("filter t -o out");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.text, HasSubstr("cut off"));
+  EXPECT_EQ(run("info t").status, 2);
+  const Whole repaired = filtered("--repair");
+  EXPECT_EQ(repaired.error, "");
+  EXPECT_GT(repaired.references.size(), 1000u);
+  EXPECT_TRUE(begins_with(trace, repaired));
+  EXPECT_EQ(run("info --full out").status, 0);
+}
+
+TEST_F(Mgtrace, BadUsageIsASentenceAndStatus2) {
+  write_file(directory_ / "t", some_trace());
+  const std::string before = slurp(directory_ / "t");
+  for (const std::string arguments :
+       {"", "bogus", "info", "info nothing", "filter t", "filter t -o t", "filter t -o t --overwrite",
+        "filter t -o u --processors 9999", "filter t -o u --references 5", "filter t -o u --references 7-7",
+        "filter t -o u --addresses 0xg-", "filter t -o u --reads --writes", "filter t -o u --level 20", "import t -o u",
+        "import t --format csv -o u", "import none.csv -o u"}) {
+    const Run result = run(arguments);
+    EXPECT_EQ(result.status, 2) << arguments << result.text;
+    EXPECT_THAT(result.text, testing::StartsWith("mgtrace: ")) << arguments;
+  }
+  EXPECT_EQ(slurp(directory_ / "t"), before);
+  EXPECT_THAT(directory_.names(), ElementsAre("t"));
+}
+
+}  // namespace
+}  // namespace multigrain::trace
