@@ -29,10 +29,12 @@ namespace {
 using raw::Kind;
 using raw::Record;
 
-// Ticks by which a thread may be ahead of the slowest. As small as context switches allow: on few cores every window
-// costs one for each thread.
+// Ticks by which a thread may be ahead of the slowest when it enters a lock or does an atomic operation: who comes
+// first there is decided while the program runs, and shall be who would come first if all threads ran at one speed.
+// Between such places threads need not wait for each other, since the clocks alone order their references. As small as
+// context switches allow: on few cores every window costs one for each thread.
 constexpr uint64_t kWindow = 2048;
-// Records between two looks at the other threads' clocks.
+// Records after which the other threads are told how far this one is.
 constexpr ptrdiff_t kStretch = 512;
 // Records that must fit behind any reference: an atomic operation's three, or an event's two and a kTime.
 constexpr ptrdiff_t kReserve = 6;
@@ -54,7 +56,7 @@ struct alignas(64) Processor {
 
 struct ThreadState {
   Record* next = nullptr;
-  Record* limit = nullptr;  // where put() must look up: inactive, pacing due, chunk full, or the clock jumped
+  Record* limit = nullptr;  // where put() must look up: inactive, others to be told, chunk full, or the clock jumped
   Record* end = nullptr;
   uint64_t stack_low = 0;
   uint64_t stack_bytes = 0;
@@ -198,7 +200,7 @@ void pace(ThreadState& t) {
   }
 }
 
-// Room for kReserve records, after a look at the other threads. False: not recorded.
+// Room for kReserve records. False: not recorded.
 bool make_room(ThreadState& t) {
   if (!load(g_active) || t.ended || t.busy) {
     if (t.busy && g_control != nullptr) __atomic_fetch_add(&g_control->dropped, 1u, __ATOMIC_RELAXED);
@@ -208,7 +210,7 @@ bool make_room(ThreadState& t) {
   if (t.processor == nullptr) begin_thread(reserve_processor(0), 0);
   if (t.processor == nullptr) return false;
   InRuntime inside;
-  pace(t);
+  store(t.processor->published, t.clock);
   if (t.end - t.next < kReserve + 1 && !new_chunk(t)) {
     t.limit = t.next;
     return false;
@@ -613,6 +615,7 @@ MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_
   }
   if (t.next >= t.limit && !t.jumped && !make_room(t)) return;
   if (t.jumped && t.end - t.next < kReserve && !make_room(t)) return;
+  keep_pace();
   Slot& slot = slot_of(address);
   lock_word(slot.lock);
   t.held = &slot;
