@@ -1,0 +1,97 @@
+"""Open MPI's and MPICH's mpirun, and srun of a Slurm that the test starts for itself (slurm.py): how each is called.
+
+MULTIGRAIN_TEST_BIN is the build's folder of programs.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+import unittest
+
+import slurm
+
+BIN = os.environ["MULTIGRAIN_TEST_BIN"]
+TIMEOUT_S = 60
+
+
+def processes_of(folder):
+    """The processes that run a program of the folder, by their executable."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{entry}/exe").startswith(os.path.realpath(folder) + "/"):
+                found.append(int(entry))
+        except OSError:
+            pass
+    return found
+
+
+def clean_environment():
+    """Without what a launcher around this test may have set."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith(("MULTIGRAIN_NODE", "PMI_", "PMIX_", "OMPI_", "SLURM_", "MPI_LOCAL"))}
+
+
+class Launcher:
+    """Mixed into tests; a subclass a launcher. Every process that a launch left behind fails the test."""
+
+    wireup = ""
+
+    def command(self, processes):
+        raise NotImplementedError
+
+    def environment(self):
+        return clean_environment()
+
+    def launch(self, processes, *arguments, program, environment=None):
+        result = subprocess.run([*self.command(processes), program, *arguments],
+                                env={**self.environment(), **(environment or {})}, stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+        # A launcher may return a moment before what it killed is gone.
+        deadline = time.monotonic() + 10
+        while processes_of(BIN) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(processes_of(BIN), [], "processes left behind")
+        return result
+
+
+@unittest.skipIf(shutil.which("mpirun.openmpi") is None, "Open MPI's mpirun is not installed (Debian: openmpi-bin)")
+class OpenMpiLauncher(Launcher):
+    wireup = "pmix"
+
+    def command(self, processes):
+        return ["mpirun.openmpi", "--oversubscribe", "-n", str(processes)]
+
+    def environment(self):
+        # Its way of being asked whether root is meant.
+        return {**clean_environment(), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@unittest.skipIf(shutil.which("mpirun.mpich") is None, "MPICH's mpirun is not installed (Debian: mpich)")
+class MpichLauncher(Launcher):
+    wireup = "pmi2"
+
+    def command(self, processes):
+        return ["mpirun.mpich", "-n", str(processes)]
+
+
+@unittest.skipIf(slurm.why_not() is not None, slurm.why_not())
+class SlurmLauncher(Launcher):
+    """One Slurm a class; of N processes, some run on each of its two nodes."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.slurm = slurm.Slurm().__enter__()
+        cls.addClassCleanup(cls.slurm.__exit__, None, None, None)
+
+    def environment(self):
+        return {**clean_environment(), "SLURM_CONF": self.slurm.environment["SLURM_CONF"]}
+
+    def srun(self, processes, *options):
+        nodes = min(processes, len(slurm.NODES))
+        return [slurm.find("srun"), "-Q", "--kill-on-bad-exit=1", f"--nodes={nodes}", f"--ntasks={processes}", *options]
+
+    def command(self, processes):
+        return self.srun(processes, f"--mpi={self.wireup}")
+
