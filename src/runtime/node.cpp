@@ -313,14 +313,17 @@ void Node::take_baseline() {
 void Node::reset_profiles() {
   // Several processors may call at once; the others wait like for any lock while this one handles messages.
   const std::lock_guard one_at_a_time(resetting_);
-  resets_done_ = 0;
   take_baseline();
+  uint64_t others = 0;
+  for (unsigned n = 0; n < config_.nodes; ++n)
+    if (n != config_.node.value) others |= uint64_t{1} << n;
+  resets_out_ = others;
   MessageHeader header;
   header.type = runtime_message::kProfileReset;
   for (unsigned n = 0; n < config_.nodes; ++n)
     if (NodeId(static_cast<uint16_t>(n)) != config_.node)
       fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
-  wait_until(*fabric_, wait_, changed_, [this] { return resets_done_.load() + 1 == config_.nodes; });
+  wait_until(*fabric_, wait_, changed_, [this] { return resets_out_.load() == 0; });
 }
 
 void Node::handle_profile_reset(const Message& message) {
@@ -330,8 +333,10 @@ void Node::handle_profile_reset(const Message& message) {
   fabric_->send(message.from, header, SendContext::kHandler);
 }
 
-void Node::handle_profile_reset_done(const Message&) {
-  ++resets_done_;
+void Node::handle_profile_reset_done(const Message& message) {
+  const uint64_t bit = uint64_t{1} << message.from.value;
+  if ((resets_out_.fetch_and(~bit) & bit) == 0)
+    panic("a profile was reset that nobody asked to reset, at node", message.from.value);
   changed_.notify();
 }
 
@@ -473,6 +478,7 @@ void Node::handle_shutdown(const Message& message) {
 }
 
 void Node::handle_report(const Message& message) {
+  if (config_.node != NodeId(0)) panic("a report for node 0 came here, from node", message.from.value);
   if (message.payload.size() != sizeof(NodeReport)) panic("a report of the wrong size, from node", message.from.value);
   NodeReport& report = reports_[message.from.value];
   std::memcpy(&report, message.payload.data(), sizeof report);
@@ -483,6 +489,7 @@ void Node::handle_report(const Message& message) {
 }
 
 void Node::handle_exit(const Message& message) {
+  if (config_.node != NodeId(0)) panic("a wish to exit for node 0 came here, from node", message.from.value);
   exit_status_ = static_cast<int>(message.header.word[0]);
   exit_wanted_ = 1;
   exit_event_.notify();

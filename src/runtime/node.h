@@ -135,7 +135,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::atomic<uint32_t> exit_wanted_{0};
   std::atomic<int> exit_status_{0};
   std::mutex resetting_;
-  std::atomic<uint32_t> resets_done_{0};
+  std::atomic<uint64_t> resets_out_{0};  // a bit a node that has still to answer
   SparseTable<NodeReport> reports_;
   std::atomic<uint64_t> reports_in_{0};  // a bit a node
 };
