@@ -33,6 +33,7 @@ constexpr unsigned kFullWindowSpins = 500;           // polls of a sender that f
 constexpr Nanoseconds kFullWindowSleep = 50'000;     // and how long it sleeps then
 constexpr Nanoseconds kOperationSpin = 60'000;       // how long a remote operation is waited for by polling
 constexpr Nanoseconds kOperationSleep = 1'000'000;   // and how long at most without a look, should nobody serve
+constexpr Nanoseconds kWatchedSleep = 20'000;        // the same where somebody else watches
 constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kFirstHeartbeat = 60 * kSecond;  // a node that starts may be silent for so long
@@ -747,23 +748,33 @@ Completion UcpFabric::start_get(NodeId from, SegmentId segment, uint64_t offset,
       });
 }
 
+// Starts an operation and waits for it. Watches before the request goes out: its answer is not to wake the service
+// thread.
+template <typename Start>
+void UcpFabric::carry_out(Start&& start) {
+  Completion completion;
+  {
+    const Watch watch(*this);
+    completion = start();
+    if (wait_polling(completion)) return;
+  }
+  wait_asleep(completion);
+}
+
 void UcpFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   if (to == self()) {
     start_put(to, segment, offset, bytes);
-    return;
+  } else {
+    carry_out([&] { return start_put(to, segment, offset, bytes); });
   }
-  // Before the request goes out: its answer is not to wake the service thread.
-  const Watch watch(*this);
-  wait(start_put(to, segment, offset, bytes));
 }
 
 void UcpFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
   if (from == self()) {
     start_get(from, segment, offset, bytes);
-    return;
+  } else {
+    carry_out([&] { return start_get(from, segment, offset, bytes); });
   }
-  const Watch watch(*this);
-  wait(start_get(from, segment, offset, bytes));
 }
 
 bool UcpFabric::is_complete(Completion completion) {
@@ -777,20 +788,37 @@ void UcpFabric::wait(Completion completion) {
   if (is_complete(completion)) return;
   {
     const Watch watch(*this);
-    const Nanoseconds start = monotonic_ns();
-    do {
-      if (!progress()) cpu_relax();
-      if (is_complete(completion)) return;
-    } while (monotonic_ns() - start < kOperationSpin);
+    if (wait_polling(completion)) return;
   }
-  // It takes long: the service thread sees to it. (Unless there is none: then a look from time to time must do.)
+  wait_asleep(completion);
+}
+
+// For a bounded time. The caller watches. Returns whether the operation is complete.
+bool UcpFabric::wait_polling(Completion completion) {
+  if (is_complete(completion)) return true;
+  Nanoseconds start = monotonic_ns();
+  do {
+    if (progress()) {
+      start = monotonic_ns();
+    } else {
+      cpu_relax();
+    }
+    if (is_complete(completion)) return true;
+  } while (monotonic_ns() - start < kOperationSpin);
+  return false;
+}
+
+// It takes long: the service thread sees to it, or whoever watches. But the watcher may be this very thread, which
+// attends in an outer scope; and without a service thread nobody does: so a look from time to time must do.
+void UcpFabric::wait_asleep(Completion completion) {
   std::atomic<uint32_t>& word = operations_[(completion.id & 0xffff) - 1].word;
   const auto pending = static_cast<uint32_t>(completion.id >> 16) << 1;
   while (!is_complete(completion)) {
+    if (progress()) continue;
+    const Nanoseconds limit = watching_.load(std::memory_order_relaxed) == 0 ? kOperationSleep : kWatchedSleep;
     uint32_t expected = pending;
     if (word.compare_exchange_strong(expected, pending | 1, std::memory_order_seq_cst) || expected == (pending | 1))
-      futex_wait(word, pending | 1, FutexScope::kProcess, kOperationSleep);
-    if (!is_complete(completion)) progress();
+      futex_wait(word, pending | 1, FutexScope::kProcess, limit);
   }
 }
 
@@ -806,15 +834,16 @@ std::atomic_ref<uint64_t> UcpFabric::own_word(SegmentId segment, uint64_t offset
 
 uint64_t UcpFabric::atomic(NodeId at, SegmentId segment, uint64_t offset, ucp_atomic_op_t what, uint64_t operand,
                            uint64_t result) {
-  const Watch watch(*this);
-  wait(start_operation(at, segment, offset, sizeof(uint64_t),
-                       [&](Peer& peer, ucp_rkey_h key, uint64_t, uint64_t, ucp_request_param_t& parameters) {
-                         parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
-                         parameters.datatype = ucp_dt_make_contig(sizeof(uint64_t));
-                         parameters.reply_buffer = &result;
-                         return ucp_atomic_op_nbx(peer.endpoint, what, &operand, 1, peer.base[index(segment)] + offset,
-                                                  key, &parameters);
-                       }));
+  carry_out([&] {
+    return start_operation(at, segment, offset, sizeof(uint64_t),
+                           [&](Peer& peer, ucp_rkey_h key, uint64_t, uint64_t, ucp_request_param_t& parameters) {
+                             parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+                             parameters.datatype = ucp_dt_make_contig(sizeof(uint64_t));
+                             parameters.reply_buffer = &result;
+                             return ucp_atomic_op_nbx(peer.endpoint, what, &operand, 1,
+                                                      peer.base[index(segment)] + offset, key, &parameters);
+                           });
+  });
   return result;
 }
 

@@ -198,7 +198,11 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   Result<ucp_mem_h> map_memory(std::byte* base, uint64_t length);
   template <typename Start>
   Completion start_operation(NodeId node, SegmentId segment, uint64_t offset, uint64_t length, Start&& start);
-  void end_part(Operation& operation);
+  void end_part(Operation& operation);  // under the lock
+  template <typename Start>
+  void carry_out(Start&& start);
+  bool wait_polling(Completion completion);
+  void wait_asleep(Completion completion);
   uint64_t atomic(NodeId at, SegmentId segment, uint64_t offset, ucp_atomic_op_t what, uint64_t operand,
                   uint64_t result);
   [[nodiscard]] std::atomic_ref<uint64_t> own_word(SegmentId segment, uint64_t offset) const;
