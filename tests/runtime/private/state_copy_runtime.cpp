@@ -130,6 +130,9 @@ void* service(void*) {
 
 }  // namespace
 
+// There is no node behind this runtime.
+void stop_node() {}
+
 int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
   const NodeId self(static_cast<uint16_t>(std::atoi(std::getenv("MULTIGRAIN_NODE"))));
   {
