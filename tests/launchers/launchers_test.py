@@ -93,7 +93,7 @@ class OpenMpi(Starts, OpenMpiLauncher, unittest.TestCase):
 class Mpich(Starts, MpichLauncher, unittest.TestCase):
     # Hydra 4.0.2 says different things, depending on what it was doing, and now and then nothing: it ends the others
     # and itself with a status other than 0, and that is all there is to rely on.
-    words_for_a_death = ""
+    words_for_a_death = "^"
     def test_a_child_without_descriptors_is_alone(self):
         # As Python's subprocess starts it: PMI_FD is set, and names nothing.
         lines = self.said(self.launch(2, "-c", f"eval \"exec $PMI_FD>&-\"; exec '{PROGRAM}'", program="/bin/bash"))
