@@ -248,8 +248,9 @@ AttributionResult Attribution::finish() {
     result.fields.back().culprit += count.culprit;
     next_key = key + 1;
   }
-  std::stable_sort(result.fields.begin(), result.fields.end(),
-                   [](const Field& a, const Field& b) { return a.victim + a.culprit > b.victim + b.culprit; });
+  std::sort(result.fields.begin(), result.fields.end(), [](const Field& a, const Field& b) {
+    return std::tuple(b.victim + b.culprit, a.group, a.offset) < std::tuple(a.victim + a.culprit, b.group, b.offset);
+  });
 
   for (const auto& [key, moves] : causes_) {
     const auto& [victim_group, victim_site, culprit_group, culprit_site] = key;
@@ -259,8 +260,10 @@ AttributionResult Attribution::finish() {
                              .culprit_site = culprit_site,
                              .moves = moves});
   }
-  std::stable_sort(result.causes.begin(), result.causes.end(),
-                   [](const Cause& a, const Cause& b) { return a.moves > b.moves; });
+  std::sort(result.causes.begin(), result.causes.end(), [](const Cause& a, const Cause& b) {
+    return std::tuple(b.moves, a.victim_group, a.victim_site, a.culprit_group, a.culprit_site) <
+           std::tuple(a.moves, b.victim_group, b.victim_site, b.culprit_group, b.culprit_site);
+  });
 
   auto moves_of = [&](uint32_t number) {
     const MoveKinds& moves = blocks_[number].moves;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <tuple>
 
 namespace multigrain::trace {
 
@@ -47,8 +49,9 @@ BlockUse BlockOwners::use(uint64_t block_bytes, uint64_t block) const {
     for (const auto& [origin, references] : counts.owners)
       use.owners.push_back({.name = origin.first, .site = origin.second, .references = references});
     use.sites.assign(counts.sites.begin(), counts.sites.end());
-    std::ranges::stable_sort(use.owners, std::greater<>(), &BlockOwner::references);
-    std::ranges::stable_sort(use.sites, std::greater<>(), &std::pair<SiteId, uint64_t>::second);
+    std::ranges::sort(use.owners, std::greater<>(),
+                      [](const BlockOwner& owner) { return std::tuple(owner.references, owner.name, owner.site); });
+    std::ranges::sort(use.sites, std::greater<>(), [](const auto& site) { return std::pair(site.second, site.first); });
     use.readers = counts.readers.count(0);
     use.writers = counts.writers.count(0);
     return use;

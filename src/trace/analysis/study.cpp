@@ -458,7 +458,7 @@ Status Study::attribution(json& out) {
   auto blame = [&](uint32_t number) {
     return result.groups[number].moves.false_sharing + result.groups[number].culprit;
   };
-  std::ranges::stable_sort(order, std::greater<>(), blame);
+  std::ranges::sort(order, std::greater<>(), [&](uint32_t number) { return std::pair(blame(number), number); });
   if (order.size() > kMost) order.resize(kMost);
   for (uint32_t number : order) {
     const Group& group = result.groups[number];
