@@ -216,6 +216,7 @@ void HostLauncher::describe_job(HostLink& link, const std::string& address) {
   }
   for (const auto& [name, value] : options_.environment) variable(name, value);
   link.send(agent::kCheck);
+  link.expect_beats();
 }
 
 void HostLauncher::start_nodes() {

@@ -125,7 +125,6 @@ Status HostLink::hear(Clock::time_point now) {
     const Result<bool> found = find_preamble();
     if (!found) return tl::unexpected<Error>(found.error());
     if (!*found) return {};
-    silence_ = agent::Silence(silence_limit_, now);
   }
   pollfd readable{stream_->in(), POLLIN, 0};
   if (poll(&readable, 1, 0) > 0) {

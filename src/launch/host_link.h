@@ -46,6 +46,8 @@ class HostLink {
 
   void append_to(std::vector<pollfd>& polled) const;
   void send(agent::Type type, const FieldWriter& fields = {});
+  // From now on the host must not be silent for longer than the limit: its agent has been told what that is.
+  void expect_beats() { silence_ = agent::Silence(silence_limit_, Clock::now()); }
   // Sends what is queued, and a sign of life if nothing else was sent for a while.
   void keep_up(Clock::time_point now);
   // Takes in what came, without waiting; next() then has the frames. Error: nothing more will come from this host; what

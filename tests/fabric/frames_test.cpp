@@ -122,7 +122,9 @@ TEST(Fields, ThatAreMissingOrTooLongAreNotComplete) {
     cut.text();
     EXPECT_FALSE(cut.complete()) << length;
   }
-  FieldReader large(FieldWriter().number(8).payload());
+  FieldWriter eight;
+  eight.number(8);
+  FieldReader large(eight.payload());
   EXPECT_EQ(large.number(7), 0u);
   EXPECT_FALSE(large.complete());
   const Bytes beyond = [] {
