@@ -2,9 +2,16 @@
 //
 // One process measures, the other is the target, in one of three ways: it polls, as a processor that waits does; it is
 // asleep; or it computes and only its service thread is there. The transport is UCX's choice: set UCX_TLS (tcp, or
-// posix,sysv,cma). Compare with ucx_perftest in the same minute: README.md has the commands.
+// posix,sysv,cma). Compare, in the same minute and with the same UCX_TLS, with ucx_perftest (package ucx-utils):
 //
-// Usage: mgbench-fabric [ROUNDS]. Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s for the last rows), count.
+//   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_am_lat -s 64      one way; a page fetch is at best this and
+//   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_am_lat -s 4096    this
+//   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_get -s 65536 -O 16
+//
+// Over TCP its ucp_get with one operation at a time says nothing: its target makes no progress (1 ms).
+//
+// Usage: mgbench-fabric [ROUNDS]. Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s
+// for the last rows), count.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -207,15 +214,12 @@ void measure_against(const char* how) {
     fabric.send(peer, {.type = kRequest, .word = {i % 4096}}, SendContext::kOrdinary);
     wait_until(attendance, policy, g_node.event, [&] { return g_node.replies.load() != before; });
   });
-  measure("get of 8 B" + suffix, g_rounds, [&](unsigned i) {
-    fabric.get(peer, SegmentId::kFrames, kPage * (i % 4096), {page.data(), 8});
-  });
-  measure("get of 4 KiB" + suffix, g_rounds, [&](unsigned i) {
-    fabric.get(peer, SegmentId::kFrames, kPage * (i % 4096), page);
-  });
-  measure("put of 4 KiB" + suffix, g_rounds, [&](unsigned i) {
-    fabric.put(peer, SegmentId::kFrames, kPage * (i % 4096), page);
-  });
+  measure("get of 8 B" + suffix, g_rounds,
+          [&](unsigned i) { fabric.get(peer, SegmentId::kFrames, kPage * (i % 4096), {page.data(), 8}); });
+  measure("get of 4 KiB" + suffix, g_rounds,
+          [&](unsigned i) { fabric.get(peer, SegmentId::kFrames, kPage * (i % 4096), page); });
+  measure("put of 4 KiB" + suffix, g_rounds,
+          [&](unsigned i) { fabric.put(peer, SegmentId::kFrames, kPage * (i % 4096), page); });
   measure("fetch_add" + suffix, g_rounds, [&](unsigned) { fabric.fetch_add(peer, SegmentId::kWords, 64, 1); });
 }
 

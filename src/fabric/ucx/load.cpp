@@ -85,7 +85,9 @@ Result<std::unique_ptr<UcxFabric>> load_ucx_fabric(const UcxOptions& options) {
   const UcxEnvironment environment;
   const Result<void*> function = load_module("ucx", ucx::kModuleFunction);
   if (!function) return fail("{}; UCX is in the package libucx0", function.error().message);
-  return reinterpret_cast<ucx::ModuleFunction>(*function)(options);
+  Result<std::unique_ptr<UcxFabric>> result;
+  reinterpret_cast<ucx::ModuleFunction>(*function)(options, result);
+  return result;
 }
 
 }  // namespace multigrain

@@ -28,12 +28,15 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr unsigned kBatch = 32;                      // messages a poll() handles at most
-constexpr unsigned kFullWindowSpins = 500;           // polls of a sender that finds no room, before it sleeps
-constexpr Nanoseconds kFullWindowSleep = 50'000;     // and how long it sleeps then
-constexpr Nanoseconds kOperationSpin = 60'000;       // how long a remote operation is waited for by polling
-constexpr Nanoseconds kOperationSleep = 1'000'000;   // and how long at most without a look, should nobody serve
-constexpr Nanoseconds kWatchedSleep = 20'000;        // the same where somebody else watches
+constexpr unsigned kBatch = 32;                     // messages a poll() handles at most
+constexpr unsigned kFullWindowSpins = 500;          // polls of a sender that finds no room, before it sleeps
+constexpr Nanoseconds kFullWindowSleep = 50'000;    // and how long it sleeps then
+constexpr Nanoseconds kOperationSpin = 60'000;      // how long a remote operation is waited for by polling
+constexpr Nanoseconds kOperationSleep = 1'000'000;  // and how long at most without a look, should nobody serve
+constexpr Nanoseconds kWatchedSleep = 20'000;       // the same where somebody else watches
+// Waits that follow each other within kBurst are a burst; in one, the service thread looks every kLinger.
+constexpr Nanoseconds kBurst = 100'000;
+constexpr Nanoseconds kLinger = 50'000;
 constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kFirstHeartbeat = 60 * kSecond;  // a node that starts may be silent for so long
@@ -1309,30 +1312,42 @@ void UcpFabric::listen(bool on) {
   event.events = on ? uint32_t{EPOLLIN} : 0;
   event.data.fd = ucx_fd_;
   MG_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, ucx_fd_, &event) == 0, static_cast<uint64_t>(errno));
-  listening_ = on;
+  listening_.store(on, std::memory_order_seq_cst);
 }
 
 void UcpFabric::watch() {
   if (watching_.fetch_add(1, std::memory_order_seq_cst) != 0) return;
+  if (!listening_.load(std::memory_order_seq_cst)) return;  // a burst, or somebody else mutes it
   const Inside inside(*this);
-  if (listening_ && watching_.load(std::memory_order_seq_cst) != 0) listen(false);
+  if (listening_.load(std::memory_order_relaxed) && watching_.load(std::memory_order_seq_cst) != 0) listen(false);
 }
 
 void UcpFabric::unwatch() {
   const uint32_t left = watching_.fetch_sub(1, std::memory_order_seq_cst) - 1;
   MG_CHECK(left != ~uint32_t{0});
   if (left != 0) return;
-  Inside inside(*this);
-  while (watching_.load(std::memory_order_seq_cst) == 0 && !listening_) {
-    const ucs_status_t status = ucp_worker_arm(worker_);
-    if (status == UCS_OK) {
-      listen(true);
-    } else if (status == UCS_ERR_BUSY) {
-      inside.progress();
-    } else {
-      panic("UCX cannot wait for messages; its status is minus", static_cast<uint64_t>(-status));
-    }
+  const Nanoseconds now = monotonic_ns();
+  const Nanoseconds before = last_unwatch_.exchange(now, std::memory_order_relaxed);
+  if (now - before < kBurst) {
+    if (looking_.load(std::memory_order_seq_cst)) return;
+    looking_.store(true, std::memory_order_seq_cst);
+    wake();
+    return;
   }
+  Inside inside(*this);
+  while (watching_.load(std::memory_order_seq_cst) == 0 && !listening_.load(std::memory_order_relaxed)) {
+    if (!try_listen(inside)) inside.progress();
+  }
+}
+
+// Asks UCX to make its descriptor readable at the next arrival, and lets that wake the service thread. False: there is
+// something already.
+bool UcpFabric::try_listen(Inside& /*inside*/) {
+  const ucs_status_t status = ucp_worker_arm(worker_);
+  if (status == UCS_ERR_BUSY) return false;
+  if (status != UCS_OK) panic("UCX cannot wait for messages; its status is minus", static_cast<uint64_t>(-status));
+  if (!listening_.load(std::memory_order_relaxed)) listen(true);
+  return true;
 }
 
 void UcpFabric::attend() {
@@ -1350,7 +1365,10 @@ void UcpFabric::leave() {
 // S3: somebody must handle what is in the queues.
 void UcpFabric::wake_if_unattended() {
   if (pending_.load(std::memory_order_seq_cst) == 0 || attendance_.load(std::memory_order_seq_cst) != 0) return;
-  if (waking_.exchange(true, std::memory_order_seq_cst)) return;
+  if (!waking_.exchange(true, std::memory_order_seq_cst)) wake();
+}
+
+void UcpFabric::wake() {
   const int saved = errno;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
@@ -1370,17 +1388,27 @@ Nanoseconds UcpFabric::next_work() {
   return when;
 }
 
-// Arms UCX's descriptor unless somebody watches. False: there is something to do first.
-bool UcpFabric::prepare_to_sleep() {
+// Sees to it that arrivals are noticed while the service thread sleeps, and returns for how long it may at most; 0:
+// there is something to do first.
+Nanoseconds UcpFabric::prepare_to_sleep() {
   Inside inside(*this);
   inside.will_drain();
-  if (watching_.load(std::memory_order_seq_cst) != 0) return true;
-  if (ucp_worker_arm(worker_) != UCS_OK) {
-    inside.progress();
-    return false;
+  if (looking_.load(std::memory_order_seq_cst)) {
+    const Nanoseconds since = monotonic_ns() - last_unwatch_.load(std::memory_order_relaxed);
+    if (watching_.load(std::memory_order_seq_cst) != 0) {
+      if (since < kBurst) return kLinger;
+    } else if (since < kLinger && !listening_.load(std::memory_order_relaxed)) {
+      return kLinger - since;
+    }
+    // The burst is over. Whoever stops watching from now on sees that; whoever did before is seen below.
+    looking_.store(false, std::memory_order_seq_cst);
   }
-  if (!listening_) listen(true);
-  return true;
+  if (watching_.load(std::memory_order_seq_cst) != 0) return kNever;
+  if (!try_listen(inside)) {
+    inside.progress();
+    return 0;
+  }
+  return kNever;
 }
 
 void UcpFabric::serve() {
@@ -1406,11 +1434,10 @@ void UcpFabric::serve() {
       if (handled != 0) return;
     }
     if (when == 0) continue;
-    if (!prepare_to_sleep()) continue;
-    // Between the look at the queues and here somebody may have put a message there who saw this thread attend: in
-    // poll() nobody else puts any, and afterwards everybody sees that nobody attends.
+    const Nanoseconds nap = prepare_to_sleep();
+    if (nap == 0) continue;
     const Nanoseconds now = monotonic_ns();
-    const Nanoseconds until = std::min(when, next_tick_);
+    const Nanoseconds until = std::min({when, next_tick_, nap == kNever ? kNever : now + nap});
     if (until <= now) continue;
     const Nanoseconds rest = until - now;
     if (when != kNever && rest < kTimerWorthSleeping) {
@@ -1420,7 +1447,7 @@ void UcpFabric::serve() {
     const timespec limit{static_cast<time_t>(rest / kSecond), static_cast<long>(rest % kSecond)};
     std::array<epoll_event, 2> events{};
     const int count = epoll_pwait2(epoll_fd_, events.data(), static_cast<int>(events.size()),
-                                   next_tick_ == kNever && when == kNever ? nullptr : &limit, nullptr);
+                                   until == kNever ? nullptr : &limit, nullptr);
     for (int i = 0; i < count; ++i) {
       uint64_t value = 0;
       if (events[static_cast<size_t>(i)].data.fd == event_fd_)
@@ -1431,8 +1458,7 @@ void UcpFabric::serve() {
 
 void UcpFabric::wake_service() {
   stop_serving_.store(true, std::memory_order_seq_cst);
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
+  wake();
 }
 
 // --- Who is still there
@@ -1488,9 +1514,11 @@ void UcpFabric::report_losses() {
 
 }  // namespace multigrain::ucx
 
-extern "C" [[gnu::visibility("default")]] multigrain::Result<std::unique_ptr<multigrain::UcxFabric>>
-multigrain_ucx_open(const multigrain::UcxOptions& options);
+// Through an argument: a function of C linkage returns no C++ object.
+extern "C" [[gnu::visibility("default")]] void multigrain_ucx_open(
+    const multigrain::UcxOptions& options, multigrain::Result<std::unique_ptr<multigrain::UcxFabric>>& result);
 
-multigrain::Result<std::unique_ptr<multigrain::UcxFabric>> multigrain_ucx_open(const multigrain::UcxOptions& options) {
-  return multigrain::ucx::UcpFabric::open(options);
+void multigrain_ucx_open(const multigrain::UcxOptions& options,
+                         multigrain::Result<std::unique_ptr<multigrain::UcxFabric>>& result) {
+  result = multigrain::ucx::UcpFabric::open(options);
 }

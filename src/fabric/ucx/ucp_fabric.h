@@ -13,7 +13,10 @@
 // Three things are looked after, by different people:
 //   progress   of UCX: by every thread that watches: that polls, or waits for a remote operation. While one does, UCX's
 //              descriptor is muted, so that the service thread does not get up for every arrival. The last to stop
-//              watching arms UCX and unmutes the descriptor ("listening").
+//              watching arms UCX and unmutes the descriptor ("listening"). These are four system calls, and an armed
+//              UCX makes its peers' shared-memory transports send signals: more than a message costs there. So in a
+//              burst of waits the last to stop watching leaves it muted, and the service thread looks by itself every
+//              kLinger until the burst is over ("looking").
 //   messages   in the queues: by threads that attend (fabric.h). Whoever puts a message into a queue and sees that
 //   nobody
 //              attends wakes the service thread by its event descriptor.
@@ -21,13 +24,15 @@
 //              progress that brings the credit.
 //
 // Nothing is forgotten. Operations below are sequentially consistent, `lock_` orders the rest.
-//  (1) An arrival that UCX has not been asked about: at every moment when nobody holds the lock, either watching_ > 0
-//  and
-//      the last watcher has its unwatch() still to come; or listening_, which was set after ucp_worker_arm() succeeded,
-//      so UCX's descriptor is or becomes readable and the service thread gets up; or somebody is on the way into
-//      unwatch()'s critical section, which sets it. For listening_ is cleared only by a watcher that has counted
-//      itself. When the service thread gets up it makes progress, and arms again before it sleeps, unless somebody
-//      watches.
+//  (1) An arrival that UCX has not been asked about. Consider the last unwatch() that brought watching_ to 0 (U1). It
+//      then saw looking_ set (U2), or set it and woke the service thread, or saw to it that listening_ is set.
+//      listening_ is set after ucp_worker_arm() has succeeded, so UCX's descriptor is or becomes readable, and is
+//      cleared only by a watcher that has counted itself, and who has U1 still to come.
+//      If U2 saw looking_ set: only the service thread clears it (V1), under the lock, and then reads watching_ (V2).
+//      V1 comes after U2, so V2 sees 0, and the service thread listens before it sleeps; or it sees a later watcher,
+//      who has U1 still to come. While looking_ is set the service thread never sleeps for longer than kLinger, but
+//      for the sleep in which it was set first, which the wake-up that goes with it ends.
+//      When the service thread gets up it makes progress, and arms again before it sleeps unless somebody watches.
 //  (2) A message in a queue: this is the argument of shm/doorbell.h with pending_, attendance_ and waking_ in the
 //  places
 //      of pending, the count and kWaking. S1 and S2 are enqueue(); S3 is wake_if_unattended(), which everybody calls
@@ -237,7 +242,9 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   void unwatch();
   void listen(bool on);  // *
   void wake_if_unattended();
-  bool prepare_to_sleep();
+  bool try_listen(Inside& inside);  // *
+  void wake();
+  Nanoseconds prepare_to_sleep();
   void tend();
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   [[nodiscard]] Nanoseconds next_work();
@@ -253,7 +260,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
 
   alignas(64) SpinLock lock_;
   std::atomic<bool> stopped_{false};
-  bool listening_ = false;
+  std::atomic<bool> listening_{false};  // UCX's descriptor wakes the service thread; written under lock_
   bool connected_ = false;
   bool gated_ = false;
   unsigned controls_under_way_ = 0;
@@ -272,6 +279,8 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   alignas(64) std::atomic<uint32_t> attendance_{0};
   std::atomic<uint32_t> watching_{0};
   std::atomic<bool> waking_{false};
+  std::atomic<bool> looking_{false};  // the service thread looks every kLinger
+  std::atomic<Nanoseconds> last_unwatch_{0};
   std::atomic<bool> stop_serving_{false};
   std::atomic<unsigned> first_source_{0};
   Nanoseconds next_tick_ = 0;       // of the service thread

@@ -19,17 +19,17 @@ using JobSecret = std::array<std::byte, 32>;
 
 struct UcxOptions {
   NodeId self;
-  std::vector<std::string> hosts;  // of every node, for messages; as many as there are nodes
-  JobSecret secret{};              // only who knows it may connect
-  std::string interface;           // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
-  uint64_t region_size = 0;        // bytes: length of every node's kFrames segment
+  std::vector<std::string> hosts;        // of every node, for messages; as many as there are nodes
+  JobSecret secret{};                    // only who knows it may connect
+  std::string interface;                 // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
+  uint64_t region_size = 0;              // bytes: length of every node's kFrames segment
   size_t words_bytes = size_t{1} << 20;  // length of every node's kWords segment, which the fabric supplies
 
   // How long a node may be silent before it counts as gone; 0: for ever.
   Nanoseconds silence_limit = Nanoseconds{4} * 1000 * 1000 * 1000;
-  // A node is gone (its connections broke, or it was silent for too long): `reason` is a few words for a message. Called
-  // at most once a node, from whichever thread noticed, perhaps in the fault handler; it may end the process. Nothing
-  // is promised of operations to that node afterwards, but those to others go on.
+  // A node is gone (its connections broke, or it was silent for too long): `reason` is a few words for a message.
+  // Called at most once a node, from whichever thread noticed, perhaps in the fault handler; it may end the process.
+  // Nothing is promised of operations to that node afterwards, but those to others go on.
   void (*peer_lost)(void* context, NodeId node, const char* reason) = nullptr;
   void* context = nullptr;
 
@@ -46,9 +46,9 @@ class UcxFabric : public Fabric {
   virtual void export_segment(SegmentId segment, std::byte* base, uint64_t length) = 0;
   // Exchanges addresses and connects to every other node. Collective.
   virtual Status connect(Wireup& wireup) = 0;
-  // The process is about to run the destructors of its libraries, UCX's among them: whoever is inside UCX comes out, and
-  // whoever calls the fabric from now on stays there for ever. Not from a handler. The connections stay open until the
-  // process is gone, which is how the others learn of its end.
+  // The process is about to run the destructors of its libraries, UCX's among them: whoever is inside UCX comes out,
+  // and whoever calls the fabric from now on stays there for ever. Not from a handler. The connections stay open until
+  // the process is gone, which is how the others learn of its end.
   virtual void stop() = 0;
   // Lets UCX work once, without handling messages. Returns whether anything happened. A node that neither polls nor has
   // a service thread answers no remote operation of others; tests use this instead.

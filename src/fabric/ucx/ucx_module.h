@@ -7,6 +7,6 @@ namespace multigrain::ucx {
 
 inline constexpr const char* kModuleFunction = "multigrain_ucx_open";
 // Opens UCX with the environment as it is. The fabric belongs to the caller.
-using ModuleFunction = Result<std::unique_ptr<UcxFabric>> (*)(const UcxOptions& options);
+using ModuleFunction = void (*)(const UcxOptions& options, Result<std::unique_ptr<UcxFabric>>& result);
 
 }  // namespace multigrain::ucx
