@@ -31,14 +31,14 @@ constexpr double kSpinUsShared = 2;
 
 }  // namespace
 
-NodeEnvironment read_node_environment(const Config& config) {
+NodeEnvironment read_node_environment(unsigned processors_here) {
   NodeEnvironment environment;
   environment.frames_fds = read_numbers("MULTIGRAIN_FRAMES_FDS");
   environment.cpus = read_numbers("MULTIGRAIN_PIN");
   const std::vector<int> cores = read_numbers("MULTIGRAIN_CORES");
   const unsigned available =
       cores.size() == 1 && cores[0] > 0 ? static_cast<unsigned>(cores[0]) : std::thread::hardware_concurrency();
-  double spin_us = config.processors() <= available ? kSpinUsWithOwnCores : kSpinUsShared;
+  double spin_us = processors_here <= available ? kSpinUsWithOwnCores : kSpinUsShared;
   if (const std::vector<int> spin = read_numbers("MULTIGRAIN_SPIN"); spin.size() == 1 && spin[0] >= 0)
     spin_us = spin[0];
   environment.wait.spin_ticks = static_cast<uint64_t>(spin_us * ticks_per_us());

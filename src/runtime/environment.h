@@ -11,10 +11,11 @@ namespace multigrain {
 struct NodeEnvironment {
   std::vector<int> frames_fds;  // MULTIGRAIN_FRAMES_FDS: every node's frames, comma-separated; empty without mgrun
   std::vector<int> cpus;        // MULTIGRAIN_PIN: the core of each of this node's processors; empty: anywhere
-  WaitPolicy wait;              // from MULTIGRAIN_CORES, the cores that the whole run shares, or MULTIGRAIN_SPIN
+  WaitPolicy wait;              // from MULTIGRAIN_CORES, the cores of this host for the run, or MULTIGRAIN_SPIN
 };
 
-// Reads them. A malformed value counts as absent where that is harmless (placement), as the launcher wrote it.
-NodeEnvironment read_node_environment(const Config& config);
+// Reads them. `processors_here`: how many of the run's processors are on this host. A malformed value counts as absent
+// where that is harmless (placement), as the launcher wrote it.
+NodeEnvironment read_node_environment(unsigned processors_here);
 
 }  // namespace multigrain

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -85,7 +86,12 @@ void Node::set_handler(MessageType type) {
 }
 
 Status Node::build() {
-  const NodeEnvironment environment = read_node_environment(config_);
+  unsigned nodes_here = config_.nodes;
+  if (meeting_) {
+    const auto& hosts = meeting_->hosts;
+    nodes_here = static_cast<unsigned>(std::count(hosts.begin(), hosts.end(), hosts[config_.node.value]));
+  }
+  const NodeEnvironment environment = read_node_environment(nodes_here * config_.processors_per_node);
   wait_ = environment.wait;
   sched_getaffinity(0, sizeof service_cores_, &service_cores_);
   if (!environment.cpus.empty()) {
