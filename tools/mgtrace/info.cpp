@@ -32,6 +32,9 @@ struct Counts {
   std::array<uint64_t, 8> events{};
   uint64_t lowest = ~uint64_t{0}, highest = 0;
   uint64_t runs = 0;
+  // From the start of a second processor to the end of the last but one: of a recorded program, what its threads do
+  // together, after one of them prepared it and before one looks at the result. Empty if no such events say so.
+  uint64_t parallel_begin = 0, parallel_end = 0;
 };
 
 Result<Counts> count(TraceFile& file) {
@@ -39,6 +42,8 @@ Result<Counts> count(TraceFile& file) {
   counts.processors.resize(file.header().processors);
   Progress progress("Reading", "references", file.references());
   unsigned last = ~0u;
+  unsigned running = 0;
+  bool begun = false;
   while (true) {
     const auto batch = file.next();
     if (!batch) return tl::unexpected<Error>(batch.error());
@@ -54,6 +59,11 @@ Result<Counts> count(TraceFile& file) {
     for (const Event& event : batch->events) {
       ++counts.events[static_cast<size_t>(event.kind)];
       if (event.kind == EventKind::kPrivate) counts.processors[event.processor].private_references += event.value;
+      if (event.kind == EventKind::kStart && ++running == 2 && !begun) {
+        begun = true;
+        counts.parallel_begin = counts.parallel_end = event.position;
+      }
+      if (event.kind == EventKind::kEnd && running > 0 && --running == 1 && begun) counts.parallel_end = event.position;
     }
     progress.update(batch->first + batch->references.size());
   }
@@ -92,6 +102,10 @@ void print_json(const TraceFile& file, const Options& options, const Counts* cou
           {{"reads", processor.reads}, {"writes", processor.writes}, {"private", processor.private_references}});
     for (size_t i = 0; i < kEventNames.size(); ++i) out["per_event"][kEventNames[i]] = counts->events[i];
     out["runs"] = counts->runs;
+    if (counts->parallel_end > counts->parallel_begin)
+      out["parallel"] = {{"begin", counts->parallel_begin}, {"end", counts->parallel_end}};
+    else
+      out["parallel"] = nullptr;
     if (file.references() != 0) {
       out["lowest_address"] = counts->lowest;
       out["highest_address"] = counts->highest;
@@ -122,6 +136,9 @@ void print_text(const TraceFile& file, const Options& options, const Counts* cou
       fmt::print("runs         {}, of {:.1f} references of one processor\n", counts->runs,
                  static_cast<double>(file.references()) / static_cast<double>(counts->runs));
     }
+    if (counts->parallel_end > counts->parallel_begin)
+      fmt::print("parallel     references {} to {}: mgtrace filter --references {}-{}\n", counts->parallel_begin,
+                 counts->parallel_end, counts->parallel_begin, counts->parallel_end);
     fmt::print("\n{:>9} {:>14} {:>14} {:>8} {:>14}\n", "processor", "reads", "writes", "reads %", "private");
     for (size_t i = 0; i < counts->processors.size(); ++i) {
       const Counts::Processor& processor = counts->processors[i];
