@@ -39,6 +39,7 @@ constexpr Nanoseconds kBurst = 100'000;
 constexpr Nanoseconds kLinger = 50'000;
 constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins
 constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr Nanoseconds kFarewell = kSecond / 10;
 constexpr Nanoseconds kFirstHeartbeat = 60 * kSecond;  // a node that starts may be silent for so long
 constexpr std::chrono::seconds kConnectTimeout{60};
 constexpr uint64_t kTellAfter = kWindow / 4;  // handled cost that the sender must hear of
@@ -72,6 +73,7 @@ tl::unexpected<Error> fail_ucx(const char* what, ucs_status_t status) {
 }
 
 const char* words_of(LossReason reason, bool from_node_0) {
+  if (reason == LossReason::kEnded) return "its program has ended";
   if (reason == LossReason::kSilent)
     return from_node_0 ? "node 0 has not heard from it for too long" : "it has been silent for too long";
   return from_node_0 ? "its connection to node 0 broke" : "its connection broke";
@@ -555,7 +557,14 @@ UcpFabric::~UcpFabric() {
 }
 
 void UcpFabric::stop() {
-  const std::lock_guard guard(lock_);
+  Inside inside(*this);
+  // Not every transport tells the others that a process is gone (shared memory does not), and silence takes seconds.
+  if (connected_) {
+    for (unsigned n = 0; n < context_.nodes; ++n)
+      if (n != context_.self) send_control(n, ControlKind::kEnding);
+    const Nanoseconds deadline = monotonic_ns() + kFarewell;
+    while (controls_under_way_ != 0 && monotonic_ns() < deadline) inside.progress();
+  }
   stopped_.store(true, std::memory_order_relaxed);
 }
 
@@ -1134,6 +1143,9 @@ void UcpFabric::receive_control(std::span<const std::byte> header, const void* d
       break;
     case ControlKind::kAlive:
       peer.ever_heard = true;
+      break;
+    case ControlKind::kEnding:
+      lose(source, LossReason::kEnded, false);
       break;
     case ControlKind::kLost:
       // That of this node itself: node 0 has given it up, and so it has lost node 0.

@@ -47,8 +47,8 @@ class UcxFabric : public Fabric {
   // Exchanges addresses and connects to every other node. Collective.
   virtual Status connect(Wireup& wireup) = 0;
   // The process is about to run the destructors of its libraries, UCX's among them: whoever is inside UCX comes out,
-  // and whoever calls the fabric from now on stays there for ever. Not from a handler. The connections stay open until
-  // the process is gone, which is how the others learn of its end.
+  // and whoever calls the fabric from now on stays there for ever. Not from a handler. The others are told that
+  // this one ends (peer_lost is called there).
   virtual void stop() = 0;
   // Lets UCX work once, without handling messages. Returns whether anything happened. A node that neither polls nor has
   // a service thread answers no remote operation of others; tests use this instead.

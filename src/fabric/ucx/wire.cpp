@@ -53,6 +53,7 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
     case ControlKind::kReady:
     case ControlKind::kHandled:
     case ControlKind::kAlive:
+    case ControlKind::kEnding:
       if (out.a != 0 || out.b != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};
       return {Verdict::kGood};
     case ControlKind::kLost:

@@ -63,12 +63,13 @@ enum class ControlKind : uint8_t {
   kHandled,           // only `handled`
   kAlive,             // heartbeat
   kLost,              // from node 0: a = the node that is gone, b = a LossReason
+  kEnding,            // the sender's process ends, as it should: nothing more comes from it
   kRemoteKeyRequest,  // a = segment, b = chunk
   kRemoteKey,         // the same, with the key as data
   kCount
 };
 
-enum class LossReason : uint8_t { kBroken = 0, kSilent, kCount };
+enum class LossReason : uint8_t { kBroken = 0, kSilent, kEnded, kCount };
 
 struct WireControl {
   uint64_t key;
