@@ -451,9 +451,10 @@ void Node::serve_until_the_end() {
 // A node of a run over UCX is gone. The launcher sees its processes end and has more to say about it, so it gets a
 // moment to end this one; but it does not see everything (a network that is cut in two), and not every launcher acts.
 void Node::peer_lost(NodeId node, const char* reason) {
-  if (node == NodeId(0) && shutting_down_.load()) {
-    // The regular end: node 0's process has nothing more to do.
-    eventfd_write(node_0_gone_, 1);
+  if (shutting_down_.load()) {
+    // The regular end. The nodes leave when node 0's process has nothing more to do; who among the others is first says
+    // nothing: node 0 has had everybody's report by then.
+    if (node == NodeId(0)) eventfd_write(node_0_gone_, 1);
     return;
   }
   const bool reported = (reports_in_.load() >> node.value & 1) != 0;

@@ -1,0 +1,98 @@
+"""The workloads across virtual hosts under the mpirun of Open MPI and of MPICH."""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+from cluster import BIN, HOSTS, ClusterTest, close_hosts, open_hosts
+from virtual_hosts import eventually
+
+WORKLOADS = ["jacobi", "matmul", "water", "tsp"]
+
+setUpModule = open_hosts
+tearDownModule = close_hosts
+
+
+class UnderMpirun(ClusterTest):
+    def launcher(self, hosts):
+        raise NotImplementedError
+
+    def check(self, hosts):
+        for workload in WORKLOADS:
+            with self.subTest(workload=workload):
+                done = HOSTS["a"].run([*self.launcher(hosts), f"{BIN}/workloads/{workload}", "--size", "test", "--check"],
+                                      timeout=120, directory=self.folder)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn("check: passed", done.stdout)
+                self.assertIn(f"{len(hosts)} nodes", done.stdout)
+        self.assert_clean()
+
+    def check_killed(self, hosts):
+        """A node that dies ends the run everywhere."""
+        run = HOSTS["a"].start([*self.launcher(hosts), f"{BIN}/workloads/jacobi", "--grid", "512", "--iterations",
+                                "1000000"], directory=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        last = HOSTS[hosts[-1]]
+        # The program, not the launcher's helper that has its name as an argument.
+        started = lambda: [pid for pid, line in last.processes().items() if line.startswith(f"{BIN}/workloads/jacobi")]
+        self.assertTrue(eventually(started))
+        os.kill(started()[0], 9)
+        self.assertNotEqual(run.wait(60), 0)
+        self.assert_clean()
+
+
+class OpenMpi(UnderMpirun):
+    def setUp(self):
+        super().setUp()
+        if shutil.which("mpirun.openmpi") is None:
+            self.skipTest("openmpi-bin is not installed")
+
+    def launcher(self, hosts):
+        return ["mpirun.openmpi", "--allow-run-as-root", "--mca", "plm_rsh_agent", HOSTS.ssh, "--mca", "oob_tcp_if_include",
+                "eth0", "--host", ",".join(hosts), "--map-by", "ppr:1:node", "--bind-to", "none"]
+
+    def test_on_2_hosts(self):
+        self.check("ab")
+
+    def test_on_3_hosts(self):
+        self.check("abc")
+
+    def test_on_4_hosts(self):
+        self.check("abcd")
+
+    def test_a_killed_node(self):
+        self.check_killed("abc")
+
+
+class Mpich(UnderMpirun):
+    def setUp(self):
+        super().setUp()
+        if shutil.which("mpirun.mpich") is None:
+            self.skipTest("mpich is not installed")
+        # Hydra takes a program, not a command line.
+        self.ssh = f"{self.folder}/ssh"
+        with open(self.ssh, "w", encoding="ascii") as file:
+            file.write(f'#!/bin/sh\nexec {HOSTS.ssh} "$@"\n')
+        os.chmod(self.ssh, 0o755)
+
+    def launcher(self, hosts):
+        return ["mpirun.mpich", "-launcher", "ssh", "-launcher-exec", self.ssh, "-iface", "eth0", "-hosts", ",".join(hosts),
+                "-n", str(len(hosts)), "-ppn", "1", "-bind-to", "none"]
+
+    def test_on_2_hosts(self):
+        self.check("ab")
+
+    def test_on_3_hosts(self):
+        self.check("abc")
+
+    def test_on_4_hosts(self):
+        self.check("abcd")
+
+    def test_a_killed_node(self):
+        self.check_killed("abc")
+
+
+del UnderMpirun
+
+if __name__ == "__main__":
+    unittest.main()
