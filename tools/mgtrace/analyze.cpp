@@ -2,19 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
+#include "analysis_options.h"
 #include "commands.h"
-#include "progress.h"
-#include "trace/analysis/study.h"
-#include "trace/format/trace_file.h"
 
 namespace multigrain::trace::tool {
 namespace {
@@ -22,31 +17,10 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-  std::string input, json_output;
-  std::vector<std::string> machines, block_sizes, policies, parameters, tlbs;
-  std::string attribution_block_size = "4096";
-  bool all_machines = false, no_sweep = false, false_sharing = false, partial = false, overwrite = false;
-  double merge_ratio = 1;
-  unsigned word_bytes = 4, perturb = 0, hot_blocks = 10, threads = 1;
-  uint64_t seed = 1;
+  AnalysisOptions analysis;
+  std::string json_output;
+  bool overwrite = false;
 };
-
-// "4096", "4K", "4KiB", "2M", "2MiB".
-Result<uint64_t> read_block_size(std::string_view text) {
-  uint64_t bytes = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  unsigned shift = 0;
-  if (unit == "K" || unit == "KiB") shift = 10;
-  if (unit == "M" || unit == "MiB") shift = 20;
-  if (error != std::errc() || (shift == 0 && !unit.empty()) || bytes > Machine::kMaxBlockSize)
-    return fail("'{}' is no block size: give bytes, or a number with K or M, such as 4K", text);
-  bytes <<= shift;
-  if (!std::has_single_bit(bytes) || bytes < Machine::kMinBlockSize || bytes > Machine::kMaxBlockSize)
-    return fail("blocks of {} bytes cannot be: a block size is a power of two from {} to {}", text,
-                Machine::kMinBlockSize, Machine::kMaxBlockSize);
-  return bytes;
-}
 
 std::string bytes_text(uint64_t bytes) {
   if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MiB", bytes >> 20);
@@ -285,97 +259,14 @@ void print_false_sharing(const json& out) {
   }
 }
 
-Result<StudyOptions> study_options(const Options& options) {
-  StudyOptions study;
-  if (options.all_machines) {
-    study.machines = known_machines();
-  } else if (options.machines.empty()) {
-    study.machines = chapter6_machines();
-  }
-  for (const std::string& name : options.machines) {
-    auto machine = find_machine(name);
-    if (!machine) return tl::unexpected(machine.error());
-    study.machines.push_back(*machine);
-  }
-  for (const std::string& text : options.block_sizes) {
-    auto bytes = read_block_size(text);
-    if (!bytes) return tl::unexpected(bytes.error());
-    study.block_sizes.push_back(*bytes);
-  }
-  if (options.block_sizes.empty()) {
-    for (uint64_t bytes = 32; bytes <= 8192; bytes *= 2) study.block_sizes.push_back(bytes);
-    study.block_sizes.push_back(uint64_t{64} << 10);
-    study.block_sizes.push_back(uint64_t{2} << 20);
-  }
-  std::ranges::sort(study.block_sizes);
-  const auto twice = std::ranges::unique(study.block_sizes);
-  study.block_sizes.erase(twice.begin(), twice.end());
-  if (options.word_bytes > study.block_sizes.front())
-    return fail("words of {} bytes do not fit into blocks of {}; leave such blocks out or give a smaller --word",
-                options.word_bytes, study.block_sizes.front());
-  auto attribution = read_block_size(options.attribution_block_size);
-  if (!attribution) return tl::unexpected(attribution.error());
-  if (*attribution < options.word_bytes)
-    return fail("words of {} bytes do not fit into blocks of {}", options.word_bytes, *attribution);
-  study.attribution_block_size = *attribution;
-  for (const std::string& text : options.tlbs) {
-    if (text == "all") {
-      std::ranges::copy(tlb_designs(), std::back_inserter(study.tlbs));
-      continue;
-    }
-    auto design = parse_tlb_design(text);
-    if (!design) return tl::unexpected(design.error());
-    study.tlbs.push_back(*design);
-  }
-  study.policies = options.policies;
-  study.parameters = options.parameters;
-  study.false_sharing = options.false_sharing;
-  study.word_bytes = options.word_bytes;
-  study.merge_ratio = options.merge_ratio;
-  study.perturbations = options.perturb;
-  study.seed = options.seed;
-  study.hot_blocks = options.hot_blocks;
-  study.threads = options.threads;
-  return study;
-}
-
 Result<int> run(const Options& options) {
-  auto study = study_options(options);
-  if (!study) return tl::unexpected(study.error());
   const bool to_file = !options.json_output.empty() && options.json_output != "-";
   std::error_code ignored;
   if (to_file && std::filesystem::exists(options.json_output, ignored) && !options.overwrite)
     return fail("{} exists; give --overwrite to replace it", options.json_output);
 
-  // One reader tells how long the trace is, so that the bar can tell how much is left.
-  const ReadOptions read{.threads = 1, .allow_partial = options.partial};
-  auto first = TraceFile::open(options.input, read);
-  if (!first) return tl::unexpected(first.error());
-  const uint64_t references = (*first)->references();
-  first->reset();
-  std::string damage;
-  const OpenTrace open = [&]() -> Result<std::unique_ptr<TraceSource>> {
-    auto file = TraceFile::open(options.input, read);
-    if (!file) return tl::unexpected(file.error());
-    if (!(*file)->damage().empty()) damage = (*file)->damage();
-    return std::unique_ptr<TraceSource>(std::move(*file));
-  };
-  std::optional<Progress> progress;
-  std::string pass;
-  study->progress = [&](std::string_view name, uint64_t done) {
-    if (!progress || pass != name) {
-      pass = name;
-      progress.reset();
-      progress.emplace(pass, "references", references);
-    }
-    progress->update(done);
-  };
-  auto out = multigrain::trace::study(open, *study);
-  progress.reset();
+  const auto out = analyze_trace(options.analysis);
   if (!out) return tl::unexpected(out.error());
-  (*out)["trace"]["file"] = options.input;
-  if (!damage.empty()) fmt::print(stderr, "mgtrace: {}: {}; what precedes it was analyzed\n", options.input, damage);
-
   if (!options.json_output.empty()) {
     const std::string text = out->dump(1, ' ', false, json::error_handler_t::replace) + "\n";
     if (!to_file) {
@@ -389,14 +280,14 @@ Result<int> run(const Options& options) {
       return fail_errno(errno, fmt::format("cannot write {}", options.json_output));
   }
   const json& trace = (*out)["trace"];
-  fmt::print("{}: {} references by {} processors, and {} private ones\n", options.input,
+  fmt::print("{}: {} references by {} processors, and {} private ones\n", options.analysis.input,
              trace["references"].get<uint64_t>(), trace["processors"].get<unsigned>(),
              trace["private_references"].get<uint64_t>());
   print_machines(*out);
   print_block_sizes(*out);
   print_parameters(*out);
   print_tlbs(*out);
-  print_hot_blocks(*out, options.hot_blocks);
+  print_hot_blocks(*out, options.analysis.hot_blocks);
   print_false_sharing(*out);
   return 0;
 }
@@ -407,47 +298,11 @@ Command add_analyze(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* const command =
       app.add_subcommand("analyze", "compute the cost of optimal placement and of policies, and what causes it");
-  command->add_option("trace", options->input, "the trace")->required()->type_name("TRACE");
-  CLI::Option* const machine = command->add_option("--machine", options->machines,
-                                                   "a machine's name, or a .json file; default: chapter 6's five");
-  machine->delimiter(',')->type_name("NAME");
-  command->add_flag("--all-machines", options->all_machines, "all machines known by name")->excludes(machine);
-  command->add_option("--block-size", options->block_sizes, "sizes of the sweep; default 32 to 8K, 64K, 2M")
-      ->delimiter(',')
-      ->type_name("BYTES");
-  command->add_option("--policy", options->policies, "policies to compare with optimal placement, or all")
-      ->delimiter(',')
-      ->type_name("NAME");
-  command->add_option("--vary", options->parameters, "sweep parameters of the machines: R, r, G, g, o_s")
-      ->delimiter(',')
-      ->type_name("NAME");
-  command->add_flag("--false-sharing", options->false_sharing, "how much of the cost it is, and which data cause it");
-  command->add_option("--attribute-at", options->attribution_block_size, "block size for that; default 4K")
-      ->type_name("BYTES");
-  command->add_option("--word", options->word_bytes, "bytes of a word for that; default 4")
-      ->check(CLI::IsMember({1u, 2u, 4u, 8u, 16u}))
-      ->type_name("BYTES");
-  command->add_option("--merge-cost", options->merge_ratio, "of a copy, in block moves, for its intervals; default 1")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("M");
-  command->add_option("--tlb", options->tlbs, "TLBs to simulate: a name, SETSxWAYS[@MISS_COST], or all")
-      ->delimiter(',')
-      ->type_name("TLB");
-  command
-      ->add_option("--perturb", options->perturb, "repeat with N local and N gap perturbations, and print the spread")
-      ->check(CLI::Range(0, 100))
-      ->type_name("N");
-  command->add_option("--seed", options->seed, "of the perturbations; default 1")->type_name("N");
-  command->add_option("--hot-blocks", options->hot_blocks, "how many blocks to list for each machine; default 10")
-      ->check(CLI::Range(0, 10000))
-      ->type_name("N");
+  command->add_option("trace", options->analysis.input, "the trace")->required()->type_name("TRACE");
+  add_analysis_options(*command, options->analysis);
   command->add_option("--json", options->json_output, "write everything as JSON; -: print it instead of the tables")
       ->type_name("FILE");
   command->add_flag("--overwrite", options->overwrite, "replace that file if it exists");
-  command->add_flag("--partial", options->partial, "analyze what precedes the damage of a damaged trace");
-  command->add_option("--threads", options->threads, "that compute optimal placements; default 1")
-      ->type_name("N")
-      ->check(CLI::Range(1, 256));
   return {command, [options] { return run(*options); }};
 }
 

@@ -21,6 +21,7 @@ Command add_info(CLI::App& app);
 Command add_import(CLI::App& app);
 Command add_filter(CLI::App& app);
 Command add_analyze(CLI::App& app);
+Command add_report(CLI::App& app);
 Command add_record(CLI::App& app);
 Command add_cc(CLI::App& app);
 Command add_cxx(CLI::App& app);

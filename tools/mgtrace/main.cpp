@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
       add_import(app),
       add_filter(app),
       add_analyze(app),
+      add_report(app),
       add_record(app),
       add_cc(app),
       add_cxx(app),

@@ -1,0 +1,173 @@
+// mgtrace report: the study of a trace as one HTML file with the thesis's figures. The study is done here; the page is
+// written by the Python package multigrain.study, which gets it as JSON.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "analysis_options.h"
+#include "commands.h"
+
+namespace multigrain::trace::tool {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+struct Options {
+  AnalysisOptions analysis;
+  std::string from, output;
+  bool quick = false, overwrite = false;
+};
+
+// The interpreter that has the packages: the user's choice, the one that cmake/setup.sh made, or whatever there is.
+std::string interpreter() {
+  if (const char* chosen = std::getenv("MULTIGRAIN_PYTHON"); chosen != nullptr && *chosen != '\0') return chosen;
+  std::error_code ignored;
+  if (fs::exists(MULTIGRAIN_BUILD_PYTHON, ignored)) return MULTIGRAIN_BUILD_PYTHON;
+  return "python3";
+}
+
+// Where the package multigrain is: beside the executable, as installed or as built.
+Result<std::string> package_directory() {
+  std::error_code error;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  if (error) return fail("cannot find the executable's own folder: {}", error.message());
+  for (const char* place : {"../" MULTIGRAIN_LIBRARY_DIRECTORY, "../lib"}) {
+    const fs::path directory = (executable.parent_path() / place / "multigrain/python").lexically_normal();
+    if (fs::exists(directory / "multigrain/study", error)) return directory.string();
+  }
+  return fail(
+      "cannot find the Python package of the reports in '{}': the installation is incomplete",
+      (executable.parent_path() / "../" MULTIGRAIN_LIBRARY_DIRECTORY "/multigrain/python").lexically_normal().string());
+}
+
+// Runs the package's trace_report with `arguments` and `input` on its standard input; the value is its exit status.
+Result<int> run_python(const std::vector<std::string>& arguments, const std::string& input) {
+  auto directory = package_directory();
+  if (!directory) return tl::unexpected(directory.error());
+  // Not -m, which would look into the current folder first.
+  std::vector<std::string> command = {
+      interpreter(), "-B", "-c",
+      "import sys; sys.path[0] = sys.argv.pop(1); from multigrain.study.trace_report import main; sys.exit(main())",
+      *directory};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& argument : command) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+
+  int input_ends[2], error_ends[2];  // the second pair carries the errno of a failed exec
+  if (pipe2(input_ends, O_CLOEXEC) != 0) return fail_errno(errno, "cannot make a pipe");
+  if (pipe2(error_ends, O_CLOEXEC) != 0) {
+    const int code = errno;
+    close(input_ends[0]);
+    close(input_ends[1]);
+    return fail_errno(code, "cannot make a pipe");
+  }
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  const int fork_code = errno;
+  if (child == 0) {
+    dup2(input_ends[0], STDIN_FILENO);
+    execvp(pointers[0], pointers.data());
+    const int code = errno;
+    [[maybe_unused]] const ssize_t told = write(error_ends[1], &code, sizeof code);
+    _exit(127);
+  }
+  close(input_ends[0]);
+  close(error_ends[1]);
+  int exec_code = 0;
+  if (child < 0 || read(error_ends[0], &exec_code, sizeof exec_code) > 0) {
+    close(input_ends[1]);
+    close(error_ends[0]);
+    if (child < 0) return fail_errno(fork_code, "cannot start a process");
+    waitpid(child, nullptr, 0);
+    return fail_errno(
+        exec_code,
+        fmt::format("cannot run '{}', which writes the report (install Python 3, or set MULTIGRAIN_PYTHON to it)",
+                    command[0]));
+  }
+  close(error_ends[0]);
+  // It may end before it has read everything, and then says why.
+  auto* const previous = std::signal(SIGPIPE, SIG_IGN);
+  for (size_t done = 0; done < input.size();) {
+    const ssize_t count = write(input_ends[1], input.data() + done, input.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) break;
+    done += static_cast<size_t>(count);
+  }
+  std::signal(SIGPIPE, previous);
+  close(input_ends[1]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status))
+    return fail("'{}', which writes the report, was killed by signal {}", command[0], WTERMSIG(status));
+  return WEXITSTATUS(status);
+}
+
+Result<int> run(Options options) {
+  std::error_code ignored;
+  if (fs::exists(options.output, ignored) && !options.overwrite)
+    return fail("{} exists; give --overwrite to replace it", options.output);
+  if (options.from.empty() == options.analysis.input.empty())
+    return fail("give either a trace or --from with the JSON that mgtrace analyze wrote");
+
+  std::string text;
+  if (!options.from.empty()) {
+    std::ifstream file(options.from, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file.is_open() || file.bad()) return fail_errno(errno, fmt::format("cannot read {}", options.from));
+  } else {
+    // Before minutes of work: is there what writes the page?
+    const auto ready = run_python({"--check"}, "");
+    if (!ready) return tl::unexpected(ready.error());
+    if (*ready != 0) return *ready;
+    const auto study = analyze_trace(options.analysis);
+    if (!study) return tl::unexpected(study.error());
+    text = study->dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+  std::vector<std::string> arguments = {"--output", options.output};
+  if (!options.from.empty()) arguments.insert(arguments.end(), {"--from", options.from});
+  return run_python(arguments, text);
+}
+
+}  // namespace
+
+Command add_report(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand(
+      "report", "analyze a trace and write a report with figures, one HTML file that needs nothing else");
+  command->add_option("trace", options->analysis.input, "the trace")->type_name("TRACE");
+  command->add_option("--from", options->from, "what mgtrace analyze --json wrote, instead of a trace")
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "the report")->required()->type_name("HTML");
+  command->add_flag("--overwrite", options->overwrite, "replace it if it exists");
+  command->add_flag("--quick", options->quick,
+                    "leave out what is not asked for below; without it, a report has all policies, parameters, false "
+                    "sharing and one perturbation of each kind");
+  add_analysis_options(*command, options->analysis);
+  return {command, [options, command]() -> Result<int> {
+            Options all = *options;
+            auto given = [&](const char* name) { return command->get_option(name)->count() != 0; };
+            if (!all.quick) {
+              if (!given("--policy")) all.analysis.policies = {"all"};
+              if (!given("--vary")) all.analysis.parameters = {"R", "r", "G", "g", "o_s"};
+              if (!given("--perturb")) all.analysis.perturb = 1;
+              all.analysis.false_sharing = true;
+            }
+            return run(std::move(all));
+          }};
+}
+
+}  // namespace multigrain::trace::tool
