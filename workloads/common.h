@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace workloads {
 
@@ -30,6 +31,16 @@ struct Options {
   bool check = false;
   bool speedup = false;
 };
+
+// --variant, for a workload that has, beside the original version, transformed ones (mgs.txt, Table 4): `names`.
+inline void add_variants(CLI::App& app, std::string& variant, const std::vector<std::string>& names) {
+  variant = "original";
+  std::vector<std::string> all = {variant};
+  all.insert(all.end(), names.begin(), names.end());
+  std::string list;
+  for (const std::string& name : all) list += (list.empty() ? "" : name == all.back() ? " or " : ", ") + name;
+  app.add_option("--variant", variant, "which version: " + list)->check(CLI::IsMember(all));
+}
 
 // The common options on top of those that the workload has added to `app`. Returns when there is a run to make;
 // otherwise prints the help (status 0) or one sentence (status 2) and exits.
