@@ -1,9 +1,14 @@
 // TSP: the shortest round trip through all cities, by branch and bound (mgs.txt, section 5.2).
 //
-// One pool of partial tours for the whole machine, under one lock: the critical sections that MGS's section 5.3.3 sees
-// dilated. A processor takes the newest tour from the pool; while it is short, its extensions go back to the pool, and
-// once it is long enough, the processor finishes it alone. The shortest tour found so far is under a lock of its own;
-// processors look at it whenever they take a tour and prune with what they saw.
+// original: one pool of partial tours for the whole machine, under one lock: the critical sections that MGS's
+// section 5.3.3 sees dilated. A processor takes the newest tour from the pool; while it is short, its extensions go
+// back to the pool, and once it is long enough, the processor finishes it alone. The shortest tour found so far is
+// under a lock of its own; processors look at it whenever they take a tour and prune with what they saw.
+//
+// distributed-pool (mgs.txt, Table 4 and section 5.4): each SMP has a pool of its own, in its private memory, which its
+// processors share by hardware. The central pool remains to distribute work between SMPs: through it go the tours of
+// the first few cities only, and an SMP takes one from there when its own pool is empty, by one processor at a time. An
+// SMP also remembers the length of the shortest tour that it heard of, and asks again when it takes from the centre.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,12 +16,15 @@
 #include <vector>
 
 #include "common.h"
+#include "smp.h"
 
 namespace {
 
 using namespace workloads;
 
 constexpr unsigned kMaxCities = 24;
+// distributed-pool: tours of up to so many cities go through the central pool, longer ones through an SMP's.
+constexpr unsigned kCentralDepth = 3;
 
 struct Problem {
   unsigned cities;
@@ -41,8 +49,21 @@ struct Pool {
   unsigned working;  // processors that hold a tour and may put more
 };
 
+// An SMP's own pool, under its lock.
+struct LocalPool {
+  std::vector<Tour> tours;
+  unsigned working = 0;  // processors that hold a tour and may put more
+  bool asking = false;   // one processor is at the central pool
+  bool last = false;     // the central pool will have no more
+  int bound = std::numeric_limits<int>::max();
+  unsigned waiting = 0;  // processors that wait for any of this to change
+  mg_sem_t changed = 0;
+  mg_lock_t lock = 0;
+};
+
 // Written by main() before the processors start.
 Problem problem;
+bool distributed_pool;
 unsigned pool_depth;
 Pool* pool;
 Tour* pool_tour;
@@ -52,6 +73,8 @@ Best* best;
 mg_lock_t best_lock;
 mg_barrier_t barrier;
 uint64_t elapsed;  // processor 0's, on main()'s node
+
+LocalPool local;  // of this SMP
 
 void make_problem(unsigned cities, uint64_t seed) {
   problem.cities = cities;
@@ -130,6 +153,11 @@ int record(const Tour& tour, int length) {
   return shortest;
 }
 
+// Whether who works on the tour reports to the pool of the whole machine.
+bool central(const Tour& tour) {
+  return !distributed_pool || tour.visited < std::min(kCentralDepth, pool_depth);
+}
+
 // Takes the newest tour; waits while there is none but some may come. False when all are done.
 bool take(Tour& tour) {
   mg_lock(pool_lock);
@@ -137,7 +165,7 @@ bool take(Tour& tour) {
   const bool got = pool->tours != 0;
   if (got) {
     tour = pool_tour[--pool->tours];
-    ++pool->working;
+    if (central(tour)) ++pool->working;
   }
   mg_unlock(pool_lock);
   return got;
@@ -153,8 +181,7 @@ void put(const Tour* extensions, unsigned count) {
   mg_unlock(pool_lock);
 }
 
-void slave(void*) {
-  const uint64_t start = start_measuring(barrier);
+void search_with_one_pool() {
   Tour tour;
   while (take(tour)) {
     int bound = best_length();
@@ -166,8 +193,110 @@ void slave(void*) {
       search(tour, bound, record);
     put(extensions, count);
   }
+}
+
+// Opens and closes this SMP's pool: its first processor only. A semaphore lives on the node that created it, so the
+// processors of an SMP wait for each other without a message.
+void open_local_pool() {
+  local.lock = mg_lock_create();
+  local.changed = mg_sem_create(0);
+}
+void close_local_pool() {
+  mg_lock_destroy(local.lock);
+  mg_sem_destroy(local.changed);
+}
+
+// Both with the local lock held.
+void wake_local() {
+  for (; local.waiting != 0; --local.waiting) mg_sem_post(local.changed);
+}
+void wait_local() {
+  ++local.waiting;
+  mg_unlock(local.lock);
+  mg_sem_wait(local.changed);
+  mg_lock(local.lock);
+}
+
+// Takes the newest tour of this SMP's pool, or one from the centre; waits while some may come. False when all are done.
+bool take_local(Tour& tour, int& bound) {
+  mg_lock(local.lock);
+  for (;;) {
+    if (!local.tours.empty()) {
+      tour = local.tours.back();
+      local.tours.pop_back();
+      break;
+    }
+    if (local.last) {
+      if (local.working != 0) {
+        wait_local();
+        continue;
+      }
+      mg_unlock(local.lock);
+      return false;
+    }
+    if (local.asking) {
+      wait_local();
+      continue;
+    }
+    local.asking = true;
+    mg_unlock(local.lock);
+    const bool got = take(tour);
+    const int shortest = got ? best_length() : 0;
+    mg_lock(local.lock);
+    local.asking = false;
+    wake_local();
+    if (got) {
+      local.bound = std::min(local.bound, shortest);
+      break;
+    }
+    local.last = true;
+  }
+  ++local.working;
+  bound = local.bound;
+  mg_unlock(local.lock);
+  return true;
+}
+
+// Ends the work on a tour that was taken, with those of its extensions that are for this SMP and a length that was
+// found.
+void put_local(const Tour* extensions, unsigned count, int bound) {
+  mg_lock(local.lock);
+  local.tours.insert(local.tours.end(), extensions, extensions + count);
+  local.bound = std::min(local.bound, bound);
+  --local.working;
+  if (count != 0 || local.working == 0) wake_local();
+  mg_unlock(local.lock);
+}
+
+void search_with_distributed_pool() {
+  Tour tour;
+  int bound;
+  while (take_local(tour, bound)) {
+    Tour extensions[kMaxCities];
+    unsigned count = 0;
+    if (tour.visited < pool_depth)
+      count = branch(tour, bound, extensions);
+    else
+      search(tour, bound, record);
+    if (central(tour)) {
+      put(extensions, count);
+      count = 0;
+    }
+    put_local(extensions, count, bound);
+  }
+}
+
+void slave(void*) {
+  const bool opens = distributed_pool && smp::rank() == 0;
+  if (opens) open_local_pool();
+  const uint64_t start = start_measuring(barrier);
+  if (distributed_pool)
+    search_with_distributed_pool();
+  else
+    search_with_one_pool();
   mg_barrier(barrier);
   if (mg_processor() == 0) elapsed = mg_time_ns() - start;
+  if (opens) close_local_pool();
 }
 
 // The same by one processor with a pool of its own. Returns the length of the shortest tour.
@@ -217,7 +346,10 @@ int main(int argc, char** argv) {
   pool_depth = 0;
   app.add_option("--depth", pool_depth, "tours shorter than this are extended by way of the pool (default 4)")
       ->check(CLI::Range(1u, 6u));
+  std::string variant;
+  add_variants(app, variant, {"distributed-pool"});
   const Options options = parse_command_line(app, argc, argv);
+  distributed_pool = variant == "distributed-pool";
   if (options.iterations > 1) {
     std::fprintf(stderr, "tsp: the search has one iteration, --iterations %u makes no sense\n", options.iterations);
     return kBadUsage;
@@ -235,7 +367,7 @@ int main(int argc, char** argv) {
   best_lock = mg_lock_create();
   barrier = mg_barrier_create(0);
 
-  print_header("tsp", std::to_string(problem.cities) + " cities");
+  print_header("tsp", variant + ", " + std::to_string(problem.cities) + " cities");
   run_on_all(slave);
   print_parallel(elapsed, best->length);
 
