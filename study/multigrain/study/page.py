@@ -113,7 +113,7 @@ class Figure:
     def html(self, ordinal: int) -> str:
         selects = "".join(
             f'<label>{text(label)} <select data-choice="{i}">'
-            + "".join(f"<option>{text(option)}</option>" for option in options)
+            + "".join(f'<option value="{text(option)}">{text(option)}</option>' for option in options)
             + "</select></label>"
             for i, (label, options) in enumerate(self.choices)
         )

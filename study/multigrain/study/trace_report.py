@@ -50,7 +50,7 @@ PARAMETERS = {
 }
 UNIT = "local references"
 MOST_BARS = 12
-MOST_ROWS = 25
+MOST_ROWS = 15
 
 
 # What JSON says, for people.
@@ -61,7 +61,8 @@ def site_text(site: Json | None) -> str:
         return "?"
     if not site["file"]:
         return site["function"] or "?"
-    return f"{PurePath(site['file']).name}:{site['line']}"
+    name = PurePath(site["file"]).name
+    return f"{name}:{site['line']}" if site["line"] else name  # compilers leave some lines out
 
 
 def site_html(site: Json | None) -> str:
@@ -220,7 +221,7 @@ class TraceReport:
             policies += [result["policy"] for result in machine["results"] if result["policy"] not in policies]
         machine_results = [{result["policy"]: result for result in machine["results"]} for machine in self.machines]
         many = len(self.machines) > 7  # then names are as narrow as can be
-        two_lines = [(label.replace("-", "-<br>") if many else label).replace(", ", "<br>") for label in self.labels]
+        two_lines = [text(label.replace("-", "-\n") if many else label).replace(", ", "<br>").replace("\n", "<br>") for label in self.labels]
 
         def bars(horizontal: bool) -> Chart:
             import plotly.graph_objects as graph
@@ -517,7 +518,7 @@ class TraceReport:
                 owner_text = ", ".join(owners[:3]) + (", …" if len(owners) > 3 else "")
                 if rank <= MOST_BARS:
                     shortened = owner_text if len(owner_text) <= 22 else owner_text[:21] + "…"
-                    labels.append(f"{rank}. {shortened or '?'}")
+                    labels.append(f"{rank}. {text(shortened or '?')}")
                     values.append(excess)
                     hovers.append(
                         f"<b>{block['address']:#x}</b>, {text(owner_text or '?')}<br>"
@@ -544,7 +545,7 @@ class TraceReport:
                            marker={"color": "#0072B2"})],
                 height=90 + 26 * len(labels),
                 bargap=0.3,
-                xaxis={"title": {"text": f"cost above local references ({UNIT})"}, "rangemode": "tozero", "nticks": 6, "tickformat": "~s"},
+                xaxis={"title": {"text": f"cost above that of local references ({UNIT})"}, "rangemode": "tozero", "nticks": 6, "tickformat": "~s"},
                 yaxis={"autorange": "reversed", "ticks": ""},
                 margin={"l": 20},
             )
@@ -652,7 +653,7 @@ class TraceReport:
         groups = [group for group in attribution["groups"] if sum(group["moves"].values()) + group["culprit"]][:MOST_BARS]
         if not groups:
             return None
-        names = unique([shorten(self.group_name(group["group"])) for group in groups])
+        names = unique([text(shorten(self.group_name(group["group"]))) for group in groups])
         traces = []
         for key, label, color, pattern in (
             ("false", "false sharing", "#D55E00", "/"),
@@ -697,7 +698,7 @@ class TraceReport:
             return []
         what = {"separate": "separate allocations", "pad fields": "pad fields", "regroup": "regroup by processor"}
         order = [group for i, group in enumerate(plan["group"] for plan in plans) if group not in [p["group"] for p in plans[:i]]]
-        names = dict(zip(order, unique([shorten(self.group_name(group)) for group in order])))
+        names = dict(zip(order, unique([text(shorten(self.group_name(group))) for group in order])))
         traces = []
         for i, change in enumerate(what):
             of = [plan for plan in plans if plan["change"] == change]
