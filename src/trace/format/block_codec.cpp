@@ -105,6 +105,8 @@ class SlotTable {
     if (fresh) entry = {description, slots_++};
     return {entry.slot, fresh};
   }
+  // The slot, or kNone.
+  [[nodiscard]] uint32_t look_up(uint64_t description) { return place(description).slot; }
 
  private:
   struct Entry {
@@ -125,6 +127,79 @@ class SlotTable {
   }
   std::vector<Entry> entries_;
   uint32_t slots_ = 0;
+};
+
+// One site is often several instructions: a line of the source with several accesses to memory. Each deserves a slot
+// of its own, with its own stride. They are told apart by where they stand in a stretch of references with the same
+// description: by the index in it modulo a period, which is looked for in the first references of a block.
+class Periods {
+ public:
+  static constexpr unsigned kMost = 16;
+
+  void find(std::span<const uint64_t> descriptions, std::span<const uint64_t> addresses) {
+    const size_t count = std::min(descriptions.size(), kSample);
+    table_.clear();
+    index_.resize(count);
+    period_.clear();
+    for (size_t i = 0; i < count; ++i) {
+      if (i > 0 && descriptions[i] == descriptions[i - 1]) {
+        index_[i] = index_[i - 1];
+        longest_[index_[i]] = std::max(longest_[index_[i]], ++length_);
+        continue;
+      }
+      length_ = 1;
+      const auto [index, fresh] = table_.find(descriptions[i]);
+      index_[i] = index;
+      if (fresh) {
+        if (longest_.size() <= index) longest_.resize(index + 1);
+        longest_[index] = 1;
+        period_.push_back(1);
+      }
+    }
+    best_.assign(period_.size(), 0);
+    for (unsigned period = 1; period <= kMost; ++period) score(period, addresses.first(count));
+  }
+  // Of a description; 1 if it did not occur.
+  [[nodiscard]] unsigned of(uint64_t description) {
+    const uint32_t index = table_.look_up(description);
+    return index == kNone ? 1 : period_[index];
+  }
+
+ private:
+  static constexpr size_t kSample = 4096;
+  struct Last {
+    uint64_t address, stride, step;
+  };
+
+  // How many references each description has that continue a stride of their own, or one from the reference before.
+  void score(unsigned period, std::span<const uint64_t> addresses) {
+    last_.assign(period_.size() * period, {});
+    hits_.assign(period_.size(), 0);
+    unsigned phase = 0;
+    for (size_t i = 1; i < addresses.size(); ++i) {
+      const uint32_t index = index_[i];
+      phase = index == index_[i - 1] && phase + 1 < period ? phase + 1 : 0;
+      if (longest_[index] < period) continue;
+      Last& last = last_[index * period + phase];
+      const uint64_t stride = addresses[i] - last.address, step = addresses[i] - addresses[i - 1];
+      hits_[index] += stride == last.stride || step == last.step;
+      last = {addresses[i], stride, step};
+    }
+    for (size_t index = 0; index < period_.size(); ++index) {
+      // More slots must be worth what they take.
+      const unsigned gain = hits_[index] - std::min(hits_[index], 8 * period);
+      if (period == 1 || gain > best_[index] + best_[index] / 16) {
+        best_[index] = period == 1 ? hits_[index] : gain;
+        period_[index] = period;
+      }
+    }
+  }
+
+  SlotTable table_;
+  std::vector<uint32_t> index_;  // of each reference's description
+  unsigned length_ = 0;
+  std::vector<unsigned> longest_, period_, best_, hits_;  // by description
+  std::vector<Last> last_;
 };
 
 struct Predictor {
@@ -194,8 +269,19 @@ class LaneEncoder {
     first_.clear();
     table_.clear();
     uint64_t site = 0, address = 0;
+    periods_.find(lane_->descriptions, lane_->addresses);
+    uint64_t last = 0;
+    unsigned period = 1, phase = 0;
     for (size_t i = 0; i < count; ++i) {
-      const uint64_t description = lane_->descriptions[i];
+      if (i == 0 || lane_->descriptions[i] != last) {
+        last = lane_->descriptions[i];
+        period = periods_.of(last);
+        phase = 0;
+      } else if (++phase >= period) {
+        phase = 0;
+      }
+      // All are of one processor, whose place the phase can take.
+      const uint64_t description = (last & ~(uint64_t{0xffff} << 32)) | static_cast<uint64_t>(phase) << 32;
       // Most often the slot is the one that followed the last time.
       if (i > 0) {
         const uint32_t guess = predictors_[slots_[i - 1]].next;
@@ -346,6 +432,7 @@ class LaneEncoder {
 
   Lane* lane_ = nullptr;
   SlotTable table_;
+  Periods periods_;
   std::vector<Predictor> predictors_;
   std::vector<uint64_t> descriptions_;
   std::vector<uint64_t> first_;
@@ -462,10 +549,7 @@ struct BlockDecoder::Processor {
   const uint8_t *address_kinds, *address_kinds_end;
   const uint8_t *address_values, *address_values_end;
   bool corrupt;
-  // Decoded and not yet given out.
-  Reference* staged;
-  Reference* staged_end;
-  Reference* staging;
+  Reference* staging;  // where staged_ points
 };
 
 BlockDecoder::BlockDecoder() = default;
@@ -474,6 +558,9 @@ BlockDecoder::~BlockDecoder() = default;
 namespace {
 
 constexpr uint32_t kStateBytes = 40;
+
+// References of a run that are copied at once; kSlack of the next longer ones.
+constexpr size_t kShort = 4;
 
 // A number of a values stream: at most 5 bytes, whatever stands there.
 inline uint32_t small_varint(const uint8_t*& at) {
@@ -588,6 +675,7 @@ std::string BlockDecoder::open(std::span<const uint8_t> payload, const BlockLimi
   states_.resize(slots);
   constexpr size_t kStaging = Processor::kChunk + kSlack;
   staging_.resize(count * kStaging);
+  staged_.resize(count);
   std::vector<Cursor> streams[5];
   for (size_t stream = 0; stream < 5; ++stream)
     for (const Sizes& size : sizes) streams[stream].push_back(in.part(size.of[stream]));
@@ -611,7 +699,8 @@ std::string BlockDecoder::open(std::span<const uint8_t> payload, const BlockLimi
     place(2, processor.values, processor.values_end);
     place(3, processor.address_kinds, processor.address_kinds_end);
     place(4, processor.address_values, processor.address_values_end);
-    processor.staging = processor.staged = processor.staged_end = staging_.data() + i * kStaging;
+    processor.staging = staging_.data() + i * kStaging;
+    staged_[i] = {processor.staging, processor.staging};
     // The first token; what it stands for is checked with the chunk that it begins.
     const unsigned token = processor.tokens == processor.tokens_end ? 0u : *processor.tokens++;
     processor.kind = token & 15;
@@ -741,9 +830,43 @@ void BlockDecoder::hits_and_misses(Processor& processor, Reference* out, size_t 
     processor.corrupt = true;
 }
 
+// The runs that need nothing but copying what is staged, which are most; the first that needs more is left.
+inline void BlockDecoder::copy_short_runs(Reference*& out, size_t& count) {
+  const size_t processors = processors_.size();
+  const uint8_t* at = schedule_.position();
+  const uint8_t* const end = schedule_.end();
+  size_t current = current_;
+  Reference* to = out;
+  Reference* const stop = out + count;
+  while (at != end) {
+    const unsigned byte = *at, step = byte & 15;
+    const size_t length = (byte >> 4) + 1;
+    size_t next = current + step + 1;
+    next = next >= processors ? next - processors : next;
+    if (step == kEscape || length > kEscape || next >= processors || length > static_cast<size_t>(stop - to)) break;
+    Staged& staged = staged_[next];
+    if (length > static_cast<size_t>(staged.end - staged.begin)) break;
+    // Without asking how short.
+    if (length <= kShort)
+      std::memcpy(static_cast<void*>(to), staged.begin, kShort * sizeof(Reference));
+    else
+      std::memcpy(static_cast<void*>(to), staged.begin, kSlack * sizeof(Reference));
+    staged.begin += length;
+    to += length;
+    current = next;
+    ++at;
+  }
+  current_ = current;
+  schedule_ = Cursor(at, end);
+  count = static_cast<size_t>(stop - to);
+  out = to;
+}
+
 bool BlockDecoder::decode(Reference* out, size_t count) {
   while (count > 0 && !corrupt_) {
     if (run_ == 0) {
+      copy_short_runs(out, count);
+      if (count == 0) break;
       const unsigned byte = schedule_.byte();
       uint64_t step = byte & 15, length = byte >> 4;
       if (step == kEscape) step += schedule_values_.varint();
@@ -755,20 +878,16 @@ bool BlockDecoder::decode(Reference* out, size_t count) {
       if (run_ == 0) break;
     }
     Processor& processor = processors_[current_];
+    Staged& staging = staged_[current_];
     auto wanted = static_cast<size_t>(std::min<uint64_t>(run_, count));
     run_ -= wanted;
     count -= wanted;
     while (true) {
-      const auto staged = static_cast<size_t>(processor.staged_end - processor.staged);
+      const auto staged = static_cast<size_t>(staging.end - staging.begin);
       const size_t now = std::min(staged, wanted);
-      if (now <= kSlack) {
-        // Short runs are the rule with fine interleaving: copy without asking how short.
-        std::memcpy(static_cast<void*>(out), processor.staged, kSlack * sizeof(Reference));
-      } else {
-        std::memcpy(static_cast<void*>(out), processor.staged, now * sizeof(Reference));
-      }
+      std::memcpy(static_cast<void*>(out), staging.begin, now * sizeof(Reference));
       out += now;
-      processor.staged += now;
+      staging.begin += now;
       wanted -= now;
       if (wanted == 0) break;
       if (processor.references == 0) return !(corrupt_ = true);  // the order has more of it than it has
@@ -780,8 +899,7 @@ bool BlockDecoder::decode(Reference* out, size_t count) {
         wanted -= chunk;
       } else {
         hits_and_misses(processor, processor.staging, chunk);
-        processor.staged = processor.staging;
-        processor.staged_end = processor.staging + chunk;
+        staging = {processor.staging, processor.staging + chunk};
       }
       if (processor.corrupt) return !(corrupt_ = true);
       if (wanted == 0) break;

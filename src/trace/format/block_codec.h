@@ -1,10 +1,11 @@
 // How the references and events of one block become bytes, before zstd: docs/trace-format.md, "Data blocks".
 //
 // Each processor's references are predicted by a small machine with a state a slot, a slot being a (site, access,
-// size): which slot follows this one, and which address it refers to, given the last address of a slot (its own or
-// another's). As long as both predictions hold, nothing is written but how often they did, so loops cost next to
-// nothing and are decoded in a loop without unpredictable branches. The encoder looks ahead to choose what to learn
-// from a wrong prediction; the decoder is told. The order of the processors is kept apart from what they did.
+// size), or one of several instructions that have the same: which slot follows this one, and which address it refers
+// to, given the last address of a slot (its own or another's). As long as both predictions hold, nothing is written but
+// how often they did, so loops cost next to nothing and are decoded in a loop without unpredictable branches. The
+// encoder looks ahead to choose what to learn from a wrong prediction; the decoder is told. The order of the processors
+// is kept apart from what they did.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,7 @@ struct BlockLimits {
 class BlockDecoder {
  public:
   // decode() may write this many references more than it was asked for.
-  static constexpr size_t kSlack = 4;
+  static constexpr size_t kSlack = 16;
   // open() may read this many bytes behind the payload, whatever they are.
   static constexpr size_t kPadding = 8192;
 
@@ -67,6 +68,14 @@ class BlockDecoder {
   struct State;
   struct Processor;
 
+  // Of each processor: decoded and not yet given out. Apart from the rest, because the order of the processors is most
+  // often one reference of each.
+  struct Staged {
+    Reference* begin;
+    Reference* end;
+  };
+
+  void copy_short_runs(Reference*& out, size_t& count);
   void hits_and_misses(Processor& processor, Reference* out, size_t count);
   std::string open_processor(Processor& processor, Cursor table, const BlockLimits& limits);
   std::string open_events(Cursor kinds, Cursor values, const BlockLimits& limits);
@@ -74,6 +83,7 @@ class BlockDecoder {
   std::vector<Processor> processors_;
   std::vector<State> states_;
   std::vector<Reference> staging_;
+  std::vector<Staged> staged_;
   std::vector<Event> events_;
   Cursor schedule_;
   Cursor schedule_values_;
