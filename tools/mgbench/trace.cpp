@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "trace/format/trace_file.h"
 #include "trace/format/trace_writer.h"
+#include "trace/model/optimal.h"
 #include "trace_kernels.h"
 
 namespace multigrain::bench {
@@ -28,7 +29,7 @@ struct Options {
   unsigned processors = 8, longest_run = 16, threads = 1, repeats = 1;
   int level = 3;
   std::string input, directory;
-  bool json = false, by_kernel = false;
+  bool json = false, by_kernel = false, placement = true;
 };
 
 struct Measurement {
@@ -38,6 +39,21 @@ struct Measurement {
   double write_per_us = 0;         // references a microsecond: million a second
   double decode_per_us = 0;        // by one thread's processor time
   double decode_ahead_per_us = 0;  // by the clock, with threads that decode ahead
+};
+
+// Optimal placement, read from a file by one thread; with two for the last figures of a sweep.
+struct PlacementMeasurement {
+  std::string name;
+  size_t machines = 1;
+  double per_us = 0;         // by processor time, reading included
+  double mcpr = 0;           // of the first machine
+  double bytes_a_block = 0;  // of the machine that takes the most
+  double limit = 0;          // 64, and 8 for each processor
+  double clock_per_us = 0;   // by the clock, one thread
+  double two_per_us = 0;     // by the clock, two threads; 0: not measured
+  // What two threads would reach on two idle cores: their common processor time, if it splits evenly. Where others use
+  // the cores this is what can be known.
+  double two_even_per_us = 0;
 };
 
 // A file that disappears.
@@ -66,6 +82,13 @@ class Scratch {
 Nanoseconds thread_ns() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// The same of all threads of the process.
+Nanoseconds process_ns() {
+  timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
@@ -109,8 +132,87 @@ Status measure_file(const std::string& path, const Options& options, Measurement
   return {};
 }
 
+struct PlacementRun {
+  Nanoseconds processor = 0, clock = 0;
+  std::vector<trace::OptimalResult> results;
+};
+
+Result<PlacementRun> run_placement(const std::string& path, const std::vector<trace::Machine>& machines,
+                                   trace::OptimalOptions options, unsigned threads) {
+  auto file = TraceFile::open(path);
+  if (!file) return tl::unexpected<Error>(file.error());
+  options.threads = threads;
+  const Nanoseconds start = monotonic_ns(), processor = process_ns();
+  auto results = trace::optimal(**file, machines, options);
+  if (!results) return tl::unexpected<Error>(results.error());
+  return PlacementRun{
+      .processor = process_ns() - processor, .clock = monotonic_ns() - start, .results = std::move(*results)};
+}
+
+Result<std::vector<PlacementMeasurement>> measure_placement(const std::string& path) {
+  using trace::Machine;
+  struct Case {
+    const char* name;
+    std::vector<Machine> machines;
+    trace::OptimalOptions options;
+    bool sweep = false;
+  };
+  const auto ace = trace::find_machine("ace");
+  if (!ace) return tl::unexpected<Error>(ace.error());
+  trace::OptimalOptions no_replication;
+  no_replication.replication = false;
+  // With global memory, what the cost is made of takes 8 bytes a processor more (docs/optimal-placement.md).
+  trace::OptimalOptions cost_alone;
+  cost_alone.parts = false;
+  Case sweep{.name = "5 machines x 9 block sizes", .machines = {}, .options = {}, .sweep = true};
+  for (uint64_t bytes = 32; bytes <= 8192; bytes *= 2)
+    for (const Machine& machine : trace::chapter6_machines()) sweep.machines.push_back(machine.with_block_size(bytes));
+  const Case cases[] = {
+      {.name = "numa, 4 KiB", .machines = {trace::numa_machine()}, .options = {}},
+      {.name = "numa, 64 bytes", .machines = {trace::numa_machine(64)}, .options = {}},
+      {.name = "numa, 4 KiB, no replication", .machines = {trace::numa_machine()}, .options = no_replication},
+      {.name = "dsm, 4 KiB", .machines = {trace::dsm_machine()}, .options = {}},
+      {.name = "ace, 4 KiB", .machines = {*ace}, .options = {}},
+      {.name = "ace, 4 KiB, cost alone", .machines = {*ace}, .options = cost_alone},
+      sweep,
+  };
+  std::vector<PlacementMeasurement> measurements;
+  for (const Case& each : cases) {
+    const auto one = run_placement(path, each.machines, each.options, 1);
+    if (!one) return tl::unexpected<Error>(one.error());
+    const trace::OptimalResult& first = one->results.front();
+    PlacementMeasurement m;
+    m.name = each.name;
+    m.machines = each.machines.size();
+    m.per_us = per_us(first.references, one->processor);
+    m.clock_per_us = per_us(first.references, one->clock);
+    m.mcpr = first.mcpr;
+    m.limit = 64 + 8 * static_cast<double>(first.machine.processors);
+    for (const trace::OptimalResult& result : one->results)
+      m.bytes_a_block = std::max(m.bytes_a_block, static_cast<double>(result.bytes) /
+                                                      static_cast<double>(std::max<uint64_t>(1, result.blocks)));
+    if (each.sweep) {
+      const auto two = run_placement(path, each.machines, each.options, 2);
+      if (!two) return tl::unexpected<Error>(two.error());
+      for (size_t i = 0; i < one->results.size(); ++i)
+        if (one->results[i].cost != two->results[i].cost)
+          return fail("{}: one thread computes {}, two {}", each.name, one->results[i].cost, two->results[i].cost);
+      m.two_per_us = per_us(first.references, two->clock);
+      m.two_even_per_us = 2 * per_us(first.references, two->processor);
+    }
+    measurements.push_back(m);
+  }
+  return measurements;
+}
+
+struct Measurements {
+  std::vector<Measurement> traces;
+  std::vector<PlacementMeasurement> placements;  // of the last trace
+};
+
 // Runs a kernel, or all of them in turn, writes the references and reads them back.
-Result<Measurement> measure_kernels(const trace::bench::Kernel* kernel, uint64_t references, const Options& options) {
+Result<Measurement> measure_kernels(const trace::bench::Kernel* kernel, uint64_t references, const Options& options,
+                                    std::vector<PlacementMeasurement>* placements) {
   const Scratch scratch(options.directory);
   if (scratch.path().empty()) return fail("cannot create a file in {}; choose another --directory", options.directory);
   auto writer = TraceWriter::create(scratch.path(), trace::bench::kernel_header(options.processors),
@@ -135,23 +237,34 @@ Result<Measurement> measure_kernels(const trace::bench::Kernel* kernel, uint64_t
   result.name = kernel == nullptr ? "all kernels" : kernel->name;
   result.write_per_us = per_us(run.references(), writing);
   if (status = measure_file(scratch.path(), options, result); !status) return tl::unexpected<Error>(status.error());
+  if (placements != nullptr) {
+    auto placed = measure_placement(scratch.path());
+    if (!placed) return tl::unexpected<Error>(placed.error());
+    *placements = std::move(*placed);
+  }
   return result;
 }
 
-Result<std::vector<Measurement>> measure(const Options& options) {
-  std::vector<Measurement> results;
+Result<Measurements> measure(const Options& options) {
+  Measurements results;
   if (!options.input.empty()) {
     Measurement result;
     result.name = options.input;
     if (Status status = measure_file(options.input, options, result); !status)
       return tl::unexpected<Error>(status.error());
-    results.push_back(result);
+    results.traces.push_back(result);
+    if (options.placement) {
+      auto placed = measure_placement(options.input);
+      if (!placed) return tl::unexpected<Error>(placed.error());
+      results.placements = std::move(*placed);
+    }
     return results;
   }
   const auto add = [&](const trace::bench::Kernel* kernel, uint64_t references) -> Status {
-    auto result = measure_kernels(kernel, references, options);
+    auto* const placements = options.placement && kernel == nullptr ? &results.placements : nullptr;
+    auto result = measure_kernels(kernel, references, options, placements);
     if (!result) return tl::unexpected<Error>(result.error());
-    results.push_back(*result);
+    results.traces.push_back(*result);
     return {};
   };
   if (options.by_kernel)
@@ -168,8 +281,9 @@ int measure_traces(int argc, char** argv) {
   Options options;
   options.directory = std::filesystem::temp_directory_path();
   CLI::App app{
-      "Measures the trace format: writes the references of small parallel programs to a file and reads them back, in "
-      "million references a second of one thread's processor time; and with threads that decode ahead, by the clock."};
+      "Measures traces: writes the references of small parallel programs to a file, reads them back, and computes "
+      "optimal placements of them, in million references a second of processor time; where threads work together, by "
+      "the clock, too."};
   app.name("mgbench trace");
   app.add_option("--references", options.references, "of the trace; default 200000000")
       ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000'000}));
@@ -183,6 +297,7 @@ int measure_traces(int argc, char** argv) {
   app.add_option("--input", options.input, "measure this trace instead");
   app.add_option("--directory", options.directory, "where the trace is written, and removed again");
   app.add_flag("--by-kernel", options.by_kernel, "each program by itself, too");
+  app.add_flag("!--no-placement", options.placement, "the format only");
   app.add_flag("--json", options.json, "print JSON");
   try {
     app.parse(argc, argv);
@@ -198,7 +313,7 @@ int measure_traces(int argc, char** argv) {
   }
   if (options.json) {
     nlohmann::json out{{"version", 1}, {"traces", nlohmann::json::array()}};
-    for (const Measurement& m : *results)
+    for (const Measurement& m : results->traces)
       out["traces"].push_back(
           {{"name", m.name},
            {"references", m.references},
@@ -206,15 +321,38 @@ int measure_traces(int argc, char** argv) {
            {"write_per_us", m.write_per_us == 0 ? nlohmann::json() : nlohmann::json(m.write_per_us)},
            {"decode_per_us", m.decode_per_us},
            {"decode_ahead_per_us", m.decode_ahead_per_us}});
+    out["placements"] = nlohmann::json::array();
+    for (const PlacementMeasurement& m : results->placements) {
+      const auto or_null = [](double value) { return value == 0 ? nlohmann::json() : nlohmann::json(value); };
+      out["placements"].push_back({{"name", m.name},
+                                   {"machines", m.machines},
+                                   {"per_us", m.per_us},
+                                   {"clock_per_us", m.clock_per_us},
+                                   {"two_threads_clock_per_us", or_null(m.two_per_us)},
+                                   {"two_threads_even_per_us", or_null(m.two_even_per_us)},
+                                   {"mcpr", m.mcpr},
+                                   {"bytes_a_block", m.bytes_a_block},
+                                   {"bytes_a_block_limit", m.limit}});
+    }
     fmt::print("{}\n", out.dump(2));
     return 0;
   }
   fmt::print("{:<24} {:>12} {:>10} {:>10} {:>10} {:>12}\n", "", "references", "bytes each", "write M/s", "decode M/s",
              "ahead M/s");
-  for (const Measurement& m : *results)
+  for (const Measurement& m : results->traces)
     fmt::print("{:<24} {:>12} {:>10.3f} {:>10} {:>10.0f} {:>12.0f}\n", m.name, m.references, m.bytes_per_reference,
                m.write_per_us == 0 ? "" : fmt::format("{:.0f}", m.write_per_us), m.decode_per_us,
                m.decode_ahead_per_us);
+  if (results->placements.empty()) return 0;
+  fmt::print("\nOptimal placement, reading included; memory a touched block and machine\n\n");
+  fmt::print("{:<28} {:>8} {:>12} {:>12} {:>8}\n", "", "M/s", "M/s by clock", "bytes/block", "limit");
+  for (const PlacementMeasurement& m : results->placements)
+    fmt::print("{:<28} {:>8.2f} {:>12.2f} {:>12.0f} {:>8.0f}\n", m.name, m.per_us, m.clock_per_us, m.bytes_a_block,
+               m.limit);
+  for (const PlacementMeasurement& m : results->placements)
+    if (m.two_per_us > 0)
+      fmt::print("{}, two threads: {:.2f} M/s by the clock, {:.2f} times one; by processor time {:.2f} times\n", m.name,
+                 m.two_per_us, m.two_per_us / m.clock_per_us, m.two_even_per_us / m.per_us);
   return 0;
 }
 
