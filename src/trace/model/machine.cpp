@@ -25,75 +25,91 @@ Machine chapter6(std::string name, uint64_t block_size, double r, double fixed, 
 }
 
 // Machines of today. The unit is a reference to the local memory (not the cache): what the processor's own caches hide
-// they hide whatever the placement, and a page's home decides only where the misses go.
+// they hide whatever the placement, and a page's home decides only where the misses go. Figures without a source are
+// estimates, and `source` says so.
 std::vector<Machine> machines_of_today() {
   std::vector<Machine> machines;
   Machine m;
 
-  // Local DRAM 110 ns and the other socket's 185 ns are what Intel's Memory Latency Checker prints on dual Xeon
-  // Scalable (Sapphire Rapids) servers within a few per cent. A page that Linux migrates copies at 10 to 13 GB/s on one
-  // core, after a fault, unmapping and the TLB shootdown of about 3 us (Yan et al., Nimble Page Management, ASPLOS
-  // 2019, section 3: base pages migrate an order of magnitude below the link's bandwidth, huge pages near it).
+  // A published output of Intel's Memory Latency Checker 3.10 on two Ice Lake Xeons
+  // (github.com/gjbex/Code-optimization, info/icelake_mlc.txt): 89.2 and 89.0 ns in a socket's own memory, 142.7 and
+  // 142.9 ns in the other's. The time to move a page under Linux is an estimate: 3 us for the fault, unmapping and the
+  // TLB shootdown (a fault and a change of rights of userfaultfd take 3.2 us together, see below), 11 GB/s for the copy
+  // by one core, of 55 GB/s between the sockets.
+  constexpr double kLocal = 89;
   m.name = "two-socket";
-  m.source = "Intel MLC on dual Sapphire Rapids (110 ns local, 185 ns remote); Nimble, ASPLOS 2019, for page migration";
+  m.source =
+      "89 ns local, 143 ns remote: Intel MLC 3.10 on two Ice Lake Xeons, github.com/gjbex/Code-optimization, "
+      "info/icelake_mlc.txt; estimates: 3 us and 11 GB/s to migrate a page";
   m.block_size = 4096;
-  m.unit_ns = 110;
-  m.r = 185.0 / 110;
-  m.remote_move = {.fixed = 3000.0 / 110, .per_byte = 1 / (11.0 * 110)};
+  m.unit_ns = kLocal;
+  m.r = 143 / kLocal;
+  m.remote_move = {.fixed = 3000 / kLocal, .per_byte = 1 / (11 * kLocal)};
   machines.push_back(m);
   m.name = "two-socket-2m";
   m.block_size = 2 << 20;
   machines.push_back(m);
 
-  // Li et al., Pond, ASPLOS 2023, figure 7: 85 ns for local DRAM, 180 ns for a CXL pool of 16 sockets. Hosts cannot
-  // reach each other's memory in CXL 2.0, and nothing keeps their caches coherent: a software protocol moves pages,
-  // through the pool. A x8 CXL port of PCIe 5.0 carries about 28 GB/s; the fault and the remapping cost 3 us.
+  // Li et al., Pond, ASPLOS 2023: a CXL pool of 8 to 16 sockets adds 70 to 90 ns to local DRAM. Hosts cannot reach each
+  // other's memory in CXL 2.0, and nothing keeps their caches coherent: a software protocol moves pages, through the
+  // pool. Estimates: 28 of the 31.5 GB/s of 8 lanes of PCIe 5.0 carry data; the fault and the remapping take 3 us.
   m = Machine{};
   m.name = "cxl2";
-  m.source = "Pond, ASPLOS 2023, figure 7 (85 ns local, 180 ns pool of 16 sockets); x8 PCIe 5.0 port; 3 us a fault";
+  m.source =
+      "89 ns local (as two-socket); a pool adds 90 ns: Pond, ASPLOS 2023 (70 to 90 ns for 8 to 16 sockets); estimates: "
+      "3 us a fault, 28 GB/s of PCIe 5.0 x8";
   m.block_size = 4096;
-  m.unit_ns = 85;
-  m.g = 180.0 / 85;
-  m.global_move = {.fixed = 3000.0 / 85, .per_byte = 1 / (28.0 * 85)};
-  m.remote_move = {.fixed = 2 * 3000.0 / 85, .per_byte = 2 / (28.0 * 85)};
+  m.unit_ns = kLocal;
+  constexpr double kPool = kLocal + 90;
+  m.g = kPool / kLocal;
+  m.global_move = {.fixed = 3000 / kLocal, .per_byte = 1 / (28 * kLocal)};
+  m.remote_move = {.fixed = 2 * 3000 / kLocal, .per_byte = 2 / (28 * kLocal)};
   machines.push_back(m);
 
-  // CXL 3.x adds peers' memory and coherence by back-invalidation, line by line, behind a switch: Pond, section 2,
-  // gives more than 270 ns through a switch. A peer's line costs the switch twice (directory in the pool, then the
-  // owner); lines of 64 bytes at 56 GB/s (x8 PCIe 6.0).
+  // CXL 3.x adds peers' memory and coherence by back-invalidation, line by line, behind a switch. No such machine has
+  // been measured in public; estimates: a switch costs the pool's 90 ns once more, a peer's line two passages
+  // (directory in the pool, then the owner), lines of 64 bytes at 56 of the 63 GB/s of 8 lanes of PCIe 6.0.
   m = Machine{};
   m.name = "cxl3";
   m.source =
-      "Pond, ASPLOS 2023, section 2 (85 ns local, 270 ns behind a switch), twice the switch to a peer; x8 PCIe 6.0";
+      "89 ns local (as two-socket); estimates: 180 ns more behind a switch (twice what a pool adds in Pond, ASPLOS "
+      "2023), 360 ns more to a peer, 56 GB/s of PCIe 6.0 x8";
   m.block_size = 64;
-  m.unit_ns = 85;
-  m.g = 270.0 / 85;
-  m.r = (270.0 + 185.0) / 85;
-  m.global_move = {.fixed = 270.0 / 85, .per_byte = 1 / (56.0 * 85)};
-  m.remote_move = {.fixed = (270.0 + 185.0) / 85, .per_byte = 1 / (56.0 * 85)};
+  m.unit_ns = kLocal;
+  constexpr double kSwitched = kLocal + 180, kPeer = kLocal + 360;
+  m.g = kSwitched / kLocal;
+  m.r = kPeer / kLocal;
+  m.global_move = {.fixed = kSwitched / kLocal, .per_byte = 1 / (56 * kLocal)};
+  m.remote_move = {.fixed = kPeer / kLocal, .per_byte = 1 / (56 * kLocal)};
   machines.push_back(m);
 
-  // Kalia, Kaminsky, Andersen, Design Guidelines for High Performance RDMA Systems, USENIX ATC 2016: a small READ takes
-  // about 2 us; 100 Gb/s move 12 bytes a nanosecond. Software that knows where a word is (DSZOOM's way) pays the READ
-  // for a remote reference and two operations on the directory and the block for a move.
+  // ib_send_lat over InfiniBand's reliable connections, in the tables of a master's thesis
+  // (git.dennispotter.eu/Dennis/masters-thesis, tables/mtu_performance.tex): 0.83 us one way for 32 bytes, 2.28 us for
+  // 4 KiB and 4.57 us for 32 KiB, that is 12.5 bytes a nanosecond. A READ takes two ways. Software that knows where a
+  // word is (DSZOOM's way) pays the READ for a remote reference, and an operation on the directory and a READ of the
+  // block for a move.
+  constexpr double kRead = 2 * 830;
   m = Machine{};
   m.name = "rdma";
-  m.source = "Kalia et al., USENIX ATC 2016 (2 us a READ); 100 Gb/s; a directory operation and a READ to move a block";
+  m.source =
+      "1.66 us for an operation and 12.5 GB/s: twice 0.83 us, and 4 KiB against 32 KiB, of ib_send_lat in "
+      "git.dennispotter.eu/Dennis/masters-thesis, tables/mtu_performance.tex; a directory operation and a READ for a "
+      "move; 89 ns local (as two-socket)";
   m.block_size = 64;
-  m.unit_ns = 100;
-  m.r = 2000.0 / 100;
-  m.remote_move = {.fixed = 4000.0 / 100, .per_byte = 1 / (12.0 * 100)};
+  m.unit_ns = kLocal;
+  m.r = kRead / kLocal;
+  m.remote_move = {.fixed = 2 * kRead / kLocal, .per_byte = 1 / (12.5 * kLocal)};
   machines.push_back(m);
 
-  // The same network under page faults: design.md, section 4, measured 2.4 us for a read fault with its grant and
-  // 0.8 us for a change of rights; the home is asked (2 us) and the owner sends the page (2 us). No remote reference.
-  m = Machine{};
+  // The same network under page faults: userfaultfd takes 2.4 us for a read fault with its grant and 0.8 us for a
+  // change of rights on a machine of 2 cores (mgbench prints them); the home is asked and the owner sends the page. No
+  // remote reference.
   m.name = "page-dsm-4k";
-  m.source =
-      "user-level faults of 2.4 us and rights changes of 0.8 us (docs/mgs.md), two RDMA operations of 2 us, 100 Gb/s";
+  m.source = "2.4 us a fault and 0.8 us a change of rights: measured by mgbench; two operations of the rdma machine";
   m.block_size = 4096;
-  m.unit_ns = 100;
-  m.remote_move = {.fixed = (2400.0 + 800 + 4000) / 100, .per_byte = 1 / (12.0 * 100)};
+  m.unit_ns = kLocal;
+  m.r = kInfinite;
+  m.remote_move = {.fixed = (2400 + 800 + 2 * kRead) / kLocal, .per_byte = 1 / (12.5 * kLocal)};
   machines.push_back(m);
   m.name = "page-dsm-2m";
   m.block_size = 2 << 20;
