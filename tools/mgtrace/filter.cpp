@@ -149,7 +149,10 @@ Command add_filter(CLI::App& app) {
       "take a part of a trace, repair one that was cut off, or compress one again; events that belong to what "
       "is left stay in their place");
   command->add_option("input", options->input, "the trace to read")->required()->type_name("TRACE");
-  command->add_option("--processors", options->processors, "only these, as in 0,3,5")->delimiter(',')->type_name("P");
+  command->add_option("--processors", options->processors, "only these, as in 0,3,5")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("P");
   command->add_option("--addresses", options->addresses, "only what touches these: BEGIN-END (END excluded)")
       ->type_name("RANGE");
   command->add_option("--references", options->references, "only these, counted from 0: BEGIN-END (END excluded)")
