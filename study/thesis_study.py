@@ -70,9 +70,17 @@ class Study:
         return json.loads(path.read_text())
 
     def run(self, name):
+        return self.run_with(name, PROGRAMS[name][2], name) | {"half": self.run_half(name)}
+
+    def run_half(self, name):
+        """The same with half as many processors: fewer analyses."""
+        arguments = PROGRAMS[name][2].replace("--threads 7", "--threads 3").replace("--threads 8", "--threads 4")
+        return self.run_with(name, arguments, f"{name}-half", whole_study=False)
+
+    def run_with(self, program_name, arguments, name, whole_study=True):
         mgtrace = self.bin / "mgtrace"
         whole, part = self.work / f"{name}.whole.mgt", self.work / f"{name}.mgt"
-        _, program, arguments = PROGRAMS[name]
+        _, program, _ = PROGRAMS[program_name]
         run = self.bin / "traced" / program
 
         def record():
@@ -94,6 +102,9 @@ class Study:
 
         recorded = self.load(self.work / f"{name}.record.json", record)
         self.load(self.work / f"{name}.info.json", cut)
+        if not whole_study:
+            return {"sweep": analyze("sweep", "--machine", ",".join(MACHINES), "--block-size", "64,512,4K", "--hot-blocks",
+                                     "0")}
         return {
             "record": recorded,
             "info": json.loads(self.call(mgtrace, "info", "--full", "--json", part)),
@@ -108,8 +119,9 @@ class Study:
         }
 
     # MCPR of optimal placement in the sweep.
-    def mcpr(self, name, machine, size):
-        for entry in self.results[name]["sweep"]["block_sizes"]:
+    def mcpr(self, name, machine, size, half=False):
+        result = self.results[name]["half"] if half else self.results[name]
+        for entry in result["sweep"]["block_sizes"]:
             if entry["machine"] == machine and entry["block_size"] == size:
                 return entry["mcpr"]
         raise KeyError((name, machine, size))
@@ -167,12 +179,13 @@ def policies(study, machine, worst, against):
         for policy in head[1:-1]:
             result = study.policy(name, machine, policy)
             row.append(number(result["mcpr"]))
-            saved.setdefault(policy, []).append((bound - result["mcpr"]) / (bound - optimal))
+            saved.setdefault(policy, []).append((bound - result["mcpr"], bound - optimal))
             if policy in ("optimal", "ace", "delay", "platinum"):
                 spread = max([spread] + [value for value in result["spread"].values() if value is not None])
         rows.append(row + [f"{spread:.2f} %"])
-    rows.append([f"share of what optimal saves over {against}"] +
-                [f"{100 * sum(saved[each]) / len(saved[each]):.0f} %" for each in head[1:-1]] + [""])
+    rows.append([f"all together: share of what optimal saves over {against}"] +
+                [f"{100 * sum(s for s, _ in saved[each]) / sum(o for _, o in saved[each]):.0f} %" for each in head[1:-1]] +
+                [""])
     return table(head, rows)
 
 
@@ -193,6 +206,16 @@ def same(study):
                 [f"{mean(study.mcpr(n, 'numa', 512) / study.mcpr(n, other, 512) for n in study.programs):.2f}"
                  for other in ("cc+", "cc")])
     return table(["trace", "CC+", "CC", "NUMA", "DSM+", "DSM", "NUMA / CC+", "NUMA / CC"], rows)
+
+
+def half(study):
+    rows = []
+    for name in study.programs:
+        values = {(machine, size): study.mcpr(name, machine, size, half=True)
+                  for machine in MACHINES for size in (64, 512, 4096)}
+        rows.append([name] + [number(values[machine, 64 if machine.startswith("cc") else 4096]) for machine in MACHINES] +
+                    [f"{values['numa', 512] / values['cc+', 512]:.2f}", f"{values['numa', 512] / values['cc', 512]:.2f}"])
+    return table(["trace", "CC+", "CC", "NUMA", "DSM+", "DSM", "NUMA / CC+, 512", "NUMA / CC, 512"], rows)
 
 
 def sweep(study, machine):
@@ -339,7 +362,7 @@ def causes(study):
         saved = max(plans, key=lambda each: each["saved_mcpr"], default=None)
         groups = {each["group"]: each for each in attribution["groups"]}
         worst = max(attribution["groups"], key=lambda each: each["moves"]["false"], default=None)
-        what = "" if saved is None or saved["saved_mcpr"] <= 0 else (
+        what = "" if saved is None or saved["saved_mcpr"] < 0.005 else (
             f"{saved['change']}, " + ("everything" if saved["group"] is None else groups[saved["group"]]["name"]) +
             f": {saved['saved_mcpr']:.2f}")
         cause = next(iter(attribution["causes"]), None)
@@ -349,7 +372,7 @@ def causes(study):
                      f"{100 * moves['false'] / total:.0f} %", worst["name"] if worst and worst["moves"]["false"] else "", sites,
                      what])
     return table(["trace", "cold / useful / false moves", "allocation hit most", "by lines (use against write)",
-                  "best change; MCPR saved on the first machine"], rows)
+                  "best change; MCPR saved, moves as dear as CC's at 4 KiB"], rows)
 
 
 TABLES = {
@@ -361,6 +384,7 @@ TABLES = {
     "sor-moves": sor_moves,
     "base": base,
     "same": same,
+    "half": half,
     "sweep-cc+": lambda study: sweep(study, "cc+"),
     "sweep-numa": lambda study: sweep(study, "numa"),
     "sweep-dsm": lambda study: sweep(study, "dsm"),
