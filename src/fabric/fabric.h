@@ -123,6 +123,11 @@ class Fabric {
   }
   // Handles what has arrived, at most a few dozen messages. Returns how many were handled.
   virtual unsigned poll() = 0;
+  // Between these, messages that the calling thread sends may be kept back, so that many small ones travel as one. They
+  // go out at end_batch(), or before. They nest. Nobody may wait inside: what is waited for may depend on a message
+  // that is kept. (A send() that waits for room is allowed: what is kept goes out first.) Handlers run in a batch.
+  virtual void begin_batch() {}
+  virtual void end_batch() {}
 
   // --- Attendance: somebody must look at the queue, and nobody should be woken in vain.
   // A thread that is going to poll repeatedly announces it; senders do not wake the service thread meanwhile.
@@ -137,6 +142,18 @@ class Fabric {
 
   // Convenience forms.
   void send(NodeId to, const MessageHeader& header, SendContext context) { send(to, header, {}, {}, context); }
+};
+
+// A batch for as long as it lives. Keep it short: the first message may be on its way only when the last has been sent.
+class MessageBatch {
+ public:
+  explicit MessageBatch(Fabric& fabric) : fabric_(fabric) { fabric_.begin_batch(); }
+  ~MessageBatch() { fabric_.end_batch(); }
+  MessageBatch(const MessageBatch&) = delete;
+  MessageBatch& operator=(const MessageBatch&) = delete;
+
+ private:
+  Fabric& fabric_;
 };
 
 }  // namespace multigrain

@@ -62,6 +62,8 @@ class ModelledFabric final : public Fabric, public MappedObject {
             SendContext context, Nanoseconds not_before = 0) override;
   void fetch(const Message& message, std::span<std::byte> bytes) override { inner_->fetch(message, bytes); }
   unsigned poll() override { return inner_->poll(); }
+  void begin_batch() override { inner_->begin_batch(); }
+  void end_batch() override { inner_->end_batch(); }
   void attend() override { inner_->attend(); }
   void leave() override { inner_->leave(); }
   void serve() override { inner_->serve(); }

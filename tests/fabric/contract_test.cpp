@@ -210,6 +210,44 @@ TEST_P(FabricContract, HandlersMaySendAndAnswersComeBack) {
   }
 }
 
+// Small messages may travel together, and large ones between them alone: the order is the same. When the batch has
+// ended, nothing is kept back.
+TEST_P(FabricContract, ABatchKeepsTheOrderAndKeepsNothing) {
+  Received received;
+  b_.set_handler(kType, &Received::handler, &received);
+  const size_t lengths[] = {0, 1, 256, 257, 0, 7, 5000, 64, 64, 20'000, 3};
+  unsigned sent = 0;
+  for (unsigned batches = 0; batches < 5; ++batches) {
+    {
+      const MessageBatch batch(a_);
+      const MessageBatch inner(a_);  // they nest
+      // More than one train of them, and less than the window, since nobody polls meanwhile.
+      for (unsigned i = 0; i < 150 + batches; ++i, ++sent) {
+        const std::vector<std::byte> payload(lengths[sent % std::size(lengths)], static_cast<std::byte>(sent));
+        RemoteSlice slice;
+        if (sent % 50 == 49) slice = {SegmentId::kFrames, 0, 4096};
+        a_.send(NodeId(1), {.type = kType, .word = {sent}}, payload, slice, SendContext::kHandler);
+      }
+    }
+    for (size_t before = ~size_t{0}; received.headers.size() < sent && before != received.headers.size();) {
+      before = received.headers.size();
+      world_->pump();
+    }
+    ASSERT_EQ(received.headers.size(), sent);
+  }
+  for (unsigned i = 0; i < sent; ++i) {
+    ASSERT_EQ(received.headers[i].word[0], i);
+    ASSERT_EQ(received.payloads[i], std::vector<std::byte>(lengths[i % std::size(lengths)], static_cast<std::byte>(i)));
+  }
+  // Outside of a batch, and a batch that ends without a message.
+  a_.send(NodeId(1), {.type = kType, .word = {sent}}, SendContext::kOrdinary);
+  {
+    const MessageBatch nothing(a_);
+  }
+  world_->pump();
+  EXPECT_EQ(received.headers.size(), sent + 1);
+}
+
 TEST_P(FabricContract, SlicesAreFetchedByTheHandler) {
   struct Fetch {
     Fabric* fabric;

@@ -212,6 +212,75 @@ TEST_F(UcxProcesses, AllPairsAtOnceKeepTheirOrder) {
       });
 }
 
+// Threads of one node send in batches of their own, some of which wait for room in the middle. Every message of a batch
+// is answered, in the order of its thread, and a thread that has ended its batch need not do anything for that.
+TEST_F(UcxProcesses, BatchesOfSeveralThreadsKeepNothingBack) {
+  constexpr unsigned kThreads = 3;
+  constexpr uint64_t kRounds = 60;
+  struct Batches {
+    UcxFabric* fabric = nullptr;
+    std::array<uint64_t, kThreads> next{}, next_answer{};
+    std::array<std::atomic<uint64_t>, kThreads> answers{};
+    std::atomic<bool> wrong{false};
+  };
+  const UcxJob job(2, kFrames);
+  static Batches batches;
+  run_nodes(
+      job, 2,
+      [](UcxFabric& fabric) {
+        batches.fabric = &fabric;
+        // `small` is the sender's thread.
+        fabric.set_handler(
+            kType,
+            [](void*, const Message& message) {
+              if (message.header.word[0] != batches.next[message.header.small]++) batches.wrong = true;
+              for (std::byte b : message.payload)
+                if (b != static_cast<std::byte>(message.header.word[0])) batches.wrong = true;
+              MessageHeader answer = message.header;
+              answer.type = kType + 1;
+              batches.fabric->send(message.from, answer, SendContext::kHandler);
+            },
+            nullptr);
+        fabric.set_handler(
+            kType + 1,
+            [](void*, const Message& message) {
+              const unsigned thread = message.header.small;
+              if (message.header.word[0] != batches.next_answer[thread]++) batches.wrong = true;
+              batches.answers[thread].fetch_add(1);
+            },
+            nullptr);
+        return true;
+      },
+      [&](UcxFabric& fabric) {
+        const NodeId other(static_cast<uint16_t>(1 - fabric.self().value));
+        std::vector<std::thread> threads;
+        for (uint16_t t = 0; t < kThreads; ++t) {
+          threads.emplace_back([&fabric, other, t] {
+            std::mt19937 random(t + 17u * fabric.self().value);
+            uint64_t sent = 0;
+            for (uint64_t round = 0; round < kRounds; ++round) {
+              {
+                const MessageBatch batch(fabric);
+                for (uint64_t i = random() % 120 + 1; i != 0; --i, ++sent) {
+                  // Now and then so much that the window fills.
+                  const size_t length = round % 10 == 9     ? random() % 40'000
+                                        : random() % 8 == 0 ? random() % 6000
+                                                            : random() % 300;
+                  const std::vector<std::byte> payload(length, static_cast<std::byte>(sent));
+                  fabric.send(other, {.type = kType, .small = t, .word = {sent}}, payload, {}, SendContext::kOrdinary);
+                }
+              }
+              // Of some batches the thread waits for the end, as a lone message would have to be waited for.
+              while (round % 3 == 0 && batches.answers[t].load() != sent) usleep(50);
+            }
+            while (batches.answers[t].load() != sent) usleep(50);
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+        return !batches.wrong.load();
+      });
+}
+
 TEST_F(UcxProcesses, HandlersNeverWaitForRoom) {
   // Node 0 asks once; node 1's handler answers with far more than the window holds, while node 0 handles nothing.
   constexpr uint64_t kAnswers = 300;

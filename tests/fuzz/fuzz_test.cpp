@@ -72,9 +72,79 @@ TEST(Fuzz, StartsFromInputsThatAreRight) {
   ucx::WireControl control;
   input = kTargets[1].good();
   EXPECT_EQ(decode(context, Bytes(input).subspan(4), 60, control).verdict, ucx::Verdict::kGood);
+  input = kTargets[2].good();
+  ucx::WireTrain train;
+  Bytes rest = Bytes(input).subspan(sizeof train);
+  ASSERT_EQ(decode(context, Bytes(input).first(sizeof train), rest.size(), train).verdict, ucx::Verdict::kGood);
+  for (unsigned left = 3; left != 0; --left) {
+    Bytes payload;
+    ASSERT_EQ(next_record(context, train, left, rest, message, payload).verdict, ucx::Verdict::kGood);
+    EXPECT_EQ(message.sequence, 3 - left);
+    EXPECT_EQ(payload.size(), (3 - left) * 60);
+  }
+  EXPECT_TRUE(rest.empty());
   std::array<std::byte, 4096> page{};
-  EXPECT_TRUE(apply_diff(page.data(), page.size(), kTargets[3].good()));
+  EXPECT_TRUE(apply_diff(page.data(), page.size(), kTargets[4].good()));
   EXPECT_EQ(page[1200], std::byte{2});
+}
+
+// Each thing that a train may not have, by itself.
+TEST(Fuzz, ATrainIsRefusedForEachOfItsFaults) {
+  const ucx::WireContext context = wire_context();
+  struct Case {
+    const char* what;
+    void (*damage)(ucx::WireTrain&, ucx::WireMessage& second, std::vector<std::byte>& tail);
+    ucx::Verdict verdict;
+  };
+  using Train = ucx::WireTrain;
+  using Record = ucx::WireMessage;
+  using Tail = std::vector<std::byte>;
+  const Case cases[] = {
+      {"nothing", [](Train&, Record&, Tail&) {}, ucx::Verdict::kGood},
+      {"another key", [](Train& t, Record&, Tail&) { t.key ^= 1; }, ucx::Verdict::kStranger},
+      {"this node's name", [](Train& t, Record&, Tail&) { t.from = 1; }, ucx::Verdict::kStranger},
+      {"no records", [](Train& t, Record&, Tail&) { t.count = 0; }, ucx::Verdict::kBroken},
+      {"a record too few", [](Train& t, Record&, Tail&) { t.count = 1; }, ucx::Verdict::kBroken},
+      {"a record too many", [](Train& t, Record&, Tail&) { t.count = 3; }, ucx::Verdict::kBroken},
+      {"unknown fields", [](Train& t, Record&, Tail&) { t.zero = 1; }, ucx::Verdict::kBroken},
+      {"something behind it", [](Train&, Record&, Tail& tail) { tail.resize(41); }, ucx::Verdict::kBroken},
+      {"too little payload", [](Train&, Record&, Tail& tail) { tail.resize(39); }, ucx::Verdict::kBroken},
+      {"too long a payload",
+       [](Train&, Record& r, Tail& tail) {
+         r.payload_length = ucx::kMaxTrainPayload + 1;
+         tail.resize(r.payload_length);
+       },
+       ucx::Verdict::kBroken},
+      {"too many bytes", [](Train&, Record&, Tail& tail) { tail.resize(ucx::kMaxTrainBytes); }, ucx::Verdict::kBroken},
+      {"another's message", [](Train&, Record& r, Tail&) { r.from = 0; }, ucx::Verdict::kBroken},
+      {"a message with another key", [](Train&, Record& r, Tail&) { r.key ^= 1; }, ucx::Verdict::kBroken},
+      {"a slice", [](Train&, Record& r, Tail&) { r.slice_length = 200'000; }, ucx::Verdict::kBroken},
+      {"a delay", [](Train&, Record& r, Tail&) { r.delay_ns = 1; }, ucx::Verdict::kBroken},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.what);
+    Train train{.key = 0x3333333333333333, .from = 2, .count = 2, .zero = 0};
+    Record first{}, second{};
+    first.key = second.key = train.key;
+    first.from = second.from = train.from;
+    second.payload_length = 40;
+    Tail tail(40);
+    one.damage(train, second, tail);
+    std::vector<std::byte> header, data;
+    append(header, train);
+    append(data, first);
+    append(data, second);
+    data.insert(data.end(), tail.begin(), tail.end());
+    Train read;
+    ucx::Verdict verdict = decode(context, header, data.size(), read).verdict;
+    Bytes rest(data);
+    for (unsigned left = read.count; verdict == ucx::Verdict::kGood && left != 0; --left) {
+      Record record;
+      Bytes payload;
+      verdict = next_record(context, read, left, rest, record, payload).verdict;
+    }
+    EXPECT_EQ(verdict, one.verdict);
+  }
 }
 
 }  // namespace

@@ -58,6 +58,35 @@ inline void wire(Bytes input) {
   }
 }
 
+// A train of messages: its header, then its records.
+inline void train(Bytes input) {
+  static const ucx::WireContext context = wire_context();
+  const size_t split = std::min(input.size(), sizeof(ucx::WireTrain));
+  const std::vector<std::byte> header(input.begin(), input.begin() + static_cast<ptrdiff_t>(split));
+  const std::vector<std::byte> data(input.begin() + static_cast<ptrdiff_t>(split), input.end());
+  ucx::WireTrain train;
+  if (decode(context, header, data.size(), train).verdict != ucx::Verdict::kGood) return;
+  MG_CHECK(train.from < context.nodes && train.from != context.self);
+  MG_CHECK(train.key == context.key[train.from]);
+  MG_CHECK(train.count != 0 && data.size() <= ucx::kMaxTrainBytes);
+  Bytes rest(data);
+  for (unsigned left = train.count; left != 0; --left) {
+    const size_t before = rest.size();
+    ucx::WireMessage message;
+    Bytes payload;
+    const ucx::Checked checked = next_record(context, train, left, rest, message, payload);
+    MG_CHECK(checked.verdict != ucx::Verdict::kStranger);
+    if (checked.verdict != ucx::Verdict::kGood) return;
+    MG_CHECK(message.from == train.from && message.key == train.key);
+    MG_CHECK(message.slice_length == 0 && message.carried == 0 && message.delay_ns == 0);
+    MG_CHECK(payload.size() == message.payload_length && payload.size() <= ucx::kMaxTrainPayload);
+    MG_CHECK(before == rest.size() + sizeof message + payload.size());
+    MG_CHECK(payload.empty() ||
+             (payload.data() >= data.data() && payload.data() + payload.size() <= data.data() + data.size()));
+  }
+  MG_CHECK(rest.empty());
+}
+
 // A stream of frames, in pieces whose lengths the first byte gives, and the fields of each frame.
 inline void frames(Bytes input) {
   if (input.empty()) return;
@@ -139,6 +168,25 @@ inline constexpr Target kTargets[] = {
        control.kind = ucx::ControlKind::kRemoteKey;
        control.b = 2;
        append(out, control);
+       return out;
+     }},
+    {"wire_train", train,
+     [] {
+       std::vector<std::byte> out;
+       ucx::WireTrain train{};
+       train.key = 0x3333333333333333;
+       train.from = 2;
+       train.count = 3;
+       append(out, train);
+       for (uint32_t i = 0; i < train.count; ++i) {
+         ucx::WireMessage message{};
+         message.key = train.key;
+         message.from = train.from;
+         message.sequence = i;
+         message.payload_length = i * 60;
+         append(out, message);
+         out.resize(out.size() + message.payload_length, std::byte{7});
+       }
        return out;
      }},
     {"frames", frames,

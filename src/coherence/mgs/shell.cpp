@@ -14,6 +14,9 @@ constexpr MessageType type_of(Kind kind) {
   return static_cast<MessageType>(message_range::kMgs + static_cast<unsigned>(kind));
 }
 
+// How many pages a release sends off together, at most: the homes are to have something to do while it gets more ready.
+constexpr size_t kReleasesInBatch = 16;
+
 void count(Counter counter, uint64_t n = 1) {
   this_profile().count(counter, n);
 }
@@ -121,6 +124,7 @@ namespace {
 class Streams {
  public:
   struct Ahead {
+    int64_t from = 0;    // the page before the first, by the stride
     int64_t stride = 0;  // pages
     uint32_t count = 0;
   };
@@ -136,7 +140,7 @@ class Streams {
         stream.window = stream.window == 0 ? std::min(2u, limit) : std::min(2 * stream.window, limit);
         stream.last = here;
         stream.expected = here + stream.stride * (static_cast<int64_t>(stream.window) + 1);
-        return {stream.stride, stream.window};
+        return {here, stream.stride, stream.window};
       }
       const int64_t distance = std::abs(here - stream.last);
       if (distance != 0 && distance <= kLongestStride &&
@@ -147,6 +151,25 @@ class Streams {
     const int64_t stride = nearest != nullptr ? here - nearest->last : 0;
     Stream& taken = nearest != nullptr ? *nearest : streams_[next_++ % streams_.size()];
     taken = {.last = here, .stride = stride, .expected = here + stride, .window = 0, .is_write = is_write};
+    return {};
+  }
+
+  // The processor must wait for `page`, which is on its way. If it was asked for ahead, and the processor is past the
+  // middle of what was, it is faster than the network, and the next as many pages are due now: else, whenever it gets
+  // to the end, the network would have nothing to do for a round trip.
+  Ahead ahead_of_wait(PageId page, bool is_write) {
+    const auto here = static_cast<int64_t>(page.value);
+    for (Stream& stream : streams_) {
+      if (stream.is_write != is_write || stream.window == 0) continue;
+      const int64_t distance = here - stream.last;
+      const auto window = static_cast<int64_t>(stream.window);
+      if (distance % stream.stride != 0) continue;
+      const int64_t steps = distance / stream.stride;
+      if (2 * steps <= window || steps > window) continue;
+      stream.last = stream.expected - stream.stride;
+      stream.expected += stream.stride * window;
+      return {stream.last, stream.stride, stream.window};
+    }
     return {};
   }
 
@@ -195,9 +218,10 @@ bool Shell::on_fault(PageId page, bool is_write) {
     }
   }
   // Before the wait, so that the home, if it has to be woken, finds all requests at once.
-  if (asks && prefetch_ != 0) {
-    const Streams::Ahead ahead = t_streams.ahead(page, is_write, prefetch_);
-    prefetch(page, ahead.stride, ahead.count, is_write);
+  if (prefetch_ != 0 && (asks || outcome == FaultOutcome::kWait)) {
+    const Streams::Ahead ahead =
+        asks ? t_streams.ahead(page, is_write, prefetch_) : t_streams.ahead_of_wait(page, is_write);
+    if (ahead.count != 0) prefetch(PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
   }
   if (outcome == FaultOutcome::kResolved) return true;
   // Whatever woke us, the access itself is the test of whether the rights are there now.
@@ -257,6 +281,7 @@ void Shell::prefetch(PageId from, int64_t stride, uint32_t count, bool is_write)
     return;
   }
   uint64_t asked = 0;
+  const MessageBatch batch(services_.fabric);
   for (uint32_t i = 1; i <= count; ++i) {
     const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
     if (page.value >= services_.region.page_count()) break;
@@ -291,19 +316,22 @@ void Shell::release() {
   uint64_t released = 0;
   uint8_t slot = 0;
   while (const size_t n = queue_.pop(limit, batch, ledger_, slot)) {
-    for (size_t i = 0; i < n; ++i) {
-      const PageId page = batch[i];
-      Record& record = records_[page.value];
-      Actions actions;
-      const std::lock_guard hold(record.lock);
-      // A page has one REL out at most, so one slot a record is enough. A release that joins an earlier one waits for
-      // that one's entry in the ledger.
-      const bool joins = record.page.client.release_pending;
-      if (!joins) record.release_slot = slot;
-      const bool must_wait = mgs::on_release(record.page, place(record), kNodeDomain, actions);
-      perform(page, record, actions, nullptr);
-      if (joins || !must_wait) ledger_.finish(slot);
-      released += must_wait ? 1 : 0;
+    for (size_t first = 0; first < n; first += kReleasesInBatch) {
+      const MessageBatch messages(services_.fabric);
+      for (size_t i = first; i < std::min(n, first + kReleasesInBatch); ++i) {
+        const PageId page = batch[i];
+        Record& record = records_[page.value];
+        Actions actions;
+        const std::lock_guard hold(record.lock);
+        // A page has one REL out at most, so one slot a record is enough. A release that joins an earlier one waits for
+        // that one's entry in the ledger.
+        const bool joins = record.page.client.release_pending;
+        if (!joins) record.release_slot = slot;
+        const bool must_wait = mgs::on_release(record.page, place(record), kNodeDomain, actions);
+        perform(page, record, actions, nullptr);
+        if (joins || !must_wait) ledger_.finish(slot);
+        released += must_wait ? 1 : 0;
+      }
     }
     // This node's messages are in this thread's care, and a long queue takes milliseconds.
     services_.fabric.poll();

@@ -61,6 +61,13 @@ ucp_rkey_h asked() {
 // As in the other fabrics. initial-exec: the first use of dynamic TLS may call malloc.
 [[gnu::tls_model("initial-exec")]] thread_local bool t_handling = false;
 
+// The batch that this thread is in. In a process with several fabrics, a batch of one in a batch of another is none.
+struct Batch {
+  const UcpFabric* fabric = nullptr;
+  unsigned depth = 0;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Batch t_batch;
+
 void sleep_ns(Nanoseconds duration) {
   const int saved = errno;
   const timespec time{static_cast<time_t>(duration / kSecond), static_cast<long>(duration % kSecond)};
@@ -270,6 +277,9 @@ Status UcpFabric::start() {
   handler.id = kMessageId;
   handler.cb = &UcpFabric::on_message;
   status = ucp_worker_set_am_recv_handler(worker_, &handler);
+  handler.id = kTrainId;
+  handler.cb = &UcpFabric::on_train;
+  if (status == UCS_OK) status = ucp_worker_set_am_recv_handler(worker_, &handler);
   handler.id = kControlId;
   handler.cb = &UcpFabric::on_control;
   if (status == UCS_OK) status = ucp_worker_set_am_recv_handler(worker_, &handler);
@@ -560,6 +570,7 @@ void UcpFabric::stop() {
   Inside inside(*this);
   // Not every transport tells the others that a process is gone (shared memory does not), and silence takes seconds.
   if (connected_) {
+    send_trains();
     for (unsigned n = 0; n < context_.nodes; ++n)
       if (n != context_.self) send_control(n, ControlKind::kEnding);
     const Nanoseconds deadline = monotonic_ns() + kFarewell;
@@ -900,6 +911,12 @@ void UcpFabric::send(NodeId to, const MessageHeader& header, std::span<const std
   if (slice.length != 0) check_range(self(), slice.segment, slice.offset, slice.length);
   if (try_send(to, header, payload, slice, not_before, context == SendContext::kHandler)) return;
 
+  // Not in a batch, if there is one: this thread waits now, and handles messages meanwhile.
+  const Batch batch = in_batch() ? std::exchange(t_batch, Batch{}) : t_batch;
+  if (batch.fabric == this) {
+    Inside inside(*this);
+    send_trains();
+  }
   attend();
   for (unsigned tries = 0; !try_send(to, header, payload, slice, not_before, false); ++tries) {
     if (poll() != 0) continue;
@@ -910,6 +927,7 @@ void UcpFabric::send(NodeId to, const MessageHeader& header, std::span<const std
     }
   }
   leave();
+  t_batch = batch;
 }
 
 // Sends, behind what waits already. If the window is full: `keep` says to queue the message instead.
@@ -921,7 +939,16 @@ bool UcpFabric::try_send(NodeId to, const MessageHeader& header, std::span<const
   Peer& peer = peers_[to.value];
   if (peer.lost.load(std::memory_order_relaxed)) return true;
   const bool fits = peer.overflow_first == nullptr && peer.sent + message_cost(data_bytes) - peer.acked <= kWindow;
-  if (!fits && !keep) return false;
+  if (!fits) {
+    // What gives room is an answer to what is kept here.
+    send_train(to.value);
+    if (!keep) return false;
+  } else if (slice.length == 0 && not_before == 0 && payload.size() <= kMaxTrainPayload &&
+             (in_batch() || peer.train != nullptr)) {
+    board(to.value, header, payload);
+    if (!in_batch()) send_train(to.value);
+    return true;
+  }
 
   // UCX may need the header and the payload after this call, so they are copied. The slice stays as it is until the
   // receiver's handler has returned (fabric.h), so it need not be, unless a payload goes before it.
@@ -962,6 +989,7 @@ void UcpFabric::tell_handled(Peer& peer, uint64_t& field) {
 
 void UcpFabric::transmit(unsigned to, Outgoing* out) {
   Peer& peer = peers_[to];
+  send_train(to);
   peer.sent += message_cost(out->data_bytes);
   out->wire.sequence = peer.next_sequence++;
   tell_handled(peer, out->wire.handled);
@@ -982,6 +1010,80 @@ void UcpFabric::transmit(unsigned to, Outgoing* out) {
   if (UCS_PTR_IS_PTR(request)) return;
   if (UCS_PTR_IS_ERR(request)) lose(to, LossReason::kBroken, false);
   pool_.release(out);
+}
+
+bool UcpFabric::in_batch() const {
+  return t_batch.fabric == this;
+}
+
+void UcpFabric::begin_batch() {
+  if (t_batch.fabric == nullptr) t_batch.fabric = this;
+  if (in_batch()) ++t_batch.depth;
+}
+
+void UcpFabric::end_batch() {
+  if (!in_batch() || --t_batch.depth != 0) return;
+  t_batch.fabric = nullptr;
+  // What this thread has sent it sees; what others have, they see to.
+  if (trains_.load(std::memory_order_relaxed) == 0) return;
+  Inside inside(*this);
+  send_trains();
+}
+
+// Puts a small message, for which there is room in the window, into the peer's train.
+void UcpFabric::board(unsigned to, const MessageHeader& header, std::span<const std::byte> payload) {
+  Peer& peer = peers_[to];
+  if (peer.train != nullptr && peer.train->bytes + sizeof(WireMessage) + payload.size() > kMaxTrainBytes)
+    send_train(to);
+  if (peer.train == nullptr) {
+    peer.train = new (pool_.allocate(sizeof(Train))) Train;  // not Train{}: the bytes need not be cleared
+    peer.train->fabric = this;
+    peer.train->wire = {.key = peer.key, .from = context_.self, .count = 0, .zero = 0};
+    peer.train->bytes = 0;
+    trains_.fetch_or(bit(to), std::memory_order_relaxed);
+  }
+  Train& train = *peer.train;
+  WireMessage wire{};
+  wire.key = peer.key;
+  wire.sequence = peer.next_sequence++;
+  wire.header = header;
+  wire.payload_length = static_cast<uint32_t>(payload.size());
+  wire.from = context_.self;
+  tell_handled(peer, wire.handled);
+  peer.sent += message_cost(payload.size());
+  std::memcpy(train.data.data() + train.bytes, &wire, sizeof wire);
+  if (!payload.empty()) std::memcpy(train.data.data() + train.bytes + sizeof wire, payload.data(), payload.size());
+  train.bytes += static_cast<uint32_t>(sizeof wire + payload.size());
+  ++train.wire.count;
+}
+
+void UcpFabric::send_train(unsigned to) {
+  Peer& peer = peers_[to];
+  if (peer.train == nullptr) return;
+  Train* const train = std::exchange(peer.train, nullptr);
+  trains_.fetch_and(~bit(to), std::memory_order_relaxed);
+  if (peer.lost.load(std::memory_order_relaxed)) {
+    pool_.release(train);
+    return;
+  }
+  ucp_request_param_t parameters{};
+  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  parameters.flags = UCP_AM_SEND_FLAG_EAGER;
+  parameters.cb.send = [](void* request, ucs_status_t, void* user_data) {
+    static_cast<Train*>(user_data)->fabric->pool_.release(user_data);
+    ucp_request_free(request);
+  };
+  parameters.user_data = train;
+  void* const request = ucp_am_send_nbx(peer.endpoint, kTrainId, &train->wire, sizeof train->wire, train->data.data(),
+                                        train->bytes, &parameters);
+  if (UCS_PTR_IS_PTR(request)) return;
+  if (UCS_PTR_IS_ERR(request)) lose(to, LossReason::kBroken, false);
+  pool_.release(train);
+}
+
+void UcpFabric::send_trains() {
+  for (uint64_t rest = trains_.load(std::memory_order_relaxed); rest != 0; rest &= rest - 1)
+    send_train(static_cast<unsigned>(std::countr_zero(rest)));
 }
 
 void UcpFabric::flush_overflow(unsigned to) {
@@ -1036,6 +1138,19 @@ ucs_status_t UcpFabric::on_message(void* self, const void* header, size_t header
                                                 param->recv_attr);
 }
 
+ucs_status_t UcpFabric::on_train(void* self, const void* header, size_t header_length, void* data, size_t length,
+                                 const ucp_am_recv_param_t* param) {
+  auto& fabric = *static_cast<UcpFabric*>(self);
+  // As control messages.
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+    fabric.refuse("it is a train of messages of an impossible kind");
+    return UCS_OK;
+  }
+  fabric.receive_train({static_cast<const std::byte*>(header), header_length},
+                       {static_cast<const std::byte*>(data), length});
+  return UCS_OK;
+}
+
 ucs_status_t UcpFabric::on_control(void* self, const void* header, size_t header_length, void* data, size_t length,
                                    const ucp_am_recv_param_t* param) {
   auto& fabric = *static_cast<UcpFabric*>(self);
@@ -1058,6 +1173,45 @@ void UcpFabric::refuse(const char* reason) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(length));
 }
 
+// Counts a message whose data is `length` long, and makes room for `copied` bytes of it.
+UcpFabric::Incoming* UcpFabric::admit(const WireMessage& wire, size_t length, size_t copied) {
+  const unsigned source = wire.from;
+  Peer& peer = peers_[source];
+  peer.heard = true;
+  acknowledge(source, wire.handled);
+  if (wire.sequence < peer.expected) panic("a message came twice from node (and its number)", source, wire.sequence);
+  peer.arrived += message_cost(length);
+  if (peer.arrived - peer.handled.load(std::memory_order_relaxed) > kWindow)
+    panic("more messages than it may send came from node", source);
+  auto* const in = new (pool_.allocate(sizeof(Incoming) + copied)) Incoming{};
+  in->fabric = this;
+  in->wire = wire;
+  in->due = wire.delay_ns == 0 ? 0 : monotonic_ns() + wire.delay_ns;
+  in->data = reinterpret_cast<std::byte*>(in + 1);
+  return in;
+}
+
+void UcpFabric::receive_train(std::span<const std::byte> header, std::span<const std::byte> data) {
+  WireTrain train;
+  const Checked checked = decode(context_, header, data.size(), train);
+  if (checked.verdict == Verdict::kStranger) [[unlikely]] {
+    refuse(checked.reason);
+    return;
+  }
+  if (checked.verdict == Verdict::kBroken) [[unlikely]]
+    panic(checked.reason, train.from);
+  for (unsigned left = train.count; left != 0; --left) {
+    WireMessage wire;
+    std::span<const std::byte> payload;
+    if (const Checked record = next_record(context_, train, left, data, wire, payload);
+        record.verdict != Verdict::kGood) [[unlikely]]
+      panic(record.reason, train.from);
+    Incoming* const in = admit(wire, payload.size(), payload.size());
+    if (!payload.empty()) std::memcpy(in->data, payload.data(), payload.size());
+    accept(train.from, in);
+  }
+}
+
 ucs_status_t UcpFabric::receive(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes) {
   WireMessage wire;
   const Checked checked = decode(context_, header, length, wire);
@@ -1068,21 +1222,10 @@ ucs_status_t UcpFabric::receive(std::span<const std::byte> header, void* data, s
   const unsigned source = wire.from;
   if (checked.verdict == Verdict::kBroken) [[unlikely]]
     panic(checked.reason, source);
-  Peer& peer = peers_[source];
-  peer.heard = true;
-  acknowledge(source, wire.handled);
-  if (wire.sequence < peer.expected) panic("a message came twice from node (and its number)", source, wire.sequence);
-  peer.arrived += message_cost(length);
-  if (peer.arrived - peer.handled.load(std::memory_order_relaxed) > kWindow)
-    panic("more messages than it may send came from node", source);
 
   const bool rendezvous = (attributes & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   const bool holds = !rendezvous && (attributes & UCP_AM_RECV_ATTR_FLAG_DATA) != 0 && length >= kWorthHolding;
-  auto* const in = new (pool_.allocate(sizeof(Incoming) + (holds ? 0 : length))) Incoming{};
-  in->fabric = this;
-  in->wire = wire;
-  in->due = wire.delay_ns == 0 ? 0 : monotonic_ns() + wire.delay_ns;
-  in->data = reinterpret_cast<std::byte*>(in + 1);
+  Incoming* const in = admit(wire, length, holds ? 0 : length);
   if (holds) {
     in->data = static_cast<std::byte*>(data);
     in->held = data;
@@ -1255,6 +1398,7 @@ unsigned UcpFabric::drain(unsigned source, unsigned limit) {
   bool more = false;
   pending_.fetch_and(~bit(source), std::memory_order_seq_cst);
   peer.due.store(0, std::memory_order_relaxed);
+  begin_batch();
   while (true) {
     Incoming* in = nullptr;
     {
@@ -1280,6 +1424,7 @@ unsigned UcpFabric::drain(unsigned source, unsigned limit) {
     while (!done_.compare_exchange_weak(in->next, in, std::memory_order_release, std::memory_order_relaxed)) {
     }
   }
+  end_batch();
   if (more) pending_.fetch_or(bit(source), std::memory_order_seq_cst);
   if (handled != 0) {
     // `told` may be changed by others meanwhile: somebody has told it then.

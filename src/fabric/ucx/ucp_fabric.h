@@ -22,6 +22,13 @@
 //              attends wakes the service thread by its event descriptor.
 //   credits    a queue of messages that a handler sent while the window was full goes out, under the lock, in the very
 //              progress that brings the credit.
+//   trains     of small messages that a thread sent in a batch: kept in the peer, under the lock. A message is in one
+//              only while the thread that sent it is in its batch (t_batch), and at the end of that the thread sends
+//              all trains that it finds, its own messages among them if nobody did so before. Batches are: a few dozen
+//              handlers (which never wait), a read ahead, a few pages of a release. Whoever is about to wait for room
+//              sends the train first, a message that cannot ride goes behind it, and one from a thread in no batch
+//              takes it along. So nothing is kept for longer than its own batch lasts, whatever other threads do, and
+//              a thread that waits, in the fault handler or elsewhere, has none.
 //
 // Nothing is forgotten. Operations below are sequentially consistent, `lock_` orders the rest.
 //  (1) An arrival that UCX has not been asked about. Consider the last unwatch() that brought watching_ to 0 (U1). It
@@ -90,6 +97,8 @@ class UcpFabric final : public UcxFabric, public MappedObject {
             SendContext context, Nanoseconds not_before = 0) override;
   void fetch(const Message& message, std::span<std::byte> bytes) override;
   unsigned poll() override;
+  void begin_batch() override;
+  void end_batch() override;
 
   void attend() override;
   void leave() override;
@@ -115,6 +124,13 @@ class UcpFabric final : public UcxFabric, public MappedObject {
     const std::byte* data;
     uint64_t data_bytes;
   };
+  // A train that is being put together, or sent.
+  struct Train {
+    UcpFabric* fabric;
+    WireTrain wire;
+    uint32_t bytes;
+    std::array<std::byte, kMaxTrainBytes> data;
+  };
   struct ControlOut {
     UcpFabric* fabric;
     WireControl wire;
@@ -130,6 +146,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
     uint64_t acked = 0;  // cost of that which the peer is known to have handled
     Outgoing* overflow_first = nullptr;
     Outgoing* overflow_last = nullptr;
+    Train* train = nullptr;
     uint64_t expected = 0;      // the sequence number that is next for the queue
     Incoming* early = nullptr;  // what overtook it, by number
     uint64_t arrived = 0;       // cost
@@ -216,9 +233,13 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   // Messages; those marked * under the lock.
   [[nodiscard]] bool try_send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
                               RemoteSlice slice, Nanoseconds not_before, bool keep);
-  void transmit(unsigned to, Outgoing* out);              // *
-  static void tell_handled(Peer& peer, uint64_t& field);  // *
-  void flush_overflow(unsigned to);                       // *
+  void transmit(unsigned to, Outgoing* out);  // *
+  [[nodiscard]] bool in_batch() const;
+  void board(unsigned to, const MessageHeader& header, std::span<const std::byte> payload);  // *
+  void send_train(unsigned to);                                                              // *
+  void send_trains();                                                                        // *
+  static void tell_handled(Peer& peer, uint64_t& field);                                     // *
+  void flush_overflow(unsigned to);                                                          // *
   void send_control(unsigned to, ControlKind kind, uint64_t a = 0, uint64_t b = 0,
                     std::span<const std::byte> = {});             // *
   void acknowledge(unsigned source, uint64_t handled);            // *
@@ -229,9 +250,13 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   void report_losses();
   static ucs_status_t on_message(void* self, const void* header, size_t header_length, void* data, size_t length,
                                  const ucp_am_recv_param_t* param);
+  static ucs_status_t on_train(void* self, const void* header, size_t header_length, void* data, size_t length,
+                               const ucp_am_recv_param_t* param);
   static ucs_status_t on_control(void* self, const void* header, size_t header_length, void* data, size_t length,
                                  const ucp_am_recv_param_t* param);
   ucs_status_t receive(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes);
+  Incoming* admit(const WireMessage& wire, size_t length, size_t copied);
+  void receive_train(std::span<const std::byte> header, std::span<const std::byte> data);
   void receive_control(std::span<const std::byte> header, const void* data, size_t length);
   void refuse(const char* reason);
   unsigned drain(unsigned source, unsigned limit);
@@ -268,6 +293,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   std::array<Operation, kOperations> operations_;
   uint16_t free_operation_ = 0;      // 1 + index; 0: none
   std::atomic<uint64_t> losses_{0};  // a bit a node: lost and not yet reported
+  std::atomic<uint64_t> trains_{0};  // a bit a node: it has a train; written under lock_
   std::array<Export, static_cast<size_t>(SegmentId::kCount)> exported_{};
   ucp_mem_h words_memory_ = nullptr;
   std::atomic<ucp_mem_h>* frame_memory_ = nullptr;  // by chunk

@@ -6,6 +6,10 @@
 //   id        header        data
 //   kMessage  WireMessage   the payload, then the slice's bytes if they are carried along
 //   kControl  WireControl   of kRemoteKey: the packed key; else none
+//   kTrain    WireTrain     records, one behind the other: a WireMessage and its payload
+//
+// A train is several small messages that were sent at about the same time: over TCP an active message costs a system
+// call, whatever its size. Each record is numbered and checked as if it had come alone.
 //
 // Every structure begins with a key: a random number that the receiver gave to this sender through the wire-up. What
 // comes with another key comes from nobody in the job, and is dropped. What comes with the right key is checked field
@@ -27,6 +31,7 @@ namespace multigrain::ucx {
 // Identifiers of UCX's active messages.
 inline constexpr unsigned kMessageId = 1;
 inline constexpr unsigned kControlId = 2;
+inline constexpr unsigned kTrainId = 3;
 
 // A slice of at most this length travels with its message; a longer one is fetched by a get.
 inline constexpr uint32_t kMaxCarriedSlice = 128 * 1024;
@@ -38,6 +43,11 @@ inline constexpr uint64_t kWindow = uint64_t{1} << 20;
 inline constexpr uint64_t kChunkBytes = uint64_t{16} << 20;
 
 inline constexpr size_t kMaxRemoteKey = 4096;  // bytes
+
+// What may ride in a train: messages without a slice and a delay, and with at most so much payload.
+inline constexpr uint32_t kMaxTrainPayload = 256;
+// Bytes of all records: with UCX's own headers, what its TCP and its shared memory send in one piece (8 KiB).
+inline constexpr size_t kMaxTrainBytes = 7680;
 
 struct WireMessage {
   uint64_t key;
@@ -54,6 +64,14 @@ struct WireMessage {
   uint32_t zero;
 };
 static_assert(sizeof(WireMessage) == 88);
+
+struct WireTrain {
+  uint64_t key;
+  uint16_t from;
+  uint16_t count;  // of records, at least 1
+  uint32_t zero;
+};
+static_assert(sizeof(WireTrain) == 16);
 
 enum class ControlKind : uint8_t {
   kNone = 0,
@@ -111,5 +129,11 @@ struct Checked {
 // and its `from` also if it is kBroken. No state is looked at: whether the sequence fits is for the caller.
 Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireMessage& out);
 Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireControl& out);
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireTrain& out);
+
+// Takes the next record of a train that decode() found good off the front of `rest`. `left` is how many the train
+// should still have, this one included; with the last, nothing may be left over. The verdict is kGood or kBroken.
+Checked next_record(const WireContext& context, const WireTrain& train, unsigned left, std::span<const std::byte>& rest,
+                    WireMessage& out, std::span<const std::byte>& payload);
 
 }  // namespace multigrain::ucx
