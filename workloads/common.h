@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cinttypes>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -127,6 +128,10 @@ inline void print_parallel(uint64_t nanoseconds, double checksum) {
 }
 inline void print_speedup(uint64_t sequential, uint64_t parallel) {
   std::printf("sequential: %.6f s\nspeedup: %.2f\n", seconds(sequential), seconds(sequential) / seconds(parallel));
+}
+// For checks: raises `worst` to the value, and for good beyond all limits if the value is not a number.
+inline void keep_worst(double& worst, double value) {
+  if (!(value <= worst)) worst = std::isnan(value) ? HUGE_VAL : value;
 }
 // Says how a check ended and returns the exit status.
 inline int print_check(bool passed, const std::string& how) {

@@ -228,13 +228,13 @@ int check(const std::vector<Node>& expected) {
   for (size_t n = 0; n < expected.size(); ++n) {
     const Flow& residual = node_at[n]->residual;
     for (size_t v = 0; v < kVariables; ++v) {
-      largest = std::max(largest, std::abs(expected[n].residual[v]));
-      apart = std::max(apart, std::abs(residual[v] - expected[n].residual[v]));
+      keep_worst(largest, std::abs(expected[n].residual[v]));
+      keep_worst(apart, std::abs(residual[v] - expected[n].residual[v]));
       total[v] += residual[v];
     }
   }
   double sum = 0;
-  for (const double part : total) sum = std::max(sum, std::abs(part));
+  for (const double part : total) keep_worst(sum, std::abs(part));
   char text[200];
   std::snprintf(text, sizeof text,
                 "of the largest residual, residuals are %.1e from the sequential run's and their sum %.1e from zero",

@@ -128,7 +128,7 @@ int check(const System& expected) {
   for (size_t m = 0; m < shared.molecules; ++m) {
     for (int a = 0; a < 3; ++a) {
       const Vec difference = shared.molecule[m].atom[0][a] - expected.molecule[m].atom[0][a];
-      apart = std::max(apart, std::sqrt(dot(difference, difference)));
+      keep_worst(apart, std::sqrt(dot(difference, difference)));
     }
   }
   std::snprintf(text, sizeof text,

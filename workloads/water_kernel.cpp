@@ -160,8 +160,8 @@ int check(const System& expected) {
       const Vec force = molecule_at(m).force.on[a];
       const Vec difference = force - expected.molecule[m].force.on[a];
       total = total + force;
-      largest = std::max(largest, std::sqrt(dot(force, force)));
-      apart = std::max(apart, std::sqrt(dot(difference, difference)));
+      keep_worst(largest, std::sqrt(dot(force, force)));
+      keep_worst(apart, std::sqrt(dot(difference, difference)));
     }
   }
   const double energy = expected.sums->inside + expected.sums->between;
