@@ -34,7 +34,11 @@ std::string site_text(const json& site) {
   const auto function = site["function"].get<std::string>();
   const auto file = site["file"].get<std::string>();
   if (file.empty()) return function.empty() ? "?" : function;
-  return fmt::format("{}:{}", std::filesystem::path(file).filename().string(), site["line"].get<unsigned>());
+  const auto line = site["line"].get<unsigned>();
+  const std::string name = std::filesystem::path(file).filename().string();
+  // What the compiler made of several lines is of none.
+  if (line == 0) return function.empty() ? name : fmt::format("{} ({})", name, function);
+  return fmt::format("{}:{}", name, line);
 }
 
 std::string spread_text(const json& spread) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "commands.h"
@@ -13,19 +14,22 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   // One line a subcommand.
   const std::vector<Command> commands = {
-      add_info(app),
-      add_import(app),
-      add_filter(app),
-      add_analyze(app),
-      add_report(app),
-      add_record(app),
-      add_cc(app),
-      add_cxx(app),
+      add_info(app),   add_import(app), add_filter(app), add_analyze(app),
+      add_report(app), add_record(app), add_cc(app),     add_cxx(app),
   };
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
+    if (app.get_subcommands().empty()) {
+      std::string names;
+      for (const Command& command : commands) names += (names.empty() ? "" : ", ") + command.app->get_name();
+      if (argc > 1 && argv[1][0] != '-')
+        fmt::print(stderr, "mgtrace: there is no subcommand '{}'; there are {}\n", argv[1], names);
+      else
+        fmt::print(stderr, "mgtrace: {}; subcommands are {}\n", error.what(), names);
+      return 2;
+    }
     fmt::print(stderr, "mgtrace: {}\n", error.what());
     return 2;
   }
