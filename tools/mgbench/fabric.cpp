@@ -1,4 +1,4 @@
-// mgbench-fabric: what the ucx fabric's operations cost between two processes of this machine.
+// mgbench fabric: what the ucx fabric's operations cost between two processes of this machine.
 //
 // One process measures, the other is the target, in one of three ways: it polls, as a processor that waits does; it is
 // asleep; or it computes and only its service thread is there. The transport is UCX's choice: set UCX_TLS (tcp, or
@@ -10,7 +10,7 @@
 //
 // Over TCP its ucp_get with one operation at a time says nothing: its target makes no progress (1 ms).
 //
-// Usage: mgbench-fabric [ROUNDS]. Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s
+// Usage: mgbench fabric [ROUNDS]. Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s
 // for the last rows), count.
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -130,15 +130,12 @@ Result<Perftest> run_perftest(const Transport& transport, size_t bytes) {
   if (!request) return tl::unexpected(request.error());
   const auto reply = measure(transport, "ucp_am_lat", bytes, 0);
   if (!reply) return tl::unexpected(reply.error());
-  const auto get = measure(transport, "ucp_get", bytes, 0);
-  if (!get) return tl::unexpected(get.error());
   const auto messages = measure(transport, "ucp_am_bw", bytes, 0);
   if (!messages) return tl::unexpected(messages.error());
   const auto gets = measure(transport, "ucp_get", bytes, 32);
   if (!gets) return tl::unexpected(gets.error());
   return Perftest{.request_us = (*request)[kMedian],
                   .reply_us = (*reply)[kMedian],
-                  .get_us = (*get)[kMedian],
                   .message_MBps = (*messages)[kOverallBandwidth] * kMiB,
                   .get_MBps = (*gets)[kOverallBandwidth] * kMiB};
 }

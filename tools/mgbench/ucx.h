@@ -20,11 +20,12 @@ struct Transport {
 // Both kinds that nodes on one machine can use: TCP over the loopback interface, and shared memory.
 const std::vector<Transport>& transports();
 
-// What ucx_perftest measures for messages or gets of `bytes` between two processes on two cores of this machine.
+// What ucx_perftest measures for messages or gets of `bytes` between two processes on two cores of this machine. Not
+// the latency of one get (ucp_get): where that needs the target's processor, as over TCP, its target makes no progress
+// while it waits for the end of the test, and UCX's own timer, a millisecond, is all that is measured.
 struct Perftest {
   double request_us = 0;    // a message of 32 bytes, one way (ucp_am_lat)
   double reply_us = 0;      // a message of `bytes`, one way (ucp_am_lat)
-  double get_us = 0;        // a get of `bytes` (ucp_get)
   double message_MBps = 0;  // messages of `bytes`, one after the other (ucp_am_bw); 10^6 bytes a second
   double get_MBps = 0;      // gets of `bytes`, 32 at a time (ucp_get)
 };
