@@ -32,6 +32,8 @@ mgrun=$prefix/bin/mgrun
 expect "find_package" "4 processors on 2 nodes: the sum is 6" "$mgrun" --nodes 2 --procs-per-node 2 "$work/build/first"
 expect "without mgrun" "1 processors on 1 nodes: the sum is 0" "$work/build/first"
 
+expect "over UCX" "4 processors on 2 nodes: the sum is 6" "$mgrun" --fabric ucx --nodes 2 --procs-per-node 2 "$work/build/first"
+
 pc=$(find "$prefix" -name multigrain.pc)
 [[ -n $pc ]] || fail "multigrain.pc is not installed"
 export PKG_CONFIG_PATH=${pc%/*}
@@ -48,3 +50,21 @@ for header in $(cd "$prefix/include" && find . -name '*.h*'); do
     *) fail "an internal header is installed: $header" ;;
   esac
 done
+
+# A program that has nothing to do with Multigrain, traced by what is installed.
+cat > "$work/plain.c" << 'TEXT'
+#include <stdlib.h>
+int main(void) {
+  int *numbers = malloc(1000 * sizeof *numbers);
+  for (int i = 0; i < 1000; ++i) numbers[i] = i;
+  const int last = numbers[999];
+  free(numbers);
+  return last == 999 ? 0 : 1;
+}
+TEXT
+mgtrace=$prefix/bin/mgtrace
+"$mgtrace" cc -O1 -g "$work/plain.c" -o "$work/plain" || fail "mgtrace cc does not compile"
+"$mgtrace" record --no-baseline -o "$work/plain.mgt" "$work/plain" > "$work/log" 2>&1 || { cat "$work/log"; fail "mgtrace record"; }
+"$mgtrace" analyze "$work/plain.mgt" --machine numa > "$work/log" 2>&1 || { cat "$work/log"; fail "mgtrace analyze"; }
+grep -q numa "$work/log" || { cat "$work/log"; fail "mgtrace analyze says nothing of the machine"; }
+echo "mgtrace: cc, record, analyze"

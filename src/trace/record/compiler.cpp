@@ -11,7 +11,7 @@ Result<std::vector<std::string>> compiler_command(Language language, const std::
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
   if (error) return fail("cannot find the executable's own folder: {}", error.message());
   fs::path libraries;
-  for (const char* place : {"../lib/multigrain", "../lib", "../../lib"}) {
+  for (const char* place : {"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib", "../../lib"}) {
     const fs::path candidate = (executable.parent_path() / place).lexically_normal();
     if (fs::exists(candidate / "libmultigrain-record-pass.so") && fs::exists(candidate / "libmultigrain-record.so")) {
       libraries = candidate;
@@ -22,7 +22,7 @@ Result<std::vector<std::string>> compiler_command(Language language, const std::
     return fail(
         "cannot find libmultigrain-record-pass.so and libmultigrain-record.so in '{}': the installation is "
         "incomplete",
-        (executable.parent_path() / "../lib").lexically_normal().string());
+        (executable.parent_path() / "../" MULTIGRAIN_LIBDIR "/multigrain").lexically_normal().string());
   }
   std::vector<std::string> command = {language == Language::kC ? MULTIGRAIN_CLANG : MULTIGRAIN_CLANGXX,
                                       "-fpass-plugin=" + (libraries / "libmultigrain-record-pass.so").string()};
