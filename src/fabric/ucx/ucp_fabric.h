@@ -25,7 +25,8 @@
 //   trains     of small messages that a thread sent in a batch: kept in the peer, under the lock. A message is in one
 //              only while the thread that sent it is in its batch (t_batch), and at the end of that the thread sends
 //              all trains that it finds, its own messages among them if nobody did so before. Batches are: a few dozen
-//              handlers (which never wait), a read ahead, a few pages of a release. Whoever is about to wait for room
+//              handlers (which wait for no message; at most for a get, of a slice too long to be carried, which UCX
+//              there answers by itself), a read ahead, a few pages of a release. Whoever is about to wait for room
 //              sends the train first, a message that cannot ride goes behind it, and one from a thread in no batch
 //              takes it along. So nothing is kept for longer than its own batch lasts, whatever other threads do, and
 //              a thread that waits, in the fault handler or elsewhere, has none.
