@@ -10,7 +10,7 @@
   const base = {
     font: { family: 'system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif', size: 13, color: "#1a1a1a" },
     paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", showlegend: false, autosize: true, height: 420,
-    margin: { l: 60, r: 20, t: 15, b: 50 }, hoverlabel: { font: { size: 13 }, align: "left", namelength: -1 },
+    margin: { l: 60, r: 20, t: 28, b: 50 }, hoverlabel: { font: { size: 13 }, align: "left", namelength: -1 },
     dragmode: false,
   };
   const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -99,7 +99,7 @@
       if (now === undefined) return;
       const data = now.data.map((trace) => ({ ...trace, visible: visible(trace) ? true : "legendonly" }));
       const layout = layoutOf(now, printing ? PRINTED_WIDTH : plot.clientWidth);
-      if (printing) Object.assign(layout, { width: PRINTED_WIDTH, height: 0.8 * layout.height, autosize: false });
+      if (printing) Object.assign(layout, { width: PRINTED_WIDTH, height: 0.65 * layout.height, autosize: false });
       Plotly.react(plot, data, layout, {
         responsive: true, displaylogo: false, modeBarButtons: [["toImage"]],
         toImageButtonOptions: { format: "svg", filename: spec.file },

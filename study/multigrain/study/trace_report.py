@@ -125,6 +125,9 @@ class TraceReport:
         self.names = unique([each["machine"]["name"] for each in self.machines])
         self.by_size = chunks(study["block_sizes"], len(self.machines))
         self.perturbed = study["perturbation"] is not None
+        self.policy_names: list[str] = []  # in the order of their colors
+        for machine in self.machines:
+            self.policy_names += [each["policy"] for each in machine["results"][1:] if each["policy"] not in self.policy_names]
 
     # Sections.
 
@@ -216,9 +219,7 @@ class TraceReport:
         ]
 
     def policies(self) -> list[Block]:
-        policies: list[str] = []
-        for machine in self.machines:
-            policies += [result["policy"] for result in machine["results"] if result["policy"] not in policies]
+        policies = ["optimal", *self.policy_names]
         machine_results = [{result["policy"]: result for result in machine["results"]} for machine in self.machines]
         many = len(self.machines) > 7  # then names are as narrow as can be
         two_lines = [text(label.replace("-", "-\n") if many else label).replace(", ", "<br>").replace("\n", "<br>") for label in self.labels]
@@ -413,7 +414,9 @@ class TraceReport:
                 hovertemplate="%{y:.4g} %{customdata}",
             )
         )
-        for i, policy in enumerate(sorted({policy for _, entry in entries for policy in entry.get("policies", {})})):
+        for i, policy in enumerate(self.policy_names):
+            if not any(policy in entry.get("policies", {}) for _, entry in entries):
+                continue
             look = style(i)
             traces.append(
                 graph.Scatter(
