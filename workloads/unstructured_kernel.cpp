@@ -128,8 +128,11 @@ void make_rounds(const Tiling& tiling) {
 
   std::vector<std::pair<unsigned, unsigned>> pairs;
   for (const auto& entry : edges_between) pairs.push_back(entry.first);
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [&](const auto& x, const auto& y) { return edges_between[x].size() > edges_between[y].size(); });
+  std::sort(pairs.begin(), pairs.end(), [&](const auto& x, const auto& y) {
+    const size_t edges_x = edges_between[x].size();
+    const size_t edges_y = edges_between[y].size();
+    return edges_x != edges_y ? edges_x > edges_y : x < y;
+  });
   std::vector<std::vector<uint8_t>> tile_busy(1, std::vector<uint8_t>(2 * smps, 1));
   std::vector<std::vector<uint8_t>> smp_busy(1, std::vector<uint8_t>(smps, 1));
   for (const auto& [first, second] : pairs) {
