@@ -99,7 +99,7 @@
       if (now === undefined) return;
       const data = now.data.map((trace) => ({ ...trace, visible: visible(trace) ? true : "legendonly" }));
       const layout = layoutOf(now, printing ? PRINTED_WIDTH : plot.clientWidth);
-      if (printing) Object.assign(layout, { width: PRINTED_WIDTH, height: 0.65 * layout.height, autosize: false });
+      if (printing) Object.assign(layout, { width: PRINTED_WIDTH, height: Math.min(layout.height, Math.max(230, 0.65 * layout.height)), autosize: false });
       Plotly.react(plot, data, layout, {
         responsive: true, displaylogo: false, modeBarButtons: [["toImage"]],
         toImageButtonOptions: { format: "svg", filename: spec.file },
