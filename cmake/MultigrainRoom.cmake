@@ -37,6 +37,11 @@ function(multigrain_module NAME)
   install(TARGETS multigrain_module_${NAME} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/multigrain)
 endfunction()
 
+# What the tests with a label need: ./test builds no more than that with the sanitizers.
+foreach(label unit sync tsan long)
+  add_custom_target(tests_${label})
+endforeach()
+
 # multigrain_test(NAME SOURCES a_test.cpp ... [USES rooms] [LABELS l ...] [TIMEOUT seconds]): one GoogleTest program.
 # Labels that ./test goes by: unit (the default; one room, also run under ASan), tsan (also run under TSan), long (left
 # out of ./test), workload and install.
@@ -53,4 +58,7 @@ function(multigrain_test NAME)
     set(ARG_TIMEOUT 120)
   endif()
   set_tests_properties(${NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  foreach(label ${ARG_LABELS})
+    add_dependencies(tests_${label} ${NAME})
+  endforeach()
 endfunction()

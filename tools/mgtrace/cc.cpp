@@ -18,6 +18,9 @@ Command add_compiler(CLI::App& app, Language language, const char* name, const c
   sub->set_help_flag();
   sub->prefix_command();
   return {sub, [sub, language]() -> Result<int> {
+            if (sub->remaining().empty())
+              return fail("nothing to compile: give {} the arguments that clang would get, such as -O2 -g x.c -o x",
+                          sub->get_name());
             auto command = compiler_command(language, sub->remaining());
             if (!command) return tl::unexpected(command.error());
             std::vector<char*> arguments;
