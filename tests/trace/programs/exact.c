@@ -19,7 +19,7 @@ __attribute__((noinline)) static void copy(char* to, const char* from) {
   memcpy(to, from, 64); /* line 19 */
 }
 
-int counter;
+int counter; volatile int ticker;
 
 int main(void) {
   int* block = malloc(kCount * sizeof *block); /* line 25 */
@@ -32,6 +32,7 @@ int main(void) {
   copy(other, (const char*)block);
   __atomic_fetch_add(&counter, 1, __ATOMIC_SEQ_CST); /* line 33 */
   printf("%d %d\n", total, other[4]);
+  for (int i = 0; i < 10; ++i) ticker++; /* line 35 */
   free(other);
   free(block);
   return 0;

@@ -652,7 +652,8 @@ MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_
   }
   if (access == 1 && slot.read < t.clock) slot.read = t.clock;
   if (t.limit <= t.next) t.limit = t.next;
-  t.spin_address = address;
+  // Only a read that follows a read waits: one after the thread's own write is the next round of a counter, say.
+  t.spin_address = access == 1 ? address : 0;
   t.spin_site = site;
   t.spin_version = slot.version;
   t.spin_next = t.next;
