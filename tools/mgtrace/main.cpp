@@ -1,11 +1,33 @@
 // mgtrace: records reference traces, converts them, and computes how good a program's placement could be.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "commands.h"
+
+namespace {
+
+// The words of `mgtrace record [OPTIONS] -- PROGRAM ...` without the "--", which CLI11 would take for the end of
+// record's own words. One after the program is the program's.
+std::vector<std::string> without_separator(std::vector<std::string> words, const CLI::App& app) {
+  if (words.empty() || words.front() != "record") return words;
+  const CLI::App* const record = app.get_subcommand("record");
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--") {
+      words.erase(words.begin() + static_cast<ptrdiff_t>(i));
+      break;
+    }
+    if (!words[i].starts_with("-")) break;
+    const CLI::Option* const option = record->get_option_no_throw(words[i]);
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+  }
+  return words;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace multigrain::trace::tool;
@@ -18,7 +40,9 @@ int main(int argc, char** argv) {
       add_report(app), add_record(app), add_cc(app),     add_cxx(app),
   };
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = without_separator({argv + 1, argv + argc}, app);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     if (app.get_subcommands().empty()) {
