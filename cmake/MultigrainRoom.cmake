@@ -38,13 +38,13 @@ function(multigrain_module NAME)
 endfunction()
 
 # What the tests with a label need: ./test builds no more than that with the sanitizers.
-foreach(label unit sync tsan long)
+foreach(label unit sync tsan program long)
   add_custom_target(tests_${label})
 endforeach()
 
 # multigrain_test(NAME SOURCES a_test.cpp ... [USES rooms] [LABELS l ...] [TIMEOUT seconds]): one GoogleTest program.
 # Labels that ./test goes by: unit (the default; one room, also run under ASan), tsan (also run under TSan), long (left
-# out of ./test), workload and install.
+# out of ./test), program, workload and install.
 function(multigrain_test NAME)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;LABELS" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
