@@ -5,10 +5,8 @@ import shutil
 import subprocess
 import unittest
 
-from cluster import BIN, HOSTS, ClusterTest, close_hosts, open_hosts
+from cluster import BIN, HOSTS, WORKLOADS, ClusterTest, close_hosts, open_hosts
 from virtual_hosts import eventually
-
-WORKLOADS = ["jacobi", "matmul", "water", "tsp"]
 
 setUpModule = open_hosts
 tearDownModule = close_hosts

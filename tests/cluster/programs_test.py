@@ -7,9 +7,8 @@ import subprocess
 import time
 import unittest
 
-from cluster import BIN, HOSTS, LIMIT_S, MARGIN_S, ClusterTest, Run, close_hosts, open_hosts
+from cluster import BIN, HOSTS, LIMIT_S, MARGIN_S, WORKLOADS, ClusterTest, Run, close_hosts, open_hosts
 
-WORKLOADS = ["jacobi", "matmul", "water", "tsp"]
 # Ends only if something ends it.
 ENDLESS = [f"{BIN}/workloads/jacobi", "--grid", "512", "--iterations", "1000000"]
 
