@@ -6,56 +6,16 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
-#include <span>
 #include <utility>
+
+#include "base/quantity.h"
 
 namespace multigrain {
 namespace {
 
-// Longer delays than this are typing mistakes, and would look like a run that hangs.
-constexpr double kMaxDelayNs = 10e9;
 constexpr uint64_t kMinRegionSize = uint64_t{1} << 20;
 constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
-// MGS's LAN: 1000 cycles of its 20 MHz processors for a message between nodes (mgs.txt, section 5.3).
-constexpr Nanoseconds kLanLatencyNs = 50'000;
-
-struct Unit {
-  std::string_view name;
-  double factor;
-};
 constexpr double kMaxSilenceSeconds = 3600;
-constexpr Unit kTimeUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}};
-constexpr Unit kRateUnits[] = {{"B/s", 1e-9}, {"KB/s", 1e-6}, {"MB/s", 1e-3}, {"GB/s", 1}};
-
-// from_chars, because strtod would read "1,5" or "1.5" according to the locale of the program that we live in.
-std::optional<double> parse_quantity(std::string_view text, std::span<const Unit> units) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc{} || !std::isfinite(number) || std::signbit(number)) return std::nullopt;
-  const std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
-  for (const Unit& unit : units) {
-    if (rest == unit.name) return number * unit.factor;
-  }
-  return std::nullopt;
-}
-
-Result<Nanoseconds> parse_delay(std::string_view key, std::string_view text) {
-  const std::optional<double> ns = parse_quantity(text, kTimeUnits);
-  if (!ns || *ns > kMaxDelayNs)
-    return fail("network model: {} is '{}'; it must be a time of at most 10 s such as 50us, in ns, us or ms", key,
-                text);
-  return static_cast<Nanoseconds>(std::llround(*ns));
-}
-
-Result<double> parse_bandwidth(std::string_view text) {
-  const std::optional<double> rate = parse_quantity(text, kRateUnits);
-  if (!rate || *rate <= 0)
-    return fail(
-        "network model: bandwidth is '{}'; it must be a rate above 0 such as 96MB/s, in B/s, KB/s, MB/s or GB/s (leave "
-        "it out for unlimited bandwidth)",
-        text);
-  return *rate;
-}
 
 std::optional<uint64_t> parse_whole(std::string_view text) {
   uint64_t number = 0;
@@ -95,41 +55,6 @@ Status read_with(const char* name, T& target, Parse&& parse) {
 }
 
 }  // namespace
-
-Result<NetworkModel> parse_network_model(std::string_view text) {
-  if (text == "ideal") return NetworkModel{};
-  if (text == "lan") return NetworkModel{.latency_ns = kLanLatencyNs};
-  NetworkModel model;
-  bool has_latency = false, has_bandwidth = false, has_occupancy = false;
-  std::string_view rest = text;
-  while (true) {
-    const size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    const size_t equals = item.find('=');
-    const std::string_view key = item.substr(0, equals);
-    const bool known = key == "latency" || key == "bandwidth" || key == "occupancy";
-    if (equals == std::string_view::npos || !known)
-      return fail(
-          "network model '{}' is not understood at '{}'; it must be ideal, lan, or a list such as "
-          "latency=50us,bandwidth=96MB/s,occupancy=1us",
-          text, item);
-    bool& seen = key == "latency" ? has_latency : key == "bandwidth" ? has_bandwidth : has_occupancy;
-    if (seen) return fail("network model '{}' gives {} twice", text, key);
-    seen = true;
-    const std::string_view value = item.substr(equals + 1);
-    if (key == "bandwidth") {
-      const Result<double> rate = parse_bandwidth(value);
-      if (!rate) return tl::unexpected<Error>(rate.error());
-      model.bytes_per_ns = *rate;
-    } else {
-      const Result<Nanoseconds> delay = parse_delay(key, value);
-      if (!delay) return tl::unexpected<Error>(delay.error());
-      (key == "latency" ? model.latency_ns : model.occupancy_ns) = *delay;
-    }
-    if (comma == std::string_view::npos) return model;
-    rest.remove_prefix(comma + 1);
-  }
-}
 
 Result<uint64_t> parse_size(std::string_view text) {
   uint64_t number = 0;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/network_model.h"
 #include "base/node_set.h"
 
 namespace multigrain {
@@ -25,18 +26,6 @@ enum class HomePolicy : uint8_t {
   kFirstTouch,   // on the node that first accesses the page
   kNode,         // all on a node that the allocation names
 };
-
-// The network cost model: what a remote operation costs beyond what it costs here.
-struct NetworkModel {
-  Nanoseconds latency_ns = 0;    // one way, for every message and remote operation
-  double bytes_per_ns = 0;       // link bandwidth; 0 is unlimited
-  Nanoseconds occupancy_ns = 0;  // time that a message occupies its sender's link, whatever its size
-  [[nodiscard]] bool ideal() const { return latency_ns == 0 && bytes_per_ns == 0 && occupancy_ns == 0; }
-};
-
-// Reads "ideal", "lan", or a list such as "latency=50us,bandwidth=96MB/s,occupancy=1us". Units: ns, us, ms; B/s, KB/s,
-// MB/s, GB/s (powers of ten).
-Result<NetworkModel> parse_network_model(std::string_view text);
 
 // Reads a size such as "4096", "16K", "64KiB", "64G", "16T" (powers of two).
 Result<uint64_t> parse_size(std::string_view text);

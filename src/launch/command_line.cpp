@@ -124,7 +124,8 @@ std::vector<Setting> make_settings() {
       {"--net",
        "MULTIGRAIN_NET",
        "MODEL",
-       "emulated network: ideal (default), lan, or latency=50us,bandwidth=96MB/s,occupancy=1us",
+       "emulated network: ideal (default), another name that --net list shows, or figures such as "
+       "latency=50us,bandwidth=96MB/s,occupancy=1us",
        parsed(parse_network_model, &Config::network),
        {}},
       {"--access",
@@ -295,6 +296,8 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   }
 
   if (pin && no_pin) return fail("--pin and --no-pin exclude each other");
+  const auto net = std::ranges::find(settings, std::string_view("--net"), &Setting::option);
+  if (net->given == "list") return Information{render_network_presets()};
   options.program = app.remaining();
   if (!options.program.empty() && options.program.front() == "--") {
     options.program.erase(options.program.begin());

@@ -11,60 +11,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(NetworkModelTest, Presets) {
-  ASSERT_TRUE(parse_network_model("ideal"));
-  EXPECT_TRUE(parse_network_model("ideal")->ideal());
-  ASSERT_TRUE(parse_network_model("lan"));
-  EXPECT_EQ(parse_network_model("lan")->latency_ns, 50'000u);
-  EXPECT_EQ(parse_network_model("lan")->bytes_per_ns, 0);
-}
-
-TEST(NetworkModelTest, ListsInAnyOrderAndUnit) {
-  const auto model = parse_network_model("bandwidth=96MB/s,latency=1.5us,occupancy=2ms");
-  ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->latency_ns, 1500u);
-  EXPECT_DOUBLE_EQ(model->bytes_per_ns, 0.096);
-  EXPECT_EQ(model->occupancy_ns, 2'000'000u);
-  EXPECT_FALSE(model->ideal());
-  EXPECT_EQ(parse_network_model("latency=17ns")->latency_ns, 17u);
-  EXPECT_DOUBLE_EQ(parse_network_model("bandwidth=2GB/s")->bytes_per_ns, 2);
-  EXPECT_DOUBLE_EQ(parse_network_model("bandwidth=500KB/s")->bytes_per_ns, 0.0005);
-  EXPECT_DOUBLE_EQ(parse_network_model("bandwidth=1000000B/s")->bytes_per_ns, 0.001);
-  EXPECT_TRUE(parse_network_model("latency=0us")->ideal());
-}
-
-TEST(NetworkModelTest, RefusesWhatItDoesNotUnderstand) {
-  for (const char* text : {"",
-                           "fast",
-                           "LAN",
-                           "latency",
-                           "latency=",
-                           "latency=50",
-                           "latency=us",
-                           "latency=-1us",
-                           "latency=1e3us",
-                           "latency=infus",
-                           "latency=nanus",
-                           "latency=11s",
-                           "latency=20000ms",
-                           "latency=1us,",
-                           ",latency=1us",
-                           "latency=1us,latency=2us",
-                           "speed=1us",
-                           "bandwidth=0MB/s",
-                           "bandwidth=-1MB/s",
-                           "bandwidth=5",
-                           "bandwidth=5us",
-                           "latency=5MB/s",
-                           "latency=1us lan"}) {
-    const auto model = parse_network_model(text);
-    EXPECT_FALSE(model) << "accepted '" << text << "'";
-  }
-  EXPECT_THAT(parse_network_model("latency=50").error().message,
-              HasSubstr("latency is '50'; it must be a time of at most 10 s such as 50us, in ns, us or ms"));
-  EXPECT_THAT(parse_network_model("speed=1us").error().message, HasSubstr("at 'speed=1us'; it must be ideal, lan, or"));
-}
-
 TEST(SizeTest, PowersOfTwo) {
   EXPECT_EQ(parse_size("0"), 0u);
   EXPECT_EQ(parse_size("4096"), 4096u);

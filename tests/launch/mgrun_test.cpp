@@ -204,6 +204,14 @@ TEST_F(MgrunTest, HelpAndVersionGoToStandardOutput) {
   EXPECT_THAT(out(), StartsWith("mgrun (Multigrain) "));
 }
 
+TEST_F(MgrunTest, ListsNetworksWithTheirFigures) {
+  EXPECT_EQ(run({"--net", "list"}), 0);
+  EXPECT_THAT(out(), HasSubstr("latency=14us,bandwidth=96MB/s"));
+  EXPECT_THAT(out(), HasSubstr("Source: "));
+  EXPECT_EQ(run({"--net", "carrier-pigeon", "true"}), 2);
+  EXPECT_THAT(err(), HasSubstr("mgrun --net list"));
+}
+
 TEST_F(MgrunTest, ReturnsTheProgramsStatus) {
   for (const int status : {0, 1, 7, 255}) EXPECT_EQ(run({"sh", "-c", "exit " + std::to_string(status)}), status);
   EXPECT_EQ(run({"--nodes", "4", "sh", "-c", "test $MULTIGRAIN_NODE != 0 || exit 7"}), 7);
