@@ -43,12 +43,17 @@ inline void add_variants(CLI::App& app, std::string& variant, const std::vector<
   app.add_option("--variant", variant, "which version: " + list)->check(CLI::IsMember(all));
 }
 
+// Where the size `paper` comes from.
+inline constexpr const char* kMgsPaper = "Table 2 of the MGS paper";
+// For the GeNIMA paper's applications: it says which they are, not how large its inputs were.
+inline constexpr const char* kSplash2Paper = "the SPLASH-2 paper's, for the GeNIMA paper names none";
+
 // The common options on top of those that the workload has added to `app`. Returns when there is a run to make;
 // otherwise prints the help (status 0) or one sentence (status 2) and exits.
-inline Options parse_command_line(CLI::App& app, int argc, char** argv) {
+inline Options parse_command_line(CLI::App& app, int argc, char** argv, const char* paper = kMgsPaper) {
   Options options;
   std::string size = "test";
-  app.add_option("--size", size, "problem size: test, paper (Table 2 of the MGS paper) or large")
+  app.add_option("--size", size, "problem size: test, paper (" + std::string(paper) + ") or large")
       ->check(CLI::IsMember({"test", "paper", "large"}));
   app.add_option("--iterations", options.iterations, "how many iterations, instead of what the size says")
       ->check(CLI::Range(1u, 1'000'000u));
@@ -113,6 +118,28 @@ struct Range {
 inline Range share_of(unsigned processor, size_t count) {
   const size_t processors = mg_processors();
   return {count * processor / processors, count * (processor + 1) / processors};
+}
+
+// `count` processors as a grid, as close to a square as its divisors allow, no higher than wide.
+struct ProcessorGrid {
+  unsigned rows;
+  unsigned columns;
+};
+inline ProcessorGrid grid_of(unsigned count) {
+  unsigned rows = 1;
+  for (unsigned divisor = 1; divisor * divisor <= count; ++divisor)
+    if (count % divisor == 0) rows = divisor;
+  return {rows, count / rows};
+}
+
+// How many elements fill whole pages that have room for `count`: what one processor has so apart shares no page with
+// another's, and with MG_HOME_BLOCKED equal parts are at home on their owners' nodes.
+template <typename T>
+size_t whole_pages(size_t count) {
+  // In units that hold a whole number of elements and of pages.
+  size_t unit = mg_page_size();
+  while (unit % sizeof(T) != 0) unit += mg_page_size();
+  return (count * sizeof(T) + unit - 1) / unit * unit / sizeof(T);
 }
 
 // One line: the workload, its size, the machine.
