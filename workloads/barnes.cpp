@@ -484,7 +484,7 @@ void slave(void*) {
   prepare(shared, part);
   const uint64_t start = start_measuring(barrier);
   simulate(shared, part);
-  if (mg_processor() == 0) elapsed = mg_time_ns() - start;
+  if (mg_processor() == 0) elapsed = stop_measuring(start);
 }
 
 // --- Results -----------------------------------------------------------------------------------------------------

@@ -110,6 +110,14 @@ inline uint64_t start_measuring(mg_barrier_t barrier) {
   return mg_time_ns();
 }
 
+// At the end of the measured section: processor 0 calls it after the last barrier, before anybody checks or prints.
+// Ends the profile's phase too. Returns the time since start_measuring(), nanoseconds.
+inline uint64_t stop_measuring(uint64_t start) {
+  const uint64_t elapsed = mg_time_ns() - start;
+  mg_profile_stop();
+  return elapsed;
+}
+
 // The items first .. last-1 of `count` that belong to a processor: the same cut as MG_HOME_BLOCKED makes of pages.
 struct Range {
   size_t first;

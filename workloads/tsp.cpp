@@ -295,7 +295,7 @@ void slave(void*) {
   else
     search_with_one_pool();
   mg_barrier(barrier);
-  if (mg_processor() == 0) elapsed = mg_time_ns() - start;
+  if (mg_processor() == 0) elapsed = stop_measuring(start);
   if (opens) close_local_pool();
 }
 

@@ -106,7 +106,7 @@ void slave(void*) {
   for (const uint32_t node : *mine.nodes) mine.node[node].flow = initial_flow(grid, node, seed);
   const uint64_t start = start_measuring(barrier);
   simulate(mine);
-  if (mg_processor() == 0) elapsed = mg_time_ns() - start;
+  if (mg_processor() == 0) elapsed = stop_measuring(start);
 }
 
 // Against the sequential run, from which rounding may part it: sums are added up in another order. What leaves a node

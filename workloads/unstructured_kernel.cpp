@@ -218,7 +218,7 @@ void slave(void*) {
     else
       loop_over_own_edges();
   }
-  if (mg_processor() == 0) elapsed = mg_time_ns() - start;
+  if (mg_processor() == 0) elapsed = stop_measuring(start);
   if (opens) smp_barrier.close();
 }
 

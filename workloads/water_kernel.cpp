@@ -147,6 +147,7 @@ void slave(void*) {
   }
   if (first) elapsed = mg_time_ns() - start;
   mg_barrier(shared.barrier);
+  if (first) mg_profile_stop();
   if (smp::rank() == 0 && tiled) smp_barrier.close();
 }
 

@@ -152,6 +152,10 @@ MG_API void mg_release(void);
 MG_API uint64_t mg_time_ns(void);
 /* Forgets the profile so far on every node: call after initialisation, while only the caller runs or at a barrier. */
 MG_API void mg_profile_reset(void);
+/* Ends the measured phase on every node: the statistics (mgrun --stats) are of what was between the last reset, or the
+ * start of main(), and this call. For results that are checked and printed afterwards; call it as mg_profile_reset(),
+ * which begins another phase. A second call without a reset in between changes nothing. */
+MG_API void mg_profile_stop(void);
 
 #ifdef __cplusplus
 }

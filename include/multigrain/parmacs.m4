@@ -225,10 +225,11 @@ define(<<<:RELEASE_FENCE:>>>, <<<:{mg_release();}:>>>)
 define(<<<:ACQUIRE_FENCE:>>>, <<<:{__atomic_thread_fence(__ATOMIC_ACQUIRE);}:>>>)
 define(<<<:FULL_FENCE:>>>, <<<:{mg_release(); __atomic_thread_fence(__ATOMIC_SEQ_CST);}:>>>)
 
-Time. The region of interest opens before CREATE, while main is alone: the profile starts there.
+Time. The region of interest opens before CREATE, while main is alone, and closes after WAIT_FOR_END: the profile is of
+what lies between.
 define(<<<:CLOCK:>>>, <<<:{($1) = (unsigned long)(mg_time_ns() / 1000);}:>>>)
 define(<<<:SPLASH3_ROI_BEGIN:>>>, <<<:mg_profile_reset():>>>)
-define(<<<:SPLASH3_ROI_END:>>>, <<<::>>>)
+define(<<<:SPLASH3_ROI_END:>>>, <<<:mg_profile_stop():>>>)
 
 Simulators' and tracers' marks, and ANL's monitors, which the SPLASH sources mention and never use.
 define(<<<:AUG_ON:>>>, <<<: :>>>)

@@ -280,6 +280,8 @@ Json to_json(const NodeReport& report, size_t& processor_number, MessageNamer na
     Json processor;
     processor["processor"] = processor_number++;
     processor.update(to_json(report.processor[i]));
+    for (size_t c = 0; c < kProcessorCounters.size(); ++c)
+      processor["counters"][json_name(kProcessorCounters[c])] = report.processor_counters[i][c];
     json["processors"].push_back(std::move(processor));
   }
   json["service"] = to_json(report.service);
@@ -300,6 +302,8 @@ Json to_json(const NodeReport& report, size_t& processor_number, MessageNamer na
 
 void add_processor(NodeReport& report, const ProfileSnapshot& profile, double ticks_per_us) {
   MG_CHECK(report.processors < report.processor.size(), report.processors);
+  for (size_t i = 0; i < kProcessorCounters.size(); ++i)
+    report.processor_counters[report.processors][i] = profile.counters[static_cast<size_t>(kProcessorCounters[i])];
   report.processor[report.processors++] = to_times(profile, ticks_per_us);
   add_counters(report, profile);
 }

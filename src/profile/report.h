@@ -19,6 +19,14 @@ struct ThreadTimes {
   std::array<uint64_t, kSubTimeCount> sub_ns{};
 };
 
+// The counters that a report has for each processor, not only for the node: faults and synchronisation, which tell how
+// evenly the load is spread, and the work that handlers did on it for others. The rest would not fit one message.
+inline constexpr std::array kProcessorCounters = {
+    Counter::kReadFaults,   Counter::kWriteFaults,  Counter::kUpgrades, Counter::kLocalFaults,
+    Counter::kPagesFetched, Counter::kDiffsApplied, Counter::kReleases, Counter::kPagesReleased,
+    Counter::kLocksLocal,   Counter::kLocksRemote,  Counter::kBarriers,
+};
+
 // What one node has to report. Plain bytes: it is sent to node 0 or left in memory that the nodes share.
 struct NodeReport {
   static constexpr uint32_t kVersion = 1;
@@ -27,8 +35,9 @@ struct NodeReport {
   uint16_t node = 0;
   uint16_t processors = 0;  // how many of `processor` are filled
   std::array<ThreadTimes, Config::kMaxProcessorsPerNode> processor{};
-  ThreadTimes service;  // idle time included
-  std::array<uint64_t, kCounterCount> counters{};
+  std::array<std::array<uint64_t, kProcessorCounters.size()>, Config::kMaxProcessorsPerNode> processor_counters{};
+  ThreadTimes service;                             // idle time included
+  std::array<uint64_t, kCounterCount> counters{};  // of all its threads
   std::array<uint64_t, kMessageTypes> messages{};
   std::array<uint64_t, kMessageTypes> message_bytes{};
 };

@@ -263,7 +263,10 @@ uint64_t mg_time_ns(void) {
   return multigrain::monotonic_ns() - node("mg_time_ns").started_at();
 }
 void mg_profile_reset(void) {
-  node("mg_profile_reset").reset_profiles();
+  node("mg_profile_reset").mark_profiles(multigrain::PhaseMark::kBegin);
+}
+void mg_profile_stop(void) {
+  node("mg_profile_stop").mark_profiles(multigrain::PhaseMark::kEnd);
 }
 
 }  // extern "C"

@@ -5,13 +5,13 @@
 
 namespace multigrain::runtime_message {
 
-inline constexpr MessageType kSpawn = message_range::kRuntime + 0;         // node 0: run word[1](word[2]) on word[0]
-inline constexpr MessageType kDone = message_range::kRuntime + 1;          // to node 0: processor word[0] is idle again
-inline constexpr MessageType kShutdown = message_range::kRuntime + 2;      // node 0: report
-inline constexpr MessageType kReport = message_range::kRuntime + 3;        // to node 0: payload is a NodeReport
-inline constexpr MessageType kExit = message_range::kRuntime + 4;          // to node 0: exit() with status word[0]
-inline constexpr MessageType kProfileReset = message_range::kRuntime + 5;  // forget the profile so far
-inline constexpr MessageType kProfileResetDone = message_range::kRuntime + 6;
+inline constexpr MessageType kSpawn = message_range::kRuntime + 0;        // node 0: run word[1](word[2]) on word[0]
+inline constexpr MessageType kDone = message_range::kRuntime + 1;         // to node 0: processor word[0] is idle again
+inline constexpr MessageType kShutdown = message_range::kRuntime + 2;     // node 0: report
+inline constexpr MessageType kReport = message_range::kRuntime + 3;       // to node 0: payload is a NodeReport
+inline constexpr MessageType kExit = message_range::kRuntime + 4;         // to node 0: exit() with status word[0]
+inline constexpr MessageType kProfileMark = message_range::kRuntime + 5;  // word 0: a PhaseMark
+inline constexpr MessageType kProfileMarked = message_range::kRuntime + 6;
 // message_range::kRuntime + 0x10 .. 0x17 belong to runtime/private/state_copy.h.
 
 }  // namespace multigrain::runtime_message

@@ -122,14 +122,16 @@ Status Node::build() {
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
   set_handler<&Node::handle_report>(runtime_message::kReport);
   set_handler<&Node::handle_exit>(runtime_message::kExit);
-  set_handler<&Node::handle_profile_reset>(runtime_message::kProfileReset);
-  set_handler<&Node::handle_profile_reset_done>(runtime_message::kProfileResetDone);
+  set_handler<&Node::handle_profile_mark>(runtime_message::kProfileMark);
+  set_handler<&Node::handle_profile_marked>(runtime_message::kProfileMarked);
 
   shutdown_event_ = eventfd(0, EFD_CLOEXEC);
   if (shutdown_event_ < 0) return fail_errno(errno, "cannot create an event descriptor");
-  auto baseline = SparseTable<ProfileSnapshot>::create(config_.processors_per_node + 1, "profile snapshots");
-  if (!baseline) return tl::unexpected(baseline.error());
-  baseline_ = std::move(*baseline);
+  for (SparseTable<ProfileSnapshot>* const table : {&baseline_, &end_}) {
+    auto snapshots = SparseTable<ProfileSnapshot>::create(config_.processors_per_node + 1, "profile snapshots");
+    if (!snapshots) return tl::unexpected(snapshots.error());
+    *table = std::move(*snapshots);
+  }
   auto reports = SparseTable<NodeReport>::create(config_.nodes, "reports of nodes");
   if (!reports) return tl::unexpected(reports.error());
   reports_ = std::move(*reports);
@@ -309,57 +311,63 @@ std::optional<NodeId> Node::claim_home(PageId page) {
 
 // --- Profiles
 
-void Node::take_baseline() {
-  for (unsigned i = 0; i < config_.processors_per_node; ++i) processors_->profile(i).snapshot(baseline_[i]);
-  service_profile_.snapshot(baseline_[config_.processors_per_node]);
-  sync_->reset_counters();
-  measured_from_ = monotonic_ns();
+void Node::take_snapshots(SparseTable<ProfileSnapshot>& snapshots) {
+  for (unsigned i = 0; i < config_.processors_per_node; ++i) processors_->profile(i).snapshot(snapshots[i]);
+  service_profile_.snapshot(snapshots[config_.processors_per_node]);
 }
 
-void Node::reset_profiles() {
+void Node::take_mark(PhaseMark mark) {
+  if (mark == PhaseMark::kBegin) {
+    take_snapshots(baseline_);
+    measured_to_ = 0;
+    measured_from_ = monotonic_ns();
+  } else if (measured_to_.load() == 0) {
+    take_snapshots(end_);
+    measured_to_ = monotonic_ns();
+  }
+}
+
+void Node::mark_profiles(PhaseMark mark) {
   // Several processors may call at once; the others wait like for any lock while this one handles messages.
-  const std::lock_guard one_at_a_time(resetting_);
-  take_baseline();
+  const std::lock_guard one_at_a_time(marking_);
+  take_mark(mark);
   uint64_t others = 0;
   for (unsigned n = 0; n < config_.nodes; ++n)
     if (n != config_.node.value) others |= uint64_t{1} << n;
-  resets_out_ = others;
+  marks_out_ = others;
   MessageHeader header;
-  header.type = runtime_message::kProfileReset;
+  header.type = runtime_message::kProfileMark;
+  header.word[0] = static_cast<uint64_t>(mark);
   for (unsigned n = 0; n < config_.nodes; ++n)
     if (NodeId(static_cast<uint16_t>(n)) != config_.node)
       fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
-  wait_until(*fabric_, wait_, changed_, [this] { return resets_out_.load() == 0; });
+  wait_until(*fabric_, wait_, changed_, [this] { return marks_out_.load() == 0; });
 }
 
-void Node::handle_profile_reset(const Message& message) {
-  take_baseline();
+void Node::handle_profile_mark(const Message& message) {
+  if (message.header.word[0] > static_cast<uint64_t>(PhaseMark::kEnd))
+    panic("a mark of the profile that is none, from node", message.from.value);
+  take_mark(static_cast<PhaseMark>(message.header.word[0]));
   MessageHeader header;
-  header.type = runtime_message::kProfileResetDone;
+  header.type = runtime_message::kProfileMarked;
   fabric_->send(message.from, header, SendContext::kHandler);
 }
 
-void Node::handle_profile_reset_done(const Message& message) {
+void Node::handle_profile_marked(const Message& message) {
   const uint64_t bit = uint64_t{1} << message.from.value;
-  if ((resets_out_.fetch_and(~bit) & bit) == 0)
-    panic("a profile was reset that nobody asked to reset, at node", message.from.value);
+  if ((marks_out_.fetch_and(~bit) & bit) == 0)
+    panic("a profile was marked that nobody asked to mark, at node", message.from.value);
   changed_.notify();
 }
 
 void Node::report(NodeReport& out) {
   out = NodeReport{};
   out.node = config_.node.value;
-  ProfileSnapshot now;
-  for (unsigned i = 0; i < config_.processors_per_node; ++i) {
-    processors_->profile(i).snapshot(now);
-    add_processor(out, now.since(baseline_[i]), ticks_per_us());
-  }
-  service_profile_.snapshot(now);
-  add_service(out, now.since(baseline_[config_.processors_per_node]), ticks_per_us());
-  const SyncCounters sync = sync_->counters();
-  out.counters[static_cast<size_t>(Counter::kLocksLocal)] = sync.lock_local;
-  out.counters[static_cast<size_t>(Counter::kLocksRemote)] = sync.lock_remote;
-  out.counters[static_cast<size_t>(Counter::kBarriers)] = sync.barriers;
+  if (measured_to_.load() == 0) take_snapshots(end_);
+  for (unsigned i = 0; i < config_.processors_per_node; ++i)
+    add_processor(out, end_[i].since(baseline_[i]), ticks_per_us());
+  const unsigned service = config_.processors_per_node;
+  add_service(out, end_[service].since(baseline_[service]), ticks_per_us());
 }
 
 void Node::write_statistics(std::span<const NodeReport> reports) const {
@@ -372,7 +380,8 @@ void Node::write_statistics(std::span<const NodeReport> reports) const {
   const char* const network = std::getenv("MULTIGRAIN_NET");
   run.network = network != nullptr ? network : "ideal";
   run.access = rights_->name();
-  run.elapsed_ns = monotonic_ns() - measured_from_.load();
+  const Nanoseconds end = measured_to_.load();
+  run.elapsed_ns = (end != 0 ? end : monotonic_ns()) - measured_from_.load();
   const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &message_name_for_reports)
                                                                : render_text(run, reports, &message_name_for_reports);
   std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");

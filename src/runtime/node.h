@@ -26,6 +26,9 @@
 
 namespace multigrain {
 
+// What mg_profile_reset and mg_profile_stop tell every node.
+enum class PhaseMark : uint64_t { kBegin, kEnd };
+
 class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
  public:
   // Builds this process's node from the environment and makes it ready for messages and faults. Once.
@@ -52,8 +55,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // Release of the calling processor.
   void release() override;
 
-  // Forgets the profile of every node. On any node, from ordinary code.
-  void reset_profiles();
+  // Begins the phase that the statistics are of, forgetting what was before, or ends it; on every node. On any node,
+  // from ordinary code.
+  void mark_profiles(PhaseMark mark);
 
   // Life of a node other than 0: serves until node 0 ends the run; then its process ends.
   [[noreturn]] void serve_until_the_end();
@@ -90,14 +94,15 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void handle_shutdown(const Message& message);
   void handle_report(const Message& message);
   void handle_exit(const Message& message);
-  void handle_profile_reset(const Message& message);
-  void handle_profile_reset_done(const Message& message);
+  void handle_profile_mark(const Message& message);
+  void handle_profile_marked(const Message& message);
   template <void (Node::*Handler)(const Message&)>
   void set_handler(MessageType type);
 
   [[nodiscard]] int watch_node_0() const;
   void peer_lost(NodeId node, const char* reason);
-  void take_baseline();
+  void take_mark(PhaseMark mark);
+  void take_snapshots(SparseTable<ProfileSnapshot>& snapshots);
   void report(NodeReport& out);
   void write_statistics(std::span<const NodeReport> reports) const;
 
@@ -125,6 +130,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::string service_priority_;
   // Snapshots that the statistics are relative to: one a processor, then the service thread's.
   SparseTable<ProfileSnapshot> baseline_;
+  // The same at the end of the phase, if that has come: then measured_to_ is not 0. One mark is taken at a time.
+  SparseTable<ProfileSnapshot> end_;
+  std::atomic<Nanoseconds> measured_to_{0};
 
   // Guarded by their EventCount: written by handlers, read by the thread that waits.
   EventCount changed_;
@@ -134,8 +142,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   EventCount exit_event_;
   std::atomic<uint32_t> exit_wanted_{0};
   std::atomic<int> exit_status_{0};
-  std::mutex resetting_;
-  std::atomic<uint64_t> resets_out_{0};  // a bit a node that has still to answer
+  std::mutex marking_;
+  std::atomic<uint64_t> marks_out_{0};  // a bit a node that has still to answer
   SparseTable<NodeReport> reports_;
   std::atomic<uint64_t> reports_in_{0};  // a bit a node
 };

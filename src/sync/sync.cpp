@@ -2,6 +2,7 @@
 #include "sync/sync.h"
 
 #include "base/error.h"
+#include "profile/this_thread.h"
 #include "sync/messages.h"
 
 namespace multigrain {
@@ -230,6 +231,20 @@ void Sync::await_slot(Attendance& attendance, uint32_t slot, ServerAnswer answer
 }
 
 void Sync::count(Counter counter) {
+  // Those that a processor's profile has too.
+  switch (counter) {
+    case kLockLocal:
+      this_profile().count(multigrain::Counter::kLocksLocal);
+      break;
+    case kLockRemote:
+      this_profile().count(multigrain::Counter::kLocksRemote);
+      break;
+    case kBarriers:
+      this_profile().count(multigrain::Counter::kBarriers);
+      break;
+    default:
+      break;
+  }
   unsigned stripe = t_stripe;
   if (stripe == 0) [[unlikely]]
     t_stripe = stripe = 1 + g_next_stripe.fetch_add(1, std::memory_order_relaxed) % kStripes;
@@ -250,11 +265,6 @@ SyncCounters Sync::counters() const {
   counters.server_calls = sum[kServerCalls];
   counters.server_remote = sum[kServerRemote];
   return counters;
-}
-
-void Sync::reset_counters() {
-  for (CounterStripe& stripe : counters_)
-    for (auto& value : stripe.value) value.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace multigrain

@@ -115,7 +115,6 @@ class Sync {
 
   // --- Measuring. Any thread. Exact when no call is in progress.
   [[nodiscard]] SyncCounters counters() const;
-  void reset_counters();
 
  private:
   // A place to wait. A thread takes one for the duration of a slow call.

@@ -191,6 +191,11 @@ TEST(Report, JsonGivesEveryNumberBack) {
     for (size_t i = 0; i < 2; ++i) {
       EXPECT_EQ(from["processors"][i]["processor"], number++);
       EXPECT_TRUE(same(times_of(from["processors"][i]), reports[node].processor[i]));
+      const auto& counters = from["processors"][i]["counters"];
+      ASSERT_EQ(counters.size(), kProcessorCounters.size());
+      EXPECT_EQ(counters["read_faults"], 10 * (node + 1) + i);
+      EXPECT_EQ(counters["barriers"], 4);
+      EXPECT_EQ(counters["locks_remote"], 0);
     }
     EXPECT_TRUE(same(times_of(from["service"]), reports[node].service));
     ASSERT_EQ(from["counters"].size(), kCounterCount);

@@ -31,7 +31,7 @@ void slave(void*) {
   for (unsigned i = 0; i < 200; ++i) {
     ++counts[mg_processor()];
     mg_barrier(barrier);
-    if (std::strcmp(way, "reset-profiles") == 0) mg_profile_reset();
+    if (std::strcmp(way, "reset-profiles") == 0) i % 3 == mg_processor() % 3 ? mg_profile_stop() : mg_profile_reset();
     // A forked child is no node, and its exit is not the program's.
     if (std::strcmp(way, "fork") == 0 && i == 100) {
       const pid_t child = fork();
