@@ -161,9 +161,6 @@ Result<std::vector<PlacementMeasurement>> measure_placement(const std::string& p
   if (!ace) return tl::unexpected<Error>(ace.error());
   trace::OptimalOptions no_replication;
   no_replication.replication = false;
-  // With global memory, what the cost is made of takes 8 bytes a processor more (docs/optimal-placement.md).
-  trace::OptimalOptions cost_alone;
-  cost_alone.parts = false;
   Case sweep{.name = "5 machines x 9 block sizes", .machines = {}, .options = {}, .sweep = true};
   for (uint64_t bytes = 32; bytes <= 8192; bytes *= 2)
     for (const Machine& machine : trace::chapter6_machines()) sweep.machines.push_back(machine.with_block_size(bytes));
@@ -173,7 +170,6 @@ Result<std::vector<PlacementMeasurement>> measure_placement(const std::string& p
       {.name = "numa, 4 KiB, no replication", .machines = {trace::numa_machine()}, .options = no_replication},
       {.name = "dsm, 4 KiB", .machines = {trace::dsm_machine()}, .options = {}},
       {.name = "ace, 4 KiB", .machines = {*ace}, .options = {}},
-      {.name = "ace, 4 KiB, cost alone", .machines = {*ace}, .options = cost_alone},
       sweep,
   };
   std::vector<PlacementMeasurement> measurements;

@@ -47,12 +47,11 @@ class Passes {
   }
 
   Result<std::vector<OptimalResult>> optimal_of(std::string_view name, const std::vector<Machine>& machines,
-                                                unsigned hot_blocks, bool parts) const {
+                                                unsigned hot_blocks) const {
     auto source = open_();
     if (!source) return tl::unexpected(source.error());
     std::pair<const StudyOptions*, std::string> context{&options_, prefix_ + std::string(name)};
     OptimalOptions optimal_options;
-    optimal_options.parts = parts;
     optimal_options.hot_blocks = hot_blocks;
     set(optimal_options, context);
     return optimal(**source, machines, optimal_options);
@@ -276,7 +275,7 @@ Status Study::prepare() {
 
 Status Study::optimal_costs() {
   // Hot blocks only of the machines themselves: a pass of its own is cheaper than their memory for every variant.
-  auto results = passes_.optimal_of("Optimal placement", machines_, 0, true);
+  auto results = passes_.optimal_of("Optimal placement", machines_, 0);
   if (!results) return tl::unexpected(results.error());
   results_ = std::move(*results);
   if (results_[0].references == 0) return fail("the trace has no references, so that there is nothing to analyze");
@@ -285,7 +284,7 @@ Status Study::optimal_costs() {
   if (options_.hot_blocks == 0) return {};
   const std::vector<Machine> own(machines_.begin(),
                                  machines_.begin() + static_cast<ptrdiff_t>(options_.machines.size()));
-  auto hot = passes_.optimal_of("Hot blocks", own, options_.hot_blocks, true);
+  auto hot = passes_.optimal_of("Hot blocks", own, options_.hot_blocks);
   if (!hot) return tl::unexpected(hot.error());
   for (size_t i = 0; i < own.size(); ++i) results_[i].hot = std::move((*hot)[i].hot);
   return {};
@@ -341,7 +340,7 @@ Status Study::perturbed() {
       const Passes passes(open,
                           fmt::format("Perturbation {} of {}: ", 2 * run + (local ? 1 : 2), 2 * options_.perturbations),
                           options_);
-      auto results = passes.optimal_of("optimal placement", machines_, 0, false);
+      auto results = passes.optimal_of("optimal placement", machines_, 0);
       if (!results) return tl::unexpected(results.error());
       for (size_t i = 0; i < results->size(); ++i) spreads_[i].note(local, results_[i].cost, (*results)[i].cost);
       if (!policies_.empty()) {

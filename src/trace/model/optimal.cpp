@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "trace/model/block_table.h"
 #include "trace/model/pass.h"
@@ -14,72 +15,26 @@ namespace {
 
 __extension__ typedef __int128 Int128;
 
-// A cost is one integer: from its top bits down, the cost above local references in fixed point, and what it is made
-// of; so that sums, differences and minima of costs carry their parts along, and the fewest moves break a tie. The
-// parts of a difference may be negative: a field then borrows from the one above it, which fields_of() undoes. The
-// lowest bits of a value at rest are no part of the cost: they count the reads of a processor in the current read-run.
-struct Narrow {
-  using Value = int64_t;
-  static constexpr unsigned kCountBits = 12, kMoveBits = 14, kGlobalMoveBits = 0, kGlobalBits = 0;
-  static constexpr int kMaxScale = 20, kMinScale = 8, kParameterBits = 29, kDriftBits = 35;
-};
-struct Wide {
-  using Value = Int128;
-  static constexpr unsigned kCountBits = 22, kMoveBits = 19, kGlobalMoveBits = 19, kGlobalBits = 22;
-  static constexpr int kMaxScale = 24, kMinScale = 0, kParameterBits = 34, kDriftBits = 43;
-};
-
+// A cost above local references, in fixed point, and what it is made of. Of equal costs the one with the fewest
+// references to global memory, and then with the fewest moves, is the less.
 struct Fields {
-  int64_t cost = 0;  // fixed point
-  int64_t remote_moves = 0;
-  int64_t global_moves = 0;
+  int64_t cost = 0;
   int64_t global = 0;
+  int64_t global_moves = 0;
+  int64_t remote_moves = 0;
   Fields& operator+=(const Fields& other) {
     cost += other.cost;
-    remote_moves += other.remote_moves;
-    global_moves += other.global_moves;
     global += other.global;
+    global_moves += other.global_moves;
+    remote_moves += other.remote_moves;
     return *this;
   }
-};
-
-template <typename L>
-struct Pack {
-  using Value = typename L::Value;
-  static constexpr unsigned kMoveShift = L::kCountBits;
-  static constexpr unsigned kGlobalMoveShift = kMoveShift + L::kMoveBits;
-  static constexpr unsigned kGlobalShift = kGlobalMoveShift + L::kGlobalMoveBits;
-  static constexpr unsigned kCostShift = kGlobalShift + L::kGlobalBits;
-  static constexpr Value kCountMask = (Value{1} << L::kCountBits) - 1;
-
-  // Takes the lowest `bits` of what is left of `value` as a signed number.
-  static int64_t take(Value& value, unsigned bits) {
-    if (bits == 0) return 0;
-    const Value modulus = Value{1} << bits;
-    int64_t field = static_cast<int64_t>(value & (modulus - 1));
-    if (field >= static_cast<int64_t>(modulus / 2)) field -= static_cast<int64_t>(modulus);
-    value = (value - field) >> bits;
-    return field;
+  friend Fields operator+(Fields a, const Fields& b) { return a += b; }
+  friend Fields operator-(const Fields& a, const Fields& b) { return a + -1 * b; }
+  friend Fields operator*(int64_t times, const Fields& f) {
+    return {times * f.cost, times * f.global, times * f.global_moves, times * f.remote_moves};
   }
-  static Fields fields_of(Value value) {
-    value >>= L::kCountBits;
-    Fields fields;
-    fields.remote_moves = take(value, L::kMoveBits);
-    fields.global_moves = take(value, L::kGlobalMoveBits);
-    fields.global = take(value, L::kGlobalBits);
-    fields.cost = static_cast<int64_t>(value);
-    return fields;
-  }
-  // Whether a processor's value may be about to leave its field.
-  static bool drifted(Value value) {
-    if (value < -(Value{1} << (L::kDriftBits + kCostShift))) return true;
-    const Fields fields = fields_of(value);
-    auto beyond = [](int64_t field, unsigned bits) {
-      return bits != 0 && (field >= int64_t{1} << (bits - 3) || field <= -(int64_t{1} << (bits - 3)));
-    };
-    return beyond(fields.remote_moves, L::kMoveBits) || beyond(fields.global_moves, L::kGlobalMoveBits) ||
-           beyond(fields.global, L::kGlobalBits);
-  }
+  friend auto operator<=>(const Fields&, const Fields&) = default;
 };
 
 // A machine in fixed point.
@@ -87,15 +42,15 @@ struct Scaled {
   int64_t r1 = 0, g1 = 0, R = 0, G = 0;  // r - 1, g - 1, R, G times 2^scale
   int scale = 0;
   bool global = false;
+  // As many reads in a read-run are worth a copy, whatever else happens.
+  int64_t reads_to_R = 1, reads_to_G = 1;
 };
 
-template <typename L>
-std::optional<Scaled> scaled(const Machine& m, unsigned processors) {
-  const double largest = std::max({m.R(), m.has_global() ? m.G() : 0, effective_r(m) / 2, 1.0});
-  // The reads of a read-run add up to no more than R for each processor.
-  const int more_processors = std::max(0, static_cast<int>(std::bit_width(processors)) - 7);
-  const int scale = std::min(L::kMaxScale, L::kParameterBits - more_processors - 1 - std::ilogb(largest));
-  if (scale < L::kMinScale) return {};
+double largest_parameter(const Machine& m) {
+  return std::max({m.R(), m.has_global() ? m.G() : 0, 1.0});
+}
+
+Scaled scaled(const Machine& m, int scale) {
   auto fixed = [scale](double value) { return std::llround(std::ldexp(value, scale)); };
   Scaled s;
   s.scale = scale;
@@ -103,27 +58,211 @@ std::optional<Scaled> scaled(const Machine& m, unsigned processors) {
   // A cost that is not nothing stays so, however near to it.
   s.r1 = std::max<int64_t>(1, fixed(effective_r(m) - 1));
   s.R = fixed(m.R());
+  s.reads_to_R = s.R / s.r1 + 1;
   if (s.global) {
     s.g1 = std::max<int64_t>(1, fixed(effective_g(m) - 1));
     s.G = fixed(m.G());
+    s.reads_to_G = s.G / s.g1 + 1;
   }
-  int64_t reads_that_pay = s.R / s.r1 + 1;
-  if (s.global) reads_that_pay = std::max(reads_that_pay, s.G / s.g1 + 1);
-  if (reads_that_pay >= int64_t{1} << L::kCountBits) return {};
   return s;
 }
+
+// The fewest fractional bits that all parameters need, at most `most`.
+int exact_scale(const Machine& m, int most) {
+  std::vector<double> parameters = {effective_r(m), m.R()};
+  if (m.has_global()) parameters.insert(parameters.end(), {effective_g(m), m.G()});
+  for (int scale = 0; scale < most; ++scale) {
+    if (std::ranges::all_of(parameters,
+                            [&](double x) { return std::ldexp(x, scale) == std::rint(std::ldexp(x, scale)); }))
+      return scale;
+  }
+  return most;
+}
+
+// How the fields of a cost share one 64-bit integer: from its top bits down, cost, global, global_moves, remote_moves;
+// so that sums, differences and minima of costs carry their parts along. The parts of a difference may be negative: a
+// field then borrows from the one above it. The lowest bits of a value at rest are no part of the cost: they count the
+// reads of a processor in the current read-run.
+//
+// All values of a block are relative to one sum, and differ by little. A field at rest takes up to a quarter of its
+// range, and no step adds more than another quarter: so what leaves its field is noticed before it has. The values are
+// then taken relative to the least of them; where that does not help, the block is given wider ones.
+struct Layout {
+  unsigned count = 0, remote_moves = 0, global_moves = 0, global = 0;  // bits
+  Scaled scaled;
+};
+
+// What `count_bits` for the reads of a read-run (at least those that the machine needs) leave for the rest; nothing if
+// that is too little.
+std::optional<Layout> layout_of(const Machine& m, unsigned processors, unsigned count_bits) {
+  constexpr int kMaxScale = 20, kInexactScale = 8, kGoodScale = 12;
+  constexpr unsigned kFewestMoves = 5, kDrift = 6;
+  const int largest = std::ilogb(largest_parameter(m)) + 1;
+  const int exact = exact_scale(m, kMaxScale);
+  Layout layout;
+  layout.count = count_bits;
+  int scale = std::min(exact, kInexactScale);
+  const Scaled coarse = scaled(m, scale);
+  // A step adds at most 3 moves of either kind, twice reads_to_G, and to the cost 2 r1 + 4 R, with r1 at most 2 R + 1.
+  layout.remote_moves = kFewestMoves;
+  unsigned wanted_global = 0;
+  if (coarse.global) {
+    layout.global_moves = kFewestMoves;
+    wanted_global = static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(coarse.reads_to_G))) + 5;
+    layout.global = wanted_global;
+  }
+  const int cost = largest + scale + 5;
+  int left = 64 - cost - static_cast<int>(count_bits + layout.remote_moves + layout.global_moves + layout.global);
+  if (left < 0) return {};
+  // What is left makes it rarer that values leave their fields, and near ties more exact.
+  const auto take = [&left](unsigned& bits, unsigned wanted) {
+    const int more = std::clamp(static_cast<int>(wanted) - static_cast<int>(bits), 0, left);
+    bits += static_cast<unsigned>(more);
+    left -= more;
+  };
+  const auto refine = [&](int wanted) {
+    const int more = std::clamp(std::min(exact, wanted) - scale, 0, left);
+    scale += more;
+    left -= more;
+  };
+  const auto moves = static_cast<unsigned>(std::bit_width(processors)) + 4;
+  take(layout.remote_moves, moves);
+  if (coarse.global) take(layout.global_moves, moves);
+  refine(kGoodScale);
+  left -= std::min<int>(left, kDrift);  // for the cost
+  if (coarse.global) take(layout.global, wanted_global + 6);
+  refine(kMaxScale);
+  if (coarse.global)
+    layout.global += static_cast<unsigned>(left);
+  else
+    layout.remote_moves += static_cast<unsigned>(std::min(left, 8));
+  layout.scaled = scaled(m, scale);
+  return layout;
+}
+
+unsigned count_bits(const Machine& m) {
+  const Scaled s = scaled(m, std::min(exact_scale(m, 20), 8));
+  // The scale is not known yet: one more for what rounding adds.
+  return static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(std::max(s.reads_to_R, s.reads_to_G)) + 1));
+}
+
+// Costs of 8 bytes.
+struct Packed {
+  using Value = int64_t;
+  static constexpr bool kSpills = true;
+
+  class Codec {
+   public:
+    explicit Codec(const Layout& layout)
+        : layout_(layout),
+          global_moves_shift_(layout.count + layout.remote_moves),
+          global_shift_(global_moves_shift_ + layout.global_moves),
+          cost_shift_(global_shift_ + layout.global) {
+      const unsigned ends[] = {global_moves_shift_, global_shift_, cost_shift_, 64};
+      const unsigned bits[] = {layout.remote_moves, layout.global_moves, layout.global, 64 - cost_shift_};
+      for (size_t i = 0; i < 4; ++i)
+        if (bits[i] != 0) tops_ |= uint64_t{1} << (ends[i] - 1);
+    }
+    // Whether a field of `value` is outside a quarter of its range. With half a range added to each, fields within it
+    // differ in their top two bits.
+    [[nodiscard]] bool strained(Value value) const {
+      const uint64_t x = static_cast<uint64_t>(value) + tops_;
+      return (~(x ^ (x << 1)) & tops_) != 0;
+    }
+    // Whether a step may add these.
+    [[nodiscard]] bool fits(const Fields& f) const {
+      auto small = [](int64_t field, unsigned bits) {
+        return bits == 0 ? field == 0 : std::abs(field) <= int64_t{1} << (bits - 3);
+      };
+      return small(f.remote_moves, layout_.remote_moves) && small(f.global_moves, layout_.global_moves) &&
+             small(f.global, layout_.global);
+    }
+    [[nodiscard]] Value pack(const Fields& f) const {
+      return static_cast<Value>((static_cast<uint64_t>(f.cost) << cost_shift_) +
+                                (static_cast<uint64_t>(f.global) << global_shift_) +
+                                (static_cast<uint64_t>(f.global_moves) << global_moves_shift_) +
+                                (static_cast<uint64_t>(f.remote_moves) << layout_.count));
+    }
+    [[nodiscard]] Fields fields(Value value) const {
+      value >>= layout_.count;
+      Fields f;
+      f.remote_moves = take(value, layout_.remote_moves);
+      f.global_moves = take(value, layout_.global_moves);
+      f.global = take(value, layout_.global);
+      f.cost = value;
+      return f;
+    }
+    [[nodiscard]] int64_t count(Value value) const { return value & ((Value{1} << layout_.count) - 1); }
+    [[nodiscard]] Value without_count(Value value) const { return value & -(Value{1} << layout_.count); }
+    [[nodiscard]] Value counted_once_more(Value value) const { return value + 1; }
+
+   private:
+    // Takes the lowest `bits` of what is left of `value` as a signed number.
+    static int64_t take(Value& value, unsigned bits) {
+      if (bits == 0) return 0;
+      const int64_t field = static_cast<int64_t>(static_cast<uint64_t>(value) << (64 - bits)) >> (64 - bits);
+      value = (value - field) >> bits;
+      return field;
+    }
+
+    Layout layout_;
+    unsigned global_moves_shift_, global_shift_, cost_shift_;
+    uint64_t tops_ = 0;
+  };
+};
+
+// Costs of 40 bytes, for what does not fit into 8: machines on which a copy is worth thousands of reads, and single
+// blocks with two histories of about the same cost made of very different parts.
+struct Wide {
+  struct Value {
+    Fields fields;
+    int64_t count = 0;
+    friend Value operator+(const Value& a, const Value& b) { return {a.fields + b.fields, 0}; }
+    friend Value operator-(const Value& a, const Value& b) { return {a.fields - b.fields, 0}; }
+    friend Value operator*(int64_t times, const Value& v) { return {times * v.fields, 0}; }
+    Value& operator-=(const Value& b) { return *this = *this - b; }
+    friend bool operator<(const Value& a, const Value& b) { return a.fields < b.fields; }
+  };
+  static constexpr bool kSpills = false;
+  // Of R and G, in fixed point.
+  static constexpr int kMaxScale = 24, kParameterBits = 39, kMinScale = 8;
+
+  static std::optional<Layout> layout_of(const Machine& m) {
+    const int scale = std::min(kMaxScale, kParameterBits - 1 - std::ilogb(largest_parameter(m)));
+    if (scale < kMinScale) return {};
+    Layout layout;
+    layout.scaled = scaled(m, scale);
+    return layout;
+  }
+
+  class Codec {
+   public:
+    explicit Codec(const Layout& /*layout*/) {}
+    [[nodiscard]] bool strained(const Value& value) const { return value.fields.cost < -(int64_t{1} << 55); }
+    [[nodiscard]] bool fits(const Fields& /*fields*/) const { return true; }
+    [[nodiscard]] Value pack(const Fields& f) const { return {f, 0}; }
+    [[nodiscard]] Fields fields(const Value& value) const { return value.fields; }
+    [[nodiscard]] int64_t count(const Value& value) const { return value.count; }
+    [[nodiscard]] Value without_count(const Value& value) const { return {value.fields, 0}; }
+    [[nodiscard]] Value counted_once_more(const Value& value) const { return {value.fields, value.count + 1}; }
+  };
+};
 
 bool needs_values(const Machine& machine) {
   return machine.has_remote_reference() || machine.has_global();
 }
 
-bool fits_narrow(const Machine& machine, unsigned processors, const OptimalOptions& options) {
-  return scaled<Narrow>(machine, processors).has_value() && !(machine.has_global() && options.parts);
-}
-
 // What of one machine is the same for all blocks of a size, and its sums.
 struct MachineSums {
-  Fields fields;  // what the costs of blocks have lost to the sum so far, besides r - 1 a write
+  // What the costs of blocks have lost to the sum so far, besides r - 1 a write.
+  Int128 cost = 0;
+  uint64_t global = 0, global_moves = 0, remote_moves = 0;
+  void operator+=(const Fields& fields) {
+    cost += fields.cost;
+    global += static_cast<uint64_t>(fields.global);
+    global_moves += static_cast<uint64_t>(fields.global_moves);
+    remote_moves += static_cast<uint64_t>(fields.remote_moves);
+  }
 };
 
 class Finishing : public Engine {
@@ -135,6 +274,7 @@ struct EngineSetup {
   uint64_t block_size = 0;
   std::vector<size_t> machines;  // indices into the results: those with values,
   std::vector<size_t> counted;   // and those without
+  std::vector<Layout> layouts;   // of the former
   unsigned processors = 0;
   unsigned partition = 0, partitions = 1;
 };
@@ -156,7 +296,7 @@ void keep_hottest(std::vector<BlockCost>& hot, size_t limit) {
 //
 // A block's record, in 64-bit words:
 //   key; its top bit: has been written, or has another reason to be more than everywhere
-//   owner: the processor of the last write + 1
+//   owner: the processor of the last write + 1, or that the block has been given wider values
 //   readers: a bit a processor: has read since the last write
 //   [references, writes, moves of counted machines]                if hot blocks are wanted
 //   [cost and moves that left the values, for each machine]        the same
@@ -166,40 +306,26 @@ void keep_hottest(std::vector<BlockCost>& hot, size_t limit) {
 // costs anywhere. Values of processors that neither read nor write stay as they are.
 template <typename L, bool kReplication, bool kGlobal, bool kHot>
 class OptimalEngine final : public Finishing {
-  using P = Pack<L>;
   using Value = typename L::Value;
+  using Wider = OptimalEngine<Wide, kReplication, kGlobal, kHot>;
+  template <typename, bool, bool, bool>
+  friend class OptimalEngine;
 
  public:
-  OptimalEngine(const EngineSetup& setup, std::span<const OptimalResult> results, const OptimalOptions& options)
+  OptimalEngine(const EngineSetup& setup, const OptimalOptions& options)
       : setup_(setup),
         options_(options),
         count_(setup.machines.size()),
         mask_words_((setup.processors + 63) / 64),
         hot_offset_(2 + mask_words_),
         least_offset_(hot_offset_ + (kHot ? 3 + 2 * count_ : 0)),
-        table_(align(least_offset_) + kValueWords * (count_ * (kGlobal ? 2 : 1) + count_ * setup.processors)),
+        table_(least_offset_ + kValueWords * count_ * ((kGlobal ? 2 : 1) + setup.processors)),
         memo_(setup.processors, Memo{BlockTable::kUserBit, nullptr}),
         sums_(count_) {
-    least_offset_ = align(least_offset_);
     shift_ = static_cast<unsigned>(std::countr_zero(setup.block_size));
-    for (const size_t index : setup.machines) {
-      const Machine& machine = results[index].machine;
-      const Scaled s = *scaled<L>(machine, setup.processors);
-      Parameters parameters;
-      parameters.r1 = Value{s.r1} << P::kCostShift;
-      parameters.R = (Value{s.R} << P::kCostShift) + (Value{1} << P::kMoveShift);
-      parameters.reads_to_R = s.R / s.r1 + 1;
-      if (s.global) {
-        parameters.global = true;
-        parameters.g1 = Value{s.g1} << P::kCostShift;
-        if constexpr (L::kGlobalBits != 0) parameters.g1 += Value{1} << P::kGlobalShift;
-        parameters.G = Value{s.G} << P::kCostShift;
-        parameters.G += L::kGlobalMoveBits != 0 ? Value{1} << P::kGlobalMoveShift : Value{1} << P::kMoveShift;
-        parameters.reads_to_G = s.G / s.g1 + 1;
-      }
-      parameters_.push_back(parameters);
-      scaled_.push_back(s);
-      count_limit_ = std::max({count_limit_, Value{parameters.reads_to_R}, Value{parameters.reads_to_G}});
+    for (const Layout& layout : setup.layouts) {
+      parameters_.emplace_back(layout);
+      count_limit_ = std::max({count_limit_, layout.scaled.reads_to_R, layout.scaled.reads_to_G});
     }
   }
 
@@ -212,15 +338,14 @@ class OptimalEngine final : public Finishing {
         if (setup_.partitions > 1 && (BlockTable::hash(block) >> 7) % setup_.partitions != setup_.partition) continue;
         memo = {block, table_.find_or_add(block)};
       }
-      uint64_t* record = memo.record;
-      if constexpr (kHot) ++record[hot_offset_];
-      if (kReplication && reference.access == Access::kRead) {
-        read(record, processor);
-      } else {
-        write(record, processor);
+      if constexpr (L::kSpills) {
+        if (memo.record[1] == kSpilled) [[unlikely]] {
+          wider_->refer(wider_->table_.find_or_add(block), reference);
+          continue;
+        }
       }
+      refer(memo.record, reference);
     }
-    references_ += references.size();
   }
 
   // Adds this engine's share to the results of its machines.
@@ -228,9 +353,10 @@ class OptimalEngine final : public Finishing {
     std::vector<std::vector<BlockCost>> hot(count_ + 1);
     for (size_t i = 0; i < table_.size(); ++i) {
       uint64_t* record = table_.at(i);
+      if (L::kSpills && record[1] == kSpilled) continue;
       for (size_t m = 0; m < count_; ++m) {
-        const Fields rest = P::fields_of(end_of_block(record, m));
-        sums_[m].fields += rest;
+        const Fields rest = end_of_block(record, m);
+        sums_[m] += rest;
         if constexpr (kHot) hot[m].push_back(block_cost(record, m, rest));
       }
       if constexpr (kHot) {
@@ -251,7 +377,6 @@ class OptimalEngine final : public Finishing {
     for (const size_t index : setup_.counted) {
       OptimalResult& result = results[index];
       result.parts.remote_moves += counted_moves_;
-      result.has_parts = true;
       add_common(result, users);
       // Of the counted machines, hot[count_] has moves; each has its own price for them.
       std::vector<BlockCost> list = hot[count_];
@@ -260,27 +385,40 @@ class OptimalEngine final : public Finishing {
       }
       merge_hot(result, list);
     }
+    if constexpr (L::kSpills) {
+      if (wider_ != nullptr) wider_->finish(results);
+    }
   }
 
  private:
   static constexpr size_t kValueWords = sizeof(Value) / sizeof(uint64_t);
+  static constexpr uint64_t kSpilled = ~uint64_t{0};
 
   struct Parameters {
-    Value r1 = 0, R = 0, g1 = 0, G = 0;
-    int64_t reads_to_R = 1, reads_to_G = 1;  // as many reads in a read-run are worth a copy, whatever else happens
-    bool global = false;
+    explicit Parameters(const Layout& layout)
+        : scaled(layout.scaled),
+          codec(layout),
+          r1(codec.pack({.cost = scaled.r1})),
+          R(codec.pack({.cost = scaled.R, .remote_moves = 1})),
+          global(scaled.global) {
+      if (!global) return;
+      g1 = codec.pack({.cost = scaled.g1, .global = 1});
+      G = codec.pack({.cost = scaled.G, .global_moves = 1});
+    }
+    Scaled scaled;
+    typename L::Codec codec;
+    Value r1, R, g1{}, G{};
+    bool global;
   };
   struct Memo {
     uint64_t block;
     uint64_t* record;
   };
 
-  static size_t align(size_t words) { return (words + kValueWords - 1) / kValueWords * kValueWords; }
-
   // Values may be wider than the words they lie in: memcpy, which compiles to plain loads and stores.
   static Value load(const uint64_t* at) {
     Value value;
-    std::memcpy(&value, at, sizeof value);
+    std::memcpy(static_cast<void*>(&value), at, sizeof value);
     return value;
   }
   static void store(uint64_t* at, Value value) { std::memcpy(at, &value, sizeof value); }
@@ -289,6 +427,15 @@ class OptimalEngine final : public Finishing {
   uint64_t* of_global(uint64_t* record, size_t m) const { return least(record, count_ + m); }
   uint64_t* row(uint64_t* record, size_t processor) const {
     return record + least_offset_ + kValueWords * count_ * ((kGlobal ? 2 : 1) + processor);
+  }
+
+  void refer(uint64_t* record, const Reference& reference) {
+    if constexpr (kHot) ++record[hot_offset_];
+    if (kReplication && reference.access == Access::kRead) {
+      read(record, reference.processor);
+    } else {
+      write(record, reference.processor);
+    }
   }
 
   void read(uint64_t* record, ProcessorId processor) {
@@ -308,7 +455,8 @@ class OptimalEngine final : public Finishing {
     // The first machine's values hold the counts for all.
     uint64_t* mine = row(record, processor);
     const Value value = load(mine);
-    if ((value & P::kCountMask) < count_limit_) store(mine, value + 1);
+    const auto& codec = parameters_[0].codec;
+    if (codec.count(value) < count_limit_) store(mine, codec.counted_once_more(value));
   }
 
   void count_move(uint64_t* record) {
@@ -333,32 +481,41 @@ class OptimalEngine final : public Finishing {
       uint64_t any = 0;
       for (size_t word = 0; word < mask_words_; ++word) any |= record[2 + word];
       if (any != 0) {
-        end_run(record, writer);
+        end_run(record, writer, count_);
         return;
       }
     }
+    bool spills = false;
     for (size_t m = 0; m < count_; ++m) {
       const Parameters& p = parameters_[m];
       uint64_t* least_at = least(record, m);
       Value lowest = load(least_at);
       uint64_t* at = mine + m * kValueWords;
       Value value = std::min(load(at), lowest + p.R);
+      bool strained = false;
       if constexpr (kGlobal) {
         if (p.global) {
           uint64_t* global_at = of_global(record, m);
           const Value global = load(global_at);
           value = std::min(value, global + p.G);
-          store(global_at, std::min(global, lowest + p.G) + p.g1 - p.r1);
+          const Value next = std::min(global, lowest + p.G) + p.g1 - p.r1;
+          store(global_at, next);
+          strained = p.codec.strained(next);
         }
       }
       value -= p.r1;
       store(at, value);
+      // What is not the least takes nothing on that the least, or global memory, has not.
       if (value < lowest) {
         store(least_at, value);
-        if (P::drifted(value)) [[unlikely]] {
-          rebase(record, m);
-        }
+        strained |= p.codec.strained(value);
       }
+      if (strained) [[unlikely]] {
+        spills |= !rebase(record, m);
+      }
+    }
+    if (spills) [[unlikely]] {
+      spill(record);
     }
   }
 
@@ -371,15 +528,18 @@ class OptimalEngine final : public Finishing {
     }
   }
 
+  // The first machine's value of a row, which holds the counts for all: the other machines' codecs must agree on where.
+  static Value counts_at(const uint64_t* row) { return load(row); }
+
   // What reading remotely, or a copy, costs a processor that reads `reads` times in a run: the less of them.
   static Value reading(int64_t reads, Value each, int64_t limit, Value copy) {
-    return std::min(Value{std::min(reads, limit)} * each, copy);
+    return std::min(std::min(reads, limit) * each, copy);
   }
 
   // What a read-run comes to for one machine: docs/optimal-placement.md has the names.
   struct Run {
-    Value sum_m = 0, sum_k = 0;
-    Value A = 0, B = 0;
+    Fields sum_m, sum_k;
+    Value A{}, B{};
   };
 
   Run run_of(uint64_t* record, size_t m) const {
@@ -388,15 +548,20 @@ class OptimalEngine final : public Finishing {
     run.A = run.B = load(least(record, m));
     for_readers(record, [&](size_t e) {
       uint64_t* at = row(record, e);
-      const int64_t reads = static_cast<int64_t>(load(at) & P::kCountMask);
-      const Value value = load(at + m * kValueWords) & ~P::kCountMask;
-      const Value m_e = reading(reads, p.r1, p.reads_to_R, p.R);
-      run.sum_m += m_e;
+      const int64_t reads = p.codec.count(counts_at(at));
+      const Value value = p.codec.without_count(load(at + m * kValueWords));
+      const Value m_e = reading(reads, p.r1, p.scaled.reads_to_R, p.R);
+      const bool copied = !(m_e < p.R);
+      run.sum_m.cost += copied ? p.scaled.R : reads * p.scaled.r1;
+      run.sum_m.remote_moves += copied;
       run.A = std::min(run.A, value - m_e);
       if constexpr (kGlobal) {
         if (p.global) {
-          const Value k_e = reading(reads, p.g1, p.reads_to_G, p.G);
-          run.sum_k += k_e;
+          const Value k_e = reading(reads, p.g1, p.scaled.reads_to_G, p.G);
+          const bool through = !(k_e < p.G);
+          run.sum_k.cost += through ? p.scaled.G : reads * p.scaled.g1;
+          run.sum_k.global += through ? 0 : reads;
+          run.sum_k.global_moves += through;
           run.B = std::min(run.B, value - k_e);
         }
       }
@@ -404,61 +569,89 @@ class OptimalEngine final : public Finishing {
     return run;
   }
 
-  // The write by `writer` that ends a read-run.
-  void end_run(uint64_t* record, ProcessorId writer) {
+  // The write by `writer` that ends a read-run, for the first `machines`.
+  void end_run(uint64_t* record, ProcessorId writer, size_t machines) {
     uint64_t& word = record[2 + writer / 64];
     word |= uint64_t{1} << (writer % 64);  // with no reads, if it had not read
-    for (size_t m = count_; m-- > 0;) {    // the first machine, which has the counts, last
+    bool spills = false;
+    for (size_t m = machines; m-- > 0;) {  // the first machine, which has the counts, last
       const Parameters& p = parameters_[m];
       const Run run = run_of(record, m);
       uint64_t* least_at = least(record, m);
       Value lowest = load(least_at);
+      bool strained = false;
       if (kGlobal && p.global) {
+        // Values become relative to the less of the two ways to run.
+        const Fields with_global = run.sum_k + Fields{.cost = p.scaled.G, .global_moves = 1};
+        const Fields shift = std::min(run.sum_m, with_global);
+        // What a way costs more than the other, if that is not so much that it is of no use.
+        const Fields more_m = run.sum_m - shift, more_k = run.sum_k - shift;
+        const int64_t useless = p.scaled.R + p.scaled.G;
+        const bool by_m = more_m.cost <= useless, by_k = more_k.cost <= useless;
+        if constexpr (L::kSpills) {
+          if ((by_m && !p.codec.fits(more_m)) || (by_k && !p.codec.fits(more_k))) [[unlikely]] {
+            uint64_t* wide = spill(record);
+            wider_->end_run(wide, writer, m + 1);
+            return;
+          }
+        }
+        const Value extra_m = by_m ? p.codec.pack(more_m) : Value{}, extra_k = by_k ? p.codec.pack(more_k) : Value{};
         uint64_t* global_at = of_global(record, m);
         const Value global = load(global_at);
-        const Value shift = std::min(run.sum_m, run.sum_k + p.G);
         const Value by_remote = run.A + p.R;
         const Value by_global = std::min(run.B + 2 * p.G, global + p.G);
         for_readers(record, [&](size_t e) {
           uint64_t* count_at = row(record, e);
           uint64_t* at = count_at + m * kValueWords;
-          const int64_t reads = static_cast<int64_t>(load(count_at) & P::kCountMask);
-          Value value = load(at) & ~P::kCountMask;
-          value = std::min(run.sum_m + std::min(value, by_remote) - reading(reads, p.r1, p.reads_to_R, p.R),
-                           run.sum_k + std::min(value + p.G, by_global) - reading(reads, p.g1, p.reads_to_G, p.G)) -
-                  shift;
+          const int64_t reads = p.codec.count(counts_at(count_at));
+          const Value before = p.codec.without_count(load(at));
+          Value value{};
+          if (by_m) value = extra_m + std::min(before, by_remote) - reading(reads, p.r1, p.scaled.reads_to_R, p.R);
+          if (by_k) {
+            const Value other =
+                extra_k + std::min(before + p.G, by_global) - reading(reads, p.g1, p.scaled.reads_to_G, p.G);
+            value = by_m ? std::min(value, other) : other;
+          }
           if (e == writer) value -= p.r1;
           lowest = std::min(lowest, value);
+          strained |= p.codec.strained(value);
           store(at, value);
         });
-        store(global_at, run.sum_k + std::min(run.B + p.G, global) - shift + p.g1 - p.r1);
+        // The block can still be copied there after the run.
+        Value next = lowest + p.G;
+        if (by_k) next = std::min(next, extra_k + std::min(run.B + p.G, global) + p.g1 - p.r1);
+        strained |= p.codec.strained(next);
+        store(global_at, next);
         take_out(record, m, shift);
       } else {
         const Value moved = run.A + p.R;
         for_readers(record, [&](size_t e) {
           uint64_t* count_at = row(record, e);
           uint64_t* at = count_at + m * kValueWords;
-          const int64_t reads = static_cast<int64_t>(load(count_at) & P::kCountMask);
-          Value value = std::min(load(at) & ~P::kCountMask, moved) - reading(reads, p.r1, p.reads_to_R, p.R);
+          const int64_t reads = p.codec.count(counts_at(count_at));
+          Value value =
+              std::min(p.codec.without_count(load(at)), moved) - reading(reads, p.r1, p.scaled.reads_to_R, p.R);
           if (e == writer) value -= p.r1;
           lowest = std::min(lowest, value);
+          strained |= p.codec.strained(value);
           store(at, value);
         });
         take_out(record, m, run.sum_m);
       }
       store(least_at, lowest);
-      if (P::drifted(lowest)) [[unlikely]] {
-        rebase(record, m);
+      if (strained) [[unlikely]] {
+        spills |= !rebase(record, m);
       }
     }
     for (size_t i = 0; i < mask_words_; ++i) record[2 + i] = 0;
+    if (spills) [[unlikely]] {
+      spill(record);
+    }
   }
 
-  // Moves `value`, which all of the block's values have in common, to the sums.
-  void take_out(uint64_t* record, size_t m, Value value) {
-    if (value == 0) return;
-    const Fields fields = P::fields_of(value);
-    sums_[m].fields += fields;
+  // Moves `fields`, which all of the block's values have in common, to the sums.
+  void take_out(uint64_t* record, size_t m, const Fields& fields) {
+    sums_[m] += fields;
     if constexpr (kHot) {
       uint64_t* mine = record + hot_offset_ + 3 + 2 * m;
       mine[0] += static_cast<uint64_t>(fields.cost);
@@ -466,36 +659,62 @@ class OptimalEngine final : public Finishing {
     }
   }
 
-  // Begins to count from zero again. No value need be more than a move above the least. This
-  // machine's values hold no counts of reads at this time.
-  void rebase(uint64_t* record, size_t m) {
+  // Begins to count from zero again. No value need be more than a move above the least. This machine's values hold no
+  // counts of reads at this time. False if that does not help enough.
+  bool rebase(uint64_t* record, size_t m) {
     const Parameters& p = parameters_[m];
     const Value lowest = load(least(record, m));
-    for (size_t e = 0; e < setup_.processors; ++e) {
-      uint64_t* at = row(record, e) + m * kValueWords;
-      store(at, std::min(load(at), lowest + p.R) - lowest);
+    bool strained = false;
+    const auto lower = [&](uint64_t* at, const Value& move) {
+      const Value value = std::min(load(at), lowest + move) - lowest;
+      strained |= p.codec.strained(value);
+      store(at, value);
+    };
+    for (size_t e = 0; e < setup_.processors; ++e) lower(row(record, e) + m * kValueWords, p.R);
+    if (kGlobal && p.global) lower(of_global(record, m), p.G);
+    store(least(record, m), Value{});
+    take_out(record, m, p.codec.fields(lowest));
+    return !strained;
+  }
+
+  // Gives the block wider values: the record that has them.
+  uint64_t* spill(uint64_t* record) {
+    if constexpr (L::kSpills) {
+      if (wider_ == nullptr) wider_ = std::make_unique<Wider>(setup_, options_);
+      uint64_t* wide = wider_->table_.find_or_add(record[0] & ~BlockTable::kUserBit);
+      std::copy_n(record, least_offset_, wide);
+      const auto copy = [&](const uint64_t* from, uint64_t* to, size_t m) {
+        const auto& codec = parameters_[m].codec;
+        const Value value = load(from);
+        wider_->store(to, {codec.fields(codec.without_count(value)), codec.count(value)});
+      };
+      for (size_t m = 0; m < count_; ++m) {
+        copy(least(record, m), wider_->least(wide, m), m);
+        if constexpr (kGlobal) copy(of_global(record, m), wider_->of_global(wide, m), m);
+        for (size_t e = 0; e < setup_.processors; ++e)
+          copy(row(record, e) + m * kValueWords, wider_->row(wide, e) + m * Wider::kValueWords, m);
+      }
+      record[1] = kSpilled;
+      ++spilled_;
+      return wide;
     }
-    if (kGlobal && p.global) {
-      uint64_t* at = of_global(record, m);
-      store(at, std::min(load(at), lowest + p.G) - lowest);
-    }
-    store(least(record, m), 0);
-    take_out(record, m, lowest);
+    return record;  // wide values spill nowhere
   }
 
   // The cheapest end, wherever it is; with the read-run that is still open, if there is one.
-  Value end_of_block(uint64_t* record, size_t m) const {
+  Fields end_of_block(uint64_t* record, size_t m) const {
     const Parameters& p = parameters_[m];
     const Run run = run_of(record, m);
-    Value end = run.sum_m + run.A;
-    if (kGlobal && p.global) end = std::min(end, run.sum_k + std::min(run.B + p.G, load(of_global(record, m))));
+    Fields end = run.sum_m + p.codec.fields(run.A);
+    if (kGlobal && p.global)
+      end = std::min(end, run.sum_k + p.codec.fields(std::min(run.B + p.G, load(of_global(record, m)))));
     // Without reads since the last write, B + G above is no better than A.
     return end;
   }
 
   BlockCost block_cost(uint64_t* record, size_t m, const Fields& rest) const {
     const uint64_t* mine = record + hot_offset_ + 3 + 2 * m;
-    const Scaled& s = scaled_[m];
+    const Scaled& s = parameters_[m].scaled;
     const int64_t cost =
         static_cast<int64_t>(mine[0]) + rest.cost + static_cast<int64_t>(record[hot_offset_ + 1]) * s.r1;
     BlockCost block;
@@ -525,27 +744,22 @@ class OptimalEngine final : public Finishing {
   }
 
   void add_values(OptimalResult& result, size_t m) const {
-    Fields fields = sums_[m].fields;
-    const Scaled& s = scaled_[m];
-    const Int128 cost = Int128{fields.cost} + Int128{static_cast<int64_t>(writes_)} * s.r1;
-    const bool has_parts = !s.global || L::kGlobalBits != 0;
-    result.has_parts = has_parts;
-    if (has_parts) {
-      // The cost above that of local references has four parts, three of them counted.
-      const Int128 remote = (cost - Int128{s.R} * fields.remote_moves - Int128{s.G} * fields.global_moves -
-                             Int128{s.g1} * fields.global) /
-                            s.r1;
-      result.parts.remote += static_cast<uint64_t>(remote);
-      result.parts.remote_moves += static_cast<uint64_t>(fields.remote_moves);
-      result.parts.global_moves += static_cast<uint64_t>(fields.global_moves);
-      result.parts.global += static_cast<uint64_t>(fields.global);
-    } else {
-      result.cost += std::ldexp(static_cast<double>(cost), -s.scale);
-    }
+    const MachineSums& sums = sums_[m];
+    const Scaled& s = parameters_[m].scaled;
+    // The cost above that of local references has four parts, three of them counted. Those of blocks that were given
+    // wider values are whole only together with what the wider engine adds.
+    const Int128 cost = sums.cost + Int128{static_cast<int64_t>(writes_)} * s.r1;
+    const auto times = [](int64_t each, uint64_t count) { return Int128{each} * static_cast<int64_t>(count); };
+    const Int128 remote =
+        (cost - times(s.R, sums.remote_moves) - times(s.G, sums.global_moves) - times(s.g1, sums.global)) / s.r1;
+    result.parts.remote += static_cast<uint64_t>(remote);
+    result.parts.remote_moves += sums.remote_moves;
+    result.parts.global_moves += sums.global_moves;
+    result.parts.global += sums.global;
   }
 
   void add_common(OptimalResult& result, uint64_t users) const {
-    result.blocks += table_.size();
+    result.blocks += table_.size() - spilled_;
     const uint64_t shared = (hot_offset_ + (kHot ? 3 : 0)) * sizeof(uint64_t) * table_.size() + table_.index_bytes();
     const uint64_t own = table_.words() * sizeof(uint64_t) * table_.size() - (shared - table_.index_bytes());
     const bool counted = !needs_values(result.machine);
@@ -557,38 +771,45 @@ class OptimalEngine final : public Finishing {
   const size_t count_;  // machines with values
   const size_t mask_words_;
   const size_t hot_offset_;
-  size_t least_offset_;
+  const size_t least_offset_;
   BlockTable table_;
   std::vector<Memo> memo_;  // each processor's last block
   std::vector<Parameters> parameters_;
-  std::vector<Scaled> scaled_;
   std::vector<MachineSums> sums_;
-  Value count_limit_ = 1;
+  std::unique_ptr<Wider> wider_;  // has the blocks that needed more; none at first
+  size_t spilled_ = 0;            // how many those are
+  int64_t count_limit_ = 1;
   unsigned shift_ = 0;
   uint64_t writes_ = 0;
   uint64_t counted_moves_ = 0;
-  uint64_t references_ = 0;
 };
 
 template <typename L, bool kReplication, bool kGlobal>
-std::unique_ptr<Finishing> make_engine(const EngineSetup& setup, std::span<const OptimalResult> results,
-                                       const OptimalOptions& options) {
-  if (options.hot_blocks != 0)
-    return std::make_unique<OptimalEngine<L, kReplication, kGlobal, true>>(setup, results, options);
-  return std::make_unique<OptimalEngine<L, kReplication, kGlobal, false>>(setup, results, options);
+std::unique_ptr<Finishing> make_engine(const EngineSetup& setup, const OptimalOptions& options) {
+  if (options.hot_blocks != 0) return std::make_unique<OptimalEngine<L, kReplication, kGlobal, true>>(setup, options);
+  return std::make_unique<OptimalEngine<L, kReplication, kGlobal, false>>(setup, options);
 }
 
 template <typename L>
-std::unique_ptr<Finishing> make_engine(const EngineSetup& setup, std::span<const OptimalResult> results,
-                                       const OptimalOptions& options) {
-  const bool global =
-      std::ranges::any_of(setup.machines, [&](size_t index) { return results[index].machine.has_global(); });
-  if (options.replication) {
-    return global ? make_engine<L, true, true>(setup, results, options)
-                  : make_engine<L, true, false>(setup, results, options);
+std::unique_ptr<Finishing> make_engine(const EngineSetup& setup, const OptimalOptions& options) {
+  const bool global = std::ranges::any_of(setup.layouts, [](const Layout& layout) { return layout.scaled.global; });
+  if (options.replication)
+    return global ? make_engine<L, true, true>(setup, options) : make_engine<L, true, false>(setup, options);
+  return global ? make_engine<L, false, true>(setup, options) : make_engine<L, false, false>(setup, options);
+}
+
+// Which machines of one block size share the table of blocks: they have as many bits for the reads of a read-run.
+constexpr unsigned kUsualCountBits = 12;
+constexpr unsigned kWideGroup = ~0u;
+
+// Of a machine with values: its group and layout.
+std::pair<unsigned, Layout> grouped(const Machine& machine, unsigned processors) {
+  const unsigned needed = count_bits(machine);
+  if (needed <= kUsualCountBits) {
+    if (const auto layout = layout_of(machine, processors, kUsualCountBits)) return {kUsualCountBits, *layout};
   }
-  return global ? make_engine<L, false, true>(setup, results, options)
-                : make_engine<L, false, false>(setup, results, options);
+  if (const auto layout = layout_of(machine, processors, needed)) return {needed, *layout};
+  return {kWideGroup, *Wide::layout_of(machine)};
 }
 
 }  // namespace
@@ -609,10 +830,8 @@ Status validate_optimal(const Machine& machine, const OptimalOptions& options) {
         "needs G <= R <= 2G",
         machine.name, machine.R(), machine.G(), machine.block_size);
   }
-  if (!scaled<Wide>(machine, Machine::kMaxProcessors)) {
-    return fail(
-        "machine '{}' has R = {} with r = {}; R may be 8e6 at most, and R / (r - 1) and G / (g - 1) four million",
-        machine.name, machine.R(), machine.r);
+  if (!Wide::layout_of(machine)) {
+    return fail("machine '{}' has R = {} and G = {}; they may be 1e9 at most", machine.name, machine.R(), machine.G());
   }
   return {};
 }
@@ -624,8 +843,7 @@ Result<std::vector<OptimalResult>> optimal(TraceSource& source, std::span<const 
     return fail("the trace has {} processors; it must have 1 to {}", processors, Machine::kMaxProcessors);
   }
   std::vector<OptimalResult> results(machines.size());
-  // Those of one block size share the table of blocks; wide costs have their own.
-  std::map<std::pair<uint64_t, bool>, EngineSetup> setups;
+  std::map<std::pair<uint64_t, unsigned>, EngineSetup> setups;
   for (size_t i = 0; i < machines.size(); ++i) {
     if (auto status = validate_optimal(machines[i], options); !status) return tl::unexpected(status.error());
     if (machines[i].processors != 0 && machines[i].processors < processors) {
@@ -634,12 +852,18 @@ Result<std::vector<OptimalResult>> optimal(TraceSource& source, std::span<const 
     }
     results[i].machine = machines[i];
     if (machines[i].processors == 0) results[i].machine.processors = processors;
-    const bool values = needs_values(machines[i]);
-    const bool wide = values && !fits_narrow(machines[i], processors, options);
-    EngineSetup& setup = setups[{machines[i].block_size, wide}];
+    unsigned group = kUsualCountBits;
+    std::optional<Layout> layout;
+    if (needs_values(machines[i])) std::tie(group, layout) = grouped(machines[i], processors);
+    EngineSetup& setup = setups[{machines[i].block_size, group}];
     setup.block_size = machines[i].block_size;
     setup.processors = processors;
-    (values ? setup.machines : setup.counted).push_back(i);
+    if (layout) {
+      setup.machines.push_back(i);
+      setup.layouts.push_back(*layout);
+    } else {
+      setup.counted.push_back(i);
+    }
   }
   const unsigned threads = std::max(1u, options.threads);
   const unsigned partitions = threads == 1 || setups.size() >= 4 * size_t{threads} ? 1 : threads;
@@ -647,8 +871,8 @@ Result<std::vector<OptimalResult>> optimal(TraceSource& source, std::span<const 
   for (auto& [key, setup] : setups) {
     setup.partitions = partitions;
     for (setup.partition = 0; setup.partition < partitions; ++setup.partition) {
-      engines.push_back(key.second ? make_engine<Wide>(setup, results, options)
-                                   : make_engine<Narrow>(setup, results, options));
+      engines.push_back(key.second == kWideGroup ? make_engine<Wide>(setup, options)
+                                                 : make_engine<Packed>(setup, options));
     }
   }
   std::vector<Engine*> all_engines;
@@ -661,12 +885,8 @@ Result<std::vector<OptimalResult>> optimal(TraceSource& source, std::span<const 
     result.references = references;
     result.private_references = private_references;
     const uint64_t all = references + private_references;
-    if (result.has_parts) {
-      result.parts.local = all - result.parts.global - result.parts.remote;
-      result.cost = result.parts.cost(result.machine);
-    } else {
-      result.cost += static_cast<double>(all);
-    }
+    result.parts.local = all - result.parts.global - result.parts.remote;
+    result.cost = result.parts.cost(result.machine);
     result.mcpr = all == 0 ? 1 : result.cost / static_cast<double>(all);
   }
   return results;

@@ -26,9 +26,6 @@ struct OptimalOptions : PassOptions {
   // Equation 4.2 charges nothing for P_0, which may be several copies if the block is read before it is written.
   // With single_start, P_0 has one memory, as the algorithm of Figure 4.3 assumes.
   bool single_start = false;
-  // Also what the cost is made of, on machines with global memory (on others it is always known): such machines then
-  // take 16 bytes a processor and block rather than 8.
-  bool parts = true;
   // Keeps the most expensive blocks of each machine, by cost above that of local references; 0: none. Takes 32 more
   // bytes a block and machine.
   unsigned hot_blocks = 0;
@@ -39,7 +36,7 @@ struct BlockCost {
   uint64_t block = 0;  // number: address / block size
   uint64_t references = 0;
   double cost = 0;     // in the optimal placement
-  uint64_t moves = 0;  // of either kind; 0 where parts are not known
+  uint64_t moves = 0;  // of either kind
   [[nodiscard]] double excess() const { return cost - static_cast<double>(references); }
 };
 
@@ -47,7 +44,6 @@ struct OptimalResult {
   Machine machine;  // with the number of processors filled in
   double cost = 0;  // private references included
   double mcpr = 1;
-  bool has_parts = false;
   CostParts parts;  // private references included
   uint64_t references = 0;
   uint64_t private_references = 0;

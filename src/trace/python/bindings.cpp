@@ -156,7 +156,7 @@ json parts_json(const CostParts& parts) {
 }
 
 template <typename R>
-json result_json(const R& result, std::string policy, bool has_parts) {
+json result_json(const R& result, std::string policy) {
   json hot = json::array();
   for (const BlockCost& block : result.hot)
     hot.push_back({{"address", block.block * result.machine.block_size},
@@ -168,7 +168,7 @@ json result_json(const R& result, std::string policy, bool has_parts) {
           {"policy", std::move(policy)},
           {"cost", number(result.cost)},
           {"mcpr", number(result.mcpr)},
-          {"parts", has_parts ? parts_json(result.parts) : json(nullptr)},
+          {"parts", parts_json(result.parts)},
           {"references", result.references},
           {"private_references", result.private_references},
           {"blocks", result.blocks},
@@ -187,7 +187,7 @@ std::string optimal_of(const std::string& path, const std::string& machines, boo
   options.threads = std::max(1u, threads);
   const auto list = machines_of(json::parse(machines), source->header().processors);
   for (const OptimalResult& result : value_of(optimal(*source, list, options)))
-    out.push_back(result_json(result, "optimal", result.has_parts));
+    out.push_back(result_json(result, "optimal"));
   return out.dump();
 }
 
@@ -302,7 +302,7 @@ std::string evaluate_policies(const std::string& path, const std::string& machin
   }
   for (const auto& policy : python) policy->check();
   json out = json::array();
-  for (size_t i = 0; i < results.size(); ++i) out.push_back(result_json(results[i], names[i], true));
+  for (size_t i = 0; i < results.size(); ++i) out.push_back(result_json(results[i], names[i]));
   return out.dump();
 }
 
