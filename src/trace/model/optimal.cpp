@@ -429,7 +429,7 @@ class OptimalEngine final : public Finishing {
     return record + least_offset_ + kValueWords * count_ * ((kGlobal ? 2 : 1) + processor);
   }
 
-  void refer(uint64_t* record, const Reference& reference) {
+  [[gnu::always_inline]] void refer(uint64_t* record, const Reference& reference) {
     if constexpr (kHot) ++record[hot_offset_];
     if (kReplication && reference.access == Access::kRead) {
       read(record, reference.processor);
@@ -570,7 +570,7 @@ class OptimalEngine final : public Finishing {
   }
 
   // The write by `writer` that ends a read-run, for the first `machines`.
-  void end_run(uint64_t* record, ProcessorId writer, size_t machines) {
+  [[gnu::noinline]] void end_run(uint64_t* record, ProcessorId writer, size_t machines) {
     uint64_t& word = record[2 + writer / 64];
     word |= uint64_t{1} << (writer % 64);  // with no reads, if it had not read
     bool spills = false;
@@ -661,7 +661,7 @@ class OptimalEngine final : public Finishing {
 
   // Begins to count from zero again. No value need be more than a move above the least. This machine's values hold no
   // counts of reads at this time. False if that does not help enough.
-  bool rebase(uint64_t* record, size_t m) {
+  [[gnu::noinline]] bool rebase(uint64_t* record, size_t m) {
     const Parameters& p = parameters_[m];
     const Value lowest = load(least(record, m));
     bool strained = false;
@@ -678,7 +678,7 @@ class OptimalEngine final : public Finishing {
   }
 
   // Gives the block wider values: the record that has them.
-  uint64_t* spill(uint64_t* record) {
+  [[gnu::noinline]] uint64_t* spill(uint64_t* record) {
     if constexpr (L::kSpills) {
       if (wider_ == nullptr) wider_ = std::make_unique<Wider>(setup_, options_);
       uint64_t* wide = wider_->table_.find_or_add(record[0] & ~BlockTable::kUserBit);
