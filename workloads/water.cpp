@@ -14,14 +14,12 @@
 
 #include "common.h"
 #include "water_forces.h"
+#include "water_motion.h"
 
 namespace {
 
 using namespace workloads;
 using namespace workloads::water;
-
-// Gear's corrector for second-order equations (Allen and Tildesley, appendix E).
-constexpr double kCorrector[kOrder] = {863.0 / 6048, 665.0 / 1008, 1, 25.0 / 36, 35.0 / 144, 1.0 / 24, 1.0 / 360};
 
 // Written by main() before the processors start.
 System shared;
@@ -30,48 +28,10 @@ uint64_t elapsed;  // processor 0's, on main()'s node; so are the energies
 Sums sums_at_start;
 Sums sums_at_end;
 
-void predict(Molecule& molecule) {
-  // Pascal's triangle by repeated addition: Gear's Taylor prediction in scaled derivatives.
-  for (int k = 0; k < kOrder - 1; ++k)
-    for (int d = kOrder - 2; d >= k; --d)
-      for (int a = 0; a < 3; ++a) molecule.atom[d][a] = molecule.atom[d][a] + molecule.atom[d + 1][a];
-}
-
-// The scaled second derivative that the forces ask for.
-Vec wanted_acceleration(const Molecule& molecule, int a) {
-  return (0.5 * kTimeStep * kTimeStep / kMass[a]) * molecule.force.on[a];
-}
-
-void correct(Molecule& molecule) {
-  for (int a = 0; a < 3; ++a) {
-    const Vec error = wanted_acceleration(molecule, a) - molecule.atom[2][a];
-    for (int d = 0; d < kOrder; ++d) molecule.atom[d][a] = molecule.atom[d][a] + kCorrector[d] * error;
-  }
-}
-
-// Molecules whose oxygen has left the box come back on the other side, whole.
-void apply_boundary(const System& system, Molecule& molecule) {
-  const Vec oxygen = molecule.atom[0][0];
-  const double side = system.side;
-  const Vec shift = {side * std::floor(oxygen.x / side), side * std::floor(oxygen.y / side),
-                     side * std::floor(oxygen.z / side)};
-  for (Vec& position : molecule.atom[0]) position = position - shift;
-}
-
 void sum_motion(const System& system, Range mine) {
-  double kinetic = 0;
-  Vec momentum{};
-  for (size_t m = mine.first; m < mine.last; ++m) {
-    for (int a = 0; a < 3; ++a) {
-      const Vec velocity = (1 / kTimeStep) * system.molecule[m].atom[1][a];
-      kinetic += 0.5 * kMass[a] * dot(velocity, velocity);
-      momentum = momentum + kMass[a] * velocity;
-    }
-  }
-  if (system.lock != nullptr) mg_lock(system.sums_lock);
-  system.sums->kinetic += kinetic;
-  system.sums->momentum = system.sums->momentum + momentum;
-  if (system.lock != nullptr) mg_unlock(system.sums_lock);
+  Sums motion{};
+  for (size_t m = mine.first; m < mine.last; ++m) add_motion(system.molecule[m], motion);
+  add_to_sums(system, motion);
 }
 
 // Initial positions, velocities and accelerations of the caller's molecules, and the energies that belong to them.
@@ -111,10 +71,6 @@ void slave(void*) {
     elapsed = stop_measuring(start);
     sums_at_end = *shared.sums;
   }
-}
-
-double total(const Sums& sums) {
-  return sums.kinetic + sums.inside + sums.between;
 }
 
 // Against the invariants of the physics and against the sequential run, from which rounding may part it: forces are

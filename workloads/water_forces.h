@@ -1,8 +1,8 @@
-// Water's molecules and the forces between them: what water and water-kernel have in common.
+// Water's molecules and the forces between them: what water, water-kernel and water-spatial have in common.
 //
 // A molecule is three atoms (O, H, H) held by springs along its three sides. Molecules interact through the charges of
 // their atoms and a Lennard-Jones potential between oxygens, in a cubic box with periodic boundaries, up to a cutoff
-// of half its side, where the interaction is switched off smoothly.
+// of at most half its side, where the interaction is switched off smoothly.
 #pragma once
 
 #include <cmath>
