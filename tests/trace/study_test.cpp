@@ -9,6 +9,7 @@
 
 #include "random_trace.h"
 #include "trace/analysis/false_sharing.h"
+#include "trace/analysis/perturb.h"
 
 namespace multigrain::trace {
 namespace {
@@ -85,6 +86,109 @@ TEST(Study, ItsPartsAgree) {
   EXPECT_EQ(d["tlb"]["miss_rates"].size(), 2u);
   for (const json& corrected : d["tlb"]["corrected"])
     for (const json& mcpr : corrected["corrected"]) EXPECT_GT(mcpr.get<double>(), corrected["mcpr"].get<double>());
+}
+
+// What a spread says is the difference to a study of the perturbed trace by itself, for every figure of false sharing.
+TEST(Study, SpreadsAreTheDifferencesToPerturbedTraces) {
+  const RandomTrace shape{.processors = 4, .references = 20'000, .bytes = 2048, .writes = 0.3};
+  const auto references = random_references(shape, 5);
+  TraceHeader header = header_for(4);
+  header.names.insert(header.names.end(), {"first", "second"});
+  std::vector<Event> events;
+  for (uint32_t i = 0; i < 2; ++i)
+    events.push_back({.position = 0,
+                      .address = references[0].address / 4096 * 4096 + 1024 * i,
+                      .value = 1000,
+                      .name = i + 1,
+                      .site = 0,
+                      .processor = static_cast<ProcessorId>(i),
+                      .kind = EventKind::kAllocate});
+  const OpenTrace open = [&]() -> Result<std::unique_ptr<TraceSource>> {
+    return std::make_unique<TraceInMemory>(header, references, events);
+  };
+  StudyOptions options = everything();
+  options.machines = {dsm_machine(64), numa_machine()};
+  options.policies = {};
+  options.parameters = {};
+  options.tlbs = {};
+  options.seed = 7;
+  options.hot_blocks = 5;
+  const auto spread = study(open, options);
+  ASSERT_TRUE(spread) << spread.error().message;
+  options.perturbations = 0;
+  const auto plain = study(open, options);
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_TRUE((*plain)["false_sharing"]["block_sizes"][0]["spreads"].is_null());
+  EXPECT_TRUE((*plain)["false_sharing"]["attribution"]["groups"][0]["spreads"].is_null());
+  size_t compared = 0, different = 0;
+  for (const bool local : {true, false}) {
+    const OpenTrace perturbed = [&]() -> Result<std::unique_ptr<TraceSource>> {
+      if (local)
+        return std::make_unique<LocalPerturbation>(std::make_unique<TraceInMemory>(header, references, events), 7);
+      return std::make_unique<GapPerturbation>(std::make_unique<TraceInMemory>(header, references, events), 7);
+    };
+    const auto other = study(perturbed, options);
+    ASSERT_TRUE(other) << other.error().message;
+    const auto expect = [&](const json& spreads, const std::string& key, const json& before, const json& after) {
+      const double a = before.get<double>(), b = after.get<double>();
+      const json& percent = spreads[key][local ? "local" : "gap"];
+      ++compared;
+      different += a != b;
+      if (a == 0 && b != 0) {
+        EXPECT_TRUE(percent.is_null()) << key;
+      } else {
+        EXPECT_NEAR(percent.get<double>(), a == b ? 0 : 100 * std::abs(b - a) / std::abs(a), 1e-6) << key;
+      }
+    };
+    const json &s = (*spread)["false_sharing"], &a = (*plain)["false_sharing"], &b = (*other)["false_sharing"];
+    for (size_t i = 0; i < a["block_sizes"].size(); ++i) {
+      for (const char* key : {"moves", "word_moves", "interval_moves", "full_duration_moves", "separable_references"})
+        expect(s["block_sizes"][i]["spreads"], key, a["block_sizes"][i][key], b["block_sizes"][i][key]);
+      for (size_t m = 0; m < 2; ++m)
+        for (const char* key : {"overhead", "data_transfer", "lower", "upper", "interval_lower", "full_duration",
+                                "fragmentation_upper", "grouping_lower", "grouping_upper"})
+          expect(s["block_sizes"][i]["machines"][m]["spreads"], key, a["block_sizes"][i]["machines"][m][key],
+                 b["block_sizes"][i]["machines"][m][key]);
+    }
+    const json &sa = s["attribution"], &aa = a["attribution"], &ba = b["attribution"];
+    for (const char* key : {"cold", "useful", "false"}) {
+      expect(sa["spreads"], key, aa["moves"][key], ba["moves"][key]);
+      // Allocations may be numbered in another order, and stand in another one.
+      for (const json& group : sa["groups"])
+        for (const json& same : ba["groups"])
+          if (same["name"] == group["name"]) expect(group["spreads"], key, group["moves"][key], same["moves"][key]);
+      for (const json& hot : sa["hot_blocks"])
+        for (const json& same : ba["hot_blocks"])
+          if (same["address"] == hot["address"]) expect(hot["spreads"], key, hot["moves"][key], same["moves"][key]);
+    }
+    ASSERT_FALSE(s["plans"].empty());
+    for (const json& plan : s["plans"])
+      expect(plan["spreads"], "moves_before", plan["moves_before"], b["plans"][0]["moves_before"]);
+    for (size_t m = 0; m < 2; ++m) {
+      const json &before = (*plain)["machines"][m]["hot_blocks"], &after = (*other)["machines"][m]["hot_blocks"];
+      ASSERT_FALSE(before.empty());
+      for (size_t i = 0; i < before.size(); ++i)
+        for (const json& same : after)
+          if (same["address"] == before[i]["address"])
+            for (const char* key : {"cost", "moves"})
+              expect((*spread)["machines"][m]["hot_blocks"][i]["spreads"], key, before[i][key], same[key]);
+    }
+    for (size_t i = 0; i < (*plain)["block_sizes"].size(); ++i) {
+      const json& sized = (*spread)["block_sizes"][i];
+      expect({{"moves", sized["moves_spread"]}}, "moves", sized["moves_per_block"],
+             (*other)["block_sizes"][i]["moves_per_block"]);
+    }
+  }
+  EXPECT_GT(compared, 200u);
+  EXPECT_GT(different, 50u);
+  // A whole allocation's fields cannot all have vanished where its moves have not.
+  size_t fields = 0, same = 0;
+  for (const json& field : (*spread)["false_sharing"]["attribution"]["fields"]) {
+    ++fields;
+    same += !field["spreads"]["victim"]["local"].is_null() && field["spreads"]["victim"]["local"] < 100;
+  }
+  EXPECT_GT(fields, 0u);
+  EXPECT_GT(2 * same, fields);
 }
 
 TEST(Study, OptimalAgreesWithMoveCountsOnRandomTraces) {

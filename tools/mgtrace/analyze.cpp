@@ -41,12 +41,37 @@ std::string site_text(const json& site) {
   return fmt::format("{}:{}", name, line);
 }
 
+// A percentage with so many digits that matter, never as a power of ten.
+std::string percent_text(double percent, int digits) {
+  return percent >= std::pow(10, digits - 1) ? fmt::format("{:.0f}%", percent)
+                                             : fmt::format("{:.{}g}%", percent, digits);
+}
+
 std::string spread_text(const json& spread) {
   if (spread.is_null()) return "";
   auto percent = [](const json& value) {
-    return value.is_null() ? std::string("from 0") : fmt::format("{:.2g}%", value.get<double>());
+    return value.is_null() ? std::string("from 0") : "±" + percent_text(value.get<double>(), 2);
   };
-  return fmt::format("  ±{} / ±{}", percent(spread["local"]), percent(spread["gap"]));
+  return fmt::format("  {} / {}", percent(spread["local"]), percent(spread["gap"]));
+}
+
+// The larger of the two spreads, to stand right behind a figure.
+std::string larger_spread(const json& spread) {
+  if (spread.is_null()) return "";
+  double most = 0;
+  for (const json& percent : spread) {
+    if (percent.is_null()) return " from 0";
+    most = std::max(most, percent.get<double>());
+  }
+  return " ±" + percent_text(most, 1);
+}
+
+// A figure of `entry`, of a MOVES if `moves` says so, with its spread.
+std::string figure(const json& entry, const char* key, bool moves = false) {
+  const json& value = moves ? entry["moves"][key] : entry[key];
+  const std::string text =
+      value.is_number_float() ? fmt::format("{:.4f}", value.get<double>()) : fmt::format("{}", value.get<uint64_t>());
+  return entry["spreads"].is_null() ? text : text + larger_spread(entry["spreads"][key]);
 }
 
 void print_machines(const json& out) {
@@ -101,15 +126,9 @@ void print_block_sizes(const json& out) {
       moves.emplace_back(name, std::vector<std::string>());
     }
     if (costs.size() == 1) columns.push_back(bytes_text(entry["block_size"].get<uint64_t>()));
-    std::string spread;
-    if (!entry["spread"].is_null()) {
-      double most = 0;
-      for (const json& percent : entry["spread"])
-        most = std::max(most, percent.is_null() ? INFINITY : percent.get<double>());
-      spread = fmt::format(" ±{:.1g}%", most);
-    }
-    costs.back().second.push_back(fmt::format("{:.4g}{}", entry["mcpr"].get<double>(), spread));
-    moves.back().second.push_back(fmt::format("{:.4g}", entry["moves_per_block"].get<double>()));
+    costs.back().second.push_back(fmt::format("{:.4g}{}", entry["mcpr"].get<double>(), larger_spread(entry["spread"])));
+    moves.back().second.push_back(
+        fmt::format("{:.4g}{}", entry["moves_per_block"].get<double>(), larger_spread(entry["moves_spread"])));
   }
   fmt::print("\nMCPR of optimal placement by block size\n\n");
   print_grid("machine", columns, costs);
@@ -138,8 +157,10 @@ void print_hot_blocks(const json& out, unsigned most) {
     if (entry["hot_blocks"].empty() || most == 0) continue;
     fmt::print("\nWhat costs most on {}: blocks by their optimal cost above that of local references\n\n",
                entry["machine"]["name"].get<std::string>());
-    fmt::print("{:>18} {:>12} {:>14} {:>10} {:>7} {:>7}  {}\n", "address", "references", "excess cost", "moves",
-               "readers", "writers", "allocations; source lines");
+    const bool perturbed = !out["perturbation"].is_null();
+    const size_t wide = perturbed ? 22 : 14, narrow = perturbed ? 18 : 10;
+    fmt::print("{:>18} {:>12} {:>{}} {:>{}} {:>7} {:>7}  {}\n", "address", "references", "excess cost", wide, "moves",
+               narrow, "readers", "writers", "allocations; source lines");
     for (size_t i = 0; i < std::min<size_t>(most, entry["hot_blocks"].size()); ++i) {
       const json& hot = entry["hot_blocks"][i];
       std::string owners, sites;
@@ -151,10 +172,12 @@ void print_hot_blocks(const json& out, unsigned most) {
       }
       for (size_t s = 0; s < std::min<size_t>(3, hot["sites"].size()); ++s)
         sites += (s == 0 ? "" : ", ") + site_text(hot["sites"][s]["site"]);
-      fmt::print("{:>18} {:>12} {:>14.6g} {:>10} {:>7} {:>7}  {}; {}\n",
-                 fmt::format("{:#x}", hot["address"].get<uint64_t>()), hot["references"].get<uint64_t>(),
-                 hot["cost"].get<double>() - hot["references"].get<double>(), hot["moves"].get<uint64_t>(),
-                 hot["readers"].get<unsigned>(), hot["writers"].get<unsigned>(), owners, sites);
+      const std::string excess = fmt::format("{:.6g}{}", hot["cost"].get<double>() - hot["references"].get<double>(),
+                                             perturbed ? larger_spread(hot["spreads"]["excess"]) : "");
+      fmt::print("{:>18} {:>12} {:>{}} {:>{}} {:>7} {:>7}  {}; {}\n",
+                 fmt::format("{:#x}", hot["address"].get<uint64_t>()), hot["references"].get<uint64_t>(), excess, wide,
+                 figure(hot, "moves"), narrow, hot["readers"].get<unsigned>(), hot["writers"].get<unsigned>(), owners,
+                 sites);
     }
   }
 }
@@ -194,25 +217,28 @@ void print_false_sharing(const json& out) {
       "\nFalse sharing, as a part of the MCPR, on machines without remote reference (words of {} bytes)\n"
       "bounds: by cost components; intervals and full duration: what merging, or no coherence, would save at least\n\n",
       sharing["word_size"].get<unsigned>());
-  fmt::print("{:<14} {:>8} {:>10} {:>10} {:>10} {:>21} {:>10} {:>10}\n", "machine", "block", "moves", "overhead",
-             "data", "false sharing, bounds", "intervals", "full dur.");
+  const bool perturbed = !out["perturbation"].is_null();
+  if (perturbed) fmt::print("±: how much it differs at most when the trace is perturbed\n\n");
+  const size_t width = perturbed ? 18 : 10, count_width = perturbed ? 18 : 12;
+  fmt::print("{:<14} {:>8} {:>{}} {:>{}} {:>{}} {:>{}} {:>{}} {:>{}}\n", "machine", "block", "moves", width, "overhead",
+             width, "data", width, "false sharing, bounds", 2 * width + 1, "intervals", width, "full dur.", width);
   const size_t machines = out["machines"].size();
   for (size_t m = 0; m < machines; ++m) {
     for (const json& size : sharing["block_sizes"]) {
       const json& of = size["machines"][m];
-      fmt::print("{:<14} {:>8} {:>10} {:>10.4f} {:>10.4f} {:>10.4f} {:>10.4f} {:>10.4f} {:>10.4f}{}\n",
-                 of["machine"].get<std::string>(), bytes_text(size["block_size"].get<uint64_t>()),
-                 size["moves"].get<uint64_t>(), of["overhead"].get<double>(), of["data_transfer"].get<double>(),
-                 of["lower"].get<double>(), of["upper"].get<double>(), of["interval_lower"].get<double>(),
-                 of["full_duration"].get<double>(), spread_text(size["spread"]));
+      fmt::print("{:<14} {:>8} {:>{}}", of["machine"].get<std::string>(),
+                 bytes_text(size["block_size"].get<uint64_t>()), figure(size, "moves"), width);
+      for (const char* key : {"overhead", "data_transfer", "lower", "upper", "interval_lower", "full_duration"})
+        fmt::print(" {:>{}}", figure(of, key), width);
+      fmt::print("\n");
     }
   }
 
   const json& a = sharing["attribution"];
   const json& moves = a["moves"];
   fmt::print("\nWho causes it, at blocks of {}: {} block moves are useful, {} first copies, {} false sharing\n\n",
-             bytes_text(a["block_size"].get<uint64_t>()), moves["useful"].get<uint64_t>(),
-             moves["cold"].get<uint64_t>(), moves["false"].get<uint64_t>());
+             bytes_text(a["block_size"].get<uint64_t>()), figure(a, "useful", true), figure(a, "cold", true),
+             figure(a, "false", true));
   auto name_of = [&](const json& number) -> std::string {
     for (const json& group : a["groups"]) {
       if (group["group"] != number) continue;
@@ -224,42 +250,43 @@ void print_false_sharing(const json& out) {
   };
   constexpr size_t kMost = 10;
   if (moves["false"] != 0) {
-    fmt::print("{:<28} {:<24} {:>10} {:>12} {:>12} {:>12}\n", "allocation", "at", "instances", "false moves", "caused",
-               "useful");
+    fmt::print("{:<28} {:<24} {:>10} {:>{}} {:>{}} {:>{}}\n", "allocation", "at", "instances", "false moves",
+               count_width, "caused", count_width, "useful", count_width);
     for (size_t i = 0; i < std::min(kMost, a["groups"].size()); ++i) {
       const json& group = a["groups"][i];
-      fmt::print("{:<28} {:<24} {:>10} {:>12} {:>12} {:>12}\n", name_of(group["group"]), site_text(group["site"]),
-                 group["instances"].get<uint64_t>(), group["moves"]["false"].get<uint64_t>(),
-                 group["culprit"].get<uint64_t>(), group["moves"]["useful"].get<uint64_t>());
+      fmt::print("{:<28} {:<24} {:>10} {:>{}} {:>{}} {:>{}}\n", name_of(group["group"]), site_text(group["site"]),
+                 group["instances"].get<uint64_t>(), figure(group, "false", true), count_width,
+                 figure(group, "culprit"), count_width, figure(group, "useful", true), count_width);
     }
     auto user = [](const json& value) {
       return value.is_number() ? fmt::format("processor {}", value.get<unsigned>()) : value.get<std::string>();
     };
-    fmt::print("\n{:<28} {:>16} {:>8} {:<14} {:<14} {:>12} {:>12}\n", "bytes of", "offset", "bytes", "read by",
-               "written by", "false moves", "caused");
+    fmt::print("\n{:<28} {:>16} {:>8} {:<14} {:<14} {:>{}} {:>{}}\n", "bytes of", "offset", "bytes", "read by",
+               "written by", "false moves", count_width, "caused", count_width);
     for (size_t i = 0; i < std::min(kMost, a["fields"].size()); ++i) {
       const json& field = a["fields"][i];
       const auto offset = field["offset"].get<uint64_t>();
-      fmt::print("{:<28} {:>16} {:>8} {:<14} {:<14} {:>12} {:>12}\n", name_of(field["group"]),
+      fmt::print("{:<28} {:>16} {:>8} {:<14} {:<14} {:>{}} {:>{}}\n", name_of(field["group"]),
                  field["group"] == 0 ? fmt::format("{:#x}", offset) : fmt::format("{}", offset),
                  field["bytes"].get<uint64_t>(), user(field["readers"]), user(field["writers"]),
-                 field["victim"].get<uint64_t>(), field["culprit"].get<uint64_t>());
+                 figure(field, "victim"), count_width, figure(field, "culprit"), count_width);
     }
-    fmt::print("\n{:<28} {:<24} {:<28} {:<24} {:>12}\n", "a reference to", "at", "lost its block to a write of", "at",
-               "false moves");
+    fmt::print("\n{:<28} {:<24} {:<28} {:<24} {:>{}}\n", "a reference to", "at", "lost its block to a write of", "at",
+               "false moves", count_width);
     for (size_t i = 0; i < std::min(kMost, a["causes"].size()); ++i) {
       const json& cause = a["causes"][i];
-      fmt::print("{:<28} {:<24} {:<28} {:<24} {:>12}\n", name_of(cause["victim_group"]),
+      fmt::print("{:<28} {:<24} {:<28} {:<24} {:>{}}\n", name_of(cause["victim_group"]),
                  site_text(cause["victim_site"]), name_of(cause["culprit_group"]), site_text(cause["culprit_site"]),
-                 cause["moves"].get<uint64_t>());
+                 figure(cause, "moves"), count_width);
     }
-    fmt::print("\n{:<28} {:<12} {:>14} {:>14} {:>12} {:>14}\n", "with another layout of", "change", "moves before",
-               "moves after", "saved MCPR", "extra bytes");
+    const size_t plan_width = perturbed ? 20 : 14;
+    fmt::print("\n{:<28} {:<12} {:>{}} {:>{}} {:>{}} {:>14}\n", "with another layout of", "change", "moves before",
+               plan_width, "moves after", plan_width, "saved MCPR", plan_width, "extra bytes");
     for (const json& plan : sharing["plans"])
-      fmt::print("{:<28} {:<12} {:>14} {:>14} {:>12.4f} {:>14}\n",
+      fmt::print("{:<28} {:<12} {:>{}} {:>{}} {:>{}} {:>14}\n",
                  plan["group"].is_null() ? "everything" : name_of(plan["group"]), plan["change"].get<std::string>(),
-                 plan["moves_before"].get<uint64_t>(), plan["moves_after"].get<uint64_t>(),
-                 plan["saved_mcpr"].get<double>(), plan["extra_bytes"].get<uint64_t>());
+                 figure(plan, "moves_before"), plan_width, figure(plan, "moves_after"), plan_width,
+                 figure(plan, "saved_mcpr"), plan_width, plan["extra_bytes"].get<uint64_t>());
   }
 }
 

@@ -205,6 +205,17 @@ void Attribution::consume(const Batch& batch) {
   take_events(~uint64_t{0});
 }
 
+std::pair<uint64_t, uint64_t> Attribution::false_moves_of(uint32_t group, uint64_t offset, uint64_t bytes) const {
+  std::pair<uint64_t, uint64_t> moves{0, 0};
+  for (uint64_t word = offset >> word_shift_; word < (offset + bytes) >> word_shift_; ++word) {
+    const uint32_t id = field_ids_.find(field_key(group, word));
+    if (id == kNone) continue;
+    moves.first += fields_[id].victim;
+    moves.second += fields_[id].culprit;
+  }
+  return moves;
+}
+
 AttributionResult Attribution::finish() {
   for (uint32_t number = 0; number < blocks_.size(); ++number) {
     present_.for_each(number, [&](unsigned processor) {

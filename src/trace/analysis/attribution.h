@@ -102,6 +102,14 @@ class Attribution {
   AttributionResult finish();
   // All words of write-shared blocks that were used, in order of address. After finish().
   [[nodiscard]] std::vector<WordUse> words() const;
+  // The false moves that references to these bytes of a group asked for, and that writes to them caused: a Field of
+  // another trace's choosing. After finish().
+  [[nodiscard]] std::pair<uint64_t, uint64_t> false_moves_of(uint32_t group, uint64_t offset, uint64_t bytes) const;
+  // Of the block at this address, which need not be a hot one. After finish().
+  [[nodiscard]] MoveKinds moves_at(uint64_t address) const {
+    const uint32_t number = ids_.find(address >> block_shift_);
+    return number == kNone ? MoveKinds{} : blocks_[number].moves;
+  }
 
  private:
   static constexpr uint16_t kNobody = 0xffff, kSeveral = 0xfffe;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "trace/analysis/address_map.h"
 #include "trace/analysis/attribution.h"
@@ -100,6 +102,89 @@ json spread_json(const Spread& spread, unsigned runs) {
   return {{"local", number_or_null(spread.local)}, {"gap", number_or_null(spread.gap)}};
 }
 
+// Calls f(entry, which, figures) for the entries of a false-sharing document that have figures of their own, with what
+// distinguishes each from the others and where its figures are. Groups are numbered in the order in which the trace
+// allocates them: another order of the same references may number them differently, so their names are used.
+template <typename F>
+void each_entry(json& sharing, F&& f) {
+  using Figures = std::vector<std::pair<std::string, json::json_pointer>>;
+  const auto direct = [](std::initializer_list<const char*> keys) {
+    Figures figures;
+    for (const char* key : keys) figures.emplace_back(key, json::json_pointer(std::string("/") + key));
+    return figures;
+  };
+  const auto moves = [](Figures figures) {
+    for (const char* key : {"cold", "useful", "false"})
+      figures.emplace_back(key, json::json_pointer(std::string("/moves/") + key));
+    return figures;
+  };
+  const Figures of_size = direct({"moves", "word_moves", "write_shared_blocks", "full_duration_blocks",
+                                  "separable_words", "separable_references", "interval_moves", "full_duration_moves"});
+  const Figures of_machine =
+      direct({"overhead", "data_transfer", "overhead_component", "data_transfer_component", "lower", "upper",
+              "interval_lower", "full_duration", "fragmentation_upper", "grouping_lower", "grouping_upper"});
+  for (json& size : sharing["block_sizes"]) {
+    const json which = {"size", size["block_size"]};
+    f(size, which, of_size);
+    size_t number = 0;  // two machines may have one name
+    for (json& machine : size["machines"]) f(machine, {which, number++}, of_machine);
+  }
+  json& attribution = sharing["attribution"];
+  std::map<json, json> names = {{nullptr, nullptr}};
+  for (const json& group : attribution["groups"]) names[group["group"]] = {group["name"], group["site"]};
+  f(attribution, "attribution", moves({}));
+  for (json& group : attribution["groups"]) f(group, {"group", names[group["group"]]}, moves(direct({"culprit"})));
+  for (json& field : attribution["fields"])
+    f(field, {"field", names[field["group"]], field["offset"], field["bytes"]}, direct({"victim", "culprit"}));
+  for (json& cause : attribution["causes"])
+    f(cause,
+      {"cause", names[cause["victim_group"]], cause["victim_site"], names[cause["culprit_group"]],
+       cause["culprit_site"]},
+      direct({"moves"}));
+  for (json& hot : attribution["hot_blocks"]) f(hot, {"hot", hot["address"]}, moves({}));
+  size_t number = 0;  // the same plans in the same order
+  for (json& plan : sharing["plans"])
+    f(plan, {"plan", number++}, direct({"moves_before", "moves_after", "saved_mcpr"}));
+}
+
+// The spreads of each figure in a false-sharing document.
+class FigureSpreads {
+ public:
+  explicit FigureSpreads(json& unperturbed) : values_(values_of(unperturbed)) {
+    for (const auto& [key, value] : values_) spreads_[key];
+  }
+  void note(bool is_local, json& perturbed) {
+    const Values values = values_of(perturbed);
+    for (const auto& [key, value] : values_) {
+      // What is not mentioned did not happen.
+      const auto found = values.find(key);
+      spreads_[key].note(is_local, value, found == values.end() ? 0 : found->second);
+    }
+  }
+  void write(json& sharing) const {
+    each_entry(sharing, [&](json& entry, const json& which, const auto& figures) {
+      json out = json::object();
+      for (const auto& [name, at] : figures) out[name] = spread_json(spreads_.at({which, name}), 1);
+      entry["spreads"] = std::move(out);
+    });
+  }
+  static void write_none(json& sharing) {
+    each_entry(sharing, [](json& entry, const json&, const auto&) { entry["spreads"] = nullptr; });
+  }
+
+ private:
+  using Values = std::map<std::pair<json, std::string>, double>;
+  static Values values_of(json& sharing) {
+    Values values;
+    each_entry(sharing, [&](json& entry, const json& which, const auto& figures) {
+      for (const auto& [name, at] : figures) values[{which, name}] = entry.at(at).template get<double>();
+    });
+    return values;
+  }
+  Values values_;
+  std::map<std::pair<json, std::string>, Spread> spreads_;
+};
+
 json parts_json(const CostParts& parts) {
   return {{"local", parts.local},
           {"global", parts.global},
@@ -165,6 +250,32 @@ json user_json(Users users, ProcessorId who) {
   return nullptr;
 }
 
+// The references of a trace for which `keep` holds, without its events.
+class Chosen final : public TraceSource {
+ public:
+  Chosen(std::unique_ptr<TraceSource> source, std::function<bool(const Reference&)> keep)
+      : source_(std::move(source)), keep_(std::move(keep)) {}
+  [[nodiscard]] const TraceHeader& header() const override { return source_->header(); }
+  Result<Batch> next() override {
+    const uint64_t first = first_;
+    references_.clear();
+    while (references_.empty()) {
+      auto batch = source_->next();
+      if (!batch) return batch;
+      if (batch->references.empty() && batch->events.empty()) break;
+      std::ranges::copy_if(batch->references, std::back_inserter(references_), keep_);
+    }
+    first_ += references_.size();
+    return Batch{.first = first, .references = references_, .events = {}};
+  }
+
+ private:
+  std::unique_ptr<TraceSource> source_;
+  std::function<bool(const Reference&)> keep_;
+  std::vector<Reference> references_;
+  uint64_t first_ = 0;
+};
+
 // The block moves of machines without choices, at all block sizes and at one word.
 struct Moves {
   std::vector<MoveCounter> blocks;
@@ -205,9 +316,15 @@ class Study {
   // What the policies would cost: a fresh state for each pass.
   [[nodiscard]] Result<std::vector<PolicyRun>> policy_runs() const;
   Status perturbed();
+  Status perturbed_hot_blocks(const OpenTrace& open, const std::string& prefix, bool local);
+  [[nodiscard]] std::vector<Machine> own_machines() const {
+    return {machines_.begin(), machines_.begin() + static_cast<ptrdiff_t>(options_.machines.size())};
+  }
   Status tlbs();
   Status false_sharing();
-  Status attribution(json& out);
+  // The false-sharing document of these passes, and the moves that it counts. The first one makes the plans.
+  Result<json> false_sharing_of(const Passes& passes, Moves& moves);
+  Status attribution(const Passes& passes, const Moves& moves, json& out);
   json machines_json();
   void add_variant(const Variant& variant, const Machine& machine) {
     variants_.push_back(variant);
@@ -223,13 +340,24 @@ class Study {
   std::vector<Variant> variants_;
   std::vector<Machine> machines_;  // of the variants
   std::vector<OptimalResult> results_;
-  std::vector<Spread> spreads_;
-  std::vector<size_t> policy_machines_;  // index in machines_, of each policy run
-  std::vector<std::string> policies_;    // and its policy's name
+  std::vector<Spread> spreads_, move_spreads_;  // of their costs and of their moves
+  struct HotSpreads {
+    Spread cost, excess, moves;
+  };
+  std::vector<std::vector<HotSpreads>> hot_spreads_;  // of each machine's hot blocks
+  std::vector<size_t> policy_machines_;               // index in machines_, of each policy run
+  std::vector<std::string> policies_;                 // and its policy's name
   std::vector<PolicyResult> policy_results_;
   std::vector<Spread> policy_spreads_;
-  std::optional<Moves> moves_;
-  std::vector<Spread> move_spreads_;  // by block size
+  struct FieldOf {
+    uint32_t name;  // of its group
+    SiteId site;
+    Field field;
+  };
+  std::vector<FieldOf> fields_;             // of the attribution
+  std::vector<uint64_t> hot_addresses_;     // of the attribution
+  std::optional<std::vector<Plan>> plans_;  // other layouts, made for the trace as it is
+  std::optional<FigureSpreads> sharing_spreads_;
   json document_;
 };
 
@@ -281,12 +409,54 @@ Status Study::optimal_costs() {
   if (results_[0].references == 0) return fail("the trace has no references, so that there is nothing to analyze");
   all_references_ = results_[0].references + results_[0].private_references;
   spreads_.resize(results_.size());
+  move_spreads_.resize(results_.size());
   if (options_.hot_blocks == 0) return {};
-  const std::vector<Machine> own(machines_.begin(),
-                                 machines_.begin() + static_cast<ptrdiff_t>(options_.machines.size()));
+  const std::vector<Machine> own = own_machines();
   auto hot = passes_.optimal_of("Hot blocks", own, options_.hot_blocks);
   if (!hot) return tl::unexpected(hot.error());
-  for (size_t i = 0; i < own.size(); ++i) results_[i].hot = std::move((*hot)[i].hot);
+  hot_spreads_.resize(own.size());
+  for (size_t i = 0; i < own.size(); ++i) {
+    results_[i].hot = std::move((*hot)[i].hot);
+    hot_spreads_[i].resize(results_[i].hot.size());
+  }
+  return {};
+}
+
+// What the hot blocks cost in another order. Blocks do not depend on each other: the others are left out.
+Status Study::perturbed_hot_blocks(const OpenTrace& open, const std::string& prefix, bool local) {
+  const std::vector<Machine> own = own_machines();
+  std::set<std::pair<uint64_t, uint64_t>> wanted;  // block size and block
+  for (size_t i = 0; i < own.size(); ++i)
+    for (const BlockCost& hot : results_[i].hot) wanted.emplace(own[i].block_size, hot.block);
+  std::vector<uint64_t> sizes;
+  for (const Machine& machine : own)
+    if (std::ranges::find(sizes, machine.block_size) == sizes.end()) sizes.push_back(machine.block_size);
+  const OpenTrace open_chosen = [&]() -> Result<std::unique_ptr<TraceSource>> {
+    auto source = open();
+    if (!source) return source;
+    return std::make_unique<Chosen>(std::move(*source), [&](const Reference& reference) {
+      return std::ranges::any_of(sizes,
+                                 [&](uint64_t bytes) { return wanted.contains({bytes, block_of(reference, bytes)}); });
+    });
+  };
+  // A hot block of the largest size holds so many of the smallest.
+  const auto [smallest, largest] = std::ranges::minmax(sizes);
+  const size_t most = wanted.size() * (largest / smallest);
+  auto results = Passes(open_chosen, prefix, options_)
+                     .optimal_of("hot blocks", own, static_cast<unsigned>(std::min<size_t>(most, ~0u)));
+  if (!results) return tl::unexpected(results.error());
+  for (size_t i = 0; i < own.size(); ++i) {
+    std::map<uint64_t, const BlockCost*> costs;
+    for (const BlockCost& block : (*results)[i].hot) costs[block.block] = &block;
+    for (size_t b = 0; b < results_[i].hot.size(); ++b) {
+      const BlockCost& before = results_[i].hot[b];
+      const BlockCost& after = *costs.at(before.block);
+      HotSpreads& spreads = hot_spreads_[i][b];
+      spreads.cost.note(local, before.cost, after.cost);
+      spreads.excess.note(local, before.excess(), after.excess());
+      spreads.moves.note(local, static_cast<double>(before.moves), static_cast<double>(after.moves));
+    }
+  }
   return {};
 }
 
@@ -337,12 +507,16 @@ Status Study::perturbed() {
         if (local) return std::make_unique<LocalPerturbation>(std::move(*source), seed);
         return std::make_unique<GapPerturbation>(std::move(*source), seed);
       };
-      const Passes passes(open,
-                          fmt::format("Perturbation {} of {}: ", 2 * run + (local ? 1 : 2), 2 * options_.perturbations),
-                          options_);
+      const std::string prefix =
+          fmt::format("Perturbation {} of {}: ", 2 * run + (local ? 1 : 2), 2 * options_.perturbations);
+      const Passes passes(open, prefix, options_);
       auto results = passes.optimal_of("optimal placement", machines_, 0);
       if (!results) return tl::unexpected(results.error());
-      for (size_t i = 0; i < results->size(); ++i) spreads_[i].note(local, results_[i].cost, (*results)[i].cost);
+      for (size_t i = 0; i < results->size(); ++i) {
+        spreads_[i].note(local, results_[i].cost, (*results)[i].cost);
+        move_spreads_[i].note(local, static_cast<double>(results_[i].moves()),
+                              static_cast<double>((*results)[i].moves()));
+      }
       if (!policies_.empty()) {
         auto runs = policy_runs();
         if (!runs) return tl::unexpected(runs.error());
@@ -351,12 +525,14 @@ Status Study::perturbed() {
         for (size_t i = 0; i < costs->size(); ++i)
           policy_spreads_[i].note(local, policy_results_[i].cost, (*costs)[i].cost);
       }
-      if (!moves_) continue;
-      auto moves = count_moves(passes, options_, processors_);
-      if (!moves) return tl::unexpected(moves.error());
-      for (size_t i = 0; i < moves->blocks.size(); ++i)
-        move_spreads_[i].note(local, static_cast<double>(moves_->blocks[i].moves()),
-                              static_cast<double>(moves->blocks[i].moves()));
+      if (options_.hot_blocks != 0) {
+        if (Status status = perturbed_hot_blocks(open, prefix, local); !status) return status;
+      }
+      if (!options_.false_sharing) continue;
+      Moves moves;
+      auto sharing = false_sharing_of(passes, moves);
+      if (!sharing) return tl::unexpected(sharing.error());
+      sharing_spreads_->note(local, *sharing);
     }
   }
   return {};
@@ -425,19 +601,20 @@ Status Study::tlbs() {
   return {};
 }
 
-Status Study::attribution(json& out) {
+Status Study::attribution(const Passes& passes, const Moves& moves, json& out) {
+  const bool perturbed = plans_.has_value();
   const uint64_t block_bytes = options_.attribution_block_size;
-  const auto counted = std::ranges::find(moves_->blocks, std::countr_zero(block_bytes),
+  const auto counted = std::ranges::find(moves.blocks, std::countr_zero(block_bytes),
                                          [](const MoveCounter& counter) { return static_cast<int>(counter.shift()); });
   std::optional<MoveCounter> own;
-  if (counted == moves_->blocks.end()) {
+  if (counted == moves.blocks.end()) {
     own.emplace(block_bytes, processors_);
-    const Status status = passes_.each("Block moves", [&](const Batch& batch) { own->consume(batch); });
+    const Status status = passes.each("Block moves", [&](const Batch& batch) { own->consume(batch); });
     if (!status) return status;
   }
   const MoveCounter& blocks = own ? *own : *counted;
   Attribution attribution(blocks, options_.word_bytes, processors_);
-  Status status = passes_.each("Attribution", [&](const Batch& batch) { attribution.consume(batch); });
+  Status status = passes.each("Attribution", [&](const Batch& batch) { attribution.consume(batch); });
   if (!status) return status;
   const AttributionResult result = attribution.finish();
   const MoveCost& cost = machines_[0].remote_move;
@@ -447,8 +624,9 @@ Status Study::attribution(json& out) {
        {"moves", moves_json(result.moves)},
        {"mcpr_per_move", per_reference(cost.at(block_bytes))}};
   for (const char* list : {"groups", "fields", "causes", "hot_blocks"}) a[list] = json::array();
-  // Most programs have few; one with a million unnamed allocation sites is cut off where nobody reads on.
-  constexpr size_t kMost = 1000;
+  // Most programs have few; one with a million unnamed allocation sites is cut off where nobody reads on. What a
+  // perturbed trace has is only looked up.
+  const size_t most = perturbed ? ~size_t{0} : 1000;
   std::vector<uint32_t> order;
   for (uint32_t number = 0; number < result.groups.size(); ++number) {
     const Group& group = result.groups[number];
@@ -458,7 +636,7 @@ Status Study::attribution(json& out) {
     return result.groups[number].moves.false_sharing + result.groups[number].culprit;
   };
   std::ranges::sort(order, std::greater<>(), [&](uint32_t number) { return std::pair(blame(number), number); });
-  if (order.size() > kMost) order.resize(kMost);
+  if (order.size() > most) order.resize(most);
   for (uint32_t number : order) {
     const Group& group = result.groups[number];
     a["groups"].push_back({{"group", number},
@@ -470,17 +648,33 @@ Status Study::attribution(json& out) {
                            {"moves", moves_json(group.moves)},
                            {"culprit", group.culprit}});
   }
-  for (size_t i = 0; i < std::min(kMost, result.fields.size()); ++i) {
-    const Field& field = result.fields[i];
-    a["fields"].push_back({{"group", field.group},
-                           {"offset", field.offset},
-                           {"bytes", field.bytes},
-                           {"readers", user_json(field.readers, field.reader)},
-                           {"writers", user_json(field.writers, field.writer)},
-                           {"victim", field.victim},
-                           {"culprit", field.culprit}});
+  // Where one field ends and the next begins depends on the order: the same bytes are looked at.
+  if (perturbed) {
+    for (const auto& [name, site, field] : fields_) {
+      for (uint32_t number = 0; number < result.groups.size(); ++number) {
+        if (result.groups[number].name != name || result.groups[number].site != site) continue;
+        const auto [victim, culprit] = attribution.false_moves_of(number, field.offset, field.bytes);
+        a["fields"].push_back({{"group", number},
+                               {"offset", field.offset},
+                               {"bytes", field.bytes},
+                               {"victim", victim},
+                               {"culprit", culprit}});
+      }
+    }
+  } else {
+    for (size_t i = 0; i < std::min(most, result.fields.size()); ++i) {
+      const Field& field = result.fields[i];
+      fields_.push_back({result.groups[field.group].name, result.groups[field.group].site, field});
+      a["fields"].push_back({{"group", field.group},
+                             {"offset", field.offset},
+                             {"bytes", field.bytes},
+                             {"readers", user_json(field.readers, field.reader)},
+                             {"writers", user_json(field.writers, field.writer)},
+                             {"victim", field.victim},
+                             {"culprit", field.culprit}});
+    }
   }
-  for (size_t i = 0; i < std::min(kMost, result.causes.size()); ++i) {
+  for (size_t i = 0; i < std::min(most, result.causes.size()); ++i) {
     const Cause& cause = result.causes[i];
     a["causes"].push_back({{"victim_group", cause.victim_group},
                            {"victim_site", names_->site(cause.victim_site)},
@@ -488,28 +682,37 @@ Status Study::attribution(json& out) {
                            {"culprit_site", names_->site(cause.culprit_site)},
                            {"moves", cause.moves}});
   }
-  for (const HotBlock& hot : result.hot) {
-    json sites = json::array();
-    for (SiteId site : hot.sites) sites.push_back(names_->site(site));
-    a["hot_blocks"].push_back(
-        {{"address", hot.address}, {"moves", moves_json(hot.moves)}, {"groups", hot.groups}, {"sites", sites}});
+  if (perturbed) {
+    for (const uint64_t address : hot_addresses_)
+      a["hot_blocks"].push_back({{"address", address}, {"moves", moves_json(attribution.moves_at(address))}});
+  } else {
+    for (const HotBlock& hot : result.hot) {
+      hot_addresses_.push_back(hot.address);
+      json sites = json::array();
+      for (SiteId site : hot.sites) sites.push_back(names_->site(site));
+      a["hot_blocks"].push_back(
+          {{"address", hot.address}, {"moves", moves_json(hot.moves)}, {"groups", hot.groups}, {"sites", sites}});
+    }
   }
 
   // What changes of the layout would save: the worst allocations one by one, and everything at once.
-  std::vector<Plan> plans;
-  const std::vector<WordUse> words = attribution.words();
-  if (result.moves.false_sharing != 0) {
-    std::vector<uint32_t> groups;
-    for (uint32_t number : order)
-      if (groups.size() < options_.planned_groups && blame(number) != 0) groups.push_back(number);
-    groups.push_back(Plan::kAllGroups);
-    for (uint32_t group : groups)
-      for (Change change : {Change::kSeparate, Change::kPadFields, Change::kRegroup})
-        plans.push_back(make_plan(change, group, words, block_bytes, options_.word_bytes));
+  if (!perturbed) {
+    plans_.emplace();
+    const std::vector<WordUse> words = attribution.words();
+    if (result.moves.false_sharing != 0) {
+      std::vector<uint32_t> groups;
+      for (uint32_t number : order)
+        if (groups.size() < options_.planned_groups && blame(number) != 0) groups.push_back(number);
+      groups.push_back(Plan::kAllGroups);
+      for (uint32_t group : groups)
+        for (Change change : {Change::kSeparate, Change::kPadFields, Change::kRegroup})
+          plans_->push_back(make_plan(change, group, words, block_bytes, options_.word_bytes));
+    }
   }
+  const std::vector<Plan>& plans = *plans_;
   std::vector<MoveCounter> after(plans.size(), MoveCounter(block_bytes, processors_));
   if (!plans.empty()) {
-    status = passes_.each("Padding and regrouping", [&](const Batch& batch) {
+    status = passes.each("Padding and regrouping", [&](const Batch& batch) {
       for (const Reference& reference : batch.references) {
         // Blocks that do not move now have no words that a plan changes, but may have moved words for neighbours.
         for (size_t i = 0; i < plans.size(); ++i) {
@@ -537,31 +740,39 @@ Status Study::attribution(json& out) {
 Status Study::false_sharing() {
   document_["false_sharing"] = nullptr;
   if (!options_.false_sharing) return {};
-  auto moves = count_moves(passes_, options_, processors_);
-  if (!moves) return tl::unexpected(moves.error());
-  moves_ = std::move(*moves);
-  move_spreads_.resize(moves_->blocks.size());
+  Moves moves;
+  auto sharing = false_sharing_of(passes_, moves);
+  if (!sharing) return tl::unexpected(sharing.error());
+  if (options_.perturbations != 0) sharing_spreads_.emplace(*sharing);
+  document_["false_sharing"] = std::move(*sharing);
+  return {};
+}
+
+Result<json> Study::false_sharing_of(const Passes& passes, Moves& moves) {
+  auto counted = count_moves(passes, options_, processors_);
+  if (!counted) return tl::unexpected(counted.error());
+  moves = std::move(*counted);
 
   // A pass for each block size: together, their words would need several times the memory.
   std::vector<IntervalResult> intervals;
-  for (const MoveCounter& counter : moves_->blocks) {
+  for (const MoveCounter& counter : moves.blocks) {
     IntervalAnalysis analysis(counter, options_.word_bytes, processors_, 1.0, options_.merge_ratio);
-    const Status status = passes_.each(fmt::format("False-sharing intervals, {} bytes", uint64_t{1} << counter.shift()),
-                                       [&](const Batch& batch) { analysis.consume(batch); });
-    if (!status) return status;
+    const Status status = passes.each(fmt::format("False-sharing intervals, {} bytes", uint64_t{1} << counter.shift()),
+                                      [&](const Batch& batch) { analysis.consume(batch); });
+    if (!status) return tl::unexpected(status.error());
     intervals.push_back(analysis.result());
   }
   json out = {{"word_size", options_.word_bytes}, {"merge_ratio", options_.merge_ratio}};
-  if (Status status = attribution(out); !status) return status;
+  if (Status status = attribution(passes, moves, out); !status) return tl::unexpected(status.error());
 
   out["block_sizes"] = json::array();
-  for (size_t i = 0; i < moves_->blocks.size(); ++i) {
-    const MoveCounter& counter = moves_->blocks[i];
+  for (size_t i = 0; i < moves.blocks.size(); ++i) {
+    const MoveCounter& counter = moves.blocks[i];
     const IntervalResult& interval = intervals[i];
     json of_machines = json::array();
     for (size_t m = 0; m < options_.machines.size(); ++m) {
       const MoveCost& cost = machines_[m].remote_move;
-      const CostComponents c = cost_components(counter, *moves_->words, cost);
+      const CostComponents c = cost_components(counter, *moves.words, cost);
       const double move = cost.at(c.block_bytes);
       of_machines.push_back({{"machine", machines_[m].name},
                              {"overhead", per_reference(c.overhead_cost)},
@@ -578,18 +789,16 @@ Status Study::false_sharing() {
     }
     out["block_sizes"].push_back({{"block_size", uint64_t{1} << counter.shift()},
                                   {"moves", counter.moves()},
-                                  {"word_moves", moves_->words->moves()},
+                                  {"word_moves", moves.words->moves()},
                                   {"write_shared_blocks", interval.blocks},
                                   {"full_duration_blocks", interval.full_duration_blocks},
                                   {"separable_words", interval.separable_words},
                                   {"separable_references", interval.separable_references},
                                   {"interval_moves", interval.lower_bound},
                                   {"full_duration_moves", interval.full_duration},
-                                  {"machines", of_machines},
-                                  {"spread", nullptr}});
+                                  {"machines", of_machines}});
   }
-  document_["false_sharing"] = std::move(out);
-  return {};
+  return out;
 }
 
 Result<json> Study::run() {
@@ -636,7 +845,8 @@ Result<json> Study::run() {
   document_["machines"] = machines_json();
   for (size_t i = 0; i < options_.machines.size(); ++i) {
     json& hot_blocks = document_["machines"][i]["hot_blocks"];
-    for (const BlockCost& hot : results_[i].hot) {
+    for (size_t b = 0; b < results_[i].hot.size(); ++b) {
+      const BlockCost& hot = results_[i].hot[b];
       const BlockUse use = owners.use(machines_[i].block_size, hot.block);
       json of = json::array(), sites = json::array();
       for (const BlockOwner& owner : use.owners)
@@ -652,6 +862,11 @@ Result<json> Study::run() {
                             {"writers", use.writers},
                             {"owners", of},
                             {"sites", sites}});
+      json& spreads = hot_blocks.back()["spreads"];
+      if (runs != 0)
+        spreads = {{"cost", spread_json(hot_spreads_[i][b].cost, runs)},
+                   {"excess", spread_json(hot_spreads_[i][b].excess, runs)},
+                   {"moves", spread_json(hot_spreads_[i][b].moves, runs)}};
     }
   }
   document_["block_sizes"] = document_["parameters"] = json::array();
@@ -663,6 +878,7 @@ Result<json> Study::run() {
     entry["block_size"] = result.machine.block_size;
     entry["moves_per_block"] =
         result.blocks == 0 ? 0 : static_cast<double>(result.moves()) / static_cast<double>(result.blocks);
+    entry["moves_spread"] = spread_json(move_spreads_[i], runs);
     if (variants_[i].role == Variant::Role::kBlockSize) {
       document_["block_sizes"].push_back(std::move(entry));
     } else {
@@ -678,9 +894,10 @@ Result<json> Study::run() {
       document_["parameters"].push_back(std::move(entry));
     }
   }
-  if (moves_)
-    for (size_t i = 0; i < move_spreads_.size(); ++i)
-      document_["false_sharing"]["block_sizes"][i]["spread"] = spread_json(move_spreads_[i], runs);
+  if (sharing_spreads_)
+    sharing_spreads_->write(document_["false_sharing"]);
+  else if (options_.false_sharing)
+    FigureSpreads::write_none(document_["false_sharing"]);
   return std::move(document_);
 }
 

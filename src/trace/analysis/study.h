@@ -4,7 +4,8 @@
 // Costs are in local references of their machine. An MCPR counts private references as local ones. Where something does
 // not exist or is not known, the value is null. A SITE is null or {"file", "line", "function"}. A SPREAD is null (not
 // asked for) or {"local": PERCENT, "gap": PERCENT}: by how much the cost differs at most when the trace is perturbed
-// (section 4.3 of software-coherence-thesis.txt), in per cent of the cost. PARTS is what a cost is made of:
+// (section 4.3 of software-coherence-thesis.txt), in per cent of the cost; SPREADS is null or such spreads by the names of
+// the figures beside it (those of a MOVES by its names). PARTS is what a cost is made of:
 //   {"local", "global", "remote", "remote_moves", "global_moves"}  counts
 // and AREAS the same as contributions to the MCPR, which add up to it:
 //   {"local", "global", "remote", "overhead", "data_transfer"}     moves split by equation 7.1
@@ -20,10 +21,11 @@
 //     "results": [RESULT, ...],        the first is "optimal", then the policies
 //     "hot_blocks": [{                 by optimal cost above that of local references, the most first
 //       "address", "references", "cost", "moves", "readers", "writers",
-//       "owners": [{"name", "site": SITE, "references"}], "sites": [{"site": SITE, "references"}]}]}],
-//   "block_sizes": [RESULT with {"machine": name, "block_size", "moves_per_block"}, ...],
+//       "owners": [{"name", "site": SITE, "references"}], "sites": [{"site": SITE, "references"}],
+//       "spreads": SPREADS}]}],          of cost, of excess (cost less references) and of moves
+//   "block_sizes": [RESULT with {"machine": name, "block_size", "moves_per_block", "moves_spread": SPREAD}, ...],
 //   "parameters": [RESULT with {"machine": name, "block_size", "parameter": "R"|"r"|"G"|"g"|"o_s", "value",
-//                  "moves_per_block",
+//                  "moves_per_block", "moves_spread": SPREAD,
 //                  "policies": {policy: MCPR}}, ...],   of the placements that they choose on the machine itself
 //   "tlb": null | {"miss_rates": [{"tlb": name, "sets", "ways", "pages_per_entry", "miss_cost",
 //                  "rates": [{"page_size", "misses", "rate", "mcpr"}]}],      mcpr: what misses add to it
@@ -36,15 +38,18 @@
 //       "machines": [{"machine", "overhead", "data_transfer",    contributions to the MCPR, as all that follow
 //         "overhead_component", "data_transfer_component",       equation 7.5
 //         "lower", "upper",                                      of false sharing, cost components
-//         "interval_lower", "full_duration", "fragmentation_upper", "grouping_lower", "grouping_upper"}],
-//       "spread": SPREAD}],                                      of the cost of the block moves
-//     "attribution": {"block_size", "moves": MOVES, "cost_per_move",
-//       "groups": [{"group", "name", "site": SITE, "instances", "bytes", "address", "moves": MOVES, "culprit"}],
-//       "fields": [{"group", "offset", "bytes", "readers", "writers", "victim", "culprit"}],
-//       "causes": [{"victim_group", "victim_site": SITE, "culprit_group", "culprit_site": SITE, "moves"}],
-//       "hot_blocks": [{"address", "moves": MOVES, "groups": [...], "sites": [SITE, ...]}]},
+//         "interval_lower", "full_duration", "fragmentation_upper", "grouping_lower", "grouping_upper",
+//         "spreads": SPREADS}],
+//       "spreads": SPREADS}],
+//     "attribution": {"block_size", "moves": MOVES, "machine": name, "mcpr_per_move", "spreads": SPREADS,
+//       "groups": [{"group", "name", "site": SITE, "instances", "bytes", "address", "moves": MOVES, "culprit",
+//         "spreads": SPREADS}],
+//       "fields": [{"group", "offset", "bytes", "readers", "writers", "victim", "culprit", "spreads": SPREADS}],
+//       "causes": [{"victim_group", "victim_site": SITE, "culprit_group", "culprit_site": SITE, "moves",
+//         "spreads": SPREADS}],
+//       "hot_blocks": [{"address", "moves": MOVES, "groups": [...], "sites": [SITE, ...], "spreads": SPREADS}]},
 //     "plans": [{"change": "separate"|"pad fields"|"regroup", "group": null (all) | number, "moves_before",
-//       "moves_after", "saved_mcpr", "extra_bytes"}]}
+//       "moves_after", "saved_mcpr", "extra_bytes", "spreads": SPREADS}]}    of the same layouts
 // }
 // RESULT is {"policy", "cost", "mcpr", "parts": PARTS, "areas": AREAS, "spread": SPREAD}; those of policies also have
 // "over_optimal", their cost over the optimal one. MOVES is {"cold", "useful", "false"} (attribution.h). "readers" and

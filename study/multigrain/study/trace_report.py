@@ -73,17 +73,39 @@ def site_html(site: Json | None) -> str:
     return f"<span{where}>{text(site_text(site))}</span>{function}"
 
 
+def percentage(value: float, digits: int) -> str:
+    """With so many digits that matter, never as a power of ten."""
+    return f"{value:.0f}%" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}%"
+
+
 def spread_text(spread: Json | None) -> str:
     def percent(value: float | None) -> str:
-        return "from 0" if value is None else f"±{value:.2g}%"
+        return "from 0" if value is None else f"±{percentage(value, 2)}"
 
     return "" if spread is None else f"{percent(spread['local'])} / {percent(spread['gap'])}"
 
 
+def beside(entry: Json, key: str, value: float | int) -> str:
+    """A figure with the larger of its two spreads, if the study has them."""
+    if not entry.get("spreads"):
+        return number(value)
+    spread = entry["spreads"][key].values()
+    return number(value) + (" from 0" if None in spread else f" ±{percentage(max(spread), 1)}")
+
+
+def whisker(entry: Json, key: str, value: float) -> float:
+    """The larger spread of a figure, in its unit."""
+    return abs(value) * largest(entry["spreads"][key]) / 100 if entry.get("spreads") else 0.0
+
+
+def largest(spread: Json | None) -> float:
+    """The larger of two spreads, in per cent."""
+    return max([0.0, *(each for each in (spread or {}).values() if each is not None)])
+
+
 def spread_of(result: Json) -> float:
     """The larger of the two spreads, as a part of the MCPR."""
-    spread = result["spread"] or {}
-    return result["mcpr"] * max([0.0, *(each for each in spread.values() if each is not None)]) / 100
+    return result["mcpr"] * largest(result["spread"]) / 100
 
 
 def machine_label(machine: Json) -> str:
@@ -315,13 +337,16 @@ class TraceReport:
         import plotly.graph_objects as graph
 
         sizes = [entry["block_size"] for entry in self.by_size[0]]
-        quantities: list[tuple[str, str, Callable[[Json], float], bool]] = [
-            ("MCPR of optimal placement", f"MCPR ({UNIT})", lambda entry: entry["mcpr"], True),
-            ("cost above local references", f"MCPR − 1 ({UNIT})", lambda entry: entry["mcpr"] - 1, True),
-            ("moves per block", "moves a touched block", lambda entry: entry["moves_per_block"], False),
+        quantities: list[tuple[str, str, Callable[[Json], float], str, Callable[[Json], float]]] = [
+            ("MCPR of optimal placement", f"MCPR ({UNIT})", lambda entry: entry["mcpr"], "spread", spread_of),
+            ("cost above local references", f"MCPR − 1 ({UNIT})", lambda entry: entry["mcpr"] - 1, "spread", spread_of),
+            (
+                "moves per block", "moves a touched block", lambda entry: entry["moves_per_block"], "moves_spread",
+                lambda entry: largest(entry["moves_spread"]) * entry["moves_per_block"] / 100,
+            ),
         ]
         views: dict[tuple[str, ...], Chart] = {}
-        for label, title, value, has_spread in quantities:
+        for label, title, value, spread_key, length in quantities:
             traces = []
             for i, entries in enumerate(self.by_size):
                 look = style(i)
@@ -336,14 +361,14 @@ class TraceReport:
                         marker={"symbol": look["symbol"], "size": 7, "color": look["color"]},
                         error_y={
                             "type": "data",
-                            "array": [spread_of(entry) for entry in entries],
-                            "visible": self.perturbed and has_spread,
+                            "array": [length(entry) for entry in entries],
+                            "visible": self.perturbed,
                             "thickness": 1,
                             "width": 3,
                         },
                         hovertext=[
                             f"<b>{text(self.names[i])}, {size(entry['block_size'])}</b><br>{text(title)}: "
-                            f"{number(each, 5)}" + (f" {spread_text(entry['spread'])}" if has_spread else "")
+                            f"{number(each, 5)} {spread_text(entry[spread_key])}"
                             for entry, each in zip(entries, values)
                         ],
                         hoverinfo="text",
@@ -356,7 +381,7 @@ class TraceReport:
                 yaxis=cost_axis(title, [value(entry) for entries in self.by_size for entry in entries]),
             )
         rows = [
-            [self.names[i]] + [number(entry["mcpr"]) + (f" ±{max(0, 100 * spread_of(entry) / entry['mcpr']):.1g}%" if self.perturbed else "") for entry in entries]
+            [self.names[i]] + [number(entry["mcpr"]) + (f" ±{percentage(largest(entry['spread']), 1)}" if self.perturbed else "") for entry in entries]
             for i, entries in enumerate(self.by_size)
         ]
         table = Table(["machine", *(size(each, short=True) for each in sizes)], rows, right=range(1, len(sizes) + 1))
@@ -525,7 +550,8 @@ class TraceReport:
                     values.append(excess)
                     hovers.append(
                         f"<b>{block['address']:#x}</b>, {text(owner_text or '?')}<br>"
-                        f"excess cost {number(excess)}; {number(block['references'])} references, {number(block['moves'])} moves"
+                        f"excess cost {beside(block, 'excess', excess)}; {number(block['references'])} references, "
+                        f"{beside(block, 'moves', block['moves'])} moves"
                         f"<br>read by {block['readers']}, written by {block['writers']} processors<br>"
                         + "<br>".join(text(each) for each in sites)
                     )
@@ -535,9 +561,9 @@ class TraceReport:
                         str(rank),
                         f"{block['address']:#x}",
                         text(owner_text or "?"),
-                        number(excess),
+                        beside(block, "excess", excess),
                         number(block["references"]),
-                        number(block["moves"]),
+                        beside(block, "moves", block["moves"]),
                         str(block["readers"]),
                         str(block["writers"]),
                         "<br>".join(f"{site_html(each['site'])} <span class=note>{number(each['references'])}</span>" for each in block["sites"][:5]),
@@ -592,9 +618,8 @@ class TraceReport:
             of_machine = [entry["machines"][i] for entry in sharing["block_sizes"]]
             for of, entry in zip(of_machine, sharing["block_sizes"]):
                 rows.append(
-                    [name, size(entry["block_size"]), number(entry["moves"])]
-                    + [number(of[key]) for key in ("overhead", "data_transfer", "lower", "upper", "interval_lower", "full_duration")]
-                    + ([spread_text(entry["spread"])] if self.perturbed else [])
+                    [name, size(entry["block_size"]), beside(entry, "moves", entry["moves"])]
+                    + [beside(of, key, of[key]) for key in ("overhead", "data_transfer", "lower", "upper", "interval_lower", "full_duration")]
                 )
             for quantity in quantities:
                 share = quantity != "MCPR"
@@ -623,9 +648,14 @@ class TraceReport:
                     )
                 ):
                     look = style((1, 2, 3, 6)[number_of])
+                    values = scaled(key)
                     traces.append(
                         graph.Scatter(
-                            x=sizes, y=scaled(key), name=label, mode="lines+markers",
+                            x=sizes, y=values, name=label, mode="lines+markers",
+                            error_y={
+                                "type": "data", "visible": self.perturbed, "thickness": 1, "width": 3,
+                                "array": [whisker(of, key, value or 0) for of, value in zip(of_machine, values)],
+                            },
                             line={"color": look["color"], "dash": look["dash"], "width": 2},
                             marker={"symbol": look["symbol"], "size": 7, "color": look["color"]}, hovertemplate="%{y:.4g}",
                         )
@@ -636,15 +666,14 @@ class TraceReport:
                     yaxis={"title": {"text": title}, "rangemode": "tozero"},
                 )
         columns = ["machine", "block size", "moves", "overhead", "data transfer", "lower bound", "upper bound", "intervals", "full duration"]
-        if self.perturbed:
-            columns.append("spread of the moves: local / gap")
         return Figure(
             "sharing",
             "How much of the cost of block moves is false sharing",
             f"On machines whose every remote reference moves the block, with words of {sharing['word_size']} bytes: the cost "
             "component bounds of section 7.1, and what merging copies in false-sharing intervals "
             f"(a merge costs {number(sharing['merge_ratio'])} moves) or no coherence for blocks that are falsely shared throughout would "
-            "save at least. A lower bound that is not positive says nothing.",
+            "save at least. A lower bound that is not positive says nothing."
+            + (" Whiskers and ±: the larger spread by perturbation." if self.perturbed else ""),
             views,
             [("Machine", self.names), ("Show", quantities)],
             table=Table(columns, rows, right=range(1, len(columns))),
@@ -669,7 +698,7 @@ class TraceReport:
                     marker={"color": color, "pattern": pattern_of(pattern, color)},
                     hovertext=[
                         f"<b>{text(self.group_name(group['group']))}</b> ({text(site_text(group['site']))})<br>{label}: "
-                        f"{number(group['moves'][key])} moves<br>its writes caused {number(group['culprit'])} false moves"
+                        f"{beside(group, key, group['moves'][key])} moves<br>its writes caused {beside(group, 'culprit', group['culprit'])} false moves"
                         for group in groups
                     ],
                     hoverinfo="text",
@@ -679,7 +708,8 @@ class TraceReport:
         rows = [
             [
                 text(self.group_name(group["group"])), site_html(group["site"]), number(group["instances"]), number(group["bytes"]),
-                number(group["moves"]["false"]), number(group["culprit"]), number(group["moves"]["useful"]), number(group["moves"]["cold"]),
+                beside(group, "false", group["moves"]["false"]), beside(group, "culprit", group["culprit"]),
+                beside(group, "useful", group["moves"]["useful"]), beside(group, "cold", group["moves"]["cold"]),
             ]
             for group in attribution["groups"][:MOST_ROWS]
         ]
@@ -712,8 +742,8 @@ class TraceReport:
                     y=[names[plan["group"]] for plan in of], orientation="h", name=what[change],
                     marker={"color": look["color"], "pattern": pattern_of(("", "/", "x")[i], look["color"])},
                     hovertext=[
-                        f"<b>{text(self.group_name(plan['group']))}: {what[change]}</b><br>{number(plan['moves_before'])} moves become "
-                        f"{number(plan['moves_after'])}<br>MCPR saved {number(plan['saved_mcpr'])}, for {number(plan['extra_bytes'])} more bytes"
+                        f"<b>{text(self.group_name(plan['group']))}: {what[change]}</b><br>{beside(plan, 'moves_before', plan['moves_before'])} moves become "
+                        f"{beside(plan, 'moves_after', plan['moves_after'])}<br>MCPR saved {beside(plan, 'saved_mcpr', plan['saved_mcpr'])}, for {number(plan['extra_bytes'])} more bytes"
                         for plan in of
                     ],
                     hoverinfo="text",
@@ -722,8 +752,8 @@ class TraceReport:
         machine = sharing["attribution"].get("machine")
         columns = ["layout of", "change", "moves before", "moves after", "saved", "MCPR saved", "extra bytes"]
         rows = [
-            [self.group_name(plan["group"]), what.get(plan["change"], plan["change"]), number(plan["moves_before"]), number(plan["moves_after"]),
-             f"{100 * (plan['moves_before'] - plan['moves_after']) / plan['moves_before']:.3g}%", number(plan["saved_mcpr"]), number(plan["extra_bytes"])]
+            [self.group_name(plan["group"]), what.get(plan["change"], plan["change"]), beside(plan, "moves_before", plan["moves_before"]), beside(plan, "moves_after", plan["moves_after"]),
+             f"{100 * (plan['moves_before'] - plan['moves_after']) / plan['moves_before']:.3g}%", beside(plan, "saved_mcpr", plan["saved_mcpr"]), number(plan["extra_bytes"])]
             for plan in plans
         ]
         return [
@@ -765,7 +795,8 @@ class TraceReport:
                     [
                         self.group_name(field["group"]),
                         f"{field['offset']:#x}" if field["group"] == 0 else number(field["offset"]),
-                        number(field["bytes"]), user(field["readers"]), user(field["writers"]), number(field["victim"]), number(field["culprit"]),
+                        number(field["bytes"]), user(field["readers"]), user(field["writers"]),
+                        beside(field, "victim", field["victim"]), beside(field, "culprit", field["culprit"]),
                     ]
                     for field in attribution["fields"][:MOST_ROWS]
                 ],
@@ -781,7 +812,7 @@ class TraceReport:
                 [
                     [
                         text(self.group_name(cause["victim_group"])), site_html(cause["victim_site"]),
-                        text(self.group_name(cause["culprit_group"])), site_html(cause["culprit_site"]), number(cause["moves"]),
+                        text(self.group_name(cause["culprit_group"])), site_html(cause["culprit_site"]), beside(cause, "moves", cause["moves"]),
                     ]
                     for cause in attribution["causes"][:MOST_ROWS]
                 ],
