@@ -428,7 +428,7 @@ void slave(void*) {
     }
     render_frame(view_of(frame));
   }
-  if (mg_processor() == 0) elapsed = mg_time_ns() - start;
+  if (mg_processor() == 0) elapsed = stop_measuring(start);
 }
 
 // --- By main() ------------------------------------------------------------------------------------------------------

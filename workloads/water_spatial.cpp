@@ -252,7 +252,7 @@ void slave(void*) {
   const uint64_t start = start_measuring(shared.system.barrier);
   simulate(shared, part);
   if (part.processor == 0) {
-    elapsed = mg_time_ns() - start;
+    elapsed = stop_measuring(start);
     sums_at_end = *shared.system.sums;
   }
 }
