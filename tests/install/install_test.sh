@@ -68,3 +68,4 @@ mgtrace=$prefix/bin/mgtrace
 "$mgtrace" analyze "$work/plain.mgt" --machine numa > "$work/log" 2>&1 || { cat "$work/log"; fail "mgtrace analyze"; }
 grep -q numa "$work/log" || { cat "$work/log"; fail "mgtrace analyze says nothing of the machine"; }
 echo "mgtrace: cc, record, analyze"
+"$prefix/bin/mgstudy" family --help > "$work/log" 2>&1 || { cat "$work/log"; fail "mgstudy finds no Python or not its package"; }

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +16,7 @@
 
 #include "analysis_options.h"
 #include "commands.h"
+#include "python_package.h"
 
 namespace multigrain::trace::tool {
 namespace {
@@ -30,35 +30,13 @@ struct Options {
   bool quick = false, overwrite = false;
 };
 
-// The interpreter that has the packages: the user's choice, the one that cmake/setup.sh made, or whatever there is.
-std::string interpreter() {
-  if (const char* chosen = std::getenv("MULTIGRAIN_PYTHON"); chosen != nullptr && *chosen != '\0') return chosen;
-  std::error_code ignored;
-  if (fs::exists(MULTIGRAIN_BUILD_PYTHON, ignored)) return MULTIGRAIN_BUILD_PYTHON;
-  return "python3";
-}
-
-// Where the package multigrain is: beside the executable, as installed or as built.
-Result<std::string> package_directory() {
-  std::error_code error;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (error) return fail("cannot find the executable's own folder: {}", error.message());
-  for (const char* place : {"../" MULTIGRAIN_LIBRARY_DIRECTORY, "../lib"}) {
-    const fs::path directory = (executable.parent_path() / place / "multigrain/python").lexically_normal();
-    if (fs::exists(directory / "multigrain/study", error)) return directory.string();
-  }
-  return fail(
-      "cannot find the Python package of the reports in '{}': the installation is incomplete",
-      (executable.parent_path() / "../" MULTIGRAIN_LIBRARY_DIRECTORY "/multigrain/python").lexically_normal().string());
-}
-
 // Runs the package's trace_report with `arguments` and `input` on its standard input; the value is its exit status.
 Result<int> run_python(const std::vector<std::string>& arguments, const std::string& input) {
-  auto directory = package_directory();
+  auto directory = python_package_directory();
   if (!directory) return tl::unexpected(directory.error());
   // Not -m, which would look into the current folder first.
   std::vector<std::string> command = {
-      interpreter(), "-B", "-c",
+      python_interpreter(), "-B", "-c",
       "import sys; sys.path[0] = sys.argv.pop(1); from multigrain.study.trace_report import main; sys.exit(main())",
       *directory};
   command.insert(command.end(), arguments.begin(), arguments.end());

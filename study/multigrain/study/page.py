@@ -38,6 +38,11 @@ def style(number: int) -> dict[str, Any]:
     }
 
 
+def pattern_of(shape: str, color: str) -> dict[str, Any]:
+    """White lines on a bar or area of this color."""
+    return {"shape": shape, "fgcolor": "#ffffff", "bgcolor": color, "size": 7, "solidity": 0.2}
+
+
 def text(value: object) -> str:
     """As HTML."""
     return html.escape(str(value))

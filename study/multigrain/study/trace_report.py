@@ -6,14 +6,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import log10
 from pathlib import PurePath
 from typing import Any
 
+from multigrain.study.files import write_whole
 from multigrain.study.page import (
     GREY,
     INK,
@@ -25,6 +24,7 @@ from multigrain.study.page import (
     chart,
     number,
     page,
+    pattern_of,
     size,
     style,
     text,
@@ -924,10 +924,6 @@ class TraceReport:
         return out
 
 
-def pattern_of(shape: str, color: str) -> dict[str, Any]:
-    return {"shape": shape, "fgcolor": "#ffffff", "bgcolor": color, "size": 7, "solidity": 0.2}
-
-
 def cost_axis(title: str, values: Iterable[float]) -> dict[str, Any]:
     """Logarithmic, with as many labels as its decades leave room for."""
     positive = [value for value in values if value > 0] or [1.0]
@@ -976,21 +972,6 @@ def read_study(contents: str, name: str) -> Json | str:
     if study.get("version") != 1:
         return f"{name} has version {study.get('version')} of the format, and this program reads version 1: analyze the trace again"
     return study
-
-
-def write_whole(path: str, contents: str) -> None:
-    """All or nothing."""
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".report")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(contents)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def main() -> int:

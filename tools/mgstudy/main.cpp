@@ -1,0 +1,38 @@
+// mgstudy: how would a program run on other machines? The command is the Python package multigrain.study; this finds it
+// and its interpreter and becomes it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "python_package.h"
+
+int main(int argc, char** argv) {
+  const auto directory = multigrain::python_package_directory();
+  const auto own = multigrain::own_directory();
+  if (!directory || !own) {
+    fmt::print(stderr, "mgstudy: {}\n", (directory ? own : directory).error().message);
+    return 2;
+  }
+  // Not -m, which would look into the current folder first.
+  std::vector<std::string> command = {
+      multigrain::python_interpreter(),
+      "-B",
+      "-c",
+      "import sys; sys.path[0] = sys.argv[1]; from pathlib import Path; from multigrain.study.command import main; "
+      "sys.exit(main(sys.argv[3:], Path(sys.argv[2])))",
+      *directory,
+      *own};
+  command.insert(command.end(), argv + 1, argv + argc);
+  std::vector<char*> pointers;
+  for (std::string& argument : command) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  execvp(pointers[0], pointers.data());
+  fmt::print(stderr, "mgstudy: cannot run '{}': {} (install Python 3, or set MULTIGRAIN_PYTHON to it)\n", command[0],
+             std::strerror(errno));
+  return 2;
+}
