@@ -604,6 +604,8 @@ std::string BlockDecoder::open_processor(Processor& processor, Cursor table, con
 
 std::string BlockDecoder::open_events(Cursor kinds, Cursor values, const BlockLimits& limits) {
   events_.clear();
+  if (kinds.left() != limits.events) return "its events are not as many as it says";
+  events_.reserve(limits.events);
   uint64_t position = limits.first;
   std::array<uint64_t, kEventKinds> addresses{};
   while (kinds.left() > 0) {
@@ -838,24 +840,36 @@ inline void BlockDecoder::copy_short_runs(Reference*& out, size_t& count) {
   size_t current = current_;
   Reference* to = out;
   Reference* const stop = out + count;
-  while (at != end) {
+  Staged* const of_processor = staged_.data();
+  // One run; false if it is none of those.
+  const auto copy_run = [&] {
     const unsigned byte = *at, step = byte & 15;
     const size_t length = (byte >> 4) + 1;
     size_t next = current + step + 1;
     next = next >= processors ? next - processors : next;
-    if (step == kEscape || length > kEscape || next >= processors || length > static_cast<size_t>(stop - to)) break;
-    Staged& staged = staged_[next];
-    if (length > static_cast<size_t>(staged.end - staged.begin)) break;
+    if (step == kEscape || length > kEscape || next >= processors) return false;
+    Staged& staged = of_processor[next];
+    Reference* const from = staged.begin;
+    if (length > static_cast<size_t>(staged.end - from)) return false;
     // Without asking how short.
     if (length <= kShort)
-      std::memcpy(static_cast<void*>(to), staged.begin, kShort * sizeof(Reference));
+      std::memcpy(static_cast<void*>(to), from, kShort * sizeof(Reference));
     else
-      std::memcpy(static_cast<void*>(to), staged.begin, kSlack * sizeof(Reference));
-    staged.begin += length;
+      std::memcpy(static_cast<void*>(to), from, kSlack * sizeof(Reference));
+    staged.begin = from + length;
     to += length;
     current = next;
     ++at;
+    return true;
+  };
+  // As many at a time as cannot go beyond what is wanted, however long they are.
+  bool more = true;
+  while (more) {
+    const size_t room = std::min(static_cast<size_t>(stop - to) / kEscape, static_cast<size_t>(end - at));
+    if (room == 0) break;
+    for (const uint8_t* const until = at + room; more && at != until;) more = copy_run();
   }
+  while (more && at != end && static_cast<size_t>(*at >> 4) < static_cast<size_t>(stop - to)) more = copy_run();
   current_ = current;
   schedule_ = Cursor(at, end);
   count = static_cast<size_t>(stop - to);

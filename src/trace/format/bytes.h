@@ -56,14 +56,11 @@ class Cursor {
   Cursor(const uint8_t* begin, const uint8_t* end) : at_(begin), end_(end) {}
 
   uint64_t varint() {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (at_ == end_) break;
-      const uint8_t byte = *at_++;
-      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
+    // Most are short.
+    if (at_ != end_ && *at_ < 0x80) [[likely]] {
+      return *at_++;
     }
-    return bad();
+    return long_varint();
   }
   uint8_t byte() {
     if (at_ == end_) return static_cast<uint8_t>(bad());
@@ -100,6 +97,17 @@ class Cursor {
   [[nodiscard]] const uint8_t* end() const { return end_; }
 
  private:
+  uint64_t long_varint() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      if (at_ == end_) break;
+      const uint8_t byte = *at_++;
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    return bad();
+  }
+
   uint64_t bad() {
     good_ = false;
     at_ = end_;
