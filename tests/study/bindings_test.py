@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 import numpy as np
+import pyarrow
 from traces import BIN, mgtrace, write_small_trace
 
 import multigrain.trace as mt
@@ -41,6 +42,43 @@ class Bindings(unittest.TestCase):
         self.assertEqual(trace.sites[2], mt.Site("/src/counters.c", "look_up", 20))
         self.assertEqual(trace.names[2], "table")
         self.assertEqual(trace.damage, "")
+
+    def test_arrow_streams_have_what_numpy_has(self):
+        path = f"{self.folder.name}/arrow.mgt"
+        references = np.tile(self.references, 100)
+        mt.write(path, references, self.events, processors=2, sites=self.trace.sites, names=self.trace.names)
+        trace = mt.open(path)
+        for source, dtype, expected in ((trace, mt.REFERENCE, references), (trace.arrow_events(), mt.EVENT, self.events)):
+            table = pyarrow.table(source)
+            table.validate(full=True)
+            self.assertEqual(table.schema.names, list(dtype.names))
+            for name in dtype.names:
+                column = table[name].to_numpy()
+                self.assertEqual(column.dtype, dtype[name])
+                np.testing.assert_array_equal(column, expected[name])
+        reader = pyarrow.RecordBatchReader.from_stream(trace)
+        batches = list(reader)
+        self.assertGreater(len(batches), 2)
+        self.assertEqual(sum(batch.num_rows for batch in batches), len(trace))
+        # A column outlives its batch, the stream and the trace.
+        column = batches[0].column(0)
+        del reader, batches, trace, table
+        np.testing.assert_array_equal(column.to_numpy(), references["address"][: len(column)])
+        # Nothing need be taken out of a capsule, and an empty stream has a schema.
+        mt.open(path).__arrow_c_stream__()
+        none = f"{self.folder.name}/none.mgt"
+        mt.write(none, np.empty(0, mt.REFERENCE), processors=1)
+        self.assertEqual((pyarrow.table(mt.open(none)).num_rows, pyarrow.table(mt.open(none)).num_columns), (0, 5))
+
+    def test_an_arrow_stream_of_a_damaged_trace_says_so(self):
+        path = f"{self.folder.name}/damaged-arrow.mgt"
+        mt.write(path, np.tile(self.references, 1000), processors=2, sites=self.trace.sites)
+        with open(path, "r+b") as file:
+            file.seek(os.path.getsize(path) // 2)
+            file.write(b"damage!!")
+        with self.assertRaisesRegex(OSError, "block [0-9]+ at byte"):
+            pyarrow.table(mt.open(path))
+        self.assertLess(pyarrow.table(mt.open(path, partial=True)).num_rows, 1000 * len(self.references))
 
     def test_batches_are_views_unless_a_size_is_given(self):
         def memory(array):

@@ -21,6 +21,7 @@
 #include "trace/format/trace_writer.h"
 #include "trace/model/optimal.h"
 #include "trace/model/policy.h"
+#include "trace/python/arrow.h"
 
 namespace nb = nanobind;
 
@@ -362,6 +363,18 @@ void write(const std::string& path, const std::string& header_text, const InputB
   value_of(writer->finish());
 }
 
+// A capsule that holds an Arrow stream of the trace's references or events; who takes the stream out empties it.
+nb::capsule arrow_stream(const std::string& path, bool partial, bool events) {
+  auto source = value_of(opener(path, partial)());
+  auto stream = std::make_unique<ArrowArrayStream>();
+  make_arrow_stream(std::move(source), events ? ArrowRows::kEvents : ArrowRows::kReferences, stream.get());
+  return {stream.release(), "arrow_array_stream", [](void* pointer) noexcept {
+            auto* const held = static_cast<ArrowArrayStream*>(pointer);
+            if (held->release != nullptr) held->release(held);
+            delete held;
+          }};
+}
+
 nb::list sites_of(const Reader& reader) {
   nb::list out;
   for (const Site& site : reader.file().header().sites) out.append(nb::make_tuple(site.file, site.function, site.line));
@@ -408,6 +421,7 @@ NB_MODULE(_native, m) {
   m.def("evaluate", evaluate_policies);
   m.def("study", study_of);
   m.def("write", write);
+  m.def("arrow_stream", arrow_stream);
   m.def("policy_names", policy_names);
   m.def("known_machines", [] {
     json out = json::array();

@@ -1,4 +1,4 @@
-"""Reference traces in NumPy, and the analyses of `mgtrace analyze`.
+"""Reference traces in NumPy and Arrow, and the analyses of `mgtrace analyze`.
 
     import multigrain.trace as mt
 
@@ -7,6 +7,11 @@
         writes += (batch.references["access"] == mt.WRITE).sum()
     best = mt.optimal(trace, ["numa", "cxl3"])[0]
     print(best.mcpr, best.parts)
+
+A trace is an Arrow stream, too, so that what reads these takes it as it is, a batch at a time where it can:
+
+    table = pyarrow.table(trace)             # or polars.DataFrame(trace), or a DuckDB query that names `trace`
+    events = pyarrow.table(trace.arrow_events())
 
 A policy of your own is a class with one decision. It is asked through the interpreter, at a million references a second
 or so: for a long trace write it in C++ (src/trace/model/policy.h).
@@ -159,11 +164,30 @@ class Trace:
     def __iter__(self) -> Iterator[Batch]:
         return self.batches()
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The references, by the Arrow PyCapsule interface: columns address, site, processor, access and size. The
+        types are these, whatever is requested."""
+        return _native.arrow_stream(self.path, self.partial, False)
+
+    def arrow_events(self) -> ArrowEvents:
+        """The events likewise: columns position, address, value, name, site, processor and kind."""
+        return ArrowEvents(self)
+
     def load(self) -> Batch:
         """All of it: 16 bytes a reference, 40 an event."""
         for batch in self.batches(max(1, len(self) + 1)):
             return batch
         return Batch(0, np.empty(0, REFERENCE), np.empty(0, EVENT))
+
+
+class ArrowEvents:
+    """The events of a trace for what reads Arrow streams."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return _native.arrow_stream(self._trace.path, self._trace.partial, True)
 
 
 def open(path: Path, partial: bool = False) -> Trace:  # noqa: A001: as gzip.open and others
