@@ -16,6 +16,7 @@
 // its restructured version show no lock); a processor's tiles are neighbours in memory, at home on its node.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -473,10 +474,8 @@ std::vector<Pixel> gather_image() {
   return rows;
 }
 
-// A gray map (PGM), upside up.
-bool write_image(const std::string& name, const std::vector<Pixel>& rows) {
-  std::FILE* const file = std::fopen(name.c_str(), "wb");
-  if (file == nullptr) return false;
+// A gray map (PGM), upside up; closes the file. False if it did not all get there.
+bool write_image(std::FILE* file, const std::vector<Pixel>& rows) {
   bool written = std::fprintf(file, "P5\n%zu %zu\n255\n", image_edge, image_edge) > 0;
   for (size_t y = image_edge; y-- > 0;)
     written &= std::fwrite(rows.data() + y * image_edge, 1, image_edge, file) == image_edge;
@@ -526,6 +525,11 @@ int main(int argc, char** argv) {
   std::string variant;
   add_variants(app, variant, {"interleaved"});
   const Options options = parse_command_line(app, argc, argv, "a volume as large as the SPLASH-2 paper's head");
+  std::FILE* const image_file = output.empty() ? nullptr : std::fopen(output.c_str(), "wb");
+  if (!output.empty() && image_file == nullptr) {
+    std::fprintf(stderr, "volrend: cannot open %s for the image: %s\n", output.c_str(), std::strerror(errno));
+    return kBadUsage;
+  }
   volume.x = volume.y = choose<size_t>(options, given_volume, 48, 256, 512);
   volume.z = volume.x / 2;
   image_edge = choose<size_t>(options, given_image, 64, 416, 832);
@@ -554,7 +558,7 @@ int main(int argc, char** argv) {
   print_parallel(elapsed, checksum);
 
   int status = 0;
-  if (!output.empty() && !write_image(output, result)) {
+  if (image_file != nullptr && !write_image(image_file, result)) {
     std::fprintf(stderr, "volrend: cannot write the image to %s\n", output.c_str());
     status = kCheckFailed;
   }

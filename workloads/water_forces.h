@@ -86,7 +86,8 @@ inline double random_normal(uint64_t seed, uint64_t index) {
 // A molecule at its place of a cubic lattice, turned at random, with thermal velocities.
 inline void initialise(const System& system, size_t m, Molecule& molecule) {
   constexpr uint64_t kRandomsOfMolecule = 16;
-  const size_t edge = static_cast<size_t>(std::ceil(std::cbrt(static_cast<double>(system.molecules))));
+  // The cubic root of a cube may come out a little above the integer that it is.
+  const auto edge = static_cast<size_t>(std::ceil(std::cbrt(static_cast<double>(system.molecules)) - 1e-9));
   const double spacing = system.side / static_cast<double>(edge);
   molecule = {};
   const Vec oxygen = {spacing * (static_cast<double>(m % edge) + 0.5),
