@@ -69,6 +69,7 @@ Sums sums_at_end;
 struct Part {
   unsigned processor;
   std::vector<uint32_t> boxes;  // that it owns
+  std::vector<Link> molecules;  // that were in them when forces were computed
   std::vector<Link> free;       // local: of its slots, the unused ones
   std::vector<Link> given;      // local: those that others copied or are about to
 };
@@ -173,15 +174,13 @@ template <typename Visit>
 void for_all_in(const Boxes& boxes, uint32_t box, Visit&& visit) {
   for (Link link = *boxes.head[box]; link != kNothing; link = at(boxes, link).next) visit(at(boxes, link));
 }
-template <typename Visit>
-void for_all_of(const Boxes& boxes, const Part& part, Visit&& visit) {
-  for (const uint32_t box : part.boxes) for_all_in(boxes, box, [&visit](Slot& slot) { visit(slot.molecule); });
-}
-
 // The forces on the caller's molecules, from where all are now, and the energies that belong to them.
-void compute_forces_on(const Boxes& boxes, const Part& part, Sums& sums) {
+void compute_forces_on(const Boxes& boxes, Part& part, Sums& sums) {
+  part.molecules.clear();
   for (const uint32_t box : part.boxes) {
-    for_all_in(boxes, box, [&](Slot& slot) {
+    for (Link link = *boxes.head[box]; link != kNothing; link = at(boxes, link).next) {
+      Slot& slot = at(boxes, link);
+      part.molecules.push_back(link);
       Forces forces{};
       Forces opposite{};  // those that the other molecule's owner computes itself
       sums.inside += forces_inside(slot.molecule, forces);
@@ -192,7 +191,7 @@ void compute_forces_on(const Boxes& boxes, const Part& part, Sums& sums) {
         });
       }
       slot.molecule.force = forces;
-    });
+    }
   }
 }
 
@@ -201,9 +200,11 @@ void step(const Boxes& boxes, Part& part, bool moving) {
   Sums sums{};
   clear_sums(boxes.system, part.processor == 0);
   compute_forces_on(boxes, part, sums);
-  // Others read where molecules are up to here.
+  // Others read where molecules are up to here. From here on they put those into lists that come into the caller's
+  // boxes, and that have been corrected, so the caller does not go by its lists.
   synchronise(boxes.system);
-  for_all_of(boxes, part, [&](Molecule& molecule) {
+  for (const Link link : part.molecules) {
+    Molecule& molecule = at(boxes, link).molecule;
     if (moving) {
       correct(molecule);
       apply_boundary(boxes.system, molecule);
@@ -211,7 +212,7 @@ void step(const Boxes& boxes, Part& part, bool moving) {
       for (int a = 0; a < 3; ++a) molecule.atom[2][a] = wanted_acceleration(molecule, a);
     }
     add_motion(molecule, sums);
-  });
+  }
   add_to_sums(boxes.system, sums);
   change_boxes(boxes, part);
 }
@@ -240,13 +241,13 @@ void prepare(const Boxes& boxes, Part& part) {
 
 void simulate(const Boxes& boxes, Part& part) {
   for (unsigned t = 0; t < iterations; ++t) {
-    for_all_of(boxes, part, predict);
+    for (const uint32_t box : part.boxes) for_all_in(boxes, box, [](Slot& slot) { predict(slot.molecule); });
     step(boxes, part, true);
   }
 }
 
 void slave(void*) {
-  Part part{mg_processor(), {}, {}, {}};
+  Part part{mg_processor(), {}, {}, {}, {}};
   prepare(shared, part);
   if (part.processor == 0) sums_at_start = *shared.system.sums;
   const uint64_t start = start_measuring(shared.system.barrier);
@@ -344,7 +345,7 @@ uint64_t run_sequentially(Boxes& alone, std::vector<Slot>& slots, std::vector<Li
   alone.slot = slots.data();
   alone.head = heads.data();
   alone.owner = owner.data();
-  Part part{0, {}, {}, {}};
+  Part part{0, {}, {}, {}, {}};
   prepare(alone, part);
   const uint64_t start = mg_time_ns();
   simulate(alone, part);
