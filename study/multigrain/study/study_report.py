@@ -138,11 +138,14 @@ class StudyReport:
             shown += f" ({text(network['what'])})"
         if self.kind == "latency":
             shown += ", with its latency varied"
+        # Of the clock and the network there is a line each.
+        options = [each.removeprefix("--") for each in self.study["options"]]
+        options = [each for each in options if each.split()[0] not in ("clock", "net")]
         facts = [
             ("Program", "<br>".join(f"<code>{text(' '.join([each['path'], *each['arguments']]))}</code>" for each in self.study["programs"])),
             ("Machines", f"{self.processors} processors in nodes of {', '.join(map(str, self.study['node_sizes']))}"),
             ("Network", shown),
-            ("Options", ", ".join(f"<code>--{text(each.removeprefix('--'))}</code>" for each in self.study["options"]) or "none"),
+            ("Options", ", ".join(f"<code>--{text(each)}</code>" for each in options) or "none"),
             ("Times", ("of the emulated machine (virtual clock)" if self.study["clock"] == "virtual" else "of this machine (wall clock)")
              + (f", median of {self.study['repetitions']} runs" if self.study["repetitions"] > 1 else ", of one run")),
             ("Measured on", f"{text(here['processor'])}, {here['cores']} core{'s' if here['cores'] != 1 else ''}, {text(here['kernel'])}"
@@ -290,7 +293,7 @@ class StudyReport:
                 self.draw_metrics(places, factor, top, shapes, annotations)
         if self.several:
             annotations += [
-                {"x": x_of(point), "y": 0, "yref": "paper", "yshift": -9, "text": self.letters[point["series"]], "showarrow": False, "font": {"size": 11}}
+                {"x": x_of(point), "y": 0, "yref": "paper", "yanchor": "top", "yshift": 1, "text": self.letters[point["series"]], "showarrow": False, "font": {"size": 11}}
                 for point in points]
         return chart(
             traces, barmode="stack", height=470, shapes=shapes, annotations=annotations,
