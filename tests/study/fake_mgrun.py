@@ -11,18 +11,31 @@ import os
 import sys
 import time
 
-COUNTERS = ("read_faults", "write_faults", "upgrades", "local_faults", "pages_fetched", "diffs_applied", "releases", "pages_released",
-            "locks_local", "locks_remote", "barriers")
+COUNTERS = (
+    "read_faults",
+    "write_faults",
+    "upgrades",
+    "local_faults",
+    "pages_fetched",
+    "diffs_applied",
+    "releases",
+    "pages_released",
+    "locks_local",
+    "locks_remote",
+    "barriers",
+)
 
 
 def main():
     arguments = sys.argv[1:]
     if arguments == ["--net", "list"]:
-        print("Networks.\n\nmgs             latency=50us\n                the LAN of a test\n                Source: a paper,\n                section 5.3\n")
+        print(
+            "Networks.\n\nmgs             latency=50us\n                the LAN of a test\n                Source: a paper,\n                section 5.3\n"
+        )
         return 0
     end = arguments.index("--")
     options = dict(zip(arguments[:end:2], arguments[1:end:2]))
-    program = dict(each.partition("=")[::2] for each in arguments[end + 2:])
+    program = dict(each.partition("=")[::2] for each in arguments[end + 2 :])
     nodes, size = int(options["--nodes"]), int(options["--procs-per-node"])
     if options.get("--net") == "bad":
         print("mgrun: --net: network model 'bad' is not understood", file=sys.stderr)
@@ -54,16 +67,36 @@ def main():
         return {"total_ns": elapsed, **parts, "idle_ns": 0, "rights_ns": elapsed // 50, "diffs_ns": elapsed // 100}
 
     report = {
-        "schema": "multigrain-profile", "version": 1,
-        "run": {"program": arguments[end + 1], "nodes": nodes, "processors_per_node": size, "protocol": "mgs", "page_size": 4096,
-                "network": options.get("--net", "ideal"), "access": "none", "elapsed_ns": elapsed, "clock": program.get("clock", options.get("--clock", "wall"))},
+        "schema": "multigrain-profile",
+        "version": 1,
+        "run": {
+            "program": arguments[end + 1],
+            "nodes": nodes,
+            "processors_per_node": size,
+            "protocol": "mgs",
+            "page_size": 4096,
+            "network": options.get("--net", "ideal"),
+            "access": "none",
+            "elapsed_ns": elapsed,
+            "clock": program.get("clock", options.get("--clock", "wall")),
+        },
         "nodes": [
-            {"node": node,
-             "processors": [
-                 {"processor": node * size + i, **thread(node * size + i), "counters": {name: (10 + i) * (nodes > 1) for name in COUNTERS}} for i in range(size)],
-             "service": thread(0), "counters": {name: 100 * (nodes > 1) for name in (*COUNTERS, "twins", "grant_reads")},
-             "messages": [{"type": 1, "name": "RREQ", "count": 7, "bytes": 700}] if nodes > 1 else []}
-            for node in range(nodes)],
+            {
+                "node": node,
+                "processors": [
+                    {
+                        "processor": node * size + i,
+                        **thread(node * size + i),
+                        "counters": {name: (10 + i) * (nodes > 1) for name in COUNTERS},
+                    }
+                    for i in range(size)
+                ],
+                "service": thread(0),
+                "counters": {name: 100 * (nodes > 1) for name in (*COUNTERS, "twins", "grant_reads")},
+                "messages": [{"type": 1, "name": "RREQ", "count": 7, "bytes": 700}] if nodes > 1 else [],
+            }
+            for node in range(nodes)
+        ],
     }
     with open(options["--stats"].removeprefix("json:"), "w", encoding="utf-8") as file:
         json.dump(report, file)

@@ -31,11 +31,41 @@ class InTheBrowser(unittest.TestCase):
         program = cls.folder / "program"
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
-        for kind, more in (("family", []), ("latency", ["--latencies", "5us,50us,1ms"]), ("width", []),
-                           ("compare", ["--add-args", MEDIUM.replace("1:60", "1:40")])):
-            subprocess.run([f"{BIN}/mgstudy", kind, "-p", "8", "-q", "--mgrun", FAKE, "-r", "2", *more, "-o", f"{kind}.html", "--json", f"{kind}.json", "--",
-                            str(program), MEDIUM, "per-us=0.1", "fail-at=2", NASTY],
-                           cwd=cls.folder, env=os.environ | {"FAKE_LOG": str(cls.folder / "log")}, check=False, capture_output=True, timeout=100)
+        for kind, more in (
+            ("family", []),
+            ("latency", ["--latencies", "5us,50us,1ms"]),
+            ("width", []),
+            ("compare", ["--add-args", MEDIUM.replace("1:60", "1:40")]),
+        ):
+            subprocess.run(
+                [
+                    f"{BIN}/mgstudy",
+                    kind,
+                    "-p",
+                    "8",
+                    "-q",
+                    "--mgrun",
+                    FAKE,
+                    "-r",
+                    "2",
+                    *more,
+                    "-o",
+                    f"{kind}.html",
+                    "--json",
+                    f"{kind}.json",
+                    "--",
+                    str(program),
+                    MEDIUM,
+                    "per-us=0.1",
+                    "fail-at=2",
+                    NASTY,
+                ],
+                cwd=cls.folder,
+                env=os.environ | {"FAKE_LOG": str(cls.folder / "log")},
+                check=False,
+                capture_output=True,
+                timeout=100,
+            )
         cls.browser = Browser()
         cls.addClassCleanup(cls.browser.close)
 
@@ -45,31 +75,46 @@ class InTheBrowser(unittest.TestCase):
     def trace(self, figure, name):
         return self.browser.run(
             "const trace = document.querySelector(`#${arguments[0]} .plot`).data.find(trace => trace.name === arguments[1]);"
-            "return trace && {visible: trace.visible, y: [...trace.y]}", figure, name)
+            "return trace && {visible: trace.visible, y: [...trace.y]}",
+            figure,
+            name,
+        )
 
     def test_every_kind_opens_without_complaint_or_network(self):
         for kind, names in FIGURES.items():
             with self.subTest(kind):
                 self.open(kind)
-                self.assertEqual(self.browser.run("return [...document.querySelectorAll('figure')].map(figure => figure.id)"), names)
-                self.assertEqual(self.browser.run("return document.querySelectorAll('figure .main-svg:first-child').length"), len(names))
+                self.assertEqual(
+                    self.browser.run("return [...document.querySelectorAll('figure')].map(figure => figure.id)"), names
+                )
+                self.assertEqual(
+                    self.browser.run("return document.querySelectorAll('figure .main-svg:first-child').length"), len(names)
+                )
                 self.assertEqual(self.browser.complaints(), [])
                 self.assertEqual([url for url in self.browser.requests() if not url.startswith(("file:", "data:"))], [])
                 self.assertEqual(self.browser.run("return document.querySelectorAll('img').length"), 0)
                 self.assertIn(NASTY, self.browser.run("return document.body.textContent"))
                 # The machine that failed is told.
-                self.assertIn("it broke on 4 nodes <b>", self.browser.run("return document.getElementById('failures')?.textContent ?? ''") or
-                              ("it broke on 4 nodes <b>" if kind == "latency" else ""))  # which measures C = 1 and 4 alone
+                self.assertIn(
+                    "it broke on 4 nodes <b>",
+                    self.browser.run("return document.getElementById('failures')?.textContent ?? ''")
+                    or ("it broke on 4 nodes <b>" if kind == "latency" else ""),
+                )  # which measures C = 1 and 4 alone
 
     def test_the_bars_are_the_studys_times(self):
         self.open()
         study = json.loads((self.folder / "family.json").read_text())
-        points = sorted((point for point in study["points"] if point["role"] == "family" and "elapsed_ns" in point), key=lambda point: point["node_size"])
+        points = sorted(
+            (point for point in study["points"] if point["role"] == "family" and "elapsed_ns" in point),
+            key=lambda point: point["node_size"],
+        )
         for name, label in (("user", "user"), ("data_wait", "data wait"), ("barrier", "barrier")):
             shown = self.trace("profile-bars", label)["y"]
             for value, point in zip(shown, points, strict=True):
                 self.assertAlmostEqual(value, point["mean_ns"][name] / 1e6, places=2)
-        drawn = self.browser.run("return [...document.querySelectorAll('#profile-bars .annotation-text')].map(each => each.textContent)")
+        drawn = self.browser.run(
+            "return [...document.querySelectorAll('#profile-bars .annotation-text')].map(each => each.textContent)"
+        )
         self.assertEqual(len(drawn), 2)
         self.assertRegex(" ".join(drawn), r"breakup penalty\s*2\d\d %")
         self.assertRegex(" ".join(drawn), r"multigrain potential\s*[\d.]+ %")
@@ -78,10 +123,13 @@ class InTheBrowser(unittest.TestCase):
         self.open()
         box = self.browser.run(
             "const figure = document.getElementById('profile-bars'); figure.scrollIntoView({behavior: 'instant'});"
-            "const box = figure.querySelector('.barlayer .point path').getBoundingClientRect(); return [box.x + box.width / 2, box.y + 4]")
+            "const box = figure.querySelector('.barlayer .point path').getBoundingClientRect(); return [box.x + box.width / 2, box.y + 4]"
+        )
         self.browser.move_mouse(*box)
         self.browser.driver.implicitly_wait(5)
-        self.assertRegex(self.browser.driver.find_element("css selector", "#profile-bars .hoverlayer text").text, r"C = 1, user\s*[\d.]+ ms of")
+        self.assertRegex(
+            self.browser.driver.find_element("css selector", "#profile-bars .hoverlayer text").text, r"C = 1, user\s*[\d.]+ ms of"
+        )
 
     def test_the_legend_and_the_keyboard(self):
         self.open()
@@ -121,14 +169,17 @@ class InTheBrowser(unittest.TestCase):
                 self.assertEqual(self.browser.run("return [innerWidth, document.documentElement.scrollWidth]"), [390, 390])
                 wide = self.browser.run(
                     "return [...document.querySelectorAll('.main-svg, select, h1, h2, h3, .card')].filter(each => each.getBoundingClientRect().right > 390)"
-                    ".map(each => each.outerHTML.slice(0, 200))")
+                    ".map(each => each.outerHTML.slice(0, 200))"
+                )
                 self.assertEqual(wide, [])
                 self.assertEqual(self.browser.complaints(), [])
 
     def test_prints(self):
         self.open()
-        self.browser.run("window.widths = []; window.addEventListener('beforeprint', () => {"
-                         "widths = [...document.querySelectorAll('.main-svg')].map(each => Number(each.getAttribute('width')))})")
+        self.browser.run(
+            "window.widths = []; window.addEventListener('beforeprint', () => {"
+            "widths = [...document.querySelectorAll('.main-svg')].map(each => Number(each.getAttribute('width')))})"
+        )
         self.assertTrue(self.browser.print().startswith(b"%PDF"))
         self.assertEqual(set(self.browser.run("return widths")), {680})  # of A4 less the margins
         self.assertEqual(self.browser.complaints(), [])

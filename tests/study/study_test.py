@@ -100,8 +100,13 @@ class Keys(Folder):
         data = self.folder / "data"
         data.write_text("1")
         keys = [
-            self.key(), self.key(repetition=1), self.key(Run(base.program, ("b",), 2, 4, base.options)), self.key(Run(base.program, ("a",), 4, 2, base.options)),
-            self.key(Run(base.program, ("a",), 2, 4, ("--net", "lan"))), self.key(depends=[str(data)]), self.key(environment={"MULTIGRAIN_PREFETCH": "0"}),
+            self.key(),
+            self.key(repetition=1),
+            self.key(Run(base.program, ("b",), 2, 4, base.options)),
+            self.key(Run(base.program, ("a",), 4, 2, base.options)),
+            self.key(Run(base.program, ("a",), 2, 4, ("--net", "lan"))),
+            self.key(depends=[str(data)]),
+            self.key(environment={"MULTIGRAIN_PREFETCH": "0"}),
             self.key(environment={"LD_PRELOAD": "x"}),
         ]
         data.write_text("2")
@@ -111,7 +116,10 @@ class Keys(Folder):
         self.assertEqual(len(set(keys)), len(keys))
 
     def test_do_not_change_with_anything_else(self):
-        self.assertEqual(self.key(), self.key(environment={"HOME": "/root", "MULTIGRAIN_STATS": "text", "MULTIGRAIN_PYTHON": "/usr/bin/python3"}))
+        self.assertEqual(
+            self.key(),
+            self.key(environment={"HOME": "/root", "MULTIGRAIN_STATS": "text", "MULTIGRAIN_PYTHON": "/usr/bin/python3"}),
+        )
         os.utime(self.program, (1, 1))
         self.assertEqual(self.key(), self.key())
 
@@ -127,8 +135,14 @@ class Command(Folder):
         self.environment = os.environ | {"FAKE_LOG": str(self.log)}
 
     def start(self, *arguments):
-        return subprocess.Popen([f"{BIN}/mgstudy", *arguments], cwd=self.folder, env=self.environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            [f"{BIN}/mgstudy", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def mgstudy(self, *arguments):
         child = self.start(*arguments)
@@ -137,7 +151,9 @@ class Command(Folder):
 
     def study(self, *arguments, kind="family", program=(MEDIUM,), status=0):
         """The study's JSON."""
-        got, out, err = self.mgstudy(kind, "-p", "8", "--mgrun", FAKE, *arguments, "--json", "-", "--no-report", "--", str(self.program), *program)
+        got, out, err = self.mgstudy(
+            kind, "-p", "8", "--mgrun", FAKE, *arguments, "--json", "-", "--no-report", "--", str(self.program), *program
+        )
         self.assertEqual(got, status, err)
         self.err = err
         return json.loads(out)
@@ -160,7 +176,10 @@ class Studies(Command):
             self.assertAlmostEqual(sum(point["mean_ns"].values()) + point["outside_ns"], point["elapsed_ns"], delta=1000)
         self.assertEqual([point["role"] for point in study["points"]].count("sequential"), 1)
         self.assertGreater(next(point for point in study["points"] if point["node_size"] == 2)["imbalance"]["user"], 0.1)
-        self.assertEqual(study["network"], {"given": "mgs", "figures": "latency=50us", "what": "the LAN of a test", "source": "a paper, section 5.3"})
+        self.assertEqual(
+            study["network"],
+            {"given": "mgs", "figures": "latency=50us", "what": "the LAN of a test", "source": "a paper, section 5.3"},
+        )
 
     def test_repetitions_give_a_median_and_a_spread(self):
         point = next(point for point in self.study("-r", "3")["points"] if point["node_size"] == 4)
@@ -178,7 +197,9 @@ class Studies(Command):
         self.assertEqual(count, 10)
         again = self.study("-r", "2")
         self.assertEqual(len(self.runs()), count)
-        self.assertEqual([each["repetitions_ns"] for each in again["points"]], [each["repetitions_ns"] for each in first["points"]])
+        self.assertEqual(
+            [each["repetitions_ns"] for each in again["points"]], [each["repetitions_ns"] for each in first["points"]]
+        )
         self.study("-r", "3")
         self.assertEqual(len(self.runs()), count + 5)
         self.study("-r", "1", "--fresh")
@@ -232,15 +253,24 @@ class Studies(Command):
         self.assertEqual(self.left_over(), [])
 
     def test_statistics_must_be_of_the_run(self):
-        for program, sentence in (((MEDIUM, "silent-at=8"), "it left no statistics: is it a Multigrain program?"), ((MEDIUM, "clock=wall"), "of the wall clock")):
+        for program, sentence in (
+            ((MEDIUM, "silent-at=8"), "it left no statistics: is it a Multigrain program?"),
+            ((MEDIUM, "clock=wall"), "of the wall clock"),
+        ):
             with self.subTest(sentence):
                 study = self.study("-r", "1", program=program, status=1)
-                self.assertIn(sentence, " ".join(failure["problem"] for point in study["points"] for failure in point["failures"]))
+                self.assertIn(
+                    sentence, " ".join(failure["problem"] for point in study["points"] for failure in point["failures"])
+                )
 
     def left_over(self):
         """Those of the processes in mgrun's place that are still there."""
         pids = [int(line.split()[0]) for line in self.log.read_text().splitlines()]
-        return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists() and b"fake_mgrun" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [
+            pid
+            for pid in pids
+            if Path(f"/proc/{pid}/cmdline").exists() and b"fake_mgrun" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
 
     def until(self, condition):
         for _ in range(2000):
@@ -265,7 +295,9 @@ class Studies(Command):
             self.log.write_text("".join(f"{line}\n" for line in lines[:-1]))  # as if it had not begun
 
     def test_killed_it_leaves_no_run(self):
-        child = self.start("family", "-p", "8", "--mgrun", FAKE, "-r", "1", "--no-report", "--", str(self.program), MEDIUM, "hang-at=1")
+        child = self.start(
+            "family", "-p", "8", "--mgrun", FAKE, "-r", "1", "--no-report", "--", str(self.program), MEDIUM, "hang-at=1"
+        )
         self.assertTrue(self.until(lambda: "8x1" in self.runs()))
         child.kill()
         child.communicate(timeout=60)
@@ -286,7 +318,15 @@ class Studies(Command):
     def test_compare_measures_side_by_side(self):
         slower = MEDIUM.replace("8:10", "8:20")
         study = self.study("-r", "1", "--add-args", slower, "--vary", "page-size=4K,16K", kind="compare")
-        self.assertEqual(study["series"], [f"program {MEDIUM}, page-size 4K", f"program {MEDIUM}, page-size 16K", f"{slower}, page-size 4K", f"{slower}, page-size 16K"])
+        self.assertEqual(
+            study["series"],
+            [
+                f"program {MEDIUM}, page-size 4K",
+                f"program {MEDIUM}, page-size 16K",
+                f"{slower}, page-size 4K",
+                f"{slower}, page-size 16K",
+            ],
+        )
         penalties = [own["breakup_penalty"] for own in study["metrics"]]
         self.assertAlmostEqual(penalties[0], 2.0, delta=0.1)
         self.assertAlmostEqual(penalties[2], 0.5, delta=0.1)
@@ -299,7 +339,22 @@ class Studies(Command):
         self.assertEqual(len(self.runs()), count)
 
     def test_csv_has_a_row_a_machine(self):
-        status, out, err = self.mgstudy("family", "-p", "8", "--mgrun", FAKE, "-r", "1", "--csv", "-", "--no-report", "--", str(self.program), MEDIUM, "fail-at=2")
+        status, out, err = self.mgstudy(
+            "family",
+            "-p",
+            "8",
+            "--mgrun",
+            FAKE,
+            "-r",
+            "1",
+            "--csv",
+            "-",
+            "--no-report",
+            "--",
+            str(self.program),
+            MEDIUM,
+            "fail-at=2",
+        )
         self.assertEqual(status, 1, err)
         rows = list(csv.DictReader(io.StringIO(out)))
         self.assertEqual([row["node_size"] for row in rows], ["1", "8", "4", "2", "1"])
@@ -327,7 +382,10 @@ class Studies(Command):
         (self.folder / "bad.json").write_text("[1]")
         fake = ["--mgrun", FAKE]
         for arguments, sentence in (
-            (["family", "-p", "8", "--node-sizes", "3", *fake, *program], "a node size of 3 does not divide 8 processors; those that do are 1, 2, 4, 8"),
+            (
+                ["family", "-p", "8", "--node-sizes", "3", *fake, *program],
+                "a node size of 3 does not divide 8 processors; those that do are 1, 2, 4, 8",
+            ),
             (["family", "-p", "1", *fake, *program], "at least 2 processors"),
             (["family", "-p", "x", *fake, *program], "'x' is not a whole number above 0"),
             (["family", *fake, *program], "--procs"),
@@ -349,7 +407,8 @@ class Studies(Command):
             (["compare", "-p", "8", *fake, "--add-args", "'", *program], "No closing quotation"),
             (["report", "bad.json"], "bad.json is not what mgstudy --json writes"),
             (["report", "--cache", "nothing"], "the cache 'nothing' has no study yet"),
-            (["nonsense"], "nonsense"), ([], "STUDY"),
+            (["nonsense"], "nonsense"),
+            ([], "STUDY"),
         ):
             with self.subTest(arguments):
                 status, out, err = self.mgstudy(*arguments)
@@ -360,7 +419,14 @@ class Studies(Command):
         self.assertEqual(set(self.runs()) - {"1x1"}, set())
 
     def test_help_is_there(self):
-        for arguments in (["--help"], ["family", "--help"], ["latency", "--help"], ["width", "--help"], ["compare", "--help"], ["report", "--help"]):
+        for arguments in (
+            ["--help"],
+            ["family", "--help"],
+            ["latency", "--help"],
+            ["width", "--help"],
+            ["compare", "--help"],
+            ["report", "--help"],
+        ):
             status, out, err = self.mgstudy(*arguments)
             self.assertEqual((status, err), (0, ""))
             self.assertLessEqual(max(map(len, out.splitlines())), 122)

@@ -90,20 +90,51 @@ def whole_numbers(text: str) -> list[int]:
 def add_common(parser: argparse.ArgumentParser) -> None:
     study = parser.add_argument_group("the study")
     study.add_argument("-p", "--procs", type=positive, required=True, metavar="P", help="processors of every machine")
-    study.add_argument("--node-sizes", type=whole_numbers, metavar="C,C...", help="only these processors a node (default: all that divide P)")
-    study.add_argument("-r", "--repetitions", type=positive, default=3, metavar="N", help="runs of each machine; shown are the median and the spread (default 3)")
-    study.add_argument("--time-limit", type=seconds, default=600.0, metavar="SECONDS", help="of real time, for one run (default 600)")
-    study.add_argument("--no-sequential", action="store_true", help="leave out the run on one processor, and with it speedups and fine grain")
+    study.add_argument(
+        "--node-sizes", type=whole_numbers, metavar="C,C...", help="only these processors a node (default: all that divide P)"
+    )
+    study.add_argument(
+        "-r",
+        "--repetitions",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="runs of each machine; shown are the median and the spread (default 3)",
+    )
+    study.add_argument(
+        "--time-limit", type=seconds, default=600.0, metavar="SECONDS", help="of real time, for one run (default 600)"
+    )
+    study.add_argument(
+        "--no-sequential", action="store_true", help="leave out the run on one processor, and with it speedups and fine grain"
+    )
     emulated = parser.add_argument_group("the machine, as for mgrun")
     for name, (value, text) in HANDED_ON.items():
         emulated.add_argument(f"--{name}", metavar=value, help=text)
-    emulated.add_argument("--clock", choices=("virtual", "wall"), default="virtual",
-                          help="times are those of the emulated machine (virtual, the default), or of this one (wall)")
-    emulated.add_argument("--mgrun-option", action="append", default=[], metavar="OPTION", help="any other option of mgrun, such as --mgrun-option=--no-pin")
+    emulated.add_argument(
+        "--clock",
+        choices=("virtual", "wall"),
+        default="virtual",
+        help="times are those of the emulated machine (virtual, the default), or of this one (wall)",
+    )
+    emulated.add_argument(
+        "--mgrun-option",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="any other option of mgrun, such as --mgrun-option=--no-pin",
+    )
     emulated.add_argument("--mgrun", metavar="PATH", help="the mgrun to use (default: the one beside mgstudy)")
     kept = parser.add_argument_group("what is kept")
-    kept.add_argument("--cache", default=".mgstudy", metavar="DIR", help="where results are kept, so that a study goes on (default .mgstudy)")
-    kept.add_argument("--depends", action="append", default=[], metavar="FILE", help="a file that the program reads: with other contents results are measured again")
+    kept.add_argument(
+        "--cache", default=".mgstudy", metavar="DIR", help="where results are kept, so that a study goes on (default .mgstudy)"
+    )
+    kept.add_argument(
+        "--depends",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file that the program reads: with other contents results are measured again",
+    )
     kept.add_argument("--fresh", action="store_true", help="measure again what is kept")
     add_outputs(kept)
 
@@ -121,23 +152,57 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(dest="kind", metavar="STUDY", required=True, parser_class=Parser)
 
     def add(name: str, summary: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False, formatter_class=Formatter,
-                                  usage=f"mgstudy {name} --procs P [OPTIONS] -- PROGRAM [ARGUMENTS...]")
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            allow_abbrev=False,
+            formatter_class=Formatter,
+            usage=f"mgstudy {name} --procs P [OPTIONS] -- PROGRAM [ARGUMENTS...]",
+        )
         add_common(sub)
         sub.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
         return sub
 
     add("family", "times and breakdown of every C for one P, with the metrics and the program's class")
     latency = add("latency", "execution time against the network's latency, with its slope, for some C")
-    latency.add_argument("--latencies", default=",".join(studies.LATENCIES), metavar="T,T...", help=f"one way (default {','.join(studies.LATENCIES)})")
+    latency.add_argument(
+        "--latencies",
+        default=",".join(studies.LATENCIES),
+        metavar="T,T...",
+        help=f"one way (default {','.join(studies.LATENCIES)})",
+    )
     add("width", "what wider nodes change: shares of time, rights changes, diffs, imbalance, page faults by processor")
     compare = add("compare", "families side by side: protocols, page sizes, variants of a program, builds of it")
-    compare.add_argument("--vary", action="append", default=[], metavar="OPTION=V,V...", help="an option of mgrun and its values, such as page-size=4K,16K; between values with commas write ;")
-    compare.add_argument("--add-args", action="append", default=[], metavar="ARGS", help="compare with the program with these arguments more, such as '--variant tiled'")
-    compare.add_argument("--against", action="append", default=[], metavar="COMMAND", help="compare with another command, such as another build of the program")
-    again = commands.add_parser("report", help="the report of a study that is done, again", usage="mgstudy report [STUDY.json] [OPTIONS]",
-                                description="Makes the report, or CSV, of a study that is done: of its JSON, or of the last one that the cache has.", allow_abbrev=False,
-                                formatter_class=Formatter)
+    compare.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="OPTION=V,V...",
+        help="an option of mgrun and its values, such as page-size=4K,16K; between values with commas write ;",
+    )
+    compare.add_argument(
+        "--add-args",
+        action="append",
+        default=[],
+        metavar="ARGS",
+        help="compare with the program with these arguments more, such as '--variant tiled'",
+    )
+    compare.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="compare with another command, such as another build of the program",
+    )
+    again = commands.add_parser(
+        "report",
+        help="the report of a study that is done, again",
+        usage="mgstudy report [STUDY.json] [OPTIONS]",
+        description="Makes the report, or CSV, of a study that is done: of its JSON, or of the last one that the cache has.",
+        allow_abbrev=False,
+        formatter_class=Formatter,
+    )
     again.add_argument("study", nargs="?", metavar="STUDY.json", help="what --json wrote (default: the last study of the cache)")
     again.add_argument("--cache", default=".mgstudy", metavar="DIR", help="where results are kept (default .mgstudy)")
     add_outputs(again)
@@ -147,11 +212,15 @@ def make_parser() -> Parser:
 def missing_packages() -> str:
     """A sentence if this Python cannot do it; empty if it can."""
     if sys.version_info < (3, 10):
-        return f"{sys.executable} is Python {sys.version.split()[0]}, and mgstudy needs 3.10: set MULTIGRAIN_PYTHON to a newer one"
+        return (
+            f"{sys.executable} is Python {sys.version.split()[0]}, and mgstudy needs 3.10: set MULTIGRAIN_PYTHON to a newer one"
+        )
     for package in ("rich", "plotly"):  # without importing them, which takes a while
         if importlib.util.find_spec(package) is None:
-            return (f"{sys.executable} has no package '{package}', which mgstudy needs: run cmake/setup.sh build, or "
-                    f"'{sys.executable} -m pip install {package}', or set MULTIGRAIN_PYTHON to a Python that has it")
+            return (
+                f"{sys.executable} has no package '{package}', which mgstudy needs: run cmake/setup.sh build, or "
+                f"'{sys.executable} -m pip install {package}', or set MULTIGRAIN_PYTHON to a Python that has it"
+            )
     return ""
 
 
@@ -187,7 +256,9 @@ def commands_of(options: argparse.Namespace) -> list[tuple[str, list[str]]]:
     """What is run, each with a label."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        raise StudyError(f"there is no program to run; usage: mgstudy {options.kind} --procs {options.procs} -- PROGRAM [ARGUMENTS...]")
+        raise StudyError(
+            f"there is no program to run; usage: mgstudy {options.kind} --procs {options.procs} -- PROGRAM [ARGUMENTS...]"
+        )
     if command[0].startswith("-"):
         raise StudyError(f"unknown option '{command[0]}' (mgstudy {options.kind} --help lists the options)")
     named = shlex.join([Path(command[0]).name, *command[1:]])
@@ -209,8 +280,10 @@ def make_series(options: argparse.Namespace) -> list[studies.Series]:
         name, equals, values = text.removeprefix("--").partition("=")
         choices = [value for value in values.split(";" if ";" in values else ",") if value]
         if not equals or name not in HANDED_ON or not choices:
-            raise StudyError(f"--vary is '{text}'; it must be an option of mgrun and its values such as page-size=4K,16K; options: "
-                             + ", ".join(HANDED_ON))
+            raise StudyError(
+                f"--vary is '{text}'; it must be an option of mgrun and its values such as page-size=4K,16K; options: "
+                + ", ".join(HANDED_ON)
+            )
         varied.append((name, choices))
     fixed = handed_on(options, [name for name, _ in varied])
     series = []
@@ -297,8 +370,15 @@ class Bar(studies.Progress):
         self.pending: list[str] = []
         self.began = time.monotonic()
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
-            console=self.console, transient=True, disable=not self.console.is_terminal)
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
 
     def begin(self, total: int, cached: int) -> None:
         self.total = total
@@ -346,9 +426,14 @@ def print_study(study: Json) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 160  # a file has no right margin
-    console.print(Text(f"\n{study['title']}: {study['processors']} processors, network {study['network']['given']}, {study['clock']} clock, "
-                       f"median of {study['repetitions']}" if study["repetitions"] > 1 else
-                       f"\n{study['title']}: {study['processors']} processors, network {study['network']['given']}, {study['clock']} clock"))
+    console.print(
+        Text(
+            f"\n{study['title']}: {study['processors']} processors, network {study['network']['given']}, {study['clock']} clock, "
+            f"median of {study['repetitions']}"
+            if study["repetitions"] > 1
+            else f"\n{study['title']}: {study['processors']} processors, network {study['network']['given']}, {study['clock']} clock"
+        )
+    )
     several = len(study["series"]) > 1
     latency = study["kind"] == "latency"
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -363,26 +448,45 @@ def print_study(study: Json) -> None:
     order = {label: index for index, label in enumerate(study["series"])}
     key = lambda point: (point["role"] != "sequential", point["node_size"], point["latency_ns"] or 0, order[point["series"]])  # noqa: E731
     for point in sorted(study["points"], key=key):
-        row = ([Text(point["series"])] if several else []) + ["seq." if point["role"] == "sequential" else str(point["node_size"]), str(point["nodes"])]
+        row = ([Text(point["series"])] if several else []) + [
+            "seq." if point["role"] == "sequential" else str(point["node_size"]),
+            str(point["nodes"]),
+        ]
         if latency:
             row.append(studies.latency_text(point["latency_ns"]))
         if "elapsed_ns" in point:
             total = sum(point["mean_ns"].values()) + point["outside_ns"]
             base = alone.get(point["series"])
-            row += [duration(point["elapsed_ns"]), f"{100 * (point['high_ns'] - point['low_ns']) / point['elapsed_ns']:.1f}%" if len(point["repetitions_ns"]) > 1 else "–",
-                    *([f"{base / point['elapsed_ns']:.2f}" if base else "–"] if alone else []), *(percent(point["mean_ns"][name] / total) for name in studies.CATEGORIES)]
+            row += [
+                duration(point["elapsed_ns"]),
+                f"{100 * (point['high_ns'] - point['low_ns']) / point['elapsed_ns']:.1f}%"
+                if len(point["repetitions_ns"]) > 1
+                else "–",
+                *([f"{base / point['elapsed_ns']:.2f}" if base else "–"] if alone else []),
+                *(percent(point["mean_ns"][name] / total) for name in studies.CATEGORIES),
+            ]
         else:
             row += ["failed"] + ["–"] * (len(shown) - 1)
         table.add_row(*row)
     console.print(table)
     for each in study.get("metrics", []):
         where = f"{each['series']}: " if several else ""
-        console.print(Text(f"{where}breakup penalty {percent(each['breakup_penalty'])}, multigrain potential {percent(each['multigrain_potential'])}: "
-                           + (f"{each['grain']}; {each['reason']}" if each["grain"] else each["reason"])), soft_wrap=True)
+        console.print(
+            Text(
+                f"{where}breakup penalty {percent(each['breakup_penalty'])}, multigrain potential {percent(each['multigrain_potential'])}: "
+                + (f"{each['grain']}; {each['reason']}" if each["grain"] else each["reason"])
+            ),
+            soft_wrap=True,
+        )
     for each in study.get("slopes", []):
         if each["slope"] is not None:
-            console.print(Text(f"C = {each['node_size']}: {percent(each['per_100us'])} more for each 100 us of latency "
-                               f"(of the time at {studies.latency_text(each['base_latency_ns'])}); {each['slope']:.4g} latencies one after the other"), soft_wrap=True)
+            console.print(
+                Text(
+                    f"C = {each['node_size']}: {percent(each['per_100us'])} more for each 100 us of latency "
+                    f"(of the time at {studies.latency_text(each['base_latency_ns'])}); {each['slope']:.4g} latencies one after the other"
+                ),
+                soft_wrap=True,
+            )
 
 
 def print_failures(study: Json) -> None:
@@ -397,14 +501,47 @@ def csv_text(study: Json) -> str:
     counters = sorted({name for point in study["points"] for name in point.get("counters", {})})
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["series", "role", "processors", "node_size", "nodes", "latency_ns", "repetitions", "failures", "elapsed_ns", "low_ns", "high_ns",
-                     *(f"{name}_ns" for name in studies.CATEGORIES), "outside_ns", "rights_ns", "diffs_ns", "messages", "message_bytes", *counters])
+    writer.writerow(
+        [
+            "series",
+            "role",
+            "processors",
+            "node_size",
+            "nodes",
+            "latency_ns",
+            "repetitions",
+            "failures",
+            "elapsed_ns",
+            "low_ns",
+            "high_ns",
+            *(f"{name}_ns" for name in studies.CATEGORIES),
+            "outside_ns",
+            "rights_ns",
+            "diffs_ns",
+            "messages",
+            "message_bytes",
+            *counters,
+        ]
+    )
     for point in study["points"]:
-        row = [point["series"], point["role"], point["nodes"] * point["node_size"], point["node_size"], point["nodes"], point["latency_ns"],
-               len(point["repetitions_ns"]), len(point["failures"])]
+        row = [
+            point["series"],
+            point["role"],
+            point["nodes"] * point["node_size"],
+            point["node_size"],
+            point["nodes"],
+            point["latency_ns"],
+            len(point["repetitions_ns"]),
+            len(point["failures"]),
+        ]
         if "elapsed_ns" in point:
-            row += [point[name] for name in ("elapsed_ns", "low_ns", "high_ns")] + [point["mean_ns"][name] for name in studies.CATEGORIES]
-            row += [point[name] for name in ("outside_ns", "rights_ns", "diffs_ns")] + [point["messages"]["count"], point["messages"]["bytes"]]
+            row += [point[name] for name in ("elapsed_ns", "low_ns", "high_ns")] + [
+                point["mean_ns"][name] for name in studies.CATEGORIES
+            ]
+            row += [point[name] for name in ("outside_ns", "rights_ns", "diffs_ns")] + [
+                point["messages"]["count"],
+                point["messages"]["bytes"],
+            ]
             row += [point["counters"].get(name) for name in counters]
         writer.writerow(row)
     return out.getvalue()
@@ -463,7 +600,9 @@ def read_study(path: Path) -> Json:
     if not isinstance(study, dict) or study.get("schema") != studies.SCHEMA:
         raise StudyError(f"{path} is not what mgstudy --json writes")
     if study.get("version") != studies.VERSION:
-        raise StudyError(f"{path} has version {study.get('version')} of the format, and this program reads version {studies.VERSION}")
+        raise StudyError(
+            f"{path} has version {study.get('version')} of the format, and this program reads version {studies.VERSION}"
+        )
     return study
 
 

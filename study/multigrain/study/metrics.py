@@ -57,15 +57,21 @@ def classify(times: Mapping[int, float], processors: int, sequential: float | No
     if breakup >= LARGE and sequential and processors >= 8:
         best = sequential / min(clustered)
         if best < EFFECTIVE_SPEEDUP:
-            return Classification(FINE, f"in nodes of fewer than {processors} processors it is at most {best:.2g} times as "
-                                        "fast as on one processor")
+            return Classification(
+                FINE, f"in nodes of fewer than {processors} processors it is at most {best:.2g} times as fast as on one processor"
+            )
     if breakup >= LARGE and potential >= LARGE:
         return Classification(MEDIUM, "both metrics are large: larger nodes help, and the whole machine helps more")
     if breakup >= LARGE:
-        return Classification(MEDIUM, "the breakup penalty is large and the multigrain potential small: not well suited to "
-                                      "clusters (the paper's Figure 3)")
-    return Classification(MEDIUM, "the multigrain potential is large and the breakup penalty small: well suited to clusters of "
-                                  "large nodes (the paper's Figure 4)")
+        return Classification(
+            MEDIUM,
+            "the breakup penalty is large and the multigrain potential small: not well suited to clusters (the paper's Figure 3)",
+        )
+    return Classification(
+        MEDIUM,
+        "the multigrain potential is large and the breakup penalty small: well suited to clusters of "
+        "large nodes (the paper's Figure 4)",
+    )
 
 
 @dataclass(frozen=True)

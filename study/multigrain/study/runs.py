@@ -163,7 +163,8 @@ class Cache:
         variables = {
             name: value
             for name, value in environment.items()
-            if (name.startswith("MULTIGRAIN_") and name not in IRRELEVANT and not name.startswith("MULTIGRAIN_TEST")) or name in RELEVANT
+            if (name.startswith("MULTIGRAIN_") and name not in IRRELEVANT and not name.startswith("MULTIGRAIN_TEST"))
+            or name in RELEVANT
         }
         return {
             "version": CACHE_VERSION,
@@ -259,8 +260,13 @@ class Runner:
             began = time.monotonic()
             with open(printed, "wb") as output:
                 child = subprocess.Popen(
-                    run.command(self.mgrun, os.path.abspath(statistics)), stdin=subprocess.DEVNULL, stdout=output,
-                    stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent)
+                    run.command(self.mgrun, os.path.abspath(statistics)),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
+                )
                 try:
                     status: int | None = child.wait(self.time_limit)
                 except subprocess.TimeoutExpired:
@@ -280,12 +286,15 @@ class Runner:
                 self.read_profile(statistics, result)
         if result.profile is not None:
             result.output = ""
-            self.cache.store(self.key(run, repetition), {
-                "command": result.command,
-                "dependencies": self.cache.dependencies(run, self.mgrun, self.depends, os.environ),
-                "seconds": result.seconds,
-                "profile": result.profile,
-            })
+            self.cache.store(
+                self.key(run, repetition),
+                {
+                    "command": result.command,
+                    "dependencies": self.cache.dependencies(run, self.mgrun, self.depends, os.environ),
+                    "seconds": result.seconds,
+                    "profile": result.profile,
+                },
+            )
         return result
 
     def read_profile(self, path: str, result: Result) -> None:

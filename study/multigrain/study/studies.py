@@ -69,7 +69,8 @@ def check_node_sizes(processors: int, sizes: Iterable[int]) -> None:
         if size < 1 or processors % size != 0:
             raise StudyError(
                 f"a node size of {size} does not divide {processors} processors; those that do are "
-                + ", ".join(map(str, metrics.node_sizes(processors))))
+                + ", ".join(map(str, metrics.node_sizes(processors)))
+            )
 
 
 def point_of(series: Series, processors: int, size: int, **more: Any) -> Point:
@@ -205,7 +206,8 @@ def point_json(point: Point, results: Sequence[Result]) -> Json:
         "real_seconds": sum(result.seconds for result in results),
         "failures": [
             {"command": result.command, "status": result.status, "problem": result.problem, "output": result.output}
-            for result in results if result.profile is None
+            for result in results
+            if result.profile is None
         ],
     }
     if good:
@@ -252,7 +254,9 @@ def family_metrics(points: Sequence[Json], label: str, processors: int) -> Json:
 def slope_of(points: Sequence[Json], size: int) -> Json:
     """The line through the times of one node size against latency. Its slope has no unit: of how many one-way latencies,
     one after the other, the execution time consists."""
-    own = sorted((point for point in points if point["node_size"] == size and "elapsed_ns" in point), key=lambda point: point["latency_ns"])
+    own = sorted(
+        (point for point in points if point["node_size"] == size and "elapsed_ns" in point), key=lambda point: point["latency_ns"]
+    )
     line = metrics.fit([(point["latency_ns"], point["elapsed_ns"]) for point in own])
     base = min(own, key=lambda point: (abs(point["latency_ns"] - BASE_LATENCY), point["latency_ns"]), default=None)
     return {
@@ -272,7 +276,15 @@ def assemble(kind: str, results: Mapping[Point, Sequence[Result]], description: 
     points = [point_json(point, of) for point, of in results.items()]
     labels = list(dict.fromkeys(point.series.label for point in results))
     sizes = sorted({point.node_size for point in results if point.role == "family"})
-    study: Json = {"schema": SCHEMA, "version": VERSION, "kind": kind, **description, "node_sizes": sizes, "series": labels, "points": points}
+    study: Json = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "kind": kind,
+        **description,
+        "node_sizes": sizes,
+        "series": labels,
+        "points": points,
+    }
     if kind == "latency":
         study["slopes"] = [slope_of(points, size) for size in sizes]
     else:
