@@ -10,7 +10,8 @@
 
 namespace multigrain {
 
-class SpinLock {
+template <FutexScope kScope>
+class BasicSpinLock {
  public:
   void lock() {
     uint32_t expected = kFree;
@@ -22,7 +23,7 @@ class SpinLock {
     return word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire);
   }
   void unlock() {
-    if (word_.exchange(kFree, std::memory_order_release) == kContended) futex_wake(word_, FutexScope::kProcess, 1);
+    if (word_.exchange(kFree, std::memory_order_release) == kContended) futex_wake(word_, kScope, 1);
   }
 
  private:
@@ -41,10 +42,14 @@ class SpinLock {
     }
     // Drepper, "Futexes are tricky", mutex2: once contended, a taker cannot know that it is the last sleeper.
     while (word_.exchange(kContended, std::memory_order_acquire) != kFree)
-      futex_wait(word_, kContended, FutexScope::kProcess);
+      futex_wait(word_, kContended, kScope);
   }
 
   std::atomic<uint32_t> word_{kFree};
 };
+
+using SpinLock = BasicSpinLock<FutexScope::kProcess>;
+// In memory that several nodes map.
+using MachineSpinLock = BasicSpinLock<FutexScope::kMachine>;
 
 }  // namespace multigrain

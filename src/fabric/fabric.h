@@ -68,6 +68,7 @@ struct Message {
   MessageHeader header;
   std::span<const std::byte> payload;  // in-line bytes, or empty
   RemoteSlice slice;                   // payload by reference: fetch with Fabric::fetch()
+  Nanoseconds arrival = 0;             // in virtual time; 0 where time is the wall's
 };
 
 // Runs on whichever thread polls: a processor in a wait (perhaps inside the fault handler), or the service thread.

@@ -10,6 +10,7 @@
 
 #include "base/futex.h"
 #include "fabric/fabric.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain {
 
@@ -22,12 +23,17 @@ class EventCount {
 
   // Announces that the condition may have changed. The change itself must be made before.
   void notify() {
+    if (virtual_time::on()) when_.store(virtual_time::stamp(), std::memory_order_relaxed);
     const uint32_t old = word_.fetch_add(kStep, std::memory_order_seq_cst);
     if ((old & kSleeper) != 0) {
       word_.fetch_and(~kSleeper, std::memory_order_relaxed);
       futex_wake(word_, FutexScope::kProcess);
     }
+    virtual_time::announce(this, when_.load(std::memory_order_relaxed));
   }
+
+  // The virtual time of the last notify(): what was waited for happened then (virtual_time.h, V2).
+  [[nodiscard]] const std::atomic<Nanoseconds>& when() const { return when_; }
 
   [[nodiscard]] bool changed_since(uint32_t seen) const { return prepare() != seen; }
 
@@ -44,6 +50,7 @@ class EventCount {
   static constexpr uint32_t kSleeper = 1;
   static constexpr uint32_t kStep = 2;
   std::atomic<uint32_t> word_{0};
+  std::atomic<Nanoseconds> when_{0};
 };
 
 // Polls for how long before it blocks. Set at start-up from the number of processors and cores: where every processor
@@ -86,7 +93,11 @@ class Attendance {
 // Waits until `done()` holds. Whoever makes it true calls `event.notify()` afterwards. Async-signal-safe if `done` is.
 template <typename Done>
 void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
-  if (done()) return;
+  if (done()) {
+    virtual_time::advance(event.when().load(std::memory_order_relaxed));
+    return;
+  }
+  virtual_time::Wait virtual_wait(&event, event.when());
   // An earlier wait of the same attendance may have ended asleep.
   attendance.resume();
   const uint64_t start = ticks();
@@ -103,6 +114,7 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
     attendance.pause();
     event.sleep(seen);
     if (done()) return;
+    virtual_wait.again();
     attendance.resume();
   }
 }
@@ -110,7 +122,10 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
 // The same for a thread that has not sent anything just before.
 template <typename Done>
 void wait_until(Fabric& fabric, const WaitPolicy& policy, EventCount& event, Done&& done) {
-  if (done()) return;
+  if (done()) {
+    virtual_time::advance(event.when().load(std::memory_order_relaxed));
+    return;
+  }
   Attendance attendance(fabric);
   wait_until(attendance, policy, event, std::forward<Done>(done));
 }

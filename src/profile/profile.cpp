@@ -41,7 +41,7 @@ void ProcessorProfile::snapshot_at(ProfileSnapshot& out, const uint64_t* now) co
       for (size_t i = 0; i < kCategoryCount; ++i) out.ticks[i] = ticks_[i].load(std::memory_order_acquire);
       const auto open = static_cast<size_t>(current_.load(std::memory_order_acquire));
       // Taken after the sums, so that it is not before any time stamp in them.
-      const uint64_t stamp = now != nullptr ? *now : ::multigrain::ticks();
+      const uint64_t stamp = now != nullptr ? *now : time_stamp();
       if (open < kCategoryCount) out.ticks[open] += stamp;
       if (version_.load(std::memory_order_acquire) == version) break;
     }

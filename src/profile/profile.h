@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain {
 
@@ -76,7 +77,20 @@ inline constexpr size_t kMessageTypes = 256;
 
 enum class RightsChange : uint8_t { kGrantRead, kGrantWrite, kRevokeWrite, kRevoke };
 
-// What one thread's profile held at a moment. Times in ticks() of base/clock.h.
+// What time stamps are: ticks() of base/clock.h, or nanoseconds of the thread's virtual clock.
+inline uint64_t time_stamp() {
+  return virtual_time::on() ? virtual_time::now() : ticks();
+}
+// The same for work that may be charged to another processor.
+inline uint64_t work_stamp() {
+  return virtual_time::on() ? virtual_time::work_ns() : ticks();
+}
+// How many units of time stamps make a microsecond.
+inline double time_stamps_per_us() {
+  return virtual_time::on() ? 1000.0 : ticks_per_us();
+}
+
+// What one thread's profile held at a moment. Times in time_stamp()s.
 struct ProfileSnapshot {
   std::array<uint64_t, kCategoryCount> ticks{};
   std::array<uint64_t, kSubTimeCount> sub_ticks{};
@@ -99,7 +113,7 @@ class alignas(64) ProcessorProfile {
 
   // Ends the interval of the current category, begins one of `category`, and returns the one that ended. Works on a
   // stopped profile too: a fault on a thread that is not measured counts nothing but its own handling.
-  Category enter(Category category) { return enter_at(category, ::multigrain::ticks()); }
+  Category enter(Category category) { return enter_at(category, time_stamp()); }
   // The same for a caller that has taken the time stamp. `now` must not be before that of an earlier call.
   Category enter_at(Category category, uint64_t now);
   // Begins to measure; ends it. May alternate any number of times.
@@ -176,8 +190,8 @@ class CategoryScope {
 // Adds its lifetime to a part. No category may be entered meanwhile: what is waited for is no part of the work.
 class SubTimeScope {
  public:
-  SubTimeScope(ProcessorProfile& profile, SubTime part) : profile_(profile), part_(part), start_(ticks()) {}
-  ~SubTimeScope() { profile_.add_sub_time(part_, ticks() - start_); }
+  SubTimeScope(ProcessorProfile& profile, SubTime part) : profile_(profile), part_(part), start_(work_stamp()) {}
+  ~SubTimeScope() { profile_.add_sub_time(part_, work_stamp() - start_); }
   SubTimeScope(const SubTimeScope&) = delete;
   SubTimeScope& operator=(const SubTimeScope&) = delete;
 

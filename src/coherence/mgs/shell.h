@@ -49,10 +49,10 @@ class Shell final : public Protocol {
 
   struct alignas(64) Record {
     SpinLock lock;
-    EventCount changed;                      // kWake
     std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
     uint8_t release_slot = 0;                // of the ledger, for the REL that is out
     bool readable = false;                   // what the view allows is reading
+    EventCount changed;                      // kWake
     Page page;
     std::byte* twin = nullptr;
     KeptDiff* kept = nullptr;

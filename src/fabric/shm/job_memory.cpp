@@ -20,20 +20,26 @@ constexpr uint64_t kMaxWordsBytes = uint64_t{1} << 32;
 constexpr uint64_t kMaxRingBytes = uint64_t{1} << 30;
 
 struct Layout {
-  uint64_t doorbells, heads, words, rings, total;
+  uint64_t doorbells, heads, words, rings, emulation, total;
 };
 
 constexpr uint64_t round_up(uint64_t bytes) {
   return (bytes + kPage - 1) & ~(kPage - 1);
 }
 
-Layout lay_out(uint64_t nodes, uint64_t words_bytes, uint64_t ring_bytes) {
+// Generous: 32 KiB of state a node, and a cache line a processor.
+constexpr uint64_t emulation_bytes(uint64_t nodes, uint64_t processors_per_node) {
+  return round_up(kPage + nodes * (32768 + processors_per_node * 64));
+}
+
+Layout lay_out(uint64_t nodes, uint64_t processors_per_node, uint64_t words_bytes, uint64_t ring_bytes) {
   Layout layout{};
   layout.doorbells = round_up(sizeof(JobHeader));
   layout.heads = layout.doorbells + round_up(nodes * sizeof(Doorbell));
   layout.words = layout.heads + round_up(nodes * nodes * sizeof(RingHead));
   layout.rings = layout.words + nodes * words_bytes;
-  layout.total = layout.rings + nodes * nodes * ring_bytes;
+  layout.emulation = layout.rings + nodes * nodes * ring_bytes;
+  layout.total = layout.emulation + emulation_bytes(nodes, processors_per_node);
   return layout;
 }
 
@@ -60,7 +66,7 @@ Result<int> create_job_memory(const JobOptions& options) {
       options.page_size > Config::kMaxPageSize)
     return fail("the page size must be a power of two from {} to {} bytes, not {}", size_t{Config::kMinPageSize},
                 size_t{Config::kMaxPageSize}, options.page_size);
-  const Layout layout = lay_out(options.nodes, options.words_bytes, options.ring_bytes);
+  const Layout layout = lay_out(options.nodes, options.processors_per_node, options.words_bytes, options.ring_bytes);
 
   const int fd = memfd_create("multigrain-job", MFD_ALLOW_SEALING);
   if (fd < 0) return fail_errno(errno, "cannot create the job memory");
@@ -87,6 +93,8 @@ Result<int> create_job_memory(const JobOptions& options) {
   header.heads_offset = layout.heads;
   header.words_offset = layout.words;
   header.rings_offset = layout.rings;
+  header.emulation_offset = layout.emulation;
+  header.emulation_bytes = layout.total - layout.emulation;
   header.total_bytes = layout.total;
   header.magic = JobHeader::kMagic;
   munmap(memory, sizeof(JobHeader));
@@ -110,9 +118,12 @@ Result<JobMemory> JobMemory::map(int fd) {
         header.version, JobHeader::kVersion);
   if (Status sizes = check_sizes(header.nodes, header.words_bytes, header.ring_bytes); !sizes)
     return fail("the job memory is damaged: {}", sizes.error().message);
-  const Layout layout = lay_out(header.nodes, header.words_bytes, header.ring_bytes);
+  if (header.processors_per_node == 0 || header.processors_per_node > Config::kMaxProcessorsPerNode)
+    return fail("the job memory is damaged: it has {} processors a node", header.processors_per_node);
+  const Layout layout = lay_out(header.nodes, header.processors_per_node, header.words_bytes, header.ring_bytes);
   if (header.doorbells_offset != layout.doorbells || header.heads_offset != layout.heads ||
       header.words_offset != layout.words || header.rings_offset != layout.rings ||
+      header.emulation_offset != layout.emulation || header.emulation_bytes != layout.total - layout.emulation ||
       header.total_bytes != layout.total || bytes != layout.total)
     return fail("the job memory is damaged: its layout does not fit its size of {} bytes", bytes);
   return job;

@@ -10,11 +10,13 @@
 //   heads_offset          a RingHead (one cache line) an ordered pair, [source][destination]
 //   words_offset          the kWords segment of each node, words_bytes each
 //   rings_offset          the data of each ring, ring_bytes each, [source][destination]
+//   emulation_offset      what the clocks and links of an emulated machine need (fabric/virtual_fabric.h), emulation_bytes
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/error.h"
 #include "base/ids.h"
@@ -35,7 +37,7 @@ struct JobOptions {
 
 struct JobHeader {
   static constexpr uint64_t kMagic = 0x31626f6a676d2e5a;
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   uint64_t magic;
   uint32_t version;
@@ -49,6 +51,8 @@ struct JobHeader {
   uint64_t heads_offset;
   uint64_t words_offset;
   uint64_t rings_offset;
+  uint64_t emulation_offset;
+  uint64_t emulation_bytes;
   uint64_t total_bytes;
 
   // 0 while all is well; 1 + the number of the node that ended before its time. Set by abort_job().
@@ -93,6 +97,9 @@ class JobMemory {
   }
   [[nodiscard]] std::byte* ring_data(NodeId source, NodeId destination) const {
     return base_ + header().rings_offset + ring_index(source, destination) * header().ring_bytes;
+  }
+  [[nodiscard]] std::span<std::byte> emulation() const {
+    return {base_ + header().emulation_offset, header().emulation_bytes};
   }
   [[nodiscard]] std::byte* words(NodeId node) const {
     return base_ + header().words_offset + node.value * header().words_bytes;

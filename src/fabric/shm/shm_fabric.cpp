@@ -315,7 +315,7 @@ unsigned ShmFabric::drain(unsigned source, unsigned limit) {
       more = true;
       break;
     }
-    if (record->not_before != 0 && record->not_before > monotonic_ns()) {
+    if (record->not_before != 0 && !carries_arrivals_ && record->not_before > monotonic_ns()) {
       in.due.store(record->not_before, std::memory_order_relaxed);
       more = true;
       break;
@@ -345,7 +345,7 @@ void ShmFabric::handle(unsigned source, const Record& record, RingConsumer& ring
   if (function == nullptr)
     panic("a message of a type that nobody handles came from node (and its type)", source, record.header.type);
   t_handling = true;
-  function(handler.context, Message{from, record.header, ring.payload(), slice});
+  function(handler.context, Message{from, record.header, ring.payload(), slice, record.not_before});
   t_handling = false;
 }
 

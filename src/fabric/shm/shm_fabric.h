@@ -47,6 +47,9 @@ class ShmFabric final : public Fabric, public MappedObject {
   // This node's kWords segment.
   [[nodiscard]] std::span<std::byte> words() const;
 
+  // From now on send()'s `not_before` delays nothing and is handed to the handler as Message::arrival, in virtual time.
+  void carry_arrivals() { carries_arrivals_ = true; }
+
   // Ends this process (die) if the launcher has announced that a node died. serve() and poll() look by themselves.
   void check_aborted() const;
 
@@ -124,6 +127,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   std::atomic<bool> stop_serving_{false};  // wake_service() was called
   std::atomic<unsigned> first_source_{0};  // where the next poll begins, so that no source starves
   bool precise_timers_ = false;            // of the service thread
+  bool carries_arrivals_ = false;
   std::array<Handler, 256> handlers_{};
   std::array<Outgoing, NodeSet::kCapacity> outgoing_;
   std::array<Incoming, NodeSet::kCapacity> incoming_;

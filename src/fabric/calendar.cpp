@@ -1,0 +1,43 @@
+#include "fabric/calendar.h"
+
+#include <algorithm>
+
+namespace multigrain {
+
+Nanoseconds Calendar::gap(Nanoseconds from, Nanoseconds length) const {
+  const auto end = busy_.begin() + static_cast<ptrdiff_t>(count_);
+  auto next = std::lower_bound(busy_.begin(), end, from, [](const Busy& busy, Nanoseconds at) { return busy.end <= at; });
+  Nanoseconds begin = from;
+  for (; next != end && next->begin < begin + length; ++next) begin = std::max(begin, next->end);
+  return begin;
+}
+
+void Calendar::occupy(Nanoseconds begin, Nanoseconds length) {
+  if (length == 0) return;
+  Nanoseconds end = begin + length;
+  // Those that touch it, which become one with it.
+  auto* const first = std::lower_bound(busy_.data(), busy_.data() + count_, begin,
+                                       [](const Busy& busy, Nanoseconds at) { return busy.end < at; });
+  auto* last = first;
+  for (; last != busy_.data() + count_ && last->begin <= end; ++last) {
+    begin = std::min(begin, last->begin);
+    end = std::max(end, last->end);
+  }
+  if (first != last) {
+    *first = {begin, end};
+    std::copy(last, busy_.data() + count_, first + 1);
+    count_ -= static_cast<size_t>(last - first) - 1;
+    return;
+  }
+  if (count_ < kMost) {
+    std::copy_backward(first, busy_.data() + count_, busy_.data() + count_ + 1);
+    *first = {begin, end};
+    ++count_;
+    return;
+  }
+  if (first == busy_.data()) return;
+  std::copy(busy_.data() + 1, first, busy_.data());
+  *(first - 1) = {begin, end};
+}
+
+}  // namespace multigrain

@@ -1,0 +1,92 @@
+// The network and the protocol handlers of an emulated machine, in virtual time (profile/virtual_time.h), around the
+// fabric that carries the bytes.
+//
+// Operations are carried out at once; what is emulated is their times:
+//
+//  Messages   A message leaves when its node's link is free, occupies it for occupancy + bytes / bandwidth, and arrives a
+//             latency later, when the link into the other node has been free for bytes / bandwidth. Its slice travels with
+//             it. It is handled when it has arrived and the node's protocol handler is free: a node handles one message
+//             at a time, each for the model's handler cost (an interrupt, say) and the CPU time that the handler
+//             takes. The processor that would have been interrupted is charged with it.
+//  put        occupies the links in the same way, and completes a latency after it arrived (the acknowledgement).
+//  get        a request that occupies the link for its occupancy, a latency, then the data the other way. No processor
+//             of the other node takes part.
+//  Atomics    a get of 8 bytes.
+//
+// So there is contention at the interface of each node in both directions, and at its protocol handler, which the MGS
+// paper says its emulation leaves out (mgs.txt, section 4). What a node does with its own memory costs what it costs here.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+
+#include "base/network_model.h"
+#include "base/spin_lock.h"
+#include "fabric/calendar.h"
+#include "fabric/fabric.h"
+#include "fabric/mapped_object.h"
+
+namespace multigrain {
+
+class VirtualFabric final : public Fabric, public MappedObject {
+ public:
+  // What is shared of each node's network interface and protocol handler: in memory that all nodes map, zero at first.
+  struct NodeState {
+    struct alignas(64) Resource {
+      MachineSpinLock lock;
+      Calendar calendar;
+    };
+    Resource out;
+    Resource in;
+    Resource handler;
+  };
+
+  // `inner` hands each message's `not_before` on as its arrival, without delay. `nodes`: of the machine.
+  VirtualFabric(std::unique_ptr<Fabric> inner, const NetworkModel& model, std::span<NodeState> nodes);
+
+  [[nodiscard]] NodeId self() const override { return inner_->self(); }
+  [[nodiscard]] unsigned nodes() const override { return inner_->nodes(); }
+  void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
+  void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
+  Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  [[nodiscard]] bool is_complete(Completion completion) override;
+  void wait(Completion completion) override;
+  uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
+  uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
+  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                            uint64_t desired) override;
+  void set_handler(MessageType type, MessageHandler handler, void* context) override;
+  using Fabric::send;
+  void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
+            SendContext context, Nanoseconds not_before = 0) override;
+  void fetch(const Message& message, std::span<std::byte> bytes) override { inner_->fetch(message, bytes); }
+  unsigned poll() override { return inner_->poll(); }
+  void begin_batch() override { inner_->begin_batch(); }
+  void end_batch() override { inner_->end_batch(); }
+  void attend() override { inner_->attend(); }
+  void leave() override { inner_->leave(); }
+  void serve() override { inner_->serve(); }
+  void wake_service() override { inner_->wake_service(); }
+
+ private:
+  struct Handler {
+    VirtualFabric* fabric = nullptr;
+    MessageHandler function = nullptr;
+    void* context = nullptr;
+  };
+
+  static void handle(void* handler, const Message& message);
+  [[nodiscard]] Nanoseconds transfer(uint64_t bytes) const;
+  // When `bytes` that node `from` sends at `now` are in node `to`.
+  Nanoseconds carry(NodeId from, NodeId to, Nanoseconds now, uint64_t bytes);
+  Nanoseconds ask(NodeId of, Nanoseconds now, uint64_t bytes);
+
+  std::unique_ptr<Fabric> inner_;
+  const NetworkModel model_;
+  const std::span<NodeState> nodes_;
+  std::array<Handler, 256> handlers_{};
+};
+
+}  // namespace multigrain

@@ -1,0 +1,387 @@
+#include "profile/virtual_time.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/futex.h"
+#include "profile/cpu_clock.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::virtual_time {
+namespace internal {
+
+constinit bool g_on = false;
+
+}  // namespace internal
+
+namespace {
+
+using internal::ThreadClock;
+
+// How long a processor that is ahead sleeps before it looks whether the slowest is asleep, too. It takes two looks.
+constexpr Nanoseconds kLook = 20'000'000;
+
+constinit Shared g_shared;
+constinit Options g_options;
+constinit std::atomic<uint32_t> g_next_interrupted{0};
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadClock t_own;
+[[gnu::tls_model("initial-exec")]] constinit thread_local ThreadClock* t_active = nullptr;  // nullptr: t_own
+[[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_floor = 0;
+[[gnu::tls_model("initial-exec")]] constinit thread_local ProcessorClock* t_processor = nullptr;
+
+ThreadClock& active() {
+  return t_active != nullptr ? *t_active : t_own;
+}
+
+std::span<ProcessorClock> ours() {
+  return g_shared.processors.subspan(g_options.first_processor, g_options.processors);
+}
+
+void raise(std::atomic<uint64_t>& value, uint64_t to) {
+  uint64_t old = value.load(std::memory_order_relaxed);
+  while (old < to && !value.compare_exchange_weak(old, to, std::memory_order_seq_cst)) {
+  }
+}
+
+bool is_runnable(uint32_t state) {
+  return state == ProcessorClock::kRuns || state == ProcessorClock::kWaitsFor;
+}
+
+// The runnable processor whose clock was published as least; nullptr: there is none.
+ProcessorClock* slowest() {
+  ProcessorClock* found = nullptr;
+  uint64_t least = 0;
+  for (ProcessorClock& processor : g_shared.processors) {
+    if (!is_runnable(processor.state.load(std::memory_order_seq_cst))) continue;
+    const uint64_t clock = processor.published.load(std::memory_order_seq_cst);
+    if (found != nullptr && clock >= least) continue;
+    found = &processor;
+    least = clock;
+  }
+  return found;
+}
+
+// After every change that may have let the slowest come further.
+void wake_sleepers() {
+  if (g_shared.sleepers->load(std::memory_order_seq_cst) == 0) return;
+  const ProcessorClock* const last = slowest();
+  const uint64_t reached = last != nullptr ? last->published.load(std::memory_order_seq_cst) : ~uint64_t{0};
+  for (ProcessorClock& processor : g_shared.processors) {
+    uint64_t until = processor.until.load(std::memory_order_seq_cst);
+    if (until == ProcessorClock::kNever || until > reached) continue;
+    if (!processor.until.compare_exchange_strong(until, ProcessorClock::kNever, std::memory_order_seq_cst)) continue;
+    g_shared.sleepers->fetch_sub(1, std::memory_order_seq_cst);
+    processor.ahead.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake(processor.ahead, FutexScope::kMachine);
+  }
+}
+
+void publish(ProcessorClock& processor, Nanoseconds clock, ProcessorClock::State state) {
+  processor.published.store(clock, std::memory_order_seq_cst);
+  processor.state.store(state, std::memory_order_seq_cst);
+  wake_sleepers();
+}
+
+// Puts what handlers cost that interrupted the calling processor on its clock, as time of the protocol.
+void take_interrupts() {
+  const Nanoseconds cost = t_processor->interrupted_ns.exchange(0, std::memory_order_relaxed);
+  if (cost == 0) return;
+  ProcessorProfile& profile = this_profile();
+  const Nanoseconds before = t_own.read();
+  const Category category = profile.enter_at(Category::kProtocol, before);
+  t_own.base += cost;
+  profile.enter_at(category, t_own.base);
+}
+
+// Whether the thread sleeps or is stopped, as /proc says. False if that cannot be found out.
+bool is_asleep(uint32_t process, uint32_t thread) {
+  char path[64];
+  char* at = path;
+  const auto put_text = [&at](const char* text) { at = stpcpy(at, text); };
+  const auto put_number = [&at](uint32_t number) {
+    char digits[10];
+    int n = 0;
+    do digits[n++] = static_cast<char>('0' + number % 10);
+    while ((number /= 10) != 0);
+    while (n != 0) *at++ = digits[--n];
+  };
+  put_text("/proc/");
+  put_number(process);
+  put_text("/task/");
+  put_number(thread);
+  put_text("/stat");
+  *at = '\0';
+  // Not open() and read(): the program may be the one who is asked to define them, and we may be in a signal handler.
+  const int saved = errno;
+  const auto fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+  bool asleep = false;
+  if (fd >= 0) {
+    char text[256];
+    const long length = syscall(SYS_read, fd, text, sizeof text - 1);
+    syscall(SYS_close, fd);
+    // PID (NAME) STATE ...; the name may contain anything.
+    for (long i = length - 1; i >= 0; --i) {
+      if (text[i] != ')') continue;
+      asleep = i + 2 < length && (text[i + 2] == 'S' || text[i + 2] == 'D' || text[i + 2] == 'T');
+      break;
+    }
+  }
+  errno = saved;
+  return asleep;
+}
+
+}  // namespace
+
+// --- Clocks
+
+namespace internal {
+
+Nanoseconds ThreadClock::read() {
+  if (runs) {
+    const Nanoseconds cpu = thread_cpu_ns();
+    base += static_cast<Nanoseconds>(static_cast<double>(cpu - mark) * g_options.scale);
+    mark = cpu;
+  }
+  return base;
+}
+
+void ThreadClock::run() {
+  if (runs) return;
+  mark = thread_cpu_ns();
+  runs = true;
+}
+
+Nanoseconds ThreadClock::stop() {
+  read();
+  runs = false;
+  return base;
+}
+
+void advance(Nanoseconds when) {
+  ThreadClock& clock = active();
+  clock.base = std::max(clock.read(), when);
+}
+
+void announce(const void* event, Nanoseconds when) {
+  bool found = false;
+  for (ProcessorClock& processor : ours()) {
+    if (processor.event.load(std::memory_order_seq_cst) != event) continue;
+    raise(processor.published, when);
+    uint32_t state = ProcessorClock::kWaitsUntil;
+    if (!processor.state.compare_exchange_strong(state, ProcessorClock::kRuns, std::memory_order_seq_cst) &&
+        state == ProcessorClock::kWaitsFor)
+      processor.state.compare_exchange_strong(state, ProcessorClock::kRuns, std::memory_order_seq_cst);
+    found = true;
+  }
+  if (found) wake_sleepers();
+}
+
+}  // namespace internal
+
+void start(const Shared& shared, const Options& options) {
+  MG_CHECK(!internal::g_on && shared.sleepers != nullptr);
+  MG_CHECK(options.first_processor + options.processors <= shared.processors.size());
+  g_shared = shared;
+  g_options = options;
+  calibrate_thread_cpu_clock();
+  internal::g_on = true;
+}
+
+Nanoseconds now() {
+  return t_own.read();
+}
+
+Nanoseconds stamp() {
+  return std::max(active().read(), t_floor);
+}
+
+Nanoseconds work_ns() {
+  return static_cast<Nanoseconds>(static_cast<double>(thread_cpu_ns()) * g_options.scale);
+}
+
+StampFloor::StampFloor(Nanoseconds when) {
+  if (!on()) return;
+  outer_ = t_floor;
+  t_floor = std::max(t_floor, when);
+}
+
+StampFloor::~StampFloor() {
+  if (on()) t_floor = outer_;
+}
+
+// --- Processors
+
+void adopt(unsigned local_processor) {
+  if (!on()) return;
+  t_processor = &ours()[local_processor];
+  t_processor->process.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
+  t_processor->thread.store(static_cast<uint32_t>(gettid()), std::memory_order_relaxed);
+}
+
+void hand_over(unsigned local_processor, Nanoseconds when) {
+  if (!on()) return;
+  ProcessorClock& processor = ours()[local_processor];
+  raise(processor.published, when);
+  processor.state.store(ProcessorClock::kRuns, std::memory_order_seq_cst);
+}
+
+void begin_function(Nanoseconds when) {
+  if (!on()) return;
+  t_own.base = std::max(t_own.base, when);
+  t_own.run();
+  t_processor->interrupted_ns.store(0, std::memory_order_relaxed);
+  publish(*t_processor, t_own.base, ProcessorClock::kRuns);
+}
+
+void end_function() {
+  if (!on()) return;
+  publish(*t_processor, t_own.stop(), ProcessorClock::kAway);
+}
+
+Nanoseconds clock_of(unsigned local_processor) {
+  const ProcessorClock& processor = ours()[local_processor];
+  if (&processor == t_processor) return t_own.read();
+  return processor.published.load(std::memory_order_relaxed);
+}
+
+void synchronise() {
+  if (!on() || t_processor == nullptr || t_active != nullptr) return;
+  take_interrupts();
+  ProcessorClock& self = *t_processor;
+  const Nanoseconds clock = t_own.read();
+  publish(self, clock, ProcessorClock::kRuns);
+  const auto far_enough = [until = clock > g_options.skew_ns ? clock - g_options.skew_ns : 0] {
+    const ProcessorClock* const last = slowest();
+    return last == nullptr || last->published.load(std::memory_order_seq_cst) >= until;
+  };
+  if (far_enough()) return;
+
+  t_own.stop();
+  g_shared.sleepers->fetch_add(1, std::memory_order_seq_cst);
+  self.until.store(clock - g_options.skew_ns, std::memory_order_seq_cst);
+  const ProcessorClock* suspect = nullptr;
+  uint64_t suspect_clock = 0;
+  while (true) {
+    const uint32_t seen = self.ahead.load(std::memory_order_seq_cst);
+    if (self.until.load(std::memory_order_seq_cst) == ProcessorClock::kNever || far_enough()) break;
+    const Nanoseconds began = monotonic_ns();
+    futex_wait(self.ahead, seen, FutexScope::kMachine, kLook);
+    if (monotonic_ns() - began < kLook) continue;
+    // Nobody has come further for long. A processor that sleeps in a system call of the program's is not runnable, and
+    // says so itself to nobody.
+    ProcessorClock* const last = slowest();
+    if (last == nullptr || last->state.load() != ProcessorClock::kRuns || last->until.load() != ProcessorClock::kNever ||
+        !is_asleep(last->process.load(), last->thread.load())) {
+      suspect = nullptr;
+    } else if (last == suspect && last->published.load() == suspect_clock) {
+      uint32_t state = ProcessorClock::kRuns;
+      last->state.compare_exchange_strong(state, ProcessorClock::kWaitsUntil, std::memory_order_seq_cst);
+      wake_sleepers();
+    } else {
+      suspect = last;
+      suspect_clock = last->published.load();
+    }
+  }
+  if (self.until.exchange(ProcessorClock::kNever, std::memory_order_seq_cst) != ProcessorClock::kNever)
+    g_shared.sleepers->fetch_sub(1, std::memory_order_seq_cst);
+  t_own.run();
+}
+
+// --- Waiting
+
+namespace {
+
+ProcessorClock::State kind_of_wait() {
+  switch (this_profile().current()) {
+    case Category::kLock:
+    case Category::kBarrier:
+    case Category::kStopped:
+    case Category::kIdle:
+      return ProcessorClock::kWaitsUntil;
+    case Category::kUser:
+    case Category::kDataWait:
+    case Category::kProtocol:
+      break;
+  }
+  return ProcessorClock::kWaitsFor;
+}
+
+}  // namespace
+
+Wait::Wait(const void* event, const std::atomic<Nanoseconds>& when) : event_(event), when_(when) {
+  if (!on() || t_active != nullptr) return;
+  active_ = true;
+  if (t_processor != nullptr) take_interrupts();
+  const Nanoseconds clock = t_own.stop();
+  if (t_processor == nullptr) return;
+  t_processor->handled_ns.store(0, std::memory_order_relaxed);
+  t_processor->event.store(event_, std::memory_order_seq_cst);
+  publish(*t_processor, clock, kind_of_wait());
+}
+
+void Wait::again() {
+  if (!active_ || t_processor == nullptr) return;
+  if (t_processor->state.load(std::memory_order_relaxed) != ProcessorClock::kRuns) return;
+  publish(*t_processor, t_own.base, kind_of_wait());
+}
+
+Wait::~Wait() {
+  if (!active_) return;
+  const Nanoseconds begin = t_own.base;
+  t_own.base = std::max(begin, when_.load(std::memory_order_relaxed));
+  if (t_processor != nullptr) {
+    t_processor->event.store(nullptr, std::memory_order_seq_cst);
+    const Nanoseconds handled =
+        std::min(t_processor->handled_ns.exchange(0, std::memory_order_relaxed), t_own.base - begin);
+    if (handled != 0) {
+      ProcessorProfile& profile = this_profile();
+      const Category category = profile.enter_at(Category::kProtocol, t_own.base - handled);
+      profile.enter_at(category, t_own.base);
+    }
+    publish(*t_processor, t_own.base, ProcessorClock::kRuns);
+  }
+  t_own.run();
+}
+
+// --- Handlers
+
+HandlerScope::HandlerScope(Nanoseconds begin, Nanoseconds overhead)
+    : begin_(begin), clock_{.base = begin + overhead}, outer_(t_active), outer_ran_(active().runs) {
+  active().stop();
+  clock_.run();
+  t_active = &clock_;
+}
+
+HandlerScope::~HandlerScope() {
+  t_active = outer_;
+  if (outer_ran_) active().run();
+}
+
+Nanoseconds HandlerScope::elapsed() {
+  return clock_.read() - begin_;
+}
+
+void charge_handler(Nanoseconds cost) {
+  const std::span<ProcessorClock> processors = ours();
+  const uint32_t first = g_next_interrupted.fetch_add(1, std::memory_order_relaxed);
+  ProcessorClock* interrupted = nullptr;
+  for (size_t i = 0; i < processors.size(); ++i) {
+    ProcessorClock& processor = processors[(first + i) % processors.size()];
+    if (processor.state.load(std::memory_order_relaxed) == ProcessorClock::kAway) continue;
+    if (processor.event.load(std::memory_order_relaxed) != nullptr) {
+      processor.handled_ns.fetch_add(cost, std::memory_order_relaxed);
+      return;
+    }
+    if (interrupted == nullptr) interrupted = &processor;
+  }
+  if (interrupted != nullptr) interrupted->interrupted_ns.fetch_add(cost, std::memory_order_relaxed);
+}
+
+}  // namespace multigrain::virtual_time
