@@ -112,6 +112,30 @@ Result<FabricKind> parse_fabric(std::string_view text) {
   return fail("fabric is '{}'; it must be shm (nodes on one machine) or ucx (also on several hosts)", text);
 }
 
+Result<ClockKind> parse_clock(std::string_view text) {
+  if (text == "wall") return ClockKind::kWall;
+  if (text == "virtual") return ClockKind::kVirtual;
+  return fail("clock is '{}'; it must be wall (what happens here) or virtual (what the emulated machine would take)",
+              text);
+}
+
+Result<double> parse_clock_scale(std::string_view text) {
+  constexpr Unit kFactor[] = {{"", 1}};
+  const std::optional<double> scale = parse_quantity(text, kFactor);
+  if (!scale || *scale <= 0 || *scale > 1000)
+    return fail("clock scale is '{}'; it must be a factor above 0 and at most 1000, such as 2 for a processor that "
+                "takes twice as long as this machine's",
+                text);
+  return *scale;
+}
+
+Result<Nanoseconds> parse_skew(std::string_view text) {
+  constexpr Unit kTimes[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}};
+  const std::optional<double> ns = parse_quantity(text, kTimes);
+  if (!ns || *ns > 1e9) return fail("skew is '{}'; it must be a time of at most 1 s such as 20us, in ns, us or ms", text);
+  return static_cast<Nanoseconds>(std::llround(*ns));
+}
+
 Result<Nanoseconds> parse_silence_limit(std::string_view text) {
   constexpr Unit kSeconds[] = {{"", 1e9}, {"s", 1e9}};
   const std::optional<double> ns = parse_quantity(text, kSeconds);
@@ -165,6 +189,10 @@ Status validate(const Config& config) {
         config.region_size);
   if (config.protocol != "mgs")
     return fail("the protocol is '{}'; it must be mgs (--protocol or MULTIGRAIN_PROTOCOL)", config.protocol);
+  if (config.clock == ClockKind::kVirtual && config.fabric != FabricKind::kShm)
+    return fail(
+        "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "
+        "MULTIGRAIN_CLOCK)");
   if (config.home == HomePolicy::kNode)
     return fail("the default home is one node; it must be interleaved, blocked or first-touch (MULTIGRAIN_HOME)");
   if (config.node.value >= config.nodes)
@@ -193,6 +221,9 @@ Result<Config> config_from_environment() {
   then([&] { return read_with("MULTIGRAIN_STATS", stats, parse_stats); });
   then([&] { return read_with("MULTIGRAIN_HOME", config.home, parse_home); });
   then([&] { return read_whole("MULTIGRAIN_PREFETCH", config.prefetch, 0, Config::kMaxPrefetch); });
+  then([&] { return read_with("MULTIGRAIN_CLOCK", config.clock, parse_clock); });
+  then([&] { return read_with("MULTIGRAIN_CLOCK_SCALE", config.clock_scale, parse_clock_scale); });
+  then([&] { return read_with("MULTIGRAIN_SKEW", config.skew, parse_skew); });
   then([&] { return read_whole("MULTIGRAIN_VERBOSE", config.verbose, 0, 1); });
   const auto text_of = [](std::string_view text) -> Result<std::string> {
     if (text.empty()) return fail("it is set to nothing; unset it for the default");

@@ -16,6 +16,8 @@ namespace multigrain {
 
 enum class AccessMechanism { kAutomatic, kUserfault, kMprotect };
 enum class StatsFormat { kNone, kText, kJson };
+// What times are: what happened here, or what the emulated machine would have taken (profile/virtual_time.h).
+enum class ClockKind { kWall, kVirtual };
 // What carries the nodes' messages and remote memory operations: memory of this machine, or UCX.
 enum class FabricKind { kShm, kUcx };
 
@@ -34,6 +36,11 @@ Result<uint64_t> parse_size(std::string_view text);
 Result<AccessMechanism> parse_access(std::string_view text);
 Result<HomePolicy> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
+
+// Read "wall" or "virtual"; a factor such as "0.5", above 0 and at most 1000; and a time such as "20us", at most 1 s.
+Result<ClockKind> parse_clock(std::string_view text);
+Result<double> parse_clock_scale(std::string_view text);
+Result<Nanoseconds> parse_skew(std::string_view text);
 
 // Reads a number of seconds such as "4" or "0.5", at most an hour; "0" means no limit.
 Result<Nanoseconds> parse_silence_limit(std::string_view text);
@@ -63,6 +70,9 @@ struct Config {
   std::string stats_file;                                // empty: standard error
   HomePolicy home = HomePolicy::kInterleaved;            // MULTIGRAIN_HOME: interleaved, blocked, first-touch
   unsigned prefetch = 16;                                // MULTIGRAIN_PREFETCH: pages read ahead at most; 0: none
+  ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall or virtual
+  double clock_scale = 1;                                // MULTIGRAIN_CLOCK_SCALE: virtual time for CPU time
+  Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: between runnable processors; virtual time
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
   FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx
   std::string interface;                                 // MULTIGRAIN_INTERFACE: network device; empty: UCX's choice

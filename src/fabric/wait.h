@@ -23,7 +23,7 @@ class EventCount {
 
   // Announces that the condition may have changed. The change itself must be made before.
   void notify() {
-    if (virtual_time::on()) when_.store(virtual_time::stamp(), std::memory_order_relaxed);
+    mark();
     const uint32_t old = word_.fetch_add(kStep, std::memory_order_seq_cst);
     if ((old & kSleeper) != 0) {
       word_.fetch_and(~kSleeper, std::memory_order_relaxed);
@@ -32,7 +32,12 @@ class EventCount {
     virtual_time::announce(this, when_.load(std::memory_order_relaxed));
   }
 
-  // The virtual time of the last notify(): what was waited for happened then (virtual_time.h, V2).
+  // Says when that is in virtual time. Before the change itself where a waiter may see the change without notify().
+  void mark() {
+    if (virtual_time::on()) when_.store(virtual_time::stamp(), std::memory_order_relaxed);
+  }
+
+  // The virtual time of the last mark() or notify(): what was waited for happened then (virtual_time.h, V2).
   [[nodiscard]] const std::atomic<Nanoseconds>& when() const { return when_; }
 
   [[nodiscard]] bool changed_since(uint32_t seen) const { return prepare() != seen; }

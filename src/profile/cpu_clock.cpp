@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 
 // The abort handler of the sequence. The kernel demands the signature in front of it, and never goes there: the
 // sequence's range is empty of code.
@@ -41,8 +42,8 @@ constinit double g_ns_per_tick = 0;
 constinit Nanoseconds g_call_ns = 0;
 
 std::atomic_ref<uint64_t> registered() {
-  auto* const area = reinterpret_cast<rseq*>(static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset);
-  return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(&area->rseq_cs));
+  char* const area = static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset;
+  return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(area + offsetof(rseq, rseq_cs)));
 }
 
 Nanoseconds read_exactly() {

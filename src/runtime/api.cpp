@@ -260,7 +260,8 @@ void mg_release(void) {
 // --- Time
 
 uint64_t mg_time_ns(void) {
-  return multigrain::monotonic_ns() - node("mg_time_ns").started_at();
+  const multigrain::Nanoseconds started_at = node("mg_time_ns").started_at();
+  return multigrain::virtual_time::on() ? multigrain::virtual_time::now() : multigrain::monotonic_ns() - started_at;
 }
 void mg_profile_reset(void) {
   node("mg_profile_reset").mark_profiles(multigrain::PhaseMark::kBegin);

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "profile/virtual_time.h"
 #include "runtime/interpose/signals.h"
 
 namespace multigrain {
@@ -34,6 +35,7 @@ void let_it_happen(int signal) {
 void on_signal(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   if (const auto fault = g_entry.rights->decode(signal, info, context)) {
+    virtual_time::synchronise();
     if (g_entry.protocol->on_fault(fault->page, fault->is_write)) {
       errno = saved_errno;
       return;

@@ -19,6 +19,8 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "fabric/virtual_fabric.h"
+#include "profile/virtual_time.h"
 #include "coherence/mgs/shell.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
@@ -201,8 +203,36 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     close(job_fd);
     shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
   }
+  if (config_.clock == ClockKind::kVirtual) {
+    emulate(*shm_);
+    return {};
+  }
   if (!config_.network.ideal()) fabric_ = std::make_unique<ModelledFabric>(std::move(fabric_), config_.network);
   return {};
+}
+
+// The clocks, links and protocol handlers of the emulated machine are in the job's memory.
+void Node::emulate(ShmFabric& shm) {
+  struct Head {
+    std::atomic<uint32_t> sleepers;
+  };
+  const std::span<std::byte> memory = shm.job().emulation();
+  const size_t nodes_at = 4096;
+  const size_t processors_at = nodes_at + config_.nodes * sizeof(VirtualFabric::NodeState);
+  MG_CHECK(processors_at + config_.processors() * sizeof(virtual_time::ProcessorClock) <= memory.size());
+  std::byte* const base = memory.data();
+  // Zeroed memory is what all of them begin as.
+  virtual_time::start({.processors = {reinterpret_cast<virtual_time::ProcessorClock*>(base + processors_at),
+                                      config_.processors()},
+                       .sleepers = &reinterpret_cast<Head*>(base)->sleepers},
+                      {.scale = config_.clock_scale,
+                       .skew_ns = config_.skew,
+                       .first_processor = config_.node.value * config_.processors_per_node,
+                       .processors = config_.processors_per_node});
+  shm.carry_arrivals();
+  fabric_ = std::make_unique<VirtualFabric>(
+      std::move(fabric_), config_.network,
+      std::span(reinterpret_cast<VirtualFabric::NodeState*>(base + nodes_at), config_.nodes));
 }
 
 // --- The service thread

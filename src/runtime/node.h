@@ -73,6 +73,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Node(Config config, std::optional<Meeting> meeting) : config_(std::move(config)), meeting_(std::move(meeting)) {}
   Status build();
   Status build_fabric(const NodeEnvironment& environment);
+  void emulate(ShmFabric& shm);
   Status start_service();
 
   // --- What the parts ask of the node.

@@ -26,7 +26,8 @@ using nlohmann::json;
 constexpr const char* kSettings[] = {"MULTIGRAIN_PROCS_PER_NODE", "MULTIGRAIN_PAGE_SIZE", "MULTIGRAIN_REGION_SIZE",
                                      "MULTIGRAIN_PROTOCOL",       "MULTIGRAIN_ACCESS",    "MULTIGRAIN_NET",
                                      "MULTIGRAIN_STATS",          "MULTIGRAIN_HOME",      "MULTIGRAIN_PREFETCH",
-                                     "MULTIGRAIN_VERBOSE",        "MULTIGRAIN_TIMEOUT"};
+                                     "MULTIGRAIN_VERBOSE",        "MULTIGRAIN_TIMEOUT",   "MULTIGRAIN_CLOCK",
+                                     "MULTIGRAIN_CLOCK_SCALE",    "MULTIGRAIN_SKEW"};
 constexpr size_t kMaxLibraries = 512;
 
 std::string hexadecimal(std::span<const std::byte> bytes) {

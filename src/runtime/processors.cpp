@@ -97,6 +97,8 @@ void Processors::adopt_main_thread() {
     static_cast<void>(pthread_setaffinity_np(local.thread, sizeof core, &core));
   }
   t_processor = static_cast<int>(local.number);
+  virtual_time::adopt(0);
+  virtual_time::begin_function(0);
   known_[local.number].runs = 1;
   set_this_profile(local.profile);
   local.profile.start();
@@ -112,6 +114,7 @@ unsigned Processors::current() const {
 void* Processors::thread_main(void* argument) {
   auto* local = static_cast<Local*>(argument);
   t_processor = static_cast<int>(local->number);
+  virtual_time::adopt(local->number % local->owner->config_.processors_per_node);
   set_this_profile(local->profile);
   local->owner->run(*local);
   return nullptr;
@@ -130,6 +133,7 @@ void Processors::run(Local& local) {
     if (config_.node != NodeId(0) && !is_code(local.function))
       die(1, "mg_spawn: the function is not in a part of the program that this node has loaded; processor, address:",
           local.number, reinterpret_cast<uint64_t>(local.function));
+    virtual_time::begin_function(local.work.when().load(std::memory_order_relaxed));
     local.profile.start();
     // The program's signals are open to it while its function runs, and to nobody here otherwise.
     sigset_t blocked;
@@ -137,7 +141,9 @@ void Processors::run(Local& local) {
     local.function(local.argument);
     pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     host_.release();
+    virtual_time::synchronise();
     local.profile.stop();
+    virtual_time::end_function();
     local.has_work.store(0, std::memory_order_release);
     finished(local.number);
   }
@@ -146,12 +152,16 @@ void Processors::run(Local& local) {
 void Processors::hand_over(Local& local, mg_function function, void* argument) {
   local.function = function;
   local.argument = argument;
+  local.work.mark();
   local.has_work.store(1, std::memory_order_release);
+  if (virtual_time::on())
+    virtual_time::hand_over(local.number % config_.processors_per_node, virtual_time::stamp());
   local.work.notify();
 }
 
 void Processors::finished(unsigned processor) {
   if (config_.node == NodeId(0)) {
+    known_[processor].changed.mark();
     known_[processor].runs.store(0, std::memory_order_release);
     known_[processor].changed.notify();
     return;
@@ -168,6 +178,7 @@ void Processors::handle_done(void* context, const Message& message) {
   if (processor >= self.config_.processors() || self.node_of(static_cast<unsigned>(processor)) != message.from ||
       self.known_[processor].runs.load() == 0)
     panic("a processor ended that did not run, from node / processor", message.from.value, processor);
+  self.known_[processor].changed.mark();
   self.known_[processor].runs.store(0, std::memory_order_release);
   self.known_[processor].changed.notify();
 }

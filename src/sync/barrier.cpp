@@ -1,4 +1,7 @@
 // Barriers: the shell of barrier_engine.h.
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "sync/messages.h"
 #include "sync/sync.h"
@@ -35,9 +38,26 @@ bool Sync::enter_generation(BarrierRecord& record, const SyncHandle& barrier) {
       die(1, "mg_barrier_destroy: processors wait at the barrier; its index:", barrier.index);
     record.node = {};
     record.counted = {};
+    record.latest = 0;
     record.generation = barrier.generation;
   }
   return true;
+}
+
+// Both under the record's guard. In virtual time an episode goes on when its latest arrival has come, which need not be
+// the one that came last here.
+void Sync::arrive(BarrierRecord& record) {
+  if (virtual_time::on()) record.latest = std::max(record.latest, virtual_time::stamp());
+}
+
+Nanoseconds Sync::depart(BarrierRecord& record, const BarrierActions& actions) {
+  return actions.send_up || actions.released ? std::exchange(record.latest, Nanoseconds{0}) : 0;
+}
+
+void Sync::release_waiters(BarrierRecord& record, Nanoseconds since) {
+  const virtual_time::StampFloor floor(since);
+  record.event.mark();
+  record.rounds.fetch_add(1, std::memory_order_release);
 }
 
 void Sync::barrier(SyncId id) {
@@ -62,23 +82,31 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     die(1, "mg_barrier: more threads of a node than it has processors are at a barrier of all processors; its handle:",
         id.value);
   const bool last = record.node.arrive(place);
+  arrive(record);
+  const Nanoseconds latest = record.latest;
   record.guard.unlock();
-  if (last) host_.release();
+  if (last) {
+    virtual_time::advance(latest);
+    host_.release();
+  }
   Attendance attendance(fabric_);
   if (last) {
     record.guard.lock();
     const uint32_t episode = record.node.episode();
     const BarrierActions actions = record.node.flushed(place);
-    if (actions.released) record.rounds.fetch_add(1, std::memory_order_release);
+    arrive(record);
+    const Nanoseconds since = depart(record, actions);
+    if (actions.released) release_waiters(record, since);
     record.guard.unlock();
-    perform(id, place, record, episode, actions, SendContext::kOrdinary);
+    perform(id, place, record, episode, actions, since, SendContext::kOrdinary);
   }
   wait_until(attendance, host_.wait_policy(), record.event,
              [&] { return record.rounds.load(std::memory_order_acquire) != round; });
 }
 
 void Sync::perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
-                   const BarrierActions& actions, SendContext context) {
+                   const BarrierActions& actions, Nanoseconds since, SendContext context) {
+  const virtual_time::StampFloor floor(since);
   MessageHeader header;
   header.word[0] = id.value;
   header.extra = episode;
@@ -114,8 +142,12 @@ void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& 
 
 // At the manager, under the guard.
 void Sync::counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from) {
+  arrive(record);
+  const virtual_time::StampFloor floor(record.latest);
   record.counted.arrive(count, from, [&](NodeId node, uint16_t waiters) {
+    record.latest = 0;
     if (node == self_) {
+      record.event.mark();
       record.departed.fetch_add(waiters, std::memory_order_release);
       record.event.notify();
       return;
@@ -164,6 +196,7 @@ void Sync::on_barrier_message(const Message& message) {
   if (message.header.type == sync_message::kBarrierDepart) {
     MG_CHECK(message.header.extra <= record.tickets - record.departed.load(std::memory_order_relaxed),
              message.from.value, message.header.extra);
+    record.event.mark();
     record.departed.fetch_add(message.header.extra, std::memory_order_release);
     record.guard.unlock();
     record.event.notify();
@@ -180,9 +213,11 @@ void Sync::on_barrier_message(const Message& message) {
   const uint32_t episode = message.header.extra;
   const BarrierActions actions = message.header.type == sync_message::kBarrierUp ? record.node.on_up(place, episode)
                                                                                  : record.node.on_down(episode);
-  if (actions.released) record.rounds.fetch_add(1, std::memory_order_release);
+  arrive(record);
+  const Nanoseconds since = depart(record, actions);
+  if (actions.released) release_waiters(record, since);
   record.guard.unlock();
-  perform(id, place, record, episode, actions, SendContext::kHandler);
+  perform(id, place, record, episode, actions, since, SendContext::kHandler);
 }
 
 }  // namespace multigrain

@@ -89,6 +89,7 @@ void Sync::perform(SyncId lock, const LockPlace& place, const LockActions& actio
   if (actions.send_token) {
     count(kTokensSent);
     header.type = sync_message::kLockToken;
+    const virtual_time::StampFloor floor(free_since(SyncHandle::decode(lock)));
     fabric_.send(actions.token_to, header, context);
   }
   // At most one of these three goes out, so all may have the attempt.
@@ -108,12 +109,28 @@ void Sync::perform(SyncId lock, const LockPlace& place, const LockActions& actio
   }
 }
 
+// In virtual time a lock that is free here may have been let go by a processor whose clock is ahead of the next taker's.
+
+Nanoseconds Sync::free_since(const SyncHandle& lock) const {
+  return virtual_time::on() ? find(lock_free_since_, lock).load(std::memory_order_relaxed) : 0;
+}
+
+void Sync::taken(const SyncHandle& lock) {
+  virtual_time::advance(free_since(lock));
+}
+
+void Sync::let_go(const SyncHandle& lock) {
+  if (virtual_time::on()) find(lock_free_since_, lock).store(virtual_time::stamp(), std::memory_order_relaxed);
+}
+
 void Sync::lock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_lock: not a lock (0 is an uninitialised handle):");
+  virtual_time::synchronise();
   LockRecord& record = find(locks_, lock);
   uint32_t expected = free_word(lock);
   if (record.word.compare_exchange_strong(expected, expected | kHeld, std::memory_order_acq_rel)) [[likely]] {
     count(kLockLocal);
+    taken(lock);
     return;
   }
   (void)lock_slowly(id, lock, record, false);
@@ -121,11 +138,13 @@ void Sync::lock(SyncId id) {
 
 bool Sync::trylock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_trylock: not a lock (0 is an uninitialised handle):");
+  virtual_time::synchronise();
   LockRecord& record = find(locks_, lock);
   const uint32_t unlocked = free_word(lock);
   uint32_t word = unlocked;
   if (record.word.compare_exchange_strong(word, unlocked | kHeld, std::memory_order_acq_rel)) {
     count(kLockLocal);
+    taken(lock);
     return true;
   }
   if ((word & ~kSlow) == (unlocked | kHeld)) return false;
@@ -137,11 +156,13 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
   const LockPlace place = place_of(lock);
   const uint32_t slot = take_slot();
   const WaiterId waiter = waiter_of(self_, slot);
+  const Nanoseconds since = virtual_time::on() ? virtual_time::stamp() : 0;
   LockActions actions;
   bool here = false;
   if (!transition(record, lock, [&](LockState& state) {
         here = state.here();
-        actions = only_try ? state.try_acquire(place, links(), waiter) : state.acquire(place, links(), waiter);
+        actions = only_try ? state.try_acquire(place, links(), waiter)
+                           : state.acquire(place, links(), waiter, since);
       }))
     die(1, kDestroyed, id.value);
   bool taken = actions.granted;
@@ -161,7 +182,10 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
     uint32_t expected = free_word(lock);
     taken = record.word.compare_exchange_strong(expected, expected | kHeld, std::memory_order_acq_rel);
   }
-  if (taken) count(here ? kLockLocal : kLockRemote);
+  if (taken) {
+    count(here ? kLockLocal : kLockRemote);
+    this->taken(lock);
+  }
   host_.leave();
   return taken;
 }
@@ -185,6 +209,7 @@ void Sync::unlock(SyncId id) {
     return;
   }
   host_.release();
+  let_go(lock);
   uint32_t expected = held;
   if (!record.word.compare_exchange_strong(expected, held & ~kHeld, std::memory_order_acq_rel))
     unlock_slowly(id, lock, record, true);
@@ -197,11 +222,13 @@ void Sync::unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, 
   bool handed_on = false;
   // The lock is held, so it exists: transition() cannot fail.
   if (!flushed) {
+    let_go(lock);
     MG_CHECK(
         transition(record, lock, [&](LockState& state) { handed_on = state.try_hand_on(place, links(), actions); }));
     if (!handed_on) host_.release();
   }
   if (!handed_on) {
+    let_go(lock);
     MG_CHECK(transition(record, lock, [&](LockState& state) { actions = state.unlock_flushed(place, links()); }));
   }
   if (actions.wake != kNobody) count(kHandOns);
@@ -218,6 +245,8 @@ void Sync::on_lock_message(const Message& message) {
   if (message.header.type == sync_message::kLockForward && message.from != place.manager)
     panic("a lock was forwarded by a node that does not manage it (sender, handle):", message.from.value,
           message.header.word[0]);
+  // Before anybody can take it.
+  if (message.header.type == sync_message::kLockToken) let_go(lock);
   LockActions actions;
   const bool exists = transition(find(locks_, lock), lock, [&](LockState& state) {
     switch (message.header.type) {

@@ -11,14 +11,14 @@ LockState LockState::initial(const LockPlace& place) {
   return state;
 }
 
-LockActions LockState::acquire(const LockPlace& place, WaiterLinks links, WaiterId waiter) {
+LockActions LockState::acquire(const LockPlace& place, WaiterLinks links, WaiterId waiter, Nanoseconds since) {
   LockActions actions;
   if (here_ && !held_) {
     held_ = true;
     actions.granted = true;
     return actions;
   }
-  queue_.push(links, waiter, kLock);
+  queue_.push(links, waiter, kLock, since);
   actions.queued = true;
   if (!here_ && !requested_) ask(place, 0, actions);
   return actions;

@@ -96,6 +96,7 @@ void Sync::start_call(SyncId id, const SyncHandle& handle, ServerCall what, uint
 uint32_t Sync::call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument, const char* bad,
                     const char* destroyed) {
   const SyncHandle handle = check(id, kind, bad);
+  virtual_time::synchronise();
   host_.enter(SyncActivity::kLock);
   const bool is_release = what == ServerCall::kCondSignal || what == ServerCall::kCondBroadcast ||
                           what == ServerCall::kSemPost || what == ServerCall::kFlagSet;

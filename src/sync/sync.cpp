@@ -22,6 +22,7 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
       processors_(processors_per_node),
       options_(options),
       locks_(size_t{nodes} * options.max_locks),
+      lock_free_since_(virtual_time::on() ? size_t{nodes} * options.max_locks : 1),
       barriers_(size_t{nodes} * options.max_others),
       conds_(size_t{nodes} * options.max_others),
       sems_(size_t{nodes} * options.max_others),
@@ -217,6 +218,7 @@ void Sync::wake_slot(uint32_t slot, ServerAnswer answer, uint32_t result) {
   const uint32_t stage = place.stage.load(std::memory_order_relaxed);
   MG_CHECK(stage == kSlotWaiting || stage == static_cast<uint32_t>(ServerAnswer::kCondQueued), slot, stage);
   place.result = result;
+  place.event.mark();
   place.stage.store(static_cast<uint32_t>(answer), std::memory_order_release);
   // The slot may be somebody else's by now; then this is a wake-up too many, which waiters expect.
   place.event.notify();

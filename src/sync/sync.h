@@ -145,6 +145,8 @@ class Sync {
     std::atomic<uint32_t> departed;  // of a counted barrier: how many of this node's arrivals may go
     uint32_t tickets;                // and how many arrivals there were; guarded
     EventCount event;
+    // The virtual time of the latest arrival of the episode, of what this node knows; guarded.
+    Nanoseconds latest;
     BarrierNode node;
     CountedBarrier counted;
   };
@@ -202,6 +204,9 @@ class Sync {
   bool transition(LockRecord& record, const SyncHandle& lock, Transition&& step);
   void perform(SyncId lock, const LockPlace& place, const LockActions& actions, SendContext context);
   [[nodiscard]] bool is_held(SyncId lock) const;
+  [[nodiscard]] Nanoseconds free_since(const SyncHandle& lock) const;
+  void taken(const SyncHandle& lock);
+  void let_go(const SyncHandle& lock);
   bool lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool only_try);
   void unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool flushed);
   void on_lock_message(const Message& message);
@@ -209,10 +214,13 @@ class Sync {
   // barrier.cpp
   [[nodiscard]] BarrierPlace barrier_place_of(const SyncHandle& barrier) const;
   [[nodiscard]] bool enter_generation(BarrierRecord& record, const SyncHandle& barrier);
+  static void arrive(BarrierRecord& record);
+  static void release_waiters(BarrierRecord& record, Nanoseconds since);
+  [[nodiscard]] static Nanoseconds depart(BarrierRecord& record, const BarrierActions& actions);
   void barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
   void barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
   void perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
-               const BarrierActions& actions, SendContext context);
+               const BarrierActions& actions, Nanoseconds since, SendContext context);
   void counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from);
   void check_sender(const Message& message, const SyncHandle& barrier, const BarrierPlace& place) const;
   void on_barrier_message(const Message& message);
@@ -234,6 +242,8 @@ class Sync {
   const SyncOptions options_;
 
   SparseArray<LockRecord> locks_;
+  // Of each lock, the virtual time at which it was last let go here: it is not taken earlier. In virtual time only.
+  SparseArray<std::atomic<Nanoseconds>> lock_free_since_;
   SparseArray<BarrierRecord> barriers_;
   SparseArray<ServerRecord> conds_;
   SparseArray<ServerRecord> sems_;

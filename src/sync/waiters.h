@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/clock.h"
 #include "base/ids.h"
 
 namespace multigrain {
@@ -19,6 +20,7 @@ inline constexpr WaiterId kNobody{0};
 struct WaiterLink {
   WaiterId next;        // the one that came after
   uint32_t wanted = 0;  // what it waits for: the value of a flag; of a lock, whether only for an answer
+  Nanoseconds since = 0;  // when it came, in virtual time; where time is the wall's, 0: the order of push() decides
 };
 
 // Indexed by WaiterId. An entry belongs to the queue that its waiter is in and is guarded by that queue's guard.
@@ -30,14 +32,20 @@ struct WaiterQueue {
 
   [[nodiscard]] bool empty() const { return head == kNobody; }
 
-  void push(WaiterLinks links, WaiterId waiter, uint32_t wanted = 0) {
-    links[waiter.value] = {kNobody, wanted};
-    if (empty()) {
-      head = waiter;
-    } else {
-      links[tail.value].next = waiter;
+  // Behind all that have not come later.
+  void push(WaiterLinks links, WaiterId waiter, uint32_t wanted = 0, Nanoseconds since = 0) {
+    WaiterId before = tail;
+    if (!empty() && links[tail.value].since > since) {
+      before = kNobody;
+      for (WaiterId at = head; links[at.value].since <= since; at = links[at.value].next) before = at;
     }
-    tail = waiter;
+    WaiterId& place = before == kNobody ? head : links[before.value].next;
+    links[waiter.value] = {place, wanted, since};
+    if (before == tail) {
+      links[waiter.value].next = kNobody;
+      tail = waiter;
+    }
+    place = waiter;
   }
 
   // The queue must not be empty.
@@ -58,7 +66,7 @@ struct WaiterQueue {
       if (wanted == value) {
         visit(first);
       } else {
-        rest.push(links, first, wanted);
+        rest.push(links, first, wanted, links[first.value].since);
       }
     }
     *this = rest;

@@ -36,6 +36,7 @@ class ReleaseLedger {
     bool advanced;
     {
       const std::lock_guard hold(lock_);
+      changed_.mark();
       --pending_[slot];
       total_.store(pending_[0] + pending_[1], std::memory_order_release);
       advanced = advance() || pending_[0] + pending_[1] == kWindow / 2;

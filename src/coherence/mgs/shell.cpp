@@ -344,6 +344,8 @@ void Shell::release() {
     profile.count(Counter::kReleases);
     profile.count(Counter::kPagesReleased, released);
   }
+  // Nobody's releases are under way: nothing to wait for.
+  if (released == 0 && ledger_.pending() == 0) return;
   const uint64_t mark = ledger_.mark();
   wait_until(attendance, services_.wait, ledger_.changed(), [this, mark] { return ledger_.is_done(mark); });
 }

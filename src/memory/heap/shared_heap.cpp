@@ -378,6 +378,7 @@ void SharedHeap::finish(uint32_t number, NodeId from, const Answer& answer) {
     panic("heap message answers a call that was not made: call, from node", number, from.value);
   Call& call = calls_[number];
   call.answer = answer;
+  call.event.mark();
   call.state.store(kAnswered, std::memory_order_release);
   // The caller may be gone, and another may use the call already; then it looks once in vain.
   call.event.notify();

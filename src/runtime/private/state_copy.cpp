@@ -240,6 +240,7 @@ void StateCopy::on_ack(const Message& message) {
   uint16_t expected = message.from.value;
   if (!receiver_.compare_exchange_strong(expected, kNobody, std::memory_order_relaxed))
     panic("a copy of private state was acknowledged by a node that it did not go to:", message.from.value);
+  acknowledged_.mark();
   acks_[message.from.value].fetch_add(1, std::memory_order_release);
   acknowledged_.notify();
 }
