@@ -24,12 +24,13 @@ class EventCount {
   // Announces that the condition may have changed. The change itself must be made before.
   void notify() {
     mark();
+    // Before the count grows: a waiter that is announced in vain is woken by that, and says so.
+    virtual_time::announce(this, when_.load(std::memory_order_relaxed));
     const uint32_t old = word_.fetch_add(kStep, std::memory_order_seq_cst);
     if ((old & kSleeper) != 0) {
       word_.fetch_and(~kSleeper, std::memory_order_relaxed);
       futex_wake(word_, FutexScope::kProcess);
     }
-    virtual_time::announce(this, when_.load(std::memory_order_relaxed));
   }
 
   // Says when that is in virtual time. Before the change itself where a waiter may see the change without notify().
@@ -117,9 +118,9 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
     const uint32_t seen = event.prepare();
     if (done()) return;
     attendance.pause();
+    virtual_wait.again();
     event.sleep(seen);
     if (done()) return;
-    virtual_wait.again();
     attendance.resume();
   }
 }
