@@ -6,8 +6,9 @@
 //  Messages   A message leaves when its node's link is free, occupies it for occupancy + bytes / bandwidth, and arrives a
 //             latency later, when the link into the other node has been free for bytes / bandwidth. Its slice travels with
 //             it. It is handled when it has arrived and the node's protocol handler is free: a node handles one message
-//             at a time, each for the model's handler cost (an interrupt, say) and the CPU time that the handler
-//             takes. The processor that would have been interrupted is charged with it.
+//             at a time, each for the CPU time that the handler takes, and for the model's handler cost (an interrupt,
+//             say) if no processor of the node waits and polls. The processor that is interrupted, or waits, is charged
+//             with it.
 //  put        occupies the links in the same way, and completes a latency after it arrived (the acknowledgement).
 //  get        a request that occupies the link for its occupancy, a latency, then the data the other way. No processor
 //             of the other node takes part.

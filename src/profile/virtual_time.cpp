@@ -40,6 +40,21 @@ ThreadClock& active() {
   return t_active != nullptr ? *t_active : t_own;
 }
 
+// What the emulation itself does is nobody's time: the clock stands as long as this lives.
+class Excluded {
+ public:
+  Excluded() : clock_(active()), ran_(clock_.runs) { clock_.stop(); }
+  ~Excluded() {
+    if (ran_) clock_.run();
+  }
+  Excluded(const Excluded&) = delete;
+  Excluded& operator=(const Excluded&) = delete;
+
+ private:
+  ThreadClock& clock_;
+  const bool ran_;
+};
+
 std::span<ProcessorClock> ours() {
   return g_shared.processors.subspan(g_options.first_processor, g_options.processors);
 }
@@ -170,6 +185,7 @@ void advance(Nanoseconds when) {
 }
 
 void announce(const void* event, Nanoseconds when) {
+  const Excluded excluded;
   bool found = false;
   for (ProcessorClock& processor : ours()) {
     if (processor.event.load(std::memory_order_seq_cst) != event) continue;
@@ -253,6 +269,7 @@ Nanoseconds clock_of(unsigned local_processor) {
 
 void synchronise() {
   if (!on() || t_processor == nullptr || t_active != nullptr) return;
+  const Excluded excluded;
   take_interrupts();
   ProcessorClock& self = *t_processor;
   const Nanoseconds clock = t_own.read();
@@ -263,7 +280,6 @@ void synchronise() {
   };
   if (far_enough()) return;
 
-  t_own.stop();
   g_shared.sleepers->fetch_add(1, std::memory_order_seq_cst);
   self.until.store(clock - g_options.skew_ns, std::memory_order_seq_cst);
   const ProcessorClock* suspect = nullptr;
@@ -291,7 +307,6 @@ void synchronise() {
   }
   if (self.until.exchange(ProcessorClock::kNever, std::memory_order_seq_cst) != ProcessorClock::kNever)
     g_shared.sleepers->fetch_sub(1, std::memory_order_seq_cst);
-  t_own.run();
 }
 
 // --- Waiting
@@ -318,9 +333,10 @@ ProcessorClock::State kind_of_wait() {
 Wait::Wait(const void* event, const std::atomic<Nanoseconds>& when) : event_(event), when_(when) {
   if (!on() || t_active != nullptr) return;
   active_ = true;
-  if (t_processor != nullptr) take_interrupts();
-  const Nanoseconds clock = t_own.stop();
+  t_own.stop();
   if (t_processor == nullptr) return;
+  take_interrupts();
+  const Nanoseconds clock = t_own.base;
   t_processor->handled_ns.store(0, std::memory_order_relaxed);
   t_processor->event.store(event_, std::memory_order_seq_cst);
   publish(*t_processor, clock, kind_of_wait());
@@ -366,6 +382,13 @@ HandlerScope::~HandlerScope() {
 
 Nanoseconds HandlerScope::elapsed() {
   return clock_.read() - begin_;
+}
+
+bool somebody_waits() {
+  return std::ranges::any_of(ours(), [](const ProcessorClock& processor) {
+    return processor.event.load(std::memory_order_relaxed) != nullptr &&
+           processor.state.load(std::memory_order_relaxed) != ProcessorClock::kAway;
+  });
 }
 
 void charge_handler(Nanoseconds cost) {

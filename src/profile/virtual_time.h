@@ -179,6 +179,9 @@ class HandlerScope {
   const bool outer_ran_;
 };
 
+// Whether a processor of this node waits, and so handles messages without being interrupted.
+bool somebody_waits();
+
 // Charges a handler of this node to the processor that it would have interrupted: one that waits, if there is one; else
 // the next.
 void charge_handler(Nanoseconds cost);
