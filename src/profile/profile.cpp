@@ -10,7 +10,10 @@ namespace {
 
 template <size_t N>
 void subtract(std::array<uint64_t, N>& from, const std::array<uint64_t, N>& what) {
-  std::transform(from.begin(), from.end(), what.begin(), from.begin(), std::minus<>());
+  // Never less than nothing: in virtual time a snapshot may be of a moment just before its owner's last time stamp.
+  std::transform(from.begin(), from.end(), what.begin(), from.begin(), [](uint64_t later, uint64_t earlier) {
+    return static_cast<int64_t>(later - earlier) < 0 ? 0 : later - earlier;
+  });
 }
 
 template <size_t N>

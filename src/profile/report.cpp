@@ -152,10 +152,10 @@ class TextTable {
   }
 
   void head() {
-    print("\n{}: {} processor{} on {} node{} of {}, protocol {}, pages of {} bytes, network {}, access by {}\n",
+    print("\n{}: {} processor{} on {} node{} of {}, protocol {}, pages of {} bytes, network {}, access by {}{}\n",
           run_.program, run_.nodes * run_.processors_per_node, run_.nodes * run_.processors_per_node == 1 ? "" : "s",
           run_.nodes, run_.nodes == 1 ? "" : "s", run_.processors_per_node, run_.protocol, run_.page_size, run_.network,
-          run_.access);
+          run_.access, run_.clock == "wall" ? "" : ", in virtual time");
     print("Elapsed: {:.3f} ms. Where the processors' time went, in ms and % of each row's total:\n\n",
           milliseconds(run_.elapsed_ns));
   }
@@ -337,7 +337,7 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
   json["version"] = NodeReport::kVersion;
   json["run"] = {
       {"program", run.program},   {"nodes", run.nodes},          {"processors_per_node", run.processors_per_node},
-      {"protocol", run.protocol}, {"page_size", run.page_size},  {"network", run.network},
+      {"protocol", run.protocol}, {"page_size", run.page_size},  {"network", run.network}, {"clock", run.clock},
       {"access", run.access},     {"elapsed_ns", run.elapsed_ns}};
   json["sum"] = to_json(sum_of_processors(reports));
   json["nodes"] = Json::array();

@@ -45,7 +45,7 @@ static_assert(std::is_trivially_copyable_v<NodeReport>);
 static_assert(sizeof(NodeReport) <= 64 * 1024, "must fit one message of the fabric");
 
 // Fill a report: the node's processors in their order, then its service thread. Counters are added up. No allocation.
-// add_processor may be called Config::kMaxProcessorsPerNode times. `ticks_per_us` is base/clock.h's.
+// add_processor may be called Config::kMaxProcessorsPerNode times. `ticks_per_us`: time_stamps_per_us().
 void add_processor(NodeReport& report, const ProfileSnapshot& profile, double ticks_per_us);
 void add_service(NodeReport& report, const ProfileSnapshot& profile, double ticks_per_us);
 
@@ -60,6 +60,7 @@ struct RunDescription {
   std::string protocol;
   size_t page_size = 0;        // bytes
   std::string network;         // as given to --net
+  std::string clock = "wall";  // what all times are of: wall or virtual
   std::string access;          // the mechanism that was chosen
   Nanoseconds elapsed_ns = 0;  // from the start of main(), or the last reset, to its end
 };

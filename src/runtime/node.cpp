@@ -101,7 +101,6 @@ Status Node::build() {
     for (int cpu : environment.cpus) CPU_SET(cpu, &service_cores_);
   }
   started_at_ = monotonic_ns();
-  measured_from_ = started_at_;
 
   if (config_.region_size > layout::kMaxRegionSize && config_.region_size == Config{}.region_size)
     config_.region_size = layout::kMaxRegionSize;  // the default, in a build whose address space is cramped
@@ -141,6 +140,7 @@ Status Node::build() {
   auto processors = Processors::create(config_, *fabric_, wait_, *this, environment.cpus);
   if (!processors) return tl::unexpected(processors.error());
   processors_ = std::move(*processors);
+  measured_from_ = virtual_time::on() ? 0 : started_at_;
 
   if (Status installed = install_fault_entry(*region_, *rights_, *protocol_); !installed) return installed;
   set_shared_region(region_->base(), region_->size());
@@ -341,26 +341,40 @@ std::optional<NodeId> Node::claim_home(PageId page) {
 
 // --- Profiles
 
-void Node::take_snapshots(SparseTable<ProfileSnapshot>& snapshots) {
-  for (unsigned i = 0; i < config_.processors_per_node; ++i) processors_->profile(i).snapshot(snapshots[i]);
+// The time of the run's clock, for a mark that the calling thread makes.
+Nanoseconds Node::time_of_mark() {
+  return virtual_time::on() ? virtual_time::stamp() : monotonic_ns();
+}
+
+void Node::take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds when) {
+  for (unsigned i = 0; i < config_.processors_per_node; ++i) {
+    if (virtual_time::on()) {
+      // Processors' clocks differ, and one that is ahead has stamped its profile already.
+      const uint64_t at = std::max(when, virtual_time::clock_of(i));
+      processors_->profile(i).snapshot_at(snapshots[i], &at);
+    } else {
+      processors_->profile(i).snapshot(snapshots[i]);
+    }
+  }
   service_profile_.snapshot(snapshots[config_.processors_per_node]);
 }
 
-void Node::take_mark(PhaseMark mark) {
+void Node::take_mark(PhaseMark mark, Nanoseconds when) {
   if (mark == PhaseMark::kBegin) {
-    take_snapshots(baseline_);
+    take_snapshots(baseline_, when);
     measured_to_ = 0;
-    measured_from_ = monotonic_ns();
+    measured_from_ = when;
   } else if (measured_to_.load() == 0) {
-    take_snapshots(end_);
-    measured_to_ = monotonic_ns();
+    take_snapshots(end_, when);
+    measured_to_ = when;
   }
 }
 
 void Node::mark_profiles(PhaseMark mark) {
   // Several processors may call at once; the others wait like for any lock while this one handles messages.
   const std::lock_guard one_at_a_time(marking_);
-  take_mark(mark);
+  const Nanoseconds when = time_of_mark();
+  take_mark(mark, when);
   uint64_t others = 0;
   for (unsigned n = 0; n < config_.nodes; ++n)
     if (n != config_.node.value) others |= uint64_t{1} << n;
@@ -368,6 +382,7 @@ void Node::mark_profiles(PhaseMark mark) {
   MessageHeader header;
   header.type = runtime_message::kProfileMark;
   header.word[0] = static_cast<uint64_t>(mark);
+  header.word[1] = when;
   for (unsigned n = 0; n < config_.nodes; ++n)
     if (NodeId(static_cast<uint16_t>(n)) != config_.node)
       fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
@@ -377,7 +392,9 @@ void Node::mark_profiles(PhaseMark mark) {
 void Node::handle_profile_mark(const Message& message) {
   if (message.header.word[0] > static_cast<uint64_t>(PhaseMark::kEnd))
     panic("a mark of the profile that is none, from node", message.from.value);
-  take_mark(static_cast<PhaseMark>(message.header.word[0]));
+  // Hosts' wall clocks differ; virtual time is the machine's.
+  take_mark(static_cast<PhaseMark>(message.header.word[0]),
+            virtual_time::on() ? message.header.word[1] : monotonic_ns());
   MessageHeader header;
   header.type = runtime_message::kProfileMarked;
   fabric_->send(message.from, header, SendContext::kHandler);
@@ -393,11 +410,11 @@ void Node::handle_profile_marked(const Message& message) {
 void Node::report(NodeReport& out) {
   out = NodeReport{};
   out.node = config_.node.value;
-  if (measured_to_.load() == 0) take_snapshots(end_);
+  if (measured_to_.load() == 0) take_snapshots(end_, time_of_mark());
   for (unsigned i = 0; i < config_.processors_per_node; ++i)
-    add_processor(out, end_[i].since(baseline_[i]), ticks_per_us());
+    add_processor(out, end_[i].since(baseline_[i]), time_stamps_per_us());
   const unsigned service = config_.processors_per_node;
-  add_service(out, end_[service].since(baseline_[service]), ticks_per_us());
+  add_service(out, end_[service].since(baseline_[service]), time_stamps_per_us());
 }
 
 void Node::write_statistics(std::span<const NodeReport> reports) const {
@@ -411,7 +428,8 @@ void Node::write_statistics(std::span<const NodeReport> reports) const {
   run.network = network != nullptr ? network : "ideal";
   run.access = rights_->name();
   const Nanoseconds end = measured_to_.load();
-  run.elapsed_ns = (end != 0 ? end : monotonic_ns()) - measured_from_.load();
+  run.elapsed_ns = (end != 0 ? end : time_of_mark()) - measured_from_.load();
+  run.clock = virtual_time::on() ? "virtual" : "wall";
   const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &message_name_for_reports)
                                                                : render_text(run, reports, &message_name_for_reports);
   std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");

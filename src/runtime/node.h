@@ -102,8 +102,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   [[nodiscard]] int watch_node_0() const;
   void peer_lost(NodeId node, const char* reason);
-  void take_mark(PhaseMark mark);
-  void take_snapshots(SparseTable<ProfileSnapshot>& snapshots);
+  [[nodiscard]] static Nanoseconds time_of_mark();
+  void take_mark(PhaseMark mark, Nanoseconds when);
+  void take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds when);
   void report(NodeReport& out);
   void write_statistics(std::span<const NodeReport> reports) const;
 
