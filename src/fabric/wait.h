@@ -29,6 +29,8 @@ class EventCount {
     const uint32_t old = word_.fetch_add(kStep, std::memory_order_seq_cst);
     if ((old & kSleeper) != 0) {
       word_.fetch_and(~kSleeper, std::memory_order_relaxed);
+      // The emulated processors have cores of their own, and poll.
+      const virtual_time::Unaccounted wake;
       futex_wake(word_, FutexScope::kProcess);
     }
   }

@@ -40,21 +40,6 @@ ThreadClock& active() {
   return t_active != nullptr ? *t_active : t_own;
 }
 
-// What the emulation itself does is nobody's time: the clock stands as long as this lives.
-class Excluded {
- public:
-  Excluded() : clock_(active()), ran_(clock_.runs) { clock_.stop(); }
-  ~Excluded() {
-    if (ran_) clock_.run();
-  }
-  Excluded(const Excluded&) = delete;
-  Excluded& operator=(const Excluded&) = delete;
-
- private:
-  ThreadClock& clock_;
-  const bool ran_;
-};
-
 std::span<ProcessorClock> ours() {
   return g_shared.processors.subspan(g_options.first_processor, g_options.processors);
 }
@@ -185,7 +170,7 @@ void advance(Nanoseconds when) {
 }
 
 void announce(const void* event, Nanoseconds when) {
-  const Excluded excluded;
+  const Unaccounted emulation;
   bool found = false;
   for (ProcessorClock& processor : ours()) {
     if (processor.event.load(std::memory_order_seq_cst) != event) continue;
@@ -232,6 +217,16 @@ StampFloor::~StampFloor() {
   if (on()) t_floor = outer_;
 }
 
+Unaccounted::Unaccounted() {
+  if (!on() || !active().runs) return;
+  clock_ = &active();
+  clock_->stop();
+}
+
+Unaccounted::~Unaccounted() {
+  if (clock_ != nullptr) clock_->run();
+}
+
 // --- Processors
 
 void adopt(unsigned local_processor) {
@@ -269,7 +264,7 @@ Nanoseconds clock_of(unsigned local_processor) {
 
 void synchronise() {
   if (!on() || t_processor == nullptr || t_active != nullptr) return;
-  const Excluded excluded;
+  const Unaccounted emulation;
   take_interrupts();
   ProcessorClock& self = *t_processor;
   const Nanoseconds clock = t_own.read();

@@ -119,6 +119,19 @@ class StampFloor {
   Nanoseconds outer_ = 0;
 };
 
+// What the emulation itself costs here, and what the emulated machine would not do, is nobody's time: the calling thread's
+// clock stands as long as this lives.
+class Unaccounted {
+ public:
+  Unaccounted();
+  ~Unaccounted();
+  Unaccounted(const Unaccounted&) = delete;
+  Unaccounted& operator=(const Unaccounted&) = delete;
+
+ private:
+  internal::ThreadClock* clock_ = nullptr;  // if it ran
+};
+
 // --- Processors.
 
 // The calling thread is this processor of the node from now on; its clock stands still.

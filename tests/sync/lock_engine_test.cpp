@@ -451,6 +451,20 @@ TEST(LockEngineDeathTest, MessagesThatCannotBe) {
   }
 }
 
+TEST(WaiterQueue, EarliestInVirtualTimeFirst) {
+  std::array<WaiterLink, 8> links{};
+  WaiterQueue queue;
+  queue.push(links, WaiterId(1), 0, 50);
+  queue.push(links, WaiterId(2), 0, 70);
+  queue.push(links, WaiterId(3), 0, 20);
+  queue.push(links, WaiterId(4), 0, 50);
+  queue.push(links, WaiterId(5), 0, 90);
+  for (const uint32_t expected : {3u, 1u, 4u, 2u, 5u}) EXPECT_EQ(queue.pop(links), WaiterId(expected));
+  EXPECT_TRUE(queue.empty());
+  queue.push(links, WaiterId(6), 0, 10);
+  EXPECT_EQ(queue.pop(links), WaiterId(6));
+}
+
 TEST(WaiterQueue, FirstInFirstOut) {
   std::array<WaiterLink, 6> links{};
   WaiterQueue queue;

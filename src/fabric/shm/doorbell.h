@@ -49,6 +49,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain {
 
@@ -90,6 +91,8 @@ struct alignas(64) Doorbell {
   // Wakes the service thread whoever attends: for reasons other than messages.
   void wake() {
     wakes.fetch_add(1, std::memory_order_seq_cst);
+    // In virtual time a message's handler costs what the network model says.
+    const virtual_time::Unaccounted wake;
     futex_wake(wakes, FutexScope::kMachine, 1);
   }
 

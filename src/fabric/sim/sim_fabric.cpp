@@ -170,7 +170,7 @@ bool SimNetwork::deliver(NodeId from, NodeId to) {
   if (handler.function == nullptr)
     panic("a message of a type that nobody handles came from node (and its type)", from.value, message.header.type);
   receiver.handling_ = true;
-  handler.function(handler.context, Message{from, message.header, message.payload, message.slice});
+  handler.function(handler.context, Message{from, message.header, message.payload, message.slice, message.not_before});
   receiver.handling_ = false;
   return true;
 }

@@ -1,0 +1,79 @@
+#include "fabric/calendar.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace multigrain {
+namespace {
+
+TEST(CalendarTest, RequestsInOrderQueue) {
+  Calendar calendar;
+  EXPECT_EQ(calendar.reserve(100, 10), 100u);
+  EXPECT_EQ(calendar.reserve(105, 10), 110u);
+  EXPECT_EQ(calendar.reserve(200, 10), 200u);
+  // The first two are one interval.
+  EXPECT_EQ(calendar.intervals(), 2u);
+}
+
+TEST(CalendarTest, ALateRequestForAnEarlierTimeTakesTheGap) {
+  Calendar calendar;
+  calendar.reserve(1000, 100);
+  calendar.reserve(1150, 100);
+  EXPECT_EQ(calendar.reserve(900, 100), 900u);
+  EXPECT_EQ(calendar.reserve(990, 50), 1100u);
+  EXPECT_EQ(calendar.reserve(990, 51), 1250u);
+  EXPECT_EQ(calendar.intervals(), 1u);
+}
+
+TEST(CalendarTest, NothingTakesNoTime) {
+  Calendar calendar;
+  calendar.reserve(10, 5);
+  EXPECT_EQ(calendar.gap(12, 0), 15u);
+  calendar.occupy(40, 0);
+  EXPECT_EQ(calendar.intervals(), 1u);
+}
+
+// Against a table of moments.
+TEST(CalendarTest, RandomReservationsNeverOverlapAndTakeTheFirstGap) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    Calendar calendar;
+    std::vector<bool> busy(4000);
+    for (int i = 0; i < 60; ++i) {
+      const auto from = static_cast<unsigned>(random() % 1500);
+      const auto length = static_cast<unsigned>(1 + random() % 30);
+      unsigned expected = from;
+      while (std::find(busy.begin() + expected, busy.begin() + expected + length, true) !=
+             busy.begin() + expected + length)
+        ++expected;
+      ASSERT_EQ(calendar.reserve(from, length), expected);
+      std::fill_n(busy.begin() + expected, length, true);
+    }
+  }
+}
+
+// What was marked without asking, as handlers do that ran at the same time, may overlap.
+TEST(CalendarTest, OverlappingOccupationsAreOneInterval) {
+  Calendar calendar;
+  calendar.occupy(10, 10);
+  calendar.occupy(30, 10);
+  calendar.occupy(15, 20);
+  EXPECT_EQ(calendar.intervals(), 1u);
+  EXPECT_EQ(calendar.gap(0, 10), 0u);
+  EXPECT_EQ(calendar.gap(0, 11), 40u);
+}
+
+TEST(CalendarTest, ItForgetsTheOldestWhenItIsFull) {
+  Calendar calendar;
+  for (Nanoseconds i = 0; i < 1000; ++i) EXPECT_EQ(calendar.reserve(10 * i, 5), 10 * i);
+  EXPECT_LT(calendar.intervals(), 1000u);
+  EXPECT_EQ(calendar.reserve(9990, 5), 9995u);
+  // Room has been made for an interval in the middle, too.
+  EXPECT_EQ(calendar.reserve(9986, 3), 9986u);
+}
+
+}  // namespace
+}  // namespace multigrain

@@ -1,0 +1,108 @@
+// The arithmetic of the emulated network, on the simulated fabric, which shows when each message arrives. The calling
+// thread is a processor whose clock stands, so that every time is exact.
+#include "fabric/virtual_fabric.h"
+
+#include <gtest/gtest.h>
+
+#include "borrowed_fabric.h"
+#include "fabric/sim/sim_fabric.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain {
+namespace {
+
+using testing::Borrowed;
+constexpr MessageType kType = message_range::kTest;
+constexpr MessageType kReply = message_range::kTest + 1;
+
+class VirtualFabricTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    static std::array<virtual_time::ProcessorClock, 2> clocks{};
+    static std::atomic<uint32_t> sleepers{0};
+    virtual_time::start({.processors = clocks, .sleepers = &sleepers}, {.processors = 2});
+    virtual_time::adopt(0);
+  }
+  VirtualFabric make(NodeId node, const NetworkModel& model) {
+    return {std::make_unique<Borrowed>(network_.node(node)), model, states_};
+  }
+  std::vector<Nanoseconds> arrivals() {
+    std::vector<Nanoseconds> times;
+    for (const auto* message : network_.pending()) times.push_back(message->not_before - start_);
+    return times;
+  }
+  // The clock only grows, over tests too.
+  const Nanoseconds start_ = virtual_time::now();
+  SimNetwork network_{{.nodes = 3}};
+  std::array<VirtualFabric::NodeState, 3> states_{};
+};
+
+TEST_F(VirtualFabricTest, AMessageTakesOccupancyTransferAndLatency) {
+  auto fabric = make(NodeId(0), {.latency_ns = 1000, .bytes_per_ns = 0.5, .occupancy_ns = 70});
+  const std::vector<std::byte> payload(100);
+  fabric.send(NodeId(1), {.type = kType}, payload, {}, SendContext::kOrdinary);
+  // The link out is still busy with the first; a slice counts like a payload.
+  fabric.send(NodeId(2), {.type = kType}, {}, {SegmentId::kFrames, 0, 50}, SendContext::kOrdinary);
+  EXPECT_EQ(arrivals(), (std::vector<Nanoseconds>{70 + 200 + 1000, 270 + 70 + 100 + 1000}));
+}
+
+TEST_F(VirtualFabricTest, TwoSendersShareTheLinkIntoANode) {
+  const NetworkModel model{.latency_ns = 1000, .bytes_per_ns = 1};
+  auto first = make(NodeId(0), model);
+  auto second = make(NodeId(1), model);
+  const std::vector<std::byte> payload(300);
+  first.send(NodeId(2), {.type = kType}, payload, {}, SendContext::kOrdinary);
+  second.send(NodeId(2), {.type = kType}, payload, {}, SendContext::kOrdinary);
+  EXPECT_EQ(arrivals(), (std::vector<Nanoseconds>{1300, 1600}));
+}
+
+TEST_F(VirtualFabricTest, RemoteOperationsMoveTheClock) {
+  auto fabric = make(NodeId(0), {.latency_ns = 1000, .bytes_per_ns = 1, .occupancy_ns = 10});
+  std::array<std::byte, 100> bytes{};
+  Nanoseconds before = virtual_time::now();
+  const auto took = [&] { return virtual_time::now() - std::exchange(before, virtual_time::now()); };
+  fabric.get(NodeId(1), SegmentId::kFrames, 0, bytes);
+  EXPECT_EQ(took(), 10 + 1000 + 10 + 100 + 1000u);
+  fabric.put(NodeId(1), SegmentId::kFrames, 0, bytes);
+  EXPECT_EQ(took(), 10 + 100 + 1000 + 1000u);
+  fabric.fetch_add(NodeId(1), SegmentId::kWords, 0, 1);
+  EXPECT_EQ(took(), 10 + 1000 + 10 + 8 + 1000u);
+  // Its own memory is no network.
+  fabric.get(NodeId(0), SegmentId::kFrames, 0, bytes);
+  EXPECT_EQ(took(), 0u);
+  // Two at once: the data of the second waits for that of the first.
+  const Completion one = fabric.start_get(NodeId(1), SegmentId::kFrames, 0, bytes);
+  const Completion two = fabric.start_get(NodeId(1), SegmentId::kFrames, 0, bytes);
+  EXPECT_FALSE(fabric.is_complete(one));
+  fabric.wait(two);
+  EXPECT_TRUE(fabric.is_complete(one));
+  EXPECT_EQ(took(), 2120 + 110u);
+}
+
+TEST_F(VirtualFabricTest, HandlersOfANodeTakeTurnsAndTheirMessagesCarryTheirClock) {
+  const NetworkModel model{.latency_ns = 1000, .handler_ns = 5'000'000'000};
+  auto sender = make(NodeId(0), model);
+  auto home = make(NodeId(1), model);
+  sender.set_handler(kReply, [](void*, const Message&) {}, nullptr);
+  home.set_handler(
+      kType,
+      [](void* fabric, const Message& message) {
+        static_cast<VirtualFabric*>(fabric)->send(message.from, {.type = kReply}, SendContext::kHandler);
+      },
+      &home);
+  // Somebody who is interrupted.
+  virtual_time::hand_over(0, virtual_time::now());
+  sender.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
+  sender.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
+  ASSERT_TRUE(network_.deliver(NodeId(0), NodeId(1)));
+  ASSERT_TRUE(network_.deliver(NodeId(0), NodeId(1)));
+  const auto replies = arrivals();
+  ASSERT_EQ(replies.size(), 2u);
+  // A latency there, an interrupt, and back; handlers also take what they take here, which is far below a second.
+  EXPECT_GE(replies[0], 5'000'002'000u);
+  EXPECT_LT(replies[0], 6'000'000'000u);
+  EXPECT_GE(replies[1], 10'000'002'000u);
+}
+
+}  // namespace
+}  // namespace multigrain

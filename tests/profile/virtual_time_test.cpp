@@ -1,0 +1,201 @@
+// Clocks, waits and the bound between processors, with threads of one process as the processors of one node. Times of
+// work are those of this machine, so only their order is asserted.
+#include "profile/virtual_time.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "fabric/wait.h"
+#include "profile/this_thread.h"
+
+namespace multigrain {
+namespace {
+
+constexpr unsigned kProcessors = 4;
+constexpr Nanoseconds kSkew = 1'000'000;
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+std::array<virtual_time::ProcessorClock, kProcessors> g_clocks{};
+std::atomic<uint32_t> g_sleepers{0};
+std::array<ProcessorProfile, kProcessors> g_profiles;
+
+class VirtualTimeTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    virtual_time::start({.processors = g_clocks, .sleepers = &g_sleepers},
+                        {.skew_ns = kSkew, .processors = kProcessors});
+  }
+
+  // Runs a function on each of the first processors, all beginning at the same virtual time.
+  template <typename... Functions>
+  void run(Functions&&... functions) {
+    const Nanoseconds begin = next_;
+    std::vector<std::thread> threads;
+    unsigned processor = 0;
+    for (unsigned i = 0; i < sizeof...(functions); ++i) virtual_time::hand_over(i, begin);
+    (threads.emplace_back([this, begin, processor = processor++, function = std::forward<Functions>(functions)] {
+      set_this_profile(g_profiles[processor]);
+      virtual_time::adopt(processor);
+      virtual_time::begin_function(begin);
+      this_profile().start();
+      function();
+      this_profile().stop();
+      virtual_time::end_function();
+    }),
+     ...);
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& clock : g_clocks) next_ = std::max(next_, clock.published.load() + kSecond);
+    EXPECT_EQ(g_sleepers.load(), 0u);
+  }
+
+  // Clocks never go back, so each run begins after the last.
+  static inline Nanoseconds next_ = kSecond;
+};
+
+void work() {
+  const Nanoseconds end = virtual_time::now() + 200'000;
+  while (virtual_time::now() < end) {
+  }
+}
+
+// A wait as fabric/wait.h makes it, without a fabric.
+void wait_for(EventCount& event, const std::atomic<bool>& done) {
+  if (done.load(std::memory_order_acquire)) {
+    virtual_time::advance(event.when());
+    return;
+  }
+  virtual_time::Wait wait(&event, event.when());
+  while (!done.load(std::memory_order_acquire)) {
+    const uint32_t seen = event.prepare();
+    if (done.load(std::memory_order_acquire)) return;
+    wait.again();
+    event.sleep(seen);
+  }
+}
+
+TEST_F(VirtualTimeTest, AClockGrowsWithWorkAndStandsInSleep) {
+  run([] {
+    const Nanoseconds start = virtual_time::now();
+    work();
+    EXPECT_GE(virtual_time::now(), start + 200'000);
+    const Nanoseconds before = virtual_time::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_LT(virtual_time::now() - before, 40'000'000u);
+  });
+}
+
+TEST_F(VirtualTimeTest, WhoWaitsGoesOnAtTheTimeOfWhatItWaitedFor) {
+  EventCount event;
+  std::atomic<bool> done{false};
+  std::atomic<Nanoseconds> happened{0};
+  run(
+      [&] {
+        CategoryScope lock(this_profile(), Category::kLock);
+        wait_for(event, done);
+        EXPECT_GE(virtual_time::now(), happened.load());
+        EXPECT_LT(virtual_time::now(), happened.load() + kSecond / 2);
+      },
+      [&] {
+        virtual_time::advance(virtual_time::now() + 3 * kSecond);
+        happened = virtual_time::now();
+        event.mark();
+        done = true;
+        event.notify();
+      });
+  ProfileSnapshot profile;
+  const uint64_t now = 0;
+  g_profiles[0].snapshot_at(profile, &now);
+  EXPECT_GE(profile.ticks[static_cast<size_t>(Category::kLock)], 3 * kSecond - kSecond / 2);
+}
+
+TEST_F(VirtualTimeTest, HandlersAreChargedToWhoWaits) {
+  EventCount event;
+  std::atomic<bool> done{false};
+  run(
+      [&] {
+        CategoryScope wait(this_profile(), Category::kDataWait);
+        wait_for(event, done);
+      },
+      [&] {
+        while (!virtual_time::somebody_waits()) std::this_thread::yield();
+        Nanoseconds cost;
+        {
+          virtual_time::HandlerScope handler(virtual_time::now() + 2 * kSecond, kSecond);
+          EXPECT_GE(virtual_time::stamp(), virtual_time::now() + 3 * kSecond);
+          done = true;
+          event.notify();
+          cost = handler.elapsed();
+        }
+        EXPECT_GE(cost, kSecond);
+        virtual_time::charge_handler(cost);
+      });
+  // Its wait may have ended before it was charged; then it is charged as an interrupt, at its next synchronisation.
+}
+
+TEST_F(VirtualTimeTest, AnInterruptIsProtocolTimeOnTheClock) {
+  run([] {
+    const Nanoseconds before = virtual_time::now();
+    ProfileSnapshot start;
+    this_profile().snapshot(start);
+    virtual_time::charge_handler(kSecond);
+    virtual_time::synchronise();
+    EXPECT_GE(virtual_time::now(), before + kSecond);
+    ProfileSnapshot end;
+    this_profile().snapshot(end);
+    EXPECT_GE(end.since(start).ticks[static_cast<size_t>(Category::kProtocol)], kSecond);
+  });
+}
+
+TEST_F(VirtualTimeTest, NobodyRunsAheadOfTheSlowest) {
+  const auto processor = [&](unsigned self, Nanoseconds step) {
+    const Nanoseconds end = virtual_time::now() + 40 * kSkew;
+    while (virtual_time::now() < end) {
+      virtual_time::advance(virtual_time::now() + step);
+      const Nanoseconds clock = virtual_time::now();
+      virtual_time::synchronise();
+      // What the others have published only grows, so this holds however long ago they were looked at.
+      for (unsigned other = 0; other < 3; ++other) {
+        if (other == self || g_clocks[other].state.load() != virtual_time::ProcessorClock::kRuns) continue;
+        EXPECT_GE(g_clocks[other].published.load() + kSkew, clock) << other << " is slower than " << self;
+      }
+    }
+  };
+  run([&] { processor(0, 10'000); }, [&] { processor(1, 300'000); }, [&] { processor(2, 3'000); });
+}
+
+TEST_F(VirtualTimeTest, AProcessorThatSleepsInTheSystemHoldsNobodyUp) {
+  std::atomic<bool> stop{false};
+  run(
+      [&] {
+        while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      },
+      [&] {
+        virtual_time::advance(virtual_time::now() + 5 * kSecond);
+        virtual_time::synchronise();
+        stop = true;
+      });
+}
+
+TEST_F(VirtualTimeTest, AProcessorThatWaitsForAnotherHoldsNobodyUp) {
+  EventCount event;
+  std::atomic<bool> done{false};
+  run(
+      [&] {
+        CategoryScope lock(this_profile(), Category::kLock);
+        wait_for(event, done);
+      },
+      [&] {
+        while (!virtual_time::somebody_waits()) std::this_thread::yield();
+        virtual_time::advance(virtual_time::now() + 5 * kSecond);
+        virtual_time::synchronise();
+        event.mark();
+        done = true;
+        event.notify();
+      });
+}
+
+}  // namespace
+}  // namespace multigrain
