@@ -108,7 +108,8 @@ void VirtualFabric::handle(void* handler, const Message& message) {
   const Handler& own = *static_cast<Handler*>(handler);
   VirtualFabric& fabric = *own.fabric;
   NodeState::Resource& resource = fabric.nodes_[fabric.self().value].handler;
-  const Nanoseconds overhead = virtual_time::somebody_waits() ? 0 : fabric.model_.handler_ns;
+  const virtual_time::Interrupted interrupted = virtual_time::choose_interrupted();
+  const Nanoseconds overhead = interrupted.waits ? 0 : fabric.model_.handler_ns;
   Nanoseconds begin;
   {
     const std::lock_guard hold(resource.lock);
@@ -124,7 +125,7 @@ void VirtualFabric::handle(void* handler, const Message& message) {
     const std::lock_guard hold(resource.lock);
     resource.calendar.occupy(begin, cost);
   }
-  virtual_time::charge_handler(cost);
+  virtual_time::charge(interrupted, cost);
 }
 
 }  // namespace multigrain

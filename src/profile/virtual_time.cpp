@@ -379,27 +379,24 @@ Nanoseconds HandlerScope::elapsed() {
   return clock_.read() - begin_;
 }
 
-bool somebody_waits() {
-  return std::ranges::any_of(ours(), [](const ProcessorClock& processor) {
-    return processor.event.load(std::memory_order_relaxed) != nullptr &&
-           processor.state.load(std::memory_order_relaxed) != ProcessorClock::kAway;
-  });
-}
-
-void charge_handler(Nanoseconds cost) {
+Interrupted choose_interrupted() {
   const std::span<ProcessorClock> processors = ours();
   const uint32_t first = g_next_interrupted.fetch_add(1, std::memory_order_relaxed);
-  ProcessorClock* interrupted = nullptr;
+  Interrupted chosen;
   for (size_t i = 0; i < processors.size(); ++i) {
     ProcessorClock& processor = processors[(first + i) % processors.size()];
     if (processor.state.load(std::memory_order_relaxed) == ProcessorClock::kAway) continue;
-    if (processor.event.load(std::memory_order_relaxed) != nullptr) {
-      processor.handled_ns.fetch_add(cost, std::memory_order_relaxed);
-      return;
-    }
-    if (interrupted == nullptr) interrupted = &processor;
+    if (processor.event.load(std::memory_order_relaxed) != nullptr) return {&processor, true};
+    if (chosen.processor == nullptr) chosen.processor = &processor;
   }
-  if (interrupted != nullptr) interrupted->interrupted_ns.fetch_add(cost, std::memory_order_relaxed);
+  return chosen;
+}
+
+void charge(const Interrupted& interrupted, Nanoseconds cost) {
+  if (interrupted.processor == nullptr) return;
+  // Its wait may be over by now, because of this handler: then the cost was part of the wait.
+  (interrupted.waits ? interrupted.processor->handled_ns : interrupted.processor->interrupted_ns)
+      .fetch_add(cost, std::memory_order_relaxed);
 }
 
 }  // namespace multigrain::virtual_time

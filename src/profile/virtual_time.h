@@ -192,11 +192,15 @@ class HandlerScope {
   const bool outer_ran_;
 };
 
-// Whether a processor of this node waits, and so handles messages without being interrupted.
-bool somebody_waits();
+// The processor of this node that a handler which begins now would interrupt: one that waits, and so runs handlers
+// without being interrupted, if there is one; else the next in turn. nullptr: none runs a function.
+struct Interrupted {
+  ProcessorClock* processor = nullptr;
+  bool waits = false;
+};
+Interrupted choose_interrupted();
 
-// Charges a handler of this node to the processor that it would have interrupted: one that waits, if there is one; else
-// the next.
-void charge_handler(Nanoseconds cost);
+// Charges it with what the handler took.
+void charge(const Interrupted& interrupted, Nanoseconds cost);
 
 }  // namespace multigrain::virtual_time

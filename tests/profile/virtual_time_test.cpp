@@ -51,6 +51,13 @@ class VirtualTimeTest : public ::testing::Test {
     EXPECT_EQ(g_sleepers.load(), 0u);
   }
 
+  // Of a processor that has stopped.
+  static uint64_t time_in(unsigned processor, Category category) {
+    ProfileSnapshot profile;
+    g_profiles[processor].snapshot(profile);
+    return profile.ticks[static_cast<size_t>(category)];
+  }
+
   // Clocks never go back, so each run begins after the last.
   static inline Nanoseconds next_ = kSecond;
 };
@@ -105,10 +112,7 @@ TEST_F(VirtualTimeTest, WhoWaitsGoesOnAtTheTimeOfWhatItWaitedFor) {
         done = true;
         event.notify();
       });
-  ProfileSnapshot profile;
-  const uint64_t now = 0;
-  g_profiles[0].snapshot_at(profile, &now);
-  EXPECT_GE(profile.ticks[static_cast<size_t>(Category::kLock)], 3 * kSecond - kSecond / 2);
+  EXPECT_GE(time_in(0, Category::kLock), 3 * kSecond - kSecond / 2);
 }
 
 TEST_F(VirtualTimeTest, HandlersAreChargedToWhoWaits) {
@@ -120,19 +124,20 @@ TEST_F(VirtualTimeTest, HandlersAreChargedToWhoWaits) {
         wait_for(event, done);
       },
       [&] {
-        while (!virtual_time::somebody_waits()) std::this_thread::yield();
-        Nanoseconds cost;
-        {
-          virtual_time::HandlerScope handler(virtual_time::now() + 2 * kSecond, kSecond);
-          EXPECT_GE(virtual_time::stamp(), virtual_time::now() + 3 * kSecond);
-          done = true;
-          event.notify();
-          cost = handler.elapsed();
-        }
-        EXPECT_GE(cost, kSecond);
-        virtual_time::charge_handler(cost);
+        while (!virtual_time::choose_interrupted().waits) std::this_thread::yield();
+        const virtual_time::Interrupted waiting = virtual_time::choose_interrupted();
+        EXPECT_EQ(waiting.processor, &g_clocks[0]);
+        const Nanoseconds begin = virtual_time::now() + 2 * kSecond;
+        virtual_time::HandlerScope handler(begin, kSecond);
+        EXPECT_GE(virtual_time::stamp(), begin + kSecond);
+        EXPECT_GE(handler.elapsed(), kSecond);
+        virtual_time::charge(waiting, handler.elapsed());
+        event.mark();
+        done = true;
+        event.notify();
       });
-  // Its wait may have ended before it was charged; then it is charged as an interrupt, at its next synchronisation.
+  EXPECT_GE(time_in(0, Category::kProtocol), kSecond);
+  EXPECT_GE(time_in(0, Category::kDataWait), kSecond);
 }
 
 TEST_F(VirtualTimeTest, AnInterruptIsProtocolTimeOnTheClock) {
@@ -140,7 +145,10 @@ TEST_F(VirtualTimeTest, AnInterruptIsProtocolTimeOnTheClock) {
     const Nanoseconds before = virtual_time::now();
     ProfileSnapshot start;
     this_profile().snapshot(start);
-    virtual_time::charge_handler(kSecond);
+    const virtual_time::Interrupted self = virtual_time::choose_interrupted();
+    EXPECT_EQ(self.processor, &g_clocks[0]);
+    EXPECT_FALSE(self.waits);
+    virtual_time::charge(self, kSecond);
     virtual_time::synchronise();
     EXPECT_GE(virtual_time::now(), before + kSecond);
     ProfileSnapshot end;
@@ -188,7 +196,7 @@ TEST_F(VirtualTimeTest, AProcessorThatWaitsForAnotherHoldsNobodyUp) {
         wait_for(event, done);
       },
       [&] {
-        while (!virtual_time::somebody_waits()) std::this_thread::yield();
+        while (!virtual_time::choose_interrupted().waits) std::this_thread::yield();
         virtual_time::advance(virtual_time::now() + 5 * kSecond);
         virtual_time::synchronise();
         event.mark();
