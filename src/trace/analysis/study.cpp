@@ -185,14 +185,6 @@ class FigureSpreads {
   std::map<std::pair<json, std::string>, Spread> spreads_;
 };
 
-json parts_json(const CostParts& parts) {
-  return {{"local", parts.local},
-          {"global", parts.global},
-          {"remote", parts.remote},
-          {"remote_moves", parts.remote_moves},
-          {"global_moves", parts.global_moves}};
-}
-
 json areas_json(const CostParts& parts, const Machine& machine) {
   const double references = std::max(1.0, static_cast<double>(parts.references()));
   // 0 times infinite is nothing: what a machine lacks it does not use.
@@ -902,6 +894,14 @@ Result<json> Study::run() {
 }
 
 }  // namespace
+
+json parts_json(const CostParts& parts) {
+  return {{"local", parts.local},
+          {"global", parts.global},
+          {"remote", parts.remote},
+          {"remote_moves", parts.remote_moves},
+          {"global_moves", parts.global_moves}};
+}
 
 std::vector<Machine> vary(const Machine& machine, std::string_view parameter) {
   std::vector<Machine> variants;

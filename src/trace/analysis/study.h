@@ -4,8 +4,8 @@
 // Costs are in local references of their machine. An MCPR counts private references as local ones. Where something does
 // not exist or is not known, the value is null. A SITE is null or {"file", "line", "function"}. A SPREAD is null (not
 // asked for) or {"local": PERCENT, "gap": PERCENT}: by how much the cost differs at most when the trace is perturbed
-// (section 4.3 of software-coherence-thesis.txt), in per cent of the cost; SPREADS is null or such spreads by the names of
-// the figures beside it (those of a MOVES by its names). PARTS is what a cost is made of:
+// (section 4.3 of software-coherence-thesis.txt), in per cent of the cost; SPREADS is null or such spreads by the names
+// of the figures beside it (those of a MOVES by its names). PARTS is what a cost is made of:
 //   {"local", "global", "remote", "remote_moves", "global_moves"}  counts
 // and AREAS the same as contributions to the MCPR, which add up to it:
 //   {"local", "global", "remote", "overhead", "data_transfer"}     moves split by equation 7.1
@@ -66,6 +66,7 @@
 
 #include "trace/analysis/tlb.h"
 #include "trace/model/machine.h"
+#include "trace/model/placement.h"
 #include "trace/trace.h"
 
 namespace multigrain::trace {
@@ -91,6 +92,9 @@ struct StudyOptions {
   // Called now and then with what is being done and how many references of the trace this pass has seen; may be empty.
   std::function<void(std::string_view pass, uint64_t references)> progress;
 };
+
+// A PARTS.
+nlohmann::json parts_json(const CostParts& parts);
 
 inline constexpr const char* kStudyParameters[] = {"R", "r", "G", "g", "o_s"};
 

@@ -148,14 +148,6 @@ std::vector<Machine> machines_of(const json& machines, unsigned processors) {
   return out;
 }
 
-json parts_json(const CostParts& parts) {
-  return {{"local", parts.local},
-          {"global", parts.global},
-          {"remote", parts.remote},
-          {"remote_moves", parts.remote_moves},
-          {"global_moves", parts.global_moves}};
-}
-
 template <typename R>
 json result_json(const R& result, std::string policy) {
   json hot = json::array();
