@@ -15,6 +15,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/hexadecimal.h"
 #include "runtime/private/globals.h"
 
 namespace multigrain {
@@ -29,26 +30,6 @@ constexpr const char* kSettings[] = {"MULTIGRAIN_PROCS_PER_NODE", "MULTIGRAIN_PA
                                      "MULTIGRAIN_VERBOSE",        "MULTIGRAIN_TIMEOUT",   "MULTIGRAIN_CLOCK",
                                      "MULTIGRAIN_CLOCK_SCALE",    "MULTIGRAIN_SKEW"};
 constexpr size_t kMaxLibraries = 512;
-
-std::string hexadecimal(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  return text;
-}
-
-bool read_hexadecimal(const std::string& text, std::span<std::byte> bytes) {
-  if (text.size() != 2 * bytes.size()) return false;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    unsigned value = 0;
-    for (const char digit : {text[2 * i], text[2 * i + 1]}) {
-      const bool decimal = digit >= '0' && digit <= '9';
-      if (!decimal && !(digit >= 'a' && digit <= 'f')) return false;
-      value = value * 16 + static_cast<unsigned>(decimal ? digit - '0' : digit - 'a' + 10);
-    }
-    bytes[i] = static_cast<std::byte>(value);
-  }
-  return true;
-}
 
 std::string path_of_executable() {
   char path[PATH_MAX];
@@ -86,7 +67,7 @@ std::string build_id_of(const dl_phdr_info& object) {
       const size_t total = data_at + round_up(entry.n_descsz);
       if (total > left) break;
       if (entry.n_type == NT_GNU_BUILD_ID && entry.n_namesz == 4 && std::memcmp(note + sizeof entry, "GNU", 4) == 0)
-        return hexadecimal({note + data_at, entry.n_descsz});
+        return to_hexadecimal({note + data_at, entry.n_descsz});
       note += total;
       left -= total;
     }
@@ -147,7 +128,7 @@ Result<NodeCard> describe_this_node(bool is_node_0) {
   std::array<char, HOST_NAME_MAX + 1> host{};
   card.host = gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "(unknown)";
   card.program = path_of_executable();
-  card.identity = hexadecimal(executable_build_id());
+  card.identity = to_hexadecimal(executable_build_id());
   if (card.identity.empty()) {
     auto hash = hash_of_executable();
     if (!hash) return tl::unexpected(hash.error());
@@ -180,7 +161,7 @@ Card encode(const NodeCard& card) {
                       {"randomised", card.randomised},
                       {"libraries", libraries},
                       {"settings", settings},
-                      {"secret", hexadecimal(card.secret)}};
+                      {"secret", to_hexadecimal(card.secret)}};
   // A host name or a path need not be UTF-8.
   const std::string text = whole.dump(-1, ' ', false, json::error_handler_t::replace);
   const auto bytes = std::as_bytes(std::span(text));

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hexadecimal.h"
 #include "fabric/wireup/rank_check.h"
 #include "fabric/wireup/wireup_module.h"
 
@@ -31,30 +32,6 @@ using Clock = std::chrono::steady_clock;
 // PMI2_MAX_VALLEN is 1024 with the final zero, in Slurm as in MPICH.
 constexpr size_t kBytesPerValue = 504;
 static_assert(2 * kBytesPerValue < PMI2_MAX_VALLEN);
-
-constexpr std::string_view kDigits = "0123456789abcdef";
-
-std::string to_hexadecimal(std::span<const std::byte> bytes) {
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (const std::byte byte : bytes) {
-    text.push_back(kDigits[std::to_integer<size_t>(byte >> 4)]);
-    text.push_back(kDigits[std::to_integer<size_t>(byte & std::byte{15})]);
-  }
-  return text;
-}
-
-// Appends; false if that is no hexadecimal text.
-bool from_hexadecimal(std::string_view text, Card& bytes) {
-  if (text.size() % 2 != 0) return false;
-  for (size_t i = 0; i < text.size(); i += 2) {
-    const size_t high = kDigits.find(text[i]);
-    const size_t low = kDigits.find(text[i + 1]);
-    if (high == std::string_view::npos || low == std::string_view::npos) return false;
-    bytes.push_back(static_cast<std::byte>(high << 4 | low));
-  }
-  return true;
-}
 
 // Makes reads of a socket fail from a time on, unless it is destroyed before.
 class Watchdog {
@@ -168,7 +145,7 @@ Result<Card> Pmi2Wireup::card_of(unsigned node) const {
   for (size_t piece = 1; card.size() < size; ++piece) {
     const auto text = value(key(node, piece));
     if (!text) return fail("the card of node {} stops after {} of {} bytes", node, card.size(), size);
-    if (text->empty() || !from_hexadecimal(*text, card) || card.size() > size)
+    if (text->empty() || !append_hexadecimal(*text, card) || card.size() > size)
       return fail("the card of node {} came through PMI-2 damaged", node);
   }
   return card;

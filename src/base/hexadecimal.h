@@ -1,0 +1,45 @@
+// Bytes as text: two lower-case digits each, the high one first.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace multigrain {
+
+inline constexpr std::string_view kHexadecimalDigits = "0123456789abcdef";
+
+inline std::string to_hexadecimal(std::span<const std::byte> bytes) {
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const std::byte byte : bytes) {
+    text.push_back(kHexadecimalDigits[std::to_integer<size_t>(byte >> 4)]);
+    text.push_back(kHexadecimalDigits[std::to_integer<size_t>(byte & std::byte{15})]);
+  }
+  return text;
+}
+
+// Appends to `bytes`; false if `text` is nothing that to_hexadecimal() writes, when part of it may have been appended.
+inline bool append_hexadecimal(std::string_view text, std::vector<std::byte>& bytes) {
+  if (text.size() % 2 != 0) return false;
+  for (size_t i = 0; i < text.size(); i += 2) {
+    const size_t high = kHexadecimalDigits.find(text[i]);
+    const size_t low = kHexadecimalDigits.find(text[i + 1]);
+    if (high == std::string_view::npos || low == std::string_view::npos) return false;
+    bytes.push_back(static_cast<std::byte>(high << 4 | low));
+  }
+  return true;
+}
+
+// Fills `bytes`; false if `text` is not just as long, or no hexadecimal text.
+inline bool read_hexadecimal(std::string_view text, std::span<std::byte> bytes) {
+  std::vector<std::byte> read;
+  if (text.size() != 2 * bytes.size() || !append_hexadecimal(text, read)) return false;
+  std::copy(read.begin(), read.end(), bytes.begin());
+  return true;
+}
+
+}  // namespace multigrain
