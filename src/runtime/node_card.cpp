@@ -1,6 +1,5 @@
 #include "runtime/node_card.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <link.h>
 #include <sys/personality.h>
@@ -15,7 +14,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/fnv.h"
 #include "base/hexadecimal.h"
+#include "runtime/private/build_id.h"
 #include "runtime/private/globals.h"
 
 namespace multigrain {
@@ -37,40 +38,27 @@ std::string path_of_executable() {
   return length > 0 ? std::string(path, static_cast<size_t>(length)) : std::string("(unknown)");
 }
 
-// For an executable that was linked without a build id. FNV-1a: accidents are to be found, not attacks.
+// For an executable that was linked without a build id. Accidents are to be found, not attacks.
 Result<std::string> hash_of_executable() {
   const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail_errno(errno, "cannot read the executable, which has no build id to compare");
-  uint64_t hash = 0xcbf2'9ce4'8422'2325;
-  std::vector<unsigned char> chunk(size_t{1} << 16);
+  Fnv hash;
+  std::vector<std::byte> chunk(size_t{1} << 16);
   ssize_t got;
-  while ((got = read(fd, chunk.data(), chunk.size())) > 0) {
-    for (ssize_t i = 0; i < got; ++i) hash = (hash ^ chunk[static_cast<size_t>(i)]) * 0x0000'0100'0000'01b3;
-  }
+  while ((got = read(fd, chunk.data(), chunk.size())) > 0) hash.mix(std::span(chunk).first(static_cast<size_t>(got)));
   const int failed = got < 0 ? errno : 0;
   close(fd);
   if (failed != 0) return fail_errno(failed, "cannot read the executable, which has no build id to compare");
-  return fmt::format("file {:016x}", hash);
+  return fmt::format("file {:016x}", hash.value());
 }
 
 std::string build_id_of(const dl_phdr_info& object) {
   for (size_t i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = object.dlpi_phdr[i];
     if (header.p_type != PT_NOTE) continue;
-    const auto* note = reinterpret_cast<const std::byte*>(object.dlpi_addr + header.p_vaddr);
-    size_t left = header.p_memsz;
-    const auto round_up = [](size_t n) { return (n + 3) & ~size_t{3}; };
-    while (left >= sizeof(ElfW(Nhdr))) {
-      ElfW(Nhdr) entry;
-      std::memcpy(&entry, note, sizeof entry);
-      const size_t data_at = sizeof entry + round_up(entry.n_namesz);
-      const size_t total = data_at + round_up(entry.n_descsz);
-      if (total > left) break;
-      if (entry.n_type == NT_GNU_BUILD_ID && entry.n_namesz == 4 && std::memcmp(note + sizeof entry, "GNU", 4) == 0)
-        return to_hexadecimal({note + data_at, entry.n_descsz});
-      note += total;
-      left -= total;
-    }
+    const auto* notes = reinterpret_cast<const std::byte*>(object.dlpi_addr + header.p_vaddr);
+    const auto build_id = find_build_id({notes, header.p_memsz});
+    if (!build_id.empty()) return to_hexadecimal(build_id);
   }
   return {};
 }

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/fnv.h"
+#include "runtime/private/build_id.h"
+
 namespace multigrain {
 namespace {
 
@@ -94,24 +97,6 @@ void exclude_relocated(Executable& executable, uintptr_t load, const Dynamic& dy
   }
 }
 
-void find_build_id(Executable& executable, const std::byte* note, size_t size) {
-  const auto round_up = [](size_t n) { return (n + 3) & ~size_t{3}; };
-  while (size >= sizeof(ElfW(Nhdr))) {
-    ElfW(Nhdr) header;
-    std::memcpy(&header, note, sizeof header);
-    const size_t name_at = sizeof header;
-    const size_t data_at = name_at + round_up(header.n_namesz);
-    const size_t total = data_at + round_up(header.n_descsz);
-    if (total > size) return;
-    if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && std::memcmp(note + name_at, "GNU", 4) == 0) {
-      executable.build_id = {note + data_at, header.n_descsz};
-      return;
-    }
-    note += total;
-    size -= total;
-  }
-}
-
 int inspect(dl_phdr_info* info, size_t, void* context) {
   Executable& executable = *static_cast<Executable*>(context);
   const uintptr_t load = info->dlpi_addr;
@@ -141,7 +126,8 @@ int inspect(dl_phdr_info* info, size_t, void* context) {
         break;
       }
       case PT_NOTE:
-        find_build_id(executable, reinterpret_cast<const std::byte*>(begin), header.p_memsz);
+        if (executable.build_id.empty())
+          executable.build_id = find_build_id({reinterpret_cast<const std::byte*>(begin), header.p_memsz});
         break;
       default:
         break;
@@ -202,15 +188,10 @@ std::span<const std::byte> executable_build_id() {
 }
 
 uint64_t executable_fingerprint() {
-  // FNV-1a: only accidents are to be told apart.
-  uint64_t hash = 0xcbf2'9ce4'8422'2325;
-  const auto mix = [&](const void* bytes, size_t length) {
-    for (size_t i = 0; i < length; ++i)
-      hash = (hash ^ static_cast<const unsigned char*>(bytes)[i]) * 0x0000'0100'0000'01b3;
-  };
-  for (const Range& range : executable_globals()) mix(&range, sizeof range);
-  mix(executable_build_id().data(), executable_build_id().size());
-  return hash;
+  Fnv hash;
+  for (const Range& range : executable_globals()) hash.mix(std::as_bytes(std::span(&range, 1)));
+  hash.mix(executable_build_id());
+  return hash.value();
 }
 
 }  // namespace multigrain

@@ -1,0 +1,22 @@
+// FNV-1a, 64 bits: for telling accidents apart, not attacks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace multigrain {
+
+// Neither allocates nor locks.
+class Fnv {
+ public:
+  void mix(std::span<const std::byte> bytes) {
+    for (const std::byte byte : bytes) hash_ = (hash_ ^ std::to_integer<uint64_t>(byte)) * 0x0000'0100'0000'01b3;
+  }
+  [[nodiscard]] uint64_t value() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0xcbf2'9ce4'8422'2325;
+};
+
+}  // namespace multigrain
