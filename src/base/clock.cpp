@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <cerrno>
+
 namespace multigrain {
 namespace {
 
@@ -15,6 +17,13 @@ double measure_ticks_per_us() {
 }
 
 }  // namespace
+
+void sleep_ns(Nanoseconds duration) {
+  const int saved = errno;
+  const timespec time{static_cast<time_t>(duration / 1'000'000'000u), static_cast<long>(duration % 1'000'000'000u)};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+  errno = saved;
+}
 
 double ticks_per_us() {
   static const double rate = measure_ticks_per_us();

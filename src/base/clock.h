@@ -19,6 +19,9 @@ inline Nanoseconds monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
+// Sleeps so long, or until a signal. Async-signal-safe; leaves errno as it is.
+void sleep_ns(Nanoseconds duration);
+
 // Processor cycles of the time-stamp counter: for bounding spins and for category switches, where 20 ns is too much.
 inline uint64_t ticks() {
   return __rdtsc();

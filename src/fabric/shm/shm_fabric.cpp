@@ -28,13 +28,6 @@ void prefetch_for_write(const void* line) {
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
 }
 
-void sleep_ns(Nanoseconds duration) {
-  const int saved = errno;
-  const timespec time{static_cast<time_t>(duration / 1'000'000'000u), static_cast<long>(duration % 1'000'000'000u)};
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
-  errno = saved;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ShmFabric>> ShmFabric::attach(int job_fd, NodeId self, const std::vector<int>& frames_fds,

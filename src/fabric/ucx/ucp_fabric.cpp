@@ -70,13 +70,6 @@ struct Batch {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Batch t_batch;
 
-void sleep_ns(Nanoseconds duration) {
-  const int saved = errno;
-  const timespec time{static_cast<time_t>(duration / kSecond), static_cast<long>(duration % kSecond)};
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
-  errno = saved;
-}
-
 tl::unexpected<Error> fail_ucx(const char* what, ucs_status_t status) {
   return fail("{}: UCX says: {}", what, ucs_status_string(status));
 }
