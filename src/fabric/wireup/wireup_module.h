@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "fabric/wireup/wireup.h"
 
@@ -12,5 +13,15 @@ inline constexpr const char* kOpenWireupSymbol = "multigrain_open_wireup";
 // The module's one function, extern "C" and visible under that name: opens the wire-up of the launcher that started
 // this process and stores it, or why that cannot be, in `out`.
 using OpenWireupFunction = void(Result<std::unique_ptr<Wireup>>* out);
+
+// Its body, for a module whose wire-up has an open().
+template <typename ModuleWireup>
+void open_wireup_of_module(Result<std::unique_ptr<Wireup>>* out) {
+  auto wireup = std::make_unique<ModuleWireup>();
+  if (const Status opened = wireup->open(); !opened)
+    *out = tl::unexpected<Error>(opened.error());
+  else
+    *out = std::move(wireup);
+}
 
 }  // namespace multigrain

@@ -189,10 +189,5 @@ Status Pmi2Wireup::finish() {
 
 extern "C" [[gnu::visibility("default")]] void multigrain_open_wireup(
     multigrain::Result<std::unique_ptr<multigrain::Wireup>>* out) {
-  using namespace multigrain;
-  auto wireup = std::make_unique<Pmi2Wireup>();
-  if (const Status opened = wireup->open(); !opened)
-    *out = tl::unexpected<Error>(opened.error());
-  else
-    *out = std::move(wireup);
+  multigrain::open_wireup_of_module<multigrain::Pmi2Wireup>(out);
 }
