@@ -6,48 +6,27 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/line.h"
+
 namespace multigrain {
 namespace {
 
 unsigned g_node = 0;
 
-// A line assembled on the stack: panic runs in signal handlers, where stdio and the heap are out of bounds.
-class Line {
- public:
-  void text(const char* s) {
-    while (*s != '\0' && length_ < sizeof buffer_) buffer_[length_++] = *s++;
-  }
-  void number(uint64_t value) {
-    char digits[20];
-    size_t n = 0;
-    do {
-      digits[n++] = static_cast<char>('0' + value % 10);
-      value /= 10;
-    } while (value != 0);
-    while (n != 0 && length_ < sizeof buffer_) buffer_[length_++] = digits[--n];
-  }
-  void write_out() {
-    // One write, so that lines of different nodes do not mix. Nothing can be done if it fails.
-    [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, buffer_, length_);
-  }
-
- private:
-  char buffer_[512];
-  size_t length_ = 0;
-};
+// How every line of this node begins.
+Line complaint() {
+  Line line;
+  line.text("multigrain: node ").number(g_node).text(": ");
+  return line;
+}
 
 void complain(const char* what, uint64_t a, uint64_t b, uint64_t c) {
-  Line line;
-  line.text("multigrain: node ");
-  line.number(g_node);
-  line.text(": ");
+  Line line = complaint();
   line.text(what);
   for (uint64_t value : {a, b, c}) {
     if (value == kNoNumber) break;
-    line.text(" ");
-    line.number(value);
+    line.text(" ").number(value);
   }
-  line.text("\n");
   line.write_out();
 }
 
@@ -68,12 +47,8 @@ void die(int status, const char* what, uint64_t a, uint64_t b) {
 }
 
 void die(int status, std::initializer_list<const char*> pieces) {
-  Line line;
-  line.text("multigrain: node ");
-  line.number(g_node);
-  line.text(": ");
+  Line line = complaint();
   for (const char* piece : pieces) line.text(piece);
-  line.text("\n");
   line.write_out();
   ::_exit(status);
 }

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/line.h"
 #include "base/spin_lock.h"
 #include "fabric/ucx/gate_token.h"
 #include "fabric/ucx/linkage.h"
@@ -47,53 +48,26 @@ constexpr size_t kMaxTokens = size_t{1} << 16;
 
 // --- Lines on standard error. Written on UCX's own thread, perhaps in the fault handler: no heap, no stdio.
 
-class Line {
- public:
-  Line& text(std::string_view s) {
-    for (const char c : s)
-      if (length_ < sizeof buffer_) buffer_[length_++] = c;
-    return *this;
+Line& end_point(Line& line, const sockaddr_storage& address) {
+  char name[INET6_ADDRSTRLEN] = "?";
+  uint16_t port = 0;
+  if (address.ss_family == AF_INET) {
+    sockaddr_in v4;
+    memcpy(&v4, &address, sizeof v4);
+    inet_ntop(AF_INET, &v4.sin_addr, name, sizeof name);
+    port = v4.sin_port;
+    line.text(name);
+  } else if (address.ss_family == AF_INET6) {
+    sockaddr_in6 v6;
+    memcpy(&v6, &address, sizeof v6);
+    inet_ntop(AF_INET6, &v6.sin6_addr, name, sizeof name);
+    port = v6.sin6_port;
+    line.text("[").text(name).text("]");
+  } else {
+    return line.text("an unknown address");
   }
-  Line& number(uint64_t value) {
-    char digits[20];
-    size_t n = 0;
-    do {
-      digits[n++] = static_cast<char>('0' + value % 10);
-      value /= 10;
-    } while (value != 0);
-    while (n != 0) text({&digits[--n], 1});
-    return *this;
-  }
-  Line& end_point(const sockaddr_storage& address) {
-    char name[INET6_ADDRSTRLEN] = "?";
-    uint16_t port = 0;
-    if (address.ss_family == AF_INET) {
-      sockaddr_in v4;
-      memcpy(&v4, &address, sizeof v4);
-      inet_ntop(AF_INET, &v4.sin_addr, name, sizeof name);
-      port = v4.sin_port;
-      text(name);
-    } else if (address.ss_family == AF_INET6) {
-      sockaddr_in6 v6;
-      memcpy(&v6, &address, sizeof v6);
-      inet_ntop(AF_INET6, &v6.sin6_addr, name, sizeof name);
-      port = v6.sin6_port;
-      text("[").text(name).text("]");
-    } else {
-      return text("an unknown address");
-    }
-    return text(":").number(ntohs(port));
-  }
-  void write_out() {
-    text("\n");
-    // One write, so that lines of different nodes do not mix. Nothing can be done if it fails.
-    [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, buffer_, length_);
-  }
-
- private:
-  char buffer_[512];
-  size_t length_ = 0;
-};
+  return line.text(":").number(ntohs(port));
+}
 
 // Lets through a burst of lines and then a few a second; counts the others.
 class LineLimit {
@@ -204,8 +178,8 @@ void say(const Gate& gate, LineLimit* limit, const char* what, const sockaddr_st
   uint64_t withheld = 0;
   if (limit != nullptr && !limit->may_write(&withheld)) return;
   Line line;
-  line.text("multigrain: node ").number(gate.node).text(": ").text(what).text(" ").end_point(peer);
-  line.text(": ").text(reason);
+  line.text("multigrain: node ").number(gate.node).text(": ").text(what).text(" ");
+  end_point(line, peer).text(": ").text(reason);
   if (withheld != 0) line.text(" (and ").number(withheld).text(" more before)");
   line.write_out();
 }

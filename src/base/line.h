@@ -1,0 +1,43 @@
+// A line for standard error that is put together on the stack: for signal handlers and threads in the middle of a
+// library, where stdio, locks and the heap are out of bounds.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace multigrain {
+
+// What does not fit into 512 bytes is cut off. Async-signal-safe.
+class Line {
+ public:
+  Line& text(std::string_view s) {
+    for (const char c : s)
+      if (length_ + 1 < sizeof buffer_) buffer_[length_++] = c;
+    return *this;
+  }
+  Line& number(uint64_t value) {
+    char digits[20];
+    size_t n = 0;
+    do {
+      digits[n++] = static_cast<char>('0' + value % 10);
+      value /= 10;
+    } while (value != 0);
+    while (n != 0) text({&digits[--n], 1});
+    return *this;
+  }
+  // Ends the line. Once.
+  void write_out() {
+    buffer_[length_++] = '\n';
+    // One write, so that lines of different nodes do not mix. Nothing can be done if it fails.
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, buffer_, length_);
+  }
+
+ private:
+  char buffer_[512];
+  size_t length_ = 0;
+};
+
+}  // namespace multigrain
