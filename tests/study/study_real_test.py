@@ -98,8 +98,8 @@ class Real(unittest.TestCase):
         self.assertLess(jacobi[1]["per_100us"], water[1]["per_100us"] / 2)
         self.assertLess(water[4]["slope"], water[1]["slope"])
         plain, tiled = slopes("water-kernel", "--size", "test"), slopes("water-kernel", "--size", "test", "--variant", "tiled")
+        # In nodes of one there is nothing to tile for.
         self.assertLess(tiled[4]["slope"], plain[4]["slope"])
-        self.assertLess(tiled[1]["slope"], plain[1]["slope"])
 
 
 if __name__ == "__main__":

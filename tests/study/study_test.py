@@ -302,6 +302,10 @@ class Studies(Command):
         child.kill()
         child.communicate(timeout=60)
         self.assertTrue(self.until(lambda: not self.left_over()))
+        # Nor, once the next study begins, its folder.
+        self.assertEqual(len(list((self.folder / ".mgstudy").glob("running-*"))), 1)
+        self.study("-r", "1")
+        self.assertEqual(list((self.folder / ".mgstudy").glob("running-*")), [])
 
     def test_latency_has_slopes(self):
         study = self.study("-r", "1", "--latencies", "50us,100us,200us", kind="latency", program=(MEDIUM, "per-us=0.1"))

@@ -143,12 +143,22 @@ class Cache:
 
     directory: Path
     hashes: dict[str, str] = field(default_factory=dict)
+    libraries: dict[str, list[str]] = field(default_factory=dict)  # of each program: the hashes of Multigrain's that it loads
 
     def prepare(self) -> None:
         try:
             (self.directory / "runs").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StudyError(f"cannot make the cache directory '{self.directory}': {error.strerror}") from error
+        for left in self.directory.glob("running-*"):  # of a study that was killed; named for its process
+            number = left.name.split("-")[1]
+            if number.isdigit() and not os.path.exists(f"/proc/{number}"):
+                shutil.rmtree(left, ignore_errors=True)
+
+    def hashes_of_libraries(self, program: str) -> list[str]:
+        if program not in self.libraries:
+            self.libraries[program] = [self.hash_of(path) for path in libraries_of(program)]
+        return self.libraries[program]
 
     def hash_of(self, path: str) -> str:
         if path not in self.hashes:
@@ -170,7 +180,7 @@ class Cache:
             "version": CACHE_VERSION,
             "program": self.hash_of(run.program),
             "mgrun": self.hash_of(mgrun),
-            "libraries": [self.hash_of(path) for path in libraries_of(run.program)],
+            "libraries": self.hashes_of_libraries(run.program),
             "arguments": list(run.arguments),
             "nodes": run.nodes,
             "processors_per_node": run.processors_per_node,
@@ -255,7 +265,7 @@ class Runner:
 
     def measure(self, run: Run, repetition: int) -> Result:
         """Runs it now, and keeps the result if it succeeded. A KeyboardInterrupt leaves no process behind."""
-        with tempfile.TemporaryDirectory(dir=self.cache.directory, prefix="running-") as folder:
+        with tempfile.TemporaryDirectory(dir=self.cache.directory, prefix=f"running-{os.getpid()}-") as folder:
             statistics, printed = os.path.join(folder, "statistics.json"), os.path.join(folder, "output")
             began = time.monotonic()
             with open(printed, "wb") as output:

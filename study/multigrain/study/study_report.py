@@ -65,7 +65,6 @@ KINDS = {
 }
 GRAIN_TEXT = {
     "coarse-grain": "Any implementation of shared memory will do for it: communication is rare.",
-    "medium-grain": "It gains from hardware sharing inside nodes, and loses when the machine is broken up.",
     "fine-grain": "Without hardware sharing across the whole machine it gains no effective speedup.",
 }
 
@@ -261,7 +260,7 @@ class StudyReport:
                 own["grain"] or "not known",
                 text(own["reason"][:1].upper() + own["reason"][1:])
                 + "."
-                + (f" {GRAIN_TEXT[own['grain']]}" if own["grain"] else ""),
+                + (f" {GRAIN_TEXT[own['grain']]}" if own["grain"] in GRAIN_TEXT else ""),
             ),
         ]
         if best:
