@@ -7,6 +7,8 @@
 //            a handler has returned before the next message from that node is handled. Messages from different
 //            senders have no order, and their handlers may run at the same time on different threads.
 //            A put or atomic that has completed is visible to the target before any message sent to it afterwards.
+//  Words     Puts and gets move the aligned 64-bit words that they cover wholly as words: a word is seen as it was
+//            before a put or after it, whatever happens to its neighbours meanwhile.
 //  Delivery  No message is lost or duplicated. Queues are bounded: send() from ordinary code waits for room (and polls
 //            while it waits); send() from a handler never waits, the overflow is kept and goes out in order.
 //  Checks    What comes from another node (type, sizes, offsets, sender) is checked before use; a bad one ends the run.
@@ -28,7 +30,7 @@ namespace multigrain {
 // Memory that a node exports to the others, addressed by offset from its start.
 enum class SegmentId : uint8_t {
   kFrames = 0,  // the frames of the shared region: offset = address - region base
-  kWords = 1,   // 64-bit words for remote atomics: locks, sequence numbers
+  kWords = 1,   // 64-bit words for remote atomics: what is where is in words.h
   kCount
 };
 
@@ -85,6 +87,13 @@ struct Completion {
   uint64_t id = 0;  // 0: already complete
 };
 
+// A run of bytes that start_put_pieces() deposits.
+struct Piece {
+  const std::byte* bytes = nullptr;
+  uint32_t offset = 0;  // from that of the call
+  uint32_t length = 0;
+};
+
 class Fabric {
  public:
   // The longest in-line payload of one message, bytes: a diff of the largest page in its worst encoding fits.
@@ -102,13 +111,25 @@ class Fabric {
   // Starts the operation; `bytes` must stay valid until wait(). Operations may complete out of order.
   virtual Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) = 0;
+  // Starts to put every piece, and no byte beside them, in any order. This is VMMC's deposit for what a diff is made
+  // of: many short runs in one page, for which a put each would cost more than the bytes. The pieces' bytes must stay
+  // valid until wait(), the span need not.
+  virtual Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) {
+    for (const Piece& piece : pieces) put(to, segment, offset + piece.offset, {piece.bytes, piece.length});
+    return {};
+  }
   [[nodiscard]] virtual bool is_complete(Completion completion) = 0;
   virtual void wait(Completion completion) = 0;
+  // Reads a word of this node's own segment, atomically with respect to these.
+  virtual uint64_t load_own(SegmentId segment, uint64_t offset) { return fetch_add(self(), segment, offset, 0); }
   virtual uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) = 0;
   virtual uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) = 0;
   // Returns the word's old value; it was replaced by `desired` if that equals `expected`.
   virtual uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                                     uint64_t desired) = 0;
+
+  // The fabric without the model that it is wrapped in, if it is: for what the emulation itself has to pass on.
+  virtual Fabric& bare() { return *this; }
 
   // --- Messages.
   // Registers the handler of a type; before any message of that type can arrive, and once.

@@ -75,12 +75,26 @@ Completion ModelledFabric::start_get(NodeId from, SegmentId segment, uint64_t of
   return {charge(from, start, bytes.size())};
 }
 
+// One operation: the pieces travel together, each with its place.
+Completion ModelledFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
+                                            std::span<const Piece> pieces) {
+  const Nanoseconds start = monotonic_ns();
+  inner_->wait(inner_->start_put_pieces(to, segment, offset, pieces));
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.length + sizeof(uint32_t);
+  return {charge(to, start, bytes)};
+}
+
 bool ModelledFabric::is_complete(Completion completion) {
   return completion.id <= monotonic_ns();
 }
 
 void ModelledFabric::wait(Completion completion) {
   if (completion.id != 0) wait_until(completion.id);
+}
+
+uint64_t ModelledFabric::load_own(SegmentId segment, uint64_t offset) {
+  return inner_->load_own(segment, offset);
 }
 
 uint64_t ModelledFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {

@@ -60,6 +60,16 @@ Completion VirtualFabric::start_get(NodeId from, SegmentId segment, uint64_t off
   return {from == self() ? 0 : ask(from, now, bytes.size())};
 }
 
+// One operation: the pieces travel together, each with its place.
+Completion VirtualFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
+                                           std::span<const Piece> pieces) {
+  const Nanoseconds now = virtual_time::stamp();
+  inner_->wait(inner_->start_put_pieces(to, segment, offset, pieces));
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.length + sizeof(uint32_t);
+  return {to == self() ? 0 : carry(self(), to, now, bytes) + model_.latency_ns};
+}
+
 bool VirtualFabric::is_complete(Completion completion) {
   return completion.id <= virtual_time::stamp();
 }

@@ -3,19 +3,21 @@
 //
 // Operations are carried out at once; what is emulated is their times:
 //
-//  Messages   A message leaves when its node's link is free, occupies it for occupancy + bytes / bandwidth, and arrives a
-//             latency later, when the link into the other node has been free for bytes / bandwidth. Its slice travels with
-//             it. It is handled when it has arrived and the node's protocol handler is free: a node handles one message
-//             at a time, each for the CPU time that the handler takes, and for the model's handler cost (an interrupt,
-//             say) if no processor of the node waits and polls. The processor that is interrupted, or waits, is charged
-//             with it.
+//  Messages   A message leaves when its node's link is free, occupies it for occupancy + bytes / bandwidth, and arrives
+//  a
+//             latency later, when the link into the other node has been free for bytes / bandwidth. Its slice travels
+//             with it. It is handled when it has arrived and the node's protocol handler is free: a node handles one
+//             message at a time, each for the CPU time that the handler takes, and for the model's handler cost (an
+//             interrupt, say) if no processor of the node waits and polls. The processor that is interrupted, or waits,
+//             is charged with it.
 //  put        occupies the links in the same way, and completes a latency after it arrived (the acknowledgement).
 //  get        a request that occupies the link for its occupancy, a latency, then the data the other way. No processor
 //             of the other node takes part.
 //  Atomics    a get of 8 bytes.
 //
 // So there is contention at the interface of each node in both directions, and at its protocol handler, which the MGS
-// paper says its emulation leaves out (mgs.txt, section 4). What a node does with its own memory costs what it costs here.
+// paper says its emulation leaves out (mgs.txt, section 4). What a node does with its own memory costs what it costs
+// here.
 #pragma once
 
 #include <array>
@@ -52,12 +54,15 @@ class VirtualFabric final : public Fabric, public MappedObject {
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
+  uint64_t load_own(SegmentId segment, uint64_t offset) override { return inner_->load_own(segment, offset); }
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                             uint64_t desired) override;
+  Fabric& bare() override { return *inner_; }
   void set_handler(MessageType type, MessageHandler handler, void* context) override;
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,

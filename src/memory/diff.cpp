@@ -139,7 +139,7 @@ void put_diff_header(std::byte* out, std::byte kind, size_t records) {
 
 // Calls visit(first byte, length) for each maximal run of ones.
 template <typename Visit>
-void for_each_run(uint64_t mask, Visit&& visit) {
+void for_each_run_of(uint64_t mask, Visit&& visit) {
   size_t at = 0;
   while (mask != 0) {
     const auto gap = static_cast<size_t>(std::countr_zero(mask));
@@ -212,8 +212,8 @@ size_t encode_runs(Compare compare, const std::byte* page, const std::byte* twin
         size_as_lines += kLineHeader + kLine;
         continue;
       }
-      for_each_run(mask,
-                   [&](size_t first, size_t length) { copy_short(extend(first, length), bytes + first, length); });
+      for_each_run_of(mask,
+                      [&](size_t first, size_t length) { copy_short(extend(first, length), bytes + first, length); });
       size_as_lines += kLineHeader + static_cast<size_t>(std::popcount(mask));
       if (static_cast<size_t>(end - out) > size_as_lines + page_size / 16) return kTooFragmented;
     }
@@ -233,7 +233,7 @@ size_t encode_lines(Compare compare, const std::byte* page, const std::byte* twi
       put_at(end, static_cast<uint16_t>(batch / kLine + line));
       put_at(end + 2, snapshot.mask[line]);
       end += kLineHeader;
-      for_each_run(snapshot.mask[line], [&](size_t first, size_t length) {
+      for_each_run_of(snapshot.mask[line], [&](size_t first, size_t length) {
         copy_short(end, snapshot.bytes + line * kLine + first, length);
         end += length;
       });
@@ -317,7 +317,7 @@ bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> di
         std::memcpy(home + offset, bytes, length);
     });
   return walk_lines(diff, page_size, [&](size_t offset, uint64_t mask, const std::byte* bytes) {
-    for_each_run(mask, [&](size_t first, size_t length) {
+    for_each_run_of(mask, [&](size_t first, size_t length) {
       copy_short(home + offset + first, bytes, length);
       bytes += length;
     });

@@ -13,8 +13,10 @@
 // Everything here is async-signal-safe and needs no more than 2 KiB of stack.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace multigrain {
@@ -42,10 +44,50 @@ size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_siz
 // `diff` may not be changed meanwhile. Pre: page_size as above. An empty span is no change, and valid.
 [[nodiscard]] bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff);
 
+// Calls visit(page offset, first byte, length) for every run of changed bytes, in ascending order. The diff must be the
+// caller's own: it is not checked.
+template <typename Visit>
+void for_each_run(std::span<const std::byte> diff, Visit&& visit);
+
 // How many bytes a valid diff changes; for statistics.
 [[nodiscard]] size_t changed_bytes(std::span<const std::byte> diff);
 
 // Copies a page: making a twin, filling a frame. The pages do not overlap.
 void copy_page(std::byte* to, const std::byte* from, size_t page_size);
+
+template <typename Visit>
+void for_each_run(std::span<const std::byte> diff, Visit&& visit) {
+  constexpr size_t kHeader = 4;
+  if (diff.empty()) return;
+  const auto word = [&](size_t at) {
+    uint16_t value;
+    std::memcpy(&value, diff.data() + at, sizeof value);
+    return size_t{value};
+  };
+  if (diff[0] == std::byte{1}) {
+    for (size_t at = kHeader; at < diff.size();) {
+      const size_t length = word(at + 2) + 1;
+      visit(word(at), diff.data() + at + 4, length);
+      at += 4 + length;
+    }
+    return;
+  }
+  for (size_t at = kHeader; at < diff.size();) {
+    const size_t line = word(at) * 64;
+    uint64_t mask;
+    std::memcpy(&mask, diff.data() + at + 2, sizeof mask);
+    at += 10;
+    for (size_t byte = 0; mask != 0;) {
+      const auto gap = static_cast<size_t>(std::countr_zero(mask));
+      mask >>= gap;
+      byte += gap;
+      const auto length = static_cast<size_t>(std::countr_one(mask));
+      visit(line + byte, diff.data() + at, length);
+      at += length;
+      byte += length;
+      mask = length == 64 ? 0 : mask >> length;
+    }
+  }
+}
 
 }  // namespace multigrain

@@ -1,6 +1,6 @@
 // A machine of several nodes inside one process, for tests of shells: messages through queues, one service thread a
 // node. It keeps the fabric's promises (order and exclusion for each pair of nodes, concurrency between pairs) and no
-// more. Memory operations are not there.
+// more. Of memory operations, only those on words of kWords are there.
 #pragma once
 
 #include <array>
@@ -16,6 +16,8 @@
 #include "base/error.h"
 #include "fabric/fabric.h"
 #include "fabric/wait.h"
+#include "fabric/words.h"
+#include "sync/handle.h"
 
 namespace multigrain::testing {
 
@@ -40,9 +42,19 @@ class LoopbackFabric final : public Fabric {
   Completion start_get(NodeId, SegmentId, uint64_t, std::span<std::byte>) override { absent(); }
   bool is_complete(Completion) override { absent(); }
   void wait(Completion) override { absent(); }
-  uint64_t fetch_and_set(NodeId, SegmentId, uint64_t, uint64_t) override { absent(); }
-  uint64_t fetch_add(NodeId, SegmentId, uint64_t, uint64_t) override { absent(); }
-  uint64_t compare_and_swap(NodeId, SegmentId, uint64_t, uint64_t, uint64_t) override { absent(); }
+  uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override {
+    return word(at, segment, offset).exchange(value);
+  }
+  uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override {
+    return word(at, segment, offset).fetch_add(addend);
+  }
+  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                            uint64_t desired) override {
+    word(at, segment, offset).compare_exchange_strong(expected, desired);
+    return expected;
+  }
+  // Atomics on other nodes' words, of this node.
+  [[nodiscard]] uint64_t remote_atomics() const { return remote_atomics_.load(); }
 
   void set_handler(MessageType type, MessageHandler handler, void* context) override {
     handlers_[type] = {handler, context};
@@ -111,6 +123,11 @@ class LoopbackFabric final : public Fabric {
   LoopbackFabric(NodeId self, unsigned nodes) : self_(self) {
     for (unsigned n = 0; n < nodes; ++n) inbox_.push_back(std::make_unique<Inbox>());
   }
+  std::atomic<uint64_t>& word(NodeId at, SegmentId segment, uint64_t offset) {
+    MG_CHECK(segment == SegmentId::kWords && offset % sizeof(uint64_t) == 0 && offset < words::kBytes, offset);
+    if (at != self_) remote_atomics_.fetch_add(1, std::memory_order_relaxed);
+    return peers_[at.value]->words_[offset / sizeof(uint64_t)];
+  }
   [[noreturn]] static void absent() { panic("the loopback fabric has no memory operations"); }
 
   NodeId self_;
@@ -119,6 +136,8 @@ class LoopbackFabric final : public Fabric {
   std::array<Handler, 256> handlers_;
   EventCount doorbell_;
   std::atomic<uint64_t> sent_{0};
+  std::atomic<uint64_t> remote_atomics_{0};
+  SparseArray<std::atomic<uint64_t>> words_{words::kBytes / sizeof(uint64_t)};
 };
 
 }  // namespace multigrain::testing

@@ -22,6 +22,7 @@
 #include "base/ids.h"
 #include "base/node_set.h"
 #include "fabric/shm/doorbell.h"
+#include "fabric/words.h"
 
 namespace multigrain {
 
@@ -31,7 +32,7 @@ struct JobOptions {
   unsigned processors_per_node = 1;
   size_t page_size = 4096;                    // bytes
   uint64_t region_size = uint64_t{16} << 40;  // bytes
-  size_t words_bytes = size_t{1} << 20;       // the kWords segment of one node; a multiple of 4096
+  size_t words_bytes = words::kBytes;         // the kWords segment of one node; a multiple of 4096
   size_t ring_bytes = size_t{256} << 10;      // a power of two, at least 256 KiB and at most 1 GiB
 };
 

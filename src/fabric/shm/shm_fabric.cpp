@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <mutex>
@@ -156,6 +157,19 @@ void ShmFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::span<s
   }
 }
 
+Completion ShmFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) {
+  uint64_t end = 0;
+  for (const Piece& piece : pieces) end = std::max(end, uint64_t{piece.offset} + piece.length);
+  check_range(to, segment, offset, end);
+  if (end == 0) return {};
+  uint64_t run = 0;
+  std::byte* const target = at(to, segment, offset, run);
+  // A page lies in one window; anything longer goes the long way.
+  if (run < end) return Fabric::start_put_pieces(to, segment, offset, pieces);
+  for (const Piece& piece : pieces) std::memcpy(target + piece.offset, piece.bytes, piece.length);
+  return {};
+}
+
 Completion ShmFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   put(to, segment, offset, bytes);
   return {};
@@ -181,6 +195,10 @@ std::atomic_ref<uint64_t> ShmFabric::word(NodeId node, SegmentId segment, uint64
   check_range(node, segment, offset, sizeof(uint64_t));
   uint64_t run = 0;
   return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(at(node, segment, offset, run)));
+}
+
+uint64_t ShmFabric::load_own(SegmentId segment, uint64_t offset) {
+  return word(self_, segment, offset).load(std::memory_order_seq_cst);
 }
 
 uint64_t ShmFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {

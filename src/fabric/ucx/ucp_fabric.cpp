@@ -865,6 +865,11 @@ uint64_t UcpFabric::atomic(NodeId at, SegmentId segment, uint64_t offset, ucp_at
   return result;
 }
 
+uint64_t UcpFabric::load_own(SegmentId segment, uint64_t offset) {
+  check_word(self(), segment, offset);
+  return own_word(segment, offset).load(std::memory_order_seq_cst);
+}
+
 uint64_t UcpFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
   check_word(at, segment, offset);
   if (at == self()) return own_word(segment, offset).exchange(value, std::memory_order_seq_cst);

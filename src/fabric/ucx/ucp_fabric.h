@@ -87,6 +87,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
+  uint64_t load_own(SegmentId segment, uint64_t offset) override;
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,

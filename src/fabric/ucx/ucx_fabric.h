@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "fabric/fabric.h"
 #include "fabric/wireup/wireup.h"
+#include "fabric/words.h"
 
 namespace multigrain {
 
@@ -19,11 +20,11 @@ using JobSecret = std::array<std::byte, 32>;
 
 struct UcxOptions {
   NodeId self;
-  std::vector<std::string> hosts;        // of every node, for messages; as many as there are nodes
-  JobSecret secret{};                    // only who knows it may connect
-  std::string interface;                 // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
-  uint64_t region_size = 0;              // bytes: length of every node's kFrames segment
-  size_t words_bytes = size_t{1} << 20;  // length of every node's kWords segment, which the fabric supplies
+  std::vector<std::string> hosts;      // of every node, for messages; as many as there are nodes
+  JobSecret secret{};                  // only who knows it may connect
+  std::string interface;               // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
+  uint64_t region_size = 0;            // bytes: length of every node's kFrames segment
+  size_t words_bytes = words::kBytes;  // length of every node's kWords segment, which the fabric supplies
 
   // How long a node may be silent before it counts as gone; 0: for ever.
   Nanoseconds silence_limit = Nanoseconds{4} * 1000 * 1000 * 1000;
