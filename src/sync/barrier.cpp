@@ -1,5 +1,6 @@
 // Barriers: the shell of barrier_engine.h.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -89,7 +90,7 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     virtual_time::advance(latest);
     host_.release();
   }
-  Attendance attendance(fabric_);
+  std::optional<Attendance> attendance(fabric_);
   if (last) {
     record.guard.lock();
     const uint32_t episode = record.node.episode();
@@ -100,8 +101,10 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     record.guard.unlock();
     perform(id, place, record, episode, actions, since, SendContext::kOrdinary);
   }
-  wait_until(attendance, host_.wait_policy(), record.event,
+  wait_until(*attendance, host_.wait_policy(), record.event,
              [&] { return record.rounds.load(std::memory_order_acquire) != round; });
+  attendance.reset();
+  host_.acquire_all();
 }
 
 void Sync::perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
@@ -129,15 +132,17 @@ void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& 
   const uint32_t ticket = record.tickets++;
   if (manager == self_) counted_arrival(id, record, barrier.argument, self_);
   record.guard.unlock();
-  Attendance attendance(fabric_);
+  std::optional<Attendance> attendance(fabric_);
   if (manager != self_) {
     MessageHeader header;
     header.type = sync_message::kBarrierArrive;
     header.word[0] = id.value;
     fabric_.send(manager, header, SendContext::kOrdinary);
   }
-  wait_until(attendance, host_.wait_policy(), record.event,
+  wait_until(*attendance, host_.wait_policy(), record.event,
              [&] { return static_cast<int32_t>(record.departed.load(std::memory_order_acquire) - ticket) > 0; });
+  attendance.reset();
+  host_.acquire_all();
 }
 
 // At the manager, under the guard.

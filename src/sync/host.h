@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/ids.h"
 #include "fabric/wait.h"
 
 namespace multigrain {
@@ -22,6 +23,13 @@ class SyncHost {
   // includes writes whose flush another processor of the node has begun and not finished. Called with no lock of the
   // runtime held; may wait and may handle messages. Must be cheap (tens of nanoseconds) when nothing is dirty.
   virtual void release() = 0;
+
+  // The acquire operation of lazy release consistency: what the calling thread does from now on sees what node `from`
+  // had released, or acquired itself, when it let go what the caller has taken. Called with no lock of the runtime
+  // held. Under eager release consistency there is nothing to do.
+  virtual void acquire(NodeId from) { static_cast<void>(from); }
+  // The same for what all nodes have released, where it is not known who preceded the caller.
+  virtual void acquire_all() {}
 
   // How long to poll before blocking. The reference stays valid and its contents constant.
   [[nodiscard]] virtual const WaitPolicy& wait_policy() const = 0;

@@ -36,6 +36,12 @@ void Sync::lock_destroy(SyncId lock) {
 }
 
 bool Sync::forget_lock(LockRecord& record, const SyncHandle& lock) {
+  if (network_locks_) {
+    bool in_use = false;
+    const bool valid = network_locks_->forget(lock, in_use);
+    if (valid && in_use) die(1, kInUse, lock.index);
+    return valid;
+  }
   record.guard.lock();
   const uint32_t word = record.word.fetch_or(kSlow, std::memory_order_acquire);
   const uint32_t generation = word >> kGenerationShift;
@@ -123,9 +129,32 @@ void Sync::let_go(const SyncHandle& lock) {
   if (virtual_time::on()) find(lock_free_since_, lock).store(virtual_time::stamp(), std::memory_order_relaxed);
 }
 
+bool Sync::take_network_lock(SyncId id, const SyncHandle& lock, bool only_try) {
+  switch (only_try ? network_locks_->trylock(lock, manager_of(lock)) : network_locks_->lock(lock, manager_of(lock))) {
+    case NetworkLocks::Taken::kNot:
+      return false;
+    case NetworkLocks::Taken::kDestroyed:
+      die(1, kDestroyed, id.value);
+    case NetworkLocks::Taken::kHere:
+      count(kLockLocal);
+      return true;
+    case NetworkLocks::Taken::kWaited:
+      count(kLockWaits);
+      [[fallthrough]];
+    case NetworkLocks::Taken::kFetched:
+      break;
+  }
+  count(kLockRemote);
+  return true;
+}
+
 void Sync::lock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_lock: not a lock (0 is an uninitialised handle):");
   virtual_time::synchronise();
+  if (network_locks_) {
+    static_cast<void>(take_network_lock(id, lock, false));
+    return;
+  }
   LockRecord& record = find(locks_, lock);
   uint32_t expected = free_word(lock);
   if (record.word.compare_exchange_strong(expected, expected | kHeld, std::memory_order_acq_rel)) [[likely]] {
@@ -139,6 +168,7 @@ void Sync::lock(SyncId id) {
 bool Sync::trylock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_trylock: not a lock (0 is an uninitialised handle):");
   virtual_time::synchronise();
+  if (network_locks_) return take_network_lock(id, lock, true);
   LockRecord& record = find(locks_, lock);
   const uint32_t unlocked = free_word(lock);
   uint32_t word = unlocked;
@@ -192,12 +222,28 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
 
 bool Sync::is_held(SyncId id) const {
   const SyncHandle lock = SyncHandle::decode(id);
+  if (network_locks_) return network_locks_->is_held(lock);
   const uint32_t word = find(locks_, lock).word.load(std::memory_order_relaxed);
   return (word & ~kSlow) == (free_word(lock) | kHeld);
 }
 
 void Sync::unlock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_unlock: not a lock (0 is an uninitialised handle):");
+  if (network_locks_) {
+    switch (network_locks_->unlock(lock)) {
+      case NetworkLocks::Left::kNotHeld:
+        die(1,
+            network_locks_->is_destroyed(lock) ? kDestroyed : "mg_unlock: the lock is not held; its handle:", id.value);
+      case NetworkLocks::Left::kFree:
+        return;
+      case NetworkLocks::Left::kHandedOn:
+        count(kHandOns);
+        return;
+      case NetworkLocks::Left::kSent:
+        count(kTokensSent);
+        return;
+    }
+  }
   LockRecord& record = find(locks_, lock);
   const uint32_t held = free_word(lock) | kHeld;
   const uint32_t word = record.word.load(std::memory_order_relaxed);
@@ -238,6 +284,12 @@ void Sync::unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, 
 
 void Sync::on_lock_message(const Message& message) {
   const SyncHandle lock = check_message(message, SyncKind::kLock);
+  if (network_locks_.has_value() != (message.header.type == sync_message::kLockWake))
+    panic("a message about a lock of another kind (sender, type):", message.from.value, message.header.type);
+  if (network_locks_) {
+    network_locks_->on_wake(lock);
+    return;
+  }
   const NodeId next(message.header.small);
   if (message.header.type == sync_message::kLockForward && next.value >= nodes_)
     panic("a lock was forwarded to a node that does not exist (sender, node):", message.from.value, next.value);

@@ -17,6 +17,7 @@ enum : MessageType {
   kCall,                                // flags: ServerCall; small: the caller's slot; extra: argument
   kAnswer,                              // flags: ServerAnswer; small: the caller's slot; extra: result
   kRecycle,                             // to the creator: the object was destroyed
+  kLockWake,                            // network lock: it is at the receiver now, whose processor sleeps
   kEnd
 };
 

@@ -109,6 +109,9 @@ uint32_t Sync::call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument
   }
   const uint32_t result = slots_[slot].result;
   free_slot(slot);
+  const bool is_acquire = what == ServerCall::kSemWait || (what == ServerCall::kSemTryWait && result != 0) ||
+                          what == ServerCall::kFlagGet || what == ServerCall::kFlagWait;
+  if (is_acquire) host_.acquire_all();
   host_.leave();
   return result;
 }
@@ -174,6 +177,7 @@ void Sync::cond_wait(SyncId cond, SyncId lock) {
     await_slot(attendance, slot, ServerAnswer::kServed);
   }
   free_slot(slot);
+  host_.acquire_all();
   this->lock(lock);
   host_.leave();
 }

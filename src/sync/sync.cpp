@@ -1,7 +1,10 @@
 // Handles, slots and counters; the calls themselves are in lock.cpp, barrier.cpp and server.cpp.
 #include "sync/sync.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "fabric/words.h"
 #include "profile/this_thread.h"
 #include "sync/messages.h"
 
@@ -12,6 +15,12 @@ namespace {
 [[gnu::tls_model("initial-exec")]] constinit thread_local unsigned t_stripe = 0;
 constinit std::atomic<unsigned> g_next_stripe{0};
 
+SyncOptions bounded(SyncOptions options, unsigned nodes) {
+  if (options.network_locks)
+    options.max_locks = std::min(options.max_locks, static_cast<uint32_t>(words::kLockCount / nodes));
+  return options;
+}
+
 }  // namespace
 
 Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_per_node, SyncOptions options)
@@ -20,14 +29,14 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
       self_(fabric.self()),
       nodes_(nodes),
       processors_(processors_per_node),
-      options_(options),
-      locks_(size_t{nodes} * options.max_locks),
-      lock_free_since_(virtual_time::on() ? size_t{nodes} * options.max_locks : 1),
+      options_(bounded(options, nodes)),
+      locks_(size_t{nodes} * options_.max_locks),
+      lock_free_since_(virtual_time::on() ? size_t{nodes} * options_.max_locks : 1),
       barriers_(size_t{nodes} * options.max_others),
       conds_(size_t{nodes} * options.max_others),
       sems_(size_t{nodes} * options.max_others),
       flags_(size_t{nodes} * options.max_others),
-      lock_source_(options.max_locks),
+      lock_source_(options_.max_locks),
       barrier_source_(options.max_others),
       cond_source_(options.max_others),
       sem_source_(options.max_others),
@@ -40,6 +49,12 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
   constexpr uint32_t kMost = 1u << SyncHandle::kIndexBits;
   MG_CHECK(options.max_locks >= 1 && options.max_locks <= kMost);
   MG_CHECK(options.max_others >= 1 && options.max_others <= kMost);
+  if (options_.network_locks)
+    network_locks_.emplace(host, fabric,
+                           NetworkLocks::Options{.handoff_bound = options_.handoff_bound,
+                                                 .max_locks = options_.max_locks,
+                                                 .intra_node = options_.intra_node,
+                                                 .wake_message = sync_message::kLockWake});
   for (MessageType type = message_range::kSync; type != sync_message::kEnd; ++type) {
     MessageHandler handler = nullptr;
     switch (type) {
@@ -47,6 +62,7 @@ Sync::Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_p
       case sync_message::kLockForward:
       case sync_message::kLockToken:
       case sync_message::kLockBusy:
+      case sync_message::kLockWake:
         handler = [](void* sync, const Message& message) { static_cast<Sync*>(sync)->on_lock_message(message); };
         break;
       case sync_message::kBarrierUp:
@@ -266,6 +282,7 @@ SyncCounters Sync::counters() const {
   counters.barriers = sum[kBarriers];
   counters.server_calls = sum[kServerCalls];
   counters.server_remote = sum[kServerRemote];
+  if (network_locks_) counters.lock_wakes = network_locks_->wakes();
   return counters;
 }
 

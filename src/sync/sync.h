@@ -4,9 +4,10 @@
 // it with a spin lock for one transition, and sends, wakes and waits as the transition says. Message handlers run the
 // same transitions at the same time as the node's processors.
 //
-// Coherence is eager release consistency: writes are made visible at releases, by SyncHost::release(), and acquires
-// have nothing to do (mgs.txt, section 3.1.2). Releases are unlock (unless the lock stays in the node, see
-// lock_engine.h), barrier, cond_wait (through its unlock), cond_signal, cond_broadcast, sem_post and flag_set.
+// Writes are made visible at releases, by SyncHost::release(). Under eager release consistency acquires have nothing to
+// do (mgs.txt, section 3.1.2); under lazy release consistency they find out what was released (SyncHost::acquire).
+// Releases are unlock (unless the lock stays in the node, see lock_engine.h), barrier, cond_wait (through its unlock),
+// cond_signal, cond_broadcast, sem_post and flag_set.
 //
 // Managers: a lock, barrier, condition or flag is managed by node (creator + index) mod nodes, so that an array of them
 // is spread over the machine; a semaphore by its creator, which knows its initial value.
@@ -23,12 +24,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "fabric/fabric.h"
 #include "sync/barrier_engine.h"
 #include "sync/handle.h"
 #include "sync/host.h"
 #include "sync/lock_engine.h"
+#include "sync/network_lock.h"
 #include "sync/server_engine.h"
 #include "sync/waiters.h"
 
@@ -42,6 +45,10 @@ struct SyncOptions {
   // Objects of each kind that one node can have created at a time. Costs address space only. At most 2^22.
   uint32_t max_locks = 1u << 22;
   uint32_t max_others = 1u << 20;
+  // Locks in the network (network_lock.h) instead of tokens that travel in messages (lock_engine.h). There can be
+  // words::kLockCount of them in the machine, so max_locks becomes that many divided by the nodes, if it is more.
+  bool network_locks = false;
+  IntraNodeLock intra_node = IntraNodeLock::kTicket;  // of network locks
 };
 
 // What has happened on this node since start or reset. Sums over its processors.
@@ -54,6 +61,7 @@ struct SyncCounters {
   uint64_t barriers = 0;       // processors' arrivals at barriers
   uint64_t server_calls = 0;   // operations on conditions, semaphores and flags
   uint64_t server_remote = 0;  // of those, with a manager on another node
+  uint64_t lock_wakes = 0;     // notifications sent to sleeping waiters of network locks
 };
 
 class Sync {
@@ -198,6 +206,7 @@ class Sync {
   void on_recycle(const Message& message);
 
   // lock.cpp
+  bool take_network_lock(SyncId id, const SyncHandle& lock, bool only_try);
   [[nodiscard]] LockPlace place_of(const SyncHandle& lock) const;
   [[nodiscard]] bool forget_lock(LockRecord& record, const SyncHandle& lock);
   template <typename Transition>
@@ -241,6 +250,7 @@ class Sync {
   const unsigned processors_;  // per node
   const SyncOptions options_;
 
+  std::optional<NetworkLocks> network_locks_;
   SparseArray<LockRecord> locks_;
   // Of each lock, the virtual time at which it was last let go here: it is not taken earlier. In virtual time only.
   SparseArray<std::atomic<Nanoseconds>> lock_free_since_;

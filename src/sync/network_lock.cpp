@@ -1,0 +1,335 @@
+#include "sync/network_lock.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "fabric/words.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain {
+
+NetworkLocks::NetworkLocks(SyncHost& host, Fabric& fabric, Options options)
+    : host_(host),
+      fabric_(fabric),
+      self_(fabric.self()),
+      options_(options),
+      records_(size_t{fabric.nodes()} * options.max_locks) {
+  MG_CHECK(records_.size() <= words::kLockCount, records_.size());
+}
+
+// --- Where things are
+
+size_t NetworkLocks::number(const SyncHandle& lock) const {
+  return size_t{lock.creator.value} * options_.max_locks + lock.index;
+}
+
+// Locks that were created one after the other are far apart: an array of locks must not share cache lines.
+uint64_t NetworkLocks::tail_at(size_t number) {
+  constexpr uint64_t kLocksPerLine = 64 / words::kBytesPerLock;
+  constexpr uint64_t kLines = words::kLockCount / kLocksPerLine;
+  return words::kLocks + (number % kLines * kLocksPerLine + number / kLines) * words::kBytesPerLock;
+}
+
+uint64_t NetworkLocks::slot_at(size_t number) {
+  return tail_at(number) + sizeof(uint64_t);
+}
+
+uint64_t NetworkLocks::slot(uint64_t at) const {
+  return fabric_.load_own(SegmentId::kWords, at);
+}
+
+void NetworkLocks::add_to_own(uint64_t at, uint64_t bits) {
+  fabric_.fetch_add(self_, SegmentId::kWords, at, bits);
+}
+
+// The caller lets the lock go at its present time, at `node`.
+void NetworkLocks::stamp(NodeId node, uint64_t at) {
+  if (virtual_time::on()) fabric_.bare().fetch_and_set(node, SegmentId::kWords, since(at), virtual_time::stamp());
+}
+
+// The caller takes what was let go at `node`.
+void NetworkLocks::go_on_after(NodeId node, uint64_t at) {
+  if (virtual_time::on()) virtual_time::advance(fabric_.bare().fetch_add(node, SegmentId::kWords, since(at), 0));
+}
+
+bool NetworkLocks::enter_generation(Record& record, const SyncHandle& lock) {
+  uint32_t known = record.generation.load(std::memory_order_relaxed);
+  // A lock that takes the place of a destroyed one is free where that was left: the words go on as they are.
+  while (known < lock.generation && !record.generation.compare_exchange_weak(known, lock.generation)) {
+  }
+  return known <= lock.generation;
+}
+
+// --- Among the processors of this node
+
+void NetworkLocks::enter(Record& record) {
+  if (options_.intra_node == IntraNodeLock::kTicket) {
+    const uint32_t mine = record.tickets.fetch_add(1, std::memory_order_relaxed);
+    if (record.serving.load(std::memory_order_acquire) == mine) return;
+    host_.enter(SyncActivity::kLock);
+    wait_until(fabric_, host_.wait_policy(), record.event,
+               [&] { return record.serving.load(std::memory_order_acquire) == mine; });
+    host_.leave();
+    return;
+  }
+  if (try_enter(record)) return;
+  host_.enter(SyncActivity::kLock);
+  record.serving.fetch_add(1, std::memory_order_relaxed);
+  wait_until(fabric_, host_.wait_policy(), record.event, [&] { return try_enter(record); });
+  record.serving.fetch_sub(1, std::memory_order_relaxed);
+  host_.leave();
+}
+
+bool NetworkLocks::try_enter(Record& record) {
+  uint32_t expected =
+      options_.intra_node == IntraNodeLock::kTicket ? record.serving.load(std::memory_order_acquire) : 0;
+  return record.tickets.load(std::memory_order_relaxed) == expected &&
+         record.tickets.compare_exchange_strong(expected, expected + 1, std::memory_order_acquire);
+}
+
+void NetworkLocks::leave(Record& record) {
+  // A waiter announces itself before it looks for the last time, so it sees this, or is seen.
+  bool waited_for = false;
+  if (options_.intra_node == IntraNodeLock::kTicket) {
+    const uint32_t serving = record.serving.fetch_add(1, std::memory_order_seq_cst) + 1;
+    waited_for = record.tickets.load(std::memory_order_seq_cst) != serving;
+  } else {
+    record.tickets.store(0, std::memory_order_seq_cst);
+    waited_for = record.serving.load(std::memory_order_seq_cst) != 0;
+  }
+  if (waited_for) record.event.notify();
+}
+
+// Besides the caller, who is inside.
+bool NetworkLocks::others_wait(const Record& record) const {
+  const uint32_t serving = record.serving.load(std::memory_order_seq_cst);
+  if (options_.intra_node == IntraNodeLock::kTestAndSet) return serving != 0;
+  return record.tickets.load(std::memory_order_seq_cst) - serving > 1;
+}
+
+// --- Taking
+
+// The lock is at this node and held now: what its slot says of a release elsewhere is to be acquired. `slot`: its
+// value.
+void NetworkLocks::acquire_what_came(uint64_t at, uint64_t slot) {
+  const unsigned from = from_of(slot);
+  if (from == 0) return;
+  if (from > fabric_.nodes()) panic("a lock came from a node that does not exist:", from - 1);
+  add_to_own(at, 0 - (uint64_t{from} << kFromShift));
+  host_.acquire(NodeId(static_cast<uint16_t>(from - 1)));
+}
+
+// The lock is at this node, not held, and nobody else has taken it from there.
+bool NetworkLocks::take_if_here(Record& record, uint64_t at) {
+  if (record.handed_on) {
+    record.handed_on = false;
+    go_on_after(self_, at);
+    return true;
+  }
+  uint64_t expected = kHere;
+  uint64_t old = fabric_.compare_and_swap(self_, SegmentId::kWords, at, expected, kHere | kHeld);
+  if (old != expected && (old & ~kFromMask) == kHere) {
+    // It came after the try that asked for it had ended.
+    expected = old;
+    old = fabric_.compare_and_swap(self_, SegmentId::kWords, at, expected, old | kHeld);
+  }
+  if (old != expected) return false;
+  record.requested = false;
+  go_on_after(self_, at);
+  acquire_what_came(at, old);
+  return true;
+}
+
+NetworkLocks::Taken NetworkLocks::lock(const SyncHandle& lock, NodeId manager) {
+  const size_t which = number(lock);
+  Record& record = records_[which];
+  if (!enter_generation(record, lock)) return Taken::kDestroyed;
+  enter(record);
+  if (take_if_here(record, slot_at(which))) return Taken::kHere;
+  record.handle = lock.encode();
+  host_.enter(SyncActivity::kLock);
+  const Taken taken = ask(record, which, manager, false);
+  host_.leave();
+  return taken;
+}
+
+NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock, NodeId manager) {
+  const size_t which = number(lock);
+  Record& record = records_[which];
+  if (!enter_generation(record, lock)) return Taken::kDestroyed;
+  if (!try_enter(record)) return Taken::kNot;
+  if (take_if_here(record, slot_at(which))) return Taken::kHere;
+  record.handle = lock.encode();
+  host_.enter(SyncActivity::kLock);
+  const Taken taken = ask(record, which, manager, true);
+  host_.leave();
+  if (taken == Taken::kNot) leave(record);
+  return taken;
+}
+
+// The lock was not here a moment ago.
+NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId manager, bool only_try) {
+  const uint64_t at = slot_at(number);
+  if (!only_try) {
+    // From now on, if the lock comes, it is held.
+    uint64_t old = slot(at);
+    while (true) {
+      const uint64_t seen = fabric_.compare_and_swap(self_, SegmentId::kWords, at, old, old | kHeld);
+      if (seen == old) break;
+      old = seen;
+    }
+    MG_CHECK((old & kHeld) == 0, old);
+    const bool was_requested = std::exchange(record.requested, false);
+    if ((old & kHere) != 0 && next_of(old) == 0) {
+      // It has come just now.
+      go_on_after(self_, at);
+      acquire_what_came(at, old);
+      return Taken::kFetched;
+    }
+    if ((old & kHere) == 0 && was_requested) {
+      await_token(record, at);
+      return Taken::kWaited;
+    }
+    // Another node has taken it from here, or it never was: this node is in no queue.
+    fabric_.fetch_and_set(self_, SegmentId::kWords, at, kHeld);
+  } else {
+    const uint64_t old = slot(at);
+    if ((old & kHere) != 0 && next_of(old) == 0) return take_if_here(record, at) ? Taken::kFetched : Taken::kNot;
+    if ((old & kHere) == 0 && record.requested) return Taken::kNot;
+    record.requested = false;
+    fabric_.fetch_and_set(self_, SegmentId::kWords, at, 0);
+    // A queue cannot be left, so look before joining: joining a queue behind a holder would be for nothing.
+    if (const uint64_t tail = fabric_.fetch_add(manager, SegmentId::kWords, tail_at(number), 0); tail != 0) {
+      MG_CHECK(tail <= fabric_.nodes() && tail != self_.value + 1u, tail);
+      const NodeId last(static_cast<uint16_t>(tail - 1));
+      if ((fabric_.fetch_add(last, SegmentId::kWords, at, 0) & ~kFromMask) != kHere) return Taken::kNot;
+    }
+  }
+
+  const uint64_t when_here = only_try ? kHere | kHeld : kHere;
+  const uint64_t tail = fabric_.fetch_and_set(manager, SegmentId::kWords, tail_at(number), self_.value + 1u);
+  if (tail == 0) {
+    add_to_own(at, when_here);
+    return Taken::kFetched;
+  }
+  if (tail > fabric_.nodes() || tail == self_.value + 1u)
+    panic("a lock's tail is no node that can be before this one (tail, lock):", tail, number);
+  const NodeId before(static_cast<uint16_t>(tail - 1));
+  const uint64_t theirs = fabric_.fetch_add(before, SegmentId::kWords, at, uint64_t{self_.value + 1u} << kNextShift);
+  if (next_of(theirs) != 0)
+    panic("two nodes come after one in the queue of a lock (node, lock):", before.value, number);
+  if ((theirs & (kHere | kHeld)) == kHere) {
+    add_to_own(at, when_here);
+    go_on_after(before, at);
+    const unsigned from = from_of(theirs);
+    if (from > fabric_.nodes()) panic("a lock came from a node that does not exist:", from - 1);
+    host_.acquire(from != 0 ? NodeId(static_cast<uint16_t>(from - 1)) : before);
+    return Taken::kFetched;
+  }
+  if (only_try) {
+    // Somebody was faster. The lock comes all the same, and stays until another node asks.
+    record.requested = true;
+    return Taken::kNot;
+  }
+  await_token(record, at);
+  return Taken::kWaited;
+}
+
+// Polls for a bounded time, then sleeps, until the lock is here; and acquires.
+void NetworkLocks::await_token(Record& record, uint64_t at) {
+  const auto here = [&] { return (slot(at) & kHere) != 0; };
+  if (!here()) {
+    Attendance attendance(fabric_);
+    const uint64_t start = ticks();
+    bool came = virtual_time::on() && here();
+    while (!came && !virtual_time::on()) {
+      fabric_.poll();
+      came = here();
+      if (ticks() - start >= host_.wait_policy().spin_ticks) break;
+      cpu_relax();
+    }
+    if (!came) {
+      // The one who brings it must say so, unless it has come in this very moment.
+      if ((fabric_.fetch_add(self_, SegmentId::kWords, at, kSleeps) & kHere) == 0)
+        wait_until(attendance, host_.wait_policy(), record.event, here);
+      add_to_own(at, 0 - kSleeps);
+    }
+  }
+  go_on_after(self_, at);
+  acquire_what_came(at, slot(at));
+}
+
+// --- Letting go
+
+NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
+  const size_t which = number(lock);
+  Record& record = records_[which];
+  const uint64_t at = slot_at(which);
+  uint64_t now = slot(at);
+  if ((now & (kHere | kHeld)) != (kHere | kHeld) ||
+      record.generation.load(std::memory_order_relaxed) != lock.generation)
+    return Left::kNotHeld;
+  const bool is_wanted = next_of(now) != 0;
+  if (others_wait(record) && (!is_wanted || record.hand_ons < options_.handoff_bound)) {
+    // The hardware keeps the node coherent, and the lock stays: that processor's unlock releases for both.
+    record.hand_ons = is_wanted ? static_cast<uint16_t>(record.hand_ons + 1) : uint16_t{0};
+    record.handed_on = true;
+    stamp(self_, at);
+    leave(record);
+    return Left::kHandedOn;
+  }
+  host_.release();
+  record.hand_ons = 0;
+  stamp(self_, at);
+  if (!is_wanted &&
+      (now = fabric_.compare_and_swap(self_, SegmentId::kWords, at, kHere | kHeld, kHere)) == (kHere | kHeld)) {
+    leave(record);
+    return Left::kFree;
+  }
+  const SyncId handle = lock.encode();
+  fabric_.fetch_and_set(self_, SegmentId::kWords, at, 0);
+  leave(record);
+  while (true) {
+    const NodeId to(static_cast<uint16_t>(next_of(now) - 1));
+    if (to.value >= fabric_.nodes()) panic("a lock is wanted by a node that cannot be (node, lock):", to.value, which);
+    stamp(to, at);
+    now = fabric_.fetch_add(to, SegmentId::kWords, at, kHere | uint64_t{self_.value + 1u} << kFromShift);
+    if ((now & kSleeps) != 0 && to == self_) {
+      record.event.notify();
+    } else if ((now & kSleeps) != 0) {
+      wakes_.fetch_add(1, std::memory_order_relaxed);
+      MessageHeader header;
+      header.type = options_.wake_message;
+      header.word[0] = handle.value;
+      fabric_.send(to, header, SendContext::kOrdinary);
+    }
+    // A node of which only a try had asked, and behind which another waits, is passed over. That one may be this node,
+    // where another processor has asked again meanwhile.
+    if ((now & kHeld) != 0 || next_of(now) == 0) return Left::kSent;
+  }
+}
+
+bool NetworkLocks::is_held(const SyncHandle& lock) const {
+  const size_t which = number(lock);
+  return records_[which].generation.load(std::memory_order_relaxed) == lock.generation &&
+         (slot(slot_at(which)) & (kHere | kHeld)) == (kHere | kHeld);
+}
+
+bool NetworkLocks::forget(const SyncHandle& lock, bool& in_use) {
+  const size_t which = number(lock);
+  Record& record = records_[which];
+  in_use =
+      is_held(lock) || (options_.intra_node == IntraNodeLock::kTicket ? record.tickets.load() != record.serving.load()
+                                                                      : record.tickets.load() != 0);
+  uint32_t known = record.generation.load();
+  do {
+    if (known > lock.generation) return false;
+  } while (!record.generation.compare_exchange_weak(known, lock.generation + 1u));
+  return true;
+}
+
+void NetworkLocks::on_wake(const SyncHandle& lock) {
+  records_[number(lock)].event.notify();
+}
+
+}  // namespace multigrain

@@ -1,0 +1,151 @@
+// Locks in the network: taken and released with remote atomics alone, without anybody's help (genima-emulation.txt,
+// III.A: "system-wide network locks ... without involving remote processors").
+//
+// Each lock has a word at its manager, the *tail*: 1 + the last node that asked, 0 if none ever did. And it has a word
+// at each node, the *slot*. Nodes queue as processors do in an MCS lock; within a node, processors queue by tickets
+// (B.4), or race for a word where that is asked for.
+//
+//   slot   kHere    the lock is at this node
+//          kHeld    a processor of this node holds it, or will as soon as it is here
+//          kSleeps  the processor that waits for it has stopped polling: who brings the lock must send a word
+//          next     1 + the node that comes after this one; 0 if it has not said so
+//          from     1 + the node whose release the lock brought here, until a processor of this node has acquired from
+//          it
+//
+//   A node asks      old tail P := swap(tail, me)            at the manager, one remote atomic
+//                    old slot of P := add next = me to it    at P, one remote atomic
+//                    if that says kHere and not kHeld, the lock is ours: nobody at P can take it any more.
+//                    Otherwise wait, polling the own slot, until kHere is added to it.
+//   A node lets go   with next: own slot := 0, and add kHere and from = me to next's slot, one remote atomic.
+//                    without: take kHeld off the own slot. The lock stays where it was used last.
+//
+// A try joins the queue without kHeld when it finds, too late, that somebody was faster. Then the lock comes some day
+// and rests at the node: whoever comes next takes it from there, or, having come before the lock did, gets it from the
+// one who brings it, who sees both in the old slot. To the node itself a slot with kHere and next but not kHeld says:
+// gone.
+//
+// So a lock that is free costs two remote atomics wherever it is, one that is handed over costs whoever lets go one,
+// and taking it again where it was used last costs none.
+//
+//  N1  At most one slot of a lock has kHere and no next, or kHere and kHeld.
+//  N2  For each time that a node asks, exactly one other node adds itself to its slot, and none does before it asked.
+//  N3  While a lock is at a node and not held there, everything written under it has been released there (SyncHost).
+//
+// In virtual time a third word at each node says when the lock was let go there, or came; it is passed on beside the
+// model, since whoever finds a lock free must not go on before that. And nobody polls.
+//
+// Waking. One-sided operations wake nobody. A processor that has polled for as long as the policy says sets kSleeps,
+// and who then brings the lock sends a message: a notification, which nothing in the protocol waits for but that
+// processor.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/ids.h"
+#include "fabric/fabric.h"
+#include "fabric/wait.h"
+#include "sync/handle.h"
+#include "sync/host.h"
+
+namespace multigrain {
+
+enum class IntraNodeLock : uint8_t { kTicket, kTestAndSet };
+
+class NetworkLocks {
+ public:
+  struct Options {
+    uint16_t handoff_bound = 16;  // hand-ons inside a node while another node waits
+    uint32_t max_locks = 0;       // of each creator
+    IntraNodeLock intra_node = IntraNodeLock::kTicket;
+    MessageType wake_message = 0;
+  };
+  // The locks' words are in words::kLocks of every node.
+  NetworkLocks(SyncHost& host, Fabric& fabric, Options options);
+
+  // How a lock was come by.
+  enum class Taken : uint8_t {
+    kNot,        // trylock: it is not free
+    kDestroyed,  // the handle is of a lock that was destroyed
+    kHere,       // it was at this node
+    kFetched,    // another node had it, and had no use for it
+    kWaited,     // another node had it and handed it over
+  };
+  Taken lock(const SyncHandle& lock, NodeId manager);
+  Taken trylock(const SyncHandle& lock, NodeId manager);
+
+  enum class Left : uint8_t {
+    kNotHeld,
+    kFree,      // nobody was known to want it
+    kHandedOn,  // to a processor of this node, without a release
+    kSent,      // to another node
+  };
+  Left unlock(const SyncHandle& lock);
+
+  // Whether a processor of this node holds the lock.
+  [[nodiscard]] bool is_held(const SyncHandle& lock) const;
+  [[nodiscard]] bool is_destroyed(const SyncHandle& lock) const {
+    return records_[number(lock)].generation.load(std::memory_order_relaxed) > lock.generation;
+  }
+  // Marks this node's record as destroyed. False if it was. `in_use`: it is held or wanted here.
+  bool forget(const SyncHandle& lock, bool& in_use);
+  // The message that wakes a waiter of this lock.
+  void on_wake(const SyncHandle& lock);
+
+  // Notifications that this node has sent.
+  [[nodiscard]] uint64_t wakes() const { return wakes_.load(std::memory_order_relaxed); }
+
+  static constexpr uint64_t kHere = 1;
+  static constexpr uint64_t kHeld = 2;
+  static constexpr uint64_t kSleeps = 4;
+  static constexpr unsigned kNextShift = 8;
+  static constexpr unsigned kFromShift = 16;
+  static constexpr uint64_t kFromMask = uint64_t{0xff} << kFromShift;
+
+ private:
+  struct alignas(64) Record {
+    std::atomic<uint32_t> generation;
+    // Who of this node's processors may deal with the slot.
+    std::atomic<uint32_t> tickets;  // kTestAndSet: 1 while taken
+    std::atomic<uint32_t> serving;  // kTestAndSet: how many wait
+    EventCount event;
+    // Guarded by that.
+    bool handed_on;     // the slot is held for whoever comes next
+    bool requested;     // a try has asked for the lock, which is not here or has come unseen
+    uint16_t hand_ons;  // since another node is known to wait
+    SyncId handle;      // for the notification
+  };
+  static_assert(sizeof(Record) == 64);
+
+  [[nodiscard]] size_t number(const SyncHandle& lock) const;
+  [[nodiscard]] static uint64_t tail_at(size_t number);
+  [[nodiscard]] static uint64_t slot_at(size_t number);
+  // Of the slot at `at`: the word beside it, for virtual time.
+  [[nodiscard]] static uint64_t since(uint64_t at) { return at + sizeof(uint64_t); }
+  void stamp(NodeId node, uint64_t at);
+  void go_on_after(NodeId node, uint64_t at);
+  [[nodiscard]] uint64_t slot(uint64_t at) const;
+  [[nodiscard]] static unsigned next_of(uint64_t slot) { return slot >> kNextShift & 0xff; }
+  [[nodiscard]] static unsigned from_of(uint64_t slot) { return slot >> kFromShift & 0xff; }
+
+  bool enter_generation(Record& record, const SyncHandle& lock);
+  void enter(Record& record);
+  bool try_enter(Record& record);
+  void leave(Record& record);
+  [[nodiscard]] bool others_wait(const Record& record) const;
+
+  bool take_if_here(Record& record, uint64_t at);
+  Taken ask(Record& record, size_t number, NodeId manager, bool only_try);
+  void await_token(Record& record, uint64_t at);
+  void add_to_own(uint64_t at, uint64_t bits);
+  void acquire_what_came(uint64_t at, uint64_t slot);
+
+  SyncHost& host_;
+  Fabric& fabric_;
+  const NodeId self_;
+  const Options options_;
+  SparseArray<Record> records_;
+  std::atomic<uint64_t> wakes_{0};
+};
+
+}  // namespace multigrain
