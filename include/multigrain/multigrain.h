@@ -145,6 +145,9 @@ MG_API void mg_flag_wait(mg_flag_t flag, uint32_t value); /* acquire: until the 
 
 /* Makes all earlier writes of the caller visible to later acquires of any processor. */
 MG_API void mg_release(void);
+/* Makes what every processor has released until now visible to the caller. For programs that synchronise by means of
+ * their own (sockets, files) between an mg_release() and this; every acquire above does as much. */
+MG_API void mg_acquire(void);
 
 /* --- Time -------------------------------------------------------------------------------------------------------- */
 

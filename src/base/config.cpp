@@ -187,8 +187,8 @@ Status validate(const Config& config) {
         "the shared region's size is {} bytes; it must be a multiple of 64K from 1M to 16T (--region-size or "
         "MULTIGRAIN_REGION_SIZE)",
         config.region_size);
-  if (config.protocol != "mgs")
-    return fail("the protocol is '{}'; it must be mgs (--protocol or MULTIGRAIN_PROTOCOL)", config.protocol);
+  if (config.protocol != "mgs" && config.protocol != "hlrc")
+    return fail("the protocol is '{}'; it must be mgs or hlrc (--protocol or MULTIGRAIN_PROTOCOL)", config.protocol);
   if (config.clock == ClockKind::kVirtual && config.fabric != FabricKind::kShm)
     return fail(
         "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "

@@ -48,6 +48,13 @@ class Protocol {
 
   // Whether release() has nothing to do: a hint for the fast path of locks.
   [[nodiscard]] virtual bool is_clean() const = 0;
+
+  // Under lazy release consistency: makes the accesses that the caller makes from now on see what node `from` had
+  // released, or had itself acquired, before it gave the caller what it synchronised with. Called from ordinary code.
+  // Under eager release consistency there is nothing to do.
+  virtual void acquire(NodeId from) { static_cast<void>(from); }
+  // The same for what every node has released.
+  virtual void acquire_all() {}
 };
 
 }  // namespace multigrain

@@ -90,7 +90,7 @@ std::vector<Setting> make_settings() {
        "processors of each node (default 1)",
        whole_number(&Config::processors_per_node, Config::kMaxProcessorsPerNode),
        {}},
-      {"--protocol", "MULTIGRAIN_PROTOCOL", "NAME", "coherence protocol: mgs (default)", read_protocol, {}},
+      {"--protocol", "MULTIGRAIN_PROTOCOL", "NAME", "coherence protocol: mgs (default), hlrc", read_protocol, {}},
       {"--page-size",
        "MULTIGRAIN_PAGE_SIZE",
        "BYTES",

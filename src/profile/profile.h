@@ -71,8 +71,14 @@ enum class Counter : uint8_t {
   kLocksLocal,     // locks taken that the node held
   kLocksRemote,    // locks taken that came from another node
   kBarriers,       // arrivals
+  // Lazy release consistency
+  kAcquires,       // acquires that had notices to take in
+  kNotices,        // notices made; one names consecutive pages
+  kNoticesLost,    // acquires that came too late for a log, and invalidated everything
+  kEarlyDeposits,  // diffs deposited because a notice named a page that was dirty
+  kMarksLost,      // times that a home lost count of who has fetched its pages
 };
-inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kBarriers) + 1;
+inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kMarksLost) + 1;
 inline constexpr size_t kMessageTypes = 256;
 
 enum class RightsChange : uint8_t { kGrantRead, kGrantWrite, kRevokeWrite, kRevoke };

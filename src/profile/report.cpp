@@ -45,6 +45,11 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kLocksLocal, "locks_local", "locks taken inside the node", "synchronisation"},
     {Counter::kLocksRemote, "locks_remote", "locks taken from another node", "synchronisation"},
     {Counter::kBarriers, "barriers", "barrier arrivals", "synchronisation"},
+    {Counter::kAcquires, "acquires", "acquires with write notices", "lazy release consistency"},
+    {Counter::kNotices, "notices", "write notices made", "lazy release consistency"},
+    {Counter::kNoticesLost, "notices_lost", "acquires too late for a log", "lazy release consistency"},
+    {Counter::kEarlyDeposits, "early_deposits", "diffs deposited at a notice", "lazy release consistency"},
+    {Counter::kMarksLost, "marks_lost", "times that marks were lost", "lazy release consistency"},
 };
 static_assert(std::size(kCounterNames) == kCounterCount);
 static_assert(

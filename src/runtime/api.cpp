@@ -145,6 +145,8 @@ void* mg_alloc(size_t size, const mg_alloc_options* options) {
   }
   // Ordinary stores, so that the protocol sees them: the pages may have copies anywhere.
   if (block->needs_clearing) {
+    // What is here of the pages may be older than what the block's last user wrote.
+    self.acquire_all();
     const auto clear = [](void* start, size_t bytes) { std::memset(start, 0, bytes); };
     if (block->size < self.config().page_size)
       clear(block->address, block->size);
@@ -255,6 +257,10 @@ void mg_flag_wait(mg_flag_t flag, uint32_t value) {
 
 void mg_release(void) {
   node("mg_release").release();
+}
+
+void mg_acquire(void) {
+  node("mg_acquire").acquire_all();
 }
 
 // --- Time

@@ -19,9 +19,9 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "coherence/create.h"
 #include "fabric/virtual_fabric.h"
 #include "profile/virtual_time.h"
-#include "coherence/mgs/shell.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
 #include "runtime/interpose/syscalls.h"
@@ -37,7 +37,7 @@ Node* g_node = nullptr;
 bool g_forked = false;
 
 const char* message_name_for_reports(MessageType type) {
-  if (const char* name = mgs::message_name(type)) return name;
+  if (const char* name = protocol_message_name(type)) return name;
   switch (type) {
     case runtime_message::kSpawn:
       return "SPAWN";
@@ -113,12 +113,13 @@ Status Node::build() {
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
 
   const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
-  auto protocol = mgs::Shell::create(services, config_.prefetch);
+  auto protocol = create_protocol(config_.protocol, services, {.prefetch = config_.prefetch});
   if (!protocol) return tl::unexpected(protocol.error());
   protocol_ = std::move(*protocol);
 
   SyncHost& sync_host = *this;
-  sync_ = std::make_unique<Sync>(sync_host, *fabric_, config_.nodes, config_.processors_per_node);
+  sync_ = std::make_unique<Sync>(sync_host, *fabric_, config_.nodes, config_.processors_per_node,
+                                 SyncOptions{.network_locks = config_.protocol == "hlrc"});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
   set_handler<&Node::handle_report>(runtime_message::kReport);
@@ -222,13 +223,13 @@ void Node::emulate(ShmFabric& shm) {
   MG_CHECK(processors_at + config_.processors() * sizeof(virtual_time::ProcessorClock) <= memory.size());
   std::byte* const base = memory.data();
   // Zeroed memory is what all of them begin as.
-  virtual_time::start({.processors = {reinterpret_cast<virtual_time::ProcessorClock*>(base + processors_at),
-                                      config_.processors()},
-                       .sleepers = &reinterpret_cast<Head*>(base)->sleepers},
-                      {.scale = config_.clock_scale,
-                       .skew_ns = config_.skew,
-                       .first_processor = config_.node.value * config_.processors_per_node,
-                       .processors = config_.processors_per_node});
+  virtual_time::start(
+      {.processors = {reinterpret_cast<virtual_time::ProcessorClock*>(base + processors_at), config_.processors()},
+       .sleepers = &reinterpret_cast<Head*>(base)->sleepers},
+      {.scale = config_.clock_scale,
+       .skew_ns = config_.skew,
+       .first_processor = config_.node.value * config_.processors_per_node,
+       .processors = config_.processors_per_node});
   shm.carry_arrivals();
   fabric_ = std::make_unique<VirtualFabric>(
       std::move(fabric_), config_.network,

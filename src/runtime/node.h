@@ -52,8 +52,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // When the run began, monotonic_ns().
   [[nodiscard]] Nanoseconds started_at() const { return started_at_; }
 
-  // Release of the calling processor.
+  // Release, and acquires, of the calling processor.
   void release() override;
+  void acquire(NodeId from) override { protocol_->acquire(from); }
+  void acquire_all() override { protocol_->acquire_all(); }
 
   // Begins the phase that the statistics are of, forgetting what was before, or ends it; on every node. On any node,
   // from ordinary code.

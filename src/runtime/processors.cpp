@@ -138,6 +138,7 @@ void Processors::run(Local& local) {
     // The program's signals are open to it while its function runs, and to nobody here otherwise.
     sigset_t blocked;
     pthread_sigmask(SIG_SETMASK, &program_mask_, &blocked);
+    host_.acquire(NodeId(0));
     local.function(local.argument);
     pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
     host_.release();
@@ -259,6 +260,7 @@ int Processors::join(unsigned processor, std::string& error) {
   const CategoryScope waiting(this_profile(), Category::kBarrier);
   Known& known = known_[processor];
   wait_until(fabric_, wait_, known.changed, [&known] { return known.runs.load(std::memory_order_acquire) == 0; });
+  host_.acquire(node_of(processor));
   return 0;
 }
 

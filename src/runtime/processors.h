@@ -28,6 +28,8 @@ class ProcessorHost {
   virtual ~ProcessorHost() = default;
   // Makes the caller's writes visible: before a spawn, and after a function.
   virtual void release() = 0;
+  // The calling processor goes on where one of `from` left off.
+  virtual void acquire(NodeId from) = 0;
   // Copies node 0's private state to a node where no processor runs.
   virtual Status copy_state(NodeId to) = 0;
 };

@@ -1,0 +1,19 @@
+#include "coherence/create.h"
+
+#include "coherence/hlrc/shell.h"
+#include "coherence/mgs/shell.h"
+
+namespace multigrain {
+
+Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const NodeServices& services,
+                                                  const ProtocolOptions& options) {
+  if (name == "mgs") return mgs::Shell::create(services, options.prefetch);
+  if (name == "hlrc") return hlrc::Shell::create(services, options.prefetch);
+  return fail("there is no protocol '{}'", name);
+}
+
+const char* protocol_message_name(MessageType type) {
+  return mgs::message_name(type);
+}
+
+}  // namespace multigrain

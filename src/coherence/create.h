@@ -1,0 +1,22 @@
+// Makes the protocol that a run asks for by name. The names are in base/config.h, which checks them.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "coherence/protocol.h"
+
+namespace multigrain {
+
+struct ProtocolOptions {
+  unsigned prefetch = 0;  // pages to bring ahead of a processor that goes through memory, at most
+};
+
+// Registers what handlers the protocol has. Errors: a name that is none; tables that cannot be reserved.
+Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const NodeServices& services,
+                                                  const ProtocolOptions& options);
+
+// The name of a message of any protocol, for reports; nullptr for other types.
+const char* protocol_message_name(MessageType type);
+
+}  // namespace multigrain

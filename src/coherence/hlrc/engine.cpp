@@ -1,0 +1,81 @@
+#include "coherence/hlrc/engine.h"
+
+namespace multigrain::hlrc {
+namespace {
+
+void queue(Page& page, Actions& actions) {
+  if (page.queued) return;
+  page.queued = true;
+  actions.add(Verb::kQueue);
+}
+
+}  // namespace
+
+void on_fault(Page& page, bool is_home, bool is_write, Actions& actions) {
+  const Access before = page.access;
+  if (before == Access::kWrite || (before == Access::kRead && !is_write)) {
+    // Another processor was first, or the kernel has dropped the entry: what is granted is granted once more.
+    actions.add(before == Access::kWrite ? Verb::kGrantWrite : Verb::kGrantRead);
+    return;
+  }
+  if (is_home && !page.shared) {
+    // Nobody else has the page: writes need no notice, and so the page no faults.
+    page.access = Access::kWrite;
+    actions.add(Verb::kGrantWrite);
+    return;
+  }
+  if (!is_home && before == Access::kNone) actions.add(Verb::kFetch);
+  if (!is_write) {
+    page.access = Access::kRead;
+    actions.add(Verb::kGrantRead);
+    return;
+  }
+  if (is_home)
+    page.owes = true;
+  else
+    actions.add(Verb::kMakeTwin);
+  // Before the right: another processor of the node may use it at once, and release before this one goes on.
+  queue(page, actions);
+  page.access = Access::kWrite;
+  actions.add(before == Access::kRead ? Verb::kUpgrade : Verb::kGrantWrite);
+}
+
+void on_notice(Page& page, bool is_home, Actions& actions) {
+  if (is_home || page.access == Access::kNone) return;
+  actions.add(Verb::kRevoke);
+  if (page.access == Access::kWrite) {
+    actions.add(Verb::kDeposit);
+    actions.add(Verb::kDropTwin);
+  }
+  page.access = Access::kNone;
+}
+
+void on_deposited(Page& page, bool changed) {
+  page.owes = page.owes || changed;
+}
+
+void on_interval_end(Page& page, bool is_home, Actions& actions) {
+  if (page.access != Access::kWrite) return;
+  if (is_home && !page.shared) return;
+  page.access = Access::kRead;
+  actions.add(Verb::kRevokeWrite);
+  if (is_home) return;
+  actions.add(Verb::kDeposit);
+  actions.add(Verb::kDropTwin);
+}
+
+void on_clean(Page& page, Actions& actions) {
+  if (page.owes) actions.add(Verb::kNotice);
+  page.owes = false;
+  page.queued = false;
+}
+
+void on_mark(Page& page, Actions& actions) {
+  if (page.shared) return;
+  page.shared = true;
+  if (page.access != Access::kWrite) return;
+  page.owes = true;
+  queue(page, actions);
+}
+
+}  // namespace multigrain::hlrc

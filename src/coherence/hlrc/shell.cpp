@@ -1,0 +1,606 @@
+#include "coherence/hlrc/shell.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "coherence/streams.h"
+#include "fabric/words.h"
+#include "memory/diff.h"
+
+namespace multigrain::hlrc {
+namespace {
+
+void count(Counter counter, uint64_t n = 1) {
+  this_profile().count(counter, n);
+}
+
+// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+[[gnu::tls_model("initial-exec")]] constinit thread_local Streams t_home_streams;
+
+// The diffs of a group of pages on their way to their homes.
+class Deposits {
+ public:
+  Deposits(Fabric& fabric, PagePool& buffers) : fabric_(fabric), pool_(buffers) {}
+  ~Deposits() { finish(); }
+  Deposits(const Deposits&) = delete;
+  Deposits& operator=(const Deposits&) = delete;
+
+  // Starts to deposit what differs between `page` and `twin` at `offset` of the home's frames. False if nothing does.
+  bool start(NodeId home, uint64_t offset, const std::byte* page, const std::byte* twin, size_t page_size) {
+    if (used_ == buffers_.size()) finish();
+    std::byte* const buffer = pool_.acquire();
+    buffers_[used_++] = buffer;
+    const size_t length = encode_diff(page, twin, page_size, {buffer, pool_.page_size()});
+    count(length != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
+    count(Counter::kDiffBytes, length);
+    std::array<Piece, 256> pieces;
+    size_t n = 0;
+    for_each_run({buffer, length}, [&](size_t at, const std::byte* bytes, size_t bytes_long) {
+      pieces[n++] = {bytes, static_cast<uint32_t>(at), static_cast<uint32_t>(bytes_long)};
+      if (n != pieces.size()) return;
+      put(home, offset, pieces);
+      n = 0;
+    });
+    if (n != 0) put(home, offset, {pieces.data(), n});
+    return length != 0;
+  }
+
+  // Waits until all of them are in the home copies.
+  void finish() {
+    for (size_t i = 0; i < under_way_; ++i) fabric_.wait(completions_[i]);
+    under_way_ = 0;
+    for (size_t i = 0; i < used_; ++i) pool_.release(buffers_[i]);
+    used_ = 0;
+  }
+
+ private:
+  void put(NodeId home, uint64_t offset, std::span<const Piece> pieces) {
+    const Completion completion = fabric_.start_put_pieces(home, SegmentId::kFrames, offset, pieces);
+    if (completion.id == 0) return;
+    if (under_way_ == completions_.size()) fabric_.wait(completions_[--under_way_]);
+    completions_[under_way_++] = completion;
+  }
+
+  Fabric& fabric_;
+  PagePool& pool_;
+  std::array<std::byte*, 64> buffers_;
+  size_t used_ = 0;
+  std::array<Completion, 128> completions_;
+  size_t under_way_ = 0;
+};
+
+constexpr uint64_t vector_word(size_t node) {
+  return words::kVector + node * sizeof(uint64_t);
+}
+
+}  // namespace
+
+// --- The pages written in this interval
+
+Status Shell::WrittenPages::create(uint64_t capacity) {
+  for (auto& list : lists_) {
+    auto made = SparseTable<PageId>::create(capacity, "pages written in an interval");
+    if (!made) return tl::unexpected(made.error());
+    list = std::move(*made);
+  }
+  return {};
+}
+
+void Shell::WrittenPages::push(PageId page) {
+  unpublished_.fetch_add(1, std::memory_order_release);
+  const std::lock_guard hold(lock_);
+  lists_[current_][size_++] = page;
+}
+
+std::span<PageId> Shell::WrittenPages::take() {
+  std::span<PageId> taken;
+  {
+    const std::lock_guard hold(lock_);
+    if (size_ == 0) return {};
+    taken = {&lists_[current_][0], size_};
+    current_ ^= 1;
+    size_ = 0;
+  }
+  if (!std::is_sorted(taken.begin(), taken.end())) std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+// --- Start
+
+Shell::Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
+    : services_(services),
+      self_(services.fabric.self()),
+      nodes_(services.fabric.nodes()),
+      page_size_(services.region.page_size()),
+      prefetch_(prefetch),
+      twins_(std::move(twins)),
+      diffs_(std::move(diffs)) {}
+
+Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsigned prefetch) {
+  const size_t page_size = services.region.page_size();
+  const uint64_t pages = services.region.page_count();
+  // Every page but the home's own may have a twin at once; more memory than that the machine does not have.
+  auto twins = PagePool::create(page_size, std::min(pages, layout::kTablesSize / 4 / page_size));
+  if (!twins) return tl::unexpected(twins.error());
+  const size_t diff_buffer = (max_encoded_size(page_size) + 4095) / 4096 * 4096;
+  auto diffs = PagePool::create(diff_buffer, uint64_t{1} << 16);
+  if (!diffs) return tl::unexpected(diffs.error());
+  std::unique_ptr<Shell> shell(new Shell(services, prefetch, std::move(*twins), std::move(*diffs)));
+  auto records = SparseTable<Record>::create(pages, "page records");
+  if (!records) return tl::unexpected(records.error());
+  shell->records_ = std::move(*records);
+  if (Status made = shell->written_.create(pages); !made) return tl::unexpected(made.error());
+  auto entries = SparseTable<uint64_t>::create(words::kNoticeCount * shell->nodes_, "write notices");
+  if (!entries) return tl::unexpected(entries.error());
+  shell->entries_ = std::move(*entries);
+  auto runs = SparseTable<PageRun>::create(words::kNoticeCount * shell->nodes_, "runs of pages in write notices");
+  if (!runs) return tl::unexpected(runs.error());
+  shell->runs_ = std::move(*runs);
+  return shell;
+}
+
+// --- Words of this node that others work on too
+
+uint64_t Shell::own_word(uint64_t offset) const {
+  return services_.fabric.fetch_add(self_, SegmentId::kWords, offset, 0);
+}
+
+void Shell::set_own_word(uint64_t offset, uint64_t value) {
+  services_.fabric.fetch_and_set(self_, SegmentId::kWords, offset, value);
+}
+
+// --- Homes
+
+std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
+  if (const uint16_t known = record.home_plus_one.load(std::memory_order_acquire); known != 0)
+    return NodeId(static_cast<uint16_t>(known - 1));
+  std::optional<NodeId> home = services_.homes.home_of(page);
+  if (!home && claim) home = services_.homes.claim_home(page);
+  if (!home) return home;
+  uint64_t highest = highest_page_.load(std::memory_order_relaxed);
+  while (highest <= page.value && !highest_page_.compare_exchange_weak(highest, page.value + 1)) {
+  }
+  record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);
+  return home;
+}
+
+// --- Faults
+
+bool Shell::on_fault(PageId page, bool is_write) {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  Record& record = records_[page.value];
+  if (!home_of(page, record, true)) return false;
+  bool opens = false;
+  {
+    const std::lock_guard hold(record.lock);
+    const Access before = record.page.access;
+    const bool at_home = is_home(record);
+    if (at_home && all_shared_.load(std::memory_order_relaxed)) record.page.shared = true;
+    Actions actions;
+    hlrc::on_fault(record.page, at_home, is_write, actions);
+    perform(page, record, actions);
+    opens = at_home && !record.page.shared && before == Access::kNone;
+    if (actions.contains(Verb::kFetch))
+      profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
+    else if (actions.contains(Verb::kUpgrade))
+      profile.count(Counter::kUpgrades);
+    else
+      profile.count(Counter::kLocalFaults);
+  }
+  if (opens && prefetch_ != 0) open_ahead(page);
+  return true;
+}
+
+// Pages that are at home here and that nobody else has cost nothing but their first fault. A processor that goes
+// through them one after the other gets the next few at once.
+void Shell::open_ahead(PageId from) {
+  const Streams::Ahead ahead = t_home_streams.ahead(from, true, prefetch_);
+  if (ahead.count == 0 || ahead.stride != 1 || all_shared_.load(std::memory_order_relaxed)) return;
+  std::array<Record*, Config::kMaxPrefetch> opened;
+  const PageId first(from.value + 1);
+  uint32_t n = 0;
+  for (; n < std::min<uint32_t>(ahead.count, Config::kMaxPrefetch); ++n) {
+    const PageId page(first.value + n);
+    if (page.value >= services_.region.page_count()) break;
+    Record& record = records_[page.value];
+    if (home_of(page, record, false) != self_ || !record.lock.try_lock()) break;
+    if (record.page != Page{}) {
+      record.lock.unlock();
+      break;
+    }
+    opened[n] = &record;
+  }
+  if (n == 0) return;
+  // In one system call: frames are otherwise made one by one.
+  madvise(services_.region.alias(first), n * page_size_, MADV_POPULATE_WRITE);
+  for (uint32_t i = 0; i < n; ++i) {
+    Actions actions;
+    hlrc::on_fault(opened[i]->page, true, true, actions);
+  }
+  grant(first, n, Verb::kGrantWrite);
+  for (uint32_t i = n; i-- > 0;) opened[i]->lock.unlock();
+  count(Counter::kPrefetches, n);
+}
+
+// --- Actions of a fault and of a mark
+
+void Shell::perform(PageId page, Record& record, const Actions& actions) {
+  for (const Verb verb : actions) {
+    switch (verb) {
+      case Verb::kFetch:
+        fetch(page, record);
+        break;
+      case Verb::kMakeTwin:
+        MG_CHECK(record.twin == nullptr, page.value);
+        record.twin = twins_.acquire();
+        copy_page(record.twin, services_.region.alias(page), page_size_);
+        count(Counter::kTwins);
+        break;
+      case Verb::kQueue:
+        written_.push(page);
+        break;
+      case Verb::kGrantRead:
+      case Verb::kGrantWrite:
+      case Verb::kUpgrade:
+        grant(page, 1, verb);
+        break;
+      default:
+        panic("invariant broken: an action that perform() does not know", static_cast<uint64_t>(verb));
+    }
+  }
+}
+
+void Shell::fetch(PageId page, Record& record) {
+  const CategoryScope waiting(this_profile(), Category::kDataWait);
+  if (!record.marked) {
+    mark(page, home(record));
+    record.marked = true;
+  }
+  services_.fabric.get(home(record), SegmentId::kFrames, page.value * page_size_,
+                       {services_.region.alias(page), page_size_});
+  count(Counter::kPagesFetched);
+}
+
+// The mark must be there before the page is read (H5): both words by atomics, which nothing passes.
+void Shell::mark(PageId page, NodeId home) {
+  const uint64_t position = services_.fabric.fetch_add(home, SegmentId::kWords, words::kMarksEnd, 1);
+  services_.fabric.fetch_and_set(home, SegmentId::kWords,
+                                 words::kMarks + position % words::kMarkCount * sizeof(uint64_t),
+                                 NoticeEntry::encode({page, 1}, position, words::kMarkCount));
+}
+
+void Shell::grant(PageId first, uint64_t pages, Verb verb) {
+  // The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
+  const volatile std::byte* const frames = services_.region.alias(first);
+  for (size_t i = 0; i < pages * page_size_; i += Config::kMinPageSize) static_cast<void>(frames[i]);
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  if (verb == Verb::kGrantRead)
+    services_.rights.grant_read(first, pages);
+  else if (verb == Verb::kUpgrade)
+    services_.rights.upgrade(first, pages);
+  else
+    services_.rights.grant_write(first, pages);
+  this_profile().count_rights(verb == Verb::kGrantRead ? RightsChange::kGrantRead : RightsChange::kGrantWrite, pages);
+}
+
+void Shell::revoke(PageId first, uint64_t pages, Verb verb) {
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  if (verb == Verb::kRevokeWrite) {
+    services_.rights.revoke_write(first, pages);
+    this_profile().count_rights(RightsChange::kRevokeWrite, pages);
+  } else {
+    services_.rights.revoke(first, pages);
+    this_profile().count_rights(RightsChange::kRevoke, pages);
+  }
+}
+
+// --- The end of an interval
+
+bool Shell::is_unmarked() const {
+  return own_word(words::kMarksEnd) == marks_seen_.load(std::memory_order_acquire);
+}
+
+bool Shell::is_clean() const {
+  return written_.empty() && is_unmarked();
+}
+
+void Shell::release() {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  const std::lock_guard one_at_a_time(ending_);
+  take_marks();
+  const std::span<const PageId> pages = written_.take();
+  if (pages.empty()) return;
+  for (size_t i = 0; i < pages.size(); i += kGroup) end_interval(pages.subspan(i, std::min(kGroup, pages.size() - i)));
+  append_run();
+  // The diffs are at their homes and the entries in the log: now they may be read.
+  if (log_end_ != known(self_)) {
+    set_own_word(vector_word(self_.value), log_end_);
+    known_[self_.value].store(log_end_, std::memory_order_release);
+  }
+  written_.published(pages.size());
+  profile.count(Counter::kReleases);
+  profile.count(Counter::kPagesReleased, pages.size());
+}
+
+void Shell::take_marks() {
+  const uint64_t seen = marks_seen_.load(std::memory_order_relaxed);
+  const uint64_t end = own_word(words::kMarksEnd);
+  if (end == seen) return;
+  const auto take = [this](PageId page, Record& record) {
+    const std::lock_guard hold(record.lock);
+    Actions actions;
+    hlrc::on_mark(record.page, actions);
+    perform(page, record, actions);
+  };
+  if (end - seen > words::kMarkCount) {
+    // Some are lost. From now on every page at home here counts as fetched.
+    all_shared_.store(true);
+    for (uint64_t page = 0; page < highest_page_.load(); ++page)
+      if (Record& record = records_[page]; is_home(record)) take(PageId(page), record);
+    count(Counter::kMarksLost);
+    marks_seen_.store(end, std::memory_order_release);
+    return;
+  }
+  // A mark that has a place but is not there yet belongs to a fetch that has not begun: it stays for next time.
+  uint64_t next = end;
+  for (uint64_t position = seen; position < end; ++position) {
+    const auto marked = NoticeEntry::decode(own_word(words::kMarks + position % words::kMarkCount * sizeof(uint64_t)),
+                                            position, words::kMarkCount);
+    if (!marked) {
+      next = std::min(next, position);
+      continue;
+    }
+    const PageId page = marked->first;
+    if (page.value >= services_.region.page_count()) panic("a node has marked a page outside the region:", page.value);
+    Record& record = records_[page.value];
+    const std::optional<NodeId> home = home_of(page, record, false);
+    // Of a first-touch page, another may hear whose it is before this node, whose it is, does.
+    if (home ? *home != self_ : !services_.homes.is_first_touch(page))
+      panic("a node has marked a page that is not at home here:", page.value);
+    take(page, record);
+  }
+  marks_seen_.store(next, std::memory_order_release);
+}
+
+// `pages`: at most a group, in ascending order.
+void Shell::end_interval(std::span<const PageId> pages) {
+  std::array<bool, kGroup> deposits;
+  const auto record_of = [&](size_t i) -> Record& { return records_[pages[i].value]; };
+  PageRun revoked;
+  const auto flush_revocation = [&] {
+    if (revoked.count != 0) revoke(revoked.first, revoked.count, Verb::kRevokeWrite);
+    revoked = {};
+  };
+  for (size_t i = 0; i < pages.size(); ++i) {
+    Record& record = record_of(i);
+    record.lock.lock();
+    Actions actions;
+    on_interval_end(record.page, is_home(record), actions);
+    deposits[i] = actions.contains(Verb::kDeposit);
+    if (!actions.contains(Verb::kRevokeWrite)) continue;
+    if (revoked.first.value + revoked.count != pages[i].value) {
+      flush_revocation();
+      revoked.first = pages[i];
+    }
+    ++revoked.count;
+  }
+  flush_revocation();
+  {
+    Deposits under_way(services_.fabric, diffs_);
+    for (size_t i = 0; i < pages.size(); ++i)
+      if (deposits[i]) deposit(pages[i], record_of(i), under_way);
+  }
+  for (size_t i = 0; i < pages.size(); ++i) {
+    Record& record = record_of(i);
+    Actions actions;
+    on_clean(record.page, actions);
+    if (actions.contains(Verb::kNotice)) add_notice(pages[i]);
+    record.lock.unlock();
+  }
+}
+
+template <typename Deposits>
+void Shell::deposit(PageId page, Record& record, Deposits& under_way) {
+  const SubTimeScope timed(this_profile(), SubTime::kDiffs);
+  MG_CHECK(record.twin != nullptr, page.value);
+  on_deposited(record.page, under_way.start(home(record), page.value * page_size_, services_.region.alias(page),
+                                            record.twin, page_size_));
+  twins_.release(record.twin);
+  record.twin = nullptr;
+}
+
+void Shell::add_notice(PageId page) {
+  if (open_run_.count != 0 && open_run_.count < NoticeEntry::kMaxPages &&
+      open_run_.first.value + open_run_.count == page.value) {
+    ++open_run_.count;
+    return;
+  }
+  append_run();
+  open_run_ = {page, 1};
+}
+
+void Shell::append_run() {
+  if (open_run_.count == 0) return;
+  set_own_word(words::kNotices + log_end_ % words::kNoticeCount * sizeof(uint64_t),
+               NoticeEntry::encode(open_run_, log_end_, words::kNoticeCount));
+  ++log_end_;
+  count(Counter::kNotices);
+  open_run_ = {};
+}
+
+// --- Acquires
+
+void Shell::acquire(NodeId from) {
+  if (from == self_) return;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  VectorTime wanted{};
+  services_.fabric.get(from, SegmentId::kWords, words::kVector,
+                       std::as_writable_bytes(std::span(wanted.data(), nodes_)));
+  take_in(wanted);
+}
+
+void Shell::acquire_all() {
+  if (nodes_ == 1) return;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  VectorTime wanted{};
+  std::array<Completion, NodeSet::kCapacity> reads;
+  for (unsigned n = 0; n < nodes_; ++n) {
+    if (n == self_.value) continue;
+    reads[n] = services_.fabric.start_get(NodeId(static_cast<uint16_t>(n)), SegmentId::kWords, vector_word(n),
+                                          std::as_writable_bytes(std::span(&wanted[n], 1)));
+  }
+  for (unsigned n = 0; n < nodes_; ++n)
+    if (n != self_.value) services_.fabric.wait(reads[n]);
+  take_in(wanted);
+}
+
+void Shell::take_in(const VectorTime& wanted) {
+  const auto is_new = [&](unsigned n) {
+    return n != self_.value && wanted[n] > known(NodeId(static_cast<uint16_t>(n)));
+  };
+  const auto any_new = [&] {
+    for (unsigned n = 0; n < nodes_; ++n)
+      if (is_new(n)) return true;
+    return false;
+  };
+  if (!any_new()) return;
+  const std::lock_guard one_at_a_time(taking_in_);
+  if (!any_new()) return;
+  count(Counter::kAcquires);
+
+  // All logs at once: an acquire is to take one round trip, however many nodes it hears of.
+  struct Read {
+    uint64_t begin = 0;  // position
+    uint64_t count = 0;
+    uint64_t at = 0;  // in entries_
+    Completion completion[2];
+  };
+  std::array<Read, NodeSet::kCapacity> reads;
+  uint64_t total = 0;
+  bool lost = false;
+  for (unsigned n = 0; n < nodes_; ++n) {
+    if (!is_new(n)) continue;
+    Read& read = reads[n];
+    read.begin = known(NodeId(static_cast<uint16_t>(n)));
+    const uint64_t entries = wanted[n] - read.begin;
+    if (entries > words::kNoticeCount) {
+      lost = true;
+      continue;
+    }
+    read.count = entries;
+    read.at = total;
+    total += entries;
+    const uint64_t slot = read.begin % words::kNoticeCount;
+    const uint64_t first = std::min(entries, words::kNoticeCount - slot);
+    const auto start = [&](uint64_t from, uint64_t to, uint64_t length) {
+      return services_.fabric.start_get(NodeId(static_cast<uint16_t>(n)), SegmentId::kWords,
+                                        words::kNotices + from * sizeof(uint64_t),
+                                        std::as_writable_bytes(std::span(&entries_[to], length)));
+    };
+    read.completion[0] = start(slot, read.at, first);
+    if (first != entries) read.completion[1] = start(0, read.at + first, entries - first);
+  }
+  uint64_t runs = 0;
+  for (unsigned n = 0; n < nodes_; ++n) {
+    const Read& read = reads[n];
+    for (const Completion completion : read.completion) services_.fabric.wait(completion);
+    for (uint64_t i = 0; i < read.count; ++i) {
+      const auto run = NoticeEntry::decode(entries_[read.at + i], read.begin + i, words::kNoticeCount);
+      if (!run) {
+        lost = true;
+        break;
+      }
+      if (!services_.region.has_pages(run->first, run->count))
+        panic("a write notice about pages outside the region, from node / page", n, run->first.value);
+      runs_[runs++] = *run;
+    }
+  }
+  if (lost) {
+    count(Counter::kNoticesLost);
+    invalidate({PageId(0), highest_page_.load()});
+  } else if (runs != 0) {
+    // In order of pages, whoever wrote them: what lies together loses its rights in one call (B.1, B.3).
+    std::sort(&runs_[0], &runs_[0] + runs, [](const PageRun& a, const PageRun& b) { return a.first < b.first; });
+    PageRun joined = runs_[0];
+    for (uint64_t i = 1; i < runs; ++i) {
+      const PageRun& next = runs_[i];
+      const uint64_t end = joined.first.value + joined.count;
+      if (next.first.value <= end) {
+        joined.count = std::max(end, next.first.value + next.count) - joined.first.value;
+        continue;
+      }
+      invalidate(joined);
+      joined = next;
+    }
+    invalidate(joined);
+  }
+  // Only now: another processor that finds nothing to take in goes on at once.
+  for (unsigned n = 0; n < nodes_; ++n) {
+    if (!is_new(n)) continue;
+    set_own_word(vector_word(n), wanted[n]);
+    known_[n].store(wanted[n], std::memory_order_release);
+  }
+}
+
+void Shell::invalidate(PageRun run) {
+  std::array<Record*, kGroup> held;
+  std::array<PageId, kGroup> page_of;
+  std::array<bool, kGroup> deposits;
+  const uint64_t end = run.first.value + run.count;
+  for (uint64_t next = run.first.value; next < end;) {
+    size_t n = 0;
+    PageRun revoked;
+    uint64_t invalidated = 0;
+    const auto flush_revocation = [&] {
+      if (revoked.count != 0) revoke(revoked.first, revoked.count, Verb::kRevoke);
+      invalidated += revoked.count;
+      revoked = {};
+    };
+    for (; next < end && n < kGroup; ++next) {
+      Record& record = records_[next];
+      // A page whose home was never looked up has never been fetched; and a fault that is about to looks it up, and
+      // takes the record's lock, before it fetches: too late to fetch anything older than these notices.
+      if (record.home_plus_one.load(std::memory_order_acquire) == 0 || is_home(record)) continue;
+      record.lock.lock();
+      Actions actions;
+      on_notice(record.page, false, actions);
+      if (actions.empty()) {
+        record.lock.unlock();
+        continue;
+      }
+      held[n] = &record;
+      page_of[n] = PageId(next);
+      deposits[n] = actions.contains(Verb::kDeposit);
+      ++n;
+      if (revoked.first.value + revoked.count != next) {
+        flush_revocation();
+        revoked.first = PageId(next);
+      }
+      ++revoked.count;
+    }
+    flush_revocation();
+    {
+      Deposits under_way(services_.fabric, diffs_);
+      for (size_t i = 0; i < n; ++i) {
+        if (!deposits[i]) continue;
+        deposit(page_of[i], *held[i], under_way);
+        count(Counter::kEarlyDeposits);
+      }
+    }
+    for (size_t i = n; i-- > 0;) held[i]->lock.unlock();
+    count(Counter::kInvalidations, invalidated);
+  }
+}
+
+Page Shell::inspect(PageId page) {
+  Record& record = records_[page.value];
+  const std::lock_guard hold(record.lock);
+  return record.page;
+}
+
+}  // namespace multigrain::hlrc

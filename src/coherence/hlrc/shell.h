@@ -1,0 +1,133 @@
+// HLRC at work: feeds the engine faults, notices and ends of intervals, and carries out what it asks for with one-sided
+// operations. It registers no message handler: nothing of this protocol runs on a node because another node wants
+// something (genima-emulation.txt, III.B). docs/hlrc.md follows a write through it.
+//
+// One record a page, with a lock that is held for an event and its actions, remote operations included: nobody on
+// another node ever needs it, and a processor of this node that does must wait for the outcome anyway. Several are
+// locked in ascending order, or tried.
+//
+// Two locks of the node are taken before any page's: one while an interval ends, one while notices are taken in. A
+// processor that finds one taken waits, and finds its own work done when it gets it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/spin_lock.h"
+#include "coherence/hlrc/engine.h"
+#include "coherence/hlrc/notice_log.h"
+#include "coherence/protocol.h"
+#include "memory/page_pool.h"
+#include "memory/sparse_table.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::hlrc {
+
+class Shell final : public Protocol {
+ public:
+  // Ends the run with a sentence if the tables cannot be reserved.
+  // `prefetch`: how many pages at home here to make accessible ahead of a processor that goes through them; 0: none.
+  static Result<std::unique_ptr<Shell>> create(const NodeServices& services, unsigned prefetch = 0);
+
+  bool on_fault(PageId page, bool is_write) override;
+  void release() override;
+  [[nodiscard]] bool is_clean() const override;
+  void acquire(NodeId from) override;
+  void acquire_all() override;
+
+  // What this node knows of a page, for tests and diagnosis.
+  [[nodiscard]] Page inspect(PageId page);
+  // Up to where this node has taken in the notices of `node`; of itself, what it has published.
+  [[nodiscard]] uint64_t known(NodeId node) const { return known_[node.value].load(std::memory_order_acquire); }
+
+ private:
+  struct alignas(64) Record {
+    SpinLock lock;
+    std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
+    Page page;
+    bool marked = false;  // at its home
+    std::byte* twin = nullptr;
+  };
+
+  // Pages worked on together: their rights change in few calls, and their diffs travel at the same time.
+  static constexpr size_t kGroup = 64;
+
+  // The pages written in this interval. A page is listed once.
+  class WrittenPages {
+   public:
+    Status create(uint64_t capacity);
+    void push(PageId page);
+    // Takes all that there are, in ascending order. The result is valid until the next take(); one thread at a time.
+    std::span<PageId> take();
+    // The pages of the last take() are published.
+    void published(size_t pages) { unpublished_.fetch_sub(pages, std::memory_order_release); }
+    // Whether every page that was pushed has been published.
+    [[nodiscard]] bool empty() const { return unpublished_.load(std::memory_order_acquire) == 0; }
+
+   private:
+    SpinLock lock_;
+    SparseTable<PageId> lists_[2];
+    unsigned current_ = 0;
+    uint64_t size_ = 0;
+    std::atomic<uint64_t> unpublished_{0};
+  };
+
+  Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs);
+
+  std::optional<NodeId> home_of(PageId page, Record& record, bool claim);
+  [[nodiscard]] bool is_home(const Record& record) const {
+    return record.home_plus_one.load(std::memory_order_relaxed) == self_.value + 1u;
+  }
+  [[nodiscard]] NodeId home(const Record& record) const {
+    return NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1));
+  }
+
+  void perform(PageId page, Record& record, const Actions& actions);
+  void fetch(PageId page, Record& record);
+  void mark(PageId page, NodeId home);
+  void grant(PageId first, uint64_t count, Verb verb);
+  void open_ahead(PageId from);
+  template <typename Deposits>
+  void deposit(PageId page, Record& record, Deposits& under_way);
+  void revoke(PageId first, uint64_t count, Verb verb);
+
+  [[nodiscard]] uint64_t own_word(uint64_t offset) const;
+  void set_own_word(uint64_t offset, uint64_t value);
+  [[nodiscard]] bool is_unmarked() const;
+  void take_marks();
+  void end_interval(std::span<const PageId> pages);
+  void add_notice(PageId page);
+  void append_run();
+  void take_in(const VectorTime& wanted);
+  void invalidate(PageRun run);
+
+  NodeServices services_;
+  const NodeId self_;
+  const unsigned nodes_;
+  const size_t page_size_;
+  const uint32_t prefetch_;
+  SparseTable<Record> records_;
+  PagePool twins_;
+  PagePool diffs_;
+  WrittenPages written_;
+
+  // The vector timestamp of this node, and of each of its processors: they share access rights, so what one has taken
+  // in is invalid for all. Also exported, in words::kVector.
+  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> known_{};
+
+  SpinLock ending_;  // of the interval; guards what follows
+  uint64_t log_end_ = 0;
+  PageRun open_run_;  // of the notices being made, not appended yet
+  std::atomic<uint64_t> marks_seen_{0};
+  std::atomic<bool> all_shared_{false};  // marks were lost: every page at home here counts as fetched
+
+  SpinLock taking_in_;  // guards what follows
+  SparseTable<uint64_t> entries_;
+  SparseTable<PageRun> runs_;
+  std::atomic<uint64_t> highest_page_{0};  // that was ever touched here, plus one
+};
+
+}  // namespace multigrain::hlrc
