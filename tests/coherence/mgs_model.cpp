@@ -1036,6 +1036,12 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
   for (const uint8_t held : lock_held_) byte(held);
 }
 
+std::string Machine::in_words(const Event& event) {
+  static constexpr std::array<const char*, 4> kNames = {"step of processor", "delivery", "mapping gone",
+                                                        "continuation"};
+  return fmt::format("{} {} {} {}", kNames[event.type], event.a, event.b, event.c);
+}
+
 std::string Machine::describe() const {
   std::string out;
   const auto values = [&](const Words& words) {

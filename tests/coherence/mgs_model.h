@@ -148,6 +148,9 @@ class Transport {
 
 class Machine {
  public:
+  using Scenario = model::Scenario;
+  using Event = model::Event;
+
   // `scenario` is prepared and outlives the machine and its copies.
   explicit Machine(const Scenario& scenario);
 
@@ -170,8 +173,9 @@ class Machine {
   // Appends the state in a form that is equal for equal states. For at most 8 nodes of at most 8 domains.
   void serialise(std::vector<uint8_t>& out) const;
 
-  // The state in words, for reports of failures.
+  // The state in words, for reports of failures; and an event.
   [[nodiscard]] std::string describe() const;
+  [[nodiscard]] static std::string in_words(const Event& event);
 
  private:
   enum class Mode : uint8_t {

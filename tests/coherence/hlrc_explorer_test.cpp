@@ -1,0 +1,149 @@
+// Explores every order of every step of small machines running HLRC, and shows that the checks can fail: each mutant
+// breaks one thing that docs/hlrc.md relies on, and is refuted. The counts go to standard output.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "explorer.h"
+#include "hlrc_model.h"
+
+namespace multigrain::hlrc::model {
+namespace {
+
+constexpr size_t kMaxStates = 4'000'000;
+
+Op read(unsigned page, unsigned word) {
+  return {OpType::kRead, static_cast<uint8_t>(page), static_cast<uint8_t>(word), 0};
+}
+Op write(unsigned page, unsigned word, Value value) {
+  return {OpType::kWrite, static_cast<uint8_t>(page), static_cast<uint8_t>(word), value};
+}
+Op lock(unsigned which) {
+  return {OpType::kLock, static_cast<uint8_t>(which), 0, 0};
+}
+Op unlock(unsigned which) {
+  return {OpType::kUnlock, static_cast<uint8_t>(which), 0, 0};
+}
+Op barrier() {
+  return {OpType::kBarrier, 0, 0, 0};
+}
+
+std::vector<Scenario> scenarios() {
+  std::vector<Scenario> all;
+  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                       std::vector<Program> programs, unsigned log_capacity = 64) {
+    Scenario scenario;
+    scenario.name = name;
+    scenario.homes = std::move(homes);
+    scenario.processors = std::move(processors);
+    scenario.programs = std::move(programs);
+    scenario.log_capacity = log_capacity;
+    all.push_back(std::move(scenario));
+  };
+  // The order of the nodes is decided as the locks are taken.
+  add("a lock chain over three nodes", {0}, {0, 1, 2},
+      {{lock(0), read(0, 0), write(0, 0, 1), unlock(0)},
+       {lock(0), read(0, 0), write(0, 0, 2), unlock(0), lock(0), read(0, 0), unlock(0)},
+       {lock(0), read(0, 0), write(0, 0, 3), unlock(0)}});
+  add("a node between that touches nothing", {0}, {0, 1, 2},
+      {{lock(0), write(0, 0, 1), unlock(0)},
+       {lock(0), unlock(0)},
+       {lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0)}});
+  add("a remote writer, a node between", {2}, {0, 1, 2},
+      {{lock(0), write(0, 0, 1), unlock(0)},
+       {lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0)},
+       {lock(0), unlock(0)}});
+  add("two locks in one page", {0}, {0, 1, 2},
+      {{lock(0), write(0, 0, 1), unlock(0)},
+       {lock(1), write(0, 1, 2), unlock(1), lock(0), read(0, 0), unlock(0)},
+       {lock(0), write(0, 0, 3), unlock(0), lock(1), read(0, 1), unlock(1)}});
+  add("false sharing of a page by remote nodes", {0}, {0, 1, 2},
+      {{barrier(), read(0, 0), barrier(), read(0, 1)},
+       {write(0, 0, 1), barrier(), barrier(), read(0, 1)},
+       {write(0, 1, 2), barrier(), read(0, 0), write(0, 1, 3), barrier()}});
+  add("false sharing of a page with its home", {1}, {0, 1, 2},
+      {{write(0, 0, 1), barrier(), barrier(), read(0, 1)},
+       {write(0, 1, 2), barrier(), read(0, 0), write(0, 1, 3), barrier(), read(0, 0)},
+       {barrier(), read(0, 0), barrier(), read(0, 1)}});
+  add("a page is fetched while its home writes it", {0, 0}, {0, 1},
+      {{write(0, 0, 1), write(1, 0, 1), barrier(), write(0, 0, 2), barrier()},
+       {read(0, 1), read(1, 1), barrier(), read(1, 0), barrier(), read(0, 0)}});
+  add("a home releases by a lock, having written nothing new", {0}, {0, 1},
+      {{write(0, 0, 1), lock(0), unlock(0), barrier(), read(0, 1)},
+       {read(0, 1), lock(0), unlock(0), barrier(), read(0, 0)}});
+  add("two processors of a node write a page", {1}, {0, 0, 1},
+      {{write(0, 0, 1), barrier()},
+       {lock(0), write(0, 1, 2), unlock(0), barrier(), read(0, 0)},
+       {lock(0), read(0, 1), unlock(0), lock(0), read(0, 1), unlock(0), barrier(), read(0, 0)}});
+  add("two processors of a node write, a third node reads", {1}, {0, 0, 2},
+      {{write(0, 0, 1), barrier()},
+       {lock(0), write(0, 1, 2), unlock(0), barrier()},
+       {lock(0), read(0, 1), unlock(0), lock(0), read(0, 1), unlock(0), barrier(), read(0, 0)}});
+  add("two processors of a node acquire at once", {1}, {0, 0, 1},
+      {{read(0, 0), barrier(), read(0, 0)},
+       {read(0, 1), barrier(), read(0, 0)},
+       {barrier(), write(0, 0, 2), barrier(), read(0, 0)}});
+  all.back().programs = {{read(0, 0), barrier(), barrier(), read(0, 0)},
+                         {read(0, 1), barrier(), barrier(), read(0, 0)},
+                         {barrier(), write(0, 0, 2), barrier(), read(0, 0)}};
+  add("a dirty page is named, and written again", {2}, {0, 1, 2},
+      {{write(0, 0, 1), lock(0), read(0, 1), unlock(0), write(0, 0, 2), barrier(), read(0, 0)},
+       {lock(0), write(0, 1, 4), unlock(0), barrier(), read(0, 0)},
+       {barrier(), read(0, 0), read(0, 1)}});
+  add("a dirty page is named, by a reader beside", {2}, {0, 1},
+      {{write(0, 0, 1), lock(0), unlock(0), barrier(), read(0, 1)},
+       {read(0, 0 + 1), lock(0), write(0, 1, 4), unlock(0), barrier(), read(0, 0)}});
+  add("a reader comes too late for the log", {0, 0, 0}, {0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(0), write(1, 0, 1), unlock(0), lock(0), write(2, 0, 1), unlock(0)},
+       {lock(0), read(0, 0), read(1, 0), read(2, 0), unlock(0), lock(0), read(0, 0), read(1, 0), read(2, 0),
+        unlock(0)}},
+      2);
+  add("the log goes round between barriers", {0, 1}, {0, 1, 2},
+      {{write(0, 0, 1), barrier(), read(1, 0), barrier(), write(0, 0, 2), barrier(), read(1, 0)},
+       {write(1, 0, 1), barrier(), read(0, 0), barrier(), write(1, 0, 2), barrier(), read(0, 0)},
+       {barrier(), read(0, 0), barrier(), barrier(), read(0, 0), read(1, 0)}},
+      1);
+  return all;
+}
+
+class HlrcSmallMachine : public testing::TestWithParam<Scenario> {};
+
+TEST_P(HlrcSmallMachine, HoldsInEveryOrder) {
+  const exploring::Report report = exploring::explore<Machine>(GetParam(), kMaxStates);
+  std::printf("%s\n", exploring::summary(GetParam().name, report).c_str());
+  EXPECT_GT(report.ends, 0u);
+  ASSERT_EQ(report.failure, "") << report.trace;
+}
+
+std::string test_name(const testing::TestParamInfo<Scenario>& tested) {
+  std::string out;
+  for (const char c : tested.param.name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Hlrc, HlrcSmallMachine, testing::ValuesIn(scenarios()), test_name);
+
+// What the mutant does wrong must show as a wrong value, an update that is lost, or a broken invariant.
+class HlrcMutant : public testing::TestWithParam<Mutant> {};
+
+TEST_P(HlrcMutant, IsRefuted) {
+  for (Scenario scenario : scenarios()) {
+    scenario.mutant = GetParam();
+    const exploring::Report report = exploring::explore<Machine>(scenario, kMaxStates);
+    if (report.failure.empty()) continue;
+    EXPECT_EQ(report.failure.find("more than"), std::string::npos) << report.failure;
+    std::printf("%s | %s | %zu | %s\n", name(GetParam()), scenario.name.c_str(), report.states, report.failure.c_str());
+    return;
+  }
+  FAIL() << "no exploration refutes: " << name(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Hlrc, HlrcMutant,
+                         testing::Values(Mutant::kPublishBeforeDeposit, Mutant::kNoMark, Mutant::kMarkAfterFetch,
+                                         Mutant::kIgnoreMarks, Mutant::kGrantBeforeQueue, Mutant::kDiffBeforeRevoke,
+                                         Mutant::kForgetOwed, Mutant::kIgnoreLap, Mutant::kOnlyReleaser,
+                                         Mutant::kKnownBeforeInvalid, Mutant::kIgnoreOtherReleases, Mutant::kNoTwin,
+                                         Mutant::kNoDepositAtNotice));
+
+}  // namespace
+}  // namespace multigrain::hlrc::model
