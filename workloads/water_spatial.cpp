@@ -307,6 +307,8 @@ int check(const Boxes& expected) {
       const Slot& slot = at(shared, link);
       if (slot.number >= molecules || found[slot.number] != nullptr || box_of(shared, slot.molecule) != box)
         return print_check(false, "a molecule is in a box in which it does not belong");
+      if (shared.local && (link - 1) / shared.slots_of_processor != shared.owner[box])
+        return print_check(false, "a molecule is not in its processor's memory");
       found[slot.number] = &slot.molecule;
       Molecule before;
       initialise(shared.system, slot.number, before);
