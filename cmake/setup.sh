@@ -38,7 +38,7 @@ python_packages() {
     echo "setup: pip could not install them; see its messages above" >&2
     exit 1
   else
-    echo "setup: pip could not install them: mgtrace report and the Python bindings will not be there" >&2
+    echo "setup: pip could not install them: mgstudy, mgtrace report and the Python bindings will not be there" >&2
   fi
 }
 

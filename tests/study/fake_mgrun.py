@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -S -E
 """Stands in for mgrun: writes the profile of a run that takes as long as the program's arguments say.
 
 FAKE_LOG gets a line for each run. The arguments of the program: times=1:80,2:50,4:40,8:10 (ms by processors a node;

@@ -152,7 +152,7 @@ class Command(Folder):
     def study(self, *arguments, kind="family", program=(MEDIUM,), status=0):
         """The study's JSON."""
         got, out, err = self.mgstudy(
-            kind, "-p", "8", "--mgrun", FAKE, *arguments, "--json", "-", "--no-report", "--", str(self.program), *program
+            kind, "-q", "-p", "8", "--mgrun", FAKE, *arguments, "--json", "-", "--no-report", "--", str(self.program), *program
         )
         self.assertEqual(got, status, err)
         self.err = err
@@ -335,6 +335,19 @@ class Studies(Command):
         self.assertAlmostEqual(penalties[0], 2.0, delta=0.1)
         self.assertAlmostEqual(penalties[2], 0.5, delta=0.1)
         self.assertEqual(sum("--page-size 16K" in line for line in self.log.read_text().splitlines()), 10)
+
+    def test_compare_takes_another_build(self):
+        other = self.folder / "other"
+        other.write_text("#!/bin/sh\n# newer\n")
+        other.chmod(0o755)
+        faster = MEDIUM.replace("1:60", "1:15")
+        study = self.study("-r", "1", "--against", f"./other {faster}", kind="compare")
+        self.assertEqual(study["series"], [f"program {MEDIUM}", f"./other {faster}"])
+        self.assertEqual([each["path"] for each in study["programs"]], [str(self.program), "./other"])
+        self.assertNotEqual(study["programs"][0]["sha256"], study["programs"][1]["sha256"])
+        potentials = [own["multigrain_potential"] for own in study["metrics"]]
+        self.assertGreater(potentials[0], 0.9)
+        self.assertLess(potentials[1], -0.4)
 
     def test_width_looks_at_the_same_runs_as_family(self):
         self.study("-r", "1")
