@@ -19,14 +19,19 @@ int main(int argc, char** argv) {
     return 2;
   }
   // Not -m, which would look into the current folder first.
-  std::vector<std::string> command = {
-      multigrain::python_interpreter(),
-      "-B",
-      "-c",
-      "import sys; sys.path[0] = sys.argv[1]; from pathlib import Path; from multigrain.study.command import main; "
-      "sys.exit(main(sys.argv[3:], Path(sys.argv[2])))",
-      *directory,
-      *own};
+  std::vector<std::string> command = {multigrain::python_interpreter(),
+                                      "-B",
+                                      "-c",
+                                      "import sys\n"
+                                      "try:\n"
+                                      "    sys.path[0] = sys.argv[1]\n"
+                                      "    from pathlib import Path\n"
+                                      "    from multigrain.study.command import main\n"
+                                      "    sys.exit(main(sys.argv[3:], Path(sys.argv[2])))\n"
+                                      "except KeyboardInterrupt:\n"  // before main() is there to say more
+                                      "    sys.exit(130)\n",
+                                      *directory,
+                                      *own};
   command.insert(command.end(), argv + 1, argv + argc);
   std::vector<char*> pointers;
   for (std::string& argument : command) pointers.push_back(argument.data());

@@ -439,7 +439,7 @@ def print_study(study: Json) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     if several:
         table.add_column("what", overflow="fold")
-    for name in ["C", "nodes"] + (["latency"] if latency else []):
+    for name in ("C", "latency" if latency else "nodes"):  # with both, 80 columns are not enough
         table.add_column(name, justify="right", no_wrap=True)
     alone = {each["series"]: each["sequential_ns"] for each in study.get("metrics", []) if each["sequential_ns"]}
     shown = ["time", "spread", *(["speedup"] if alone else []), *(name.replace("_", " ") for name in studies.CATEGORIES)]
@@ -450,10 +450,8 @@ def print_study(study: Json) -> None:
     for point in sorted(study["points"], key=key):
         row = ([Text(point["series"])] if several else []) + [
             "seq." if point["role"] == "sequential" else str(point["node_size"]),
-            str(point["nodes"]),
+            studies.latency_text(point["latency_ns"]) if latency else str(point["nodes"]),
         ]
-        if latency:
-            row.append(studies.latency_text(point["latency_ns"]))
         if "elapsed_ns" in point:
             total = sum(point["mean_ns"].values()) + point["outside_ns"]
             base = alone.get(point["series"])
