@@ -119,20 +119,26 @@ Result<ClockKind> parse_clock(std::string_view text) {
               text);
 }
 
-Result<double> parse_clock_scale(std::string_view text) {
+Result<ClockScale> parse_clock_scale(std::string_view text) {
   constexpr Unit kFactor[] = {{"", 1}};
-  const std::optional<double> scale = parse_quantity(text, kFactor);
-  if (!scale || *scale <= 0 || *scale > 1000)
-    return fail("clock scale is '{}'; it must be a factor above 0 and at most 1000, such as 2 for a processor that "
-                "takes twice as long as this machine's",
-                text);
-  return *scale;
+  const size_t comma = text.find(',');
+  const std::optional<double> program = parse_quantity(text.substr(0, comma), kFactor);
+  const std::optional<double> protocol =
+      comma == std::string_view::npos ? program : parse_quantity(text.substr(comma + 1), kFactor);
+  const auto good = [](std::optional<double> factor) { return factor && *factor > 0 && *factor <= 1e6; };
+  if (!good(program) || !good(protocol))
+    return fail(
+        "clock scale is '{}'; it must be a factor above 0 and at most a million, such as 2 for a processor that takes "
+        "twice as long as this machine's, or two, for the program's code and for the protocol's, such as 5000,90",
+        text);
+  return ClockScale{*program, *protocol};
 }
 
 Result<Nanoseconds> parse_skew(std::string_view text) {
   constexpr Unit kTimes[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}};
   const std::optional<double> ns = parse_quantity(text, kTimes);
-  if (!ns || *ns > 1e9) return fail("skew is '{}'; it must be a time of at most 1 s such as 20us, in ns, us or ms", text);
+  if (!ns || *ns > 1e9)
+    return fail("skew is '{}'; it must be a time of at most 1 s such as 20us, in ns, us or ms", text);
   return static_cast<Nanoseconds>(std::llround(*ns));
 }
 

@@ -37,9 +37,16 @@ Result<AccessMechanism> parse_access(std::string_view text);
 Result<HomePolicy> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
 
-// Read "wall" or "virtual"; a factor such as "0.5", above 0 and at most 1000; and a time such as "20us", at most 1 s.
+// How much virtual time a unit of CPU time is here: in the program's code, and in the protocol's and synchronisation's.
+struct ClockScale {
+  double program = 1;
+  double protocol = 1;
+};
+
+// Read "wall" or "virtual"; a factor such as "0.5", above 0 and at most a million, or two such as "5000,90"; and a time
+// such as "20us", at most 1 s.
 Result<ClockKind> parse_clock(std::string_view text);
-Result<double> parse_clock_scale(std::string_view text);
+Result<ClockScale> parse_clock_scale(std::string_view text);
 Result<Nanoseconds> parse_skew(std::string_view text);
 
 // Reads a number of seconds such as "4" or "0.5", at most an hour; "0" means no limit.
@@ -71,7 +78,7 @@ struct Config {
   HomePolicy home = HomePolicy::kInterleaved;            // MULTIGRAIN_HOME: interleaved, blocked, first-touch
   unsigned prefetch = 16;                                // MULTIGRAIN_PREFETCH: pages read ahead at most; 0: none
   ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall or virtual
-  double clock_scale = 1;                                // MULTIGRAIN_CLOCK_SCALE: virtual time for CPU time
+  ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time for CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: between runnable processors; virtual time
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
   FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx

@@ -6,7 +6,8 @@ namespace multigrain {
 
 Nanoseconds Calendar::gap(Nanoseconds from, Nanoseconds length) const {
   const auto end = busy_.begin() + static_cast<ptrdiff_t>(count_);
-  auto next = std::lower_bound(busy_.begin(), end, from, [](const Busy& busy, Nanoseconds at) { return busy.end <= at; });
+  auto next =
+      std::lower_bound(busy_.begin(), end, from, [](const Busy& busy, Nanoseconds at) { return busy.end <= at; });
   Nanoseconds begin = from;
   for (; next != end && next->begin < begin + length; ++next) begin = std::max(begin, next->end);
   return begin;

@@ -137,7 +137,8 @@ std::vector<Setting> make_settings() {
       {"--clock-scale",
        "MULTIGRAIN_CLOCK_SCALE",
        "FACTOR",
-       "virtual time for each unit of CPU time here (default 1; 2 emulates processors half as fast)",
+       "virtual time for each unit of CPU time here (default 1; 2 emulates processors half as fast; 5000,90: the "
+       "program's code, the protocol's)",
        parsed(parse_clock_scale, &Config::clock_scale),
        {}},
       {"--skew",

@@ -31,9 +31,9 @@ static_assert(RSEQ_SIG == 0x53053053);
 alignas(32) rseq_cs g_sequence{};
 
 struct Reading {
-  uint64_t ticks = 0;          // of the last system call
-  Nanoseconds cpu_ns = 0;      // what it said, less `spent`
-  Nanoseconds spent_ns = 0;    // in such calls so far
+  uint64_t ticks = 0;        // of the last system call
+  Nanoseconds cpu_ns = 0;    // what it said, less `spent`
+  Nanoseconds spent_ns = 0;  // in such calls so far
   Nanoseconds returned_ns = 0;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Reading t_reading;

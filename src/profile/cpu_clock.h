@@ -12,8 +12,8 @@
 
 namespace multigrain {
 
-// The calling thread's CPU time, user and system, since an arbitrary moment: nanoseconds, never decreasing. What its own
-// system calls cost is left out. Async-signal-safe, but not when the signal interrupts it.
+// The calling thread's CPU time, user and system, since an arbitrary moment: nanoseconds, never decreasing. What its
+// own system calls cost is left out. Async-signal-safe, but not when the signal interrupts it.
 Nanoseconds thread_cpu_ns();
 
 // Measures what a reading costs, once, so that it can be left out. Before the first reading.

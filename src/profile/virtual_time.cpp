@@ -146,7 +146,10 @@ namespace internal {
 Nanoseconds ThreadClock::read() {
   if (runs) {
     const Nanoseconds cpu = thread_cpu_ns();
-    base += static_cast<Nanoseconds>(static_cast<double>(cpu - mark) * g_options.scale);
+    // What has passed since belongs to the category that the thread has been in, for each change of it reads the clock.
+    const bool program = !of_handler && this_profile().current() == Category::kUser;
+    base += static_cast<Nanoseconds>(static_cast<double>(cpu - mark) *
+                                     (program ? g_options.scale : g_options.protocol_scale));
     mark = cpu;
   }
   return base;
@@ -204,7 +207,7 @@ Nanoseconds stamp() {
 }
 
 Nanoseconds work_ns() {
-  return static_cast<Nanoseconds>(static_cast<double>(thread_cpu_ns()) * g_options.scale);
+  return static_cast<Nanoseconds>(static_cast<double>(thread_cpu_ns()) * g_options.protocol_scale);
 }
 
 StampFloor::StampFloor(Nanoseconds when) {
@@ -288,8 +291,8 @@ void synchronise() {
     // Nobody has come further for long. A processor that sleeps in a system call of the program's is not runnable, and
     // says so itself to nobody.
     ProcessorClock* const last = slowest();
-    if (last == nullptr || last->state.load() != ProcessorClock::kRuns || last->until.load() != ProcessorClock::kNever ||
-        !is_asleep(last->process.load(), last->thread.load())) {
+    if (last == nullptr || last->state.load() != ProcessorClock::kRuns ||
+        last->until.load() != ProcessorClock::kNever || !is_asleep(last->process.load(), last->thread.load())) {
       suspect = nullptr;
     } else if (last == suspect && last->published.load() == suspect_clock) {
       uint32_t state = ProcessorClock::kRuns;
@@ -364,7 +367,7 @@ Wait::~Wait() {
 // --- Handlers
 
 HandlerScope::HandlerScope(Nanoseconds begin, Nanoseconds overhead)
-    : begin_(begin), clock_{.base = begin + overhead}, outer_(t_active), outer_ran_(active().runs) {
+    : begin_(begin), clock_{.base = begin + overhead, .of_handler = true}, outer_(t_active), outer_ran_(active().runs) {
   active().stop();
   clock_.run();
   t_active = &clock_;

@@ -2,8 +2,10 @@
 // (design.md, section 7; genima-emulation.txt, section III, for emulating a cluster on one machine).
 //
 // Every processor has a clock. It grows
-//   - by the CPU time of its thread, scaled, while it runs the program's code or the protocol's;
-//   - to the time at which what it waits for happens (a message's handler, another processor's release), while it waits:
+//   - by the CPU time of its thread, scaled (a factor for the program's code, one for the rest), while it runs the
+//   program's code or the protocol's;
+//   - to the time at which what it waits for happens (a message's handler, another processor's release), while it
+//   waits:
 //     the time that passes meanwhile on this host is nobody's;
 //   - by what handlers cost that interrupted it.
 // A message's handler has a clock of its own, which begins when the message arrives and the node's protocol handler is
@@ -19,8 +21,9 @@
 //       for `skew`, and work that processors share through locks is shared as the emulated machine would share it.
 //       The slowest runnable processor never waits for this, so somebody always goes on.
 //
-// Processors' clocks stand in memory that all nodes map; all nodes are on one host. A processor publishes its clock where
-// it synchronises, faults, begins and ends to wait. Between these it runs, and others that need it to come further sleep.
+// Processors' clocks stand in memory that all nodes map; all nodes are on one host. A processor publishes its clock
+// where it synchronises, faults, begins and ends to wait. Between these it runs, and others that need it to come
+// further sleep.
 //
 // Everything here costs one test of a constant when the run's clock is the wall's.
 #pragma once
@@ -41,14 +44,14 @@ struct alignas(64) ProcessorClock {
     kWaitsFor,    // for a message that is certain to come: no progress of a processor is needed
     kWaitsUntil,  // until another processor does something
   };
-  std::atomic<uint64_t> published;   // nanoseconds, at most the processor's clock
-  std::atomic<uint32_t> state;       // State
-  std::atomic<uint32_t> process;     // pid and tid of the thread
-  std::atomic<uint32_t> thread;      //
-  std::atomic<uint32_t> ahead;       // a futex word: grows when the slowest has come to `until`
-  std::atomic<uint64_t> until;       // of a processor that sleeps because it is ahead; else kNever
-  std::atomic<const void*> event;    // what it waits for, an address in its own process
-  std::atomic<uint64_t> handled_ns;  // what handlers cost that ran while it waited
+  std::atomic<uint64_t> published;       // nanoseconds, at most the processor's clock
+  std::atomic<uint32_t> state;           // State
+  std::atomic<uint32_t> process;         // pid and tid of the thread
+  std::atomic<uint32_t> thread;          //
+  std::atomic<uint32_t> ahead;           // a futex word: grows when the slowest has come to `until`
+  std::atomic<uint64_t> until;           // of a processor that sleeps because it is ahead; else kNever
+  std::atomic<const void*> event;        // what it waits for, an address in its own process
+  std::atomic<uint64_t> handled_ns;      // what handlers cost that ran while it waited
   std::atomic<uint64_t> interrupted_ns;  // and while it did not; not yet on its clock
   static constexpr uint64_t kNever = 0;
 };
@@ -56,15 +59,16 @@ static_assert(sizeof(ProcessorClock) == 64);
 
 // What all processors of the machine share: in memory that every node maps, zero at first.
 struct Shared {
-  std::span<ProcessorClock> processors;   // of the machine
+  std::span<ProcessorClock> processors;       // of the machine
   std::atomic<uint32_t>* sleepers = nullptr;  // how many processors sleep because they are ahead
 };
 
 struct Options {
-  double scale = 1;                 // virtual nanoseconds for each of CPU time
-  Nanoseconds skew_ns = 20'000;     // V3
-  unsigned first_processor = 0;     // of this node
-  unsigned processors = 1;          // of this node
+  double scale = 1;              // virtual nanoseconds for each of CPU time: in the program's code,
+  double protocol_scale = 1;     // and everywhere else
+  Nanoseconds skew_ns = 20'000;  // V3
+  unsigned first_processor = 0;  // of this node
+  unsigned processors = 1;       // of this node
 };
 
 // Turns virtual time on in this process, for good. Once, before any other call here and before there are threads.
@@ -77,6 +81,7 @@ struct ThreadClock {
   Nanoseconds base = 0;  // virtual time at `mark`
   Nanoseconds mark = 0;  // thread_cpu_ns(), while it runs
   bool runs = false;
+  bool of_handler = false;
 
   Nanoseconds read();
   void run();
@@ -119,8 +124,8 @@ class StampFloor {
   Nanoseconds outer_ = 0;
 };
 
-// What the emulation itself costs here, and what the emulated machine would not do, is nobody's time: the calling thread's
-// clock stands as long as this lives.
+// What the emulation itself costs here, and what the emulated machine would not do, is nobody's time: the calling
+// thread's clock stands as long as this lives.
 class Unaccounted {
  public:
   Unaccounted();
@@ -150,7 +155,8 @@ void synchronise();
 
 // --- Waiting: what fabric/wait.h calls.
 
-// From here to the end of its life the calling thread waits for `event`; its clock stands. It ends with the event's time.
+// From here to the end of its life the calling thread waits for `event`; its clock stands. It ends with the event's
+// time.
 class Wait {
  public:
   // `event`: the address that notify() gives to announce(); `when`: where the event's time will be.

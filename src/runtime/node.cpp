@@ -226,7 +226,8 @@ void Node::emulate(ShmFabric& shm) {
   virtual_time::start(
       {.processors = {reinterpret_cast<virtual_time::ProcessorClock*>(base + processors_at), config_.processors()},
        .sleepers = &reinterpret_cast<Head*>(base)->sleepers},
-      {.scale = config_.clock_scale,
+      {.scale = config_.clock_scale.program,
+       .protocol_scale = config_.clock_scale.protocol,
        .skew_ns = config_.skew,
        .first_processor = config_.node.value * config_.processors_per_node,
        .processors = config_.processors_per_node});

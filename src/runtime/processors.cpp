@@ -155,8 +155,7 @@ void Processors::hand_over(Local& local, mg_function function, void* argument) {
   local.argument = argument;
   local.work.mark();
   local.has_work.store(1, std::memory_order_release);
-  if (virtual_time::on())
-    virtual_time::hand_over(local.number % config_.processors_per_node, virtual_time::stamp());
+  if (virtual_time::on()) virtual_time::hand_over(local.number % config_.processors_per_node, virtual_time::stamp());
   local.work.notify();
 }
 

@@ -115,7 +115,8 @@ void Sync::perform(SyncId lock, const LockPlace& place, const LockActions& actio
   }
 }
 
-// In virtual time a lock that is free here may have been let go by a processor whose clock is ahead of the next taker's.
+// In virtual time a lock that is free here may have been let go by a processor whose clock is ahead of the next
+// taker's.
 
 Nanoseconds Sync::free_since(const SyncHandle& lock) const {
   return virtual_time::on() ? find(lock_free_since_, lock).load(std::memory_order_relaxed) : 0;
@@ -191,8 +192,7 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
   bool here = false;
   if (!transition(record, lock, [&](LockState& state) {
         here = state.here();
-        actions = only_try ? state.try_acquire(place, links(), waiter)
-                           : state.acquire(place, links(), waiter, since);
+        actions = only_try ? state.try_acquire(place, links(), waiter) : state.acquire(place, links(), waiter, since);
       }))
     die(1, kDestroyed, id.value);
   bool taken = actions.granted;

@@ -82,8 +82,8 @@ class LockState {
   // The state of a lock that was never used: free, with the token at its manager.
   static LockState initial(const LockPlace& place);
 
-  // A processor wants the lock. Either `granted`, or `queued` and `waiter` will be woken. `since`: its virtual time, or 0;
-  // among the node's waiters the earliest comes first.
+  // A processor wants the lock. Either `granted`, or `queued` and `waiter` will be woken. `since`: its virtual time, or
+  // 0; among the node's waiters the earliest comes first.
   LockActions acquire(const LockPlace& place, WaiterLinks links, WaiterId waiter, Nanoseconds since = 0);
   // A processor wants the lock only if it is free. `granted`, or `queued` until the answer comes, or neither: it
   // failed.

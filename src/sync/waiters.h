@@ -18,8 +18,8 @@ using WaiterId = StrongId<struct WaiterTag, uint32_t>;
 inline constexpr WaiterId kNobody{0};
 
 struct WaiterLink {
-  WaiterId next;        // the one that came after
-  uint32_t wanted = 0;  // what it waits for: the value of a flag; of a lock, whether only for an answer
+  WaiterId next;          // the one that came after
+  uint32_t wanted = 0;    // what it waits for: the value of a flag; of a lock, whether only for an answer
   Nanoseconds since = 0;  // when it came, in virtual time; where time is the wall's, 0: the order of push() decides
 };
 

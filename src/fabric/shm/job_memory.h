@@ -10,7 +10,8 @@
 //   heads_offset          a RingHead (one cache line) an ordered pair, [source][destination]
 //   words_offset          the kWords segment of each node, words_bytes each
 //   rings_offset          the data of each ring, ring_bytes each, [source][destination]
-//   emulation_offset      what the clocks and links of an emulated machine need (fabric/virtual_fabric.h), emulation_bytes
+//   emulation_offset      what the clocks and links of an emulated machine need (fabric/virtual_fabric.h),
+//   emulation_bytes
 #pragma once
 
 #include <atomic>
