@@ -148,6 +148,7 @@ class Cache:
     def prepare(self) -> None:
         try:
             (self.directory / "runs").mkdir(parents=True, exist_ok=True)
+            write_whole(str(self.directory / ".gitignore"), "*\n")  # results of one machine are nobody's source
         except OSError as error:
             raise StudyError(f"cannot make the cache directory '{self.directory}': {error.strerror}") from error
         for left in self.directory.glob("running-*"):  # of a study that was killed; named for its process
