@@ -36,6 +36,10 @@ constinit std::atomic<uint32_t> g_next_interrupted{0};
 [[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_floor = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local ProcessorClock* t_processor = nullptr;
 
+Nanoseconds scaled(Nanoseconds cpu, double factor) {
+  return static_cast<Nanoseconds>(static_cast<double>(cpu) * factor);
+}
+
 ThreadClock& active() {
   return t_active != nullptr ? *t_active : t_own;
 }
@@ -148,8 +152,7 @@ Nanoseconds ThreadClock::read() {
     const Nanoseconds cpu = thread_cpu_ns();
     // What has passed since belongs to the category that the thread has been in, for each change of it reads the clock.
     const bool program = !of_handler && this_profile().current() == Category::kUser;
-    base += static_cast<Nanoseconds>(static_cast<double>(cpu - mark) *
-                                     (program ? g_options.scale : g_options.protocol_scale));
+    base += scaled(cpu - mark, program ? g_options.scale : g_options.protocol_scale);
     mark = cpu;
   }
   return base;
@@ -207,7 +210,7 @@ Nanoseconds stamp() {
 }
 
 Nanoseconds work_ns() {
-  return static_cast<Nanoseconds>(static_cast<double>(thread_cpu_ns()) * g_options.protocol_scale);
+  return scaled(thread_cpu_ns(), g_options.protocol_scale);
 }
 
 StampFloor::StampFloor(Nanoseconds when) {
@@ -263,6 +266,19 @@ Nanoseconds clock_of(unsigned local_processor) {
   const ProcessorClock& processor = ours()[local_processor];
   if (&processor == t_processor) return t_own.read();
   return processor.published.load(std::memory_order_relaxed);
+}
+
+void trapped() {
+  if (!on() || t_processor == nullptr || t_active != nullptr || !t_own.runs) return;
+  ProcessorProfile& profile = this_profile();
+  if (profile.current() != Category::kUser) return;
+  const Nanoseconds cpu = thread_cpu_ns();
+  const Nanoseconds trap = std::min(g_options.trap_ns, cpu - t_own.mark);
+  t_own.base += scaled(cpu - t_own.mark - trap, g_options.scale);
+  t_own.mark = cpu;
+  profile.enter_at(Category::kProtocol, t_own.base);
+  t_own.base += scaled(trap, g_options.protocol_scale);
+  profile.enter_at(Category::kUser, t_own.base);
 }
 
 void synchronise() {

@@ -66,6 +66,7 @@ struct Shared {
 struct Options {
   double scale = 1;              // virtual nanoseconds for each of CPU time: in the program's code,
   double protocol_scale = 1;     // and everywhere else
+  Nanoseconds trap_ns = 0;       // what a fault costs before its handler runs and after it has returned
   Nanoseconds skew_ns = 20'000;  // V3
   unsigned first_processor = 0;  // of this node
   unsigned processors = 1;       // of this node
@@ -148,6 +149,10 @@ void begin_function(Nanoseconds when);
 void end_function();
 // A processor's clock, as far as the calling thread knows.
 Nanoseconds clock_of(unsigned local_processor);
+
+// The calling processor has faulted, and its handler has just begun: what the system took for that was no work of the
+// program's but the protocol's.
+void trapped();
 
 // The calling processor is about to synchronise: waits until it is not too far ahead (V3). Also where a processor picks
 // up the cost of the handlers that interrupted it. No lock of the runtime may be held; not for handlers.

@@ -228,6 +228,7 @@ void Node::emulate(ShmFabric& shm) {
        .sleepers = &reinterpret_cast<Head*>(base)->sleepers},
       {.scale = config_.clock_scale.program,
        .protocol_scale = config_.clock_scale.protocol,
+       .trap_ns = measure_trap(),
        .skew_ns = config_.skew,
        .first_processor = config_.node.value * config_.processors_per_node,
        .processors = config_.processors_per_node});
