@@ -99,6 +99,34 @@ Result<AccessMechanism> parse_access(std::string_view text) {
   return fail("access mechanism is '{}'; it must be auto, userfault or mprotect", text);
 }
 
+Result<HlrcOptions> parse_hlrc(std::string_view text) {
+  HlrcOptions options;
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    constexpr std::string_view kFetchAhead = "fetch-ahead=";
+    if (item.starts_with(kFetchAhead)) {
+      const std::string_view number = item.substr(kFetchAhead.size());
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), options.fetch_ahead);
+      if (error == std::errc{} && end == number.data() + number.size() && options.fetch_ahead <= Config::kMaxPrefetch)
+        continue;
+    } else if (item == "coalesce=on" || item == "coalesce=off") {
+      options.coalesce = item == "coalesce=on";
+      continue;
+    } else if (item == "lock=ticket" || item == "lock=test-and-set") {
+      options.tickets = item == "lock=ticket";
+      continue;
+    }
+    return fail(
+        "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
+        "or off, "
+        "and lock=ticket or test-and-set",
+        item, Config::kMaxPrefetch);
+  }
+  return options;
+}
+
 Result<HomePolicy> parse_home(std::string_view text) {
   if (text == "interleaved") return HomePolicy::kInterleaved;
   if (text == "blocked") return HomePolicy::kBlocked;
@@ -230,6 +258,7 @@ Result<Config> config_from_environment() {
   then([&] { return read_with("MULTIGRAIN_CLOCK", config.clock, parse_clock); });
   then([&] { return read_with("MULTIGRAIN_CLOCK_SCALE", config.clock_scale, parse_clock_scale); });
   then([&] { return read_with("MULTIGRAIN_SKEW", config.skew, parse_skew); });
+  then([&] { return read_with("MULTIGRAIN_HLRC", config.hlrc, parse_hlrc); });
   then([&] { return read_whole("MULTIGRAIN_VERBOSE", config.verbose, 0, 1); });
   const auto text_of = [](std::string_view text) -> Result<std::string> {
     if (text.empty()) return fail("it is set to nothing; unset it for the default");

@@ -59,6 +59,15 @@ struct StatsTarget {
 };
 Result<StatsTarget> parse_stats(std::string_view text);
 
+// What the papers' optimisations of HLRC are for: each can be switched off, to see what it brings.
+struct HlrcOptions {
+  unsigned fetch_ahead = 4;  // "fetch-ahead=N": pages fetched after one that is fetched; 0: none (GeNIMA, B.2)
+  bool coalesce = true;      // "coalesce=on|off": one change of rights for consecutive pages (B.1, B.3)
+  bool tickets = true;       // "lock=ticket|test-and-set": processors of a node that want a lock (B.4)
+};
+// Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set".
+Result<HlrcOptions> parse_hlrc(std::string_view text);
+
 struct Config {
   static constexpr unsigned kMaxNodes = NodeSet::kCapacity;
   static constexpr unsigned kMaxProcessorsPerNode = 256;
@@ -80,6 +89,7 @@ struct Config {
   ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall or virtual
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time for CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: between runnable processors; virtual time
+  HlrcOptions hlrc;                                      // MULTIGRAIN_HLRC
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
   FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx
   std::string interface;                                 // MULTIGRAIN_INTERFACE: network device; empty: UCX's choice

@@ -8,7 +8,10 @@ namespace multigrain {
 Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const NodeServices& services,
                                                   const ProtocolOptions& options) {
   if (name == "mgs") return mgs::Shell::create(services, options.prefetch);
-  if (name == "hlrc") return hlrc::Shell::create(services, options.prefetch);
+  if (name == "hlrc")
+    return hlrc::Shell::create(
+        services,
+        {.open_ahead = options.prefetch, .fetch_ahead = options.hlrc.fetch_ahead, .coalesce = options.hlrc.coalesce});
   return fail("there is no protocol '{}'", name);
 }
 

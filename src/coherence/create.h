@@ -4,12 +4,14 @@
 #include <memory>
 #include <string_view>
 
+#include "base/config.h"
 #include "coherence/protocol.h"
 
 namespace multigrain {
 
 struct ProtocolOptions {
   unsigned prefetch = 0;  // pages to bring ahead of a processor that goes through memory, at most
+  HlrcOptions hlrc;
 };
 
 // Registers what handlers the protocol has. Errors: a name that is none; tables that cannot be reserved.

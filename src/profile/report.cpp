@@ -49,6 +49,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kNotices, "notices", "write notices made", "lazy release consistency"},
     {Counter::kNoticesLost, "notices_lost", "acquires too late for a log", "lazy release consistency"},
     {Counter::kEarlyDeposits, "early_deposits", "diffs deposited at a notice", "lazy release consistency"},
+    {Counter::kWastedPrefetches, "wasted_prefetches", "groups fetched ahead in vain", "lazy release consistency"},
     {Counter::kMarksLost, "marks_lost", "times that marks were lost", "lazy release consistency"},
 };
 static_assert(std::size(kCounterNames) == kCounterCount);

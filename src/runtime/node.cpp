@@ -113,13 +113,15 @@ Status Node::build() {
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
 
   const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
-  auto protocol = create_protocol(config_.protocol, services, {.prefetch = config_.prefetch});
+  auto protocol = create_protocol(config_.protocol, services, {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
   if (!protocol) return tl::unexpected(protocol.error());
   protocol_ = std::move(*protocol);
 
   SyncHost& sync_host = *this;
-  sync_ = std::make_unique<Sync>(sync_host, *fabric_, config_.nodes, config_.processors_per_node,
-                                 SyncOptions{.network_locks = config_.protocol == "hlrc"});
+  sync_ = std::make_unique<Sync>(
+      sync_host, *fabric_, config_.nodes, config_.processors_per_node,
+      SyncOptions{.network_locks = config_.protocol == "hlrc",
+                  .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
   set_handler<&Node::handle_report>(runtime_message::kReport);

@@ -103,6 +103,16 @@ std::vector<Scenario> scenarios() {
        {write(1, 0, 1), barrier(), read(0, 0), barrier(), write(1, 0, 2), barrier(), read(0, 0)},
        {barrier(), read(0, 0), barrier(), barrier(), read(0, 0), read(1, 0)}},
       1);
+  add("a page is fetched ahead", {0, 0}, {0, 1, 2},
+      {{lock(0), write(0, 0, 1), write(1, 0, 1), unlock(0)},
+       {lock(0), read(0, 0), unlock(0), lock(0), read(1, 0), unlock(0)},
+       {lock(0), read(0, 0), write(1, 0, 2), unlock(0), lock(0), read(1, 0), unlock(0)}});
+  all.back().fetch_ahead = true;
+  add("pages fetched ahead by two processors of a node", {1, 1}, {0, 0, 1},
+      {{read(0, 0), barrier(), barrier(), read(1, 0)},
+       {read(1, 1), barrier(), barrier(), read(0, 0), read(1, 0)},
+       {barrier(), write(0, 0, 2), write(1, 0, 3), barrier()}});
+  all.back().fetch_ahead = true;
   return all;
 }
 
@@ -143,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Hlrc, HlrcMutant,
                                          Mutant::kIgnoreMarks, Mutant::kGrantBeforeQueue, Mutant::kDiffBeforeRevoke,
                                          Mutant::kForgetOwed, Mutant::kIgnoreLap, Mutant::kOnlyReleaser,
                                          Mutant::kKnownBeforeInvalid, Mutant::kIgnoreOtherReleases, Mutant::kNoTwin,
-                                         Mutant::kNoDepositAtNotice));
+                                         Mutant::kNoDepositAtNotice, Mutant::kKeepAhead));
 
 }  // namespace
 }  // namespace multigrain::hlrc::model

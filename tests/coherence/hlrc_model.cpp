@@ -34,6 +34,8 @@ const char* name(Mutant mutant) {
       return "deposit a written page whole";
     case Mutant::kNoDepositAtNotice:
       return "drop a dirty page that a notice names";
+    case Mutant::kKeepAhead:
+      return "keep a frame that was fetched ahead through a notice";
   }
   return "?";
 }
@@ -271,10 +273,12 @@ void Machine::step(unsigned processor) {
     case At::kFault: {
       Frame& frame = node.frames[thread.page];
       if (thread.verb == thread.actions.size()) {
+        const bool fetched =
+            std::count(thread.actions.begin(), thread.actions.end(), static_cast<uint8_t>(Verb::kFetch)) != 0;
         frame.locked = false;
         thread.actions.clear();
         thread.verb = 0;
-        thread.at = At::kOp;
+        thread.at = fetched && scenario_->fetch_ahead ? At::kAhead : At::kOp;
         return;
       }
       const auto verb = static_cast<Verb>(thread.actions[thread.verb]);
@@ -306,6 +310,21 @@ void Machine::step(unsigned processor) {
           wrong("an action that no fault has");
       }
       ++thread.verb;
+      return;
+    }
+    case At::kAhead: {
+      const unsigned next = thread.page + 1u;
+      thread.at = At::kOp;
+      if (next >= pages() || node.frames[next].locked) return;
+      Actions actions;
+      on_prefetch(node.frames[next].page, is_home(self, next), false, actions);
+      if (actions.empty()) return;
+      note("fetches page {} ahead", next);
+      node.frames[next].locked = true;
+      thread.page = static_cast<uint8_t>(next);
+      // That may bring another.
+      for (const Verb verb : actions) thread.actions.push_back(static_cast<uint8_t>(verb));
+      thread.at = At::kFault;
       return;
     }
     case At::kMarkPlace: {
@@ -500,8 +519,10 @@ void Machine::step(unsigned processor) {
     case At::kNoticePage: {
       Frame& frame = node.frames[thread.pages[thread.index]];
       Actions actions;
+      const bool ahead = frame.page.ahead;
       on_notice(frame.page, false, actions);
-      if (actions.empty()) {
+      if (is(Mutant::kKeepAhead)) frame.page.ahead = ahead;
+      if (!actions.contains(Verb::kRevoke)) {
         ++thread.index;
         next_page_noticed(thread);
         return;
@@ -613,7 +634,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
       const Frame& f = node.frames[p];
       out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.page.access) | f.page.queued << 2 | f.page.owes << 3 |
                                          f.page.shared << 4 | f.locked << 5 | f.marked << 6 | f.has_twin << 7));
-      out.push_back(static_cast<uint8_t>(f.rights));
+      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.rights) | f.page.ahead << 2));
       put_all(f.words);
       put_all(f.twin);
     }

@@ -54,6 +54,7 @@ enum class Mutant : uint8_t {
   kIgnoreOtherReleases,   // a release waits for no other processor's of its node
   kNoTwin,                // a written page goes home whole
   kNoDepositAtNotice,     // a dirty page that a notice names is dropped
+  kKeepAhead,             // a notice leaves a frame that was fetched ahead
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
@@ -64,6 +65,7 @@ struct Scenario {
   std::vector<unsigned> homes;       // of each page
   std::vector<unsigned> processors;  // of each processor, its node
   std::vector<Program> programs;     // of each processor
+  bool fetch_ahead = false;          // a fetch of a page brings the frame of the next
   unsigned log_capacity = 64;        // entries
   Mutant mutant = Mutant::kNone;
 };
@@ -116,6 +118,7 @@ class Machine {
     kMarkPlace,
     kMarkWrite,
     kFetchWord,
+    kAhead,  // whether to fetch the next page too
     // Release
     kCheckClean,
     kEnterEnding,

@@ -29,7 +29,7 @@ using multigrain::bench::Series;
 using multigrain::bench::Summary;
 
 struct Options {
-  std::string access = "auto", net = "ideal", page_size = "4096", fabric = "shm", role, only;
+  std::string access = "auto", net = "ideal", page_size = "4096", fabric = "shm", protocol = "mgs", role, only;
   Effort effort;
   bool json = false, list = false;
 };
@@ -119,9 +119,26 @@ const std::vector<Row>& rows() {
   return all;
 }
 
-double floor_of(const Row& row, const Summaries& floors, double Summary::* quantile) {
+// What the row cannot be cheaper than under the protocol: under hlrc no other processor has to be reached for a page or
+// a release.
+std::vector<const char*> floor_parts(const Row& row, const std::string& protocol) {
+  std::vector<const char*> parts = row.floor;
+  const std::string_view name = row.name;
+  if (protocol == "hlrc" && (name.starts_with("page fault") || name.starts_with("release")))
+    std::erase_if(parts, [](std::string_view part) { return part.starts_with("line") || part.starts_with("wake"); });
+  return parts;
+}
+
+std::string floor_text(const Row& row, const std::string& protocol) {
+  if (protocol != "hlrc") return row.floor_text;
+  std::string text;
+  for (const char* part : floor_parts(row, protocol)) text += (text.empty() ? "" : " + ") + std::string(part);
+  return text;
+}
+
+double floor_of(const Row& row, const Summaries& floors, double Summary::* quantile, const std::string& protocol) {
   double sum = 0;
-  for (const char* part : row.floor) {
+  for (const char* part : floor_parts(row, protocol)) {
     const auto found = floors.find(part);
     if (found != floors.end()) sum += found->second.*quantile;
   }
@@ -129,16 +146,17 @@ double floor_of(const Row& row, const Summaries& floors, double Summary::* quant
 }
 
 void print_text(const Summaries& floors, const Summaries& measured, const Options& options) {
-  fmt::print("Multigrain primitives, microseconds; access rights by {}, network {}, pages of {}\n\n", options.access,
-             options.net, options.page_size);
+  fmt::print("Multigrain primitives under {}, microseconds; access rights by {}, network {}, pages of {}\n\n",
+             options.protocol, options.access, options.net, options.page_size);
   fmt::print("{:<36} {:>9} {:>9} {:>9} {:>7}   {}\n", "", "p50", "p99", "floor p50", "ratio", "floor");
   for (const Row& row : rows()) {
     const auto found = measured.find(row.name);
     if (found == measured.end()) continue;
-    const double floor = floor_of(row, floors, &Summary::p50);
+    const double floor = floor_of(row, floors, &Summary::p50, options.protocol);
     fmt::print("{:<36} {:>9.2f} {:>9.2f} ", row.name, found->second.p50 / 1000, found->second.p99 / 1000);
     if (floor > 0)
-      fmt::print("{:>9.2f} {:>7.2f}   {}\n", floor / 1000, found->second.p50 / floor, row.floor_text);
+      fmt::print("{:>9.2f} {:>7.2f}   {}\n", floor / 1000, found->second.p50 / floor,
+                 floor_text(row, options.protocol));
     else
       fmt::print("\n");
   }
@@ -151,6 +169,7 @@ void print_json(const Summaries& floors, const Summaries& measured, const Option
     return nlohmann::json{{"p50_ns", s.p50}, {"p99_ns", s.p99}, {"samples", s.count}};
   };
   nlohmann::json out{{"version", 1},
+                     {"protocol", options.protocol},
                      {"access", options.access},
                      {"network", options.net},
                      {"page_size", options.page_size},
@@ -161,8 +180,8 @@ void print_json(const Summaries& floors, const Summaries& measured, const Option
     const auto found = measured.find(row.name);
     if (found == measured.end()) continue;
     nlohmann::json entry = object(found->second);
-    entry["floor_p50_ns"] = floor_of(row, floors, &Summary::p50);
-    entry["floor"] = row.floor_text;
+    entry["floor_p50_ns"] = floor_of(row, floors, &Summary::p50, options.protocol);
+    entry["floor"] = floor_text(row, options.protocol);
     out["primitives"][row.name] = entry;
   }
   fmt::print("{}\n", out.dump(2));
@@ -271,6 +290,8 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Measures what each Multigrain primitive costs on this machine, beside the floor that it cannot beat here: the "
       "bare fault, copy, cache line and wake-up, measured in the same run."};
+  app.add_option("--protocol", options.protocol, "mgs or hlrc, without reading ahead")
+      ->check(CLI::IsMember({"mgs", "hlrc"}));
   app.add_option("--access", options.access, "how access rights are changed: auto, userfault, mprotect");
   app.add_option("--net", options.net, "the network to emulate, as for mgrun");
   app.add_option("--fabric", options.fabric,
@@ -322,10 +343,10 @@ int main(int argc, char** argv) {
   Summaries measured;
   for (const Role& role : multigrain::bench::roles()) {
     if (std::string(role.name).find(options.only) == std::string::npos) continue;
-    const Summaries some =
-        run({mgrun, "--nodes", std::to_string(role.nodes), "--access", options.access, "--net", options.net,
-             "--page-size", options.page_size, "--prefetch", "0", program, role.name, pages, rounds},
-            {{"MULTIGRAIN_SPIN", role.spin_us}});
+    const Summaries some = run({mgrun, "--nodes", std::to_string(role.nodes), "--protocol", options.protocol, "--hlrc",
+                                "fetch-ahead=0", "--access", options.access, "--net", options.net, "--page-size",
+                                options.page_size, "--prefetch", "0", program, role.name, pages, rounds},
+                               {{"MULTIGRAIN_SPIN", role.spin_us}});
     measured.insert(some.begin(), some.end());
   }
   if (options.json)

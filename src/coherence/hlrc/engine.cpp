@@ -24,7 +24,8 @@ void on_fault(Page& page, bool is_home, bool is_write, Actions& actions) {
     actions.add(Verb::kGrantWrite);
     return;
   }
-  if (!is_home && before == Access::kNone) actions.add(Verb::kFetch);
+  if (!is_home && before == Access::kNone && !page.ahead) actions.add(Verb::kFetch);
+  page.ahead = false;
   if (!is_write) {
     page.access = Access::kRead;
     actions.add(Verb::kGrantRead);
@@ -40,8 +41,24 @@ void on_fault(Page& page, bool is_home, bool is_write, Actions& actions) {
   actions.add(before == Access::kRead ? Verb::kUpgrade : Verb::kGrantWrite);
 }
 
+void on_prefetch(Page& page, bool is_home, bool with_rights, Actions& actions) {
+  if (is_home || page.access != Access::kNone || page.ahead) return;
+  actions.add(Verb::kFetch);
+  if (with_rights) {
+    page.access = Access::kRead;
+    actions.add(Verb::kGrantRead);
+  } else {
+    page.ahead = true;
+  }
+}
+
 void on_notice(Page& page, bool is_home, Actions& actions) {
-  if (is_home || page.access == Access::kNone) return;
+  if (is_home) return;
+  if (page.ahead) {
+    page.ahead = false;
+    actions.add(Verb::kWasted);
+  }
+  if (page.access == Access::kNone) return;
   actions.add(Verb::kRevoke);
   if (page.access == Access::kWrite) {
     actions.add(Verb::kDeposit);

@@ -41,6 +41,7 @@ struct Page {
   bool queued = false;  // on the list of pages written in this interval
   bool owes = false;    // the home copy was changed by this node in this interval: a notice is due at its end
   bool shared = false;  // at the home: another node has fetched the page, so writes are noticed
+  bool ahead = false;   // elsewhere: the frame was fetched ahead of a processor, and nobody has rights to it yet
 
   bool operator==(const Page&) const = default;
 };
@@ -57,6 +58,7 @@ enum class Verb : uint8_t {
   kDeposit,      // put the difference from the twin into the home copy; on_deposited() says what came of it
   kDropTwin,
   kNotice,  // this interval's notices include the page
+  kWasted,  // the page was fetched ahead, and nobody came
 };
 
 class Actions {
@@ -81,6 +83,10 @@ class Actions {
 
 // A processor's access failed. `is_home`: this node is the page's home.
 void on_fault(Page& page, bool is_home, bool is_write, Actions& actions);
+
+// Somebody has faulted on a page some way before this one. `with_rights`: it becomes readable at once; otherwise its
+// frame is filled, and its first fault shows that fetching ahead was right (genima-emulation.txt, B.2).
+void on_prefetch(Page& page, bool is_home, bool with_rights, Actions& actions);
 
 // A write notice of another node names the page, and an acquire takes it in.
 void on_notice(Page& page, bool is_home, Actions& actions);

@@ -110,16 +110,16 @@ std::span<PageId> Shell::WrittenPages::take() {
 
 // --- Start
 
-Shell::Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
+Shell::Shell(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs)
     : services_(services),
       self_(services.fabric.self()),
       nodes_(services.fabric.nodes()),
       page_size_(services.region.page_size()),
-      prefetch_(prefetch),
+      options_(options),
       twins_(std::move(twins)),
       diffs_(std::move(diffs)) {}
 
-Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsigned prefetch) {
+Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const Options& options) {
   const size_t page_size = services.region.page_size();
   const uint64_t pages = services.region.page_count();
   // Every page but the home's own may have a twin at once; more memory than that the machine does not have.
@@ -128,7 +128,7 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsig
   const size_t diff_buffer = (max_encoded_size(page_size) + 4095) / 4096 * 4096;
   auto diffs = PagePool::create(diff_buffer, uint64_t{1} << 16);
   if (!diffs) return tl::unexpected(diffs.error());
-  std::unique_ptr<Shell> shell(new Shell(services, prefetch, std::move(*twins), std::move(*diffs)));
+  std::unique_ptr<Shell> shell(new Shell(services, options, std::move(*twins), std::move(*diffs)));
   auto records = SparseTable<Record>::create(pages, "page records");
   if (!records) return tl::unexpected(records.error());
   shell->records_ = std::move(*records);
@@ -175,6 +175,7 @@ bool Shell::on_fault(PageId page, bool is_write) {
   Record& record = records_[page.value];
   if (!home_of(page, record, true)) return false;
   bool opens = false;
+  bool fetches = false;
   {
     const std::lock_guard hold(record.lock);
     const Access before = record.page.access;
@@ -184,6 +185,7 @@ bool Shell::on_fault(PageId page, bool is_write) {
     hlrc::on_fault(record.page, at_home, is_write, actions);
     perform(page, record, actions);
     opens = at_home && !record.page.shared && before == Access::kNone;
+    fetches = !at_home && before == Access::kNone && !is_write && !record.goes_not_ahead;
     if (actions.contains(Verb::kFetch))
       profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
     else if (actions.contains(Verb::kUpgrade))
@@ -191,14 +193,15 @@ bool Shell::on_fault(PageId page, bool is_write) {
     else
       profile.count(Counter::kLocalFaults);
   }
-  if (opens && prefetch_ != 0) open_ahead(page);
+  if (opens && options_.open_ahead != 0) open_ahead(page);
+  if (fetches && options_.fetch_ahead != 0) fetch_ahead(page);
   return true;
 }
 
 // Pages that are at home here and that nobody else has cost nothing but their first fault. A processor that goes
 // through them one after the other gets the next few at once.
 void Shell::open_ahead(PageId from) {
-  const Streams::Ahead ahead = t_home_streams.ahead(from, true, prefetch_);
+  const Streams::Ahead ahead = t_home_streams.ahead(from, true, options_.open_ahead);
   if (ahead.count == 0 || ahead.stride != 1 || all_shared_.load(std::memory_order_relaxed)) return;
   std::array<Record*, Config::kMaxPrefetch> opened;
   const PageId first(from.value + 1);
@@ -224,6 +227,52 @@ void Shell::open_ahead(PageId from) {
   grant(first, n, Verb::kGrantWrite);
   for (uint32_t i = n; i-- > 0;) opened[i]->lock.unlock();
   count(Counter::kPrefetches, n);
+}
+
+// The pages after one that was fetched, or that had been fetched ahead and is used now, without those that are at home
+// here or were fetched already. All but the last become readable at once. The last has its frame filled and gets no
+// rights: a fault on it shows that fetching ahead was right, and brings the next as many; a notice shows that it was
+// not. That is the history (B.2).
+void Shell::fetch_ahead(PageId from) {
+  const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, Config::kMaxPrefetch);
+  const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());
+  std::array<PageId, Config::kMaxPrefetch> pages;
+  std::array<Completion, Config::kMaxPrefetch> fetches;
+  uint32_t n = 0;
+  {
+    const CategoryScope waiting(this_profile(), Category::kDataWait);
+    for (uint64_t next = from.value + 1; next < end && n < limit; ++next) {
+      Record& record = records_[next];
+      const std::optional<NodeId> at = home_of(PageId(next), record, false);
+      if (!at) break;
+      if (*at == self_ || !record.lock.try_lock()) continue;
+      Actions actions;
+      on_prefetch(record.page, false, n + 1 != limit, actions);
+      if (actions.empty()) {
+        record.lock.unlock();
+        continue;
+      }
+      if (!record.marked) {
+        mark(PageId(next), *at);
+        record.marked = true;
+      }
+      record.brought_by = static_cast<uint8_t>(next - from.value);
+      fetches[n] = services_.fabric.start_get(*at, SegmentId::kFrames, next * page_size_,
+                                              {services_.region.alias(PageId(next)), page_size_});
+      pages[n++] = PageId(next);
+    }
+    for (uint32_t i = 0; i < n; ++i) services_.fabric.wait(fetches[i]);
+  }
+  if (n == 0) return;
+  count(Counter::kPagesFetched, n);
+  count(Counter::kPrefetches, n);
+  const uint32_t readable = n == limit ? n - 1 : n;
+  for (uint32_t first = 0, i = 1; i <= readable; ++i) {
+    if (i != readable && pages[i].value == pages[i - 1].value + 1) continue;
+    grant(pages[first], i - first, Verb::kGrantRead);
+    first = i;
+  }
+  for (uint32_t i = n; i-- > 0;) records_[pages[i].value].lock.unlock();
 }
 
 // --- Actions of a fault and of a mark
@@ -369,7 +418,7 @@ void Shell::take_marks() {
 
 // `pages`: at most a group, in ascending order.
 void Shell::end_interval(std::span<const PageId> pages) {
-  std::array<bool, kGroup> deposits;
+  std::array<bool, kGroup> deposits{};
   const auto record_of = [&](size_t i) -> Record& { return records_[pages[i].value]; };
   PageRun revoked;
   const auto flush_revocation = [&] {
@@ -383,7 +432,7 @@ void Shell::end_interval(std::span<const PageId> pages) {
     on_interval_end(record.page, is_home(record), actions);
     deposits[i] = actions.contains(Verb::kDeposit);
     if (!actions.contains(Verb::kRevokeWrite)) continue;
-    if (revoked.first.value + revoked.count != pages[i].value) {
+    if (!options_.coalesce || revoked.first.value + revoked.count != pages[i].value) {
       flush_revocation();
       revoked.first = pages[i];
     }
@@ -435,31 +484,72 @@ void Shell::append_run() {
 
 // --- Acquires
 
+Completion Shell::start_guess(NodeId node, Guess& guess) {
+  guess.begin = known(node);
+  const uint64_t slot = guess.begin % words::kNoticeCount;
+  guess.count = std::min<uint64_t>(Guess::kEntries, words::kNoticeCount - slot);
+  return services_.fabric.start_get(node, SegmentId::kWords, words::kNotices + slot * sizeof(uint64_t),
+                                    std::as_writable_bytes(std::span(guess.entries.data(), guess.count)));
+}
+
 void Shell::acquire(NodeId from) {
   if (from == self_) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   VectorTime wanted{};
-  services_.fabric.get(from, SegmentId::kWords, words::kVector,
-                       std::as_writable_bytes(std::span(wanted.data(), nodes_)));
-  take_in(wanted);
+  std::array<Guess, NodeSet::kCapacity> guesses;
+  const Completion vector = services_.fabric.start_get(from, SegmentId::kWords, words::kVector,
+                                                       std::as_writable_bytes(std::span(wanted.data(), nodes_)));
+  const Completion entries = start_guess(from, guesses[from.value]);
+  services_.fabric.wait(vector);
+  services_.fabric.wait(entries);
+  take_in(wanted, guesses);
 }
 
 void Shell::acquire_all() {
   if (nodes_ == 1) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   VectorTime wanted{};
-  std::array<Completion, NodeSet::kCapacity> reads;
+  std::array<Guess, NodeSet::kCapacity> guesses;
+  std::array<Completion, NodeSet::kCapacity> ends;
+  std::array<Completion, NodeSet::kCapacity> entries;
   for (unsigned n = 0; n < nodes_; ++n) {
     if (n == self_.value) continue;
-    reads[n] = services_.fabric.start_get(NodeId(static_cast<uint16_t>(n)), SegmentId::kWords, vector_word(n),
-                                          std::as_writable_bytes(std::span(&wanted[n], 1)));
+    const NodeId node(static_cast<uint16_t>(n));
+    ends[n] = services_.fabric.start_get(node, SegmentId::kWords, vector_word(n),
+                                         std::as_writable_bytes(std::span(&wanted[n], 1)));
+    entries[n] = start_guess(node, guesses[n]);
   }
-  for (unsigned n = 0; n < nodes_; ++n)
-    if (n != self_.value) services_.fabric.wait(reads[n]);
-  take_in(wanted);
+  for (unsigned n = 0; n < nodes_; ++n) {
+    if (n == self_.value) continue;
+    services_.fabric.wait(ends[n]);
+    services_.fabric.wait(entries[n]);
+  }
+  take_in(wanted, guesses);
 }
 
-void Shell::take_in(const VectorTime& wanted) {
+void Shell::add_run(const PageRun& run, NodeId from, uint64_t& runs) {
+  if (!services_.region.has_pages(run.first, run.count))
+    panic("a write notice about pages outside the region, from node / page", from.value, run.first.value);
+  runs_[runs++] = run;
+}
+
+// Entries [begin, end), if the guess holds them all. It was read before, or while, it was asked how far the log goes:
+// an entry that was not there yet means that the guess was too early, and nothing else.
+bool Shell::take_from_guess(const Guess& guess, uint64_t begin, uint64_t end, uint64_t& runs) {
+  if (begin < guess.begin || end > guess.begin + guess.count) return false;
+  const uint64_t before = runs;
+  for (uint64_t position = begin; position < end; ++position) {
+    const auto run = NoticeEntry::decode(guess.entries[position - guess.begin], position, words::kNoticeCount);
+    if (!run || !services_.region.has_pages(run->first, run->count)) {
+      runs = before;
+      return false;
+    }
+    runs_[runs++] = *run;
+  }
+  return true;
+}
+
+void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
   const auto is_new = [&](unsigned n) {
     return n != self_.value && wanted[n] > known(NodeId(static_cast<uint16_t>(n)));
   };
@@ -482,11 +572,13 @@ void Shell::take_in(const VectorTime& wanted) {
   };
   std::array<Read, NodeSet::kCapacity> reads;
   uint64_t total = 0;
+  uint64_t runs = 0;
   bool lost = false;
   for (unsigned n = 0; n < nodes_; ++n) {
     if (!is_new(n)) continue;
     Read& read = reads[n];
     read.begin = known(NodeId(static_cast<uint16_t>(n)));
+    if (take_from_guess(guesses[n], read.begin, wanted[n], runs)) continue;
     const uint64_t entries = wanted[n] - read.begin;
     if (entries > words::kNoticeCount) {
       lost = true;
@@ -505,7 +597,6 @@ void Shell::take_in(const VectorTime& wanted) {
     read.completion[0] = start(slot, read.at, first);
     if (first != entries) read.completion[1] = start(0, read.at + first, entries - first);
   }
-  uint64_t runs = 0;
   for (unsigned n = 0; n < nodes_; ++n) {
     const Read& read = reads[n];
     for (const Completion completion : read.completion) services_.fabric.wait(completion);
@@ -515,9 +606,7 @@ void Shell::take_in(const VectorTime& wanted) {
         lost = true;
         break;
       }
-      if (!services_.region.has_pages(run->first, run->count))
-        panic("a write notice about pages outside the region, from node / page", n, run->first.value);
-      runs_[runs++] = *run;
+      add_run(*run, NodeId(static_cast<uint16_t>(n)), runs);
     }
   }
   if (lost) {
@@ -547,6 +636,13 @@ void Shell::take_in(const VectorTime& wanted) {
   }
 }
 
+// `page` was the last of a group that was fetched ahead, and nobody came to it: the page whose fault began the group
+// has the wrong neighbours.
+void Shell::wasted(PageId page, Record& record) {
+  count(Counter::kWastedPrefetches);
+  records_[page.value - record.brought_by].goes_not_ahead.store(true, std::memory_order_relaxed);
+}
+
 void Shell::invalidate(PageRun run) {
   std::array<Record*, kGroup> held;
   std::array<PageId, kGroup> page_of;
@@ -569,7 +665,8 @@ void Shell::invalidate(PageRun run) {
       record.lock.lock();
       Actions actions;
       on_notice(record.page, false, actions);
-      if (actions.empty()) {
+      if (actions.contains(Verb::kWasted)) wasted(PageId(next), record);
+      if (!actions.contains(Verb::kRevoke)) {
         record.lock.unlock();
         continue;
       }
@@ -577,7 +674,7 @@ void Shell::invalidate(PageRun run) {
       page_of[n] = PageId(next);
       deposits[n] = actions.contains(Verb::kDeposit);
       ++n;
-      if (revoked.first.value + revoked.count != next) {
+      if (!options_.coalesce || revoked.first.value + revoked.count != next) {
         flush_revocation();
         revoked.first = PageId(next);
       }

@@ -29,8 +29,15 @@ namespace multigrain::hlrc {
 class Shell final : public Protocol {
  public:
   // Ends the run with a sentence if the tables cannot be reserved.
-  // `prefetch`: how many pages at home here to make accessible ahead of a processor that goes through them; 0: none.
-  static Result<std::unique_ptr<Shell>> create(const NodeServices& services, unsigned prefetch = 0);
+  struct Options {
+    // How many pages at home here to make accessible ahead of a processor that goes through them; 0: none.
+    unsigned open_ahead = 0;
+    // How many pages to fetch after one that is fetched (B.2); 0: none.
+    unsigned fetch_ahead = 0;
+    // One call for the rights of consecutive pages (B.1).
+    bool coalesce = true;
+  };
+  static Result<std::unique_ptr<Shell>> create(const NodeServices& services, const Options& options);
 
   bool on_fault(PageId page, bool is_write) override;
   void release() override;
@@ -48,7 +55,9 @@ class Shell final : public Protocol {
     SpinLock lock;
     std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
     Page page;
-    bool marked = false;  // at its home
+    bool marked = false;                      // at its home
+    uint8_t brought_by = 0;                   // of the last page of a group fetched ahead: how far back the fault was
+    std::atomic<bool> goes_not_ahead{false};  // what was fetched ahead of a fault on this page was not used (B.2)
     std::byte* twin = nullptr;
   };
 
@@ -75,7 +84,7 @@ class Shell final : public Protocol {
     std::atomic<uint64_t> unpublished_{0};
   };
 
-  Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs);
+  Shell(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
 
   std::optional<NodeId> home_of(PageId page, Record& record, bool claim);
   [[nodiscard]] bool is_home(const Record& record) const {
@@ -90,6 +99,7 @@ class Shell final : public Protocol {
   void mark(PageId page, NodeId home);
   void grant(PageId first, uint64_t count, Verb verb);
   void open_ahead(PageId from);
+  void fetch_ahead(PageId from);
   template <typename Deposits>
   void deposit(PageId page, Record& record, Deposits& under_way);
   void revoke(PageId first, uint64_t count, Verb verb);
@@ -101,14 +111,26 @@ class Shell final : public Protocol {
   void end_interval(std::span<const PageId> pages);
   void add_notice(PageId page);
   void append_run();
-  void take_in(const VectorTime& wanted);
+  // Entries of a log that were read before it was known how many there are, along with the timestamp: mostly that is
+  // all of them, and the acquire takes one round trip instead of two.
+  struct Guess {
+    static constexpr size_t kEntries = 24;
+    uint64_t begin = 0;  // position
+    uint64_t count = 0;
+    std::array<uint64_t, kEntries> entries;
+  };
+  Completion start_guess(NodeId node, Guess& guess);
+  bool take_from_guess(const Guess& guess, uint64_t begin, uint64_t end, uint64_t& runs);
+  void take_in(const VectorTime& wanted, std::span<const Guess> guesses);
+  void add_run(const PageRun& run, NodeId from, uint64_t& runs);
   void invalidate(PageRun run);
+  void wasted(PageId page, Record& record);
 
   NodeServices services_;
   const NodeId self_;
   const unsigned nodes_;
   const size_t page_size_;
-  const uint32_t prefetch_;
+  const Options options_;
   SparseTable<Record> records_;
   PagePool twins_;
   PagePool diffs_;

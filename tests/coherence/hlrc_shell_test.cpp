@@ -1,0 +1,382 @@
+// The HLRC shell with real faults and real one-sided operations, several nodes in one process.
+//
+// Each node has its own region, at its own addresses, its own access rights, fabric and shell; its processors are
+// threads. No node has a service thread, nobody polls, and no message can be sent: whatever works here runs on nobody's
+// processor but the one who wants it. Synchronisation between processors is the test's own (atomics and std::barrier)
+// around Shell::release() and Shell::acquire().
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <barrier>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "coherence/hlrc/shell.h"
+#include "fabric/shm/shm_fabric.h"
+#include "fabric/words.h"
+
+namespace multigrain::hlrc {
+namespace {
+
+constexpr uint64_t kRegionSize = uint64_t{64} << 20;
+constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
+
+// `run` pages in a row are at home on one node, the next on the next.
+class RunsOfHomes final : public HomeDirectory {
+ public:
+  RunsOfHomes(unsigned nodes, unsigned run) : nodes_(nodes), run_(run) {}
+  std::optional<NodeId> home_of(PageId page) override {
+    return NodeId(static_cast<uint16_t>(page.value / run_ % nodes_));
+  }
+  bool is_first_touch(PageId) override { return false; }
+  std::optional<NodeId> claim_home(PageId page) override { return home_of(page); }
+
+ private:
+  const unsigned nodes_, run_;
+};
+
+// Memory operations of another fabric, counted; and no messages.
+class OneSided final : public Fabric {
+ public:
+  explicit OneSided(Fabric& inner) : inner_(inner) {}
+  [[nodiscard]] NodeId self() const override { return inner_.self(); }
+  [[nodiscard]] unsigned nodes() const override { return inner_.nodes(); }
+  void put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override {
+    inner_.put(count(to), s, o, b);
+  }
+  void get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override { inner_.get(count(from), s, o, b); }
+  Completion start_put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override {
+    return inner_.start_put(count(to), s, o, b);
+  }
+  Completion start_get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override {
+    return inner_.start_get(count(from), s, o, b);
+  }
+  Completion start_put_pieces(NodeId to, SegmentId s, uint64_t o, std::span<const Piece> pieces) override {
+    return inner_.start_put_pieces(count(to), s, o, pieces);
+  }
+  bool is_complete(Completion completion) override { return inner_.is_complete(completion); }
+  void wait(Completion completion) override { inner_.wait(completion); }
+  uint64_t load_own(SegmentId s, uint64_t o) override { return inner_.load_own(s, o); }
+  uint64_t fetch_and_set(NodeId at, SegmentId s, uint64_t o, uint64_t v) override {
+    return inner_.fetch_and_set(count(at), s, o, v);
+  }
+  uint64_t fetch_add(NodeId at, SegmentId s, uint64_t o, uint64_t v) override {
+    return inner_.fetch_add(count(at), s, o, v);
+  }
+  uint64_t compare_and_swap(NodeId at, SegmentId s, uint64_t o, uint64_t e, uint64_t d) override {
+    return inner_.compare_and_swap(count(at), s, o, e, d);
+  }
+  void set_handler(MessageType, MessageHandler, void*) override { panic("HLRC registers a message handler"); }
+  void send(NodeId, const MessageHeader&, std::span<const std::byte>, RemoteSlice, SendContext, Nanoseconds) override {
+    panic("HLRC sends a message");
+  }
+  unsigned poll() override { return 0; }
+  void attend() override {}
+  void leave() override {}
+  void serve() override { panic("HLRC needs a service thread"); }
+  void wake_service() override {}
+
+  // Operations on other nodes' memory.
+  [[nodiscard]] uint64_t remote() const { return remote_.load(); }
+
+ private:
+  NodeId count(NodeId node) {
+    if (node != inner_.self()) remote_.fetch_add(1, std::memory_order_relaxed);
+    return node;
+  }
+  Fabric& inner_;
+  std::atomic<uint64_t> remote_{0};
+};
+
+struct TestNode {
+  std::optional<Region> region;
+  std::unique_ptr<AccessRights> rights;
+  std::unique_ptr<ShmFabric> memory;
+  std::unique_ptr<OneSided> fabric;
+  std::unique_ptr<Shell> shell;
+};
+
+std::vector<std::unique_ptr<TestNode>>* g_nodes = nullptr;
+
+void on_signal(int signal, siginfo_t* info, void* context) {
+  for (const auto& node : *g_nodes) {
+    if (const auto fault = node->rights->decode(signal, info, context)) {
+      if (node->shell->on_fault(fault->page, fault->is_write)) return;
+    }
+  }
+  ::signal(signal, SIG_DFL);
+}
+
+class Machine {
+ public:
+  Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1)
+      : homes_(nodes, run_of_homes), page_size_(page_size) {
+    auto job_fd = create_job_memory(
+        {.nodes = nodes, .processors_per_node = 1, .page_size = page_size, .region_size = kRegionSize});
+    EXPECT_TRUE(job_fd) << job_fd.error().message;
+    std::vector<int> frames;
+    for (unsigned n = 0; n < nodes; ++n) {
+      auto node = std::make_unique<TestNode>();
+      auto region =
+          Region::create(kRegionSize, page_size, -1,
+                         {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
+      EXPECT_TRUE(region) << region.error().message;
+      node->region.emplace(std::move(*region));
+      frames.push_back(node->region->frames_fd());
+      nodes_.push_back(std::move(node));
+    }
+    g_nodes = &nodes_;
+    for (unsigned n = 0; n < nodes; ++n) {
+      TestNode& node = *nodes_[n];
+      auto fabric = ShmFabric::attach(*job_fd, NodeId(static_cast<uint16_t>(n)), frames, kRegionSize);
+      EXPECT_TRUE(fabric) << fabric.error().message;
+      node.memory = std::move(*fabric);
+      node.fabric = std::make_unique<OneSided>(*node.memory);
+      node.memory->export_segment(SegmentId::kFrames, node.region->alias(PageId(0)), kRegionSize);
+      auto rights = choose(access, *node.region);
+      EXPECT_TRUE(rights) << rights.error().message;
+      node.rights = std::move(*rights);
+      auto shell = Shell::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{20'000}},
+                                 {.open_ahead = prefetch, .fetch_ahead = prefetch / 4});
+      EXPECT_TRUE(shell) << shell.error().message;
+      node.shell = std::move(*shell);
+    }
+    close(*job_fd);
+    struct sigaction action = {};
+    action.sa_sigaction = &on_signal;
+    action.sa_flags = SA_SIGINFO;
+    sigfillset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGBUS, &action, nullptr);
+  }
+
+  ~Machine() {
+    ::signal(SIGSEGV, SIG_DFL);
+    ::signal(SIGBUS, SIG_DFL);
+    g_nodes = nullptr;
+  }
+
+  // A 64-bit word as node n sees it. Relaxed: within a node that is what ordinary accesses of a program without races
+  // come to, and the thread sanitizer holds locks across stronger ones, which a fault in the middle cannot stand.
+  void write(unsigned n, uint64_t page, uint64_t index, uint64_t value) {
+    word(n, page, index).store(value, std::memory_order_relaxed);
+  }
+  uint64_t read(unsigned n, uint64_t page, uint64_t index) {
+    return word(n, page, index).load(std::memory_order_relaxed);
+  }
+  void release(unsigned n) { nodes_[n]->shell->release(); }
+  void acquire(unsigned n, unsigned from) { nodes_[n]->shell->acquire(NodeId(static_cast<uint16_t>(from))); }
+  void acquire_all(unsigned n) { nodes_[n]->shell->acquire_all(); }
+  [[nodiscard]] bool is_clean(unsigned n) { return nodes_[n]->shell->is_clean(); }
+  [[nodiscard]] uint64_t remote(unsigned n) { return nodes_[n]->fabric->remote(); }
+  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return nodes_[n]->shell->inspect(PageId(page)); }
+  [[nodiscard]] uint64_t words_per_page() const { return page_size_ / sizeof(uint64_t); }
+
+ private:
+  std::atomic<uint64_t>& word(unsigned n, uint64_t page, uint64_t index) {
+    return reinterpret_cast<std::atomic<uint64_t>*>(nodes_[n]->region->view(PageId(page)))[index];
+  }
+
+  RunsOfHomes homes_;
+  const size_t page_size_;
+  std::vector<std::unique_ptr<TestNode>> nodes_;
+};
+
+class HlrcShell : public testing::TestWithParam<AccessMechanism> {};
+
+// Lazy: without an acquire nothing is ever invalidated, whatever others release. With one, what is named is.
+TEST_P(HlrcShell, ANodeThatNeverAcquiresNeverInvalidates) {
+  Machine machine(3, GetParam(), 4096);
+  EXPECT_EQ(machine.read(2, 0, 5), 0u);  // at home on node 0
+  EXPECT_EQ(machine.read(2, 1, 5), 0u);  // on node 1
+  const uint64_t before = machine.remote(2);
+  for (uint64_t i = 1; i <= 100; ++i) {
+    machine.write(0, 0, 5, i);
+    machine.write(0, 1, 5, i);
+    machine.release(0);
+    ASSERT_EQ(machine.read(2, 0, 5), 0u);
+    ASSERT_EQ(machine.read(2, 1, 5), 0u);
+    machine.release(2);
+  }
+  EXPECT_EQ(machine.inspect(2, 0).access, Access::kRead);
+  EXPECT_EQ(machine.inspect(2, 1).access, Access::kRead);
+  EXPECT_EQ(machine.remote(2), before);
+  machine.acquire(2, 1);  // which knows nothing of node 0
+  EXPECT_EQ(machine.read(2, 1, 5), 0u);
+  machine.acquire(2, 0);
+  EXPECT_EQ(machine.inspect(2, 0).access, Access::kNone);
+  EXPECT_EQ(machine.read(2, 0, 5), 100u);
+  EXPECT_EQ(machine.read(2, 1, 5), 100u);
+}
+
+TEST_P(HlrcShell, WhatANodeHasAcquiredItPassesOn) {
+  Machine machine(3, GetParam(), 4096);
+  for (uint64_t i = 1; i <= 50; ++i) {
+    EXPECT_EQ(machine.read(2, 0, 1), i - 1);
+    machine.write(0, 0, 1, i);
+    machine.release(0);
+    machine.acquire(1, 0);
+    machine.release(1);  // has written nothing
+    machine.acquire(2, 1);
+    ASSERT_EQ(machine.read(2, 0, 1), i);
+  }
+}
+
+// A fetch is one operation; only the first, which leaves a mark, takes two more.
+TEST_P(HlrcShell, AFetchIsOneRemoteOperation) {
+  Machine machine(2, GetParam(), 4096);
+  static_cast<void>(machine.read(1, 0, 0));
+  EXPECT_EQ(machine.remote(1), 3u);
+  for (uint64_t i = 1; i <= 10; ++i) {
+    machine.write(0, 0, 0, i);
+    machine.release(0);
+    machine.acquire(1, 0);
+    const uint64_t before = machine.remote(1);
+    ASSERT_EQ(machine.read(1, 0, 0), i);
+    EXPECT_EQ(machine.remote(1), before + 1);
+  }
+  EXPECT_EQ(machine.remote(0), 0u) << "a home fetches nothing and deposits nothing";
+}
+
+// A page that nobody has fetched costs its home nothing at releases; after a mark it does.
+TEST_P(HlrcShell, AHomePageIsWriteProtectedOnceAnotherNodeHasFetchedIt) {
+  Machine machine(2, GetParam(), 4096);
+  machine.write(0, 0, 0, 1);
+  EXPECT_TRUE(machine.is_clean(0));
+  machine.release(0);
+  EXPECT_EQ(machine.inspect(0, 0).access, Access::kWrite);
+  static_cast<void>(machine.read(1, 0, 0));
+  EXPECT_FALSE(machine.is_clean(0)) << "there is a mark to look at";
+  machine.write(0, 0, 0, 2);
+  machine.release(0);
+  EXPECT_TRUE(machine.inspect(0, 0).shared);
+  EXPECT_EQ(machine.inspect(0, 0).access, Access::kRead);
+  machine.acquire(1, 0);
+  EXPECT_EQ(machine.read(1, 0, 0), 2u);
+  machine.write(0, 0, 0, 3);
+  EXPECT_FALSE(machine.is_clean(0));
+  machine.release(0);
+  machine.acquire(1, 0);
+  EXPECT_EQ(machine.read(1, 0, 0), 3u);
+}
+
+TEST_P(HlrcShell, ADirtyPageThatANoticeNamesKeepsBothNodesWrites) {
+  Machine machine(3, GetParam(), 4096);
+  for (uint64_t i = 1; i <= 20; ++i) {
+    machine.write(0, 2, 0, i);
+    machine.write(1, 2, 1, i);
+    machine.release(0);
+    machine.acquire(1, 0);  // the page is dirty there
+    EXPECT_EQ(machine.inspect(1, 2).access, Access::kNone);
+    EXPECT_EQ(machine.read(1, 2, 0), i);
+    EXPECT_EQ(machine.read(1, 2, 1), i);
+    machine.release(1);
+    machine.acquire(0, 1);
+    EXPECT_EQ(machine.read(0, 2, 1), i);
+    EXPECT_EQ(machine.read(2, 2, 0), i);  // at home
+    EXPECT_EQ(machine.read(2, 2, 1), i);
+  }
+}
+
+// More notices than the log holds, since node 1 last looked: it invalidates all that it has, also what no notice named.
+TEST_P(HlrcShell, WhoComesTooLateForALogInvalidatesEverything) {
+  Machine machine(2, GetParam(), 4096);
+  for (uint64_t page = 0; page < 6; page += 2) EXPECT_EQ(machine.read(1, page, 0), 0u);
+  machine.release(0);
+  machine.write(0, 2, 0, 7);
+  machine.release(0);
+  for (uint64_t i = 1; i <= words::kNoticeCount; ++i) {
+    machine.write(0, 0, 0, i);
+    machine.release(0);
+  }
+  EXPECT_EQ(machine.read(1, 0, 0), 0u);
+  machine.acquire(1, 0);
+  for (uint64_t page = 0; page < 6; page += 2) EXPECT_EQ(machine.inspect(1, page).access, Access::kNone);
+  EXPECT_EQ(machine.read(1, 0, 0), words::kNoticeCount);
+  EXPECT_EQ(machine.read(1, 2, 0), 7u);
+  // And then all is as before.
+  machine.write(0, 0, 0, 1);
+  machine.release(0);
+  machine.acquire(1, 0);
+  EXPECT_EQ(machine.inspect(1, 2).access, Access::kRead);
+  EXPECT_EQ(machine.read(1, 0, 0), 1u);
+}
+
+// Phases: in each, every word belongs to one processor, who may write it; between phases everybody releases and meets.
+// Many words of a page belong to different nodes, so pages have several writers, and readers that become writers.
+void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned seed) {
+  constexpr unsigned kPages = 6, kWords = 24, kPhases = 40;
+  const unsigned total = nodes * processors;
+  std::barrier meeting(total);
+  std::array<std::array<std::atomic<uint64_t>, kWords>, kPages> expected{};
+  std::atomic<uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned p = 0; p < total; ++p) {
+    threads.emplace_back([&, p] {
+      const unsigned node = p / processors;
+      std::mt19937 random(seed * 1000 + p);
+      const auto below = [&random](unsigned limit) { return static_cast<unsigned>(random() % limit); };
+      for (unsigned phase = 0; phase < kPhases; ++phase) {
+        for (unsigned i = 0; i < 60; ++i) {
+          const unsigned page = below(kPages), word = below(kWords);
+          const unsigned owner = (page * 7 + word * 3 + phase * 5) % total;
+          const uint64_t value = uint64_t{phase + 1} << 32 | p << 16 | i;
+          // Neighbouring words of one cache line, and of far ends of the page.
+          const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
+          if (owner == p) {
+            machine.write(node, page, index, value);
+            expected[page][word].store(value);
+          } else if ((page * 7 + word * 3 + (phase + 1) * 5) % total != owner && below(4) == 0) {
+            static_cast<void>(machine.read(node, page, index));
+          }
+        }
+        machine.release(node);
+        meeting.arrive_and_wait();
+        machine.acquire_all(node);
+        for (unsigned i = 0; i < 60; ++i) {
+          const unsigned page = below(kPages), word = below(kWords);
+          const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
+          if (machine.read(node, page, index) != expected[page][word].load()) ++wrong;
+        }
+        meeting.arrive_and_wait();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0u) << "seed " << seed;
+}
+
+TEST_P(HlrcShell, RandomProgramsWithoutRacesReadWhatWasWritten) {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    Machine machine(3, GetParam(), 4096);
+    run_phases(machine, 3, 2, seed);
+  }
+}
+
+TEST_P(HlrcShell, RandomProgramsOnWidePages) {
+  Machine machine(2, GetParam(), 65536);
+  run_phases(machine, 2, 2, 9);
+}
+
+TEST_P(HlrcShell, OneProcessorANode) {
+  Machine machine(4, GetParam(), 4096);
+  run_phases(machine, 4, 1, 17);
+}
+
+TEST_P(HlrcShell, PagesOpenedAhead) {
+  Machine machine(3, GetParam(), 4096, 16, 3);
+  run_phases(machine, 3, 2, 23);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mechanisms, HlrcShell,
+                         testing::Values(AccessMechanism::kUserfault, AccessMechanism::kMprotect),
+                         [](const auto& mechanism) {
+                           return mechanism.param == AccessMechanism::kUserfault ? "userfault" : "mprotect";
+                         });
+
+}  // namespace
+}  // namespace multigrain::hlrc
