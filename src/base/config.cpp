@@ -120,8 +120,7 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
     }
     return fail(
         "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
-        "or off, "
-        "and lock=ticket or test-and-set",
+        "or off, and lock=ticket or test-and-set",
         item, Config::kMaxPrefetch);
   }
   return options;

@@ -201,8 +201,15 @@ class TextTable {
   void inside_protocol() {
     const ThreadTimes sum = sum_of_processors(reports_);
     const auto part = [&](SubTime which) { return sum.sub_ns[static_cast<size_t>(which)]; };
-    print("\nOf the sum: changing access rights {:.3f} ms ({:.1f}%), diffs {:.3f} ms ({:.1f}%).\n",
-          milliseconds(part(SubTime::kRights)), percent(part(SubTime::kRights), sum.total_ns),
+    uint64_t changes = 0;
+    for (const NodeReport& report : reports_)
+      for (const Counter calls :
+           {Counter::kGrantReads, Counter::kGrantWrites, Counter::kRevokeWrites, Counter::kRevokes})
+        changes += report.counters[static_cast<size_t>(calls)];
+    const double rights_us = milliseconds(part(SubTime::kRights)) * 1000;
+    print("\nOf the sum: changing access rights {:.3f} ms ({:.1f}%){}, diffs {:.3f} ms ({:.1f}%).\n", rights_us / 1000,
+          percent(part(SubTime::kRights), sum.total_ns),
+          changes == 0 ? "" : fmt::format(", {:.2f} us a change", rights_us / static_cast<double>(changes)),
           milliseconds(part(SubTime::kDiffs)), percent(part(SubTime::kDiffs), sum.total_ns));
   }
 
