@@ -1,0 +1,95 @@
+"""Whole programs in virtual time: what is charged, that the categories add up, that runs repeat, and what is refused."""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
+
+
+def mgrun(options, program, *arguments):
+    return subprocess.run([f"{BIN}/mgrun", *options, f"{BIN}/workloads/{program}", "--size", "test", *arguments],
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+def profile(nodes, processors, program, *arguments, net="latency=1ms", protocol="mgs"):
+    """The statistics of a run in virtual time."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "profile.json")
+        run = mgrun(["--nodes", str(nodes), "--procs-per-node", str(processors), "--clock", "virtual", "--net", net,
+                     "--protocol", protocol, "--stats", f"json:{path}"], program, *arguments, "--check")
+        if run.returncode != 0:
+            raise AssertionError(f"{program} ended with status {run.returncode}:\n{run.stdout}{run.stderr}")
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def processors_of(run):
+    return [processor for node in run["nodes"] for processor in node["processors"]]
+
+
+class Times(unittest.TestCase):
+    def test_categories_add_up_to_the_total_on_every_processor(self):
+        for protocol in ("mgs", "hlrc"):
+            for program in ("water", "tsp", "jacobi"):
+                run = profile(4, 4, program, protocol=protocol)
+                self.assertEqual(run["run"]["clock"], "virtual")
+                for processor in processors_of(run):
+                    parts = sum(processor[f"{name}_ns"] for name in ("user", "data_wait", "lock", "barrier", "protocol"))
+                    self.assertLessEqual(abs(parts - processor["total_ns"]), processor["total_ns"] / 100)
+
+    def test_every_processor_is_measured_from_the_begin_to_the_end(self):
+        run = profile(4, 4, "water")
+        for processor in processors_of(run):
+            self.assertAlmostEqual(processor["total_ns"] / run["run"]["elapsed_ns"], 1, delta=0.05)
+
+    def test_the_network_is_what_a_program_waits_for(self):
+        slow, fast = (profile(2, 2, "jacobi", net=f"latency={latency}")["run"]["elapsed_ns"]
+                      for latency in ("10ms", "1ms"))
+        # Five iterations with two barriers and an exchange each cannot take less than ten times two latencies.
+        self.assertGreater(fast, 20e6)
+        self.assertGreater(slow, 8 * fast)
+        self.assertLess(slow, 12 * fast)
+
+    def test_runs_repeat(self):
+        times = [profile(4, 2, "jacobi", net="latency=5ms")["run"]["elapsed_ns"] for _ in range(3)]
+        self.assertLess(max(times) / min(times), 1.05, times)
+
+    def test_slower_processors_take_longer(self):
+        def elapsed(scale):
+            run = mgrun(["--clock", "virtual", "--clock-scale", scale], "matmul")
+            return float(run.stdout.split("parallel: ")[1].split()[0])
+        fast = min(elapsed("1") for _ in range(3))
+        self.assertGreater(elapsed("1000"), 300 * fast)
+
+    def test_a_slow_link_is_shared(self):
+        # Everybody fetches from everybody; the bytes have to go through eight links.
+        run = profile(8, 1, "fft", net="bandwidth=1MB/s")
+        sent = max(sum(message["bytes"] for message in node["messages"]) for node in run["nodes"])
+        self.assertGreater(run["run"]["elapsed_ns"], 0.8 * sent / 1e6 * 1e9)
+
+
+class Refused(unittest.TestCase):
+    def refuse(self, options, *words):
+        run = mgrun(options, "jacobi")
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertEqual(len(run.stderr.strip().splitlines()), 1, run.stderr)
+        for word in words:
+            self.assertIn(word, run.stderr)
+
+    def test_virtual_time_on_a_real_network(self):
+        self.refuse(["--clock", "virtual", "--fabric", "ucx", "--nodes", "2"], "--clock", "shm")
+
+    def test_clocks_that_are_none(self):
+        self.refuse(["--clock", "lamport"], "--clock", "lamport", "wall")
+        self.refuse(["--clock-scale", "0"], "--clock-scale", "'0'")
+        self.refuse(["--clock-scale", "2,"], "--clock-scale", "'2,'")
+        self.refuse(["--clock-scale", "2,-1"], "--clock-scale")
+        self.refuse(["--skew", "5"], "--skew", "'5'", "us")
+        self.refuse(["--skew", "2000ms"], "--skew")
+
+
+if __name__ == "__main__":
+    unittest.main()
