@@ -12,6 +12,7 @@ mgstudy; JSON and HTML reports are left in --out.
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 
@@ -63,10 +64,22 @@ class Study:
         return [os.path.join(self.options.bin, "workloads", name), "--size", "paper"]
 
     def scale(self, name):
-        """How much slower the paper's processor was with this program, from one run on one processor."""
-        study = self.run(f"seq-{name}", "family", "--procs", "1", "--", *self.program(name))
-        ours = next(point["elapsed_ns"] for point in study["points"] if point.get("elapsed_ns"))
-        return PAPER[name][0] / HERTZ * 1e9 / ours
+        """How much slower the paper's processor was with this program: from the time of one processor here, kept with the
+        results so that the studies of a program have one scale."""
+        path = os.path.join(self.options.out, f"scale-{name}.json")
+        if not os.path.exists(path):
+            times = []
+            for _ in range(5):
+                stats = f"{path}.profile"
+                subprocess.run([os.path.join(self.options.bin, "mgrun"), "--clock", "virtual", "--stats", f"json:{stats}",
+                                *self.program(name)], check=True, stdout=subprocess.DEVNULL)
+                with open(stats, encoding="utf-8") as file:
+                    times.append(json.load(file)["run"]["elapsed_ns"])
+                os.unlink(stats)
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(PAPER[name][0] / HERTZ * 1e9 / statistics.median(times), file)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
 
     def machine(self, name, slowed):
         if not slowed:

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/futex.h"
@@ -34,6 +35,7 @@ constinit std::atomic<uint32_t> g_next_interrupted{0};
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadClock t_own;
 [[gnu::tls_model("initial-exec")]] constinit thread_local ThreadClock* t_active = nullptr;  // nullptr: t_own
 [[gnu::tls_model("initial-exec")]] constinit thread_local Nanoseconds t_floor = 0;
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool t_has_waited = false;  // since its last fault
 [[gnu::tls_model("initial-exec")]] constinit thread_local ProcessorClock* t_processor = nullptr;
 
 Nanoseconds scaled(Nanoseconds cpu, double factor) {
@@ -273,7 +275,8 @@ void trapped() {
   ProcessorProfile& profile = this_profile();
   if (profile.current() != Category::kUser) return;
   const Nanoseconds cpu = thread_cpu_ns();
-  const Nanoseconds trap = std::min(g_options.trap_ns, cpu - t_own.mark);
+  const bool cold = std::exchange(t_has_waited, false);
+  const Nanoseconds trap = std::min(cold ? g_options.cold_trap_ns : g_options.trap_ns, cpu - t_own.mark);
   t_own.base += scaled(cpu - t_own.mark - trap, g_options.scale);
   t_own.mark = cpu;
   profile.enter_at(Category::kProtocol, t_own.base);
@@ -321,6 +324,7 @@ void synchronise() {
   }
   if (self.until.exchange(ProcessorClock::kNever, std::memory_order_seq_cst) != ProcessorClock::kNever)
     g_shared.sleepers->fetch_sub(1, std::memory_order_seq_cst);
+  t_has_waited = true;
 }
 
 // --- Waiting
@@ -377,6 +381,8 @@ Wait::~Wait() {
     }
     publish(*t_processor, t_own.base, ProcessorClock::kRuns);
   }
+  // Others have had the core, as far as anybody can tell.
+  t_has_waited = true;
   t_own.run();
 }
 

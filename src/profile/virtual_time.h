@@ -66,7 +66,8 @@ struct Shared {
 struct Options {
   double scale = 1;              // virtual nanoseconds for each of CPU time: in the program's code,
   double protocol_scale = 1;     // and everywhere else
-  Nanoseconds trap_ns = 0;       // what a fault costs before its handler runs and after it has returned
+  Nanoseconds trap_ns = 0;       // what a fault costs before its handler runs and after it has returned,
+  Nanoseconds cold_trap_ns = 0;  // and if the processor has waited since the last
   Nanoseconds skew_ns = 20'000;  // V3
   unsigned first_processor = 0;  // of this node
   unsigned processors = 1;       // of this node

@@ -11,8 +11,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
+#include <span>
 
 #include "profile/virtual_time.h"
 #include "runtime/interpose/signals.h"
@@ -78,29 +80,46 @@ void on_measured_trap(int, siginfo_t*, void*) {
 
 }  // namespace
 
-Nanoseconds measure_trap() {
+TrapCost measure_trap() {
   constexpr int kTraps = 64;
+  // More than the caches of a core hold, and than its TLB reaches.
+  constexpr size_t kOther = size_t{16} << 20;
   void* const page = mmap(nullptr, Config::kMinPageSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return 0;
-  g_trap.page = static_cast<std::byte*>(page);
+  void* const other = mmap(nullptr, kOther, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   struct sigaction action = {};
   struct sigaction before = {};
   action.sa_sigaction = &on_measured_trap;
   action.sa_flags = SA_SIGINFO;
   sigfillset(&action.sa_mask);
-  uint64_t least = ~uint64_t{0};
-  if (real_sigaction(SIGSEGV, &action, &before) == 0) {
-    for (int i = 0; i < kTraps; ++i) {
+  TrapCost cost;
+  if (page != MAP_FAILED && other != MAP_FAILED && real_sigaction(SIGSEGV, &action, &before) == 0) {
+    g_trap.page = static_cast<std::byte*>(page);
+    const auto trap = [page] {
       const uint64_t start = ticks();
       *static_cast<volatile std::byte*>(page) = std::byte{1};
       const uint64_t end = ticks();
-      least = std::min(least, (g_trap.begun - start) + (end - g_trap.ended));
       mprotect(page, Config::kMinPageSize, PROT_NONE);
+      return static_cast<Nanoseconds>(static_cast<double>((g_trap.begun - start) + (end - g_trap.ended)) * 1000.0 /
+                                      ticks_per_us());
+    };
+    const auto median = [](std::span<Nanoseconds> costs) {
+      std::ranges::nth_element(costs, costs.begin() + static_cast<ptrdiff_t>(costs.size() / 2));
+      return costs[costs.size() / 2];
+    };
+    std::array<Nanoseconds, kTraps> costs{};
+    for (Nanoseconds& one : costs) one = trap();
+    cost.warm = median(costs);
+    const std::span<Nanoseconds> cold(costs.data(), kTraps / 4);
+    for (Nanoseconds& one : cold) {
+      for (size_t i = 0; i < kOther; i += 64) static_cast<volatile std::byte*>(other)[i] = std::byte{1};
+      one = trap();
     }
+    cost.cold = std::max(cost.warm, median(cold));
     real_sigaction(SIGSEGV, &before, nullptr);
   }
-  munmap(page, Config::kMinPageSize);
-  return least == ~uint64_t{0} ? 0 : static_cast<Nanoseconds>(static_cast<double>(least) * 1000.0 / ticks_per_us());
+  if (page != MAP_FAILED) munmap(page, Config::kMinPageSize);
+  if (other != MAP_FAILED) munmap(other, kOther);
+  return cost;
 }
 
 Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol) {

@@ -8,9 +8,14 @@
 
 namespace multigrain {
 
-// What the system takes for a fault, nanoseconds, besides what its handler does: the trap, the signal, and the return
-// from it; the least of many. Before install_fault_entry(), while there is no other thread.
-Nanoseconds measure_trap();
+// What the system takes for a fault besides what its handler does: the trap, the signal, and the return from it;
+// medians.
+struct TrapCost {
+  Nanoseconds warm = 0;  // one after the other
+  Nanoseconds cold = 0;  // when another program has had the core's caches since
+};
+// Before install_fault_entry(), while there is no other thread. Takes about 20 ms.
+TrapCost measure_trap();
 
 // Installs the handler for the signals that an access without right, or a wild pointer, can raise. From here on an
 // access to an allocated page of the region is the protocol's business, and every other fault is the program's: its own

@@ -224,13 +224,15 @@ void Node::emulate(ShmFabric& shm) {
   const size_t processors_at = nodes_at + config_.nodes * sizeof(VirtualFabric::NodeState);
   MG_CHECK(processors_at + config_.processors() * sizeof(virtual_time::ProcessorClock) <= memory.size());
   std::byte* const base = memory.data();
+  const TrapCost trap = measure_trap();
   // Zeroed memory is what all of them begin as.
   virtual_time::start(
       {.processors = {reinterpret_cast<virtual_time::ProcessorClock*>(base + processors_at), config_.processors()},
        .sleepers = &reinterpret_cast<Head*>(base)->sleepers},
       {.scale = config_.clock_scale.program,
        .protocol_scale = config_.clock_scale.protocol,
-       .trap_ns = measure_trap(),
+       .trap_ns = trap.warm,
+       .cold_trap_ns = trap.cold,
        .skew_ns = config_.skew,
        .first_processor = config_.node.value * config_.processors_per_node,
        .processors = config_.processors_per_node});
