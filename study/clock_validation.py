@@ -21,7 +21,9 @@ MACHINES = [(1, 1), (1, 2), (2, 1)]
 
 
 def seconds(arguments, command):
-    run = subprocess.run([*arguments, *command], capture_output=True, text=True, timeout=600)
+    # Processors poll for longer than a round trip, as those of the emulated machine do, so that none sleeps on the wall clock.
+    run = subprocess.run([*arguments, *command], capture_output=True, text=True, timeout=600, check=False,
+                         env={**os.environ, "MULTIGRAIN_SPIN": "2000"})
     found = re.search(r"^parallel: ([0-9.]+) s", run.stdout, re.MULTILINE)
     if run.returncode != 0 or not found:
         sys.exit(f"clock_validation: {' '.join([*arguments, *command])} failed:\n{run.stdout}{run.stderr}")

@@ -81,7 +81,8 @@ void on_measured_trap(int, siginfo_t*, void*) {
 }  // namespace
 
 TrapCost measure_trap() {
-  constexpr int kTraps = 64;
+  constexpr size_t kTraps = 64;
+  constexpr size_t kColdTraps = 5;
   // More than the caches of a core hold, and than its TLB reaches.
   constexpr size_t kOther = size_t{16} << 20;
   void* const page = mmap(nullptr, Config::kMinPageSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -109,7 +110,7 @@ TrapCost measure_trap() {
     std::array<Nanoseconds, kTraps> costs{};
     for (Nanoseconds& one : costs) one = trap();
     cost.warm = median(costs);
-    const std::span<Nanoseconds> cold(costs.data(), kTraps / 4);
+    const std::span<Nanoseconds> cold(costs.data(), kColdTraps);
     for (Nanoseconds& one : cold) {
       for (size_t i = 0; i < kOther; i += 64) static_cast<volatile std::byte*>(other)[i] = std::byte{1};
       one = trap();

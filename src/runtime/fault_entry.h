@@ -14,7 +14,7 @@ struct TrapCost {
   Nanoseconds warm = 0;  // one after the other
   Nanoseconds cold = 0;  // when another program has had the core's caches since
 };
-// Before install_fault_entry(), while there is no other thread. Takes about 20 ms.
+// Before install_fault_entry(), while there is no other thread. Takes about 5 ms.
 TrapCost measure_trap();
 
 // Installs the handler for the signals that an access without right, or a wild pointer, can raise. From here on an
