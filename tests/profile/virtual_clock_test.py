@@ -57,6 +57,17 @@ class Times(unittest.TestCase):
         times = [profile(4, 2, "jacobi", net="latency=5ms")["run"]["elapsed_ns"] for _ in range(3)]
         self.assertLess(max(times) / min(times), 1.05, times)
 
+    def test_it_agrees_with_the_wall_clock(self):
+        # A network so slow that it is what both clocks measure, whatever else this machine does. study/clock_validation.py
+        # compares them for real.
+        def elapsed(clock):
+            run = mgrun(["--nodes", "2", "--clock", clock, "--net", "latency=20ms"], "jacobi")
+            return float(run.stdout.split("parallel: ")[1].split()[0])
+        wall, virtual = elapsed("wall"), elapsed("virtual")
+        self.assertGreater(wall, 0.2)
+        self.assertGreater(virtual / wall, 0.75)
+        self.assertLess(virtual / wall, 1.15)
+
     def test_slower_processors_take_longer(self):
         def elapsed(scale):
             run = mgrun(["--clock", "virtual", "--clock-scale", scale], "matmul")
