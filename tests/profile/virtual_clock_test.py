@@ -61,10 +61,10 @@ class Times(unittest.TestCase):
         # A network so slow that it is what both clocks measure, whatever else this machine does. study/clock_validation.py
         # compares them for real.
         def elapsed(clock):
-            run = mgrun(["--nodes", "2", "--clock", clock, "--net", "latency=20ms"], "jacobi")
+            run = mgrun(["--nodes", "2", "--clock", clock, "--net", "latency=50ms"], "jacobi")
             return float(run.stdout.split("parallel: ")[1].split()[0])
-        wall, virtual = elapsed("wall"), elapsed("virtual")
-        self.assertGreater(wall, 0.2)
+        wall, virtual = min(elapsed("wall") for _ in range(2)), elapsed("virtual")
+        self.assertGreater(wall, 0.5)
         self.assertGreater(virtual / wall, 0.75)
         self.assertLess(virtual / wall, 1.15)
 
