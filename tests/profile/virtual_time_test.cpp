@@ -36,7 +36,7 @@ class VirtualTimeTest : public ::testing::Test {
     std::vector<std::thread> threads;
     unsigned processor = 0;
     for (unsigned i = 0; i < sizeof...(functions); ++i) virtual_time::hand_over(i, begin);
-    (threads.emplace_back([this, begin, processor = processor++, function = std::forward<Functions>(functions)] {
+    (threads.emplace_back([begin, processor = processor++, function = std::forward<Functions>(functions)] {
       set_this_profile(g_profiles[processor]);
       virtual_time::adopt(processor);
       virtual_time::begin_function(begin);
