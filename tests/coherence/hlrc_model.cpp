@@ -125,9 +125,10 @@ void Machine::begin_op(unsigned processor) {
       on_fault(frame.page, is_home(self, op.page), is_write, actions);
       thread.actions.clear();
       for (const Verb verb : actions) thread.actions.push_back(static_cast<uint8_t>(verb));
-      if (is(Mutant::kGrantBeforeQueue))
-        std::stable_partition(thread.actions.begin(), thread.actions.end(),
-                              [](uint8_t verb) { return static_cast<Verb>(verb) != Verb::kQueue; });
+      if (is(Mutant::kGrantBeforeQueue)) {
+        const auto queue = static_cast<uint8_t>(Verb::kQueue);
+        std::fill(std::remove(thread.actions.begin(), thread.actions.end(), queue), thread.actions.end(), queue);
+      }
       thread.page = op.page;
       thread.verb = 0;
       thread.at = At::kFault;

@@ -202,7 +202,6 @@ class Machine {
   std::array<uint8_t, 4> lock_held_{};
   std::array<uint8_t, 4> lock_from_{};  // 1 + the node that let it go last
   uint8_t arrived_ = 0;
-  uint8_t episode_ = 0;
   std::array<Words, kMaxPages> golden_{};
 
   std::string wrong_;
