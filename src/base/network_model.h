@@ -21,6 +21,10 @@ struct NetworkModel {
 
   // Whether a message costs nothing on its way.
   [[nodiscard]] bool ideal() const { return latency_ns == 0 && bytes_per_ns == 0 && occupancy_ns == 0; }
+  // How long `bytes` keep a link busy beyond its occupancy.
+  [[nodiscard]] Nanoseconds transfer_ns(uint64_t bytes) const {
+    return bytes_per_ns > 0 ? static_cast<Nanoseconds>(static_cast<double>(bytes) / bytes_per_ns + 0.5) : 0;
+  }
   bool operator==(const NetworkModel&) const = default;
 };
 

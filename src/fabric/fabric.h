@@ -13,7 +13,8 @@
 //            while it waits); send() from a handler never waits, the overflow is kept and goes out in order.
 //  Checks    What comes from another node (type, sizes, offsets, sender) is checked before use; a bad one ends the run.
 //  Signals   Everything here may be called from the fault handler: no malloc, no stdio, no lock that user code can
-//  hold. Threads   Everything may be called from any thread of the node.
+//            hold.
+//  Threads   Everything may be called from any thread of the node.
 #pragma once
 
 #include <array>
@@ -70,7 +71,7 @@ struct Message {
   MessageHeader header;
   std::span<const std::byte> payload;  // in-line bytes, or empty
   RemoteSlice slice;                   // payload by reference: fetch with Fabric::fetch()
-  Nanoseconds arrival = 0;             // in virtual time; 0 where time is the wall's
+  Nanoseconds arrival = 0;             // in virtual time; means nothing where time is the wall's
 };
 
 // Runs on whichever thread polls: a processor in a wait (perhaps inside the fault handler), or the service thread.
@@ -93,6 +94,12 @@ struct Piece {
   uint32_t offset = 0;  // from that of the call
   uint32_t length = 0;
 };
+// What pieces take on a network that carries them together: their bytes, and each one's place.
+inline uint64_t bytes_on_network(std::span<const Piece> pieces) {
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.length + sizeof piece.offset;
+  return bytes;
+}
 
 class Fabric {
  public:

@@ -13,8 +13,7 @@ constexpr Nanoseconds kSpin = 50'000;
 }  // namespace
 
 Nanoseconds ModelledFabric::occupy(Nanoseconds now, uint64_t bytes) {
-  const double transfer = model_.bytes_per_ns > 0 ? static_cast<double>(bytes) / model_.bytes_per_ns : 0;
-  const Nanoseconds busy = model_.occupancy_ns + static_cast<Nanoseconds>(transfer + 0.5);
+  const Nanoseconds busy = model_.occupancy_ns + model_.transfer_ns(bytes);
   Nanoseconds free = link_free_.load(std::memory_order_relaxed);
   Nanoseconds left = 0;
   do {
@@ -65,24 +64,21 @@ void ModelledFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::s
 // to be faster than the network that is emulated.
 Completion ModelledFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   const Nanoseconds start = monotonic_ns();
-  inner_->wait(inner_->start_put(to, segment, offset, bytes));
+  inner().wait(inner().start_put(to, segment, offset, bytes));
   return {charge(to, start, bytes.size())};
 }
 
 Completion ModelledFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
   const Nanoseconds start = monotonic_ns();
-  inner_->wait(inner_->start_get(from, segment, offset, bytes));
+  inner().wait(inner().start_get(from, segment, offset, bytes));
   return {charge(from, start, bytes.size())};
 }
 
-// One operation: the pieces travel together, each with its place.
 Completion ModelledFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
                                             std::span<const Piece> pieces) {
   const Nanoseconds start = monotonic_ns();
-  inner_->wait(inner_->start_put_pieces(to, segment, offset, pieces));
-  uint64_t bytes = 0;
-  for (const Piece& piece : pieces) bytes += piece.length + sizeof(uint32_t);
-  return {charge(to, start, bytes)};
+  inner().wait(inner().start_put_pieces(to, segment, offset, pieces));
+  return {charge(to, start, bytes_on_network(pieces))};
 }
 
 bool ModelledFabric::is_complete(Completion completion) {
@@ -93,20 +89,16 @@ void ModelledFabric::wait(Completion completion) {
   if (completion.id != 0) wait_until(completion.id);
 }
 
-uint64_t ModelledFabric::load_own(SegmentId segment, uint64_t offset) {
-  return inner_->load_own(segment, offset);
-}
-
 uint64_t ModelledFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
   const Nanoseconds start = monotonic_ns();
-  const uint64_t old = inner_->fetch_and_set(at, segment, offset, value);
+  const uint64_t old = inner().fetch_and_set(at, segment, offset, value);
   wait({charge(at, start, sizeof(uint64_t))});
   return old;
 }
 
 uint64_t ModelledFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) {
   const Nanoseconds start = monotonic_ns();
-  const uint64_t old = inner_->fetch_add(at, segment, offset, addend);
+  const uint64_t old = inner().fetch_add(at, segment, offset, addend);
   wait({charge(at, start, sizeof(uint64_t))});
   return old;
 }
@@ -114,7 +106,7 @@ uint64_t ModelledFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset
 uint64_t ModelledFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                                           uint64_t desired) {
   const Nanoseconds start = monotonic_ns();
-  const uint64_t old = inner_->compare_and_swap(at, segment, offset, expected, desired);
+  const uint64_t old = inner().compare_and_swap(at, segment, offset, expected, desired);
   wait({charge(at, start, sizeof(uint64_t))});
   return old;
 }
@@ -127,7 +119,7 @@ void ModelledFabric::send(NodeId to, const MessageHeader& header, std::span<cons
   messages_.fetch_add(1, std::memory_order_relaxed);
   message_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   message_delay_.fetch_add(arrival - now, std::memory_order_relaxed);
-  inner_->send(to, header, payload, slice, context, std::max(arrival, not_before));
+  inner().send(to, header, payload, slice, context, std::max(arrival, not_before));
 }
 
 }  // namespace multigrain

@@ -5,9 +5,8 @@
 // what is emulated is when their effect is known:
 //
 //  Messages   A message leaves when the node's link is free, occupies it for occupancy + bytes / bandwidth, and is
-//  handled
-//             no earlier than one latency after that. Its slice travels with it: fetch() costs nothing more. The sender
-//             does not wait.
+//             handled no earlier than one latency after that. Its slice travels with it: fetch() costs nothing more.
+//             The sender does not wait.
 //  put, get   occupy the link in the same way and complete two latencies later (there, and the data or the
 //             acknowledgement back). The caller waits, without polling. Between start_ and wait() it need not.
 //  Atomics    the same, with 8 bytes.
@@ -20,12 +19,12 @@
 #include <memory>
 
 #include "base/config.h"
-#include "fabric/fabric.h"
+#include "fabric/forwarding_fabric.h"
 #include "fabric/mapped_object.h"
 
 namespace multigrain {
 
-class ModelledFabric final : public Fabric, public MappedObject {
+class ModelledFabric final : public ForwardingFabric, public MappedObject {
  public:
   // What the model has charged so far, summed over the threads of the node.
   struct Counters {
@@ -37,13 +36,11 @@ class ModelledFabric final : public Fabric, public MappedObject {
     Nanoseconds waited = 0;         // by callers, for operations to complete
   };
 
-  ModelledFabric(std::unique_ptr<Fabric> inner, const NetworkModel& model) : inner_(std::move(inner)), model_(model) {}
+  ModelledFabric(std::unique_ptr<Fabric> inner, const NetworkModel& model)
+      : ForwardingFabric(std::move(inner)), model_(model) {}
 
   [[nodiscard]] Counters counters() const;
-  [[nodiscard]] Fabric& inner() { return *inner_; }
 
-  [[nodiscard]] NodeId self() const override { return inner_->self(); }
-  [[nodiscard]] unsigned nodes() const override { return inner_->nodes(); }
   void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
@@ -51,25 +48,13 @@ class ModelledFabric final : public Fabric, public MappedObject {
   Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
-  uint64_t load_own(SegmentId segment, uint64_t offset) override;
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                             uint64_t desired) override;
-  void set_handler(MessageType type, MessageHandler handler, void* context) override {
-    inner_->set_handler(type, handler, context);
-  }
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;
-  void fetch(const Message& message, std::span<std::byte> bytes) override { inner_->fetch(message, bytes); }
-  unsigned poll() override { return inner_->poll(); }
-  void begin_batch() override { inner_->begin_batch(); }
-  void end_batch() override { inner_->end_batch(); }
-  void attend() override { inner_->attend(); }
-  void leave() override { inner_->leave(); }
-  void serve() override { inner_->serve(); }
-  void wake_service() override { inner_->wake_service(); }
 
  private:
   // Reserves the link for this many bytes from `now` on. Returns when they have left it.
@@ -78,7 +63,6 @@ class ModelledFabric final : public Fabric, public MappedObject {
   Nanoseconds charge(NodeId node, Nanoseconds start, uint64_t bytes);
   void wait_until(Nanoseconds when);
 
-  std::unique_ptr<Fabric> inner_;
   NetworkModel model_;
   std::atomic<Nanoseconds> link_free_{0};
   std::atomic<uint64_t> messages_{0};

@@ -17,17 +17,12 @@ Nanoseconds reserve(VirtualFabric::NodeState::Resource& resource, Nanoseconds fr
 }  // namespace
 
 VirtualFabric::VirtualFabric(std::unique_ptr<Fabric> inner, const NetworkModel& model, std::span<NodeState> nodes)
-    : inner_(std::move(inner)), model_(model), nodes_(nodes) {
-  MG_CHECK(nodes_.size() >= inner_->nodes());
-}
-
-Nanoseconds VirtualFabric::transfer(uint64_t bytes) const {
-  if (model_.bytes_per_ns <= 0) return 0;
-  return static_cast<Nanoseconds>(static_cast<double>(bytes) / model_.bytes_per_ns + 0.5);
+    : ForwardingFabric(std::move(inner)), model_(model), nodes_(nodes) {
+  MG_CHECK(nodes_.size() >= this->nodes());
 }
 
 Nanoseconds VirtualFabric::carry(NodeId from, NodeId to, Nanoseconds now, uint64_t bytes) {
-  const Nanoseconds transferred = transfer(bytes);
+  const Nanoseconds transferred = model_.transfer_ns(bytes);
   const Nanoseconds busy = model_.occupancy_ns + transferred;
   const Nanoseconds left = reserve(nodes_[from.value].out, now, busy) + busy;
   // The first byte is there while the last is being sent.
@@ -50,24 +45,21 @@ void VirtualFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::sp
 
 Completion VirtualFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   const Nanoseconds now = virtual_time::stamp();
-  inner_->put(to, segment, offset, bytes);
+  inner().put(to, segment, offset, bytes);
   return {to == self() ? 0 : carry(self(), to, now, bytes.size()) + model_.latency_ns};
 }
 
 Completion VirtualFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
   const Nanoseconds now = virtual_time::stamp();
-  inner_->get(from, segment, offset, bytes);
+  inner().get(from, segment, offset, bytes);
   return {from == self() ? 0 : ask(from, now, bytes.size())};
 }
 
-// One operation: the pieces travel together, each with its place.
 Completion VirtualFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset,
                                            std::span<const Piece> pieces) {
   const Nanoseconds now = virtual_time::stamp();
-  inner_->wait(inner_->start_put_pieces(to, segment, offset, pieces));
-  uint64_t bytes = 0;
-  for (const Piece& piece : pieces) bytes += piece.length + sizeof(uint32_t);
-  return {to == self() ? 0 : carry(self(), to, now, bytes) + model_.latency_ns};
+  inner().wait(inner().start_put_pieces(to, segment, offset, pieces));
+  return {to == self() ? 0 : carry(self(), to, now, bytes_on_network(pieces)) + model_.latency_ns};
 }
 
 bool VirtualFabric::is_complete(Completion completion) {
@@ -80,14 +72,14 @@ void VirtualFabric::wait(Completion completion) {
 
 uint64_t VirtualFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
   const Nanoseconds now = virtual_time::stamp();
-  const uint64_t old = inner_->fetch_and_set(at, segment, offset, value);
+  const uint64_t old = inner().fetch_and_set(at, segment, offset, value);
   virtual_time::advance(ask(at, now, sizeof old));
   return old;
 }
 
 uint64_t VirtualFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) {
   const Nanoseconds now = virtual_time::stamp();
-  const uint64_t old = inner_->fetch_add(at, segment, offset, addend);
+  const uint64_t old = inner().fetch_add(at, segment, offset, addend);
   virtual_time::advance(ask(at, now, sizeof old));
   return old;
 }
@@ -95,7 +87,7 @@ uint64_t VirtualFabric::fetch_add(NodeId at, SegmentId segment, uint64_t offset,
 uint64_t VirtualFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                                          uint64_t desired) {
   const Nanoseconds now = virtual_time::stamp();
-  const uint64_t old = inner_->compare_and_swap(at, segment, offset, expected, desired);
+  const uint64_t old = inner().compare_and_swap(at, segment, offset, expected, desired);
   virtual_time::advance(ask(at, now, sizeof old));
   return old;
 }
@@ -104,14 +96,14 @@ uint64_t VirtualFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t 
 
 void VirtualFabric::set_handler(MessageType type, MessageHandler handler, void* context) {
   handlers_[type] = {this, handler, context};
-  inner_->set_handler(type, &VirtualFabric::handle, &handlers_[type]);
+  inner().set_handler(type, &VirtualFabric::handle, &handlers_[type]);
 }
 
 void VirtualFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                          SendContext context, Nanoseconds not_before) {
   const Nanoseconds arrival = carry(self(), to, virtual_time::stamp(), payload.size() + slice.length);
   // Time 0 would mean: no arrival.
-  inner_->send(to, header, payload, slice, context, std::max({arrival, not_before, Nanoseconds{1}}));
+  inner().send(to, header, payload, slice, context, std::max({arrival, not_before, Nanoseconds{1}}));
 }
 
 void VirtualFabric::handle(void* handler, const Message& message) {

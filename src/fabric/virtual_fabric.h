@@ -4,8 +4,7 @@
 // Operations are carried out at once; what is emulated is their times:
 //
 //  Messages   A message leaves when its node's link is free, occupies it for occupancy + bytes / bandwidth, and arrives
-//  a
-//             latency later, when the link into the other node has been free for bytes / bandwidth. Its slice travels
+//             a latency later, when the link into the other node has been free for bytes / bandwidth. Its slice travels
 //             with it. It is handled when it has arrived and the node's protocol handler is free: a node handles one
 //             message at a time, each for the CPU time that the handler takes, and for the model's handler cost (an
 //             interrupt, say) if no processor of the node waits and polls. The processor that is interrupted, or waits,
@@ -27,12 +26,12 @@
 #include "base/network_model.h"
 #include "base/spin_lock.h"
 #include "fabric/calendar.h"
-#include "fabric/fabric.h"
+#include "fabric/forwarding_fabric.h"
 #include "fabric/mapped_object.h"
 
 namespace multigrain {
 
-class VirtualFabric final : public Fabric, public MappedObject {
+class VirtualFabric final : public ForwardingFabric, public MappedObject {
  public:
   // What is shared of each node's network interface and protocol handler: in memory that all nodes map, zero at first.
   struct NodeState {
@@ -48,8 +47,6 @@ class VirtualFabric final : public Fabric, public MappedObject {
   // `inner` hands each message's `not_before` on as its arrival, without delay. `nodes`: of the machine.
   VirtualFabric(std::unique_ptr<Fabric> inner, const NetworkModel& model, std::span<NodeState> nodes);
 
-  [[nodiscard]] NodeId self() const override { return inner_->self(); }
-  [[nodiscard]] unsigned nodes() const override { return inner_->nodes(); }
   void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
@@ -57,24 +54,14 @@ class VirtualFabric final : public Fabric, public MappedObject {
   Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
-  uint64_t load_own(SegmentId segment, uint64_t offset) override { return inner_->load_own(segment, offset); }
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                             uint64_t desired) override;
-  Fabric& bare() override { return *inner_; }
   void set_handler(MessageType type, MessageHandler handler, void* context) override;
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;
-  void fetch(const Message& message, std::span<std::byte> bytes) override { inner_->fetch(message, bytes); }
-  unsigned poll() override { return inner_->poll(); }
-  void begin_batch() override { inner_->begin_batch(); }
-  void end_batch() override { inner_->end_batch(); }
-  void attend() override { inner_->attend(); }
-  void leave() override { inner_->leave(); }
-  void serve() override { inner_->serve(); }
-  void wake_service() override { inner_->wake_service(); }
 
  private:
   struct Handler {
@@ -84,12 +71,10 @@ class VirtualFabric final : public Fabric, public MappedObject {
   };
 
   static void handle(void* handler, const Message& message);
-  [[nodiscard]] Nanoseconds transfer(uint64_t bytes) const;
   // When `bytes` that node `from` sends at `now` are in node `to`.
   Nanoseconds carry(NodeId from, NodeId to, Nanoseconds now, uint64_t bytes);
   Nanoseconds ask(NodeId of, Nanoseconds now, uint64_t bytes);
 
-  std::unique_ptr<Fabric> inner_;
   const NetworkModel model_;
   const std::span<NodeState> nodes_;
   std::array<Handler, 256> handlers_{};

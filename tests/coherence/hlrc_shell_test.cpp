@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "coherence/hlrc/shell.h"
+#include "fabric/forwarding_fabric.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/words.h"
 
@@ -40,35 +41,30 @@ class RunsOfHomes final : public HomeDirectory {
 };
 
 // Memory operations of another fabric, counted; and no messages.
-class OneSided final : public Fabric {
+class OneSided final : public ForwardingFabric {
  public:
-  explicit OneSided(Fabric& inner) : inner_(inner) {}
-  [[nodiscard]] NodeId self() const override { return inner_.self(); }
-  [[nodiscard]] unsigned nodes() const override { return inner_.nodes(); }
+  explicit OneSided(Fabric& inner) : ForwardingFabric(inner) {}
   void put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override {
-    inner_.put(count(to), s, o, b);
+    inner().put(count(to), s, o, b);
   }
-  void get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override { inner_.get(count(from), s, o, b); }
+  void get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override { inner().get(count(from), s, o, b); }
   Completion start_put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override {
-    return inner_.start_put(count(to), s, o, b);
+    return inner().start_put(count(to), s, o, b);
   }
   Completion start_get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override {
-    return inner_.start_get(count(from), s, o, b);
+    return inner().start_get(count(from), s, o, b);
   }
   Completion start_put_pieces(NodeId to, SegmentId s, uint64_t o, std::span<const Piece> pieces) override {
-    return inner_.start_put_pieces(count(to), s, o, pieces);
+    return inner().start_put_pieces(count(to), s, o, pieces);
   }
-  bool is_complete(Completion completion) override { return inner_.is_complete(completion); }
-  void wait(Completion completion) override { inner_.wait(completion); }
-  uint64_t load_own(SegmentId s, uint64_t o) override { return inner_.load_own(s, o); }
   uint64_t fetch_and_set(NodeId at, SegmentId s, uint64_t o, uint64_t v) override {
-    return inner_.fetch_and_set(count(at), s, o, v);
+    return inner().fetch_and_set(count(at), s, o, v);
   }
   uint64_t fetch_add(NodeId at, SegmentId s, uint64_t o, uint64_t v) override {
-    return inner_.fetch_add(count(at), s, o, v);
+    return inner().fetch_add(count(at), s, o, v);
   }
   uint64_t compare_and_swap(NodeId at, SegmentId s, uint64_t o, uint64_t e, uint64_t d) override {
-    return inner_.compare_and_swap(count(at), s, o, e, d);
+    return inner().compare_and_swap(count(at), s, o, e, d);
   }
   void set_handler(MessageType, MessageHandler, void*) override { panic("HLRC registers a message handler"); }
   void send(NodeId, const MessageHeader&, std::span<const std::byte>, RemoteSlice, SendContext, Nanoseconds) override {
@@ -85,10 +81,9 @@ class OneSided final : public Fabric {
 
  private:
   NodeId count(NodeId node) {
-    if (node != inner_.self()) remote_.fetch_add(1, std::memory_order_relaxed);
+    if (node != self()) remote_.fetch_add(1, std::memory_order_relaxed);
     return node;
   }
-  Fabric& inner_;
   std::atomic<uint64_t> remote_{0};
 };
 

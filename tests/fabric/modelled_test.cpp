@@ -6,21 +6,18 @@
 
 #include <thread>
 
-#include "borrowed_fabric.h"
 #include "fabric/sim/sim_fabric.h"
 #include "shm_job.h"
 
 namespace multigrain {
 namespace {
 
-using testing::Borrowed;
-
 constexpr MessageType kType = message_range::kTest;
 
 class ModelledTest : public ::testing::Test {
  protected:
   ModelledFabric make(const NetworkModel& model) {
-    return ModelledFabric(std::make_unique<Borrowed>(network_.node(NodeId(0))), model);
+    return ModelledFabric(std::make_unique<ForwardingFabric>(network_.node(NodeId(0))), model);
   }
   std::vector<Nanoseconds> stamps() {
     std::vector<Nanoseconds> times;

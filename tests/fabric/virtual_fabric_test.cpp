@@ -4,14 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include "borrowed_fabric.h"
 #include "fabric/sim/sim_fabric.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain {
 namespace {
 
-using testing::Borrowed;
 constexpr MessageType kType = message_range::kTest;
 constexpr MessageType kReply = message_range::kTest + 1;
 
@@ -24,7 +22,7 @@ class VirtualFabricTest : public ::testing::Test {
     virtual_time::adopt(0);
   }
   VirtualFabric make(NodeId node, const NetworkModel& model) {
-    return {std::make_unique<Borrowed>(network_.node(node)), model, states_};
+    return {std::make_unique<ForwardingFabric>(network_.node(node)), model, states_};
   }
   std::vector<Nanoseconds> arrivals() {
     std::vector<Nanoseconds> times;

@@ -1,0 +1,78 @@
+// A fabric around another that hands every operation on: what a model of a network or a test wraps a fabric with
+// overrides what it changes and nothing else.
+//
+// An operation that is handed on is seen by nobody else: a model that charges for operations overrides each one that
+// reaches another node, or that operation is free. The convenience of one operation that is made of others is lost on
+// the way: inner.fetch() calls inner.get(), not the wrapper's.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "fabric/fabric.h"
+
+namespace multigrain {
+
+class ForwardingFabric : public Fabric {
+ public:
+  // `inner` is somebody else's and outlives this object.
+  explicit ForwardingFabric(Fabric& inner) : inner_(&inner) {}
+  explicit ForwardingFabric(std::unique_ptr<Fabric> inner) : inner_(inner.get()), owned_(std::move(inner)) {}
+
+  [[nodiscard]] NodeId self() const override { return inner_->self(); }
+  [[nodiscard]] unsigned nodes() const override { return inner_->nodes(); }
+  void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override {
+    inner_->put(to, segment, offset, bytes);
+  }
+  void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override {
+    inner_->get(from, segment, offset, bytes);
+  }
+  Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override {
+    return inner_->start_put(to, segment, offset, bytes);
+  }
+  Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override {
+    return inner_->start_get(from, segment, offset, bytes);
+  }
+  Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override {
+    return inner_->start_put_pieces(to, segment, offset, pieces);
+  }
+  [[nodiscard]] bool is_complete(Completion completion) override { return inner_->is_complete(completion); }
+  void wait(Completion completion) override { inner_->wait(completion); }
+  uint64_t load_own(SegmentId segment, uint64_t offset) override { return inner_->load_own(segment, offset); }
+  uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override {
+    return inner_->fetch_and_set(at, segment, offset, value);
+  }
+  uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override {
+    return inner_->fetch_add(at, segment, offset, addend);
+  }
+  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                            uint64_t desired) override {
+    return inner_->compare_and_swap(at, segment, offset, expected, desired);
+  }
+  Fabric& bare() override { return inner_->bare(); }
+  void set_handler(MessageType type, MessageHandler handler, void* context) override {
+    inner_->set_handler(type, handler, context);
+  }
+  using Fabric::send;
+  void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
+            SendContext context, Nanoseconds not_before = 0) override {
+    inner_->send(to, header, payload, slice, context, not_before);
+  }
+  void fetch(const Message& message, std::span<std::byte> bytes) override { inner_->fetch(message, bytes); }
+  unsigned poll() override { return inner_->poll(); }
+  void begin_batch() override { inner_->begin_batch(); }
+  void end_batch() override { inner_->end_batch(); }
+  void attend() override { inner_->attend(); }
+  void leave() override { inner_->leave(); }
+  void serve() override { inner_->serve(); }
+  void wake_service() override { inner_->wake_service(); }
+
+ protected:
+  [[nodiscard]] Fabric& inner() const { return *inner_; }
+
+ private:
+  Fabric* inner_;
+  std::unique_ptr<Fabric> owned_;  // null: somebody else's
+};
+
+}  // namespace multigrain
