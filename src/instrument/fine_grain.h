@@ -41,11 +41,7 @@ extern "C" {
 #define MG_FINE_WINDOW_MAX_LINES ((1u << 23) - 1)
 
 /* The calling thread's windows; never NULL. A thread that is no processor has a place as well, from its start on. */
-#if defined(__cplusplus)
-extern thread_local uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec")));
-#else
-extern _Thread_local uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec")));
-#endif
+extern __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec"), visibility("default")));
 
 /* --- The runtime's entries, for compiled code. They may wait for other nodes, and run message handlers meanwhile. Any
  * window of the caller that is open when they are called is closed. None but the first two keeps registers: compiled

@@ -1,0 +1,46 @@
+// The line table of a process that no line protocol has given one.
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "instrument/runtime/windows.h"
+
+namespace multigrain::checks {
+namespace {
+
+constexpr uint64_t kShiftWithoutProtocol = 6;
+// All lines of the view at the smallest line size, and the page with the line shift.
+constexpr size_t kBytes = ((kViewEnd - MG_FINE_VIEW_BASE) >> MG_FINE_MIN_LINE_SHIFT) * sizeof(uint64_t) + 0x1000;
+
+// Library constructors run before those of the executable, so its code finds a table however early it stores.
+[[gnu::constructor]] void reserve_at_load() {
+  reserve_line_table();
+}
+
+}  // namespace
+
+void reserve_line_table() {
+  void* const at = reinterpret_cast<void*>(MG_FINE_TABLE_BASE - 0x1000);
+  void* const got =
+      mmap(at, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  // Under an address-space limit or a sanitizer's shadow there may be no room. A program without compiled checks does
+  // not need the table; one with them faults at its first shared store, at an address that docs/mgcc.md explains.
+  if (got == MAP_FAILED) return;
+  if (got != at) {  // a kernel that takes the address for a hint
+    munmap(got, kBytes);
+    return;
+  }
+  *reinterpret_cast<uint64_t*>(MG_FINE_SHIFT_ADDRESS) = kShiftWithoutProtocol;
+}
+
+void mark_writable(uintptr_t begin, uintptr_t end) {
+  // By pages, so that the next stores nearby hit.
+  constexpr uintptr_t kPage = 4096;
+  begin &= ~(kPage - 1);
+  end = (end + kPage - 1) & ~(kPage - 1);
+  for (uint64_t line = line_of(begin), last = line_of(end - 1); line <= last; ++line)
+    table_word(line).store(MG_FINE_EXCLUSIVE, std::memory_order_relaxed);
+}
+
+}  // namespace multigrain::checks

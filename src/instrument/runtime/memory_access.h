@@ -1,0 +1,40 @@
+// Loads and stores of whole ranges, for the entries and for the functions of the C library that stand on them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "instrument/fine_grain.h"
+
+namespace multigrain::checks {
+
+// Every entry calls it first: no window of the caller is open then.
+void begin_access();
+// Line by line; shared or private.
+void load(uintptr_t address, size_t size, std::byte* value);
+void store(uintptr_t address, size_t size, const std::byte* value);
+// __multigrain_batch_open, after begin_access().
+bool open_batch(std::span<const mg_fine_run> runs);
+
+// A copy that reads and writes naturally aligned words of up to 8 bytes whole, as the program's own access would.
+inline void copy_once(std::byte* to, const std::byte* from, size_t size) {
+  const auto copy = [&]<typename Word>(Word) {
+    Word word = *reinterpret_cast<const volatile Word*>(from);
+    *reinterpret_cast<volatile Word*>(to) = word;
+    from += sizeof(Word), to += sizeof(Word), size -= sizeof(Word);
+  };
+  while (size > 0) {
+    if (size >= 8)
+      copy(uint64_t{});
+    else if (size >= 4)
+      copy(uint32_t{});
+    else if (size >= 2)
+      copy(uint16_t{});
+    else
+      copy(uint8_t{});
+  }
+}
+
+}  // namespace multigrain::checks

@@ -1,0 +1,46 @@
+// A processor's windows and its node's line table, as compiled code sees them (docs/fine-grain.md).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "instrument/fine_grain.h"
+
+namespace multigrain::checks {
+
+inline bool is_shared(uintptr_t address) {
+  return address >> MG_FINE_VIEW_SHIFT == MG_FINE_VIEW_TAG;
+}
+inline bool touches_shared(uintptr_t begin, uintptr_t end) {
+  return begin < MG_FINE_VIEW_BASE * 3 / 2 && end > MG_FINE_VIEW_BASE;
+}
+// The view's end: one tag of addresses.
+inline constexpr uintptr_t kViewEnd = uintptr_t{MG_FINE_VIEW_TAG + 1} << MG_FINE_VIEW_SHIFT;
+static_assert(MG_FINE_VIEW_BASE * 3 / 2 == kViewEnd);
+
+inline unsigned line_shift() {
+  return static_cast<unsigned>(*reinterpret_cast<const volatile uint64_t*>(MG_FINE_SHIFT_ADDRESS));
+}
+inline uint64_t line_of(uintptr_t address) {
+  return (address - MG_FINE_VIEW_BASE) >> line_shift();
+}
+inline std::atomic_ref<uint64_t> table_word(uint64_t line) {
+  return std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(MG_FINE_TABLE_BASE)[line]);
+}
+inline std::atomic_ref<uint64_t> window(unsigned i) {
+  return std::atomic_ref<uint64_t>(__multigrain_windows[i]);
+}
+// A store after which the requester may see all stores that the window was for.
+inline void close_windows() {
+  for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i) window(i).store(0, std::memory_order_release);
+}
+
+// Maps zeroed memory at the line table's place, with the line shift of page protocols, unless something is there.
+// Compiled code looks there even in a run without a line protocol. The file that defines it runs it before any
+// constructor of the program.
+void reserve_line_table();
+// Without a line protocol all memory may be stored to: sets the words of the lines of [begin, end) so.
+void mark_writable(uintptr_t begin, uintptr_t end);
+
+}  // namespace multigrain::checks
