@@ -76,6 +76,11 @@ constexpr uint64_t vector_word(size_t node) {
   return words::kVector + node * sizeof(uint64_t);
 }
 
+// At a home: where `node` leaves its mark number `position`.
+constexpr uint64_t mark_word(size_t node, uint64_t position) {
+  return words::kMarks + (node * words::kMarkCount + position % words::kMarkCount) * sizeof(uint64_t);
+}
+
 }  // namespace
 
 // --- The pages written in this interval
@@ -314,12 +319,13 @@ void Shell::fetch(PageId page, Record& record) {
   count(Counter::kPagesFetched);
 }
 
-// The mark must be there before the page is read (H5): both words by atomics, which nothing passes.
+// The mark must be there before the page is read (H5): by an atomic, which nothing passes.
 void Shell::mark(PageId page, NodeId home) {
-  const uint64_t position = services_.fabric.fetch_add(home, SegmentId::kWords, words::kMarksEnd, 1);
-  services_.fabric.fetch_and_set(home, SegmentId::kWords,
-                                 words::kMarks + position % words::kMarkCount * sizeof(uint64_t),
-                                 NoticeEntry::encode({page, 1}, position, words::kMarkCount));
+  MarksLeft& left = marks_left_[home.value];
+  const std::lock_guard hold(left.lock);
+  services_.fabric.fetch_and_set(home, SegmentId::kWords, mark_word(self_.value, left.end),
+                                 NoticeEntry::encode({page, 1}, left.end, words::kMarkCount));
+  ++left.end;
 }
 
 void Shell::grant(PageId first, uint64_t pages, Verb verb) {
@@ -349,8 +355,16 @@ void Shell::revoke(PageId first, uint64_t pages, Verb verb) {
 
 // --- The end of an interval
 
+// After a full fence: whoever fetched a page before the caller's last stores to it has its mark here (H5).
 bool Shell::is_unmarked() const {
-  return own_word(words::kMarksEnd) == marks_seen_.load(std::memory_order_acquire);
+  if (all_shared_.load(std::memory_order_relaxed)) return true;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (unsigned n = 0; n < nodes_; ++n) {
+    const uint64_t position = marks_seen_[n].load(std::memory_order_acquire);
+    const uint64_t entry = services_.fabric.load_own(SegmentId::kWords, mark_word(n, position));
+    if (!NoticeEntry::is_older(entry, position, words::kMarkCount)) return false;
+  }
+  return true;
 }
 
 bool Shell::is_clean() const {
@@ -376,44 +390,42 @@ void Shell::release() {
   profile.count(Counter::kPagesReleased, pages.size());
 }
 
+void Shell::take_mark(PageId page, Record& record) {
+  const std::lock_guard hold(record.lock);
+  Actions actions;
+  hlrc::on_mark(record.page, actions);
+  perform(page, record, actions);
+}
+
 void Shell::take_marks() {
-  const uint64_t seen = marks_seen_.load(std::memory_order_relaxed);
-  const uint64_t end = own_word(words::kMarksEnd);
-  if (end == seen) return;
-  const auto take = [this](PageId page, Record& record) {
-    const std::lock_guard hold(record.lock);
-    Actions actions;
-    hlrc::on_mark(record.page, actions);
-    perform(page, record, actions);
-  };
-  if (end - seen > words::kMarkCount) {
-    // Some are lost. From now on every page at home here counts as fetched.
-    all_shared_.store(true);
-    for (uint64_t page = 0; page < highest_page_.load(); ++page)
-      if (Record& record = records_[page]; is_home(record)) take(PageId(page), record);
-    count(Counter::kMarksLost);
-    marks_seen_.store(end, std::memory_order_release);
-    return;
-  }
-  // A mark that has a place but is not there yet belongs to a fetch that has not begun: it stays for next time.
-  uint64_t next = end;
-  for (uint64_t position = seen; position < end; ++position) {
-    const auto marked = NoticeEntry::decode(own_word(words::kMarks + position % words::kMarkCount * sizeof(uint64_t)),
-                                            position, words::kMarkCount);
-    if (!marked) {
-      next = std::min(next, position);
-      continue;
+  if (is_unmarked()) return;
+  for (unsigned n = 0; n < nodes_; ++n) {
+    uint64_t position = marks_seen_[n].load(std::memory_order_relaxed);
+    for (;; ++position) {
+      const uint64_t entry = services_.fabric.load_own(SegmentId::kWords, mark_word(n, position));
+      const auto marked = NoticeEntry::decode(entry, position, words::kMarkCount);
+      if (!marked && NoticeEntry::is_older(entry, position, words::kMarkCount)) break;
+      if (!marked) return count_all_as_shared();
+      const PageId page = marked->first;
+      if (page.value >= services_.region.page_count())
+        panic("a node has marked a page outside the region (node, page):", n, page.value);
+      Record& record = records_[page.value];
+      const std::optional<NodeId> home = home_of(page, record, false);
+      // Of a first-touch page, another may hear whose it is before this node, whose it is, does.
+      if (home ? *home != self_ : !services_.homes.is_first_touch(page))
+        panic("a node has marked a page that is not at home here (node, page):", n, page.value);
+      take_mark(page, record);
     }
-    const PageId page = marked->first;
-    if (page.value >= services_.region.page_count()) panic("a node has marked a page outside the region:", page.value);
-    Record& record = records_[page.value];
-    const std::optional<NodeId> home = home_of(page, record, false);
-    // Of a first-touch page, another may hear whose it is before this node, whose it is, does.
-    if (home ? *home != self_ : !services_.homes.is_first_touch(page))
-      panic("a node has marked a page that is not at home here:", page.value);
-    take(page, record);
+    marks_seen_[n].store(position, std::memory_order_release);
   }
-  marks_seen_.store(next, std::memory_order_release);
+}
+
+// Marks were overwritten before they were seen. From now on every page at home here counts as fetched.
+void Shell::count_all_as_shared() {
+  all_shared_.store(true);
+  for (uint64_t page = 0; page < highest_page_.load(); ++page)
+    if (Record& record = records_[page]; is_home(record)) take_mark(PageId(page), record);
+  count(Counter::kMarksLost);
 }
 
 // `pages`: at most a group, in ascending order.
@@ -663,6 +675,7 @@ void Shell::invalidate(PageRun run) {
       // takes the record's lock, before it fetches: too late to fetch anything older than these notices.
       if (record.home_plus_one.load(std::memory_order_acquire) == 0 || is_home(record)) continue;
       record.lock.lock();
+      record.marked = false;
       Actions actions;
       on_notice(record.page, false, actions);
       if (actions.contains(Verb::kWasted)) wasted(PageId(next), record);
