@@ -19,6 +19,7 @@ void count(Counter counter, uint64_t n = 1) {
 
 // Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local Streams t_home_streams;
+[[gnu::tls_model("initial-exec")]] constinit thread_local PageId t_last_fetch{UINT64_MAX - 1};
 
 // The diffs of a group of pages on their way to their homes.
 class Deposits {
@@ -184,13 +185,14 @@ bool Shell::on_fault(PageId page, bool is_write) {
   {
     const std::lock_guard hold(record.lock);
     const Access before = record.page.access;
+    const bool was_ahead = record.page.ahead;
     const bool at_home = is_home(record);
     if (at_home && all_shared_.load(std::memory_order_relaxed)) record.page.shared = true;
     Actions actions;
     hlrc::on_fault(record.page, at_home, is_write, actions);
     perform(page, record, actions);
     opens = at_home && !record.page.shared && before == Access::kNone;
-    fetches = !at_home && before == Access::kNone && !is_write && !record.goes_not_ahead;
+    fetches = !at_home && before == Access::kNone && !is_write && goes_ahead(page, record, was_ahead);
     if (actions.contains(Verb::kFetch))
       profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
     else if (actions.contains(Verb::kUpgrade))
@@ -232,6 +234,14 @@ void Shell::open_ahead(PageId from) {
   grant(first, n, Verb::kGrantWrite);
   for (uint32_t i = n; i-- > 0;) opened[i]->lock.unlock();
   count(Counter::kPrefetches, n);
+}
+
+// Whether a read that has fetched `page`, or found it fetched ahead, is to bring the pages after it.
+bool Shell::goes_ahead(PageId page, const Record& record, bool was_ahead) {
+  const bool follows = was_ahead || page.value == t_last_fetch.value + 1;
+  t_last_fetch = page;
+  if (was_ahead && trust_.load(std::memory_order_relaxed) < kMostTrust) trust_.fetch_add(1, std::memory_order_relaxed);
+  return follows || (!record.goes_not_ahead && trust_.load(std::memory_order_relaxed) >= 0);
 }
 
 // The pages after one that was fetched, or that had been fetched ahead and is used now, without those that are at home
@@ -653,6 +663,7 @@ void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
 void Shell::wasted(PageId page, Record& record) {
   count(Counter::kWastedPrefetches);
   records_[page.value - record.brought_by].goes_not_ahead.store(true, std::memory_order_relaxed);
+  if (trust_.load(std::memory_order_relaxed) > -kMostTrust) trust_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Shell::invalidate(PageRun run) {

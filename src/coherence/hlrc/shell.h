@@ -127,6 +127,7 @@ class Shell final : public Protocol {
   void add_run(const PageRun& run, NodeId from, uint64_t& runs);
   void invalidate(PageRun run);
   void wasted(PageId page, Record& record);
+  [[nodiscard]] bool goes_ahead(PageId page, const Record& record, bool was_ahead);
 
   NodeServices services_;
   const NodeId self_;
@@ -160,6 +161,11 @@ class Shell final : public Protocol {
   SparseTable<uint64_t> entries_;
   SparseTable<PageRun> runs_;
   std::atomic<uint64_t> highest_page_{0};  // that was ever touched here, plus one
+
+  // Goes up with each group fetched ahead that was used, and down with each that was in vain. Below zero, a fault must
+  // follow another to bring a group.
+  static constexpr int kMostTrust = 8;
+  std::atomic<int> trust_{kMostTrust};
 };
 
 }  // namespace multigrain::hlrc
