@@ -44,8 +44,8 @@ extern "C" {
 extern __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec"), visibility("default")));
 
 /* --- The runtime's entries, for compiled code. They may wait for other nodes, and run message handlers meanwhile. Any
- * window of the caller that is open when they are called is closed. None but the first two keeps registers: compiled
- * code calls those with the convention of preserve_all (trampolines in src/instrument/runtime). */
+ * window of the caller that is open when they are called is closed. Only those named _miss keep registers: compiled
+ * code calls them with the convention of preserve_all (trampolines in src/instrument/runtime). */
 
 /* A load of `size` bytes (1, 2, 4, 8; it may cross lines, and need not be shared) returned the flag value, or part of it.
  * Returns what the load is to return. */
@@ -70,6 +70,11 @@ typedef struct mg_fine_run {
 /* Opens windows over all runs (at most MG_FINE_WINDOWS), with all lines valid, or writable. Returns 1, or 0 with no
  * window open if other nodes took lines away too often meanwhile: then the caller goes access by access. */
 int __multigrain_batch_open(const mg_fine_run* runs, unsigned count);
+/* The same, for a few stores whose own check failed; keeps registers. */
+uint64_t __multigrain_batch_miss(const mg_fine_run* runs, unsigned count);
+/* __multigrain_load and __multigrain_store; keep registers. */
+void __multigrain_load_range_miss(const void* address, size_t size, void* value);
+void __multigrain_store_range_miss(void* address, size_t size, const void* value);
 void __multigrain_batch_close(void);
 
 #ifdef __cplusplus

@@ -55,8 +55,6 @@ enum class Mutant : uint8_t {
   kNoTwin,                // a written page goes home whole
   kNoDepositAtNotice,     // a dirty page that a notice names is dropped
   kKeepAhead,             // a notice leaves a frame that was fetched ahead
-  kMarkOnce,              // only the first fetch of a page leaves a mark
-  kKeepUnshared,          // a home looks for marks, and forgets those of pages that it may not write
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
@@ -110,20 +108,15 @@ class Machine {
     std::array<uint8_t, kMaxNodes> known{};
     std::vector<uint64_t> log;  // the ring
     uint8_t log_end = 0;
-    // By each node, and how many of them have been seen.
-    std::array<std::vector<uint8_t>, kMaxNodes> marks;
-    std::array<uint8_t, kMaxNodes> marks_seen{};
-    [[nodiscard]] bool is_unmarked() const {
-      for (unsigned n = 0; n < kMaxNodes; ++n)
-        if (marks_seen[n] != marks[n].size()) return false;
-      return true;
-    }
+    std::vector<uint8_t> marks;  // 0: a place that is taken but not written
+    uint8_t marks_seen = 0;
   };
   // What a processor is in the middle of, and the next thing to do there.
   enum class At : uint8_t {
     kOp,
     kFault,  // carrying out actions_ on page
-    kMark,
+    kMarkPlace,
+    kMarkWrite,
     kFetchWord,
     kAhead,  // whether to fetch the next page too
     // Release
@@ -158,6 +151,9 @@ class Machine {
     std::vector<uint8_t> pages;    // taken, or named by notices
     uint8_t index = 0;             // in pages, or of marks or entries
     uint8_t writer = 0;
+    uint8_t marks_end = 0;
+    uint8_t marks_next = 0;
+    uint8_t taken = 0;
     bool all = false;  // an acquire from all
     bool lost = false;
     uint8_t from = 0;
@@ -183,7 +179,6 @@ class Machine {
   void released(unsigned processor);
   void begin_acquire(unsigned processor, bool all, unsigned from);
   void acquired(unsigned processor);
-  void next_mark(unsigned processor);
   void next_page_to_end(Thread& thread);
   void next_page_noticed(Thread& thread);
   void encode(Frame& frame, Thread& thread);

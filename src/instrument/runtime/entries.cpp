@@ -247,6 +247,10 @@ extern "C" void multigrain_store_miss(void* address) {
   open_line(reinterpret_cast<uintptr_t>(address));
 }
 
+extern "C" uint64_t multigrain_batch_miss(const mg_fine_run* runs, unsigned count) {
+  return static_cast<uint64_t>(__multigrain_batch_open(runs, count));
+}
+
 extern "C" __attribute__((visibility("default"))) void __multigrain_load(const void* address, size_t size,
                                                                          void* value) {
   const KeepErrno keep;

@@ -1,4 +1,4 @@
-// __multigrain_load_miss and __multigrain_store_miss keep every register but r11 and, the first, rax: that is what the
+// The entries named _miss keep every register but r11 and the result's, rax: that is what the
 // compiler's preserve_all means. So a check costs its fast path no register: nothing is spilled around a call that
 // almost never happens. Vector registers are kept by xsave, whatever vectors this processor has.
 #include <cpuid.h>
@@ -28,7 +28,8 @@ constexpr uint32_t kArea = 2752;  // for all of kState, in any processor that th
 }  // namespace
 
 // rsp is below everything that is kept: an xsave area of kArea bytes, aligned to 64, whose header (64 bytes at 512) must
-// be zero before. rdi and rsi are the arguments and stay.
+// be zero before. rdi, rsi and rdx are the
+// arguments and stay.
 asm(R"(
 .macro MULTIGRAIN_TRAMPOLINE name target result
   .text
@@ -53,6 +54,7 @@ asm(R"(
   pushq %r10
   subq $(2752 + 64), %rsp
   andq $-64, %rsp
+  movq %rdx, %r11
   xorl %eax, %eax
   movq %rax, 512(%rsp)
   movq %rax, 520(%rsp)
@@ -65,7 +67,8 @@ asm(R"(
   movl $0xe7, %eax
   xorl %edx, %edx
   xsave (%rsp)
-  call \target
+  movq %r11, %rdx
+  call \target@PLT
   movq %rax, %r11
   movl $0xe7, %eax
   xorl %edx, %edx
@@ -90,7 +93,11 @@ asm(R"(
 .endm
 .hidden multigrain_load_miss
 .hidden multigrain_store_miss
+.hidden multigrain_batch_miss
 MULTIGRAIN_TRAMPOLINE __multigrain_load_miss multigrain_load_miss 1
 MULTIGRAIN_TRAMPOLINE __multigrain_store_miss multigrain_store_miss 0
+MULTIGRAIN_TRAMPOLINE __multigrain_batch_miss multigrain_batch_miss 1
+MULTIGRAIN_TRAMPOLINE __multigrain_load_range_miss __multigrain_load 0
+MULTIGRAIN_TRAMPOLINE __multigrain_store_range_miss __multigrain_store 0
 .purgem MULTIGRAIN_TRAMPOLINE
 )");

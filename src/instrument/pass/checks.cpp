@@ -1,0 +1,1001 @@
+#include "checks.h"
+
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/MapVector.h>
+#include <llvm/Analysis/MemoryLocation.h>
+#include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+#include <llvm/Transforms/Utils/Local.h>
+
+#include "instrument/fine_grain.h"
+#include "library_calls.h"
+#include "options.h"
+#include "shared.h"
+
+namespace multigrain::checks {
+
+using namespace llvm;
+
+namespace {
+
+constexpr uint64_t kSmallestLine = uint64_t{1} << MG_FINE_MIN_LINE_SHIFT;
+constexpr int64_t kLargestRun = 64;      // bytes of a run of stores: three lines at the most, whatever their size
+constexpr unsigned kLargestGroup = 8;    // loads that share a branch
+constexpr unsigned kLongestGroup = 200;  // instructions between a batch's first store and its last
+constexpr uint64_t kLargestExpansion = 64;
+
+class Checker {
+ public:
+  Checker(Function& function, AAResults& aliases)
+      : function_(function),
+        module_(*function.getParent()),
+        context_(function.getContext()),
+        layout_(module_.getDataLayout()),
+        aliases_(aliases),
+        i32_(Type::getInt32Ty(context_)),
+        i64_(Type::getInt64Ty(context_)),
+        ptr_(PointerType::getUnqual(context_)),
+        rarely_(MDBuilder(context_).createBranchWeights(1, 1 << 20)),
+        mostly_(MDBuilder(context_).createBranchWeights(1 << 20, 1)) {}
+
+  bool run() {
+    find_covered();
+    prepare();
+    std::vector<BasicBlock*> blocks;
+    for (BasicBlock& block : function_) blocks.push_back(&block);
+    for (BasicBlock* block : blocks) {
+      form_load_groups(*block);
+      form_batches(*block);
+    }
+    for (auto& group : load_groups_) check_loads(group);
+    for (auto& batch : batches_) open_around(batch);
+    if (changed_) drop_promises();
+    return changed_;
+  }
+
+ private:
+  // --- Which accesses ---------------------------------------------------------------------------------------------
+
+  // What lies between a call that opens a loop's windows successfully and those that close them needs no checks.
+  void find_covered() {
+    for (BasicBlock& block : function_) {
+      for (Instruction& instruction : block) {
+        auto* const call = dyn_cast<CallInst>(&instruction);
+        if (call == nullptr || call->getCalledFunction() == nullptr ||
+            call->getCalledFunction()->getName() != kBatchOpen)
+          continue;
+        cover_behind(*call);
+      }
+    }
+  }
+
+  void cover_behind(CallInst& open) {
+    // open; compare with 0; branch. Another shape would be the work of a pass that does not exist today, and then every
+    // access has its own check, which is right as well.
+    auto* const branch = dyn_cast<BranchInst>(open.getParent()->getTerminator());
+    if (branch == nullptr || !branch->isConditional()) return;
+    auto* const compare = dyn_cast<ICmpInst>(branch->getCondition());
+    if (compare == nullptr || compare->getOperand(0) != &open) return;
+    auto* const zero = dyn_cast<ConstantInt>(compare->getOperand(1));
+    if (zero == nullptr || !zero->isZero() || !compare->isEquality()) return;
+    BasicBlock* const entry =
+        branch->getSuccessor(compare->getPredicate() == CmpInst::ICMP_NE ? 0 : 1);
+    if (entry->getSinglePredecessor() != open.getParent()) return;
+    DenseSet<BasicBlock*> seen;
+    SmallVector<BasicBlock*> work = {entry};
+    DenseSet<const Instruction*> inside;
+    while (!work.empty()) {
+      BasicBlock* const block = work.pop_back_val();
+      if (!seen.insert(block).second) continue;
+      bool closed = false;
+      for (Instruction& instruction : *block) {
+        if (auto* call = dyn_cast<CallInst>(&instruction);
+            call != nullptr && call->getCalledFunction() != nullptr &&
+            call->getCalledFunction()->getName() == kBatchClose) {
+          closed = true;
+          break;
+        }
+        inside.insert(&instruction);
+      }
+      if (closed) continue;
+      for (BasicBlock* next : successors(block)) {
+        // Into the loop's middle from outside, or out of it without closing: not what loops.cpp makes.
+        if (next == open.getParent()) return;
+        work.push_back(next);
+      }
+    }
+    DominatorTree dominators(function_);
+    for (BasicBlock* block : seen)
+      if (!dominators.dominates(entry, block)) return;
+    for (const Instruction* instruction : inside) covered_.insert(instruction);
+  }
+
+  // Brings everything into the form of loads, stores and atomics that the checks know, and collects them.
+  void prepare() {
+    std::vector<Instruction*> instructions;
+    for (Instruction& instruction : instructions_of_function()) instructions.push_back(&instruction);
+    for (Instruction* instruction : instructions) {
+      if (covered_.contains(instruction)) continue;
+      prepare(*instruction);
+    }
+  }
+  iterator_range<inst_iterator> instructions_of_function() { return instructions(function_); }
+
+  void prepare(Instruction& instruction) {
+    if (auto* load = dyn_cast<LoadInst>(&instruction)) return prepare_load(*load);
+    if (auto* store = dyn_cast<StoreInst>(&instruction)) return prepare_store(*store);
+    if (auto* update = dyn_cast<AtomicRMWInst>(&instruction)) {
+      if (!may_be_shared(update->getPointerOperand())) return;
+      update->setOrdering(AtomicOrdering::SequentiallyConsistent);
+      accesses_.insert(update);
+    } else if (auto* exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) {
+      if (!may_be_shared(exchange->getPointerOperand())) return;
+      exchange->setSuccessOrdering(AtomicOrdering::SequentiallyConsistent);
+      exchange->setFailureOrdering(AtomicOrdering::SequentiallyConsistent);
+      accesses_.insert(exchange);
+    } else if (auto* memory = dyn_cast<AnyMemIntrinsic>(&instruction)) {
+      prepare_memory(*memory);
+    } else if (auto* call = dyn_cast<CallBase>(&instruction)) {
+      prepare_call(*call);
+    }
+  }
+
+  // Natural: whole words at the alignment of words, so that no part of a word is of another line than the rest.
+  static bool is_natural(uint64_t size) { return size == 4 || size == 8 || size == 16 || size == 32 || size == 64; }
+
+  void prepare_load(LoadInst& load) {
+    Value* const pointer = load.getPointerOperand();
+    Type* const type = load.getType();
+    if (!may_be_shared(pointer)) return;
+    // What is known of the program's value does not hold for the flag value.
+    load.dropUnknownNonDebugMetadata({LLVMContext::MD_tbaa});
+    const TypeSize scalable = layout_.getTypeStoreSize(type);
+    if (scalable.isScalable() || scalable.getFixedValue() == 0) return;
+    const uint64_t size = scalable.getFixedValue();
+    if (load.isAtomic()) {
+      load.setOrdering(AtomicOrdering::SequentiallyConsistent);
+      if (size > 8) {  // a locked instruction of its own
+        accesses_.insert(&load);
+        return;
+      }
+    }
+    const bool whole = layout_.getTypeSizeInBits(type) == size * 8;
+    if (!whole || type->isAggregateType() || type->isX86_FP80Ty() ||
+        (!is_natural(size) && size != 1 && size != 2)) {
+      return load_through_runtime(load, size);
+    }
+    if (size < 4) return prepare_narrow(load, size);
+    if (load.getAlign() < Align(4)) {
+      if (load.isAtomic()) load.setAlignment(Align(size));
+      // Parts of words of different lines: only the runtime can tell. Mostly it is private memory.
+      else return load_through_runtime(load, size);
+    }
+    if (auto* integer = dyn_cast<IntegerType>(type); integer != nullptr && size > 8 && !load.isAtomic()) {
+      auto* const words = FixedVectorType::get(i64_, static_cast<unsigned>(size / 8));
+      IRBuilder<> builder(&load);
+      LoadInst* const vector = builder.CreateAlignedLoad(words, pointer, load.getAlign(), load.isVolatile());
+      replace(load, builder.CreateBitCast(vector, type));
+      accesses_.insert(vector);
+      return;
+    }
+    accesses_.insert(&load);
+  }
+
+  void replace(Instruction& old, Value* with) {
+    if (auto* named = dyn_cast<Instruction>(with)) named->takeName(&old);
+    old.replaceAllUsesWith(with);
+    old.eraseFromParent();
+    changed_ = true;
+  }
+
+  // In what the program was, a place for values on the stack.
+  AllocaInst* local(Type* type) {
+    IRBuilder<> builder(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
+    builder.SetCurrentDebugLocation({});
+    return builder.CreateAlloca(type);
+  }
+
+  void load_through_runtime(LoadInst& load, uint64_t size) {
+    IRBuilder<> builder(&load);
+    AllocaInst* const value = local(load.getType());
+    builder.CreateCall(module_.getOrInsertFunction("__multigrain_load", Type::getVoidTy(context_), ptr_, i64_, ptr_),
+                       {load.getPointerOperand(), builder.getInt64(size), value});
+    replace(load, builder.CreateLoad(load.getType(), value));
+  }
+
+  // One or two bytes: out of the aligned word that holds them.
+  void prepare_narrow(LoadInst& load, uint64_t size) {
+    IRBuilder<> builder(&load);
+    Value* const pointer = load.getPointerOperand();
+    Type* const narrow = builder.getIntNTy(static_cast<unsigned>(size * 8));
+    if (size == 2 && load.getAlign() < Align(2)) {
+      if (!load.isAtomic()) return load_through_runtime(load, size);
+      load.setAlignment(Align(2));
+    }
+    APInt offset(64, 0);
+    Value* const base = pointer->stripAndAccumulateConstantOffsets(layout_, offset, true);
+    Value* word_pointer;
+    Value* shift;
+    if (getKnownAlignment(base, layout_, &load) >= Align(4)) {
+      const uint64_t within = offset.getZExtValue() & 3;
+      word_pointer = within == 0 ? pointer : builder.CreatePtrAdd(pointer, builder.getInt64(-within));
+      shift = builder.getInt32(static_cast<uint32_t>(within * 8));
+    } else {
+      word_pointer = builder.CreateIntrinsic(Intrinsic::ptrmask, {ptr_, i64_}, {pointer, builder.getInt64(~uint64_t{3})});
+      Value* const within = builder.CreateTrunc(builder.CreatePtrToInt(pointer, i64_), i32_);
+      shift = builder.CreateShl(builder.CreateAnd(within, builder.getInt32(3)), 3);
+    }
+    LoadInst* const word = builder.CreateAlignedLoad(i32_, word_pointer, Align(4), load.isVolatile());
+    if (load.isAtomic()) word->setAtomic(AtomicOrdering::SequentiallyConsistent, load.getSyncScopeID());
+    Value* value = builder.CreateTrunc(builder.CreateLShr(word, shift), narrow);
+    if (load.getType() != narrow) value = builder.CreateBitCast(value, load.getType());
+    replace(load, value);
+    accesses_.insert(word);
+  }
+
+  void prepare_store(StoreInst& store) {
+    if (!may_be_shared(store.getPointerOperand())) return;
+    const TypeSize size = layout_.getTypeStoreSize(store.getValueOperand()->getType());
+    if (size.isScalable() || size.getFixedValue() == 0) return;
+    if (store.isAtomic()) store.setOrdering(AtomicOrdering::SequentiallyConsistent);
+    if (static_cast<int64_t>(size.getFixedValue()) > kLargestRun) {
+      IRBuilder<> builder(&store);
+      AllocaInst* const value = local(store.getValueOperand()->getType());
+      builder.CreateStore(store.getValueOperand(), value);
+      builder.CreateCall(module_.getOrInsertFunction("__multigrain_store", Type::getVoidTy(context_), ptr_, i64_, ptr_),
+                         {store.getPointerOperand(), builder.getInt64(size.getFixedValue()), value});
+      store.eraseFromParent();
+      changed_ = true;
+      return;
+    }
+    accesses_.insert(&store);
+  }
+
+  void prepare_memory(AnyMemIntrinsic& memory) {
+    Value* const to = memory.getRawDest();
+    auto* const transfer = dyn_cast<AnyMemTransferInst>(&memory);
+    Value* const from = transfer != nullptr ? transfer->getRawSource() : nullptr;
+    if (!may_be_shared(to) && (from == nullptr || !may_be_shared(from))) return;
+    if (const auto* length = dyn_cast<ConstantInt>(memory.getLength()); length != nullptr && options().expand) {
+      const uint64_t bytes = length->getZExtValue();
+      if (bytes <= kLargestExpansion && bytes % 4 == 0 && expand(memory, to, transfer, bytes)) return;
+    }
+    IRBuilder<> builder(&memory);
+    Value* const length = builder.CreateZExtOrTrunc(memory.getLength(), i64_);
+    if (transfer != nullptr) {
+      const char* const name = isa<AnyMemMoveInst>(memory) ? "__multigrain_memmove" : "__multigrain_memcpy";
+      builder.CreateCall(module_.getOrInsertFunction(name, ptr_, ptr_, ptr_, i64_), {to, from, length});
+    } else {
+      Value* const byte = builder.CreateZExt(cast<AnyMemSetInst>(memory).getValue(), i32_);
+      builder.CreateCall(module_.getOrInsertFunction("__multigrain_memset", ptr_, ptr_, i32_, i64_), {to, byte, length});
+    }
+    memory.eraseFromParent();
+    changed_ = true;
+  }
+
+  // A short copy or fill of words, as loads and stores.
+  bool expand(AnyMemIntrinsic& memory, Value* to, AnyMemTransferInst* transfer, uint64_t bytes) {
+    const Align to_align = memory.getDestAlign().valueOrOne();
+    const Align from_align = transfer != nullptr ? transfer->getSourceAlign().valueOrOne() : Align(16);
+    if (to_align < Align(4) || from_align < Align(4)) return false;
+    auto* const set = dyn_cast<AnyMemSetInst>(&memory);
+    if (set != nullptr && !isa<ConstantInt>(set->getValue())) return false;
+    IRBuilder<> builder(&memory);
+    struct Part {
+      uint64_t offset;
+      Type* type;
+      Value* value;
+    };
+    SmallVector<Part, 8> parts;
+    for (uint64_t at = 0; at < bytes;) {
+      const bool wide = bytes - at >= 8;
+      parts.push_back({at, wide ? i64_ : i32_, nullptr});
+      at += wide ? 8 : 4;
+    }
+    const bool is_volatile = memory.isVolatile();
+    for (Part& part : parts) {
+      if (transfer == nullptr) {
+        const APInt byte = cast<ConstantInt>(set->getValue())->getValue();
+        part.value = ConstantInt::get(part.type, APInt::getSplat(part.type->getIntegerBitWidth(), byte));
+        continue;
+      }
+      Value* const pointer = builder.CreatePtrAdd(transfer->getRawSource(), builder.getInt64(part.offset));
+      LoadInst* const load = builder.CreateAlignedLoad(part.type, pointer, commonAlignment(from_align, part.offset), is_volatile);
+      if (may_be_shared(pointer)) accesses_.insert(load);
+      part.value = load;
+    }
+    for (Part& part : parts) {
+      Value* const pointer = builder.CreatePtrAdd(to, builder.getInt64(part.offset));
+      StoreInst* const store = builder.CreateAlignedStore(part.value, pointer, commonAlignment(to_align, part.offset), is_volatile);
+      if (may_be_shared(pointer)) accesses_.insert(store);
+    }
+    memory.eraseFromParent();
+    changed_ = true;
+    return true;
+  }
+
+  void prepare_call(CallBase& call) {
+    if (call.isInlineAsm()) return report_assembly(call);
+    if (auto* intrinsic = dyn_cast<IntrinsicInst>(&call)) return prepare_intrinsic(*intrinsic);
+    // An argument passed by value is read by the call.
+    for (unsigned i = 0; i < call.arg_size(); ++i) {
+      Type* const type = call.getParamByValType(i);
+      if (type == nullptr || !may_be_shared(call.getArgOperand(i))) continue;
+      IRBuilder<> builder(&call);
+      AllocaInst* const copy = local(type);
+      copy->setAlignment(std::max(copy->getAlign(), call.getParamAlign(i).valueOrOne()));
+      builder.CreateCall(module_.getOrInsertFunction("__multigrain_load", Type::getVoidTy(context_), ptr_, i64_, ptr_),
+                         {call.getArgOperand(i), builder.getInt64(layout_.getTypeAllocSize(type)), copy});
+      call.setArgOperand(i, copy);
+      changed_ = true;
+    }
+    changed_ |= redirect_library_call(call);
+  }
+
+  // An operand in memory that the compiler does not see: nobody can put a check there.
+  void report_assembly(CallBase& call) {
+    const auto* const assembly = cast<InlineAsm>(call.getCalledOperand());
+    const InlineAsm::ConstraintInfoVector constraints = assembly->ParseConstraints();
+    bool clobbers_memory = false;
+    for (const auto& constraint : constraints)
+      clobbers_memory |= constraint.Type == InlineAsm::isClobber && !constraint.Codes.empty() && constraint.Codes[0] == "{memory}";
+    unsigned argument = 0;
+    for (const auto& constraint : constraints) {
+      const bool takes_argument =
+          constraint.Type == InlineAsm::isInput || (constraint.Type == InlineAsm::isOutput && constraint.isIndirect);
+      if (!takes_argument) continue;
+      Value* const operand = call.getArgOperand(argument++);
+      if (!operand->getType()->isPointerTy() || !may_be_shared(operand)) continue;
+      const bool in_memory = constraint.isIndirect || is_contained(constraint.Codes, "m");
+      if (!in_memory && !clobbers_memory) continue;  // the address as a number
+      context_.diagnose(DiagnosticInfoInlineAsm(
+          call,
+          "multigrain: inline assembly accesses memory that may be shared; its accesses are not checked: use atomics or "
+          "built-in functions, or hand it private memory",
+          options().asm_is_error ? DS_Error : DS_Warning));
+      return;
+    }
+  }
+
+  void prepare_intrinsic(IntrinsicInst& intrinsic) {
+    switch (intrinsic.getIntrinsicID()) {
+      case Intrinsic::masked_load:
+      case Intrinsic::masked_store:
+      case Intrinsic::masked_gather:
+      case Intrinsic::masked_scatter:
+      case Intrinsic::masked_expandload:
+      case Intrinsic::masked_compressstore:
+        return prepare_masked(intrinsic);
+      default:
+        break;
+    }
+    if (!intrinsic.mayReadOrWriteMemory() || is_harmless_call(intrinsic)) return;
+    if (!intrinsic.getCalledFunction()->getName().starts_with("llvm.x86.")) return;
+    for (const Use& argument : intrinsic.args()) {
+      if (!argument->getType()->isPointerTy() || !may_be_shared(argument.get())) continue;
+      context_.diagnose(DiagnosticInfoInlineAsm(
+          intrinsic,
+          "multigrain: " + intrinsic.getCalledFunction()->getName() +
+              " accesses memory that may be shared; its accesses are not checked",
+          options().asm_is_error ? DS_Error : DS_Warning));
+      return;
+    }
+  }
+
+  // Lane by lane.
+  void prepare_masked(IntrinsicInst& intrinsic) {
+    const Intrinsic::ID id = intrinsic.getIntrinsicID();
+    const bool stores = id == Intrinsic::masked_store || id == Intrinsic::masked_scatter || id == Intrinsic::masked_compressstore;
+    const bool pointers = id == Intrinsic::masked_gather || id == Intrinsic::masked_scatter;
+    const bool packed = id == Intrinsic::masked_expandload || id == Intrinsic::masked_compressstore;
+    Value* const where = intrinsic.getArgOperand(stores ? 1 : 0);
+    if (!pointers && !may_be_shared(where)) return;
+    auto* const type = dyn_cast<FixedVectorType>(stores ? intrinsic.getArgOperand(0)->getType() : intrinsic.getType());
+    if (type == nullptr) report_fatal_error("multigrain: masked access of a vector of unknown length");
+    Value* const mask = intrinsic.getArgOperand(packed ? (stores ? 2 : 1) : (stores ? 3 : 2));
+    Type* const element = type->getElementType();
+    const uint64_t size = layout_.getTypeStoreSize(element);
+    Value* result = stores ? nullptr : intrinsic.getArgOperand(packed ? 2 : 3);
+    Value* next = where;  // of packed accesses
+    for (unsigned lane = 0; lane < type->getNumElements(); ++lane) {
+      IRBuilder<> builder(&intrinsic);
+      Value* const wanted = builder.CreateExtractElement(mask, lane);
+      Value* const pointer = pointers ? builder.CreateExtractElement(where, lane)
+                             : packed ? next
+                                      : builder.CreatePtrAdd(where, builder.getInt64(lane * size));
+      Instruction* const then = SplitBlockAndInsertIfThen(wanted, &intrinsic, false);
+      BasicBlock* const from = then->getParent()->getSinglePredecessor();
+      IRBuilder<> inside(then);
+      inside.SetCurrentDebugLocation(intrinsic.getDebugLoc());
+      const Align align(std::min<uint64_t>(size, 4));
+      Value* new_result = nullptr;
+      Instruction* access;
+      if (stores) {
+        access = inside.CreateAlignedStore(inside.CreateExtractElement(intrinsic.getArgOperand(0), lane), pointer, align);
+      } else {
+        LoadInst* const load = inside.CreateAlignedLoad(element, pointer, align);
+        new_result = inside.CreateInsertElement(result, load, lane);
+        access = load;
+      }
+      Value* const following = packed ? inside.CreatePtrAdd(pointer, inside.getInt64(size)) : nullptr;
+      builder.SetInsertPoint(&intrinsic);
+      const auto join = [&](Value* taken, Value* skipped) {
+        PHINode* const phi = PHINode::Create(taken->getType(), 2, "", intrinsic.getParent()->begin());
+        phi->addIncoming(taken, then->getParent());
+        phi->addIncoming(skipped, from);
+        return phi;
+      };
+      if (new_result != nullptr) result = join(new_result, result);
+      if (packed) next = join(following, next);
+      prepare(*access);
+    }
+    if (result != nullptr) intrinsic.replaceAllUsesWith(result);
+    intrinsic.eraseFromParent();
+    changed_ = true;
+  }
+
+  // --- Loads ------------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] bool is_checked_load(const Instruction& instruction) const {
+    // An atomic load too wide for a check goes through a window, as a store does.
+    return isa<LoadInst>(instruction) && accesses_.contains(const_cast<Instruction*>(&instruction)) &&
+           !(instruction.isAtomic() && layout_.getTypeStoreSize(instruction.getType()) > 8);
+  }
+
+  // Whether nothing moves from before to behind it, or the other way.
+  static bool is_barrier(const Instruction& instruction) {
+    if (const auto* call = dyn_cast<CallBase>(&instruction)) return !is_harmless_call(*call);
+    if (const auto* load = dyn_cast<LoadInst>(&instruction)) return !load->isUnordered() || load->isVolatile();
+    if (const auto* store = dyn_cast<StoreInst>(&instruction)) return !store->isUnordered() || store->isVolatile();
+    return isa<AtomicRMWInst, AtomicCmpXchgInst, FenceInst>(instruction) || instruction.mayThrow();
+  }
+
+  // Consecutive loads whose addresses do not depend on each other's values are made together and checked by one branch.
+  // A load moves up to those before it if nothing in between may store there.
+  void form_load_groups(BasicBlock& block) {
+    SmallVector<LoadInst*, 8> group;
+    const auto finish = [&] {
+      if (!group.empty()) load_groups_.push_back(group);
+      group.clear();
+    };
+    SmallVector<Instruction*> writers;  // since the group's last load
+    unsigned distance = 0;
+    for (Instruction& instruction : make_early_inc_range(block)) {
+      ++distance;
+      if (is_checked_load(instruction)) {
+        auto& load = cast<LoadInst>(instruction);
+        if (is_barrier(load)) {
+          finish();
+          group.push_back(&load);
+          finish();
+          writers.clear();
+          continue;
+        }
+        if (!options().group_loads || group.empty() || group.size() >= kLargestGroup || distance > 64 ||
+            !move_up(load, *group.back(), group, writers)) {
+          finish();
+          writers.clear();
+        }
+        group.push_back(&load);
+        distance = 0;
+        continue;
+      }
+      if (is_barrier(instruction)) {
+        finish();
+        writers.clear();
+      } else if (instruction.mayWriteToMemory() && !isa<CallBase>(instruction)) {
+        writers.push_back(&instruction);
+      }
+    }
+    finish();
+  }
+
+  bool move_up(LoadInst& load, LoadInst& last, ArrayRef<LoadInst*> group, ArrayRef<Instruction*> writers) {
+    const MemoryLocation location = MemoryLocation::get(&load);
+    for (Instruction* writer : writers)
+      if (isModSet(aliases_.getModRefInfo(writer, location))) return false;
+    // What computes its address, between the two, in order.
+    SmallVector<Instruction*, 8> needed;
+    SmallVector<Value*, 8> work = {load.getPointerOperand()};
+    while (!work.empty()) {
+      auto* const instruction = dyn_cast<Instruction>(work.pop_back_val());
+      if (instruction == nullptr || instruction->getParent() != load.getParent()) continue;
+      if (is_contained(group, instruction)) return false;
+      if (isa<PHINode>(instruction) || instruction->comesBefore(&last)) {
+        // Above the group's last load, but a value of the group may flow into it there.
+        if (depends_on(*instruction, group)) return false;
+        continue;
+      }
+      if (is_contained(needed, instruction)) continue;
+      if (instruction->mayReadOrWriteMemory() || !isSafeToSpeculativelyExecute(instruction) || needed.size() >= 8) return false;
+      needed.push_back(instruction);
+      work.append(instruction->op_begin(), instruction->op_end());
+    }
+    llvm::sort(needed, [](const Instruction* a, const Instruction* b) { return a->comesBefore(b); });
+    Instruction* after = &last;
+    needed.push_back(&load);
+    for (Instruction* instruction : needed) {
+      if (instruction->getPrevNode() != after) instruction->moveAfter(after);
+      after = instruction;
+    }
+    return true;
+  }
+
+  static bool depends_on(const Instruction& instruction, ArrayRef<LoadInst*> group) {
+    SmallVector<const Instruction*, 8> work = {&instruction};
+    DenseSet<const Instruction*> seen;
+    while (!work.empty()) {
+      const Instruction* const at = work.pop_back_val();
+      if (!seen.insert(at).second || isa<PHINode>(at)) continue;
+      if (seen.size() > 64) return true;
+      for (const Value* operand : at->operands()) {
+        const auto* const from = dyn_cast<Instruction>(operand);
+        if (from == nullptr || from->getParent() != instruction.getParent()) continue;
+        if (any_of(group, [&](const LoadInst* load) { return load == from; })) return true;
+        if (!from->comesBefore(group.front())) work.push_back(from);
+      }
+    }
+    return false;
+  }
+
+  // Whether a loaded value may be, or have in it, the flag value. A number of conditions, any of which says so.
+  void flagged(IRBuilder<>& builder, LoadInst& load, SmallVectorImpl<Value*>& conditions, SmallVectorImpl<Value*>& floats) {
+    Type* const type = load.getType();
+    const uint64_t size = layout_.getTypeStoreSize(type);
+    const bool precise = load.getAlign() < Align(std::min<uint64_t>(size, 8));  // words of different lines
+    Type* const scalar = type->getScalarType();
+    if (!precise && (scalar->isDoubleTy() || scalar->isFloatTy()) && !function_.hasFnAttribute(Attribute::StrictFP)) {
+      if (!type->isVectorTy()) {
+        floats.push_back(&load);
+        return;
+      }
+      conditions.push_back(any_lane(builder, builder.CreateFCmpUNO(&load, &load)));
+      return;
+    }
+    if (type->isPointerTy()) {
+      Value* const low = builder.CreateTrunc(builder.CreatePtrToInt(&load, i64_), i32_);
+      if (!precise) {
+        conditions.push_back(builder.CreateICmpEQ(low, builder.getInt32(MG_FINE_FLAG32)));
+        return;
+      }
+    }
+    if (size == 4) {
+      conditions.push_back(builder.CreateICmpEQ(builder.CreateBitCast(&load, i32_), builder.getInt32(MG_FINE_FLAG32)));
+      return;
+    }
+    if (size == 8 && !precise && !type->isPointerTy()) {
+      Value* const low = builder.CreateTrunc(builder.CreateBitCast(&load, i64_), i32_);
+      conditions.push_back(builder.CreateICmpEQ(low, builder.getInt32(MG_FINE_FLAG32)));
+      return;
+    }
+    Value* whole = &load;
+    if (type->isPtrOrPtrVectorTy()) whole = builder.CreatePtrToInt(whole, layout_.getIntPtrType(type));
+    auto* const words = FixedVectorType::get(i32_, static_cast<unsigned>(size / 4));
+    Value* const lanes = builder.CreateBitCast(whole, words);
+    conditions.push_back(any_lane(
+        builder, builder.CreateICmpEQ(lanes, ConstantVector::getSplat(words->getElementCount(), builder.getInt32(MG_FINE_FLAG32)))));
+  }
+
+  static Value* any_lane(IRBuilder<>& builder, Value* lanes) {
+    const unsigned count = cast<FixedVectorType>(lanes->getType())->getNumElements();
+    Value* const bits = builder.CreateBitCast(lanes, builder.getIntNTy(count));
+    return builder.CreateICmpNE(bits, ConstantInt::get(bits->getType(), 0));
+  }
+
+  FunctionCallee miss(const char* name, FunctionType* type) {
+    FunctionCallee callee = module_.getOrInsertFunction(name, type);
+    auto* const function = cast<Function>(callee.getCallee());
+    function->setCallingConv(CallingConv::PreserveAll);
+    function->addFnAttr(Attribute::NoUnwind);
+    function->addFnAttr(Attribute::Cold);
+    function->addFnAttr(Attribute::NonLazyBind);  // the dynamic linker's detour keeps no vector registers
+    return callee;
+  }
+  CallInst* call_miss(IRBuilder<>& builder, FunctionCallee callee, ArrayRef<Value*> arguments) {
+    CallInst* const call = builder.CreateCall(callee, arguments);
+    call->setCallingConv(CallingConv::PreserveAll);
+    return call;
+  }
+
+  // The load's value by way of the runtime.
+  Value* load_again(IRBuilder<>& builder, LoadInst& load) {
+    Type* const type = load.getType();
+    const uint64_t size = layout_.getTypeStoreSize(type);
+    Value* const pointer = load.getPointerOperand();
+    if (size <= 8) {
+      CallInst* const value =
+          call_miss(builder, miss("__multigrain_load_miss", FunctionType::get(i64_, {ptr_, i32_}, false)),
+                    {pointer, builder.getInt32(static_cast<uint32_t>(size))});
+      Type* const integer = builder.getIntNTy(static_cast<unsigned>(size * 8));
+      Value* const narrow = builder.CreateTrunc(value, integer);
+      return type->isPointerTy() ? builder.CreateIntToPtr(narrow, type) : builder.CreateBitCast(narrow, type);
+    }
+    AllocaInst* const value = local(type);
+    call_miss(builder, miss("__multigrain_load_range_miss", FunctionType::get(builder.getVoidTy(), {ptr_, i64_, ptr_}, false)),
+              {pointer, builder.getInt64(size), value});
+    return builder.CreateLoad(type, value);
+  }
+
+  void check_loads(ArrayRef<LoadInst*> group) {
+    LoadInst& last = *group.back();
+    IRBuilder<> builder(last.getNextNode());
+    builder.SetCurrentDebugLocation(last.getDebugLoc());
+    SmallVector<Value*, 8> conditions;
+    SmallVector<Value*, 8> floats;
+    for (LoadInst* load : group) flagged(builder, *load, conditions, floats);
+    // One comparison looks at two numbers: it is unordered if either is none.
+    DenseMap<Type*, Value*> waiting;
+    for (Value* number : floats) {
+      Value*& other = waiting[number->getType()];
+      if (other == nullptr) {
+        other = number;
+        continue;
+      }
+      conditions.push_back(builder.CreateFCmpUNO(other, number));
+      other = nullptr;
+    }
+    for (Value* number : floats) {
+      if (Value*& other = waiting[number->getType()]; other == number) {
+        conditions.push_back(builder.CreateFCmpUNO(number, number));
+        other = nullptr;
+      }
+    }
+    Value* any = conditions.front();
+    for (Value* condition : ArrayRef<Value*>(conditions).drop_front()) any = builder.CreateOr(any, condition);
+    Instruction* const split = builder.GetInsertPoint() == last.getParent()->end() ? nullptr : &*builder.GetInsertPoint();
+    Instruction* const then = SplitBlockAndInsertIfThen(any, split, false, rarely_);
+    BasicBlock* const missed = then->getParent();
+    BasicBlock* const head = missed->getSinglePredecessor();
+    BasicBlock* const tail = cast<BranchInst>(then)->getSuccessor(0);
+    IRBuilder<> slow(then);
+    // All again, in order: a load that was made before its predecessor missed would be out of order.
+    SmallVector<std::pair<LoadInst*, Value*>, 8> values;
+    for (LoadInst* load : group) {
+      slow.SetCurrentDebugLocation(load->getDebugLoc());
+      values.push_back({load, load_again(slow, *load)});
+    }
+    for (auto& [load, value] : values) {
+      PHINode* const phi = PHINode::Create(load->getType(), 2, "", tail->begin());
+      phi->setDebugLoc(load->getDebugLoc());
+      // In the head are the comparisons, and, of a loop of one block, what the next iteration gets.
+      load->replaceUsesWithIf(phi, [&](Use& use) {
+        const auto* const user = cast<Instruction>(use.getUser());
+        return user != phi && (user->getParent() != head || isa<PHINode>(user));
+      });
+      phi->addIncoming(load, head);
+      phi->addIncoming(value, missed);
+    }
+    changed_ = true;
+  }
+
+  // --- Stores -----------------------------------------------------------------------------------------------------
+
+  struct Run {
+    Value* base;
+    int64_t begin, end;    // from the base
+    bool within_line;      // it cannot cross lines
+  };
+  struct Batch {
+    SmallVector<Instruction*, 8> accesses;
+    SmallVector<Run, 4> runs;
+  };
+  struct Place {
+    Value* base;
+    int64_t begin, end;
+    bool within_line;
+  };
+
+  Place place_of(Instruction& access) const {
+    Value* pointer;
+    Type* type;
+    Align align;
+    if (auto* store = dyn_cast<StoreInst>(&access)) {
+      pointer = store->getPointerOperand(), type = store->getValueOperand()->getType(), align = store->getAlign();
+    } else if (auto* load = dyn_cast<LoadInst>(&access)) {
+      pointer = load->getPointerOperand(), type = load->getType(), align = load->getAlign();
+    } else if (auto* update = dyn_cast<AtomicRMWInst>(&access)) {
+      pointer = update->getPointerOperand(), type = update->getValOperand()->getType(), align = update->getAlign();
+    } else {
+      auto& exchange = cast<AtomicCmpXchgInst>(access);
+      pointer = exchange.getPointerOperand(), type = exchange.getNewValOperand()->getType(), align = exchange.getAlign();
+    }
+    const auto size = static_cast<int64_t>(layout_.getTypeStoreSize(type).getFixedValue());
+    const bool atomic = access.isAtomic();
+    const bool within = static_cast<uint64_t>(size) <= kSmallestLine && (atomic || align.value() >= PowerOf2Ceil(size));
+    APInt offset(64, 0);
+    Value* const base = pointer->stripAndAccumulateConstantOffsets(layout_, offset, true);
+    return {base, offset.getSExtValue(), offset.getSExtValue() + size, within};
+  }
+
+  // Adds a place to a batch's runs, if they can take it.
+  static bool add(Batch& batch, const Place& place) {
+    for (Run& run : batch.runs) {
+      if (run.base != place.base) continue;
+      const int64_t begin = std::min(run.begin, place.begin);
+      const int64_t end = std::max(run.end, place.end);
+      if (end - begin > kLargestRun) continue;
+      run.within_line = (run.begin == begin && run.end == end && run.within_line) ||
+                        (place.begin == begin && place.end == end && place.within_line);
+      run.begin = begin, run.end = end;
+      return true;
+    }
+    if (batch.runs.size() == MG_FINE_WINDOWS) return false;
+    batch.runs.push_back({place.base, place.begin, place.end, place.within_line});
+    return true;
+  }
+
+  // Stores between which nothing is called or may miss share windows.
+  void form_batches(BasicBlock& block) {
+    Batch batch;
+    const auto finish = [&] {
+      if (!batch.accesses.empty()) batches_.push_back(std::move(batch));
+      batch = {};
+    };
+    unsigned distance = 0;
+    for (Instruction& instruction : block) {
+      ++distance;
+      if (accesses_.contains(&instruction) && !is_checked_load(instruction)) {
+        const Place place = place_of(instruction);
+        const bool alone = instruction.isAtomic() || instruction.isVolatile();
+        if (alone || !options().batch_stores || distance > kLongestGroup) finish();
+        if (!batch.accesses.empty()) {
+          // Its address must be known where the windows are opened.
+          auto* const base = dyn_cast<Instruction>(place.base);
+          const bool early = base == nullptr || base->getParent() != &block || isa<PHINode>(base) ||
+                             base->comesBefore(batch.accesses.front());
+          if (!early || !add(batch, place)) finish();
+        }
+        if (batch.accesses.empty()) {
+          add(batch, place);
+          distance = 0;
+        }
+        batch.accesses.push_back(&instruction);
+        if (alone) finish();
+        continue;
+      }
+      if (is_checked_load(instruction) || is_barrier(instruction)) finish();
+    }
+    finish();
+  }
+  Value* windows(IRBuilder<>& builder) {
+    auto* variable = module_.getNamedGlobal("__multigrain_windows");
+    if (variable == nullptr) {
+      variable = new GlobalVariable(module_, ptr_, false, GlobalValue::ExternalLinkage, nullptr, "__multigrain_windows",
+                                    nullptr, GlobalValue::InitialExecTLSModel);
+    }
+    return builder.CreateLoad(ptr_, builder.CreateThreadLocalAddress(variable), "windows");
+  }
+  Value* window(IRBuilder<>& builder, Value* all, unsigned i) {
+    return i == 0 ? all : builder.CreatePtrAdd(all, builder.getInt64(8 * i));
+  }
+  static void store_relaxed(IRBuilder<>& builder, Value* value, Value* pointer) {
+    builder.CreateAlignedStore(value, pointer, Align(8))->setAtomic(AtomicOrdering::Release);
+  }
+  void close(IRBuilder<>& builder, Value* all, size_t count) {
+    for (unsigned i = 0; i < count; ++i) store_relaxed(builder, builder.getInt64(0), window(builder, all, i));
+  }
+  LoadInst* load_constant(IRBuilder<>& builder, uint64_t address) {
+    return builder.CreateAlignedLoad(i64_, ConstantExpr::getIntToPtr(builder.getInt64(address), ptr_), Align(8));
+  }
+
+  // Computed for each run before its check.
+  struct Opening {
+    Value* begin;
+    Value* shared;
+    Value* first_line = nullptr;
+    Value* last_line = nullptr;  // null: the first
+  };
+
+  void open_around(Batch& batch) {
+    Instruction& first = *batch.accesses.front();
+    Instruction& last = *batch.accesses.back();
+    const DebugLoc location = first.getDebugLoc();
+    // head: is anything shared? opening: publish, look at the table; body: first .. last; tail: behind.
+    BasicBlock* const head = first.getParent();
+    BasicBlock* const body = SplitBlock(head, &first);
+    BasicBlock* const tail = SplitBlock(body, last.getNextNode());
+    // The slow way: what lies between is executed once more in another form, if the batch cannot be opened.
+    const bool single = batch.accesses.size() == 1;
+    const bool simple = single && batch.runs.front().within_line;
+    BasicBlock* const opening = BasicBlock::Create(context_, "", &function_, body);
+    BasicBlock* const missed = BasicBlock::Create(context_, "", &function_);
+
+    // A copy for the slow way, before the body is changed.
+    BasicBlock* slow = nullptr;
+    SmallVector<Instruction*, 8> slow_accesses;
+    if (!simple) {
+      ValueToValueMapTy map;
+      slow = CloneBasicBlock(body, map, "", &function_);
+      for (Instruction& instruction : *slow) {
+        RemapInstruction(&instruction, map, RF_NoModuleLevelChanges | RF_IgnoreMissingLocals);
+        instruction.dropDbgRecords();
+      }
+      for (Instruction* access : batch.accesses) slow_accesses.push_back(cast<Instruction>(&*map[access]));
+      for (Instruction& original : *body) {
+        if (original.getType()->isVoidTy()) continue;
+        SmallVector<Use*, 8> outside;
+        for (Use& use : original.uses())
+          if (auto* user = cast<Instruction>(use.getUser()); user->getParent() != body) outside.push_back(&use);
+        if (outside.empty()) continue;
+        PHINode* const phi = PHINode::Create(original.getType(), 2, "", tail->begin());
+        for (Use* use : outside) use->set(phi);
+        phi->addIncoming(&original, body);
+        phi->addIncoming(&*map[&original], slow);
+      }
+    }
+
+    head->getTerminator()->eraseFromParent();
+    IRBuilder<> builder(head);
+    builder.SetCurrentDebugLocation(location);
+    SmallVector<Opening, 4> openings;
+    Value* any = nullptr;
+    for (const Run& run : batch.runs) {
+      Opening o;
+      o.begin = builder.CreatePtrToInt(run.base, i64_);
+      if (run.begin != 0) o.begin = builder.CreateAdd(o.begin, builder.getInt64(static_cast<uint64_t>(run.begin)));
+      o.shared = builder.CreateICmpEQ(builder.CreateLShr(o.begin, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
+      any = any == nullptr ? o.shared : builder.CreateOr(any, o.shared);
+      openings.push_back(o);
+    }
+    Value* const all = windows(builder);
+    builder.CreateCondBr(any, opening, body);
+
+    builder.SetInsertPoint(opening);
+    Value* const shift = load_constant(builder, MG_FINE_SHIFT_ADDRESS);
+    Value* good = nullptr;
+    for (size_t i = 0; i < openings.size(); ++i) {
+      Opening& o = openings[i];
+      const Run& run = batch.runs[i];
+      Value* const offset = builder.CreateSub(o.begin, builder.getInt64(MG_FINE_VIEW_BASE));
+      o.first_line = builder.CreateLShr(offset, shift);
+      Value* word;
+      if (run.within_line) {
+        word = builder.CreateOr(o.first_line, builder.getInt64(MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES));
+      } else {
+        Value* const end = builder.CreateAdd(offset, builder.getInt64(static_cast<uint64_t>(run.end - run.begin - 1)));
+        o.last_line = builder.CreateLShr(end, shift);
+        Value* const more = builder.CreateShl(builder.CreateSub(o.last_line, o.first_line), 40);
+        word = builder.CreateAdd(builder.CreateAdd(o.first_line, more), builder.getInt64(MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES));
+      }
+      if (openings.size() > 1) word = builder.CreateSelect(o.shared, word, builder.getInt64(0));
+      // One locked instruction for all: the last.
+      if (i + 1 < openings.size())
+        store_relaxed(builder, word, window(builder, all, static_cast<unsigned>(i)));
+      else
+        builder.CreateAtomicRMW(AtomicRMWInst::Xchg, window(builder, all, static_cast<unsigned>(i)), word, Align(8),
+                                AtomicOrdering::SequentiallyConsistent);
+    }
+    for (size_t i = 0; i < openings.size(); ++i) {
+      const Opening& o = openings[i];
+      const Run& run = batch.runs[i];
+      const auto look = [&](Value* line) {
+        Value* pointer = builder.CreateIntToPtr(
+            builder.CreateAdd(builder.CreateShl(line, 3), builder.getInt64(MG_FINE_TABLE_BASE)), ptr_);
+        // Of private memory there is no word: one that is always right stands in for it.
+        if (openings.size() > 1) pointer = builder.CreateSelect(o.shared, pointer, always_exclusive());
+        Value* const word = builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
+        Value* const exclusive = builder.CreateICmpEQ(word, builder.getInt64(MG_FINE_EXCLUSIVE));
+        good = good == nullptr ? exclusive : builder.CreateAnd(good, exclusive);
+      };
+      look(o.first_line);
+      if (o.last_line != nullptr) {
+        look(o.last_line);
+        // Runs of up to kLargestRun bytes may have a line in between.
+        if (run.end - run.begin > static_cast<int64_t>(kSmallestLine) + 1)
+          look(builder.CreateLShr(builder.CreateAdd(o.first_line, o.last_line), 1));
+      }
+    }
+    builder.CreateCondBr(good, body, missed, mostly_);
+
+    builder.SetInsertPoint(missed);
+    if (simple) {
+      Value* const pointer = builder.CreateIntToPtr(openings[0].begin, ptr_);
+      call_miss(builder, miss("__multigrain_store_miss", FunctionType::get(builder.getVoidTy(), {ptr_}, false)), {pointer});
+      builder.CreateBr(body);
+    } else {
+      auto* const run_type = ArrayType::get(i64_, 3 * openings.size());
+      AllocaInst* const runs = local(run_type);
+      for (size_t i = 0; i < openings.size(); ++i) {
+        const auto put = [&](uint64_t member, Value* value) {
+          builder.CreateStore(value, builder.CreatePtrAdd(runs, builder.getInt64(8 * (3 * i + member))));
+        };
+        put(0, openings[i].begin);
+        put(1, builder.CreateAdd(openings[i].begin, builder.getInt64(static_cast<uint64_t>(batch.runs[i].end - batch.runs[i].begin))));
+        put(2, builder.getInt64(1));
+      }
+      CallInst* const opened = call_miss(
+          builder, miss("__multigrain_batch_miss", FunctionType::get(i64_, {ptr_, i32_}, false)),
+          {runs, builder.getInt32(static_cast<uint32_t>(openings.size()))});
+      builder.CreateCondBr(builder.CreateICmpNE(opened, builder.getInt64(0)), body, slow);
+    }
+
+    builder.SetInsertPoint(body->getTerminator());
+    builder.SetCurrentDebugLocation(location);
+    for (Instruction* access : batch.accesses) fence_behind(*access);
+    close(builder, all, openings.size());
+    for (Instruction* access : slow_accesses) slowly(cast<StoreInst>(*access));
+    changed_ = true;
+  }
+
+  // -fmultigrain-sequential: no later load of this processor is made before the store is seen.
+  void fence_behind(Instruction& access) {
+    if (!options().sequential || access.isAtomic()) return;
+    IRBuilder<> builder(access.getNextNode());
+    builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
+  }
+
+  // One store of a batch that could not be opened.
+  void slowly(StoreInst& store) {
+    IRBuilder<> builder(&store);
+    Type* const type = store.getValueOperand()->getType();
+    AllocaInst* const value = local(type);
+    builder.CreateStore(store.getValueOperand(), value);
+    call_miss(builder, miss("__multigrain_store_range_miss", FunctionType::get(builder.getVoidTy(), {ptr_, i64_, ptr_}, false)),
+              {store.getPointerOperand(), builder.getInt64(layout_.getTypeStoreSize(type)), value});
+    if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
+    store.eraseFromParent();
+  }
+
+  Constant* always_exclusive() {
+    constexpr const char* kName = "__multigrain_exclusive";
+    if (auto* found = module_.getNamedGlobal(kName)) return found;
+    return new GlobalVariable(module_, i64_, true, GlobalValue::PrivateLinkage,
+                              ConstantInt::get(i64_, MG_FINE_EXCLUSIVE), kName);
+  }
+
+  // --- Afterwards -------------------------------------------------------------------------------------------------
+
+  // What passes that run later (with -flto) were promised of the function does not hold for its checks.
+  void drop_promises() {
+    function_.setMemoryEffects(MemoryEffects::unknown());
+    for (const Attribute::AttrKind kind : {Attribute::NoSync, Attribute::Speculatable, Attribute::NoFree,
+                                           Attribute::NoRecurse, Attribute::WillReturn})
+      function_.removeFnAttr(kind);
+    // Under which the comparison of a number with itself would be known.
+    function_.removeFnAttr("no-nans-fp-math");
+    for (Argument& argument : function_.args())
+      for (const Attribute::AttrKind kind : {Attribute::NoAlias, Attribute::ReadOnly, Attribute::ReadNone,
+                                             Attribute::WriteOnly, Attribute::Writable})
+        argument.removeAttr(kind);
+  }
+
+  Function& function_;
+  Module& module_;
+  LLVMContext& context_;
+  const DataLayout& layout_;
+  AAResults& aliases_;
+  IntegerType* i32_;
+  IntegerType* i64_;
+  PointerType* ptr_;
+  MDNode* rarely_;
+  MDNode* mostly_;
+  DenseSet<const Instruction*> covered_;
+  SetVector<Instruction*> accesses_;
+  std::vector<SmallVector<LoadInst*, 8>> load_groups_;
+  std::vector<Batch> batches_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool insert_checks(Function& function, AAResults& aliases) {
+  return is_instrumented(function) && Checker(function, aliases).run();
+}
+
+void add_note(Module& module) {
+  // namesz, descsz, type, name, desc: docs/fine-grain.md.
+  module.appendModuleInlineAsm(
+      ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n"
+      ".long 1\n.popsection\n");
+}
+
+}  // namespace multigrain::checks

@@ -1,0 +1,14 @@
+// Windows around loops: one check of what a loop will access instead of one for each access, early enough that the loop
+// can still become vectors (docs/mgcc.md).
+#pragma once
+
+#include <llvm/IR/PassManager.h>
+
+namespace multigrain::checks {
+
+// For each loop whose addresses are known before it begins: a copy that runs without checks, in pieces of bounded
+// length, each with windows open over what it accesses; and the loop as it was, for pieces whose windows cannot be
+// opened, or are not worth it. Whether the function changed.
+bool open_windows_around_loops(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
+
+}  // namespace multigrain::checks

@@ -1,0 +1,86 @@
+#include "shared.h"
+
+#include <llvm/ADT/StringSet.h>
+#include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/IntrinsicInst.h>
+
+namespace multigrain::checks {
+
+using namespace llvm;
+
+namespace {
+
+// The private heap (layout.h). Not operator new, which a program may replace by one that returns shared memory.
+bool is_private_allocator(const CallBase& call) {
+  const Function* const callee = call.getCalledFunction();
+  if (callee == nullptr) return false;
+  static const StringSet<> names = {"malloc", "calloc", "aligned_alloc", "memalign", "valloc", "strdup", "strndup"};
+  return names.contains(callee->getName());
+}
+
+bool is_virtual_table(const Value* object) {
+  const auto* const load = dyn_cast<LoadInst>(object);
+  if (load == nullptr) return false;
+  const MDNode* const tag = load->getMetadata(LLVMContext::MD_tbaa);
+  return tag != nullptr && tag->isTBAAVtableAccess();
+}
+
+bool is_private_object(const Value* object) {
+  if (isa<AllocaInst, GlobalValue, ConstantPointerNull, UndefValue>(object)) return true;
+  if (const auto* argument = dyn_cast<Argument>(object)) return argument->hasByValAttr();
+  if (const auto* call = dyn_cast<CallBase>(object)) {
+    if (const auto* intrinsic = dyn_cast<IntrinsicInst>(call)) {
+      return intrinsic->getIntrinsicID() == Intrinsic::threadlocal_address ||
+             intrinsic->getIntrinsicID() == Intrinsic::stacksave;
+    }
+    return is_private_allocator(*call);
+  }
+  return is_virtual_table(object);
+}
+
+// The C library's mathematical functions, with their forms for float and long double.
+bool is_mathematical(StringRef name) {
+  static const StringSet<> names = {"sin",   "cos",  "tan",   "asin",  "acos",  "atan",  "atan2", "sinh",  "cosh",
+                                    "tanh",  "exp",  "exp2",  "expm1", "log",   "log2",  "log10", "log1p", "pow",
+                                    "sqrt",  "cbrt", "hypot", "fabs",  "floor", "ceil",  "round", "trunc", "fmod",
+                                    "fmin",  "fmax", "fdim",  "erf",   "erfc",  "lround", "rint", "nearbyint"};
+  if (names.contains(name)) return true;
+  return (name.ends_with("f") || name.ends_with("l")) && names.contains(name.drop_back());
+}
+
+}  // namespace
+
+bool may_be_shared(const Value* pointer) {
+  if (pointer->getType()->getPointerAddressSpace() != 0) return false;  // of fs and gs: thread-local
+  SmallVector<const Value*, 4> objects;
+  getUnderlyingObjects(pointer, objects, nullptr, 12);
+  return any_of(objects, [](const Value* object) { return !is_private_object(object); });
+}
+
+bool is_instrumented(const Function& function) {
+  return !function.isDeclaration() && !function.hasAvailableExternallyLinkage() &&
+         !function.hasFnAttribute(Attribute::Naked) &&
+         !function.hasFnAttribute(Attribute::DisableSanitizerInstrumentation);
+}
+
+bool is_harmless_call(const CallBase& call) {
+  if (call.isInlineAsm()) return false;
+  if (const auto* intrinsic = dyn_cast<IntrinsicInst>(&call)) {
+    if (!intrinsic->mayReadOrWriteMemory()) return true;
+    switch (intrinsic->getIntrinsicID()) {
+      case Intrinsic::lifetime_start:
+      case Intrinsic::lifetime_end:
+      case Intrinsic::assume:
+      case Intrinsic::experimental_noalias_scope_decl:
+      case Intrinsic::prefetch:
+      case Intrinsic::pseudoprobe:
+        return true;
+      default:
+        return false;
+    }
+  }
+  const Function* const callee = call.getCalledFunction();
+  return callee != nullptr && callee->isDeclaration() && is_mathematical(callee->getName());
+}
+
+}  // namespace multigrain::checks

@@ -1,0 +1,40 @@
+// What mgcc makes of its command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace multigrain::compiler {
+
+enum class Show { kNothing, kAll, kCompile, kLink };
+
+// How the user's arguments are to be understood.
+struct Request {
+  Show show = Show::kNothing;
+  bool help = false;
+  bool version = false;                // our own
+  bool checks = true;                  // -fno-multigrain-checks
+  bool links = false;                  // the compiler would link
+  std::vector<std::string> arguments;  // for the compiler
+  std::vector<std::string> switches;   // for the pass
+};
+
+// Takes out what is ours. An error says which option makes no sense.
+Result<Request> understand(const std::vector<std::string>& arguments);
+
+// Where the compiler and what it needs are.
+struct Places {
+  std::string compiler;
+  std::string includes;
+  std::string pass;     // the plugin
+  std::string library;  // the folder of libmultigrain.so
+};
+
+std::vector<std::string> compile_flags(const Request& request, const Places& places);
+std::vector<std::string> link_flags(const Places& places);
+// The whole command.
+std::vector<std::string> command(const Request& request, const Places& places);
+
+}  // namespace multigrain::compiler

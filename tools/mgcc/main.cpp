@@ -1,0 +1,138 @@
+// mgcc and mg++: clang with the pass that compiles access checks in, and with what programs of Multigrain need.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/installation.h"
+#include "command.h"
+
+namespace {
+
+using namespace multigrain;
+using namespace multigrain::compiler;
+
+constexpr const char* kHelp =
+    R"({0}: compile and link {1} programs for Multigrain, with access checks for line protocols
+
+Usage: {0} [clang's options] file...
+
+All options are clang's, but for these:
+  --showme                   print the command instead of running it
+  --showme:compile           print what is added when compiling
+  --showme:link              print what is added when linking
+  -fno-multigrain-checks     compile without checks: for page protocols, which need none
+  -fmultigrain-checks=LIST   switch optimisations of the checks, all of which are on: a list, by commas, of
+                             [no-]loops   one check before a loop whose addresses are known, instead of one an access
+                             [no-]nests   the same for nests of loops
+                             [no-]batch   one check for several stores
+                             [no-]group   one branch for several loads
+                             [no-]expand  short memory copies in line
+                             [no-]all     all of these
+  -fmultigrain-sequential    a fence behind each plain store, so that data races, too, are sequentially consistent
+  -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)
+  --multigrain-version       Multigrain's version (--version: clang's)
+  --help                     this text
+
+Environment: {2} is the compiler to use instead of {3}; it must be clang 19.
+)";
+
+int complain(const Error& error) {
+  std::fprintf(stderr, MULTIGRAIN_NAME ": %s\n", error.message.c_str());
+  return 2;
+}
+
+// The version that a compiler reports, or 0.
+int major_version_of(const std::string& compiler) {
+  const std::string question = "'" + compiler + "' -dumpversion 2>/dev/null";
+  std::FILE* const answer = popen(question.c_str(), "r");
+  if (answer == nullptr) return 0;
+  int version = 0;
+  if (std::fscanf(answer, "%d", &version) != 1) version = 0;
+  pclose(answer);
+  return version;
+}
+
+Result<std::string> find_compiler() {
+  if (const char* const wanted = std::getenv(MULTIGRAIN_OVERRIDE); wanted != nullptr && *wanted != 0) {
+    const int version = major_version_of(wanted);
+    if (version != 19)
+      return fail(MULTIGRAIN_OVERRIDE " is '{}', which {}; the checks need clang 19", wanted,
+                  version == 0 ? std::string("does not run or is no clang") : fmt::format("is version {}", version));
+    return wanted;
+  }
+  if (access(MULTIGRAIN_COMPILER, X_OK) == 0) return MULTIGRAIN_COMPILER;
+  // Installed on another machine than it was built on.
+  const std::string name = std::filesystem::path(MULTIGRAIN_COMPILER).filename();
+  if (major_version_of(name) == 19) return name;
+  return fail("cannot find {}: install clang 19 (on Debian: apt install clang-19), or name one in " MULTIGRAIN_OVERRIDE,
+              name);
+}
+
+Result<Places> find_places() {
+  Places places;
+  auto compiler = find_compiler();
+  if (!compiler) return tl::unexpected(compiler.error());
+  places.compiler = *compiler;
+  const auto pass = find_beside_executable({"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"},
+                                           {"libmultigrain-checks-pass.so"});
+  if (!pass) return tl::unexpected(pass.error());
+  places.pass = *pass / "libmultigrain-checks-pass.so";
+  const auto library = find_beside_executable({"../" MULTIGRAIN_LIBDIR, "../lib"}, {"libmultigrain.so"});
+  if (!library) return tl::unexpected(library.error());
+  places.library = *library;
+  // In the build tree the headers are the source's.
+  const auto includes = find_beside_executable({"../" MULTIGRAIN_INCLUDEDIR}, {"multigrain/multigrain.h"});
+  places.includes = includes ? includes->string() : MULTIGRAIN_SOURCE_INCLUDES;
+  return places;
+}
+
+void print(const std::vector<std::string>& words) {
+  const char* between = "";
+  for (const std::string& word : words) {
+    std::printf("%s%s", between, word.c_str());
+    between = " ";
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto request = understand(std::vector<std::string>(argv + 1, argv + argc));
+  if (!request) return complain(request.error());
+  if (request->help) {
+    fmt::print(fmt::runtime(kHelp), MULTIGRAIN_NAME, MULTIGRAIN_LANGUAGE, MULTIGRAIN_OVERRIDE, MULTIGRAIN_COMPILER);
+    return 0;
+  }
+  if (request->version) {
+    std::printf(MULTIGRAIN_NAME " (Multigrain) " MULTIGRAIN_VERSION "\n");
+    return 0;
+  }
+  const auto places = find_places();
+  if (!places) return complain(places.error());
+  std::vector<std::string> words = command(*request, *places);
+  switch (request->show) {
+    case Show::kNothing:
+      break;
+    case Show::kAll:
+      print(words);
+      return 0;
+    case Show::kCompile:
+      print(compile_flags(*request, *places));
+      return 0;
+    case Show::kLink:
+      print(link_flags(*places));
+      return 0;
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  std::fprintf(stderr, MULTIGRAIN_NAME ": cannot run '%s': %s\n", arguments[0], std::strerror(errno));
+  return 2;
+}
