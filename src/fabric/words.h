@@ -12,12 +12,9 @@ namespace multigrain::words {
 
 // 0 .. 4 KiB: free for tests and measurements.
 
-// src/coherence/hlrc: the node's vector timestamp, a word a node; what other nodes have marked as fetched, how many
-// marks there are, and the marks; the log of write notices. (hlrc/notice_log.h, hlrc/shell.h)
+// src/coherence/hlrc: the node's vector timestamp, a word a node; the log of write notices; and what other nodes have
+// marked as fetched, a ring of kMarkCount words a node. (hlrc/notice_log.h, hlrc/shell.h)
 inline constexpr uint64_t kVector = 4096;
-inline constexpr uint64_t kMarksEnd = kVector + 64 * sizeof(uint64_t) + 512;
-inline constexpr uint64_t kMarks = 512 * 1024;
-inline constexpr uint64_t kMarkCount = uint64_t{1} << 16;
 inline constexpr uint64_t kNotices = uint64_t{1} << 20;
 inline constexpr uint64_t kNoticeCount = uint64_t{1} << 17;
 
@@ -26,11 +23,14 @@ inline constexpr uint64_t kLocks = uint64_t{2} << 20;
 inline constexpr uint64_t kLockCount = uint64_t{1} << 21;
 inline constexpr uint64_t kBytesPerLock = 32;
 
+inline constexpr uint64_t kMarks = kLocks + kLockCount * kBytesPerLock;
+inline constexpr uint64_t kMarkCount = uint64_t{1} << 14;
+
 // How long the segment is on every node.
-inline constexpr uint64_t kBytes = kLocks + kLockCount * kBytesPerLock;
+inline constexpr uint64_t kBytes = kMarks + NodeSet::kCapacity * kMarkCount * sizeof(uint64_t);
 
 static_assert(NodeSet::kCapacity <= 64);
-static_assert(kMarks + kMarkCount * sizeof(uint64_t) <= kNotices);
+static_assert(kVector + NodeSet::kCapacity * sizeof(uint64_t) <= kNotices);
 static_assert(kNotices + kNoticeCount * sizeof(uint64_t) <= kLocks);
 
 }  // namespace multigrain::words

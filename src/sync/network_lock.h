@@ -27,7 +27,8 @@
 // So a lock that is free costs two remote atomics wherever it is, one that is handed over costs whoever lets go one,
 // and taking it again where it was used last costs none.
 //
-//  N1  At most one slot of a lock has kHere and no next, or kHere and kHeld.
+//  N1  At most one slot of a lock has kHere and no next, or kHere and kHeld. (Of a slot that says "gone", a processor
+//      that asks anew adds kHeld to that for a moment, before it makes the slot ready.)
 //  N2  For each time that a node asks, exactly one other node adds itself to its slot, and none does before it asked.
 //  N3  While a lock is at a node and not held there, everything written under it has been released there (SyncHost).
 //

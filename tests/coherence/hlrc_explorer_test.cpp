@@ -86,6 +86,18 @@ std::vector<Scenario> scenarios() {
   all.back().programs = {{read(0, 0), barrier(), barrier(), read(0, 0)},
                          {read(0, 1), barrier(), barrier(), read(0, 0)},
                          {barrier(), write(0, 0, 2), barrier(), read(0, 0)}};
+  // After a notice the home counts the page as its own again, until it is fetched once more.
+  add("a page is fetched again and again", {0}, {0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(0), write(0, 0, 2), unlock(0), lock(0), write(0, 0, 3), unlock(0)},
+       {lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0)}});
+  add("a page is fetched again for another's notice", {0}, {0, 1, 2},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(0), write(0, 0, 2), unlock(0), lock(0), write(0, 0, 3), unlock(0)},
+       {lock(1), read(0, 1), unlock(1), lock(0), read(0, 0), unlock(0)},
+       {lock(1), write(0, 1, 5), unlock(1)}});
+  add("two processors at home, fetched again", {0}, {0, 0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), write(0, 1, 1), lock(0), write(0, 0, 2), unlock(0)},
+       {lock(0), read(0, 0), unlock(0), lock(0), write(0, 0, 3), unlock(0)},
+       {lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0)}});
   add("a dirty page is named, and written again", {2}, {0, 1, 2},
       {{write(0, 0, 1), lock(0), read(0, 1), unlock(0), write(0, 0, 2), barrier(), read(0, 0)},
        {lock(0), write(0, 1, 4), unlock(0), barrier(), read(0, 0)},
@@ -153,7 +165,8 @@ INSTANTIATE_TEST_SUITE_P(Hlrc, HlrcMutant,
                                          Mutant::kIgnoreMarks, Mutant::kGrantBeforeQueue, Mutant::kDiffBeforeRevoke,
                                          Mutant::kForgetOwed, Mutant::kIgnoreLap, Mutant::kOnlyReleaser,
                                          Mutant::kKnownBeforeInvalid, Mutant::kIgnoreOtherReleases, Mutant::kNoTwin,
-                                         Mutant::kNoDepositAtNotice, Mutant::kKeepAhead));
+                                         Mutant::kNoDepositAtNotice, Mutant::kKeepAhead, Mutant::kMarkOnce,
+                                         Mutant::kKeepUnshared));
 
 }  // namespace
 }  // namespace multigrain::hlrc::model

@@ -36,6 +36,10 @@ const char* name(Mutant mutant) {
       return "drop a dirty page that a notice names";
     case Mutant::kKeepAhead:
       return "keep a frame that was fetched ahead through a notice";
+    case Mutant::kMarkOnce:
+      return "leave a mark at the first fetch only";
+    case Mutant::kKeepUnshared:
+      return "forget marks of pages that the home may not write";
   }
   return "?";
 }
@@ -64,8 +68,10 @@ bool Machine::can_step(unsigned processor) const {
       return !node.ending;
     case At::kEnterTakingIn:
       return !node.taking_in;
-    case At::kReadMark:
-      return node.marks[thread.index] == 0 || is_free(node.marks[thread.index] - 1u);
+    case At::kReadMark: {
+      const std::vector<uint8_t>& marks = node.marks[thread.writer];
+      return thread.index == marks.size() || is_free(marks[thread.index]);
+    }
     case At::kEndPage:
     case At::kNoticePage:
       return is_free(thread.pages[thread.index]);
@@ -213,6 +219,19 @@ bool Machine::deposit_word(unsigned processor) {
   return thread.word == scenario_->words;
 }
 
+// The next ring of marks to look at, or the pages that were written.
+void Machine::next_mark(unsigned processor) {
+  Thread& thread = threads_[processor];
+  if (thread.writer == node_of(processor)) ++thread.writer;
+  if (thread.writer < nodes_.size()) {
+    thread.index = nodes_[node_of(processor)].marks_seen[thread.writer];
+    thread.at = At::kReadMark;
+  } else {
+    thread.index = thread.writer = 0;
+    thread.at = At::kTakeWritten;
+  }
+}
+
 void Machine::next_page_to_end(Thread& thread) {
   thread.mask = 0;
   thread.diff = {};
@@ -287,7 +306,7 @@ void Machine::step(unsigned processor) {
         case Verb::kFetch:
           thread.word = 0;
           thread.at =
-              frame.marked || is(Mutant::kNoMark) || is(Mutant::kMarkAfterFetch) ? At::kFetchWord : At::kMarkPlace;
+              frame.marked || is(Mutant::kNoMark) || is(Mutant::kMarkAfterFetch) ? At::kFetchWord : At::kMark;
           if (frame.rights != Rights::kNone) wrong("a frame is filled that processors have rights to");
           return;
         case Verb::kMakeTwin:
@@ -328,17 +347,9 @@ void Machine::step(unsigned processor) {
       thread.at = At::kFault;
       return;
     }
-    case At::kMarkPlace: {
-      Node& home = nodes_[scenario_->homes[thread.page]];
-      thread.index = static_cast<uint8_t>(home.marks.size());
-      home.marks.push_back(0);
-      thread.at = At::kMarkWrite;
-      return;
-    }
-    case At::kMarkWrite:
+    case At::kMark:
       note("marks page {}", thread.page);
-      nodes_[scenario_->homes[thread.page]].marks[thread.index] = thread.page + 1;
-      thread.index = 0;
+      nodes_[scenario_->homes[thread.page]].marks[self].push_back(thread.page);
       node.frames[thread.page].marked = true;
       if (is(Mutant::kMarkAfterFetch)) {
         ++thread.verb;
@@ -354,7 +365,7 @@ void Machine::step(unsigned processor) {
       if (++thread.word != scenario_->words) return;
       thread.word = 0;
       if (is(Mutant::kMarkAfterFetch) && !frame.marked) {
-        thread.at = At::kMarkPlace;
+        thread.at = At::kMark;
         return;
       }
       ++thread.verb;
@@ -365,7 +376,7 @@ void Machine::step(unsigned processor) {
     // --- Release: Shell::release()
     case At::kCheckClean: {
       const bool published = is(Mutant::kIgnoreOtherReleases) ? node.written.empty() : node.unpublished == 0;
-      if (published && (node.marks_seen == node.marks.size() || is(Mutant::kIgnoreMarks))) {
+      if (published && (node.is_unmarked() || is(Mutant::kIgnoreMarks))) {
         released(processor);
       } else {
         thread.at = At::kEnterEnding;
@@ -374,31 +385,30 @@ void Machine::step(unsigned processor) {
     }
     case At::kEnterEnding:
       node.ending = true;
-      thread.marks_end = thread.marks_next = static_cast<uint8_t>(node.marks.size());
-      thread.index = node.marks_seen;
-      thread.at = thread.index == thread.marks_end ? At::kTakeWritten : At::kReadMark;
+      thread.writer = 0;
+      next_mark(processor);
       return;
     case At::kReadMark: {
-      const uint8_t mark = node.marks[thread.index];
-      if (mark == 0) {
-        thread.marks_next = std::min(thread.marks_next, thread.index);
-      } else {
-        note("finds page {} marked", mark - 1);
-        Actions actions;
-        on_mark(node.frames[mark - 1].page, actions);
-        if (actions.contains(Verb::kQueue)) {
-          node.written.push_back(mark - 1);
-          ++node.unpublished;
-        }
+      const std::vector<uint8_t>& marks = node.marks[thread.writer];
+      if (thread.index == marks.size()) {
+        ++thread.writer;
+        next_mark(processor);
+        return;
       }
-      if (++thread.index != thread.marks_end) return;
-      node.marks_seen = thread.marks_next;
-      thread.at = At::kTakeWritten;
+      const uint8_t page = marks[thread.index];
+      note("finds page {} marked", page);
+      node.marks_seen[thread.writer] = ++thread.index;
+      Actions actions;
+      if (!is(Mutant::kKeepUnshared) || node.frames[page].page.access == Access::kWrite)
+        on_mark(node.frames[page].page, actions);
+      if (actions.contains(Verb::kQueue)) {
+        node.written.push_back(page);
+        ++node.unpublished;
+      }
       return;
     }
     case At::kTakeWritten:
       thread.index = 0;
-      thread.marks_end = thread.marks_next = 0;
       thread.pages = std::move(node.written);
       node.written.clear();
       if (thread.pages.empty()) {
@@ -521,6 +531,7 @@ void Machine::step(unsigned processor) {
       Frame& frame = node.frames[thread.pages[thread.index]];
       Actions actions;
       const bool ahead = frame.page.ahead;
+      if (!is(Mutant::kMarkOnce)) frame.marked = false;
       on_notice(frame.page, false, actions);
       if (is(Mutant::kKeepAhead)) frame.page.ahead = ahead;
       if (!actions.contains(Verb::kRevoke)) {
@@ -645,8 +656,10 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     put_all(node.known);
     put_all(node.log);
     put(node.log_end);
-    put_all(node.marks);
-    put(node.marks_seen);
+    for (unsigned n = 0; n < kMaxNodes; ++n) {
+      put_all(node.marks[n]);
+      put(node.marks_seen[n]);
+    }
   }
   for (const Thread& t : threads_) {
     put(t.pc);
@@ -658,8 +671,6 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     put_all(t.pages);
     put(t.index);
     put(t.writer);
-    put(t.marks_end);
-    put(t.marks_next);
     out.push_back(static_cast<uint8_t>(t.all | t.lost << 1));
     put(t.from);
     put_all(t.wanted);

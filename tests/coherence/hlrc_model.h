@@ -55,6 +55,8 @@ enum class Mutant : uint8_t {
   kNoTwin,                // a written page goes home whole
   kNoDepositAtNotice,     // a dirty page that a notice names is dropped
   kKeepAhead,             // a notice leaves a frame that was fetched ahead
+  kMarkOnce,              // only the first fetch of a page leaves a mark
+  kKeepUnshared,          // a home looks for marks, and forgets those of pages that it may not write
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
@@ -108,15 +110,20 @@ class Machine {
     std::array<uint8_t, kMaxNodes> known{};
     std::vector<uint64_t> log;  // the ring
     uint8_t log_end = 0;
-    std::vector<uint8_t> marks;  // 0: a place that is taken but not written
-    uint8_t marks_seen = 0;
+    // By each node, and how many of them have been seen.
+    std::array<std::vector<uint8_t>, kMaxNodes> marks;
+    std::array<uint8_t, kMaxNodes> marks_seen{};
+    [[nodiscard]] bool is_unmarked() const {
+      for (unsigned n = 0; n < kMaxNodes; ++n)
+        if (marks_seen[n] != marks[n].size()) return false;
+      return true;
+    }
   };
   // What a processor is in the middle of, and the next thing to do there.
   enum class At : uint8_t {
     kOp,
     kFault,  // carrying out actions_ on page
-    kMarkPlace,
-    kMarkWrite,
+    kMark,
     kFetchWord,
     kAhead,  // whether to fetch the next page too
     // Release
@@ -151,9 +158,6 @@ class Machine {
     std::vector<uint8_t> pages;    // taken, or named by notices
     uint8_t index = 0;             // in pages, or of marks or entries
     uint8_t writer = 0;
-    uint8_t marks_end = 0;
-    uint8_t marks_next = 0;
-    uint8_t taken = 0;
     bool all = false;  // an acquire from all
     bool lost = false;
     uint8_t from = 0;
@@ -179,6 +183,7 @@ class Machine {
   void released(unsigned processor);
   void begin_acquire(unsigned processor, bool all, unsigned from);
   void acquired(unsigned processor);
+  void next_mark(unsigned processor);
   void next_page_to_end(Thread& thread);
   void next_page_noticed(Thread& thread);
   void encode(Frame& frame, Thread& thread);

@@ -19,9 +19,9 @@ void on_fault(Page& page, bool is_home, bool is_write, Actions& actions) {
     return;
   }
   if (is_home && !page.shared) {
-    // Nobody else has the page: writes need no notice, and so the page no faults.
+    // Nobody else has the page, or will have it for long: writes need no notice, and so the page no faults.
     page.access = Access::kWrite;
-    actions.add(Verb::kGrantWrite);
+    actions.add(before == Access::kRead ? Verb::kUpgrade : Verb::kGrantWrite);
     return;
   }
   if (!is_home && before == Access::kNone && !page.ahead) actions.add(Verb::kFetch);
@@ -82,7 +82,10 @@ void on_interval_end(Page& page, bool is_home, Actions& actions) {
 }
 
 void on_clean(Page& page, Actions& actions) {
-  if (page.owes) actions.add(Verb::kNotice);
+  if (page.owes) {
+    actions.add(Verb::kNotice);
+    page.shared = false;
+  }
   page.owes = false;
   page.queued = false;
 }

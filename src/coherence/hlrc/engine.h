@@ -13,13 +13,15 @@
 //      that happens before it, every fetch that follows finds it at the home: the paper's wait for a version is over
 //      before it begins.
 //  H2  A page that is writable where its writes must be noticed is queued: it joined the queue of this interval before
-//      it became writable. Exempt is the home of a page that no other node has fetched (`shared` is false).
+//      it became writable. Exempt is the home of a page of which no other node can have a copy that outlives its next
+//      acquire: nobody has fetched it since the home's last notice of it (`shared` is false).
 //  H3  A twin exists exactly while a page that is at home elsewhere is writable.
 //  H4  A copy elsewhere than at home leaves the node's rights before its frame is filled, and its diff is made, and is
 //      complete at the home, after no processor can write it and before the page's next event.
-//  H5  A node that fetches a page for the first time leaves its mark at the home before the fetch begins. The home
-//      looks at the marks when it ends an interval: either it finds the mark, and counts the page as written in that
-//      interval, or the fetch began later and sees all that the interval wrote.
+//  H5  A node that fetches a page for the first time, or for the first time since it took in a notice of it, leaves its
+//      mark at the home before the fetch begins. The home looks at the marks when it ends an interval: either it finds
+//      the mark, and counts the page as written in that interval, or the fetch began later and sees all that the
+//      interval wrote.
 //
 // A notice about a page that is dirty here ends its copy early: the changes go home at once, and their own notice is
 // owed until this node's interval ends. So a fetch never has to be merged with what was written here before.
@@ -40,14 +42,14 @@ struct Page {
   Access access = Access::kNone;
   bool queued = false;  // on the list of pages written in this interval
   bool owes = false;    // the home copy was changed by this node in this interval: a notice is due at its end
-  bool shared = false;  // at the home: another node has fetched the page, so writes are noticed
+  bool shared = false;  // at the home: another node has fetched the page since its last notice, so writes are noticed
   bool ahead = false;   // elsewhere: the frame was fetched ahead of a processor, and nobody has rights to it yet
 
   bool operator==(const Page&) const = default;
 };
 
 enum class Verb : uint8_t {
-  kFetch,        // fill the frame from the home copy, marking the page there the first time
+  kFetch,        // fill the frame from the home copy, having marked the page there (H5)
   kMakeTwin,     // copy the frame
   kQueue,        // append the page to the list of this interval
   kGrantRead,    // the page was without rights
@@ -94,7 +96,9 @@ void on_notice(Page& page, bool is_home, Actions& actions);
 // The diff that kDeposit asked for is in the home copy. `changed`: it was not empty.
 void on_deposited(Page& page, bool changed);
 
-// The interval ends, in two steps. The first makes the page clean, the second says what the notices say about it.
+// The interval ends, in two steps. The first makes the page clean, the second says what the notices say about it. At the
+// home, a page that they name is as good as never fetched: every copy of it is gone before its node sees the next
+// interval.
 void on_interval_end(Page& page, bool is_home, Actions& actions);
 void on_clean(Page& page, Actions& actions);
 

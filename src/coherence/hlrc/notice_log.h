@@ -36,10 +36,14 @@ class NoticeEntry {
   static uint64_t encode(PageRun run, uint64_t position, uint64_t capacity) {
     return lap_of(position, capacity) << kLapShift | (run.count - 1) << kCountShift | run.first.value;
   }
-  // nullopt: this is not what was appended at `position`, which has been overwritten.
+  // nullopt: this is not what was appended at `position`, which has been overwritten, or is not there yet.
   static std::optional<PageRun> decode(uint64_t entry, uint64_t position, uint64_t capacity) {
     if (entry >> kLapShift != lap_of(position, capacity)) return std::nullopt;
     return PageRun{PageId(entry & 0xffffffffu), (entry >> kCountShift & (kMaxPages - 1)) + 1};
+  }
+  // Of one for which decode() has nothing: whether nothing has been appended at `position` yet.
+  static bool is_older(uint64_t entry, uint64_t position, uint64_t capacity) {
+    return entry == 0 || (position >= capacity && entry >> kLapShift == lap_of(position - capacity, capacity));
   }
 
  private:

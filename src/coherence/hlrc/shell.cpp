@@ -19,6 +19,7 @@ void count(Counter counter, uint64_t n = 1) {
 
 // Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local Streams t_home_streams;
+[[gnu::tls_model("initial-exec")]] constinit thread_local PageId t_last_fetch{UINT64_MAX - 1};
 
 // The diffs of a group of pages on their way to their homes.
 class Deposits {
@@ -74,6 +75,11 @@ class Deposits {
 
 constexpr uint64_t vector_word(size_t node) {
   return words::kVector + node * sizeof(uint64_t);
+}
+
+// At a home: where `node` leaves its mark number `position`.
+constexpr uint64_t mark_word(size_t node, uint64_t position) {
+  return words::kMarks + (node * words::kMarkCount + position % words::kMarkCount) * sizeof(uint64_t);
 }
 
 }  // namespace
@@ -179,13 +185,14 @@ bool Shell::on_fault(PageId page, bool is_write) {
   {
     const std::lock_guard hold(record.lock);
     const Access before = record.page.access;
+    const bool was_ahead = record.page.ahead;
     const bool at_home = is_home(record);
     if (at_home && all_shared_.load(std::memory_order_relaxed)) record.page.shared = true;
     Actions actions;
     hlrc::on_fault(record.page, at_home, is_write, actions);
     perform(page, record, actions);
     opens = at_home && !record.page.shared && before == Access::kNone;
-    fetches = !at_home && before == Access::kNone && !is_write && !record.goes_not_ahead;
+    fetches = !at_home && before == Access::kNone && !is_write && goes_ahead(page, record, was_ahead);
     if (actions.contains(Verb::kFetch))
       profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
     else if (actions.contains(Verb::kUpgrade))
@@ -227,6 +234,14 @@ void Shell::open_ahead(PageId from) {
   grant(first, n, Verb::kGrantWrite);
   for (uint32_t i = n; i-- > 0;) opened[i]->lock.unlock();
   count(Counter::kPrefetches, n);
+}
+
+// Whether a read that has fetched `page`, or found it fetched ahead, is to bring the pages after it.
+bool Shell::goes_ahead(PageId page, const Record& record, bool was_ahead) {
+  const bool follows = was_ahead || page.value == t_last_fetch.value + 1;
+  t_last_fetch = page;
+  if (was_ahead && trust_.load(std::memory_order_relaxed) < kMostTrust) trust_.fetch_add(1, std::memory_order_relaxed);
+  return follows || (!record.goes_not_ahead && trust_.load(std::memory_order_relaxed) >= 0);
 }
 
 // The pages after one that was fetched, or that had been fetched ahead and is used now, without those that are at home
@@ -314,12 +329,13 @@ void Shell::fetch(PageId page, Record& record) {
   count(Counter::kPagesFetched);
 }
 
-// The mark must be there before the page is read (H5): both words by atomics, which nothing passes.
+// The mark must be there before the page is read (H5): by an atomic, which nothing passes.
 void Shell::mark(PageId page, NodeId home) {
-  const uint64_t position = services_.fabric.fetch_add(home, SegmentId::kWords, words::kMarksEnd, 1);
-  services_.fabric.fetch_and_set(home, SegmentId::kWords,
-                                 words::kMarks + position % words::kMarkCount * sizeof(uint64_t),
-                                 NoticeEntry::encode({page, 1}, position, words::kMarkCount));
+  MarksLeft& left = marks_left_[home.value];
+  const std::lock_guard hold(left.lock);
+  services_.fabric.fetch_and_set(home, SegmentId::kWords, mark_word(self_.value, left.end),
+                                 NoticeEntry::encode({page, 1}, left.end, words::kMarkCount));
+  ++left.end;
 }
 
 void Shell::grant(PageId first, uint64_t pages, Verb verb) {
@@ -349,8 +365,16 @@ void Shell::revoke(PageId first, uint64_t pages, Verb verb) {
 
 // --- The end of an interval
 
+// After a full fence: whoever fetched a page before the caller's last stores to it has its mark here (H5).
 bool Shell::is_unmarked() const {
-  return own_word(words::kMarksEnd) == marks_seen_.load(std::memory_order_acquire);
+  if (all_shared_.load(std::memory_order_relaxed)) return true;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (unsigned n = 0; n < nodes_; ++n) {
+    const uint64_t position = marks_seen_[n].load(std::memory_order_acquire);
+    const uint64_t entry = services_.fabric.load_own(SegmentId::kWords, mark_word(n, position));
+    if (!NoticeEntry::is_older(entry, position, words::kMarkCount)) return false;
+  }
+  return true;
 }
 
 bool Shell::is_clean() const {
@@ -376,44 +400,42 @@ void Shell::release() {
   profile.count(Counter::kPagesReleased, pages.size());
 }
 
+void Shell::take_mark(PageId page, Record& record) {
+  const std::lock_guard hold(record.lock);
+  Actions actions;
+  hlrc::on_mark(record.page, actions);
+  perform(page, record, actions);
+}
+
 void Shell::take_marks() {
-  const uint64_t seen = marks_seen_.load(std::memory_order_relaxed);
-  const uint64_t end = own_word(words::kMarksEnd);
-  if (end == seen) return;
-  const auto take = [this](PageId page, Record& record) {
-    const std::lock_guard hold(record.lock);
-    Actions actions;
-    hlrc::on_mark(record.page, actions);
-    perform(page, record, actions);
-  };
-  if (end - seen > words::kMarkCount) {
-    // Some are lost. From now on every page at home here counts as fetched.
-    all_shared_.store(true);
-    for (uint64_t page = 0; page < highest_page_.load(); ++page)
-      if (Record& record = records_[page]; is_home(record)) take(PageId(page), record);
-    count(Counter::kMarksLost);
-    marks_seen_.store(end, std::memory_order_release);
-    return;
-  }
-  // A mark that has a place but is not there yet belongs to a fetch that has not begun: it stays for next time.
-  uint64_t next = end;
-  for (uint64_t position = seen; position < end; ++position) {
-    const auto marked = NoticeEntry::decode(own_word(words::kMarks + position % words::kMarkCount * sizeof(uint64_t)),
-                                            position, words::kMarkCount);
-    if (!marked) {
-      next = std::min(next, position);
-      continue;
+  if (is_unmarked()) return;
+  for (unsigned n = 0; n < nodes_; ++n) {
+    uint64_t position = marks_seen_[n].load(std::memory_order_relaxed);
+    for (;; ++position) {
+      const uint64_t entry = services_.fabric.load_own(SegmentId::kWords, mark_word(n, position));
+      const auto marked = NoticeEntry::decode(entry, position, words::kMarkCount);
+      if (!marked && NoticeEntry::is_older(entry, position, words::kMarkCount)) break;
+      if (!marked) return count_all_as_shared();
+      const PageId page = marked->first;
+      if (page.value >= services_.region.page_count())
+        panic("a node has marked a page outside the region (node, page):", n, page.value);
+      Record& record = records_[page.value];
+      const std::optional<NodeId> home = home_of(page, record, false);
+      // Of a first-touch page, another may hear whose it is before this node, whose it is, does.
+      if (home ? *home != self_ : !services_.homes.is_first_touch(page))
+        panic("a node has marked a page that is not at home here (node, page):", n, page.value);
+      take_mark(page, record);
     }
-    const PageId page = marked->first;
-    if (page.value >= services_.region.page_count()) panic("a node has marked a page outside the region:", page.value);
-    Record& record = records_[page.value];
-    const std::optional<NodeId> home = home_of(page, record, false);
-    // Of a first-touch page, another may hear whose it is before this node, whose it is, does.
-    if (home ? *home != self_ : !services_.homes.is_first_touch(page))
-      panic("a node has marked a page that is not at home here:", page.value);
-    take(page, record);
+    marks_seen_[n].store(position, std::memory_order_release);
   }
-  marks_seen_.store(next, std::memory_order_release);
+}
+
+// Marks were overwritten before they were seen. From now on every page at home here counts as fetched.
+void Shell::count_all_as_shared() {
+  all_shared_.store(true);
+  for (uint64_t page = 0; page < highest_page_.load(); ++page)
+    if (Record& record = records_[page]; is_home(record)) take_mark(PageId(page), record);
+  count(Counter::kMarksLost);
 }
 
 // `pages`: at most a group, in ascending order.
@@ -641,6 +663,7 @@ void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
 void Shell::wasted(PageId page, Record& record) {
   count(Counter::kWastedPrefetches);
   records_[page.value - record.brought_by].goes_not_ahead.store(true, std::memory_order_relaxed);
+  if (trust_.load(std::memory_order_relaxed) > -kMostTrust) trust_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Shell::invalidate(PageRun run) {
@@ -663,6 +686,7 @@ void Shell::invalidate(PageRun run) {
       // takes the record's lock, before it fetches: too late to fetch anything older than these notices.
       if (record.home_plus_one.load(std::memory_order_acquire) == 0 || is_home(record)) continue;
       record.lock.lock();
+      record.marked = false;
       Actions actions;
       on_notice(record.page, false, actions);
       if (actions.contains(Verb::kWasted)) wasted(PageId(next), record);

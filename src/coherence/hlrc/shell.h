@@ -55,7 +55,7 @@ class Shell final : public Protocol {
     SpinLock lock;
     std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
     Page page;
-    bool marked = false;                      // at its home
+    bool marked = false;                      // at its home, since the last notice of it that was taken in here
     uint8_t brought_by = 0;                   // of the last page of a group fetched ahead: how far back the fault was
     std::atomic<bool> goes_not_ahead{false};  // what was fetched ahead of a fault on this page was not used (B.2)
     std::byte* twin = nullptr;
@@ -108,6 +108,8 @@ class Shell final : public Protocol {
   void set_own_word(uint64_t offset, uint64_t value);
   [[nodiscard]] bool is_unmarked() const;
   void take_marks();
+  void take_mark(PageId page, Record& record);
+  void count_all_as_shared();
   void end_interval(std::span<const PageId> pages);
   void add_notice(PageId page);
   void append_run();
@@ -125,6 +127,7 @@ class Shell final : public Protocol {
   void add_run(const PageRun& run, NodeId from, uint64_t& runs);
   void invalidate(PageRun run);
   void wasted(PageId page, Record& record);
+  [[nodiscard]] bool goes_ahead(PageId page, const Record& record, bool was_ahead);
 
   NodeServices services_;
   const NodeId self_;
@@ -143,13 +146,26 @@ class Shell final : public Protocol {
   SpinLock ending_;  // of the interval; guards what follows
   uint64_t log_end_ = 0;
   PageRun open_run_;  // of the notices being made, not appended yet
-  std::atomic<uint64_t> marks_seen_{0};
+  // The position in each node's ring of marks of the next to look at. Written under ending_.
+  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> marks_seen_{};
   std::atomic<bool> all_shared_{false};  // marks were lost: every page at home here counts as fetched
+
+  // Marks left at each home. The lock keeps them in order: a home stops looking where one is missing.
+  struct alignas(64) MarksLeft {
+    SpinLock lock;
+    uint64_t end = 0;
+  };
+  std::array<MarksLeft, NodeSet::kCapacity> marks_left_;
 
   SpinLock taking_in_;  // guards what follows
   SparseTable<uint64_t> entries_;
   SparseTable<PageRun> runs_;
   std::atomic<uint64_t> highest_page_{0};  // that was ever touched here, plus one
+
+  // Goes up with each group fetched ahead that was used, and down with each that was in vain. Below zero, a fault must
+  // follow another to bring a group.
+  static constexpr int kMostTrust = 8;
+  std::atomic<int> trust_{kMostTrust};
 };
 
 }  // namespace multigrain::hlrc
