@@ -1,12 +1,15 @@
 // What fabric.h promises, for every fabric. Two nodes in one thread; "pump" delivers what has been sent.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -289,6 +292,103 @@ TEST_P(FabricContract, PutAndGetReachEveryNodesSegments) {
   a_.put(NodeId(1), SegmentId::kFrames, kFrames, {});  // nothing, at the very end, is in range
 }
 
+// Every piece, and no byte beside them: on this node and another, in both segments; few bytes and more than one message
+// holds; at any place, in any order; with others under way.
+TEST_P(FabricContract, PiecesReachTheirPlacesAndNothingElse) {
+  std::mt19937_64 random(7);
+  constexpr uint64_t kBegin = 4096 - 13, kRange = 300'000;  // of the words, what is free for tests
+  for (const SegmentId segment : {SegmentId::kFrames, SegmentId::kWords}) {
+    for (const NodeId to : {NodeId(1), NodeId(0)}) {
+      const bool words = segment == SegmentId::kWords;
+      const uint64_t begin = words ? 8 : kBegin, range = words ? 4000 : kRange;
+      std::vector<std::byte> expected(range);
+      a_.get(to, segment, begin, expected);
+      for (unsigned round = 0; round < 30; ++round) {
+        struct Put {
+          std::vector<std::byte> bytes;
+          std::vector<Piece> pieces;
+          Completion completion;
+        };
+        std::vector<Put> puts(4);
+        uint64_t at = 0;
+        for (Put& put : puts) {
+          put.bytes.resize(range);
+          for (std::byte& byte : put.bytes) byte = static_cast<std::byte>(random());
+          // Of the whole range nearly all at times: longer than a message.
+          const uint64_t longest = round % 10 == 9 ? range / 8 : 1 + random() % 40;
+          const uint64_t end = at + (range - at) / (round % 10 == 9 ? 1 : 3);
+          const uint64_t first = at;
+          while (true) {
+            const uint64_t length = random() % (longest + 1);  // also none
+            if (at + length > end) break;
+            put.pieces.push_back({&put.bytes[at], static_cast<uint32_t>(at - first), static_cast<uint32_t>(length)});
+            std::copy_n(&put.bytes[at], length, &expected[at]);
+            at += length + 1 + random() % (1 + longest / 2);
+            if (at >= end) break;
+          }
+          at = std::min(at, end);
+          std::shuffle(put.pieces.begin(), put.pieces.end(), random);
+          put.completion = a_.start_put_pieces(to, segment, begin + first, put.pieces);
+          std::fill(put.pieces.begin(), put.pieces.end(), Piece{});  // the span need not stay
+        }
+        for (Put& put : puts) {
+          a_.wait(put.completion);
+          EXPECT_TRUE(a_.is_complete(put.completion));
+        }
+        std::vector<std::byte> found(range);
+        b_.get(to, segment, begin, found);
+        ASSERT_TRUE(found == expected) << "round " << round;
+      }
+    }
+  }
+  a_.wait(a_.start_put_pieces(NodeId(1), SegmentId::kFrames, kFrames, {}));
+  const Piece nothing{nullptr, 0, 0};
+  a_.wait(a_.start_put_pieces(NodeId(1), SegmentId::kFrames, kFrames, {&nothing, 1}));
+}
+
+// Many at once: more than a fabric has room for.
+TEST_P(FabricContract, ManyScatteredPutsMayBeUnderWay) {
+  constexpr unsigned kMany = 3000;
+  std::vector<std::array<std::byte, 2>> bytes(kMany);
+  std::vector<Completion> under_way;
+  for (unsigned i = 0; i < kMany; ++i) {
+    bytes[i] = {static_cast<std::byte>(i), static_cast<std::byte>(i >> 8)};
+    const std::array<Piece, 2> pieces{Piece{&bytes[i][0], 0, 1}, Piece{&bytes[i][1], 100, 1}};
+    under_way.push_back(a_.start_put_pieces(NodeId(1), SegmentId::kFrames, i * 128, pieces));
+  }
+  for (const Completion completion : under_way) a_.wait(completion);
+  for (unsigned i = 0; i < kMany; ++i) {
+    std::array<std::byte, 128> found{};
+    b_.get(NodeId(1), SegmentId::kFrames, i * 128, found);
+    ASSERT_EQ(found[0], bytes[i][0]) << i;
+    ASSERT_EQ(found[100], bytes[i][1]) << i;
+  }
+}
+
+// A scattered put that has completed is visible to the target before any message sent to it afterwards.
+TEST_P(FabricContract, AMessageComesAfterThePiecesThatWereThere) {
+  struct Look {
+    Fabric* fabric;
+    std::vector<uint64_t> seen;
+  } look{&b_, {}};
+  b_.set_handler(
+      kType,
+      [](void* context, const Message&) {
+        auto& self = *static_cast<Look*>(context);
+        self.seen.push_back(self.fabric->load_own(SegmentId::kFrames, 512));
+      },
+      &look);
+  for (uint64_t i = 1; i <= 100; ++i) {
+    const std::array<Piece, 2> pieces{Piece{reinterpret_cast<const std::byte*>(&i), 512, 8},
+                                      Piece{reinterpret_cast<const std::byte*>(&i), 0, 8}};
+    a_.wait(a_.start_put_pieces(NodeId(1), SegmentId::kFrames, 0, pieces));
+    a_.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
+    world_->pump();
+    ASSERT_EQ(look.seen.size(), i);
+    ASSERT_EQ(look.seen.back(), i);
+  }
+}
+
 TEST_P(FabricContract, AtomicsReturnTheOldValue) {
   for (const NodeId at : {NodeId(0), NodeId(1)}) {
     for (const SegmentId segment : {SegmentId::kFrames, SegmentId::kWords}) {
@@ -312,6 +412,10 @@ TEST_P(FabricContractDeath, OperationsOutOfRangeEndTheRun) {
   EXPECT_DEATH(a_.get(NodeId(0), SegmentId::kWords, uint64_t{1} << 40, bytes), "outside of what the node exports");
   EXPECT_DEATH(a_.get(NodeId(7), SegmentId::kWords, 0, bytes), "node that does not exist: 7");
   EXPECT_DEATH(a_.put(NodeId(1), static_cast<SegmentId>(9), 0, bytes), "segment that does not exist: 9");
+  const std::array<Piece, 2> pieces{Piece{bytes.data(), 8, 8}, Piece{bytes.data(), 0, 8}};
+  EXPECT_DEATH(a_.start_put_pieces(NodeId(1), SegmentId::kFrames, kFrames - 15, pieces),
+               "outside of what the node exports");
+  EXPECT_DEATH(a_.start_put_pieces(NodeId(7), SegmentId::kFrames, 0, pieces), "node that does not exist: 7");
   EXPECT_DEATH(a_.fetch_add(NodeId(1), SegmentId::kWords, 4, 1), "multiple of 8");
   EXPECT_DEATH(a_.fetch_and_set(NodeId(1), SegmentId::kFrames, kFrames, 1), "outside of what the node exports");
 }

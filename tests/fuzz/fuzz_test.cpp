@@ -84,8 +84,56 @@ TEST(Fuzz, StartsFromInputsThatAreRight) {
   }
   EXPECT_TRUE(rest.empty());
   std::array<std::byte, 4096> page{};
-  EXPECT_TRUE(apply_diff(page.data(), page.size(), kTargets[4].good()));
+  EXPECT_TRUE(apply_diff(page.data(), page.size(), kTargets[5].good()));
   EXPECT_EQ(page[1200], std::byte{2});
+}
+
+// Each thing that a scattered put may not have, by itself.
+TEST(Fuzz, PiecesAreRefusedForEachOfTheirFaults) {
+  const ucx::WireContext context = wire_context();
+  using Pieces = ucx::WirePieces;
+  using Table = std::vector<ucx::WirePiece>;
+  struct Case {
+    const char* what;
+    void (*damage)(Pieces&, Table&);
+    ucx::Verdict verdict;
+  };
+  const Case cases[] = {
+      {"nothing", [](Pieces&, Table&) {}, ucx::Verdict::kGood},
+      {"another key", [](Pieces& p, Table&) { p.key ^= 1; }, ucx::Verdict::kStranger},
+      {"this node's name", [](Pieces& p, Table&) { p.from = 1; }, ucx::Verdict::kStranger},
+      {"unknown fields", [](Pieces& p, Table&) { p.zero = 1; }, ucx::Verdict::kBroken},
+      {"no pieces", [](Pieces& p, Table&) { p.count = 0; }, ucx::Verdict::kBroken},
+      {"a piece too many", [](Pieces& p, Table&) { p.count = 4; }, ucx::Verdict::kBroken},
+      {"more pieces than bytes", [](Pieces& p, Table&) { p.count = ~uint32_t{0}; }, ucx::Verdict::kBroken},
+      {"an impossible segment", [](Pieces& p, Table&) { p.segment = 2; }, ucx::Verdict::kBroken},
+      {"an offset past the end", [](Pieces& p, Table&) { p.offset = ~uint64_t{0} - 50; }, ucx::Verdict::kBroken},
+      {"an empty piece", [](Pieces&, Table& t) { t[0] = {0, 0}; }, ucx::Verdict::kBroken},
+      {"a piece past the end", [](Pieces&, Table& t) { t[2].offset += 1; }, ucx::Verdict::kBroken},
+      {"a piece far past the end", [](Pieces&, Table& t) { t[1].offset = ~uint32_t{0}; }, ucx::Verdict::kBroken},
+      {"a piece too long", [](Pieces&, Table& t) { t[0].length += 1; }, ucx::Verdict::kBroken},
+      {"a piece too short", [](Pieces&, Table& t) { t[0].length -= 1; }, ucx::Verdict::kBroken},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.what);
+    Pieces wire{};
+    wire.key = 0x3333333333333333;
+    wire.from = 2;
+    wire.count = 3;
+    wire.segment = static_cast<uint8_t>(SegmentId::kWords);
+    wire.offset = context.segment_bytes[wire.segment] - 100;
+    Table table{{0, 20}, {40, 20}, {80, 20}};  // up to the very end
+    one.damage(wire, table);
+    std::vector<std::byte> header, data;
+    append(header, wire);
+    for (const ucx::WirePiece& each : table) append(data, each);
+    data.resize(data.size() + 60);
+    Pieces read;
+    ucx::Checked checked = decode(context, header, data.size(), read);
+    if (checked.verdict == ucx::Verdict::kGood) checked = check_pieces(context, read, data);
+    EXPECT_EQ(checked.verdict, one.verdict);
+    EXPECT_EQ(checked.reason != nullptr, one.verdict != ucx::Verdict::kGood);
+  }
 }
 
 // Each thing that a train may not have, by itself.

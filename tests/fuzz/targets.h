@@ -87,6 +87,33 @@ inline void train(Bytes input) {
   MG_CHECK(rest.empty());
 }
 
+// A scattered put: its header, then its table and bytes. What is found good is carried out, in memory of the exact
+// size.
+inline void pieces(Bytes input) {
+  static const ucx::WireContext context = wire_context();
+  const size_t split = std::min(input.size(), sizeof(ucx::WirePieces));
+  const std::vector<std::byte> header(input.begin(), input.begin() + static_cast<ptrdiff_t>(split));
+  const std::vector<std::byte> data(input.begin() + static_cast<ptrdiff_t>(split), input.end());
+  ucx::WirePieces wire;
+  if (decode(context, header, data.size(), wire).verdict != ucx::Verdict::kGood) return;
+  MG_CHECK(wire.from < context.nodes && wire.from != context.self);
+  MG_CHECK(wire.key == context.key[wire.from]);
+  MG_CHECK(wire.count != 0 && wire.segment < context.segment_bytes.size());
+  const ucx::Checked checked = check_pieces(context, wire, data);
+  MG_CHECK(checked.verdict != ucx::Verdict::kStranger);
+  if (checked.verdict != ucx::Verdict::kGood) return;
+  size_t at = wire.count * sizeof(ucx::WirePiece);
+  for (uint32_t i = 0; i < wire.count; ++i) {
+    const ucx::WirePiece each = ucx::piece(data, i);
+    const uint64_t end = context.segment_bytes[wire.segment];
+    MG_CHECK(each.length != 0 && wire.offset <= end && each.length <= end - wire.offset &&
+             each.offset <= end - wire.offset - each.length);
+    at += each.length;
+    MG_CHECK(at <= data.size());
+  }
+  MG_CHECK(at == data.size());
+}
+
 // A stream of frames, in pieces whose lengths the first byte gives, and the fields of each frame.
 inline void frames(Bytes input) {
   if (input.empty()) return;
@@ -187,6 +214,20 @@ inline constexpr Target kTargets[] = {
          append(out, message);
          out.resize(out.size() + message.payload_length, std::byte{7});
        }
+       return out;
+     }},
+    {"wire_pieces", pieces,
+     [] {
+       std::vector<std::byte> out;
+       ucx::WirePieces wire{};
+       wire.key = 0x3333333333333333;
+       wire.from = 2;
+       wire.offset = (uint64_t{1} << 20) - 200;
+       wire.count = 3;
+       wire.segment = static_cast<uint8_t>(SegmentId::kWords);
+       append(out, wire);
+       for (uint32_t i = 0; i < wire.count; ++i) append(out, ucx::WirePiece{i * 90, 20});
+       out.resize(out.size() + 60, std::byte{7});
        return out;
      }},
     {"frames", frames,

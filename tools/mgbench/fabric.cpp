@@ -220,6 +220,14 @@ void measure_against(const char* how) {
           [&](unsigned i) { fabric.get(peer, SegmentId::kFrames, kPage * (i % 4096), page); });
   measure("put of 4 KiB" + suffix, g_rounds,
           [&](unsigned i) { fabric.put(peer, SegmentId::kFrames, kPage * (i % 4096), page); });
+  // What diffs come to: short runs all over a page.
+  for (const unsigned pieces : {1u, 8u, 64u}) {
+    std::vector<Piece> runs;
+    for (unsigned i = 0; i < pieces; ++i) runs.push_back({page.data(), i * static_cast<uint32_t>(kPage / pieces), 16});
+    measure(fmt::format("scattered put of {} x 16 B", pieces) + suffix, g_rounds, [&](unsigned i) {
+      fabric.wait(fabric.start_put_pieces(peer, SegmentId::kFrames, kPage * (i % 4096), runs));
+    });
+  }
   measure("fetch_add" + suffix, g_rounds, [&](unsigned) { fabric.fetch_add(peer, SegmentId::kWords, 64, 1); });
 }
 

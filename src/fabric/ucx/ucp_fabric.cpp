@@ -81,10 +81,48 @@ const char* words_of(LossReason reason, bool from_node_0) {
   return from_node_0 ? "its connection to node 0 broke" : "its connection broke";
 }
 
+// Copies so that every aligned 64-bit word that the range covers wholly is written as a word (fabric.h, Words). `to` is
+// memory of this node, which others read meanwhile.
+void copy_words(std::byte* to, const std::byte* from, size_t length) {
+  constexpr size_t kWord = sizeof(uint64_t);
+  const auto bytes = [&](size_t n) {
+    for (size_t i = 0; i < n; ++i) to[i] = from[i];
+    to += n;
+    from += n;
+    length -= n;
+  };
+  bytes(std::min(length, (kWord - reinterpret_cast<uintptr_t>(to) % kWord) % kWord));
+  for (; length >= kWord; length -= kWord) {
+    uint64_t word = 0;
+    std::memcpy(&word, from, kWord);
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(to)).store(word, std::memory_order_relaxed);
+    to += kWord;
+    from += kWord;
+  }
+  bytes(length);
+}
+
 // Memory that is zero, and has none where it is not touched.
 void* map_sparse(size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
+}
+
+// Of a line of lanes_of(): "tcp/eth0"; empty if it has none.
+std::string_view device_of(std::string_view line) {
+  const size_t colon = line.find(':', line.find(':') + 1);
+  if (colon == std::string_view::npos) return {};
+  return line.substr(colon + 1, line.find_first_of(" .", colon) - colon - 1);
+}
+
+// Whether the network itself does puts on that lane. (How UCX names the lanes for that depends on its version; on these
+// transports it has some, for memory that is not ours.)
+bool puts(std::string_view line) {
+  const std::string_view device = device_of(line);
+  const std::string_view transport = device.substr(0, device.find('/'));
+  for (const std::string_view none : {"tcp", "posix", "sysv", "self"})
+    if (transport == none) return false;
+  return line.find(" rma") != std::string_view::npos;
 }
 
 // What a node tells the others in exchange #2. The address and the key of its words follow.
@@ -274,6 +312,9 @@ Status UcpFabric::start() {
   status = ucp_worker_set_am_recv_handler(worker_, &handler);
   handler.id = kTrainId;
   handler.cb = &UcpFabric::on_train;
+  if (status == UCS_OK) status = ucp_worker_set_am_recv_handler(worker_, &handler);
+  handler.id = kPiecesId;
+  handler.cb = &UcpFabric::on_pieces;
   if (status == UCS_OK) status = ucp_worker_set_am_recv_handler(worker_, &handler);
   handler.id = kControlId;
   handler.cb = &UcpFabric::on_control;
@@ -492,7 +533,7 @@ Status UcpFabric::say_hello(const std::vector<Card>& cards) {
           if (!peers_[n].ready) missing = n;
         }
         said_ready = true;
-        if (missing == context_.nodes && controls_under_way_ == 0) return {};
+        if (missing == context_.nodes && controls_under_way_ == 0) break;
       }
     }
     if (monotonic_ns() > deadline)
@@ -500,6 +541,11 @@ Status UcpFabric::say_hello(const std::vector<Card>& cards) {
                   options_.hosts[missing]);
     sleep_ns(20'000);
   }
+  for (Peer& peer : peers_) {
+    if (peer.endpoint == nullptr) continue;
+    for (const std::string& line : lanes_of(peer)) peer.can_put = peer.can_put || puts(line);
+  }
+  return {};
 }
 
 UcpFabric::~UcpFabric() {
@@ -574,30 +620,35 @@ void UcpFabric::stop() {
   stopped_.store(true, std::memory_order_relaxed);
 }
 
+// The lanes of a connection, as UCX describes them: a line each. It tells that only to a stream.
+//   lane[0]:  1:tcp/eth0.0 md[1]  -> md[1]/tcp/sysdev[255] am am_bw#0 keepalive
+std::vector<std::string> UcpFabric::lanes_of(const Peer& peer) const {
+  enter_library();
+  char* text = nullptr;
+  size_t length = 0;
+  std::vector<std::string> lines;
+  if (std::FILE* const stream = open_memstream(&text, &length); stream != nullptr) {
+    ucp_ep_print_info(peer.endpoint, stream);
+    std::fclose(stream);
+    const std::string_view all(text, length);
+    for (size_t at = all.find("lane["); at != std::string_view::npos; at = all.find("lane[", at + 1))
+      lines.emplace_back(all.substr(at, all.find('\n', at) - at));
+    std::free(text);
+  }
+  leave_library();
+  return lines;
+}
+
 std::string UcpFabric::description() const {
-  // UCX tells it only to a stream.
   std::set<std::string> chosen;
   for (const Peer& peer : peers_) {
     if (peer.endpoint == nullptr) continue;
-    enter_library();
-    char* text = nullptr;
-    size_t length = 0;
-    if (std::FILE* const stream = open_memstream(&text, &length); stream != nullptr) {
-      ucp_ep_print_info(peer.endpoint, stream);
-      std::fclose(stream);
-      const std::string_view all(text, length);
-      for (size_t at = all.find("lane["); at != std::string_view::npos; at = all.find("lane[", at + 1)) {
-        const std::string_view line = all.substr(at, all.find('\n', at) - at);
-        // lane[0]:  1:tcp/eth0.0 md[1]  -> ...
-        const size_t colon = line.find(':', line.find(':') + 1);
-        if (colon == std::string_view::npos) continue;
-        std::string device(line.substr(colon + 1, line.find_first_of(" .", colon) - colon - 1));
-        if (const size_t slash = device.find('/'); slash != std::string::npos) device.replace(slash, 1, " over ");
-        chosen.insert(device);
-      }
-      std::free(text);
+    for (const std::string& line : lanes_of(peer)) {
+      std::string device(device_of(line));
+      if (device.empty()) continue;
+      if (const size_t slash = device.find('/'); slash != std::string::npos) device.replace(slash, 1, " over ");
+      chosen.insert(device);
     }
-    leave_library();
   }
   std::string result;
   for (const std::string& one : chosen) result += (result.empty() ? "" : ", ") + one;
@@ -688,46 +739,68 @@ void UcpFabric::end_part(Operation& operation) {
   if ((old & 1) != 0) futex_wake(operation.word, FutexScope::kProcess);
 }
 
-// Runs `start(key, piece offset, piece length, parameters)` for every chunk that the range touches.
+// How much of [offset, offset + length) lies in the chunk of its first byte.
+uint64_t UcpFabric::in_one_chunk(SegmentId segment, uint64_t offset, uint64_t length) {
+  return segment == SegmentId::kWords ? length : std::min(length, kChunkBytes - offset % kChunkBytes);
+}
+
+// Sees to it that remote_key() has all keys of the range. False: the node is gone.
+bool UcpFabric::get_keys(NodeId node, SegmentId segment, uint64_t offset, uint64_t length) {
+  for (const uint64_t end = offset + length; offset < end; offset += in_one_chunk(segment, offset, end - offset))
+    if (remote_key(node.value, segment, offset) == nullptr) return false;
+  return true;
+}
+
+// Takes a free operation, of one part, which ends it with end_part().
+Completion UcpFabric::begin_operation(Inside& inside, Operation*& operation) {
+  while (free_operation_ == 0) inside.progress();
+  operation = &operations_[free_operation_ - 1u];
+  const Completion completion{uint64_t{free_operation_} | uint64_t{operation->word.load() >> 1} << 16};
+  free_operation_ = operation->next_free;
+  operation->parts = 1;
+  return completion;
+}
+
+// Runs `requests(peer, parameters, take)`, which passes each of UCX's requests that make up the operation to `take`.
+template <typename Requests>
+Completion UcpFabric::start_requests(NodeId node, Requests&& requests) {
+  Inside inside(*this);
+  Operation* operation = nullptr;
+  const Completion completion = begin_operation(inside, operation);
+  Peer& peer = peers_[node.value];
+  if (!peer.lost.load(std::memory_order_relaxed)) {
+    ucp_request_param_t parameters{};
+    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    parameters.cb.send = [](void* request, ucs_status_t, void* user_data) {
+      auto& ended = *static_cast<Operation*>(user_data);
+      ended.fabric->end_part(ended);
+      ucp_request_free(request);
+    };
+    parameters.user_data = operation;
+    requests(peer, parameters, [&](void* request) {
+      if (UCS_PTR_IS_PTR(request)) {
+        ++operation->parts;
+      } else if (UCS_PTR_IS_ERR(request)) {
+        lose(node.value, LossReason::kBroken, false);
+      }
+    });
+  }
+  const bool immediate = operation->parts == 1;
+  end_part(*operation);
+  return immediate ? Completion{} : completion;
+}
+
+// Runs `start(peer, key, piece offset, piece length, parameters)` for every chunk that the range touches.
 template <typename Start>
 Completion UcpFabric::start_operation(NodeId node, SegmentId segment, uint64_t offset, uint64_t length, Start&& start) {
-  const auto piece = [segment](uint64_t at, uint64_t rest) {
-    return segment == SegmentId::kWords ? rest : std::min(rest, kChunkBytes - at % kChunkBytes);
-  };
-  for (uint64_t at = offset; at < offset + length; at += piece(at, offset + length - at))
-    if (remote_key(node.value, segment, at) == nullptr) return {};
-
-  Inside inside(*this);
-  while (free_operation_ == 0) inside.progress();
-  Peer& peer = peers_[node.value];
-  if (peer.lost.load(std::memory_order_relaxed)) return {};
-  Operation& operation = operations_[free_operation_ - 1u];
-  const Completion completion{uint64_t{free_operation_} | uint64_t{operation.word.load() >> 1} << 16};
-  free_operation_ = operation.next_free;
-  operation.parts = 1;
-  ucp_request_param_t parameters{};
-  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-  parameters.cb.send = [](void* request, ucs_status_t, void* user_data) {
-    auto& ended = *static_cast<Operation*>(user_data);
-    ended.fabric->end_part(ended);
-    ucp_request_free(request);
-  };
-  parameters.user_data = &operation;
-  const auto take = [&](void* request) {
-    if (UCS_PTR_IS_PTR(request)) {
-      ++operation.parts;
-    } else if (UCS_PTR_IS_ERR(request)) {
-      lose(node.value, LossReason::kBroken, false);
+  if (!get_keys(node, segment, offset, length)) return {};
+  return start_requests(node, [&](Peer& peer, ucp_request_param_t& parameters, auto&& take) {
+    for (uint64_t done = 0; done < length;) {
+      const uint64_t here = in_one_chunk(segment, offset + done, length - done);
+      take(start(peer, remote_key(node.value, segment, offset + done), done, here, parameters));
+      done += here;
     }
-  };
-  for (uint64_t done = 0; done < length;) {
-    const uint64_t here = piece(offset + done, length - done);
-    take(start(peer, remote_key(node.value, segment, offset + done), done, here, parameters));
-    done += here;
-  }
-  const bool immediate = operation.parts == 1;
-  end_part(operation);
-  return immediate ? Completion{} : completion;
+  });
 }
 
 Completion UcpFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
@@ -749,6 +822,40 @@ Completion UcpFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, s
         if (UCS_PTR_IS_PTR(request)) ++static_cast<Operation*>(parameters.user_data)->parts;
         return ucp_ep_flush_nbx(peer.endpoint, &parameters);
       });
+}
+
+Completion UcpFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) {
+  uint64_t end = 0;
+  uint64_t data_bytes = 0;
+  uint32_t count = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.length == 0) continue;
+    end = std::max(end, uint64_t{piece.offset} + piece.length);
+    data_bytes += sizeof(WirePiece) + piece.length;
+    ++count;
+  }
+  check_range(to, segment, offset, end);
+  if (count == 0) return {};
+  if (to == self()) {
+    for (const Piece& piece : pieces)
+      if (piece.length != 0) copy_words(own(segment, offset + piece.offset), piece.bytes, piece.length);
+    return {};
+  }
+  if (!peers_[to.value].can_put && data_bytes <= kMaxPiecesBytes)
+    return send_pieces(to, segment, offset, pieces, count, data_bytes);
+  if (!get_keys(to, segment, offset, end)) return {};
+  return start_requests(to, [&](Peer& peer, ucp_request_param_t& parameters, auto&& take) {
+    for (const Piece& piece : pieces) {
+      for (uint64_t done = 0; done < piece.length;) {
+        const uint64_t at = offset + piece.offset + done;
+        const uint64_t here = in_one_chunk(segment, at, piece.length - done);
+        take(ucp_put_nbx(peer.endpoint, piece.bytes + done, here, peer.base[index(segment)] + at,
+                         remote_key(to.value, segment, at), &parameters));
+        done += here;
+      }
+    }
+    take(ucp_ep_flush_nbx(peer.endpoint, &parameters));
+  });
 }
 
 Completion UcpFabric::start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
@@ -1130,6 +1237,65 @@ void UcpFabric::send_control(unsigned to, ControlKind kind, uint64_t a, uint64_t
   pool_.release(out);
 }
 
+// Sends all pieces as one message. The operation ends when the target says that they are there.
+Completion UcpFabric::send_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces,
+                                  uint32_t count, uint64_t data_bytes) {
+  Inside inside(*this);
+  Operation* operation = nullptr;
+  const Completion completion = begin_operation(inside, operation);
+  Peer& peer = peers_[to.value];
+  if (peer.lost.load(std::memory_order_relaxed)) {
+    end_part(*operation);
+    return {};
+  }
+  auto* const out = new (pool_.allocate(sizeof(PiecesOut) + data_bytes)) PiecesOut{};
+  auto* const data = reinterpret_cast<std::byte*>(out + 1);
+  std::byte* table = data;
+  std::byte* bytes = data + count * sizeof(WirePiece);
+  for (const Piece& piece : pieces) {
+    if (piece.length == 0) continue;
+    const WirePiece entry{piece.offset, piece.length};
+    std::memcpy(table, &entry, sizeof entry);
+    table += sizeof entry;
+    std::memcpy(bytes, piece.bytes, piece.length);
+    bytes += piece.length;
+  }
+  out->fabric = this;
+  out->wire.key = peer.key;
+  out->wire.offset = offset;
+  out->wire.completion = completion.id;
+  out->wire.count = count;
+  out->wire.from = context_.self;
+  out->wire.segment = static_cast<uint8_t>(segment);
+  // Before the message goes out: if the peer is lost in the middle of this, the operation has ended.
+  operation->deposits_at = static_cast<uint16_t>(to.value + 1);
+  ucp_request_param_t parameters{};
+  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  parameters.flags = UCP_AM_SEND_FLAG_EAGER;
+  parameters.cb.send = [](void* request, ucs_status_t, void* user_data) {
+    static_cast<PiecesOut*>(user_data)->fabric->pool_.release(user_data);
+    ucp_request_free(request);
+  };
+  parameters.user_data = out;
+  void* const request =
+      ucp_am_send_nbx(peer.endpoint, kPiecesId, &out->wire, sizeof out->wire, data, data_bytes, &parameters);
+  if (UCS_PTR_IS_PTR(request)) return completion;
+  if (UCS_PTR_IS_ERR(request)) lose(to.value, LossReason::kBroken, false);
+  pool_.release(out);
+  return completion;
+}
+
+// `source` says that pieces are deposited; `id` is their Completion's.
+void UcpFabric::end_deposit(unsigned source, uint64_t id) {
+  const uint64_t slot = id & 0xffff;
+  Operation* const operation = slot - 1 < kOperations ? &operations_[slot - 1] : nullptr;
+  if (operation == nullptr || operation->deposits_at != source + 1 ||
+      operation->word.load(std::memory_order_relaxed) >> 1 != id >> 16)
+    panic("pieces that were not sent are deposited, says node", source);
+  operation->deposits_at = 0;
+  end_part(*operation);
+}
+
 // --- Receiving
 
 ucs_status_t UcpFabric::on_message(void* self, const void* header, size_t header_length, void* data, size_t length,
@@ -1160,6 +1326,19 @@ ucs_status_t UcpFabric::on_control(void* self, const void* header, size_t header
     return UCS_OK;
   }
   fabric.receive_control({static_cast<const std::byte*>(header), header_length}, data, length);
+  return UCS_OK;
+}
+
+ucs_status_t UcpFabric::on_pieces(void* self, const void* header, size_t header_length, void* data, size_t length,
+                                  const ucp_am_recv_param_t* param) {
+  auto& fabric = *static_cast<UcpFabric*>(self);
+  // As control messages.
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+    fabric.refuse("it is a scattered put of an impossible kind");
+    return UCS_OK;
+  }
+  fabric.receive_pieces({static_cast<const std::byte*>(header), header_length},
+                        {static_cast<const std::byte*>(data), length});
   return UCS_OK;
 }
 
@@ -1210,6 +1389,28 @@ void UcpFabric::receive_train(std::span<const std::byte> header, std::span<const
     if (!payload.empty()) std::memcpy(in->data, payload.data(), payload.size());
     accept(train.from, in);
   }
+}
+
+// Deposits what another node puts. All of it is checked before the first byte is written.
+void UcpFabric::receive_pieces(std::span<const std::byte> header, std::span<const std::byte> data) {
+  WirePieces wire;
+  Checked checked = decode(context_, header, data.size(), wire);
+  if (checked.verdict == Verdict::kStranger) [[unlikely]] {
+    refuse(checked.reason);
+    return;
+  }
+  if (checked.verdict == Verdict::kGood) checked = check_pieces(context_, wire, data);
+  if (checked.verdict == Verdict::kBroken) [[unlikely]]
+    panic(checked.reason, wire.from);
+  peers_[wire.from].heard = true;
+  std::byte* const target = own(static_cast<SegmentId>(wire.segment), wire.offset);
+  const std::byte* bytes = data.data() + wire.count * sizeof(WirePiece);
+  for (uint32_t i = 0; i < wire.count; ++i) {
+    const WirePiece each = piece(data, i);
+    copy_words(target + each.offset, bytes, each.length);
+    bytes += each.length;
+  }
+  send_control(wire.from, ControlKind::kDeposited, wire.completion);
 }
 
 ucs_status_t UcpFabric::receive(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes) {
@@ -1299,6 +1500,9 @@ void UcpFabric::receive_control(std::span<const std::byte> header, const void* d
       break;
     case ControlKind::kRemoteKey:
       accept_remote_key(source, wire, data);
+      break;
+    case ControlKind::kDeposited:
+      end_deposit(source, wire.a);
       break;
     case ControlKind::kHandled:
     case ControlKind::kNone:
@@ -1653,6 +1857,12 @@ void UcpFabric::lose(unsigned node, LossReason reason, bool from_node_0) {
   peer.loss_from_node_0 = from_node_0;
   peer.lost.store(true, std::memory_order_relaxed);
   losses_.fetch_or(bit(node), std::memory_order_relaxed);
+  // Other operations end with an error of UCX's; nobody will say that these are done.
+  for (Operation& operation : operations_) {
+    if (operation.deposits_at != node + 1) continue;
+    operation.deposits_at = 0;
+    end_part(operation);
+  }
   if (context_.self == 0 && connected_) {
     for (unsigned n = 1; n < context_.nodes; ++n)
       if (n != node) send_control(n, ControlKind::kLost, node, static_cast<uint64_t>(reason));

@@ -56,6 +56,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/spin_lock.h"
 #include "fabric/mapped_object.h"
@@ -85,6 +86,10 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
+  // Where the network can put (it has a lane for that), each piece is a put, and one flush follows them all. Where it
+  // cannot, UCX would send each as a message with an answer of its own, which the target's progress carries out: there
+  // all of them are one such message, and have one answer.
+  Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
   uint64_t load_own(SegmentId segment, uint64_t offset) override;
@@ -133,6 +138,11 @@ class UcpFabric final : public UcxFabric, public MappedObject {
     uint32_t bytes;
     std::array<std::byte, kMaxTrainBytes> data;
   };
+  // Pieces that are being sent. Their table and bytes follow.
+  struct PiecesOut {
+    UcpFabric* fabric;
+    WirePieces wire;
+  };
   struct ControlOut {
     UcpFabric* fabric;
     WireControl wire;
@@ -157,6 +167,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
     bool said_hello = false;
     bool answered_hello = false;
     bool welcomed = false;
+    bool can_put = false;  // the network does puts without the peer's help
     bool ready = false;
     Nanoseconds last_heard = 0;
     std::atomic<bool> lost{false};
@@ -191,6 +202,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
     std::atomic<uint32_t> word{0};
     uint32_t parts = 0;  // that UCX has still to complete
     uint16_t next_free = 0;
+    uint16_t deposits_at = 0;  // pieces sent as a message: 1 + the node that has to say when they are there
     UcpFabric* fabric = nullptr;
   };
   static constexpr unsigned kOperations = 1024;
@@ -204,6 +216,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   Result<std::vector<Card>> meet(Wireup& wireup);
   Status make_endpoint(unsigned n, const Card& card);  // under the lock
   Status say_hello(const std::vector<Card>& cards);
+  [[nodiscard]] std::vector<std::string> lanes_of(const Peer& peer) const;
   Status map_words();
 
   void enter_library() const {
@@ -220,9 +233,18 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   void answer_remote_key_request(unsigned source, const WireControl& request);
   void accept_remote_key(unsigned source, const WireControl& wire, const void* data);
   Result<ucp_mem_h> map_memory(std::byte* base, uint64_t length);
+  [[nodiscard]] static uint64_t in_one_chunk(SegmentId segment, uint64_t offset, uint64_t length);
+  bool get_keys(NodeId node, SegmentId segment, uint64_t offset, uint64_t length);
+  Completion begin_operation(Inside& inside, Operation*& operation);  // under the lock
+  template <typename Requests>
+  Completion start_requests(NodeId node, Requests&& requests);
   template <typename Start>
   Completion start_operation(NodeId node, SegmentId segment, uint64_t offset, uint64_t length, Start&& start);
-  void end_part(Operation& operation);  // under the lock
+  Completion send_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces, uint32_t count,
+                         uint64_t data_bytes);
+  void receive_pieces(std::span<const std::byte> header, std::span<const std::byte> data);
+  void end_deposit(unsigned source, uint64_t id);  // under the lock
+  void end_part(Operation& operation);             // under the lock
   template <typename Start>
   void carry_out(Start&& start);
   bool wait_polling(Completion completion);
@@ -254,6 +276,8 @@ class UcpFabric final : public UcxFabric, public MappedObject {
                                  const ucp_am_recv_param_t* param);
   static ucs_status_t on_train(void* self, const void* header, size_t header_length, void* data, size_t length,
                                const ucp_am_recv_param_t* param);
+  static ucs_status_t on_pieces(void* self, const void* header, size_t header_length, void* data, size_t length,
+                                const ucp_am_recv_param_t* param);
   static ucs_status_t on_control(void* self, const void* header, size_t header_length, void* data, size_t length,
                                  const ucp_am_recv_param_t* param);
   ucs_status_t receive(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes);

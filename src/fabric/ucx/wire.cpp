@@ -68,6 +68,10 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
           out.b >= (context.segment_bytes[out.a] + kChunkBytes - 1) / kChunkBytes)
         return {Verdict::kBroken, "a remote key for memory that does not exist was the matter of a message from node"};
       return {Verdict::kGood};
+    case ControlKind::kDeposited:
+      // `a` is for whoever knows what is under way.
+      if (out.b != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};
+      return {Verdict::kGood};
     case ControlKind::kNone:
     case ControlKind::kCount:
       break;
@@ -80,6 +84,36 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
   if (out.zero != 0) return {Verdict::kBroken, "a train of messages with unknown fields came from node"};
   if (out.count == 0 || data_bytes > kMaxTrainBytes || data_bytes < out.count * sizeof(WireMessage))
     return {Verdict::kBroken, "a train of messages of a wrong length came from node"};
+  return {Verdict::kGood};
+}
+
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WirePieces& out) {
+  if (const Checked known = read(context, header, out); known.verdict != Verdict::kGood) return known;
+  if (out.zero != 0) return {Verdict::kBroken, "pieces with unknown fields came from node"};
+  if (out.segment >= static_cast<uint8_t>(SegmentId::kCount) || out.offset > context.segment_bytes[out.segment])
+    return {Verdict::kBroken, "pieces for memory that does not exist came from node"};
+  // A byte each, at least.
+  if (out.count == 0 || data_bytes > kMaxPiecesBytes || data_bytes < out.count * (sizeof(WirePiece) + 1))
+    return {Verdict::kBroken, "pieces of a wrong length came from node"};
+  return {Verdict::kGood};
+}
+
+WirePiece piece(std::span<const std::byte> data, uint32_t i) {
+  WirePiece out;
+  std::memcpy(&out, data.data() + i * sizeof out, sizeof out);
+  return out;
+}
+
+Checked check_pieces(const WireContext& context, const WirePieces& pieces, std::span<const std::byte> data) {
+  const uint64_t room = context.segment_bytes[pieces.segment] - pieces.offset;
+  uint64_t bytes = pieces.count * sizeof(WirePiece);
+  for (uint32_t i = 0; i < pieces.count; ++i) {
+    const WirePiece each = piece(data, i);
+    if (each.length == 0 || uint64_t{each.offset} + each.length > room)
+      return {Verdict::kBroken, "a piece that is outside of this node's memory came from node"};
+    bytes += each.length;
+  }
+  if (bytes != data.size()) return {Verdict::kBroken, "pieces whose length is not what they say came from node"};
   return {Verdict::kGood};
 }
 

@@ -7,9 +7,14 @@
 //   kMessage  WireMessage   the payload, then the slice's bytes if they are carried along
 //   kControl  WireControl   of kRemoteKey: the packed key; else none
 //   kTrain    WireTrain     records, one behind the other: a WireMessage and its payload
+//   kPieces   WirePieces    a WirePiece for each piece, then the bytes of all pieces
 //
 // A train is several small messages that were sent at about the same time: over TCP an active message costs a system
 // call, whatever its size. Each record is numbered and checked as if it had come alone.
+//
+// Pieces are a scattered put (Fabric::start_put_pieces) to a node to which UCX itself would make a message of every
+// put. They are no messages of the fabric: not numbered, carried out in the order in which they come, and answered by
+// kDeposited when they are where they belong.
 //
 // Every structure begins with a key: a random number that the receiver gave to this sender through the wire-up. What
 // comes with another key comes from nobody in the job, and is dropped. What comes with the right key is checked field
@@ -32,6 +37,7 @@ namespace multigrain::ucx {
 inline constexpr unsigned kMessageId = 1;
 inline constexpr unsigned kControlId = 2;
 inline constexpr unsigned kTrainId = 3;
+inline constexpr unsigned kPiecesId = 4;
 
 // A slice of at most this length travels with its message; a longer one is fetched by a get.
 inline constexpr uint32_t kMaxCarriedSlice = 128 * 1024;
@@ -48,6 +54,9 @@ inline constexpr size_t kMaxRemoteKey = 4096;  // bytes
 inline constexpr uint32_t kMaxTrainPayload = 256;
 // Bytes of all records: with UCX's own headers, what its TCP and its shared memory send in one piece (8 KiB).
 inline constexpr size_t kMaxTrainBytes = 7680;
+
+// The longest data of kPieces, bytes. What does not fit is put in other ways.
+inline constexpr size_t kMaxPiecesBytes = Fabric::kMaxPayload;
 
 struct WireMessage {
   uint64_t key;
@@ -73,6 +82,23 @@ struct WireTrain {
 };
 static_assert(sizeof(WireTrain) == 16);
 
+struct WirePieces {
+  uint64_t key;
+  uint64_t offset;      // that the pieces' offsets count from
+  uint64_t completion;  // what the sender wants to be told by kDeposited; means nothing to the receiver
+  uint32_t count;       // of pieces, at least 1
+  uint16_t from;
+  uint8_t segment;
+  uint8_t zero;
+};
+static_assert(sizeof(WirePieces) == 32);
+
+struct WirePiece {
+  uint32_t offset;
+  uint32_t length;  // bytes, at least 1
+};
+static_assert(sizeof(WirePiece) == 8);
+
 enum class ControlKind : uint8_t {
   kNone = 0,
   kHello,             // the way from the sender to here works
@@ -84,6 +110,7 @@ enum class ControlKind : uint8_t {
   kEnding,            // the sender's process ends, as it should: nothing more comes from it
   kRemoteKeyRequest,  // a = segment, b = chunk
   kRemoteKey,         // the same, with the key as data
+  kDeposited,         // pieces can be seen where they were sent: a = their `completion`
   kCount
 };
 
@@ -130,6 +157,13 @@ struct Checked {
 Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireMessage& out);
 Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireControl& out);
 Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireTrain& out);
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WirePieces& out);
+
+// Whether the pieces of a header that decode() found good lie inside the segment, and their bytes are all of `data`
+// behind the table. The verdict is kGood or kBroken. `data` is as long as decode() was told, and need not be aligned.
+Checked check_pieces(const WireContext& context, const WirePieces& pieces, std::span<const std::byte> data);
+// The `i`th entry of the table at the begin of `data`, of which check_pieces() has approved.
+WirePiece piece(std::span<const std::byte> data, uint32_t i);
 
 // Takes the next record of a train that decode() found good off the front of `rest`. `left` is how many the train
 // should still have, this one included; with the last, nothing may be left over. The verdict is kGood or kBroken.
