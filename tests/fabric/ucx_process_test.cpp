@@ -383,6 +383,42 @@ TEST_F(UcxProcesses, APutIsThereWhenALaterMessageIsHandled) {
       });
 }
 
+// Scattered puts of several threads into each other's memory, of lengths that UCX sends in different ways.
+TEST_F(UcxProcesses, ScatteredPutsOfAllThreadsOfAllNodesArrive) {
+  constexpr unsigned kNodes = 3, kThreads = 3, kRounds = 200;
+  constexpr uint64_t kPage = 16384;
+  const UcxJob job(kNodes, kFrames);
+  run_nodes(
+      job, kNodes, [](UcxFabric&) { return true; },
+      [](UcxFabric& fabric) {
+        std::atomic<bool> good{true};
+        std::vector<std::thread> threads;
+        for (unsigned t = 0; t < kThreads; ++t) {
+          threads.emplace_back([&, t] {
+            // Each has a page at every node, and writes what it wrote there before anew, each time in other pieces.
+            const uint64_t page = (fabric.self().value * kThreads + t) * kPage;
+            std::vector<std::byte> bytes(kPage), found(kPage);
+            for (unsigned round = 1; round <= kRounds; ++round) {
+              for (size_t i = 0; i < kPage; ++i) bytes[i] = static_cast<std::byte>(round * 31 + i * 7 + t);
+              const auto length = static_cast<uint32_t>(16 + round * 37 % 2000);
+              std::vector<Piece> pieces;
+              for (uint32_t at = 0; at < kPage; at += length)
+                pieces.push_back({&bytes[at], at, std::min(length, static_cast<uint32_t>(kPage) - at)});
+              std::array<Completion, kNodes> under_way;
+              for (uint16_t n = 0; n < kNodes; ++n)
+                under_way[n] = fabric.start_put_pieces(NodeId(n), SegmentId::kFrames, page, pieces);
+              for (const Completion completion : under_way) fabric.wait(completion);
+              const NodeId somewhere(static_cast<uint16_t>(round % kNodes));
+              fabric.get(somewhere, SegmentId::kFrames, page, found);
+              if (found != bytes) good = false;
+            }
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+        return good.load();
+      });
+}
+
 TEST_F(UcxProcesses, SleepingNodesAnswerEveryTime) {
   constexpr uint64_t kRounds = 6'000;
   const UcxJob job(2);
@@ -579,6 +615,37 @@ std::set<pid_t> lose_node_2(Board* board, int number) {
   for (const pid_t child : children) kill(child, SIGKILL);
   for (const pid_t child : children) finish(child);
   return {children.begin(), children.end()};
+}
+
+// Nobody will say that the pieces are there: the put ends when the node is given up.
+TEST_F(UcxProcesses, AScatteredPutToANodeThatIsGoneEnds) {
+  static std::atomic<bool> lost{false};
+  UcxJob job(2, kFrames);
+  job.options().silence_limit = 2'000'000'000;
+  job.options().peer_lost = [](void*, NodeId, const char*) { lost = true; };
+  const pid_t writer = start([&] {
+    auto fabric = job.join(0);
+    std::thread([&] {
+      while (true) fabric->serve();
+    }).detach();
+    std::array<std::byte, 64> bytes{};
+    const std::array<Piece, 2> pieces{Piece{bytes.data(), 0, 8}, Piece{bytes.data(), 100, 8}};
+    const auto put = [&] { fabric->wait(fabric->start_put_pieces(NodeId(1), SegmentId::kFrames, 0, pieces)); };
+    put();
+    board_->phase[0].store(1);
+    while (!lost) put();
+    put();
+    return 0;
+  });
+  const pid_t target = start([&]() -> int {
+    auto fabric = job.join(1);
+    while (true) fabric->serve();
+  });
+  while (board_->phase[0].load() == 0) usleep(1000);
+  kill(target, SIGSTOP);
+  EXPECT_EQ(finish(writer), 0);
+  kill(target, SIGKILL);
+  finish(target);
 }
 
 TEST_F(UcxProcesses, AKilledNodeIsMissed) {
