@@ -117,10 +117,13 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
     } else if (item == "lock=ticket" || item == "lock=test-and-set") {
       options.tickets = item == "lock=ticket";
       continue;
+    } else if (item == "barrier=leader" || item == "barrier=cooperative") {
+      options.cooperative = item == "barrier=cooperative";
+      continue;
     }
     return fail(
         "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
-        "or off, and lock=ticket or test-and-set",
+        "or off, lock=ticket or test-and-set, and barrier=leader or cooperative",
         item, Config::kMaxPrefetch);
   }
   return options;

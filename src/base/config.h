@@ -64,8 +64,9 @@ struct HlrcOptions {
   unsigned fetch_ahead = 4;  // "fetch-ahead=N": pages fetched after one that is fetched; 0: none (GeNIMA, B.2)
   bool coalesce = true;      // "coalesce=on|off": one change of rights for consecutive pages (B.1, B.3)
   bool tickets = true;       // "lock=ticket|test-and-set": processors of a node that want a lock (B.4)
+  bool cooperative = false;  // "barrier=leader|cooperative": who does a node's page work at a barrier (B.3)
 };
-// Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set".
+// Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set,barrier=leader".
 Result<HlrcOptions> parse_hlrc(std::string_view text);
 
 struct Config {

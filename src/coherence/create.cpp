@@ -11,7 +11,8 @@ Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const N
   if (name == "hlrc")
     return hlrc::Shell::create(
         services,
-        {.open_ahead = options.prefetch, .fetch_ahead = options.hlrc.fetch_ahead, .coalesce = options.hlrc.coalesce});
+        {.open_ahead = options.prefetch, .fetch_ahead = options.hlrc.fetch_ahead, .coalesce = options.hlrc.coalesce,
+                   .cooperative = options.hlrc.cooperative});
   return fail("there is no protocol '{}'", name);
 }
 

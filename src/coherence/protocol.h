@@ -55,6 +55,10 @@ class Protocol {
   virtual void acquire(NodeId from) { static_cast<void>(from); }
   // The same for what every node has released.
   virtual void acquire_all() {}
+
+  // Takes part in what another processor of this node is doing for release() or acquire_all(), if it shares that. The
+  // caller waits at a barrier. Whether it did something; costs a few nanoseconds if there is nothing to do.
+  virtual bool help() { return false; }
 };
 
 }  // namespace multigrain

@@ -94,7 +94,8 @@ std::vector<Setting> make_settings() {
       {"--hlrc",
        "MULTIGRAIN_HLRC",
        "LIST",
-       "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set",
+       "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "
+       "barrier=leader|cooperative",
        parsed(parse_hlrc, &Config::hlrc),
        {}},
       {"--page-size",

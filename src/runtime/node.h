@@ -56,6 +56,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void release() override;
   void acquire(NodeId from) override { protocol_->acquire(from); }
   void acquire_all() override { protocol_->acquire_all(); }
+  void help() override { protocol_->help(); }
 
   // Begins the phase that the statistics are of, forgetting what was before, or ends it; on every node. On any node,
   // from ordinary code.

@@ -101,8 +101,10 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     record.guard.unlock();
     perform(id, place, record, episode, actions, since, SendContext::kOrdinary);
   }
-  wait_until(*attendance, host_.wait_policy(), record.event,
-             [&] { return record.rounds.load(std::memory_order_acquire) != round; });
+  wait_until(*attendance, host_.wait_policy(), record.event, [&] {
+    host_.help();
+    return record.rounds.load(std::memory_order_acquire) != round;
+  });
   attendance.reset();
   host_.acquire_all();
 }

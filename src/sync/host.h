@@ -31,6 +31,10 @@ class SyncHost {
   // The same for what all nodes have released, where it is not known who preceded the caller.
   virtual void acquire_all() {}
 
+  // The caller waits at a barrier: it may take part in what other processors of its node have to do there. Called over
+  // and over, with no lock of the runtime held; nearly free if there is nothing to do.
+  virtual void help() {}
+
   // How long to poll before blocking. The reference stays valid and its contents constant.
   [[nodiscard]] virtual const WaitPolicy& wait_policy() const = 0;
 

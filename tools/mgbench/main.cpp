@@ -115,6 +115,9 @@ const std::vector<Row>& rows() {
       {"barrier, 2 nodes", {"line round trip"}, "line"},
       {"barrier, 4 nodes", {"wake-up round trip"}, "wake-up"},
       {"barrier, 8 nodes", {"wake-up round trip"}, "wake-up"},
+      {"barrier, 512 pages written, 1 processor", {}, ""},
+      {"barrier, 512 pages written, 2 processors, leader", {}, ""},
+      {"barrier, 512 pages written, 2 processors, cooperative", {}, ""},
   };
   return all;
 }
@@ -327,7 +330,9 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (options.list) {
-    for (const Role& role : multigrain::bench::roles()) fmt::print("{} on {} nodes\n", role.name, role.nodes);
+    for (const Role& role : multigrain::bench::roles())
+      fmt::print("{} on {} nodes of {}{}{}\n", role.name, role.nodes, role.processors,
+                 role.hlrc != nullptr ? ", hlrc, " : "", role.hlrc != nullptr ? role.hlrc : "");
     return 0;
   }
 
@@ -343,8 +348,12 @@ int main(int argc, char** argv) {
   Summaries measured;
   for (const Role& role : multigrain::bench::roles()) {
     if (std::string(role.name).find(options.only) == std::string::npos) continue;
-    const Summaries some = run({mgrun, "--nodes", std::to_string(role.nodes), "--protocol", options.protocol, "--hlrc",
-                                "fetch-ahead=0", "--access", options.access, "--net", options.net, "--page-size",
+    if (role.hlrc != nullptr && options.protocol != "hlrc") continue;
+    const std::string hlrc = std::string("fetch-ahead=0") + (role.hlrc != nullptr ? "," : "") +
+                             (role.hlrc != nullptr ? role.hlrc : "");
+    const Summaries some = run({mgrun, "--nodes", std::to_string(role.nodes), "--procs-per-node",
+                                std::to_string(role.processors), "--protocol", options.protocol, "--hlrc", hlrc,
+                                "--access", options.access, "--net", options.net, "--page-size",
                                 options.page_size, "--prefetch", "0", program, role.name, pages, rounds},
                                {{"MULTIGRAIN_SPIN", role.spin_us}});
     measured.insert(some.begin(), some.end());

@@ -307,6 +307,43 @@ std::vector<Series> measure_barrier(const Effort& effort) {
 
 }  // namespace
 
+// --- A barrier before which the processors of node 0 have written pages at home on node 1. Processor 0 is the last of
+// its node to come, so that the page work is its. Node 1 has none, and waits: two cores are node 0's.
+
+std::atomic<unsigned> g_about_to_wait{0};  // of node 0: how often one of its other processors has come to the barrier
+constexpr unsigned kPagesOfABarrier = 512;
+
+void write_share(unsigned round) {
+  const unsigned c = mg_processors_per_node();
+  if (mg_node() != 0) return;
+  for (unsigned p = mg_processor() % c; p < g_stage.page_count; p += c) first_byte(p) = static_cast<char>(round);
+}
+
+void writer_before_barrier(void*) {
+  for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
+    write_share(round);
+    if (mg_node() == 0) g_about_to_wait.fetch_add(1);
+    mg_barrier(g_stage.barrier);
+    mg_barrier(g_stage.barrier);
+  }
+}
+
+std::vector<Series> measure_barrier_pages(const Effort& effort, const std::string& suffix) {
+  set_stage({.pages = kPagesOfABarrier, .rounds = effort.rounds}, 1);
+  start_others(&writer_before_barrier);
+  Series barrier{"barrier, 512 pages written, " + suffix, {}};
+  for (unsigned round = 0; round < effort.rounds + kWarmUp; ++round) {
+    write_share(round);
+    while (g_about_to_wait.load() != (round + 1) * (mg_processors_per_node() - 1)) {
+    }
+    const double t = time_ns([] { mg_barrier(g_stage.barrier); });
+    if (round >= kWarmUp) barrier.samples.push_back(t);
+    mg_barrier(g_stage.barrier);
+  }
+  mg_join_all();
+  return {barrier};
+}
+
 // --- Reading memory of another node in order, as fast as reading ahead allows.
 
 void writer_of_the_scan(void*) {
@@ -344,6 +381,13 @@ std::vector<Series> run_role(const std::string& role, const Effort& effort) {
   if (role == "locks") return measure_locks(effort);
   if (role == "barrier")
     return measure_barrier({.pages = effort.pages, .rounds = mg_nodes() > 2 ? effort.rounds / 4 + 1 : effort.rounds});
+  if (role == "barrier-pages") {
+    const char* const options = std::getenv("MULTIGRAIN_HLRC");
+    const bool cooperative = options != nullptr && std::string_view(options).find("cooperative") != std::string::npos;
+    return measure_barrier_pages(effort, mg_processors_per_node() == 1 ? "1 processor"
+                                         : cooperative                 ? "2 processors, cooperative"
+                                                                       : "2 processors, leader");
+  }
   if (role == "scan") return measure_scan({.pages = 0, .rounds = effort.rounds / 4 + 1});
   std::fprintf(stderr, "mgbench: there is no role '%s'\n", role.c_str());
   std::exit(2);

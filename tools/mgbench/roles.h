@@ -51,6 +51,9 @@ struct Role {
   unsigned nodes;
   // For MULTIGRAIN_SPIN, microseconds: how long waiting processors poll. nullptr: the run's own choice.
   const char* spin_us;
+  unsigned processors = 1;  // of a node
+  // Not nullptr: of hlrc alone, with this option of its.
+  const char* hlrc = nullptr;
 };
 const std::vector<Role>& roles();
 

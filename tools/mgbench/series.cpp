@@ -15,6 +15,9 @@ const std::vector<Role>& roles() {
       {"single-writer", 3, nullptr}, {"release", 2, "1000000"},    {"release", 3, nullptr},
       {"locks", 2, "1000000"},       {"barrier", 2, "1000000"},    {"barrier", 4, nullptr},
       {"barrier", 8, nullptr},
+      {"barrier-pages", 2, nullptr, 1, "barrier=leader"},
+      {"barrier-pages", 2, nullptr, 2, "barrier=leader"},
+      {"barrier-pages", 2, nullptr, 2, "barrier=cooperative"},
   };
   return all;
 }

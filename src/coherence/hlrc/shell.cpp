@@ -142,6 +142,9 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const
   auto entries = SparseTable<uint64_t>::create(words::kNoticeCount * shell->nodes_, "write notices");
   if (!entries) return tl::unexpected(entries.error());
   shell->entries_ = std::move(*entries);
+  auto noticed = SparseTable<uint8_t>::create(pages, "pages that notices name");
+  if (!noticed) return tl::unexpected(noticed.error());
+  shell->noticed_ = std::move(*noticed);
   auto runs = SparseTable<PageRun>::create(words::kNoticeCount * shell->nodes_, "runs of pages in write notices");
   if (!runs) return tl::unexpected(runs.error());
   shell->runs_ = std::move(*runs);
@@ -388,8 +391,7 @@ void Shell::release() {
   take_marks();
   const std::span<const PageId> pages = written_.take();
   if (pages.empty()) return;
-  for (size_t i = 0; i < pages.size(); i += kGroup) end_interval(pages.subspan(i, std::min(kGroup, pages.size() - i)));
-  append_run();
+  end_interval(pages);
   // The diffs are at their homes and the entries in the log: now they may be read.
   if (log_end_ != known(self_)) {
     set_own_word(vector_word(self_.value), log_end_);
@@ -438,8 +440,37 @@ void Shell::count_all_as_shared() {
   count(Counter::kMarksLost);
 }
 
-// `pages`: at most a group, in ascending order.
+// Ends it, and appends its notices.
 void Shell::end_interval(std::span<const PageId> pages) {
+  const std::span<uint8_t> noticed(&noticed_[0], pages.size());
+  const size_t parts = (pages.size() + kGroup - 1) / kGroup;
+  const auto end_part = [&](uint64_t part) {
+    const size_t first = part * kGroup;
+    const size_t count = std::min(kGroup, pages.size() - first);
+    end_group(pages.subspan(first, count), noticed.subspan(first, count));
+  };
+  if (options_.cooperative && parts > 1)
+    pages_to_end_.run(parts, end_part);
+  else
+    for (size_t part = 0; part < parts; ++part) end_part(part);
+  for (size_t i = 0; i < pages.size(); ++i)
+    if (noticed[i] != 0) add_notice(pages[i]);
+  append_run();
+}
+
+bool Shell::help() {
+  if (!options_.cooperative) return false;
+  const auto take_part = [](SharedWork& work) {
+    if (!work.is_open()) return false;
+    const CategoryScope protocol(this_profile(), Category::kProtocol);
+    return work.help();
+  };
+  const bool ended = take_part(pages_to_end_);
+  return take_part(runs_to_invalidate_) || ended;
+}
+
+// `pages`: at most a group, in ascending order. On any processor of the node.
+void Shell::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed) {
   std::array<bool, kGroup> deposits{};
   const auto record_of = [&](size_t i) -> Record& { return records_[pages[i].value]; };
   PageRun revoked;
@@ -470,7 +501,7 @@ void Shell::end_interval(std::span<const PageId> pages) {
     Record& record = record_of(i);
     Actions actions;
     on_clean(record.page, actions);
-    if (actions.contains(Verb::kNotice)) add_notice(pages[i]);
+    noticed[i] = actions.contains(Verb::kNotice) ? 1 : 0;
     record.lock.unlock();
   }
 }
@@ -637,18 +668,17 @@ void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
   } else if (runs != 0) {
     // In order of pages, whoever wrote them: what lies together loses its rights in one call (B.1, B.3).
     std::sort(&runs_[0], &runs_[0] + runs, [](const PageRun& a, const PageRun& b) { return a.first < b.first; });
-    PageRun joined = runs_[0];
+    uint64_t last = 0;  // of the joined ones, which take the places of what they join
     for (uint64_t i = 1; i < runs; ++i) {
-      const PageRun& next = runs_[i];
+      PageRun& joined = runs_[last];
+      const PageRun next = runs_[i];
       const uint64_t end = joined.first.value + joined.count;
-      if (next.first.value <= end) {
+      if (next.first.value <= end)
         joined.count = std::max(end, next.first.value + next.count) - joined.first.value;
-        continue;
-      }
-      invalidate(joined);
-      joined = next;
+      else
+        runs_[++last] = next;
     }
-    invalidate(joined);
+    invalidate_all({&runs_[0], last + 1});
   }
   // Only now: another processor that finds nothing to take in goes on at once.
   for (unsigned n = 0; n < nodes_; ++n) {
@@ -664,6 +694,31 @@ void Shell::wasted(PageId page, Record& record) {
   count(Counter::kWastedPrefetches);
   records_[page.value - record.brought_by].goes_not_ahead.store(true, std::memory_order_relaxed);
   if (trust_.load(std::memory_order_relaxed) > -kMostTrust) trust_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// `runs`: in ascending order.
+void Shell::invalidate_all(std::span<const PageRun> runs) {
+  // A part is as many pages as are worked on together, whatever runs they are of.
+  uint64_t pages = 0;
+  for (const PageRun& run : runs) pages += run.count;
+  if (!options_.cooperative || pages <= kGroup) {
+    for (const PageRun& run : runs) invalidate(run);
+    return;
+  }
+  runs_to_invalidate_.run((pages + kGroup - 1) / kGroup, [&](uint64_t part) {
+    uint64_t skip = part * kGroup;
+    uint64_t left = kGroup;
+    for (const PageRun& run : runs) {
+      if (skip >= run.count) {
+        skip -= run.count;
+        continue;
+      }
+      const uint64_t count = std::min(left, run.count - skip);
+      invalidate({PageId(run.first.value + skip), count});
+      skip = 0;
+      if ((left -= count) == 0) return;
+    }
+  });
 }
 
 void Shell::invalidate(PageRun run) {

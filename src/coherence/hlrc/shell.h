@@ -19,6 +19,7 @@
 #include "base/spin_lock.h"
 #include "coherence/hlrc/engine.h"
 #include "coherence/hlrc/notice_log.h"
+#include "coherence/hlrc/shared_work.h"
 #include "coherence/protocol.h"
 #include "memory/page_pool.h"
 #include "memory/sparse_table.h"
@@ -36,6 +37,9 @@ class Shell final : public Protocol {
     unsigned fetch_ahead = 0;
     // One call for the rights of consecutive pages (B.1).
     bool coalesce = true;
+    // Processors that wait at a barrier share the page work of the one that ends the interval, or takes in notices
+    // (B.3's leader does it alone).
+    bool cooperative = false;
   };
   static Result<std::unique_ptr<Shell>> create(const NodeServices& services, const Options& options);
 
@@ -44,6 +48,7 @@ class Shell final : public Protocol {
   [[nodiscard]] bool is_clean() const override;
   void acquire(NodeId from) override;
   void acquire_all() override;
+  bool help() override;
 
   // What this node knows of a page, for tests and diagnosis.
   [[nodiscard]] Page inspect(PageId page);
@@ -111,6 +116,7 @@ class Shell final : public Protocol {
   void take_mark(PageId page, Record& record);
   void count_all_as_shared();
   void end_interval(std::span<const PageId> pages);
+  void end_group(std::span<const PageId> pages, std::span<uint8_t> noticed);
   void add_notice(PageId page);
   void append_run();
   // Entries of a log that were read before it was known how many there are, along with the timestamp: mostly that is
@@ -125,6 +131,7 @@ class Shell final : public Protocol {
   bool take_from_guess(const Guess& guess, uint64_t begin, uint64_t end, uint64_t& runs);
   void take_in(const VectorTime& wanted, std::span<const Guess> guesses);
   void add_run(const PageRun& run, NodeId from, uint64_t& runs);
+  void invalidate_all(std::span<const PageRun> runs);
   void invalidate(PageRun run);
   void wasted(PageId page, Record& record);
   [[nodiscard]] bool goes_ahead(PageId page, const Record& record, bool was_ahead);
@@ -144,6 +151,8 @@ class Shell final : public Protocol {
   std::array<std::atomic<uint64_t>, NodeSet::kCapacity> known_{};
 
   SpinLock ending_;  // of the interval; guards what follows
+  SharedWork pages_to_end_;
+  SparseTable<uint8_t> noticed_;  // of the pages of the interval that ends, in their order: whether notices name them
   uint64_t log_end_ = 0;
   PageRun open_run_;  // of the notices being made, not appended yet
   // The position in each node's ring of marks of the next to look at. Written under ending_.
@@ -158,6 +167,7 @@ class Shell final : public Protocol {
   std::array<MarksLeft, NodeSet::kCapacity> marks_left_;
 
   SpinLock taking_in_;  // guards what follows
+  SharedWork runs_to_invalidate_;
   SparseTable<uint64_t> entries_;
   SparseTable<PageRun> runs_;
   std::atomic<uint64_t> highest_page_{0};  // that was ever touched here, plus one
