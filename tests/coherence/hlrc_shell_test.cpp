@@ -109,7 +109,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 class Machine {
  public:
   Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1,
-          uint64_t region_size = kRegionSize)
+          uint64_t region_size = kRegionSize, bool cooperative = false)
       : homes_(nodes, run_of_homes), page_size_(page_size) {
     auto job_fd = create_job_memory(
         {.nodes = nodes, .processors_per_node = 1, .page_size = page_size, .region_size = region_size});
@@ -137,7 +137,7 @@ class Machine {
       EXPECT_TRUE(rights) << rights.error().message;
       node.rights = std::move(*rights);
       auto shell = Shell::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{20'000}},
-                                 {.open_ahead = prefetch, .fetch_ahead = prefetch / 4});
+                                 {.open_ahead = prefetch, .fetch_ahead = prefetch / 4, .cooperative = cooperative});
       EXPECT_TRUE(shell) << shell.error().message;
       node.shell = std::move(*shell);
     }
@@ -167,6 +167,7 @@ class Machine {
   void release(unsigned n) { nodes_[n]->shell->release(); }
   void acquire(unsigned n, unsigned from) { nodes_[n]->shell->acquire(NodeId(static_cast<uint16_t>(from))); }
   void acquire_all(unsigned n) { nodes_[n]->shell->acquire_all(); }
+  bool help(unsigned n) { return nodes_[n]->shell->help(); }
   [[nodiscard]] bool is_clean(unsigned n) { return nodes_[n]->shell->is_clean(); }
   [[nodiscard]] uint64_t remote(unsigned n) { return nodes_[n]->fabric->remote(); }
   // How many notices of `writer` node n has taken in; of itself, has published.
@@ -469,6 +470,33 @@ TEST_P(HlrcShell, OneProcessorANode) {
 TEST_P(HlrcShell, PagesOpenedAhead) {
   Machine machine(3, GetParam(), 4096, 16, 3);
   run_phases(machine, 3, 2, 23);
+}
+
+// B.3 the other way round: those who wait take parts of what one of them ends, and of what it takes in.
+TEST_P(HlrcShell, ProcessorsThatWaitShareThePageWork) {
+  constexpr uint64_t kPages = 300;
+  Machine machine(2, GetParam(), 4096, 0, 1, kRegionSize, true);
+  ASSERT_GE(kRegionSize / 4096, 2 * kPages);
+  std::atomic<bool> over{false};
+  std::atomic<uint64_t> helped{0};
+  std::vector<std::thread> waiting;
+  for (unsigned n = 0; n < 2; ++n) {
+    waiting.emplace_back([&, n] {
+      while (!over.load()) helped += machine.help(n) ? 1 : 0;
+    });
+  }
+  // Both nodes write every page, at home and elsewhere, in words of their own.
+  for (uint64_t round = 1; round <= 20 || (helped.load() == 0 && round <= 2000); ++round) {
+    for (unsigned n = 0; n < 2; ++n)
+      for (uint64_t page = 0; page < kPages; ++page) machine.write(n, page, n, round + page);
+    for (unsigned n = 0; n < 2; ++n) machine.release(n);
+    for (unsigned n = 0; n < 2; ++n) machine.acquire_all(n);
+    for (unsigned n = 0; n < 2; ++n)
+      for (uint64_t page = 0; page < kPages; ++page) ASSERT_EQ(machine.read(n, page, 1 - n), round + page) << page;
+  }
+  over.store(true);
+  for (std::thread& thread : waiting) thread.join();
+  EXPECT_GT(helped.load(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, HlrcShell,
