@@ -12,11 +12,16 @@ namespace multigrain {
 
 using Nanoseconds = uint64_t;
 
+// What one of the system's clocks says. Async-signal-safe.
+inline Nanoseconds clock_ns(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
 // CLOCK_MONOTONIC through the vDSO: about 20 ns, async-signal-safe, the same on every node of this host.
 inline Nanoseconds monotonic_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  return clock_ns(CLOCK_MONOTONIC);
 }
 
 // Sleeps so long, or until a signal. Async-signal-safe; leaves errno as it is.

@@ -1,5 +1,6 @@
 #include "base/config.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -17,13 +18,6 @@ constexpr uint64_t kMinRegionSize = uint64_t{1} << 20;
 constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
 constexpr double kMaxSilenceSeconds = 3600;
 
-std::optional<uint64_t> parse_whole(std::string_view text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 std::optional<std::string_view> variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr) return std::nullopt;
@@ -36,8 +30,8 @@ template <typename T>
 Status read_whole(const char* name, T& target, uint64_t minimum, uint64_t maximum) {
   const std::optional<std::string_view> text = variable(name);
   if (!text) return {};
-  const std::optional<uint64_t> number = parse_whole(*text);
-  if (!number || *number < minimum || *number > maximum)
+  const std::optional<uint64_t> number = parse_whole(*text, maximum);
+  if (!number || *number < minimum)
     return fail("{} is '{}'; it must be a whole number from {} to {}", name, *text, minimum, maximum);
   target = static_cast<T>(*number);
   return {};
@@ -107,10 +101,10 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     constexpr std::string_view kFetchAhead = "fetch-ahead=";
     if (item.starts_with(kFetchAhead)) {
-      const std::string_view number = item.substr(kFetchAhead.size());
-      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), options.fetch_ahead);
-      if (error == std::errc{} && end == number.data() + number.size() && options.fetch_ahead <= Config::kMaxPrefetch)
+      if (const auto pages = parse_whole(item.substr(kFetchAhead.size()), Config::kMaxPrefetch)) {
+        options.fetch_ahead = static_cast<unsigned>(*pages);
         continue;
+      }
     } else if (item == "coalesce=on" || item == "coalesce=off") {
       options.coalesce = item == "coalesce=on";
       continue;
@@ -165,8 +159,7 @@ Result<ClockScale> parse_clock_scale(std::string_view text) {
 }
 
 Result<Nanoseconds> parse_skew(std::string_view text) {
-  constexpr Unit kTimes[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}};
-  const std::optional<double> ns = parse_quantity(text, kTimes);
+  const std::optional<double> ns = parse_quantity(text, kTimeUnits);
   if (!ns || *ns > 1e9)
     return fail("skew is '{}'; it must be a time of at most 1 s such as 20us, in ns, us or ms", text);
   return static_cast<Nanoseconds>(std::llround(*ns));
@@ -237,50 +230,95 @@ Status validate(const Config& config) {
   return {};
 }
 
+namespace {
+
+Result<std::string> parse_name(std::string_view text) {
+  return std::string(text);
+}
+
+Result<std::string> parse_text(std::string_view text) {
+  if (text.empty()) return fail("it is set to nothing; unset it for the default");
+  return std::string(text);
+}
+
+Status read_stats(const char* name, Config& config) {
+  StatsTarget target{config.stats, std::move(config.stats_file)};
+  const Status status = read_with(name, target, parse_stats);
+  config.stats = target.format;
+  config.stats_file = std::move(target.file);
+  return status;
+}
+
+// Readers of a whole number from `minimum` to `maximum`, and of what a parser understands, for a member of Config.
+template <auto member, uint64_t minimum, uint64_t maximum>
+Status whole(const char* name, Config& config) {
+  return read_whole(name, config.*member, minimum, maximum);
+}
+template <auto member, auto parse>
+Status parsed(const char* name, Config& config) {
+  return read_with(name, config.*member, parse);
+}
+
+// Every variable that makes a Config, in the order in which mistakes are reported.
+struct Setting {
+  enum class Of { kRun, kNode };  // see run_settings()
+  const char* name;
+  Of of;
+  // Leaves the default if the variable is not set.
+  Status (*read)(const char* name, Config& config);
+};
+constexpr Setting kSettings[] = {
+    {"MULTIGRAIN_NODES", Setting::Of::kNode, whole<&Config::nodes, 1, Config::kMaxNodes>},
+    {"MULTIGRAIN_PROCS_PER_NODE", Setting::Of::kRun,
+     whole<&Config::processors_per_node, 1, Config::kMaxProcessorsPerNode>},
+    {"MULTIGRAIN_PAGE_SIZE", Setting::Of::kRun, parsed<&Config::page_size, parse_size>},
+    {"MULTIGRAIN_REGION_SIZE", Setting::Of::kRun, parsed<&Config::region_size, parse_size>},
+    {"MULTIGRAIN_PROTOCOL", Setting::Of::kRun, parsed<&Config::protocol, parse_name>},
+    {"MULTIGRAIN_ACCESS", Setting::Of::kRun, parsed<&Config::access, parse_access>},
+    {"MULTIGRAIN_NET", Setting::Of::kRun, parsed<&Config::network, parse_network_model>},
+    {"MULTIGRAIN_STATS", Setting::Of::kRun, read_stats},
+    {"MULTIGRAIN_HOME", Setting::Of::kRun, parsed<&Config::home, parse_home>},
+    {"MULTIGRAIN_PREFETCH", Setting::Of::kRun, whole<&Config::prefetch, 0, Config::kMaxPrefetch>},
+    {"MULTIGRAIN_CLOCK", Setting::Of::kRun, parsed<&Config::clock, parse_clock>},
+    {"MULTIGRAIN_CLOCK_SCALE", Setting::Of::kRun, parsed<&Config::clock_scale, parse_clock_scale>},
+    {"MULTIGRAIN_SKEW", Setting::Of::kRun, parsed<&Config::skew, parse_skew>},
+    {"MULTIGRAIN_HLRC", Setting::Of::kRun, parsed<&Config::hlrc, parse_hlrc>},
+    {"MULTIGRAIN_VERBOSE", Setting::Of::kRun, whole<&Config::verbose, 0, 1>},
+    {"MULTIGRAIN_FABRIC", Setting::Of::kNode, parsed<&Config::fabric, parse_fabric>},
+    {"MULTIGRAIN_INTERFACE", Setting::Of::kNode, parsed<&Config::interface, parse_text>},
+    {"MULTIGRAIN_TIMEOUT", Setting::Of::kRun, parsed<&Config::silence_limit, parse_silence_limit>},
+    {"MULTIGRAIN_WIREUP", Setting::Of::kNode, parsed<&Config::wireup, parse_text>},
+    {"MULTIGRAIN_NODE", Setting::Of::kNode,
+     [](const char* name, Config& config) { return read_whole(name, config.node.value, 0, Config::kMaxNodes - 1); }},
+    {"MULTIGRAIN_JOB_FD", Setting::Of::kNode, whole<&Config::job_fd, 0, std::numeric_limits<int>::max()>},
+};
+
+}  // namespace
+
+std::vector<const char*> run_settings() {
+  std::vector<const char*> names;
+  for (const Setting& setting : kSettings)
+    if (setting.of == Setting::Of::kRun) names.push_back(setting.name);
+  return names;
+}
+
+bool is_told_to_a_node(std::string_view name) {
+  // The last three are runtime/environment.h's.
+  constexpr std::string_view kNames[] = {"MULTIGRAIN_NODE",       "MULTIGRAIN_JOB_FD", "MULTIGRAIN_WIREUP",
+                                         "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN"};
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
 Result<Config> config_from_environment() {
   Config config;
-  StatsTarget stats;
-  Status status;
-  const auto then = [&status](auto&& read) {
-    if (status) status = read();
-  };
-  const auto protocol = [](std::string_view text) -> Result<std::string> { return std::string(text); };
-  then([&] { return read_whole("MULTIGRAIN_NODES", config.nodes, 1, Config::kMaxNodes); });
-  then([&] {
-    return read_whole("MULTIGRAIN_PROCS_PER_NODE", config.processors_per_node, 1, Config::kMaxProcessorsPerNode);
-  });
-  then([&] { return read_with("MULTIGRAIN_PAGE_SIZE", config.page_size, parse_size); });
-  then([&] { return read_with("MULTIGRAIN_REGION_SIZE", config.region_size, parse_size); });
-  then([&] { return read_with("MULTIGRAIN_PROTOCOL", config.protocol, protocol); });
-  then([&] { return read_with("MULTIGRAIN_ACCESS", config.access, parse_access); });
-  then([&] { return read_with("MULTIGRAIN_NET", config.network, parse_network_model); });
-  then([&] { return read_with("MULTIGRAIN_STATS", stats, parse_stats); });
-  then([&] { return read_with("MULTIGRAIN_HOME", config.home, parse_home); });
-  then([&] { return read_whole("MULTIGRAIN_PREFETCH", config.prefetch, 0, Config::kMaxPrefetch); });
-  then([&] { return read_with("MULTIGRAIN_CLOCK", config.clock, parse_clock); });
-  then([&] { return read_with("MULTIGRAIN_CLOCK_SCALE", config.clock_scale, parse_clock_scale); });
-  then([&] { return read_with("MULTIGRAIN_SKEW", config.skew, parse_skew); });
-  then([&] { return read_with("MULTIGRAIN_HLRC", config.hlrc, parse_hlrc); });
-  then([&] { return read_whole("MULTIGRAIN_VERBOSE", config.verbose, 0, 1); });
-  const auto text_of = [](std::string_view text) -> Result<std::string> {
-    if (text.empty()) return fail("it is set to nothing; unset it for the default");
-    return std::string(text);
-  };
-  then([&] { return read_with("MULTIGRAIN_FABRIC", config.fabric, parse_fabric); });
-  then([&] { return read_with("MULTIGRAIN_INTERFACE", config.interface, text_of); });
-  then([&] { return read_with("MULTIGRAIN_TIMEOUT", config.silence_limit, parse_silence_limit); });
-  then([&] { return read_with("MULTIGRAIN_WIREUP", config.wireup, text_of); });
-  then([&] { return read_whole("MULTIGRAIN_NODE", config.node.value, 0, Config::kMaxNodes - 1); });
-  then([&] { return read_whole("MULTIGRAIN_JOB_FD", config.job_fd, 0, std::numeric_limits<int>::max()); });
-  then([&] { return validate(config); });
-  if (!status) return tl::unexpected<Error>(status.error());
+  for (const Setting& setting : kSettings)
+    if (const Status status = setting.read(setting.name, config); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = validate(config); !status) return tl::unexpected<Error>(status.error());
   if (config.nodes > 1 && (config.fabric == FabricKind::kUcx ? config.wireup.empty() : config.job_fd < 0))
     return fail(
         "MULTIGRAIN_NODES is {}, but nothing started the other nodes; start the program with mgrun --nodes {}, or "
         "unset the variable to run as one node",
         config.nodes, config.nodes);
-  config.stats = stats.format;
-  config.stats_file = std::move(stats.file);
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -106,6 +107,14 @@ struct Config {
     return NodeId(static_cast<uint16_t>(p.value / processors_per_node));
   }
 };
+
+// The variables that config_from_environment() reads and that are the run's: what node 0 has holds on every node. The
+// others are a node's own: what its launcher tells it, and what its host has. They live for ever.
+std::vector<const char*> run_settings();
+
+// Whether a launcher tells each node this variable about itself: a value that the launcher inherited, or that outlives
+// the node, is not meant for anybody else.
+bool is_told_to_a_node(std::string_view name);
 
 // Reads and validates the environment. Every error names the variable, the value and what is allowed. A variable that
 // is set to nothing is an error too: it is more often a typing mistake in a script than a wish for the default.

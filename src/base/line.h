@@ -1,5 +1,5 @@
-// A line for standard error that is put together on the stack: for signal handlers and threads in the middle of a
-// library, where stdio, locks and the heap are out of bounds.
+// A line, for standard error or for the system, that is put together on the stack: for signal handlers and threads in
+// the middle of a library, where stdio, locks and the heap are out of bounds.
 #pragma once
 
 #include <unistd.h>
@@ -27,6 +27,11 @@ class Line {
     } while (value != 0);
     while (n != 0) text({&digits[--n], 1});
     return *this;
+  }
+  // What is there so far. Valid until something is added.
+  [[nodiscard]] const char* c_str() {
+    buffer_[length_] = '\0';
+    return buffer_;
   }
   // Ends the line. Once.
   void write_out() {

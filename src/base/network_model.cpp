@@ -14,7 +14,6 @@ namespace {
 
 // Longer delays than this are typing mistakes, and would look like a run that hangs.
 constexpr double kMaxDelayNs = 10e9;
-constexpr Unit kTimeUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}};
 constexpr Unit kRateUnits[] = {{"B/s", 1e-9}, {"KB/s", 1e-6}, {"MB/s", 1e-3}, {"GB/s", 1}};
 
 constexpr NetworkPreset kPresets[] = {
@@ -66,8 +65,7 @@ constexpr NetworkPreset kPresets[] = {
      {.latency_ns = 850, .bytes_per_ns = 50},
      "InfiniBand NDR",
      "the same section of the same paper: an RDMA read of 1.7 us over InfiniBand (there and back); the InfiniBand "
-     "Trade "
-     "Association's roadmap: NDR x4 is 400 Gb/s"},
+     "Trade Association's roadmap: NDR x4 is 400 Gb/s"},
     {"cxl2-pool",
      {.latency_ns = 90, .bytes_per_ns = 32},
      "memory of a CXL 2 pool of 16 sockets",

@@ -5,6 +5,13 @@
 
 namespace multigrain {
 
+std::optional<uint64_t> parse_whole(std::string_view text, uint64_t maximum) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number > maximum) return std::nullopt;
+  return number;
+}
+
 // from_chars, because strtod would read "1,5" or "1.5" according to the locale of the program that we live in.
 std::optional<double> parse_quantity(std::string_view text, std::span<const Unit> units) {
   double number = 0;

@@ -1,6 +1,8 @@
-// Reads a number with its unit, such as "50us" or "96MB/s": what options and variables are written in.
+// Reads numbers, also with a unit such as "50us" or "96MB/s": what options and variables are written in.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -12,6 +14,13 @@ struct Unit {
   std::string_view name;
   double factor;
 };
+
+// Times, in nanoseconds.
+inline constexpr Unit kTimeUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}};
+
+// The whole number that `text` is in decimal digits alone, or nothing if it is something else or above `maximum`.
+// Thread safe.
+std::optional<uint64_t> parse_whole(std::string_view text, uint64_t maximum = std::numeric_limits<uint64_t>::max());
 
 // The number times its unit's factor, or nothing if `text` is not a finite number from 0 up, in plain decimals,
 // followed by the name of one of `units`. Does not depend on the locale. Thread safe.

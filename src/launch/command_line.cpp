@@ -5,13 +5,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <sstream>
+
+#include "base/quantity.h"
 
 namespace multigrain {
 namespace {
@@ -30,11 +32,10 @@ struct Setting {
 
 Reader whole_number(unsigned Config::* member, unsigned maximum) {
   return [=](std::string_view text, Config& config) -> Status {
-    unsigned number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc{} || end != text.data() + text.size())
-      return fail("'{}' is not a whole number from 1 to {}", text, maximum);
-    config.*member = number;
+    // That it is in the range is validate()'s to say.
+    const std::optional<uint64_t> number = parse_whole(text, std::numeric_limits<unsigned>::max());
+    if (!number) return fail("'{}' is not a whole number from 1 to {}", text, maximum);
+    config.*member = static_cast<unsigned>(*number);
     return {};
   };
 }
@@ -62,9 +63,9 @@ Status read_interface(std::string_view text, Config& config) {
 }
 
 Status read_prefetch(std::string_view text, Config& config) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), config.prefetch);
-  if (error != std::errc() || end != text.data() + text.size() || config.prefetch > Config::kMaxPrefetch)
-    return fail("'{}' is not a number of pages from 0 to {}", text, Config::kMaxPrefetch);
+  const std::optional<uint64_t> pages = parse_whole(text, Config::kMaxPrefetch);
+  if (!pages) return fail("'{}' is not a number of pages from 0 to {}", text, Config::kMaxPrefetch);
+  config.prefetch = static_cast<unsigned>(*pages);
   return {};
 }
 

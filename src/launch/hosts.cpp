@@ -1,9 +1,10 @@
 #include "launch/hosts.h"
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
 
 #include "base/config.h"
+#include "base/quantity.h"
 
 namespace multigrain {
 namespace {
@@ -17,11 +18,9 @@ std::string_view trim(std::string_view text) {
 }
 
 Result<unsigned> parse_slots(std::string_view text) {
-  unsigned slots = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (error != std::errc{} || end != text.data() + text.size() || slots < 1 || slots > Config::kMaxNodes)
-    return fail("'{}' is not a number of nodes from 1 to {}", text, Config::kMaxNodes);
-  return slots;
+  const std::optional<uint64_t> slots = parse_whole(text, Config::kMaxNodes);
+  if (!slots || *slots < 1) return fail("'{}' is not a number of nodes from 1 to {}", text, Config::kMaxNodes);
+  return static_cast<unsigned>(*slots);
 }
 
 // What is not a name might be taken for an option or for a command somewhere on the way.

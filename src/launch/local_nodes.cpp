@@ -16,14 +16,6 @@
 extern char** environ;
 
 namespace multigrain {
-namespace {
-
-// What a node gets from the launcher alone; inherited values would be those of another run.
-constexpr std::string_view kOwnVariables[] = {"MULTIGRAIN_NODE",  "MULTIGRAIN_JOB_FD", "MULTIGRAIN_FRAMES_FDS",
-                                              "MULTIGRAIN_CORES", "MULTIGRAIN_PIN",    "MULTIGRAIN_WIREUP"};
-
-}  // namespace
-
 LocalNodes::LocalNodes(LocalJob job) : job_(std::move(job)), channels_(job_.config.nodes) {}
 
 LocalNodes::~LocalNodes() {
@@ -99,8 +91,7 @@ std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd) co
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('='));
     const auto is_name = [&](const auto& pair) { return pair.first == name; };
-    if (std::ranges::find(kOwnVariables, name) == std::end(kOwnVariables) && std::ranges::none_of(wanted, is_name))
-      result.emplace_back(text);
+    if (!is_told_to_a_node(name) && std::ranges::none_of(wanted, is_name)) result.emplace_back(text);
   }
   for (const auto& [name, value] : wanted) result.push_back(name + "=" + value);
   return result;

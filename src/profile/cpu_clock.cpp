@@ -47,9 +47,7 @@ std::atomic_ref<uint64_t> registered() {
 }
 
 Nanoseconds read_exactly() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 }  // namespace

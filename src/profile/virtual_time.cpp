@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/futex.h"
+#include "base/line.h"
 #include "profile/cpu_clock.h"
 #include "profile/this_thread.h"
 
@@ -108,25 +109,11 @@ void take_interrupts() {
 
 // Whether the thread sleeps or is stopped, as /proc says. False if that cannot be found out.
 bool is_asleep(uint32_t process, uint32_t thread) {
-  char path[64];
-  char* at = path;
-  const auto put_text = [&at](const char* text) { at = stpcpy(at, text); };
-  const auto put_number = [&at](uint32_t number) {
-    char digits[10];
-    int n = 0;
-    do digits[n++] = static_cast<char>('0' + number % 10);
-    while ((number /= 10) != 0);
-    while (n != 0) *at++ = digits[--n];
-  };
-  put_text("/proc/");
-  put_number(process);
-  put_text("/task/");
-  put_number(thread);
-  put_text("/stat");
-  *at = '\0';
+  Line path;
+  path.text("/proc/").number(process).text("/task/").number(thread).text("/stat");
   // Not open() and read(): the program may be the one who is asked to define them, and we may be in a signal handler.
   const int saved = errno;
-  const auto fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+  const auto fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC));
   bool asleep = false;
   if (fd >= 0) {
     char text[256];

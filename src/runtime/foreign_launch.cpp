@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 #include "base/config.h"
+#include "base/quantity.h"
 
 extern char** environ;
 
@@ -41,12 +42,11 @@ class Facts {
   // The variable must be there.
   [[nodiscard]] Result<unsigned> number(std::string_view name) const {
     const std::string_view all = text(name).value_or("");
-    unsigned value = 0;
-    const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), value);
-    if (error != std::errc{} || end != all.data() + all.size())
+    const std::optional<uint64_t> value = parse_whole(all, std::numeric_limits<unsigned>::max());
+    if (!value)
       return fail("{} is '{}' where the launcher should have put a number; set MULTIGRAIN_NODES=1 to run without it",
                   name, all);
-    return value;
+    return static_cast<unsigned>(*value);
   }
   [[nodiscard]] bool is_socket(unsigned fd) const {
     return std::ranges::find(facts_.sockets, static_cast<int>(fd)) != facts_.sockets.end();
@@ -193,14 +193,12 @@ std::string this_executable() {
 }
 
 bool told_by_a_launcher(std::string_view name) {
-  constexpr std::string_view kNames[] = {"MULTIGRAIN_NODE", "MULTIGRAIN_NODES", "MULTIGRAIN_WIREUP",
-                                         "MULTIGRAIN_JOB_FD", "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",
-                                         "MULTIGRAIN_PIN",
+  constexpr std::string_view kNames[] = {"MULTIGRAIN_NODES",
                                          // Without it, a program that takes this one's place is no task of srun's.
                                          "SLURM_TASK_PID"};
   constexpr std::string_view kPrefixes[] = {"PMI_", "PMIX_", "OMPI_COMM_WORLD_", "MPI_LOCAL"};
   if (name.starts_with("PMIX_MCA_")) return false;  // a user's settings of the library
-  return std::ranges::find(kNames, name) != std::end(kNames) ||
+  return is_told_to_a_node(name) || std::ranges::find(kNames, name) != std::end(kNames) ||
          std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/config.h"
 #include "base/fnv.h"
 #include "base/hexadecimal.h"
 #include "runtime/private/build_id.h"
@@ -24,12 +25,6 @@ namespace {
 
 using nlohmann::json;
 
-// The settings of a run that must be the same everywhere. Not those of one host: interface, cores, pinning.
-constexpr const char* kSettings[] = {"MULTIGRAIN_PROCS_PER_NODE", "MULTIGRAIN_PAGE_SIZE", "MULTIGRAIN_REGION_SIZE",
-                                     "MULTIGRAIN_PROTOCOL",       "MULTIGRAIN_ACCESS",    "MULTIGRAIN_NET",
-                                     "MULTIGRAIN_STATS",          "MULTIGRAIN_HOME",      "MULTIGRAIN_PREFETCH",
-                                     "MULTIGRAIN_VERBOSE",        "MULTIGRAIN_TIMEOUT",   "MULTIGRAIN_CLOCK",
-                                     "MULTIGRAIN_CLOCK_SCALE",    "MULTIGRAIN_SKEW"};
 constexpr size_t kMaxLibraries = 512;
 
 std::string path_of_executable() {
@@ -96,8 +91,7 @@ Status check_libraries(const NodeCard& first, size_t number, const NodeCard& oth
     if (twin->base != library.base)
       return fail(
           "the hosts differ: {} has the library {} at address {:#x}, node 0 on host {} at {:#x}; the limit of the "
-          "stack "
-          "(ulimit -s) and LD_PRELOAD must be the same everywhere",
+          "stack (ulimit -s) and LD_PRELOAD must be the same everywhere",
           node_on_host(number, other), library.name, twin->base, first.host, library.base);
   }
   for (const NodeCard::Library& library : other.libraries) {
@@ -127,7 +121,7 @@ Result<NodeCard> describe_this_node(bool is_node_0) {
   card.randomised = persona < 0 || (persona & ADDR_NO_RANDOMIZE) == 0;
   dl_iterate_phdr(&add_library, &card.libraries);
   if (!is_node_0) return card;
-  for (const char* name : kSettings) {
+  for (const char* name : run_settings()) {
     if (const char* value = std::getenv(name)) card.settings.emplace_back(name, value);
   }
   if (getrandom(card.secret.data(), card.secret.size(), 0) != static_cast<ssize_t>(card.secret.size()))
@@ -185,11 +179,12 @@ Result<NodeCard> decode(const Card& bytes) {
   }
   const auto settings = whole.find("settings");
   if (settings == whole.end() || !settings->is_array()) return bad("settings");
+  const std::vector<const char*> known = run_settings();
   for (const json& setting : *settings) {
     if (!setting.is_array() || setting.size() != 2 || !setting[0].is_string() || !setting[1].is_string())
       return bad("settings");
     const std::string name = setting[0].get<std::string>();
-    if (std::ranges::find(kSettings, name) == std::end(kSettings)) return bad("settings");
+    if (std::ranges::find(known, name) == known.end()) return bad("settings");
     card.settings.emplace_back(name, setting[1].get<std::string>());
   }
   const auto secret = whole.find("secret");
@@ -223,7 +218,7 @@ Status check_agreement(const std::vector<NodeCard>& cards) {
 }
 
 void adopt_settings(const NodeCard& node_0) {
-  for (const char* name : kSettings) unsetenv(name);
+  for (const char* name : run_settings()) unsetenv(name);
   for (const auto& [name, value] : node_0.settings) setenv(name.c_str(), value.c_str(), 1);
 }
 

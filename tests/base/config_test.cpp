@@ -9,7 +9,9 @@
 namespace multigrain {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(SizeTest, PowersOfTwo) {
   EXPECT_EQ(parse_size("0"), 0u);
@@ -97,10 +99,9 @@ class EnvironmentTest : public ::testing::Test {
 
  private:
   static void clear() {
-    for (const char* name :
-         {"MULTIGRAIN_NODES", "MULTIGRAIN_PROCS_PER_NODE", "MULTIGRAIN_PAGE_SIZE", "MULTIGRAIN_REGION_SIZE",
-          "MULTIGRAIN_PROTOCOL", "MULTIGRAIN_ACCESS", "MULTIGRAIN_NET", "MULTIGRAIN_STATS", "MULTIGRAIN_HOME",
-          "MULTIGRAIN_VERBOSE", "MULTIGRAIN_NODE", "MULTIGRAIN_JOB_FD"})
+    for (const char* name : run_settings()) ::unsetenv(name);
+    for (const char* name : {"MULTIGRAIN_NODES", "MULTIGRAIN_NODE", "MULTIGRAIN_JOB_FD", "MULTIGRAIN_FABRIC",
+                             "MULTIGRAIN_INTERFACE", "MULTIGRAIN_WIREUP"})
       ::unsetenv(name);
   }
 };
@@ -173,6 +174,23 @@ TEST_F(EnvironmentTest, ErrorsNameTheVariableTheValueAndWhatIsAllowed) {
 
 TEST_F(EnvironmentTest, SeveralNodesNeedALauncher) {
   EXPECT_THAT(error_with("MULTIGRAIN_NODES", "2"), HasSubstr("start the program with mgrun --nodes 2"));
+}
+
+TEST(Settings, AreOfTheRunOrOfANode) {
+  const std::vector<const char*> names = run_settings();
+  const std::vector<std::string> of_the_run(names.begin(), names.end());
+  EXPECT_THAT(of_the_run, Contains("MULTIGRAIN_HLRC"));
+  for (const char* own : {"MULTIGRAIN_NODES", "MULTIGRAIN_FABRIC", "MULTIGRAIN_INTERFACE", "MULTIGRAIN_WIREUP",
+                          "MULTIGRAIN_NODE", "MULTIGRAIN_JOB_FD"})
+    EXPECT_THAT(of_the_run, Not(Contains(own)));
+  EXPECT_TRUE(is_told_to_a_node("MULTIGRAIN_PIN"));
+  for (const std::string& name : of_the_run) EXPECT_FALSE(is_told_to_a_node(name)) << name;
+}
+
+TEST(Options, OfHlrc) {
+  EXPECT_EQ(parse_hlrc("fetch-ahead=64,coalesce=off")->fetch_ahead, 64u);
+  for (const char* text : {"fetch-ahead=65", "fetch-ahead=", "fetch-ahead=1x", "fetch-ahead=4294967297", "x"})
+    EXPECT_FALSE(parse_hlrc(text)) << text;
 }
 
 TEST(SilenceLimit, IsInSeconds) {

@@ -275,14 +275,11 @@ TEST(ShmProcesses, AnIdleNodeUsesNoProcessorTime) {
       usleep(500'000);
       (*fabric)->wake_service();
     });
-    timespec before{};
-    timespec after{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    const Nanoseconds before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     (*fabric)->serve();
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    const Nanoseconds used = clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
     waker.join();
     // A service thread that spins would have used the better part of the half second.
-    const int64_t used = (after.tv_sec - before.tv_sec) * 1'000'000'000 + (after.tv_nsec - before.tv_nsec);
     return used < 50'000'000 ? 0 : 1;
   });
   EXPECT_EQ(finish(child), 0);

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <random>
+
+#include "base/config.h"
 
 namespace multigrain {
 namespace {
@@ -62,6 +65,32 @@ TEST(NodeCard, TravelsWhole) {
   ASSERT_EQ(copy->libraries.size(), card->libraries.size());
   EXPECT_EQ(copy->libraries[0].base, card->libraries[0].base);
   EXPECT_EQ(disagreement({*copy, *copy}), card->randomised ? disagreement({*card}) : "agreement");
+}
+
+// Every variable that makes a Config, but for what a node has of its own. A new setting of the run belongs here, too.
+TEST(NodeCard, EverySettingOfTheRunTravels) {
+  const std::map<std::string, std::string> chosen = {
+      {"MULTIGRAIN_PROCS_PER_NODE", "3"},  {"MULTIGRAIN_PAGE_SIZE", "16384"}, {"MULTIGRAIN_REGION_SIZE", "1G"},
+      {"MULTIGRAIN_PROTOCOL", "hlrc"},     {"MULTIGRAIN_ACCESS", "mprotect"}, {"MULTIGRAIN_NET", "latency=7us"},
+      {"MULTIGRAIN_STATS", "json:a.json"}, {"MULTIGRAIN_HOME", "blocked"},    {"MULTIGRAIN_PREFETCH", "5"},
+      {"MULTIGRAIN_CLOCK", "virtual"},     {"MULTIGRAIN_CLOCK_SCALE", "2,3"}, {"MULTIGRAIN_SKEW", "9us"},
+      {"MULTIGRAIN_HLRC", "coalesce=off"}, {"MULTIGRAIN_VERBOSE", "1"},       {"MULTIGRAIN_TIMEOUT", "6"}};
+  for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
+  setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
+  const auto card = decode(encode(*describe_this_node(true)));
+  for (const auto& [name, value] : chosen) unsetenv(name.c_str());
+  unsetenv("MULTIGRAIN_INTERFACE");
+  ASSERT_TRUE(card) << card.error().message;
+  EXPECT_EQ((std::map<std::string, std::string>(card->settings.begin(), card->settings.end())), chosen);
+
+  adopt_settings(*card);
+  const auto config = config_from_environment();
+  for (const auto& [name, value] : chosen) unsetenv(name.c_str());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->protocol, "hlrc");
+  EXPECT_FALSE(config->hlrc.coalesce);
+  EXPECT_EQ(config->skew, 9000u);
+  EXPECT_EQ(run_settings().size(), chosen.size()) << "a setting that this test does not know";
 }
 
 TEST(NodeCard, SettingsOfNode0AreEverybodys) {

@@ -80,16 +80,12 @@ class Scratch {
 
 // Time that this thread computed: what one core does, whoever else uses it.
 Nanoseconds thread_ns() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 // The same of all threads of the process.
 Nanoseconds process_ns() {
-  timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 double per_us(uint64_t count, Nanoseconds ns) {

@@ -1,5 +1,8 @@
-#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <optional>
 
+#include "base/quantity.h"
 #include "fabric/module.h"
 #include "fabric/wireup/launcher_wireup.h"
 #include "fabric/wireup/wireup.h"
@@ -10,9 +13,9 @@ namespace multigrain {
 Result<std::unique_ptr<Wireup>> open_wireup(std::string_view name) {
   constexpr std::string_view kDescriptor = "fd:";
   if (name.starts_with(kDescriptor)) {
-    int fd = -1;
-    const auto [end, error] = std::from_chars(name.data() + kDescriptor.size(), name.data() + name.size(), fd);
-    if (error == std::errc{} && end == name.data() + name.size() && fd >= 0) return open_launcher_wireup(fd);
+    const std::optional<uint64_t> fd =
+        parse_whole(name.substr(kDescriptor.size()), static_cast<uint64_t>(std::numeric_limits<int>::max()));
+    if (fd) return open_launcher_wireup(static_cast<int>(*fd));
   } else if (name == "pmix" || name == "pmi2") {
     const Result<void*> open = load_module(name, kOpenWireupSymbol);
     if (!open) return tl::unexpected<Error>(open.error());

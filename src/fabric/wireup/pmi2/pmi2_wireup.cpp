@@ -136,10 +136,9 @@ std::optional<std::string> Pmi2Wireup::value(const std::string& key) const {
 Result<Card> Pmi2Wireup::card_of(unsigned node) const {
   const auto size_text = value(key(node, 0));
   if (!size_text) return fail("nothing was heard of node {}", node);
-  size_t size = 0;
-  const auto [end, error] = std::from_chars(size_text->data(), size_text->data() + size_text->size(), size);
-  if (error != std::errc{} || end != size_text->data() + size_text->size() || size > kMaxCard)
-    return fail("the card of node {} came through PMI-2 with a length of '{}'", node, *size_text);
+  const std::optional<uint64_t> length = parse_whole(*size_text, kMaxCard);
+  if (!length) return fail("the card of node {} came through PMI-2 with a length of '{}'", node, *size_text);
+  const size_t size = *length;
   Card card;
   card.reserve(size);
   for (size_t piece = 1; card.size() < size; ++piece) {
