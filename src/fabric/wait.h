@@ -98,13 +98,18 @@ class Attendance {
   bool attending_ = true;
 };
 
+// Whether there is nothing to wait for. In virtual time what is not waited for has happened, too, when it happened.
+template <typename Done>
+[[nodiscard]] bool has_come(const EventCount& event, Done& done) {
+  if (!done()) return false;
+  virtual_time::advance(event.when().load(std::memory_order_relaxed));
+  return true;
+}
+
 // Waits until `done()` holds. Whoever makes it true calls `event.notify()` afterwards. Async-signal-safe if `done` is.
 template <typename Done>
 void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
-  if (done()) {
-    virtual_time::advance(event.when().load(std::memory_order_relaxed));
-    return;
-  }
+  if (has_come(event, done)) return;
   virtual_time::Wait virtual_wait(&event, event.when());
   // An earlier wait of the same attendance may have ended asleep.
   attendance.resume();
@@ -130,10 +135,7 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
 // The same for a thread that has not sent anything just before.
 template <typename Done>
 void wait_until(Fabric& fabric, const WaitPolicy& policy, EventCount& event, Done&& done) {
-  if (done()) {
-    virtual_time::advance(event.when().load(std::memory_order_relaxed));
-    return;
-  }
+  if (has_come(event, done)) return;
   Attendance attendance(fabric);
   wait_until(attendance, policy, event, std::forward<Done>(done));
 }

@@ -11,16 +11,11 @@
 #endif
 
 namespace multigrain {
+using namespace diff_format;
 namespace {
 
-constexpr size_t kLine = 64;
 constexpr size_t kBatchLines = 16;
 constexpr size_t kBatch = kBatchLines * kLine;
-constexpr size_t kHeader = 4;
-constexpr size_t kRunHeader = 4;
-constexpr size_t kLineHeader = 10;
-constexpr std::byte kRuns{1};
-constexpr std::byte kLines{2};
 
 // What was read of 16 lines, and how it differs from the twin. Reading and comparing are one step, and what follows
 // works on this snapshot: so a byte is encoded as it was compared, whoever writes the page meanwhile.
@@ -124,33 +119,10 @@ void put_at(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-template <typename T>
-T get_at(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
 void put_diff_header(std::byte* out, std::byte kind, size_t records) {
   out[0] = kind;
   out[1] = std::byte{0};
   put_at(out + 2, static_cast<uint16_t>(records));
-}
-
-// Calls visit(first byte, length) for each maximal run of ones.
-template <typename Visit>
-void for_each_run_of(uint64_t mask, Visit&& visit) {
-  size_t at = 0;
-  while (mask != 0) {
-    const auto gap = static_cast<size_t>(std::countr_zero(mask));
-    mask >>= gap;
-    at += gap;
-    const auto length = static_cast<size_t>(std::countr_one(mask));
-    visit(at, length);
-    if (length == kLine) return;
-    mask >>= length;
-    at += length;
-  }
 }
 
 // memcpy of at most 64 bytes, mostly of a word or so: a call would cost more than the copy. No byte outside is stored.
@@ -245,47 +217,6 @@ size_t encode_lines(Compare compare, const std::byte* page, const std::byte* twi
   return static_cast<size_t>(end - out);
 }
 
-// Walks a diff of runs: calls visit(page offset, bytes, length) for each. False if it is not valid.
-template <typename Visit>
-bool walk_runs(std::span<const std::byte> diff, size_t page_size, Visit&& visit) {
-  size_t at = kHeader;
-  size_t previous_end = 0;
-  size_t records = 0;
-  while (at < diff.size()) {
-    if (diff.size() - at < kRunHeader) return false;
-    const size_t offset = get_at<uint16_t>(diff.data() + at);
-    const size_t length = size_t{get_at<uint16_t>(diff.data() + at + 2)} + 1;
-    at += kRunHeader;
-    if (offset < previous_end || offset + length > page_size || diff.size() - at < length) return false;
-    visit(offset, diff.data() + at, length);
-    at += length;
-    previous_end = offset + length;
-    ++records;
-  }
-  return records != 0 && static_cast<uint16_t>(records) == get_at<uint16_t>(diff.data() + 2);
-}
-
-// The same for lines: calls visit(page offset of the line, mask, its changed bytes).
-template <typename Visit>
-bool walk_lines(std::span<const std::byte> diff, size_t page_size, Visit&& visit) {
-  size_t at = kHeader;
-  size_t next_line = 0;
-  size_t records = 0;
-  while (at < diff.size()) {
-    if (diff.size() - at < kLineHeader) return false;
-    const size_t line = get_at<uint16_t>(diff.data() + at);
-    const auto mask = get_at<uint64_t>(diff.data() + at + 2);
-    const auto length = static_cast<size_t>(std::popcount(mask));
-    at += kLineHeader;
-    if (line < next_line || line >= page_size / kLine || mask == 0 || diff.size() - at < length) return false;
-    visit(line * kLine, mask, diff.data() + at);
-    at += length;
-    next_line = line + 1;
-    ++records;
-  }
-  return records != 0 && static_cast<uint16_t>(records) == get_at<uint16_t>(diff.data() + 2);
-}
-
 bool is_valid(std::span<const std::byte> diff, size_t page_size) {
   if (diff.size() <= kHeader || diff[1] != std::byte{0}) return false;
   if (diff[0] == kRuns) return walk_runs(diff, page_size, [](size_t, const std::byte*, size_t) {});
@@ -309,29 +240,18 @@ size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_siz
 bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff) {
   if (diff.empty()) return true;
   if (!is_valid(diff, page_size)) return false;
-  if (diff[0] == kRuns)
-    return walk_runs(diff, page_size, [&](size_t offset, const std::byte* bytes, size_t length) {
-      if (length <= kLine)
-        copy_short(home + offset, bytes, length);
-      else
-        std::memcpy(home + offset, bytes, length);
-    });
-  return walk_lines(diff, page_size, [&](size_t offset, uint64_t mask, const std::byte* bytes) {
-    for_each_run_of(mask, [&](size_t first, size_t length) {
-      copy_short(home + offset + first, bytes, length);
-      bytes += length;
-    });
+  for_each_run(diff, [&](size_t offset, const std::byte* bytes, size_t length) {
+    if (length <= kLine)
+      copy_short(home + offset, bytes, length);
+    else
+      std::memcpy(home + offset, bytes, length);
   });
+  return true;
 }
 
 size_t changed_bytes(std::span<const std::byte> diff) {
   size_t total = 0;
-  if (diff.empty()) return 0;
-  if (diff[0] == kRuns)
-    walk_runs(diff, 65536, [&](size_t, const std::byte*, size_t length) { total += length; });
-  else
-    walk_lines(diff, 65536,
-               [&](size_t, uint64_t mask, const std::byte*) { total += static_cast<size_t>(std::popcount(mask)); });
+  for_each_run(diff, [&](size_t, const std::byte*, size_t length) { total += length; });
   return total;
 }
 

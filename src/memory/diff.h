@@ -44,8 +44,8 @@ size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_siz
 // `diff` may not be changed meanwhile. Pre: page_size as above. An empty span is no change, and valid.
 [[nodiscard]] bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff);
 
-// Calls visit(page offset, first byte, length) for every run of changed bytes, in ascending order. The diff must be the
-// caller's own: it is not checked.
+// Calls visit(page offset, first byte, length) for every run of changed bytes, in ascending order. The diff must be
+// valid, such as the caller's own: otherwise it ends somewhere.
 template <typename Visit>
 void for_each_run(std::span<const std::byte> diff, Visit&& visit);
 
@@ -55,39 +55,97 @@ void for_each_run(std::span<const std::byte> diff, Visit&& visit);
 // Copies a page: making a twin, filling a frame. The pages do not overlap.
 void copy_page(std::byte* to, const std::byte* from, size_t page_size);
 
+// How a diff is read: what for_each_run() and the code behind the other functions share.
+namespace diff_format {
+
+inline constexpr size_t kLine = 64;
+inline constexpr size_t kHeader = 4;
+inline constexpr size_t kRunHeader = 4;
+inline constexpr size_t kLineHeader = 10;
+inline constexpr std::byte kRuns{1};
+inline constexpr std::byte kLines{2};
+
+template <typename T>
+T get_at(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// Calls visit(first byte, length) for each maximal run of ones.
+template <typename Visit>
+void for_each_run_of(uint64_t mask, Visit&& visit) {
+  size_t at = 0;
+  while (mask != 0) {
+    const auto gap = static_cast<size_t>(std::countr_zero(mask));
+    mask >>= gap;
+    at += gap;
+    const auto length = static_cast<size_t>(std::countr_one(mask));
+    visit(at, length);
+    if (length == kLine) return;
+    mask >>= length;
+    at += length;
+  }
+}
+
+// Walks a diff of runs: calls visit(page offset, bytes, length) for each. False if it is not valid.
+template <typename Visit>
+bool walk_runs(std::span<const std::byte> diff, size_t page_size, Visit&& visit) {
+  size_t at = kHeader;
+  size_t previous_end = 0;
+  size_t records = 0;
+  while (at < diff.size()) {
+    if (diff.size() - at < kRunHeader) return false;
+    const size_t offset = get_at<uint16_t>(diff.data() + at);
+    const size_t length = size_t{get_at<uint16_t>(diff.data() + at + 2)} + 1;
+    at += kRunHeader;
+    if (offset < previous_end || offset + length > page_size || diff.size() - at < length) return false;
+    visit(offset, diff.data() + at, length);
+    at += length;
+    previous_end = offset + length;
+    ++records;
+  }
+  return records != 0 && static_cast<uint16_t>(records) == get_at<uint16_t>(diff.data() + 2);
+}
+
+// The same for lines: calls visit(page offset of the line, mask, its changed bytes).
+template <typename Visit>
+bool walk_lines(std::span<const std::byte> diff, size_t page_size, Visit&& visit) {
+  size_t at = kHeader;
+  size_t next_line = 0;
+  size_t records = 0;
+  while (at < diff.size()) {
+    if (diff.size() - at < kLineHeader) return false;
+    const size_t line = get_at<uint16_t>(diff.data() + at);
+    const auto mask = get_at<uint64_t>(diff.data() + at + 2);
+    const auto length = static_cast<size_t>(std::popcount(mask));
+    at += kLineHeader;
+    if (line < next_line || line >= page_size / kLine || mask == 0 || diff.size() - at < length) return false;
+    visit(line * kLine, mask, diff.data() + at);
+    at += length;
+    next_line = line + 1;
+    ++records;
+  }
+  return records != 0 && static_cast<uint16_t>(records) == get_at<uint16_t>(diff.data() + 2);
+}
+
+}  // namespace diff_format
+
 template <typename Visit>
 void for_each_run(std::span<const std::byte> diff, Visit&& visit) {
-  constexpr size_t kHeader = 4;
+  using namespace diff_format;
+  constexpr size_t kLargestPage = 65536;
   if (diff.empty()) return;
-  const auto word = [&](size_t at) {
-    uint16_t value;
-    std::memcpy(&value, diff.data() + at, sizeof value);
-    return size_t{value};
-  };
-  if (diff[0] == std::byte{1}) {
-    for (size_t at = kHeader; at < diff.size();) {
-      const size_t length = word(at + 2) + 1;
-      visit(word(at), diff.data() + at + 4, length);
-      at += 4 + length;
-    }
+  if (diff[0] == kRuns) {
+    static_cast<void>(walk_runs(diff, kLargestPage, visit));
     return;
   }
-  for (size_t at = kHeader; at < diff.size();) {
-    const size_t line = word(at) * 64;
-    uint64_t mask;
-    std::memcpy(&mask, diff.data() + at + 2, sizeof mask);
-    at += 10;
-    for (size_t byte = 0; mask != 0;) {
-      const auto gap = static_cast<size_t>(std::countr_zero(mask));
-      mask >>= gap;
-      byte += gap;
-      const auto length = static_cast<size_t>(std::countr_one(mask));
-      visit(line + byte, diff.data() + at, length);
-      at += length;
-      byte += length;
-      mask = length == 64 ? 0 : mask >> length;
-    }
-  }
+  static_cast<void>(walk_lines(diff, kLargestPage, [&](size_t line, uint64_t mask, const std::byte* bytes) {
+    for_each_run_of(mask, [&](size_t first, size_t length) {
+      visit(line + first, bytes, length);
+      bytes += length;
+    });
+  }));
 }
 
 }  // namespace multigrain

@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "coherence/create.h"
-#include "fabric/virtual_fabric.h"
+#include "fabric/emulation.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
@@ -216,30 +216,17 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
 
 // The clocks, links and protocol handlers of the emulated machine are in the job's memory.
 void Node::emulate(ShmFabric& shm) {
-  struct Head {
-    std::atomic<uint32_t> sleepers;
-  };
-  const std::span<std::byte> memory = shm.job().emulation();
-  const size_t nodes_at = 4096;
-  const size_t processors_at = nodes_at + config_.nodes * sizeof(VirtualFabric::NodeState);
-  MG_CHECK(processors_at + config_.processors() * sizeof(virtual_time::ProcessorClock) <= memory.size());
-  std::byte* const base = memory.data();
+  const Emulation emulation(shm.job().emulation(), config_.nodes, config_.processors());
   const TrapCost trap = measure_trap();
-  // Zeroed memory is what all of them begin as.
-  virtual_time::start(
-      {.processors = {reinterpret_cast<virtual_time::ProcessorClock*>(base + processors_at), config_.processors()},
-       .sleepers = &reinterpret_cast<Head*>(base)->sleepers},
-      {.scale = config_.clock_scale.program,
-       .protocol_scale = config_.clock_scale.protocol,
-       .trap_ns = trap.warm,
-       .cold_trap_ns = trap.cold,
-       .skew_ns = config_.skew,
-       .first_processor = config_.node.value * config_.processors_per_node,
-       .processors = config_.processors_per_node});
+  virtual_time::start(emulation.clocks(), {.scale = config_.clock_scale.program,
+                                           .protocol_scale = config_.clock_scale.protocol,
+                                           .trap_ns = trap.warm,
+                                           .cold_trap_ns = trap.cold,
+                                           .skew_ns = config_.skew,
+                                           .first_processor = config_.node.value * config_.processors_per_node,
+                                           .processors = config_.processors_per_node});
   shm.carry_arrivals();
-  fabric_ = std::make_unique<VirtualFabric>(
-      std::move(fabric_), config_.network,
-      std::span(reinterpret_cast<VirtualFabric::NodeState*>(base + nodes_at), config_.nodes));
+  fabric_ = std::make_unique<VirtualFabric>(std::move(fabric_), config_.network, emulation.nodes());
 }
 
 // --- The service thread

@@ -153,6 +153,8 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const
 
 // --- Words of this node that others work on too
 
+// Not load_own(): the marks are looked at after what the program wrote, and before the next interval begins (H5). An
+// atomic is a full fence, which no load passes.
 uint64_t Shell::own_word(uint64_t offset) const {
   return services_.fabric.fetch_add(self_, SegmentId::kWords, offset, 0);
 }

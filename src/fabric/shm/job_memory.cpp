@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/config.h"
+#include "fabric/emulation.h"
 #include "fabric/shm/ring.h"
 
 namespace multigrain {
@@ -27,11 +28,6 @@ constexpr uint64_t round_up(uint64_t bytes) {
   return (bytes + kPage - 1) & ~(kPage - 1);
 }
 
-// Generous: 32 KiB of state a node, and a cache line a processor.
-constexpr uint64_t emulation_bytes(uint64_t nodes, uint64_t processors_per_node) {
-  return round_up(kPage + nodes * (32768 + processors_per_node * 64));
-}
-
 Layout lay_out(uint64_t nodes, uint64_t processors_per_node, uint64_t words_bytes, uint64_t ring_bytes) {
   Layout layout{};
   layout.doorbells = round_up(sizeof(JobHeader));
@@ -39,7 +35,7 @@ Layout lay_out(uint64_t nodes, uint64_t processors_per_node, uint64_t words_byte
   layout.words = layout.heads + round_up(nodes * nodes * sizeof(RingHead));
   layout.rings = layout.words + nodes * words_bytes;
   layout.emulation = layout.rings + nodes * nodes * ring_bytes;
-  layout.total = layout.emulation + emulation_bytes(nodes, processors_per_node);
+  layout.total = layout.emulation + round_up(Emulation::bytes(nodes, nodes * processors_per_node));
   return layout;
 }
 

@@ -10,8 +10,8 @@
 //   heads_offset          a RingHead (one cache line) an ordered pair, [source][destination]
 //   words_offset          the kWords segment of each node, words_bytes each
 //   rings_offset          the data of each ring, ring_bytes each, [source][destination]
-//   emulation_offset      what the clocks and links of an emulated machine need (fabric/virtual_fabric.h),
-//   emulation_bytes
+//   emulation_offset      what the clocks and links of an emulated machine need (fabric/emulation.h),
+//                         emulation_bytes
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ struct JobOptions {
 
 struct JobHeader {
   static constexpr uint64_t kMagic = 0x31626f6a676d2e5a;
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
 
   uint64_t magic;
   uint32_t version;

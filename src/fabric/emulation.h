@@ -1,0 +1,55 @@
+// What the nodes of an emulated machine share of its clocks, links and protocol handlers, and where it lies in the part
+// of the job memory that is set aside for it (fabric/shm/job_memory.h):
+//
+//   0           Head
+//   a page on   a VirtualFabric::NodeState a node
+//   then        a virtual_time::ProcessorClock a processor of the machine
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+#include "fabric/virtual_fabric.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain {
+
+// A view of that memory. Zeroed memory is what all of it begins as.
+class Emulation {
+ public:
+  // How much it is.
+  static constexpr size_t bytes(size_t nodes, size_t processors) {
+    return clocks_at(nodes) + processors * sizeof(virtual_time::ProcessorClock);
+  }
+
+  // `memory` has at least bytes(nodes, processors), is aligned to a page, and outlives this.
+  Emulation(std::span<std::byte> memory, size_t nodes, size_t processors)
+      : base_(memory.data()), nodes_(nodes), processors_(processors) {
+    MG_CHECK(memory.size() >= bytes(nodes, processors), memory.size());
+  }
+
+  [[nodiscard]] virtual_time::Shared clocks() const {
+    return {.processors = {reinterpret_cast<virtual_time::ProcessorClock*>(base_ + clocks_at(nodes_)), processors_},
+            .sleepers = &reinterpret_cast<Head*>(base_)->sleepers};
+  }
+  [[nodiscard]] std::span<VirtualFabric::NodeState> nodes() const {
+    return {reinterpret_cast<VirtualFabric::NodeState*>(base_ + kNodesAt), nodes_};
+  }
+
+ private:
+  struct Head {
+    std::atomic<uint32_t> sleepers;
+  };
+  static constexpr size_t kNodesAt = 4096;
+  static_assert(sizeof(Head) <= kNodesAt &&
+                sizeof(VirtualFabric::NodeState) % alignof(virtual_time::ProcessorClock) == 0);
+  static constexpr size_t clocks_at(size_t nodes) { return kNodesAt + nodes * sizeof(VirtualFabric::NodeState); }
+
+  std::byte* base_;
+  size_t nodes_, processors_;
+};
+
+}  // namespace multigrain
