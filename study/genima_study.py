@@ -8,11 +8,7 @@ over VMMC on the Origin 2000. --clock-scale slows processors and protocol down t
 change of access rights then costs what it did on the paper's cluster, 40 to 80 us).
 """
 
-import argparse
-import json
-import os
-import subprocess
-import sys
+from paper_study import PaperStudy, parser_of
 
 APPLICATIONS = {
     "FFTst": ["fft", "--variant", "staggered"],
@@ -51,26 +47,15 @@ RIGHTS = {  # VII, microseconds
 CALLS = ("grant_reads", "grant_writes", "revoke_writes", "revokes")
 
 
-class Study:
-    def __init__(self, options):
-        self.options = options
-        os.makedirs(options.out, exist_ok=True)
-
+class Study(PaperStudy):
     def family(self, application, processors, network, access="userfault"):
         """Points by width, of one application; and the time on one processor."""
         program, *arguments = APPLICATIONS[application]
-        path = os.path.join(self.options.out, f"{application}-{processors}-{network}-{access}.json")
-        command = [os.path.join(self.options.bin, "mgstudy"), "width", "--procs", str(processors), "--node-sizes",
-                   ",".join(map(str, WIDTHS)), "--net", network, "--protocol", "hlrc", "--access", access,
-                   "--clock-scale", str(self.options.clock_scale), "--skew", "100us", "--cache", self.options.cache,
-                   "--repetitions", str(self.options.repetitions), "--json", path, "--report",
-                   path.replace(".json", ".html"), "--quiet", "--",
-                   os.path.join(self.options.bin, "workloads", program), "--size", "paper", *arguments]
-        status = subprocess.run(command, check=False).returncode
-        if status not in (0, 1):
-            sys.exit(f"genima_study: {' '.join(command)} ended with status {status}")
-        with open(path, encoding="utf-8") as file:
-            points = [point for point in json.load(file)["points"] if point.get("elapsed_ns")]
+        study = self.run(f"{application}-{processors}-{network}-{access}", "width", "--procs", str(processors),
+                         "--node-sizes", ",".join(map(str, WIDTHS)), "--net", network, "--protocol", "hlrc", "--access",
+                         access, "--clock-scale", str(self.options.clock_scale), "--skew", "100us", "--",
+                         *self.program(program), *arguments)
+        points = [point for point in study["points"] if point.get("elapsed_ns")]
         alone = next((point["elapsed_ns"] for point in points if point["role"] == "sequential"), None)
         return {point["node_size"]: point for point in points if point["role"] == "family"}, alone
 
@@ -129,11 +114,7 @@ def cost(point):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", default="build/bin", help="where mgstudy and workloads/ are (default build/bin)")
-    parser.add_argument("--cache", default=".mgstudy")
-    parser.add_argument("--out", default="genima-study", help="where reports go (default genima-study)")
-    parser.add_argument("--repetitions", type=int, default=1)
+    parser = parser_of(__doc__, out="genima-study", repetitions=1)
     parser.add_argument("--clock-scale", type=float, default=50)
     study = Study(parser.parse_args())
     print("## Tables II and V: speedups on the Origin 2000\n")

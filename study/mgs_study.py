@@ -9,12 +9,12 @@ virtual memory (Table 3, SVM-Seq) and its protocol as long as MGS's, and one wit
 mgstudy; JSON and HTML reports are left in --out.
 """
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
-import sys
+
+from paper_study import PaperStudy, parser_of
 
 # Table 3, SVM-Seq: cycles at 20 MHz of one processor; and the paper's class, breakup penalty and multigrain potential,
 # where the text of section 5.3 gives them.
@@ -42,27 +42,7 @@ TRANSFORMATIONS = {
 PROCESSORS = 32
 
 
-class Study:
-    def __init__(self, options):
-        self.options = options
-        self.mgstudy = os.path.join(options.bin, "mgstudy")
-        os.makedirs(options.out, exist_ok=True)
-
-    def run(self, name, *arguments):
-        """Runs mgstudy and returns its study."""
-        path = os.path.join(self.options.out, f"{name}.json")
-        command = [self.mgstudy, *arguments[:1], "--cache", self.options.cache, "--json", path, "--report",
-                   path.replace(".json", ".html"), "--quiet", "--repetitions", str(self.options.repetitions),
-                   *arguments[1:]]
-        status = subprocess.run(command, check=False).returncode
-        if status not in (0, 1):
-            sys.exit(f"mgs_study: {' '.join(command)} ended with status {status}")
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-
-    def program(self, name):
-        return [os.path.join(self.options.bin, "workloads", name), "--size", "paper"]
-
+class Study(PaperStudy):
     def scale(self, name):
         """How much slower the paper's processor was with this program: from the time of one processor here, kept with the
         results so that the studies of a program have one scale."""
@@ -162,11 +142,7 @@ def times(study, index):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", default="build/bin", help="where mgstudy and workloads/ are (default build/bin)")
-    parser.add_argument("--cache", default=".mgstudy")
-    parser.add_argument("--out", default="mgs-study", help="where reports go (default mgs-study)")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser = parser_of(__doc__, out="mgs-study", repetitions=3)
     parser.add_argument("sections", nargs="*", help="some of: families, transformations, latencies, today (default all)")
     options = parser.parse_args()
     study = Study(options)
