@@ -89,7 +89,9 @@ class Checker {
     if (zero == nullptr || !zero->isZero() || !compare->isEquality()) return;
     BasicBlock* const entry =
         branch->getSuccessor(compare->getPredicate() == CmpInst::ICMP_NE ? 0 : 1);
-    if (entry->getSinglePredecessor() != open.getParent()) return;
+    // The loop's header may be the entry, and then has its latch for another predecessor.
+    const BasicBlockEdge way_in(open.getParent(), entry);
+    if (!way_in.isSingleEdge()) return;
     DenseSet<BasicBlock*> seen;
     SmallVector<BasicBlock*> work = {entry};
     DenseSet<const Instruction*> inside;
@@ -115,7 +117,7 @@ class Checker {
     }
     DominatorTree dominators(function_);
     for (BasicBlock* block : seen)
-      if (!dominators.dominates(entry, block)) return;
+      if (!dominators.dominates(way_in, block)) return;
     for (const Instruction* instruction : inside) covered_.insert(instruction);
   }
 

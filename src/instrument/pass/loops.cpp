@@ -1,9 +1,627 @@
 #include "loops.h"
 
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/Analysis/AssumptionCache.h>
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/Analysis/ScalarEvolution.h>
+#include <llvm/Analysis/ScalarEvolutionExpressions.h>
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+#include <llvm/Transforms/Utils/LoopSimplify.h>
+#include <llvm/Transforms/Utils/LoopUtils.h>
+#include <llvm/Transforms/Utils/ScalarEvolutionExpander.h>
+
+#include <optional>
+
+#include "instrument/fine_grain.h"
+#include "options.h"
+#include "shared.h"
+
 namespace multigrain::checks {
 
-bool open_windows_around_loops(llvm::Function&, llvm::FunctionAnalysisManager&) {
-  return false;
+using namespace llvm;
+
+namespace {
+
+// Windows are open for a bounded time: no longer than this many iterations of the innermost loop take.
+constexpr uint64_t kIterationsOfLoop = 4096;
+constexpr uint64_t kIterationsOfNest = 1 << 15;
+// What the check of a piece looks at must be in proportion to what the piece does: so many bytes for an iteration. Else
+// a column of a matrix would be checked by looking at the whole of it.
+constexpr uint64_t kBytesPerIteration = 128;
+constexpr uint64_t kLongestRun = 1 << 20;
+// A piece of fewer iterations is done sooner with checks of its own.
+constexpr uint64_t kWorthLoads = 12;
+constexpr uint64_t kWorthStores = 4;
+constexpr unsigned kLargestNest = 300;  // instructions: a nest is in the program twice
+
+constexpr const char* kDone = "multigrain.loop.done";
+
+// What one access, or several at constant distances, touch while the loop runs: candidates for the least and the
+// greatest first byte, of which, with an unknown sign of a step, either may be it.
+struct Run {
+  const SCEV* address;  // of the first access that was found, as an integer
+  const Loop* loop;     // in which it is
+  int64_t begin, end;   // around that
+  bool stores;
+  SmallVector<const SCEV*, 4> least, greatest;  // in the loop's iterations alone
+};
+
+struct Plan {
+  SmallVector<Run, MG_FINE_WINDOWS> runs;
+  // Iterations of innermost loops for one of the loop: products of these, added up.
+  SmallVector<SmallVector<const SCEV*, 3>, 2> inner;
+  bool stores = false;
+};
+
+class LoopWindows {
+ public:
+  LoopWindows(Function& function, LoopInfo& loops, DominatorTree& dominators, ScalarEvolution& evolution,
+              TargetLibraryInfo& libraries, AssumptionCache& assumptions)
+      : function_(function),
+        loops_(loops),
+        dominators_(dominators),
+        evolution_(evolution),
+        libraries_(libraries),
+        assumptions_(assumptions),
+        layout_(function.getParent()->getDataLayout()),
+        i64_(Type::getInt64Ty(function.getContext())) {}
+
+  // Handles one loop; false if there is none left.
+  bool one(DenseSet<BasicBlock*>& rejected) {
+    for (Loop* loop : loops_.getLoopsInPreorder()) {
+      if (rejected.contains(loop->getHeader()) || is_done(*loop)) continue;
+      const SmallVector<FreezeInst*> frozen = freeze_inputs(*loop);
+      bool done = false;
+      if (frozen.empty()) {
+        done = handle(*loop);
+      } else {
+        // What is known of the values as they were would be in the way.
+        ScalarEvolution evolution(function_, libraries_, assumptions_, dominators_, loops_);
+        done = LoopWindows(function_, loops_, dominators_, evolution, libraries_, assumptions_).handle(*loop);
+      }
+      for (FreezeInst* freeze : frozen) {
+        freeze->replaceAllUsesWith(freeze->getOperand(0));
+        freeze->eraseFromParent();
+      }
+      if (done) return true;
+      rejected.insert(loop->getHeader());
+    }
+    return false;
+  }
+
+  bool handle(Loop& loop) {
+    std::optional<Plan> plan = plan_for(loop);
+    return plan && transform(loop, *plan);
+  }
+
+ private:
+  // Where the program computes what a loop begins with from much else, ends and addresses would be expressions of all of
+  // that, to be computed once more, if they can be at all. While one loop is looked at, such values are hidden.
+  SmallVector<FreezeInst*> freeze_inputs(const Loop& loop) {
+    constexpr unsigned kSimple = 5;
+    SmallVector<FreezeInst*> frozen;
+    BasicBlock* const preheader = loop.getLoopPreheader();
+    if (preheader == nullptr) return frozen;
+    SetVector<Instruction*> inputs;
+    for (BasicBlock* block : loop.blocks()) {
+      for (Instruction& instruction : *block) {
+        for (Value* operand : instruction.operands()) {
+          auto* const input = dyn_cast<Instruction>(operand);
+          if (input == nullptr || loop.contains(input) || isa<AllocaInst>(input) || !evolution_.isSCEVable(input->getType())) continue;
+          if (evolution_.getSCEV(input)->getExpressionSize() > kSimple) inputs.insert(input);
+        }
+      }
+    }
+    for (Instruction* input : inputs) {
+      auto* const freeze = new FreezeInst(input, "", preheader->getTerminator()->getIterator());
+      input->replaceUsesWithIf(freeze, [&](Use& use) {
+        auto* const user = cast<Instruction>(use.getUser());
+        return loop.contains(user);
+      });
+      frozen.push_back(freeze);
+    }
+    return frozen;
+  }
+
+  static bool is_done(const Loop& loop) { return findOptionMDForLoop(&loop, kDone) != nullptr; }
+
+  // --- What a loop will access --------------------------------------------------------------------------------------
+
+  std::optional<Plan> plan_for(Loop& loop) {
+    const auto no = [&](const char* why, const Instruction* at = nullptr) -> std::optional<Plan> {
+      if (options().explain) {
+        errs() << "multigrain: " << function_.getName() << ": loop at ";
+        loop.getStartLoc().print(errs());
+        errs() << ": " << why;
+        if (at != nullptr) errs() << ":" << *at;
+        errs() << '\n';
+      }
+      return std::nullopt;
+    };
+    if (!loop.isInnermost() && !options().nests) return no("nests are switched off");
+    if (!loop.isLoopSimplifyForm() || !loop.isSafeToClone() || !loop.isLCSSAForm(dominators_)) return no("not in simple form");
+    if (!is_counted(loop)) return no("its iterations are not known before");
+    if (const unsigned trips = evolution_.getSmallConstantTripCount(&loop); loop.isInnermost() && trips != 0 && trips < kWorthStores)
+      return no("too few iterations");
+    unsigned size = 0;
+    Plan plan;
+    for (BasicBlock* block : loop.blocks()) {
+      Loop* const inside = loops_.getLoopFor(block);
+      if (inside->getHeader() == block && inside != &loop && !takes_part(*inside)) return no("an inner loop may not run");
+      for (Instruction& instruction : *block) {
+        if (isa<DbgInfoIntrinsic>(instruction)) continue;
+        ++size;
+        if (!is_allowed(instruction, *inside, plan)) return no("not possible with windows open, or not known", &instruction);
+      }
+    }
+    if (plan.runs.empty()) return no("nothing is shared");
+    if (!loop.isInnermost() && size > kLargestNest) return no("too large");
+    for (Run& run : plan.runs) {
+      run.least = {run.address};
+      run.greatest = {run.address};
+      for (const Loop* inside = run.loop; inside != &loop; inside = inside->getParentLoop())
+        if (!over(*inside, run.least, run.greatest)) return no("addresses of an inner loop are not known", &*run.loop->getHeader()->begin());
+      for (const SCEV* end : concat<const SCEV* const>(run.least, run.greatest))
+        if (!is_linear(end, loop)) return no("an address is not known before", &*run.loop->getHeader()->begin());
+      plan.stores |= run.stores;
+    }
+    if (!loop.isInnermost() && !count_inner(loop, plan)) return no("the iterations of an inner loop are not known");
+    return plan;
+  }
+
+  // Rotated, with one way out and a number of iterations that is known before.
+  bool is_counted(const Loop& loop) const {
+    BasicBlock* const latch = loop.getLoopLatch();
+    if (latch == nullptr || loop.getExitingBlock() != latch || loop.getUniqueExitBlock() == nullptr) return false;
+    const auto* const branch = dyn_cast<BranchInst>(latch->getTerminator());
+    if (branch == nullptr || !branch->isConditional()) return false;
+    const SCEV* const count = evolution_.getBackedgeTakenCount(&loop);
+    return !isa<SCEVCouldNotCompute>(count) && evolution_.getTypeSizeInBits(count->getType()) <= 64;
+  }
+
+  const SCEV* count_of(const Loop& loop) {
+    return evolution_.getNoopOrZeroExtend(evolution_.getBackedgeTakenCount(&loop), i64_);
+  }
+
+  // An inner loop that runs in every iteration of its parent, but for one that has no iterations.
+  bool takes_part(const Loop& inner) {
+    if (!is_counted(inner) || !inner.isLoopSimplifyForm()) return false;
+    const BasicBlock* const latch = inner.getParentLoop()->getLoopLatch();
+    if (latch == nullptr) return false;
+    if (dominators_.dominates(inner.getLoopPreheader(), latch)) return true;
+    const BranchInst* const guard = inner.getLoopGuardBranch();
+    if (guard == nullptr || !dominators_.dominates(guard->getParent(), latch)) return false;
+    // Of other conditions nothing would be known about the addresses if they do not hold.
+    const auto* const compare = dyn_cast<ICmpInst>(guard->getCondition());
+    if (compare == nullptr || !compare->getOperand(0)->getType()->isIntegerTy()) return false;
+    const SCEV* const count = evolution_.getBackedgeTakenCount(&inner);
+    SmallPtrSet<const SCEV*, 8> unknown;
+    const auto collect = [](const SCEV* from, auto&& each) {
+      llvm::SCEVExprContains(from, [&](const SCEV* part) {
+        if (isa<SCEVUnknown, SCEVAddRecExpr>(part)) each(part);
+        return false;
+      });
+    };
+    collect(count, [&](const SCEV* part) { unknown.insert(part); });
+    bool related = false;
+    for (const Value* operand : {compare->getOperand(0), compare->getOperand(1)})
+      collect(evolution_.getSCEV(const_cast<Value*>(operand)), [&](const SCEV* part) { related |= unknown.contains(part); });
+    return related;
+  }
+
+
+  // Whether windows may be open across the instruction; of an access that may be shared, adds what it touches.
+  bool is_allowed(Instruction& instruction, const Loop& inside, Plan& plan) {
+    if (auto* call = dyn_cast<CallBase>(&instruction)) return isa<CallInst>(call) && is_harmless_call(*call);
+    Value* pointer;
+    Type* type;
+    bool stores = false;
+    if (auto* load = dyn_cast<LoadInst>(&instruction)) {
+      if (!load->isSimple()) return false;
+      pointer = load->getPointerOperand(), type = load->getType();
+    } else if (auto* store = dyn_cast<StoreInst>(&instruction)) {
+      if (!store->isSimple()) return false;
+      pointer = store->getPointerOperand(), type = store->getValueOperand()->getType(), stores = true;
+    } else {
+      return !instruction.mayReadOrWriteMemory() && !instruction.mayThrow();
+    }
+    if (!may_be_shared(pointer)) return true;
+    if (stores && options().sequential) return false;
+    // Only what is accessed for certain: of other addresses it is not known that there is memory.
+    if (!dominators_.dominates(instruction.getParent(), inside.getLoopLatch())) return false;
+    const TypeSize size = layout_.getTypeStoreSize(type);
+    if (size.isScalable()) return false;
+    const SCEV* const address = evolution_.getPtrToIntExpr(evolution_.getSCEV(pointer), i64_);
+    if (isa<SCEVCouldNotCompute>(address)) return false;
+    const auto bytes = static_cast<int64_t>(size.getFixedValue());
+    for (Run& run : plan.runs) {
+      if (run.loop != &inside) continue;
+      const auto* const distance = dyn_cast<SCEVConstant>(evolution_.getMinusSCEV(address, run.address));
+      if (distance == nullptr || distance->getAPInt().getSignificantBits() > 20) continue;
+      const int64_t at = distance->getAPInt().getSExtValue();
+      run.begin = std::min(run.begin, at);
+      run.end = std::max(run.end, at + bytes);
+      run.stores |= stores;
+      return true;
+    }
+    if (plan.runs.size() == MG_FINE_WINDOWS) return false;
+    plan.runs.push_back({address, &inside, 0, bytes, stores, {}, {}});
+    return true;
+  }
+
+  // From what is least and greatest in one iteration of a loop to what is in all of them.
+  bool over(const Loop& loop, SmallVectorImpl<const SCEV*>& least, SmallVectorImpl<const SCEV*>& greatest) {
+    const SCEV* const count = count_of(loop);
+    for (const bool low : {true, false}) {
+      SmallVectorImpl<const SCEV*>& ends = low ? least : greatest;
+      SmallVector<const SCEV*, 4> result;
+      for (const SCEV* end : ends) {
+        if (evolution_.isLoopInvariant(end, &loop)) {
+          result.push_back(end);
+          continue;
+        }
+        const auto* const recurrence = dyn_cast<SCEVAddRecExpr>(end);
+        if (recurrence == nullptr || recurrence->getLoop() != &loop || !recurrence->isAffine()) return false;
+        const SCEV* const step = recurrence->getStepRecurrence(evolution_);
+        const SCEV* const last = evolution_.getAddExpr(recurrence->getStart(), evolution_.getMulExpr(step, count));
+        const bool rises = evolution_.isKnownNonNegative(step);
+        const bool falls = !rises && evolution_.isKnownNonPositive(step);
+        if (!(low ? falls : rises)) result.push_back(recurrence->getStart());
+        if (!(low ? rises : falls)) result.push_back(last);
+      }
+      if (result.size() > 4) return false;
+      ends.assign(result.begin(), result.end());
+    }
+    return true;
+  }
+
+  // Start and step are known before the loop.
+  bool is_linear(const SCEV* end, const Loop& loop) {
+    if (evolution_.isLoopInvariant(end, &loop)) return evolution_.isAvailableAtLoopEntry(end, &loop);
+    const auto* const recurrence = dyn_cast<SCEVAddRecExpr>(end);
+    return recurrence != nullptr && recurrence->getLoop() == &loop && recurrence->isAffine() &&
+           evolution_.isAvailableAtLoopEntry(recurrence->getStart(), &loop) &&
+           evolution_.isAvailableAtLoopEntry(recurrence->getStepRecurrence(evolution_), &loop);
+  }
+
+  // For a nest: what its innermost loops' iterations are, at the most, in one of the loop's.
+  bool count_inner(const Loop& loop, Plan& plan) {
+    for (const Loop* innermost : loop.getLoopsInPreorder()) {
+      if (!innermost->isInnermost()) continue;
+      SmallVector<const SCEV*, 3> product;
+      for (const Loop* inside = innermost; inside != &loop; inside = inside->getParentLoop()) {
+        SmallVector<const SCEV*, 4> least = {evolution_.getAddExpr(count_of(*inside), evolution_.getOne(i64_))};
+        SmallVector<const SCEV*, 4> greatest = least;
+        for (const Loop* around = inside->getParentLoop();; around = around->getParentLoop()) {
+          if (!over(*around, least, greatest)) return false;
+          if (around == &loop) break;
+        }
+        if (greatest.size() > 2) return false;
+        const SCEV* most = greatest.front();
+        for (const SCEV* other : greatest) most = evolution_.getUMaxExpr(most, other);
+        if (!evolution_.isAvailableAtLoopEntry(most, &loop)) return false;
+        product.push_back(most);
+      }
+      plan.inner.push_back(product);
+    }
+    return plan.inner.size() <= 4;
+  }
+
+  // --- The loop in two forms ----------------------------------------------------------------------------------------
+
+  // preheader -> piece -> open -> the copy    -> close -+-> piece, or the exit
+  //                \-------\----> the original loop ----/
+  bool transform(Loop& loop, Plan& plan) {
+    BasicBlock* const preheader = loop.getLoopPreheader();
+    BasicBlock* const header = loop.getHeader();
+    BasicBlock* const latch = loop.getLoopLatch();
+    BasicBlock* const exit = loop.getUniqueExitBlock();
+    LLVMContext& context = function_.getContext();
+    SCEVExpander expander(evolution_, layout_, "multigrain");
+    Instruction* const before = preheader->getTerminator();
+    SmallVector<const SCEV*> needed = {count_of(loop)};
+    for (const Run& run : plan.runs) {
+      for (const SCEV* end : concat<const SCEV* const>(run.least, run.greatest)) {
+        const auto* const recurrence = as_recurrence(end, loop);
+        needed.push_back(recurrence != nullptr ? recurrence->getStart() : end);
+        if (recurrence != nullptr) needed.push_back(recurrence->getStepRecurrence(evolution_));
+      }
+    }
+    for (const auto& product : plan.inner) needed.append(product.begin(), product.end());
+    for (const SCEV* expression : needed) {
+      if (expander.isSafeToExpandAt(expression, before) || divides_as_before(expression, *before)) continue;
+      if (options().explain) errs() << "multigrain: " << function_.getName() << ": cannot compute " << *expression << '\n';
+      return false;
+    }
+    const auto value = [&](const SCEV* expression) { return expander.expandCodeFor(expression, i64_, before); };
+    const DebugLoc location = loop.getStartLoc();
+
+    // Before the loop: how many iterations a piece has.
+    IRBuilder<> builder(before);
+    builder.SetCurrentDebugLocation(location);
+    Value* const total = builder.CreateAdd(value(count_of(loop)), builder.getInt64(1), "multigrain.total");
+    Value* inner = nullptr;
+    for (const auto& product : plan.inner) {
+      Value* count = nullptr;
+      for (const SCEV* factor : product) {
+        // Of a loop without iterations the count is beyond all bounds, too.
+        Value* const bounded = builder.CreateBinaryIntrinsic(Intrinsic::umin, value(factor), builder.getInt64(1 << 18));
+        count = count == nullptr ? bounded : builder.CreateMul(count, bounded);
+      }
+      inner = inner == nullptr ? count : builder.CreateAdd(inner, count);
+    }
+    const uint64_t limit = inner == nullptr ? kIterationsOfLoop : kIterationsOfNest;
+    Value* longest = builder.getInt64(limit);
+    if (inner != nullptr) {
+      inner = builder.CreateBinaryIntrinsic(Intrinsic::umax, inner, builder.getInt64(1));
+      longest = builder.CreateBinaryIntrinsic(Intrinsic::umax, builder.CreateUDiv(longest, inner), builder.getInt64(1));
+    }
+    // Starts and steps, so that nothing of them is computed in every piece.
+    struct End {
+      Value* start;
+      Value* step;  // null: the same in all iterations
+      bool rises, falls;
+    };
+    const auto end_of = [&](const SCEV* expression) -> End {
+      const auto* const recurrence = as_recurrence(expression, loop);
+      if (recurrence == nullptr) return {value(expression), nullptr, false, false};
+      const SCEV* const step = recurrence->getStepRecurrence(evolution_);
+      const bool rises = evolution_.isKnownNonNegative(step);
+      return {value(recurrence->getStart()), value(step), rises, !rises && evolution_.isKnownNonPositive(step)};
+    };
+    struct Ends {
+      SmallVector<End, 4> least, greatest;
+    };
+    SmallVector<Ends, MG_FINE_WINDOWS> ends;
+    for (const Run& run : plan.runs) {
+      Ends of_run;
+      for (const SCEV* expression : run.least) of_run.least.push_back(end_of(expression));
+      for (const SCEV* expression : run.greatest) of_run.greatest.push_back(end_of(expression));
+      ends.push_back(of_run);
+    }
+
+    // The blocks. From here on the analyses are out of date.
+    BasicBlock* const piece = BasicBlock::Create(context, "multigrain.piece", &function_, header);
+    BasicBlock* const open = BasicBlock::Create(context, "multigrain.open", &function_, header);
+    BasicBlock* const fast_entry = BasicBlock::Create(context, "multigrain.fast", &function_, header);
+    BasicBlock* const slow_entry = BasicBlock::Create(context, "multigrain.slow", &function_, header);
+    BasicBlock* const fast_exit = BasicBlock::Create(context, "multigrain.fast.end", &function_, exit);
+    BasicBlock* const slow_exit = BasicBlock::Create(context, "multigrain.slow.end", &function_, exit);
+    BasicBlock* const piece_end = BasicBlock::Create(context, "multigrain.piece.end", &function_, exit);
+
+    // The copy.
+    ValueToValueMapTy map;
+    SmallVector<BasicBlock*, 8> copies;
+    for (BasicBlock* block : loop.blocks()) {
+      BasicBlock* const copy = CloneBasicBlock(block, map, ".multigrain", &function_);
+      map[block] = copy;
+      copies.push_back(copy);
+    }
+    map[preheader] = fast_entry;
+    map[exit] = fast_exit;
+    remapInstructionsInBlocks(copies, map);
+    for (BasicBlock* block : copies) block->moveBefore(slow_entry);
+    auto* const fast_header = cast<BasicBlock>(&*map[header]);
+    auto* const fast_latch = cast<BasicBlock>(&*map[latch]);
+    const auto in_copy = [&](Value* original) -> Value* {
+      const auto found = map.find(original);
+      return found == map.end() ? original : static_cast<Value*>(&*found->second);
+    };
+
+    // The pieces.
+    before->replaceSuccessorWith(header, piece);
+    builder.SetInsertPoint(piece);
+    PHINode* const done = builder.CreatePHI(i64_, 2, "multigrain.done");
+    done->addIncoming(builder.getInt64(0), preheader);
+    SmallVector<std::pair<PHINode*, PHINode*>, 8> carried;  // of the header, of the piece
+    for (PHINode& phi : header->phis()) {
+      PHINode* const outer = builder.CreatePHI(phi.getType(), 2);
+      outer->addIncoming(phi.getIncomingValueForBlock(preheader), preheader);
+      carried.push_back({&phi, outer});
+    }
+    Value* const length = builder.CreateBinaryIntrinsic(Intrinsic::umin, builder.CreateSub(total, done), longest);
+    Value* const further = builder.CreateSub(length, builder.getInt64(1));
+    Value* worth = nullptr;
+    Value* bytes = nullptr;
+    SmallVector<std::pair<Value*, Value*>, MG_FINE_WINDOWS> bounds;
+    const auto and_also = [&](Value* condition) { worth = worth == nullptr ? condition : builder.CreateAnd(worth, condition); };
+    for (size_t i = 0; i < plan.runs.size(); ++i) {
+      const Run& run = plan.runs[i];
+      const auto extreme = [&](ArrayRef<End> candidates, bool low) {
+        Value* result = nullptr;
+        const auto consider = [&](Value* candidate) {
+          result = result == nullptr ? candidate
+                                     : builder.CreateBinaryIntrinsic(low ? Intrinsic::umin : Intrinsic::umax, result, candidate);
+        };
+        for (const End& end : candidates) {
+          if (end.step == nullptr) {
+            consider(end.start);
+            continue;
+          }
+          Value* const first = builder.CreateAdd(end.start, builder.CreateMul(end.step, done));
+          if (!(low ? end.falls : end.rises)) consider(first);
+          if (!(low ? end.rises : end.falls)) consider(builder.CreateAdd(first, builder.CreateMul(end.step, further)));
+        }
+        return result;
+      };
+      Value* const begin = builder.CreateAdd(extreme(ends[i].least, true), builder.getInt64(static_cast<uint64_t>(run.begin)));
+      Value* const end = builder.CreateAdd(extreme(ends[i].greatest, false), builder.getInt64(static_cast<uint64_t>(run.end)));
+      bounds.push_back({begin, end});
+      Value* const span = builder.CreateSub(end, begin);
+      // Also of a loop of no iterations, whose end is before its beginning.
+      and_also(builder.CreateICmpULE(span, builder.getInt64(kLongestRun)));
+      bytes = bytes == nullptr ? span : builder.CreateAdd(bytes, span);
+    }
+    Value* const iterations = inner == nullptr ? length : builder.CreateMul(length, inner);
+    and_also(builder.CreateICmpULE(bytes, builder.CreateMul(iterations, builder.getInt64(kBytesPerIteration))));
+    and_also(builder.CreateICmpUGE(iterations, builder.getInt64(plan.stores ? kWorthStores : kWorthLoads)));
+    if (inner != nullptr) and_also(builder.CreateICmpULE(iterations, builder.getInt64(kIterationsOfNest)));
+    builder.CreateCondBr(worth, open, slow_entry);
+
+    // The windows.
+    builder.SetInsertPoint(open);
+    IRBuilder<> entry(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
+    AllocaInst* const table = entry.CreateAlloca(ArrayType::get(i64_, 3 * plan.runs.size()));
+    for (size_t i = 0; i < plan.runs.size(); ++i) {
+      const auto put = [&](uint64_t member, Value* number) {
+        builder.CreateStore(number, builder.CreatePtrAdd(table, builder.getInt64(8 * (3 * i + member))));
+      };
+      put(0, bounds[i].first);
+      put(1, bounds[i].second);
+      put(2, builder.getInt64(plan.runs[i].stores ? 1 : 0));
+    }
+    Module& module = *function_.getParent();
+    CallInst* const opened = builder.CreateCall(
+        module.getOrInsertFunction(kBatchOpen, builder.getInt32Ty(), builder.getPtrTy(), builder.getInt32Ty()),
+        {table, builder.getInt32(static_cast<uint32_t>(plan.runs.size()))});
+    MDNode* const mostly = MDBuilder(context).createBranchWeights(1 << 10, 1);
+    builder.CreateCondBr(builder.CreateICmpNE(opened, builder.getInt32(0)), fast_entry, slow_entry, mostly);
+
+    // Both forms count the piece's iterations and know no other end.
+    const auto count_piece = [&](BasicBlock* from, BasicBlock* first, BasicBlock* last, BasicBlock* to) {
+      builder.SetInsertPoint(from);
+      builder.CreateBr(first);
+      auto* const branch = cast<BranchInst>(last->getTerminator());
+      builder.SetInsertPoint(first, first->begin());
+      PHINode* const counter = builder.CreatePHI(i64_, 2, "multigrain.count");
+      builder.SetInsertPoint(branch);
+      Value* const next = builder.CreateAdd(counter, builder.getInt64(1), "", true, true);
+      counter->addIncoming(builder.getInt64(0), from);
+      counter->addIncoming(next, last);
+      BranchInst* const again = builder.CreateCondBr(builder.CreateICmpULT(next, length), first, to);
+      again->copyMetadata(*branch, {LLVMContext::MD_loop});
+      again->setDebugLoc(branch->getDebugLoc());
+      branch->eraseFromParent();
+    };
+    for (auto& [phi, outer] : carried) {
+      auto* const copy = cast<PHINode>(&*map[phi]);
+      for (auto& [one, from] : {std::pair{phi, slow_entry}, std::pair{copy, fast_entry}}) {
+        const int at = one->getBasicBlockIndex(one == phi ? preheader : fast_entry);
+        one->setIncomingValue(static_cast<unsigned>(at), outer);
+        one->setIncomingBlock(static_cast<unsigned>(at), from);
+      }
+    }
+    count_piece(slow_entry, header, latch, slow_exit);
+    count_piece(fast_entry, fast_header, fast_latch, fast_exit);
+    builder.SetInsertPoint(fast_exit);
+    builder.CreateCall(module.getOrInsertFunction(kBatchClose, builder.getVoidTy()));
+    builder.CreateBr(piece_end);
+    builder.SetInsertPoint(slow_exit);
+    builder.CreateBr(piece_end);
+
+    // What goes on into the next piece, and what is used behind the loop.
+    builder.SetInsertPoint(piece_end);
+    const auto join = [&](Value* original) -> Value* {
+      auto* const instruction = dyn_cast<Instruction>(original);
+      if (instruction == nullptr || !loop.contains(instruction)) return original;
+      PHINode* const result = PHINode::Create(original->getType(), 2, "", piece_end->begin());
+      // By way of the exits, which stay the loops' own.
+      const auto through = [&](Value* from, BasicBlock* block, BasicBlock* last) {
+        PHINode* const phi = PHINode::Create(from->getType(), 1, "", block->begin());
+        phi->addIncoming(from, last);
+        result->addIncoming(phi, block);
+      };
+      through(in_copy(original), fast_exit, fast_latch);
+      through(original, slow_exit, latch);
+      return result;
+    };
+    for (auto& [phi, outer] : carried) outer->addIncoming(join(phi->getIncomingValueForBlock(latch)), piece_end);
+    for (PHINode& phi : exit->phis()) {
+      const int at = phi.getBasicBlockIndex(latch);
+      phi.setIncomingValue(static_cast<unsigned>(at), join(phi.getIncomingValue(static_cast<unsigned>(at))));
+      phi.setIncomingBlock(static_cast<unsigned>(at), piece_end);
+    }
+    Value* const now = builder.CreateAdd(done, length);
+    done->addIncoming(now, piece_end);
+    BranchInst* const next_piece = builder.CreateCondBr(builder.CreateICmpULT(now, total), piece, exit);
+
+    // Neither form, nor the loop of pieces, is looked at again; loops in the form with checks are.
+    mark(*next_piece, {});
+    mark(*latch->getTerminator(), loop.isInnermost() ? ArrayRef<const char*>({"llvm.loop.vectorize.width", "llvm.loop.unroll.disable"})
+                                                     : ArrayRef<const char*>());
+    for (Loop* inside : loop.getLoopsInPreorder()) {
+      auto* const copied_latch = cast<BasicBlock>(&*map[inside->getLoopLatch()]);
+      mark(*copied_latch->getTerminator(), {});
+    }
+    return true;
+  }
+
+  // Whether what keeps an expression from being computed before the loop is divisions alone, and the program has divided
+  // by the same numbers on the way there: they are not 0.
+  bool divides_as_before(const SCEV* expression, const Instruction& before) {
+    if (!evolution_.dominates(expression, before.getParent())) return false;
+    SmallPtrSet<const SCEV*, 8> divisors;
+    for (BasicBlock& block : function_) {
+      if (!dominators_.dominates(&block, before.getParent())) continue;
+      for (Instruction& instruction : block)
+        if (instruction.getOpcode() == Instruction::UDiv || instruction.getOpcode() == Instruction::URem)
+          divisors.insert(evolution_.getSCEV(instruction.getOperand(1)));
+    }
+    return !llvm::SCEVExprContains(expression, [&](const SCEV* part) {
+      if (const auto* recurrence = dyn_cast<SCEVAddRecExpr>(part)) return !recurrence->isAffine();
+      const auto* const division = dyn_cast<SCEVUDivExpr>(part);
+      return division != nullptr && !evolution_.isKnownNonZero(division->getRHS()) && !divisors.contains(division->getRHS());
+    });
+  }
+
+  const SCEVAddRecExpr* as_recurrence(const SCEV* expression, const Loop& loop) {
+    return evolution_.isLoopInvariant(expression, &loop) ? nullptr : cast<SCEVAddRecExpr>(expression);
+  }
+
+  void mark(Instruction& branch, ArrayRef<const char*> also) {
+    LLVMContext& context = branch.getContext();
+    SmallVector<Metadata*, 6> operands = {nullptr};
+    if (MDNode* const old = branch.getMetadata(LLVMContext::MD_loop)) operands.append(old->op_begin() + 1, old->op_end());
+    operands.push_back(MDNode::get(context, MDString::get(context, kDone)));
+    for (const char* name : also) {
+      SmallVector<Metadata*, 2> option = {MDString::get(context, name)};
+      if (StringRef(name).ends_with(".width"))
+        option.push_back(ConstantAsMetadata::get(ConstantInt::get(Type::getInt32Ty(context), 1)));
+      operands.push_back(MDNode::get(context, option));
+    }
+    MDNode* const id = MDNode::getDistinct(context, operands);
+    id->replaceOperandWith(0, id);
+    branch.setMetadata(LLVMContext::MD_loop, id);
+  }
+
+  Function& function_;
+  LoopInfo& loops_;
+  DominatorTree& dominators_;
+  ScalarEvolution& evolution_;
+  TargetLibraryInfo& libraries_;
+  AssumptionCache& assumptions_;
+  const DataLayout& layout_;
+  IntegerType* i64_;
+};
+
+}  // namespace
+
+bool open_windows_around_loops(Function& function, FunctionAnalysisManager& analyses) {
+  if (!options().loops || !is_instrumented(function) || function.hasOptNone() || function.hasOptSize()) return false;
+  DenseSet<BasicBlock*> rejected;
+  bool changed = false;
+  for (;;) {
+    auto& loops = analyses.getResult<LoopAnalysis>(function);
+    if (loops.empty()) return changed;
+    auto& dominators = analyses.getResult<DominatorTreeAnalysis>(function);
+    auto& evolution = analyses.getResult<ScalarEvolutionAnalysis>(function);
+    auto& libraries = analyses.getResult<TargetLibraryAnalysis>(function);
+    auto& assumptions = analyses.getResult<AssumptionAnalysis>(function);
+    for (Loop* loop : loops) {
+      simplifyLoop(loop, &dominators, &loops, &evolution, &assumptions, nullptr, false);
+      formLCSSARecursively(*loop, dominators, &loops, &evolution);
+    }
+    if (!LoopWindows(function, loops, dominators, evolution, libraries, assumptions).one(rejected)) return changed;
+    changed = true;
+    analyses.invalidate(function, PreservedAnalyses::none());
+  }
 }
 
 }  // namespace multigrain::checks

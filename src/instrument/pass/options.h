@@ -11,6 +11,7 @@ struct Options {
   bool expand = true;        // short memory copies in line
   bool sequential = false;   // a fence behind each store
   bool asm_is_error = false;
+  bool explain = false;      // say why a loop has no windows
 };
 
 // What the command line says; an unknown word ends the compilation with a sentence.

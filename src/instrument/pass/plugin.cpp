@@ -20,10 +20,13 @@ cl::opt<std::string> switches("multigrain-checks", cl::desc("what -fmultigrain-c
 cl::opt<bool> sequential("multigrain-sequential", cl::desc("a fence behind each shared store"), cl::Hidden);
 cl::opt<bool> asm_is_error("multigrain-asm-error", cl::desc("unchecked inline assembly is an error"), cl::Hidden);
 
+cl::opt<bool> explain("multigrain-explain", cl::desc("say why a loop has no windows"), cl::Hidden);
+
 Options parse() {
   Options options;
   options.sequential = sequential;
   options.asm_is_error = asm_is_error;
+  options.explain = explain;
   SmallVector<StringRef> words;
   StringRef(switches).split(words, ',', -1, false);
   for (StringRef word : words) {
