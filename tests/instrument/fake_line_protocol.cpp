@@ -1,0 +1,142 @@
+#include "fake_line_protocol.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace multigrain::testing {
+
+FakeLineProtocol::FakeLineProtocol(size_t bytes, unsigned line_shift)
+    : bytes_(bytes),
+      shift_(line_shift),
+      lines_(bytes >> line_shift),
+      elsewhere_(bytes),
+      locks_(std::make_unique<std::mutex[]>(lines_)) {
+  void* const at = reinterpret_cast<void*>(MG_FINE_VIEW_BASE);
+  MG_CHECK(mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == at);
+  *reinterpret_cast<uint64_t*>(MG_FINE_SHIFT_ADDRESS) = line_shift;
+  for (uint64_t line = 0; line < lines_; ++line) word(line).store(MG_FINE_EXCLUSIVE);
+  set_line_protocol(this);
+}
+
+FakeLineProtocol::~FakeLineProtocol() {
+  if (adversary_.joinable()) dismiss();
+  set_line_protocol(nullptr);
+  for (uint64_t line = 0; line < lines_; ++line) word(line).store(0);
+  munmap(memory(), bytes_);
+}
+
+void FakeLineProtocol::join() {
+  const size_t mine = joined_.fetch_add(1);
+  MG_CHECK(mine < kThreads);
+  __multigrain_windows = reinterpret_cast<uint64_t*>(windows_[mine].data());
+}
+
+void FakeLineProtocol::make_valid(uint64_t line, bool writable) {
+  if ((word(line).load() & MG_FINE_READABLE) == 0) {
+    misses_.fetch_add(1);
+    for (size_t i = 0; i < line_bytes() / 4; ++i) {
+      uint32_t value;
+      std::memcpy(&value, &elsewhere_[(line << shift_) + 4 * i], 4);
+      frame(line, i).store(value, std::memory_order_relaxed);
+    }
+    if (!writable) word(line).store(MG_FINE_READABLE);
+  }
+  if (writable) word(line).store(MG_FINE_EXCLUSIVE);
+}
+
+void FakeLineProtocol::load(uintptr_t address, std::span<std::byte> out) {
+  MG_CHECK(line_of(address) == line_of(address + out.size() - 1));
+  const uint64_t line = line_of(address);
+  const std::lock_guard lock(locks_[line]);
+  make_valid(line, word(line).load() == MG_FINE_EXCLUSIVE);
+  std::memcpy(out.data(), reinterpret_cast<const void*>(address), out.size());
+}
+
+void FakeLineProtocol::open_store(uintptr_t address) {
+  const uint64_t line = line_of(address);
+  const std::lock_guard lock(locks_[line]);
+  // Filled before it is announced: the adversary waits with the lock, so none is open over the line now.
+  std::atomic_ref<uint64_t>(__multigrain_windows[0]).exchange(line | MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES);
+  make_valid(line, true);
+}
+
+void FakeLineProtocol::bring(uintptr_t begin, uintptr_t end, bool to_store) {
+  for (uint64_t line = line_of(begin); line <= line_of(end - 1); ++line) {
+    if (line >= lines_) continue;  // of a loop that ends with the memory, the check may look a little beyond it
+    const std::lock_guard lock(locks_[line]);
+    make_valid(line, to_store || word(line).load() == MG_FINE_EXCLUSIVE);
+  }
+}
+
+void FakeLineProtocol::wait_for_windows(uint64_t line, bool also_loads) {
+  for (size_t thread = 0; thread < joined_.load(); ++thread) {
+    for (auto& window : windows_[thread]) {
+      for (unsigned spins = 0;; ++spins) {
+        const uint64_t open = window.load();
+        const uint64_t first = open & (MG_FINE_WINDOW_LINE - 1);
+        const uint64_t count = open / MG_FINE_WINDOW_LINE & MG_FINE_WINDOW_MAX_LINES;
+        const bool stores = (open & MG_FINE_WINDOW_STORES) != 0;
+        if (open == 0 || line < first || line >= first + count || (!stores && !also_loads)) break;
+        if (spins > 100) std::this_thread::yield();
+      }
+    }
+  }
+}
+
+void FakeLineProtocol::take(uint64_t line, bool also_valid) {
+  const uint64_t had = word(line).load();
+  if (had == 0 || (had == MG_FINE_READABLE && !also_valid)) return;
+  taken_.fetch_add(1);
+  word(line).exchange(also_valid ? 0 : MG_FINE_READABLE);
+  wait_for_windows(line, also_valid);
+  if (had == MG_FINE_EXCLUSIVE)
+    std::memcpy(&elsewhere_[line << shift_], memory() + (line << shift_), line_bytes());
+  if (!also_valid) return;
+  for (size_t i = 0; i < line_bytes() / 4; ++i) frame(line, i).store(MG_FINE_FLAG32, std::memory_order_relaxed);
+}
+
+void FakeLineProtocol::spend_time(uint64_t seed, uint64_t* counter) {
+  std::mt19937_64 random(seed);
+  const uint64_t counted = counter == nullptr ? lines_ : line_of(reinterpret_cast<uintptr_t>(counter));
+  while (!stop_.load()) {
+    // Now a few lines here and there, now a whole stretch.
+    uint64_t line = random() % lines_;
+    const uint64_t count = random() % 4 == 0 ? random() % 64 : 1;
+    for (uint64_t i = 0; i < count; ++i, line = (line + 1) % lines_) {
+      const std::lock_guard lock(locks_[line]);
+      take(line, random() % 3 != 0);
+    }
+    if (counted < lines_ && random() % 4 == 0) {
+      const std::lock_guard lock(locks_[counted]);
+      take(counted, true);
+      uint64_t value;
+      unsigned char* const at = &elsewhere_[reinterpret_cast<uintptr_t>(counter) - MG_FINE_VIEW_BASE];
+      std::memcpy(&value, at, 8);
+      ++value;
+      std::memcpy(at, &value, 8);
+      ++written_;
+    }
+    if (random() % 64 == 0) std::this_thread::yield();
+  }
+}
+
+void FakeLineProtocol::unleash(uint64_t seed, uint64_t* counter) {
+  stop_.store(false);
+  written_ = 0;
+  adversary_ = std::thread([this, seed, counter] { spend_time(seed, counter); });
+}
+
+uint64_t FakeLineProtocol::dismiss() {
+  stop_.store(true);
+  adversary_.join();
+  for (uint64_t line = 0; line < lines_; ++line) {
+    const std::lock_guard lock(locks_[line]);
+    make_valid(line, true);
+  }
+  return written_;
+}
+
+}  // namespace multigrain::testing

@@ -1,0 +1,75 @@
+// A line protocol with one node and an adversary, who takes lines away as other nodes would, by the rules of
+// docs/fine-grain.md: from the table first, then when no window covers the line. Compiled code that stores outside of
+// its windows, or uses a value that it did not check, leaves memory other than it should be.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "coherence/line_protocol.h"
+#include "instrument/fine_grain.h"
+
+namespace multigrain::testing {
+
+class FakeLineProtocol : public LineProtocol {
+ public:
+  // Maps `bytes` of the view, all valid and writable, and becomes the process's line protocol.
+  FakeLineProtocol(size_t bytes, unsigned line_shift);
+  ~FakeLineProtocol() override;
+
+  [[nodiscard]] unsigned char* memory() const { return reinterpret_cast<unsigned char*>(MG_FINE_VIEW_BASE); }
+  [[nodiscard]] size_t line_bytes() const { return size_t{1} << shift_; }
+
+  // Gives the calling thread windows that the adversary looks at; before it runs compiled code. The thread ends before this
+  // object does.
+  void join();
+
+  // The adversary: takes lines in a random order, without end, until it is dismissed. What it writes: adds 1 to the 64-bit
+  // word at `counter` (nullptr: to nothing) each time it has that line.
+  void unleash(uint64_t seed, uint64_t* counter = nullptr);
+  // Returns how often it wrote. All lines are valid afterwards.
+  uint64_t dismiss();
+
+  [[nodiscard]] uint64_t misses() const { return misses_.load(); }
+  [[nodiscard]] uint64_t taken() const { return taken_.load(); }
+
+  void load(uintptr_t address, std::span<std::byte> out) override;
+  void open_store(uintptr_t address) override;
+  void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
+
+ private:
+  static constexpr size_t kThreads = 16;
+
+  [[nodiscard]] uint64_t line_of(uintptr_t address) const { return (address - MG_FINE_VIEW_BASE) >> shift_; }
+  std::atomic_ref<uint64_t> word(uint64_t line) const {
+    return std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(MG_FINE_TABLE_BASE)[line]);
+  }
+  std::atomic_ref<uint32_t> frame(uint64_t line, size_t i) const {
+    return std::atomic_ref<uint32_t>(reinterpret_cast<uint32_t*>(MG_FINE_VIEW_BASE)[(line << shift_) / 4 + i]);
+  }
+  void make_valid(uint64_t line, bool writable);  // with its lock held
+  void wait_for_windows(uint64_t line, bool also_loads);
+  void take(uint64_t line, bool also_valid);
+  void spend_time(uint64_t seed, uint64_t* counter);
+
+  size_t bytes_;
+  unsigned shift_;
+  uint64_t lines_;
+  std::vector<unsigned char> elsewhere_;  // what the other nodes have
+  std::unique_ptr<std::mutex[]> locks_;
+  alignas(64) std::array<std::array<std::atomic<uint64_t>, MG_FINE_WINDOWS>, kThreads> windows_{};
+  std::atomic<size_t> joined_{0};
+  std::atomic<uint64_t> misses_{0}, taken_{0};
+  std::atomic<bool> stop_{false};
+  uint64_t written_ = 0;
+  std::thread adversary_;
+};
+
+}  // namespace multigrain::testing
