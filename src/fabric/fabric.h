@@ -32,6 +32,7 @@ namespace multigrain {
 enum class SegmentId : uint8_t {
   kFrames = 0,  // the frames of the shared region: offset = address - region base
   kWords = 1,   // 64-bit words for remote atomics: what is where is in words.h
+  kLines = 2,   // the line table (docs/fine-grain.md): words::line_table_bytes() of it, a word a line
   kCount
 };
 
@@ -127,6 +128,25 @@ class Fabric {
   }
   [[nodiscard]] virtual bool is_complete(Completion completion) = 0;
   virtual void wait(Completion completion) = 0;
+  // What DSZOOM's requester needs to lock an entry and read behind the lock in one round trip (dszoom.txt, section 2.4).
+  //
+  // Starts the atomic; `old`, which must stay where it is until wait(), receives the word's old value.
+  virtual Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value, uint64_t& old) {
+    old = fetch_and_set(at, segment, offset, value);
+    return {};
+  }
+  // start_get(), of what memory holds after `earlier` has taken effect: an atomic or a get of the same node, started by
+  // the calling thread. What an earlier get reads was read before anything that this one reads. A network that keeps
+  // the order of operations between two nodes makes one round trip of both; one that does not waits for `earlier`, which
+  // may be waited for again.
+  virtual Completion start_get_after(Completion earlier, NodeId from, SegmentId segment, uint64_t offset,
+                                     std::span<std::byte> bytes) {
+    wait(earlier);
+    return start_get(from, segment, offset, bytes);
+  }
+  // This node's own memory behind a segment, as far as it is mapped as a whole: its own atomic instructions there agree
+  // with these operations.
+  [[nodiscard]] virtual std::span<std::byte> own_segment(SegmentId) { return {}; }
   // Reads a word of this node's own segment, atomically with respect to these.
   virtual uint64_t load_own(SegmentId segment, uint64_t offset) { return fetch_add(self(), segment, offset, 0); }
   virtual uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) = 0;

@@ -38,6 +38,15 @@ class ForwardingFabric : public Fabric {
   }
   [[nodiscard]] bool is_complete(Completion completion) override { return inner_->is_complete(completion); }
   void wait(Completion completion) override { inner_->wait(completion); }
+  Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
+                                 uint64_t& old) override {
+    return inner_->start_fetch_and_set(at, segment, offset, value, old);
+  }
+  Completion start_get_after(Completion earlier, NodeId from, SegmentId segment, uint64_t offset,
+                             std::span<std::byte> bytes) override {
+    return inner_->start_get_after(earlier, from, segment, offset, bytes);
+  }
+  [[nodiscard]] std::span<std::byte> own_segment(SegmentId segment) override { return inner_->own_segment(segment); }
   uint64_t load_own(SegmentId segment, uint64_t offset) override { return inner_->load_own(segment, offset); }
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override {
     return inner_->fetch_and_set(at, segment, offset, value);

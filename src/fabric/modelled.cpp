@@ -81,6 +81,19 @@ Completion ModelledFabric::start_put_pieces(NodeId to, SegmentId segment, uint64
   return {charge(to, start, bytes_on_network(pieces))};
 }
 
+Completion ModelledFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
+                                               uint64_t& old) {
+  const Nanoseconds start = monotonic_ns();
+  old = inner().fetch_and_set(at, segment, offset, value);
+  return {charge(at, start, sizeof old)};
+}
+
+// What is earlier has been carried out, though its outcome is not to be known yet: both are under way at once.
+Completion ModelledFabric::start_get_after(Completion, NodeId from, SegmentId segment, uint64_t offset,
+                                           std::span<std::byte> bytes) {
+  return start_get(from, segment, offset, bytes);
+}
+
 bool ModelledFabric::is_complete(Completion completion) {
   return completion.id <= monotonic_ns();
 }

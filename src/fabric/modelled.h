@@ -46,6 +46,9 @@ class ModelledFabric final : public ForwardingFabric, public MappedObject {
   Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
+  Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value, uint64_t& old) override;
+  Completion start_get_after(Completion earlier, NodeId from, SegmentId segment, uint64_t offset,
+                             std::span<std::byte> bytes) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;

@@ -62,6 +62,19 @@ Completion VirtualFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_
   return {to == self() ? 0 : carry(self(), to, now, bytes_on_network(pieces)) + model_.latency_ns};
 }
 
+Completion VirtualFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
+                                              uint64_t& old) {
+  const Nanoseconds now = virtual_time::stamp();
+  old = inner().fetch_and_set(at, segment, offset, value);
+  return {at == self() ? 0 : ask(at, now, sizeof old)};
+}
+
+// What is earlier has been carried out, though its outcome is not to be known yet: both are under way at once.
+Completion VirtualFabric::start_get_after(Completion, NodeId from, SegmentId segment, uint64_t offset,
+                                          std::span<std::byte> bytes) {
+  return start_get(from, segment, offset, bytes);
+}
+
 bool VirtualFabric::is_complete(Completion completion) {
   return completion.id <= virtual_time::stamp();
 }

@@ -26,10 +26,22 @@ inline constexpr uint64_t kBytesPerLock = 32;
 inline constexpr uint64_t kMarks = kLocks + kLockCount * kBytesPerLock;
 inline constexpr uint64_t kMarkCount = uint64_t{1} << 14;
 
+// src/coherence: the windows of the node's threads (docs/fine-grain.md). A line of which the first word says how many
+// places there have been, then a line a place (coherence/window_places.h).
+inline constexpr uint64_t kWindows = kMarks + NodeSet::kCapacity * kMarkCount * sizeof(uint64_t);
+inline constexpr uint64_t kWindowPlaces = 4096 - 1;
+inline constexpr uint64_t kBytesPerPlace = 64;
+
 // How long the segment is on every node.
-inline constexpr uint64_t kBytes = kMarks + NodeSet::kCapacity * kMarkCount * sizeof(uint64_t);
+inline constexpr uint64_t kBytes = kWindows + (1 + kWindowPlaces) * kBytesPerPlace;
+
+// How long the kLines segment of a region is: a word for each line, of the shortest lines there are.
+constexpr uint64_t line_table_bytes(uint64_t region_bytes) {
+  return region_bytes / 32 * sizeof(uint64_t);
+}
 
 static_assert(NodeSet::kCapacity <= 64);
+static_assert(kWindows % 4096 == 0 && kBytes % 4096 == 0);
 static_assert(kVector + NodeSet::kCapacity * sizeof(uint64_t) <= kNotices);
 static_assert(kNotices + kNoticeCount * sizeof(uint64_t) <= kLocks);
 

@@ -11,6 +11,8 @@
 
 #include <cstdint>
 
+#include "instrument/fine_grain.h"
+
 #if defined(__SANITIZE_THREAD__)
 #define MULTIGRAIN_UNDER_TSAN 1
 #elif defined(__has_feature)
@@ -28,6 +30,7 @@ inline constexpr uintptr_t kViewBase = 0x7e80'0000'0000;
 inline constexpr uintptr_t kAliasBase = 0x7ea0'0000'0000;
 inline constexpr uintptr_t kTablesBase = 0x7ed0'0000'0000;
 inline constexpr uint64_t kTablesSize = uint64_t{64} << 30;
+inline constexpr uintptr_t kLineTableBase = 0x7ee0'0000'1000;
 
 #else
 
@@ -38,6 +41,10 @@ inline constexpr uintptr_t kAliasBase = 0x3000'0000'0000;
 // Per-page records and other sparse tables (sparse_table.h).
 inline constexpr uintptr_t kTablesBase = 0x4000'0000'0000;
 inline constexpr uint64_t kTablesSize = uint64_t{8} << 40;
+// The line table (memory/line_table.h), a quarter as long as the region; a hardware page with the line shift before it.
+// Compiled checks have the address in their code.
+inline constexpr uintptr_t kLineTableBase = MG_FINE_TABLE_BASE;
+static_assert(kViewBase == MG_FINE_VIEW_BASE);
 
 #endif
 
@@ -52,6 +59,7 @@ static_assert(kPrivateHeapBase + kPrivateHeapSize <= kBootHeapBase);
 static_assert(kBootHeapBase + kBootHeapSize <= kViewBase);
 static_assert(kViewBase + kMaxRegionSize <= kAliasBase);
 static_assert(kAliasBase + kMaxRegionSize <= kTablesBase);
-static_assert(kTablesBase + kTablesSize <= 0x7f00'0000'0000);
+static_assert(kTablesBase + kTablesSize < kLineTableBase - 4096 + 1);
+static_assert(kLineTableBase + kMaxRegionSize / 4 <= 0x7f00'0000'0000);
 
 }  // namespace multigrain::layout

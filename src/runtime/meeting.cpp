@@ -41,6 +41,7 @@ Result<std::optional<Meeting>> Meeting::hold() {
 }
 
 Result<std::unique_ptr<UcxFabric>> Meeting::connect(const Config& config, std::span<std::byte> frames,
+                                                    std::span<std::byte> lines,
                                                     void (*lost)(void* context, NodeId node, const char* reason),
                                                     void* context) {
   UcxOptions options;
@@ -49,6 +50,7 @@ Result<std::unique_ptr<UcxFabric>> Meeting::connect(const Config& config, std::s
   options.secret = secret;
   options.interface = config.interface;
   options.region_size = frames.size();
+  options.lines_bytes = lines.size();
   options.silence_limit = config.silence_limit;
   options.peer_lost = lost;
   options.context = context;
@@ -57,6 +59,7 @@ Result<std::unique_ptr<UcxFabric>> Meeting::connect(const Config& config, std::s
   auto fabric = load_ucx_fabric(options);
   if (!fabric) return fabric;
   (*fabric)->export_segment(SegmentId::kFrames, frames.data(), frames.size());
+  (*fabric)->export_segment(SegmentId::kLines, lines.data(), lines.size());
   if (Status connected = (*fabric)->connect(*wireup); !connected) return tl::unexpected(connected.error());
   if (Status finished = wireup->finish(); !finished) return tl::unexpected(finished.error());
   return fabric;

@@ -18,9 +18,10 @@ struct Meeting {
   // gone, the nodes do not agree (which one, and on which host).
   static Result<std::optional<Meeting>> hold();
 
-  // The second half: opens UCX, with the region's `frames` behind kFrames, and connects to everybody. `lost` is called
-  // as UcxOptions::peer_lost says.
+  // The second half: opens UCX, with the region's `frames` behind kFrames and the line table behind kLines, and
+  // connects to everybody. `lost` is called as UcxOptions::peer_lost says.
   Result<std::unique_ptr<UcxFabric>> connect(const Config& config, std::span<std::byte> frames,
+                                             std::span<std::byte> lines,
                                              void (*lost)(void* context, NodeId node, const char* reason),
                                              void* context);
 

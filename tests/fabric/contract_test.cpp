@@ -391,7 +391,7 @@ TEST_P(FabricContract, AMessageComesAfterThePiecesThatWereThere) {
 
 TEST_P(FabricContract, AtomicsReturnTheOldValue) {
   for (const NodeId at : {NodeId(0), NodeId(1)}) {
-    for (const SegmentId segment : {SegmentId::kFrames, SegmentId::kWords}) {
+    for (const SegmentId segment : {SegmentId::kFrames, SegmentId::kWords, SegmentId::kLines}) {
       EXPECT_EQ(a_.fetch_add(at, segment, 64, 5), 0u);
       EXPECT_EQ(b_.fetch_add(at, segment, 64, uint64_t{0} - 2), 5u);
       EXPECT_EQ(a_.fetch_and_set(at, segment, 64, 100), 3u);
@@ -401,6 +401,56 @@ TEST_P(FabricContract, AtomicsReturnTheOldValue) {
       EXPECT_EQ(a_.fetch_add(at, segment, 72, 0), 0u);
     }
   }
+}
+
+// What one thread writes behind an atomic, the other finds behind its own: a lock that is taken and read behind in one
+// round trip. Two gets that follow each other read in that order.
+TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
+  if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
+  constexpr uint64_t kAt = 4096, kBehind = 65536, kRounds = 300;
+  std::atomic<bool> over{false};
+  // The owner takes the word, changes the bytes, and lets it go.
+  std::thread owner([&] {
+    std::array<uint64_t, 8> bytes{};
+    for (uint64_t i = 1; !over.load(); ++i) {
+      while (b_.fetch_and_set(NodeId(1), SegmentId::kLines, kAt, 1) != 0) std::this_thread::yield();
+      for (uint64_t& word : bytes) {
+        word = i;
+        b_.put(NodeId(1), SegmentId::kFrames, kBehind, std::as_bytes(std::span(bytes)));
+      }
+      b_.fetch_and_set(NodeId(1), SegmentId::kLines, kAt, 0);
+      std::this_thread::yield();
+    }
+  });
+  for (uint64_t taken = 0; taken < kRounds;) {
+    uint64_t old = ~uint64_t{0};
+    std::array<uint64_t, 8> first{}, second{};
+    const Completion atomic = a_.start_fetch_and_set(NodeId(1), SegmentId::kLines, kAt, 1, old);
+    const Completion get = a_.start_get_after(atomic, NodeId(1), SegmentId::kFrames, kBehind,
+                                              std::as_writable_bytes(std::span(first)));
+    const Completion again = a_.start_get_after(get, NodeId(1), SegmentId::kFrames, kBehind,
+                                                std::as_writable_bytes(std::span(second)));
+    for (const Completion completion : {again, get, atomic}) a_.wait(completion);
+    if (old != 0) {
+      std::this_thread::yield();
+      continue;
+    }
+    for (size_t i = 0; i < first.size(); ++i) {
+      ASSERT_EQ(first[i], first[0]);
+      ASSERT_EQ(second[i], first[0]);
+    }
+    a_.fetch_and_set(NodeId(1), SegmentId::kLines, kAt, 0);
+    ++taken;
+  }
+  over.store(true);
+  owner.join();
+}
+
+TEST_P(FabricContract, OwnSegmentsAreWhatOthersReach) {
+  const std::span<std::byte> words = b_.own_segment(SegmentId::kWords);
+  ASSERT_GE(words.size(), 4096u);
+  a_.fetch_and_set(NodeId(1), SegmentId::kWords, 128, 77);
+  EXPECT_EQ(reinterpret_cast<const uint64_t*>(words.data())[16], 77u);
 }
 
 using FabricContractDeath = FabricContract;

@@ -16,9 +16,13 @@ namespace multigrain::testing {
 
 class UcxJob {
  public:
+  // Several chunks of keys.
+  static constexpr uint64_t kLinesBytes = uint64_t{40} << 20;
+
   explicit UcxJob(unsigned nodes, uint64_t frames_bytes = 1 << 20) : table_(nodes), frames_bytes_(frames_bytes) {
     options_.hosts.assign(nodes, "here");
     options_.region_size = frames_bytes;
+    options_.lines_bytes = kLinesBytes;
     options_.secret.fill(std::byte{0x5a});
     options_.silence_limit = 0;
   }
@@ -36,6 +40,10 @@ class UcxJob {
         mmap(nullptr, frames_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (frames == MAP_FAILED) throw std::runtime_error("no memory for frames");
     (*fabric)->export_segment(SegmentId::kFrames, static_cast<std::byte*>(frames), frames_bytes_);
+    void* const lines =
+        mmap(nullptr, kLinesBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (lines == MAP_FAILED) throw std::runtime_error("no memory for a line table");
+    (*fabric)->export_segment(SegmentId::kLines, static_cast<std::byte*>(lines), kLinesBytes);
     MemoryWireup wireup(table_, node);
     if (Status connected = (*fabric)->connect(wireup); !connected) throw std::runtime_error(connected.error().message);
     return std::move(*fabric);

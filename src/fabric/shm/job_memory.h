@@ -12,6 +12,8 @@
 //   rings_offset          the data of each ring, ring_bytes each, [source][destination]
 //   emulation_offset      what the clocks and links of an emulated machine need (fabric/emulation.h),
 //                         emulation_bytes
+//   lines_offset          the kLines segment of each node, lines_bytes each: far more address space than a process has
+//                         to spare, so it is not part of the mapping (lines_fd())
 #pragma once
 
 #include <atomic>
@@ -39,7 +41,7 @@ struct JobOptions {
 
 struct JobHeader {
   static constexpr uint64_t kMagic = 0x31626f6a676d2e5a;
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 4;
 
   uint64_t magic;
   uint32_t version;
@@ -55,6 +57,8 @@ struct JobHeader {
   uint64_t rings_offset;
   uint64_t emulation_offset;
   uint64_t emulation_bytes;
+  uint64_t lines_offset;
+  uint64_t lines_bytes;
   uint64_t total_bytes;
 
   // 0 while all is well; 1 + the number of the node that ended before its time. Set by abort_job().
@@ -88,7 +92,7 @@ class JobMemory {
   ~JobMemory();
 
   // The same mapping without the duty to unmap it; this object must outlive it.
-  [[nodiscard]] JobMemory borrow() const { return {base_, bytes_, false}; }
+  [[nodiscard]] JobMemory borrow() const { return {base_, bytes_, lines_fd_, false}; }
 
   [[nodiscard]] JobHeader& header() const { return *reinterpret_cast<JobHeader*>(base_); }
   [[nodiscard]] Doorbell& doorbell(NodeId node) const {
@@ -103,18 +107,25 @@ class JobMemory {
   [[nodiscard]] std::span<std::byte> emulation() const {
     return {base_ + header().emulation_offset, header().emulation_bytes};
   }
+  // Where the line tables are to be mapped from: the job memory's own descriptor. A node's is at lines_at() there.
+  [[nodiscard]] int lines_fd() const { return lines_fd_; }
+  [[nodiscard]] uint64_t lines_at(NodeId node) const {
+    return header().lines_offset + node.value * header().lines_bytes;
+  }
   [[nodiscard]] std::byte* words(NodeId node) const {
     return base_ + header().words_offset + node.value * header().words_bytes;
   }
 
  private:
-  JobMemory(std::byte* base, size_t bytes, bool owned) : base_(base), bytes_(bytes), owned_(owned) {}
+  JobMemory(std::byte* base, size_t bytes, int lines_fd, bool owned)
+      : base_(base), bytes_(bytes), lines_fd_(lines_fd), owned_(owned) {}
   [[nodiscard]] size_t ring_index(NodeId source, NodeId destination) const {
     return size_t{source.value} * header().nodes + destination.value;
   }
 
   std::byte* base_;
   size_t bytes_;
+  int lines_fd_;
   bool owned_;
 };
 

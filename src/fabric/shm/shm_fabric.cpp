@@ -79,6 +79,10 @@ ShmFabric::ShmFabric(JobMemory job, NodeId self)
 ShmFabric::~ShmFabric() = default;
 
 Status ShmFabric::open_windows(const std::vector<int>& frames_fds, uint64_t region_size) {
+  std::array<uint64_t, NodeSet::kCapacity> lines_at{};
+  for (uint16_t node = 0; node < nodes_; ++node) lines_at[node] = job_.lines_at(NodeId(node));
+  if (Status opened = line_windows_.open(job_.lines_fd(), {lines_at.data(), nodes_}, job_.header().lines_bytes); !opened)
+    return opened;
   if (frames_fds.empty()) return {};
   frames_length_ = region_size;
   return windows_.open(frames_fds, region_size);
@@ -106,7 +110,14 @@ uint64_t ShmFabric::segment_length(NodeId node, SegmentId segment) const {
     const LocalExport& own = exported_[static_cast<size_t>(segment)];
     if (own.base != nullptr) return own.length;
   }
-  return segment == SegmentId::kWords ? job_.header().words_bytes : frames_length_;
+  switch (segment) {
+    case SegmentId::kWords:
+      return job_.header().words_bytes;
+    case SegmentId::kLines:
+      return job_.header().lines_bytes;
+    default:
+      return frames_length_;
+  }
 }
 
 void ShmFabric::check_range(NodeId node, SegmentId segment, uint64_t offset, uint64_t length) const {
@@ -130,7 +141,7 @@ std::byte* ShmFabric::at(NodeId node, SegmentId segment, uint64_t offset, uint64
     run = job_.header().words_bytes - offset;
     return job_.words(node) + offset;
   }
-  return windows_.at(node, offset, run);
+  return segment == SegmentId::kLines ? line_windows_.at(node, offset, run) : windows_.at(node, offset, run);
 }
 
 void ShmFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {

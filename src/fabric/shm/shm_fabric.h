@@ -64,6 +64,10 @@ class ShmFabric final : public Fabric, public MappedObject {
   Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
+  [[nodiscard]] std::span<std::byte> own_segment(SegmentId segment) override {
+    const LocalExport& own = exported_[static_cast<size_t>(segment)];
+    return {own.base, own.length};
+  }
   uint64_t load_own(SegmentId segment, uint64_t offset) override;
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
@@ -124,6 +128,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   std::array<LocalExport, static_cast<size_t>(SegmentId::kCount)> exported_{};
   uint64_t frames_length_ = 0;  // of every node
   FrameWindows windows_;
+  FrameWindows line_windows_;
   OverflowPool pool_;
   std::atomic<uint64_t> overflowing_{0};   // a bit a destination whose overflow queue is not empty
   std::atomic<bool> stop_serving_{false};  // wake_service() was called

@@ -19,12 +19,24 @@ Status FrameWindows::open(std::span<const int> fds, uint64_t region_bytes) {
                   status.st_size, region_bytes);
     fds_[node] = fds[node];
   }
+  return open_table(fds.size(), region_bytes);
+}
+
+Status FrameWindows::open(int fd, std::span<const uint64_t> starts, uint64_t bytes) {
+  for (size_t node = 0; node < starts.size(); ++node) {
+    fds_[node] = fd;
+    starts_[node] = starts[node];
+  }
+  return open_table(starts.size(), bytes);
+}
+
+Status FrameWindows::open_table(size_t nodes, uint64_t region_bytes) {
   const uint64_t windows = (region_bytes + kWindowBytes - 1) / kWindowBytes;
-  void* memory = mmap(nullptr, fds.size() * windows * sizeof(*table_), PROT_READ | PROT_WRITE,
+  void* memory = mmap(nullptr, nodes * windows * sizeof(*table_), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return fail_errno(errno, "cannot reserve the table of frame windows");
   table_ = static_cast<std::atomic<std::byte*>*>(memory);
-  nodes_ = fds.size();
+  nodes_ = nodes;
   region_bytes_ = region_bytes;
   windows_ = windows;
   return {};
@@ -61,7 +73,7 @@ std::byte* FrameWindows::map_window(NodeId node, uint64_t window) {
   const int saved = errno;
   const uint64_t bytes = window_bytes(window);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fds_[node.value],
-                      static_cast<off_t>(window * kWindowBytes));
+                      static_cast<off_t>(starts_[node.value] + window * kWindowBytes));
   if (memory == MAP_FAILED)
     panic("cannot map a window onto the frames of node (and window, errno)", node.value, window,
           static_cast<uint64_t>(errno));

@@ -1,4 +1,5 @@
-// Windows onto other nodes' frames: a peer's frames memfd, mapped a gigabyte at a time when first touched.
+// Windows onto other nodes' frames or line tables: a part of a memfd of a peer's, mapped a gigabyte at a time when first
+// touched.
 //
 // Mapping 64 regions of 16 TiB would take eight times the address space that a process has. What is really shared is
 // far less, so windows appear on demand, in the path of the access itself, which may be the fault handler: mmap is a
@@ -29,6 +30,8 @@ class FrameWindows {
   // `fds`: the frames memfd of each node, at least `region_bytes` (a multiple of 4096) long; they must stay open.
   // Errors: a descriptor that is no such file; no address space for the table.
   Status open(std::span<const int> fds, uint64_t region_bytes);
+  // The same for `bytes` of each node in one file, node i's from starts[i] (a multiple of 4096) on; they are there.
+  Status open(int fd, std::span<const uint64_t> starts, uint64_t bytes);
 
   // Where the byte at `offset` of the node's frames is mapped here; `run` receives how many bytes follow it in the same
   // window. `offset` has been checked. Async-signal-safe. Ends the run if the window cannot be mapped.
@@ -38,7 +41,10 @@ class FrameWindows {
   std::byte* map_window(NodeId node, uint64_t window);
   [[nodiscard]] uint64_t window_bytes(uint64_t window) const;
 
+  Status open_table(size_t nodes, uint64_t bytes);
+
   std::array<int, NodeSet::kCapacity> fds_{};
+  std::array<uint64_t, NodeSet::kCapacity> starts_{};  // where a node's part of its file begins
   size_t nodes_ = 0;
   uint64_t region_bytes_ = 0;
   uint64_t windows_ = 0;                      // a node

@@ -55,6 +55,10 @@ uint64_t& SimFabric::word(NodeId at, SegmentId segment, uint64_t offset) {
   return *reinterpret_cast<uint64_t*>(network_.checked(at, segment, offset, sizeof(uint64_t)).data());
 }
 
+std::span<std::byte> SimFabric::own_segment(SegmentId segment) {
+  return network_.segment(self_, segment);
+}
+
 uint64_t SimFabric::fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) {
   network_.before({SimNetwork::Operation::Kind::kFetchAndSet, self_, at, segment, offset, sizeof(uint64_t)});
   return std::exchange(word(at, segment, offset), value);
@@ -110,7 +114,7 @@ SimNetwork::SimNetwork(const Options& options) : options_(options), random_(opti
   links_.resize(size_t{options.nodes} * options.nodes);
   for (uint16_t node = 0; node < options.nodes; ++node) {
     fabrics_.push_back(std::unique_ptr<SimFabric>(new SimFabric(*this, NodeId(node))));
-    for (const size_t bytes : {options.frames_bytes, options.words_bytes}) {
+    for (const size_t bytes : {options.frames_bytes, options.words_bytes, options.lines_bytes}) {
       std::vector<uint64_t>& memory = memory_.emplace_back((bytes + 7) / 8);
       segments_.push_back(std::as_writable_bytes(std::span(memory)).first(bytes));
     }

@@ -35,6 +35,7 @@ class SimFabric final : public Fabric {
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
+  [[nodiscard]] std::span<std::byte> own_segment(SegmentId segment) override;
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
@@ -82,6 +83,7 @@ class SimNetwork {
     uint64_t seed = 1;
     size_t frames_bytes = 64 * 1024;  // of each node's kFrames segment
     size_t words_bytes = 64 * 1024;   // and its kWords segment
+    size_t lines_bytes = 16 * 1024;   // and its kLines segment
     PollMode poll = PollMode::kManual;
   };
 

@@ -245,8 +245,9 @@ class UcpFabric::AsyncThread {
 UcpFabric::UcpFabric(const UcxOptions& options) : options_(options) {
   context_.self = options.self.value;
   context_.nodes = static_cast<uint16_t>(options.hosts.size());
-  context_.segment_bytes = {options.region_size, options.words_bytes};
-  chunks_ = (options.region_size + kChunkBytes - 1) / kChunkBytes;
+  context_.segment_bytes = {options.region_size, options.words_bytes, options.lines_bytes};
+  frame_chunks_ = (options.region_size + kChunkBytes - 1) / kChunkBytes;
+  chunks_ = frame_chunks_ + (options.lines_bytes + kChunkBytes - 1) / kChunkBytes;
   for (unsigned i = 0; i < kOperations; ++i) {
     operations_[i].fabric = this;
     operations_[i].next_free = static_cast<uint16_t>(i + 1 < kOperations ? i + 2 : 0);
@@ -354,8 +355,8 @@ Result<ucp_mem_h> UcpFabric::map_memory(std::byte* base, uint64_t length) {
 
 Status UcpFabric::map_words() {
   void* const words = map_sparse(options_.words_bytes);
-  frame_memory_ = static_cast<std::atomic<ucp_mem_h>*>(map_sparse(std::max<size_t>(chunks_, 1) * sizeof(void*)));
-  if (words == nullptr || frame_memory_ == nullptr) return fail_errno(errno, "no memory for the words of this node");
+  chunk_memory_ = static_cast<std::atomic<ucp_mem_h>*>(map_sparse(std::max<size_t>(chunks_, 1) * sizeof(void*)));
+  if (words == nullptr || chunk_memory_ == nullptr) return fail_errno(errno, "no memory for the words of this node");
   exported_[index(SegmentId::kWords)] = {static_cast<std::byte*>(words), options_.words_bytes};
   auto memory = map_memory(static_cast<std::byte*>(words), options_.words_bytes);
   if (!memory) return tl::unexpected(memory.error());
@@ -364,15 +365,16 @@ Status UcpFabric::map_words() {
 }
 
 void UcpFabric::export_segment(SegmentId segment, std::byte* base, uint64_t length) {
-  MG_CHECK(segment == SegmentId::kFrames);
+  MG_CHECK(segment == SegmentId::kFrames || segment == SegmentId::kLines);
   MG_CHECK(!connected_);
-  MG_CHECK(length == options_.region_size, length);
+  MG_CHECK(length == context_.segment_bytes[index(segment)], length);
   exported_[index(segment)] = {base, length};
 }
 
 Status UcpFabric::connect(Wireup& wireup) {
   MG_CHECK(!connected_);
-  MG_CHECK(options_.region_size == 0 || exported_[index(SegmentId::kFrames)].base != nullptr);
+  for (const SegmentId segment : {SegmentId::kFrames, SegmentId::kLines})
+    MG_CHECK(context_.segment_bytes[index(segment)] == 0 || exported_[index(segment)].base != nullptr);
   if (wireup.nodes() != context_.nodes || wireup.self() != self())
     return fail("the wire-up is that of node {} of {}, not of node {} of {}", wireup.self().value, wireup.nodes(),
                 context_.self, context_.nodes);
@@ -437,9 +439,9 @@ Result<std::vector<Card>> UcpFabric::meet(Wireup& wireup) {
     }
     peer.base = their.base;
     peer.key = their.key[context_.self];
-    peer.frame_keys =
+    peer.chunk_keys =
         static_cast<std::atomic<ucp_rkey_h>*>(map_sparse(std::max<size_t>(chunks_, 1) * sizeof(ucp_rkey_h)));
-    if (peer.frame_keys == nullptr) return fail_errno(errno, "no memory for the remote keys of other nodes");
+    if (peer.chunk_keys == nullptr) return fail_errno(errno, "no memory for the remote keys of other nodes");
 
     // The lower of two nodes connects; the higher one waits for its hello. Two connections that cross would do, but UCX
     // gives one of them up again, with a warning.
@@ -563,9 +565,9 @@ UcpFabric::~UcpFabric() {
     }
     for (Peer& peer : peers_) {
       if (peer.words_key != nullptr) ucp_rkey_destroy(peer.words_key);
-      if (peer.frame_keys == nullptr) continue;
+      if (peer.chunk_keys == nullptr) continue;
       for (uint64_t i = 0; i < chunks_; ++i) {
-        ucp_rkey_h key = peer.frame_keys[i].load(std::memory_order_relaxed);
+        ucp_rkey_h key = peer.chunk_keys[i].load(std::memory_order_relaxed);
         if (key != nullptr && key != asked()) ucp_rkey_destroy(key);
       }
     }
@@ -587,8 +589,8 @@ UcpFabric::~UcpFabric() {
     }
     losses_.store(0);
     if (words_memory_ != nullptr) ucp_mem_unmap(ucp_, words_memory_);
-    for (uint64_t i = 0; frame_memory_ != nullptr && i < chunks_; ++i) {
-      if (ucp_mem_h memory = frame_memory_[i].load(std::memory_order_relaxed); memory != nullptr)
+    for (uint64_t i = 0; chunk_memory_ != nullptr && i < chunks_; ++i) {
+      if (ucp_mem_h memory = chunk_memory_[i].load(std::memory_order_relaxed); memory != nullptr)
         ucp_mem_unmap(ucp_, memory);
     }
     ucp_worker_destroy(worker_);
@@ -599,8 +601,8 @@ UcpFabric::~UcpFabric() {
   leave_library();
   const size_t table = std::max<size_t>(chunks_, 1) * sizeof(void*);
   for (Peer& peer : peers_)
-    if (peer.frame_keys != nullptr) munmap(static_cast<void*>(peer.frame_keys), table);
-  if (frame_memory_ != nullptr) munmap(static_cast<void*>(frame_memory_), table);
+    if (peer.chunk_keys != nullptr) munmap(static_cast<void*>(peer.chunk_keys), table);
+  if (chunk_memory_ != nullptr) munmap(static_cast<void*>(chunk_memory_), table);
   if (const Export& words = exported_[index(SegmentId::kWords)]; words.base != nullptr)
     munmap(words.base, words.length);
   if (event_fd_ >= 0) close(event_fd_);
@@ -675,7 +677,7 @@ ucp_rkey_h UcpFabric::remote_key(unsigned node, SegmentId segment, uint64_t offs
   Peer& peer = peers_[node];
   if (segment == SegmentId::kWords) return peer.words_key;
   const uint64_t chunk = offset / kChunkBytes;
-  std::atomic<ucp_rkey_h>& entry = peer.frame_keys[chunk];
+  std::atomic<ucp_rkey_h>& entry = peer.chunk_keys[chunk_of(segment, offset)];
   ucp_rkey_h key = entry.load(std::memory_order_acquire);
   if (key != nullptr && key != asked()) [[likely]]
     return key;
@@ -700,13 +702,14 @@ ucp_rkey_h UcpFabric::remote_key(unsigned node, SegmentId segment, uint64_t offs
 }
 
 void UcpFabric::answer_remote_key_request(unsigned source, const WireControl& request) {
-  if (request.a != index(SegmentId::kFrames)) panic("a key that was given at the start is asked for by node", source);
+  if (request.a == index(SegmentId::kWords)) panic("a key that was given at the start is asked for by node", source);
+  const auto segment = static_cast<SegmentId>(request.a);
   const uint64_t begin = request.b * kChunkBytes;
-  std::atomic<ucp_mem_h>& entry = frame_memory_[request.b];
+  std::atomic<ucp_mem_h>& entry = chunk_memory_[chunk_of(segment, begin)];
   ucp_mem_h memory = entry.load(std::memory_order_relaxed);
   if (memory == nullptr) {
-    const uint64_t length = std::min(kChunkBytes, options_.region_size - begin);
-    const auto mapped = map_memory(own(SegmentId::kFrames, begin), length);
+    const uint64_t length = std::min(kChunkBytes, context_.segment_bytes[request.a] - begin);
+    const auto mapped = map_memory(own(segment, begin), length);
     if (!mapped)
       panic("frames cannot be registered with the network: raise `ulimit -l` (offset, length):", begin, length);
     memory = *mapped;
@@ -722,12 +725,13 @@ void UcpFabric::answer_remote_key_request(unsigned source, const WireControl& re
 
 void UcpFabric::accept_remote_key(unsigned source, const WireControl& wire, const void* data) {
   Peer& peer = peers_[source];
-  if (wire.a != index(SegmentId::kFrames) || peer.frame_keys[wire.b].load(std::memory_order_relaxed) != asked())
-    panic("a key that nobody asked for came from node", source);
+  if (wire.a == index(SegmentId::kWords)) panic("a key that nobody asked for came from node", source);
+  std::atomic<ucp_rkey_h>& entry = peer.chunk_keys[chunk_of(static_cast<SegmentId>(wire.a), wire.b * kChunkBytes)];
+  if (entry.load(std::memory_order_relaxed) != asked()) panic("a key that nobody asked for came from node", source);
   ucp_rkey_h key = nullptr;
   if (ucp_ep_rkey_unpack(peer.endpoint, data, &key) != UCS_OK)
     panic("a key that UCX cannot use came from node", source);
-  peer.frame_keys[wire.b].store(key, std::memory_order_release);
+  entry.store(key, std::memory_order_release);
 }
 
 void UcpFabric::end_part(Operation& operation) {

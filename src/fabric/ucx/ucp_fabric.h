@@ -92,6 +92,10 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   Completion start_put_pieces(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) override;
   [[nodiscard]] bool is_complete(Completion completion) override;
   void wait(Completion completion) override;
+  [[nodiscard]] std::span<std::byte> own_segment(SegmentId segment) override {
+    const Export& own = exported_[static_cast<size_t>(segment)];
+    return {own.base, own.length};
+  }
   uint64_t load_own(SegmentId segment, uint64_t offset) override;
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override;
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
@@ -186,7 +190,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
     // The peer's memory.
     std::array<uint64_t, static_cast<size_t>(SegmentId::kCount)> base{};
     ucp_rkey_h words_key = nullptr;
-    std::atomic<ucp_rkey_h>* frame_keys = nullptr;  // by chunk; null: not asked for yet; kAsked
+    std::atomic<ucp_rkey_h>* chunk_keys = nullptr;  // by chunk; null: not asked for yet; kAsked
   };
 
   struct Handler {
@@ -229,6 +233,10 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   // Memory.
   void check_range(NodeId node, SegmentId segment, uint64_t offset, uint64_t length) const;
   [[nodiscard]] std::byte* own(SegmentId segment, uint64_t offset) const;
+  // The number of the chunk with `offset` of kFrames or kLines, among all.
+  [[nodiscard]] uint64_t chunk_of(SegmentId segment, uint64_t offset) const {
+    return offset / kChunkBytes + (segment == SegmentId::kLines ? frame_chunks_ : 0);
+  }
   ucp_rkey_h remote_key(unsigned node, SegmentId segment, uint64_t offset);
   void answer_remote_key_request(unsigned source, const WireControl& request);
   void accept_remote_key(unsigned source, const WireControl& wire, const void* data);
@@ -322,7 +330,9 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   std::atomic<uint64_t> trains_{0};  // a bit a node: it has a train; written under lock_
   std::array<Export, static_cast<size_t>(SegmentId::kCount)> exported_{};
   ucp_mem_h words_memory_ = nullptr;
-  std::atomic<ucp_mem_h>* frame_memory_ = nullptr;  // by chunk
+  // Chunks of the frames, then those of the line table.
+  std::atomic<ucp_mem_h>* chunk_memory_ = nullptr;
+  uint64_t frame_chunks_ = 0;
   uint64_t chunks_ = 0;
   unsigned refused_ = 0;
 

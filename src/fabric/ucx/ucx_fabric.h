@@ -25,6 +25,7 @@ struct UcxOptions {
   std::string interface;               // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
   uint64_t region_size = 0;            // bytes: length of every node's kFrames segment
   size_t words_bytes = words::kBytes;  // length of every node's kWords segment, which the fabric supplies
+  uint64_t lines_bytes = 0;            // length of every node's kLines segment; 0: there is none
 
   // How long a node may be silent before it counts as gone; 0: for ever.
   Nanoseconds silence_limit = Nanoseconds{4} * 1000 * 1000 * 1000;
@@ -43,7 +44,8 @@ struct UcxOptions {
 // A fabric that is built in three steps: load, export, connect.
 class UcxFabric : public Fabric {
  public:
-  // This node's memory behind a segment, before connect(). kFrames must be exported; kWords the fabric supplies.
+  // This node's memory behind a segment, before connect(). kFrames must be exported, and kLines if there is to be one;
+  // kWords the fabric supplies.
   virtual void export_segment(SegmentId segment, std::byte* base, uint64_t length) = 0;
   // Exchanges addresses and connects to every other node. Collective.
   virtual Status connect(Wireup& wireup) = 0;
