@@ -30,6 +30,10 @@ enum class HomePolicy : uint8_t {
   kNode,         // all on a node that the allocation names
 };
 
+// What an allocation's memory is kept coherent by: pages, whose accesses faults find, or lines, whose accesses compiled
+// checks find.
+enum class Grain : uint8_t { kPage, kLine };
+
 // Reads a size such as "4096", "16K", "64KiB", "64G", "16T" (powers of two).
 Result<uint64_t> parse_size(std::string_view text);
 
@@ -76,12 +80,16 @@ struct Config {
   static constexpr unsigned kMaxPrefetch = 64;
   static constexpr size_t kMinPageSize = 4096;
   static constexpr size_t kMaxPageSize = 65536;
+  static constexpr unsigned kMaxLineNodes = 56;  // of a line protocol
+  static constexpr size_t kMinLineSize = 32;
+  static constexpr size_t kMaxLineSize = 2048;
 
   unsigned nodes = 1;                                    // MULTIGRAIN_NODES
   unsigned processors_per_node = 1;                      // MULTIGRAIN_PROCS_PER_NODE
   size_t page_size = 4096;                               // MULTIGRAIN_PAGE_SIZE, bytes
   uint64_t region_size = uint64_t{16} << 40;             // MULTIGRAIN_REGION_SIZE, bytes
   std::string protocol = "mgs";                          // MULTIGRAIN_PROTOCOL
+  size_t line_size = 64;                                 // MULTIGRAIN_LINE_SIZE, bytes: of dszoom
   AccessMechanism access = AccessMechanism::kAutomatic;  // MULTIGRAIN_ACCESS
   NetworkModel network;                                  // MULTIGRAIN_NET
   StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
@@ -102,6 +110,12 @@ struct Config {
   int job_fd = -1;     // MULTIGRAIN_JOB_FD: the memfd that all nodes share; fabric shm
   std::string wireup;  // MULTIGRAIN_WIREUP: how the nodes meet ("fd:N", "pmix", "pmi2"); fabric ucx
 
+  // What memory is kept coherent by unless its allocation says otherwise.
+  [[nodiscard]] Grain grain() const { return protocol == "dszoom" ? Grain::kLine : Grain::kPage; }
+  // The protocol of allocations that want pages.
+  [[nodiscard]] std::string_view page_protocol() const {
+    return grain() == Grain::kPage ? std::string_view(protocol) : "mgs";
+  }
   [[nodiscard]] unsigned processors() const { return nodes * processors_per_node; }
   [[nodiscard]] NodeId node_of(ProcessorId p) const {
     return NodeId(static_cast<uint16_t>(p.value / processors_per_node));

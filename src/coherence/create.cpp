@@ -16,6 +16,11 @@ Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const N
   return fail("there is no protocol '{}'", name);
 }
 
+Result<std::unique_ptr<dszoom::Shell>> create_line_protocol(const NodeServices& services,
+                                                            const dszoom::LineServices& lines) {
+  return dszoom::Shell::create(services, lines);
+}
+
 const char* protocol_message_name(MessageType type) {
   return mgs::message_name(type);
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/config.h"
+#include "coherence/dszoom/shell.h"
 #include "coherence/protocol.h"
 
 namespace multigrain {
@@ -14,9 +15,13 @@ struct ProtocolOptions {
   HlrcOptions hlrc;
 };
 
-// Registers what handlers the protocol has. Errors: a name that is none; tables that cannot be reserved.
+// A page protocol. Registers what handlers it has. Errors: a name that is none; tables that cannot be reserved.
 Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const NodeServices& services,
                                                   const ProtocolOptions& options);
+
+// The line protocol: there is one. Errors: more nodes than it can have; tables that cannot be reserved.
+Result<std::unique_ptr<dszoom::Shell>> create_line_protocol(const NodeServices& services,
+                                                            const dszoom::LineServices& lines);
 
 // The name of a message of any protocol, for reports; nullptr for other types.
 const char* protocol_message_name(MessageType type);

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "base/config.h"
 #include "base/ids.h"
 #include "fabric/fabric.h"
 #include "fabric/wait.h"
@@ -20,6 +21,11 @@ class HomeDirectory {
   virtual std::optional<NodeId> home_of(PageId page) = 0;
   // Whether the page is allocated with first-touch placement. Async-signal-safe.
   virtual bool is_first_touch(PageId page) = 0;
+  // What the page's memory is kept coherent by; nullopt if it is not allocated. Async-signal-safe.
+  virtual std::optional<Grain> grain_of(PageId page) {
+    if (!home_of(page) && !is_first_touch(page)) return std::nullopt;
+    return Grain::kPage;
+  }
   // Settles the home of a first-touch page: this node's, unless another came first; nullopt if it is not allocated.
   // Waits for a message; called in the fault handler with no lock held.
   virtual std::optional<NodeId> claim_home(PageId page) = 0;

@@ -78,8 +78,19 @@ enum class Counter : uint8_t {
   kEarlyDeposits,     // diffs deposited because a notice named a page that was dirty
   kWastedPrefetches,  // groups of pages fetched ahead of which the last was never used
   kMarksLost,         // times that a home lost count of who has fetched its pages
+  // Fine grain
+  kTwoHopMisses,      // lines that came from their home, or to it
+  kThreeHopMisses,    // lines that came from a third node
+  kStoreMisses,       // of both, those for a store
+  kLineUpgrades,      // lines that were here, and became exclusive
+  kLinesFound,        // misses that another processor of the node had ended
+  kFalseMisses,       // loads of a value that looks like an invalid line's
+  kLinesMoved,        // lines brought here
+  kLinesInvalidated,  // copies of other nodes taken away for stores here
+  kLockRetries,       // tries to lock a directory entry that was locked
+  kWindowWaits,       // looks at another node's windows that found one open
 };
-inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kMarksLost) + 1;
+inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kWindowWaits) + 1;
 inline constexpr size_t kMessageTypes = 256;
 
 enum class RightsChange : uint8_t { kGrantRead, kGrantWrite, kRevokeWrite, kRevoke };

@@ -51,6 +51,16 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kEarlyDeposits, "early_deposits", "diffs deposited at a notice", "lazy release consistency"},
     {Counter::kWastedPrefetches, "wasted_prefetches", "groups fetched ahead in vain", "lazy release consistency"},
     {Counter::kMarksLost, "marks_lost", "times that marks were lost", "lazy release consistency"},
+    {Counter::kTwoHopMisses, "two_hop_misses", "misses of two hops", "lines"},
+    {Counter::kThreeHopMisses, "three_hop_misses", "misses of three hops", "lines"},
+    {Counter::kStoreMisses, "store_misses", "of these, for a store", "lines"},
+    {Counter::kLineUpgrades, "line_upgrades", "upgrades from shared to exclusive", "lines"},
+    {Counter::kLinesFound, "lines_found", "misses ended by another processor", "lines"},
+    {Counter::kFalseMisses, "false_misses", "false misses", "lines"},
+    {Counter::kLinesMoved, "lines_moved", "brought here", "lines"},
+    {Counter::kLinesInvalidated, "lines_invalidated", "copies elsewhere invalidated", "lines"},
+    {Counter::kLockRetries, "lock_retries", "tries to lock a locked entry", "lines"},
+    {Counter::kWindowWaits, "window_waits", "waits for windows", "lines"},
 };
 static_assert(std::size(kCounterNames) == kCounterCount);
 static_assert(

@@ -1,0 +1,487 @@
+#include "coherence/dszoom/shell.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "base/clock.h"
+#include "fabric/words.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain::dszoom {
+namespace {
+
+constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
+// Places of windows that one get reads, and nodes whose windows are read at a time: what fits a stack.
+constexpr uint32_t kPlacesAtOnce = 32;
+constexpr size_t kWatchedAtOnce = 8;
+
+void count(Counter counter, uint64_t n = 1) {
+  this_profile().count(counter, n);
+}
+
+using Words = std::atomic_ref<uint64_t>;
+
+// What another node's frame is overwritten with.
+const std::array<uint64_t, kLongestLine / sizeof(uint64_t)> kFlags = [] {
+  std::array<uint64_t, kLongestLine / sizeof(uint64_t)> flags;
+  flags.fill(MG_FINE_FLAG64);
+  return flags;
+}();
+
+// Word by word, and downwards: processors of the node are loading from the line meanwhile. A load that finds the value
+// that it wants at its begin finds what follows, too.
+void fill(std::byte* frame, const std::byte* buffer, size_t bytes) {
+  auto* const to = reinterpret_cast<uint64_t*>(frame);
+  const auto* const from = reinterpret_cast<const uint64_t*>(buffer);
+  for (size_t i = bytes / sizeof(uint64_t); i-- > 0;) Words(to[i]).store(from[i], std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void fill_with_flags(std::byte* frame, size_t bytes) {
+  auto* const to = reinterpret_cast<uint64_t*>(frame);
+  for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) Words(to[i]).store(MG_FINE_FLAG64, std::memory_order_relaxed);
+}
+
+// One access of the memory if it can be one.
+void copy_out(std::byte* out, const std::byte* from, size_t bytes) {
+  const auto one = [&](auto sample) {
+    using Word = decltype(sample);
+    if (bytes != sizeof(Word) || reinterpret_cast<uintptr_t>(from) % sizeof(Word) != 0) return false;
+    const Word value = __atomic_load_n(reinterpret_cast<const Word*>(from), __ATOMIC_RELAXED);
+    std::memcpy(out, &value, sizeof value);
+    return true;
+  };
+  if (!one(uint64_t{}) && !one(uint32_t{}) && !one(uint16_t{})) std::memcpy(out, from, bytes);
+}
+
+// Whether the aligned words that hold [from, from + bytes) have the flag value among them.
+bool holds_flag(const std::byte* from, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(from) & ~uintptr_t{3};
+  const auto end = reinterpret_cast<uintptr_t>(from) + bytes;
+  for (uintptr_t at = begin; at < end; at += sizeof(uint32_t))
+    if (__atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_RELAXED) == MG_FINE_FLAG32) return true;
+  return false;
+}
+
+// A window of the calling thread. Publishing it is a full fence: what is looked at afterwards is as it was after every
+// requester who has not seen the window changed it (docs/fine-grain.md).
+void publish(uint64_t window) {
+  Words(__multigrain_windows[0]).exchange(window, std::memory_order_seq_cst);
+}
+void close() {
+  Words(__multigrain_windows[0]).store(0, std::memory_order_release);
+}
+
+uint64_t random_of_thread() {
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local uint64_t state = 0;
+  if (state == 0) state = reinterpret_cast<uintptr_t>(&state) ^ ticks();
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state;
+}
+
+}  // namespace
+
+// --- Start
+
+Shell::Shell(const NodeServices& services, const LineServices& lines)
+    : services_(services),
+      lines_(lines),
+      self_(services.fabric.self()),
+      view_(reinterpret_cast<uintptr_t>(services.region.base())),
+      shift_(lines.table.line_shift()) {
+  for (auto& places : places_of_) places.store(4, std::memory_order_relaxed);
+}
+
+Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const LineServices& lines) {
+  if (services.fabric.nodes() > kMaxNodes)
+    return fail("the protocol dszoom has directory entries for {} nodes, and the machine has {}", kMaxNodes,
+                services.fabric.nodes());
+  std::unique_ptr<Shell> shell(new Shell(services, lines));
+  auto pages = SparseTable<Page>::create(services.region.page_count(), "pages kept coherent by lines");
+  if (!pages) return tl::unexpected(pages.error());
+  shell->pages_ = std::move(*pages);
+  auto outboxes = SparseTable<Outbox>::create(words::kWindowPlaces, "releases of directory entries");
+  if (!outboxes) return tl::unexpected(outboxes.error());
+  shell->outboxes_ = std::move(*outboxes);
+  auto locks = SparseTable<LineLock>::create(kLocks, "locks of lines");
+  if (!locks) return tl::unexpected(locks.error());
+  shell->locks_ = std::move(*locks);
+  return shell;
+}
+
+// --- Pages
+
+std::optional<Grain> Shell::grain_of(PageId page, Page& record) {
+  if (const uint8_t known = record.grain.load(std::memory_order_acquire); known != 0)
+    return static_cast<Grain>(known - 1);
+  const std::optional<Grain> grain = services_.homes.grain_of(page);
+  if (!grain) return std::nullopt;
+  if (*grain == Grain::kPage) {
+    // Compiled checks let every store pass from now on: faults find what has to be found.
+    const uint64_t first = page.value << (services_.region.page_shift() - shift_);
+    const uint64_t lines = services_.region.page_size() >> shift_;
+    for (uint64_t line = first; line < first + lines; ++line) word(line).store(kExclusive, std::memory_order_release);
+  }
+  record.grain.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(*grain)), std::memory_order_release);
+  return grain;
+}
+
+// The first touch of a page at this node. Returns false if it is not allocated.
+bool Shell::touch(PageId page, Page& record) {
+  if (record.touched.load(std::memory_order_acquire)) return true;
+  std::optional<NodeId> home = services_.homes.home_of(page);
+  if (!home) home = services_.homes.claim_home(page);
+  if (!home) return false;
+  const std::lock_guard hold(record.lock);
+  if (record.touched.load(std::memory_order_relaxed)) return true;
+  const size_t page_size = services_.region.page_size();
+  // Nobody else writes to this frame before this node has a copy of a line, for which the page must be touched.
+  if (*home != self_) fill_with_flags(services_.region.alias(page), page_size);
+  services_.rights.grant_write(page, 1);
+  this_profile().count_rights(RightsChange::kGrantWrite, 1);
+  if (*home == self_) {
+    // What nobody has taken is the home's. Compiled stores need to see that.
+    const uint64_t first = page.value << (services_.region.page_shift() - shift_);
+    for (uint64_t line = first; line < first + (page_size >> shift_); ++line) {
+      uint64_t untouched = 0;
+      word(line).compare_exchange_strong(untouched, kExclusive, std::memory_order_seq_cst);
+    }
+  }
+  record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);
+  record.touched.store(true, std::memory_order_release);
+  return true;
+}
+
+bool Shell::on_fault(PageId page, bool) {
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  Page& record = pages_[page];
+  if (record.touched.load(std::memory_order_acquire)) {
+    // The kernel took the page-table entry away, or another thread was first: granting again is always right.
+    services_.rights.grant_write(page, 1);
+    count(Counter::kLocalFaults);
+    return true;
+  }
+  return touch(page, record);
+}
+
+// The line at an address of line-grain memory, touched. Nothing if the memory is of another kind, or of none.
+std::optional<Shell::Line> Shell::find(uintptr_t address) {
+  const PageId page((address - view_) >> services_.region.page_shift());
+  if (page.value >= pages_.count()) return std::nullopt;
+  Page& record = pages_[page];
+  if (!record.touched.load(std::memory_order_acquire)) [[unlikely]] {
+    if (grain_of(page, record) != Grain::kLine || !touch(page, record)) return std::nullopt;
+  }
+  const uint64_t line = line_of(address);
+  const NodeId home(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1));
+  return Line{line, home, services_.region.alias(PageId(0)) + frame_offset(line)};
+}
+
+// --- Lines
+
+// Whether the line may be read, or stored to, here. The caller has a window open over it, or wants a hint.
+bool Shell::has(const Line& line, bool to_store) {
+  const uint64_t now = word(line.number).load(std::memory_order_seq_cst);
+  if (to_store ? now == kExclusive : (now & kReadable) != 0) return true;
+  if (now != 0 || line.home != self_) return false;
+  // At home and never touched: that is the same as exclusive, but compiled code knows only the latter.
+  uint64_t untouched = 0;
+  return word(line.number).compare_exchange_strong(untouched, kExclusive, std::memory_order_seq_cst);
+}
+
+bool Shell::try_load(const Line& line, const Wanted& wanted) {
+  publish(make_window(line.number, 1, false));
+  const bool here = has(line, false);
+  if (here && wanted.from != nullptr) copy_out(wanted.out.data(), wanted.from, wanted.out.size());
+  close();
+  return here;
+}
+
+// Leaves the window open if it succeeds.
+bool Shell::try_open(const Line& line) {
+  publish(make_window(line.number, 1, true));
+  if (has(line, true)) return true;
+  close();
+  return false;
+}
+
+void Shell::load(uintptr_t address, std::span<std::byte> out) {
+  if (out.empty()) return;
+  const std::optional<Line> line = find(address);
+  if (!line) {
+    // Of a page protocol, whose faults this may raise; or not allocated, and then it deserves the signal.
+    std::memcpy(out.data(), reinterpret_cast<const void*>(address), out.size());
+    return;
+  }
+  const Wanted wanted{line->frame + ((address - view_) - frame_offset(line->number)), out};
+  MG_CHECK(static_cast<size_t>(wanted.from - line->frame) + out.size() <= line_size(), address, out.size());
+  if (try_load(*line, wanted)) {
+    // The value is the program's, or the line has come since the check.
+    if (holds_flag(wanted.from, out.size())) count(Counter::kFalseMisses);
+    return;
+  }
+  miss(*line, false, wanted);
+}
+
+void Shell::open_store(uintptr_t address) {
+  const std::optional<Line> line = find(address);
+  if (!line) {
+    // The store itself finds out what it may.
+    publish(make_window(line_of(address), 1, true));
+    return;
+  }
+  if (!try_open(*line)) miss(*line, true, {});
+}
+
+void Shell::bring(uintptr_t begin, uintptr_t end, bool to_store) {
+  for (uintptr_t at = begin & ~(line_size() - 1); at < end; at += line_size()) {
+    const std::optional<Line> line = find(at);
+    if (!line || has(*line, to_store)) continue;
+    miss(*line, to_store, {});
+    if (to_store) close();
+  }
+}
+
+// --- Misses
+
+// Brings the line, or the right to store to it: then with window 0 open over it. `wanted` is loaded while the line is
+// certainly here.
+void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
+  virtual_time::synchronise();
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  SpinLock& lock = locks_[line.number * 0x9e3779b97f4a7c15u >> 52].lock;
+  if (!lock.try_lock()) {
+    profile.enter(Category::kDataWait);
+    lock.lock();
+    profile.enter(Category::kProtocol);
+  }
+  const std::lock_guard hold(lock, std::adopt_lock);
+  if (stores ? try_open(line) : try_load(line, wanted)) {
+    count(Counter::kLinesFound);
+    return;
+  }
+
+  Miss miss(self_, line.home, stores, (word(line.number).load(std::memory_order_relaxed) & kReadable) != 0);
+  Step step;
+  alignas(64) std::array<std::byte, kLongestLine> buffer;
+  miss.begin(step);
+  uint64_t waiting_since = 0;
+  for (unsigned tries = 0;;) {
+    profile.enter(Category::kDataWait);
+    const Outcome outcome = perform(step, line, buffer.data());
+    profile.enter(Category::kProtocol);
+    const Progress progress = miss.proceed(outcome, step);
+    if (progress == Progress::kLast) break;
+    if (progress == Progress::kGo) {
+      tries = 0;
+      continue;
+    }
+    count(progress == Progress::kBusy ? Counter::kLockRetries : Counter::kWindowWaits);
+    if (tries == 0) waiting_since = ticks();
+    profile.enter(Category::kDataWait);
+    pause(tries++, waiting_since);
+    profile.enter(Category::kProtocol);
+  }
+  end(step, line, buffer.data(), wanted);
+
+  switch (miss.kind()) {
+    case Kind::kNothing:
+      count(Counter::kLinesFound);
+      return;
+    case Kind::kUpgrade:
+      count(Counter::kLineUpgrades);
+      break;
+    case Kind::kTwoHops:
+      count(Counter::kTwoHopMisses);
+      break;
+    case Kind::kThreeHops:
+      count(Counter::kThreeHopMisses);
+      break;
+  }
+  if (stores && miss.kind() != Kind::kUpgrade) count(Counter::kStoreMisses);
+  if (miss.kind() != Kind::kUpgrade) count(Counter::kLinesMoved);
+  count(Counter::kLinesInvalidated, miss.invalidated());
+}
+
+// Spins as long as is reasonable on this machine, ever longer between two tries, so that the directory is not hammered;
+// then gives the core to others, among whom may be the one that is waited for; then sleeps. Never twice for the same
+// time, so that two who want the same line do not meet again and again (dszoom.txt, footnote 2).
+void Shell::pause(unsigned tries, uint64_t since) {
+  constexpr unsigned kYields = 64;
+  const unsigned doublings = std::min(tries, 7u);
+  if (ticks() - since < services_.wait.spin_ticks || tries < 2) {
+    for (uint64_t left = (random_of_thread() & ((uint64_t{8} << doublings) - 1)) + 1; left > 0; --left) cpu_relax();
+  } else if (tries < kYields) {
+    sched_yield();
+  } else {
+    sleep_ns(20'000 + random_of_thread() % 60'000);
+  }
+}
+
+// Carries out a step, and waits for it: on each node in order, on all of them at once.
+Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer) {
+  struct Watched {
+    NodeId node;
+    bool loads = false;
+    uint32_t places = 0;
+  };
+  constexpr size_t kWindowWords = (1 + kPlacesAtOnce) * MG_FINE_WINDOWS;
+  std::array<std::array<uint64_t, kWindowWords>, kWatchedAtOnce> windows;
+  std::array<Watched, kWatchedAtOnce> watched;
+  size_t watching = 0;
+  std::array<uint64_t, kMaxNodes + 1> old;
+  size_t taken = 0;
+  std::array<Completion, 2 * kMaxNodes + 6> started;
+  size_t under_way = 0;
+  Outcome outcome;
+  const uint64_t* entry = nullptr;
+  Fabric& fabric = services_.fabric;
+  const uint64_t table_offset = line.number * sizeof(uint64_t);
+
+  const auto finish = [&] {
+    for (size_t i = 0; i < under_way; ++i) fabric.wait(started[i]);
+    under_way = 0;
+    for (size_t i = 0; i < watching; ++i)
+      look(watched[i].node, line.number, watched[i].loads,
+           std::span(windows[i].data(), (1 + watched[i].places) * MG_FINE_WINDOWS), outcome);
+    watching = 0;
+  };
+  Completion last;
+  const Operation* before = nullptr;
+  const auto get = [&](NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
+    const bool behind = before != nullptr && before->node == from;
+    return behind ? fabric.start_get_after(last, from, segment, offset, bytes)
+                  : fabric.start_get(from, segment, offset, bytes);
+  };
+  for (const Operation& operation : step) {
+    switch (operation.verb) {
+      case Verb::kLock:
+      case Verb::kTake: {
+        const bool is_lock = operation.verb == Verb::kLock;
+        if (is_lock) entry = &old[taken];
+        last = fabric.start_fetch_and_set(operation.node, SegmentId::kLines, table_offset,
+                                          is_lock ? kLocked : operation.word, old[taken++]);
+        break;
+      }
+      case Verb::kWatch: {
+        const uint32_t places = places_of_[operation.node.value].load(std::memory_order_relaxed);
+        if (places > kPlacesAtOnce) {
+          fabric.wait(last);
+          look_at_many(operation.node, line.number, operation.loads, outcome);
+          last = {};
+          break;
+        }
+        if (watching == kWatchedAtOnce) finish();
+        watched[watching] = {operation.node, operation.loads, places};
+        last = get(operation.node, SegmentId::kWords, words::kWindows,
+                   std::as_writable_bytes(std::span(windows[watching].data(), (1 + places) * MG_FINE_WINDOWS)));
+        ++watching;
+        break;
+      }
+      case Verb::kRead:
+        last = get(operation.node, SegmentId::kFrames, frame_offset(line.number), {buffer, line_size()});
+        break;
+      case Verb::kFlag:
+        last = fabric.start_put(operation.node, SegmentId::kFrames, frame_offset(line.number),
+                                std::as_bytes(std::span(kFlags)).first(line_size()));
+        break;
+      default:
+        panic("a step of a miss has what only its end has:", static_cast<uint64_t>(operation.verb));
+    }
+    started[under_way++] = last;
+    before = &operation;
+  }
+  finish();
+  if (entry != nullptr) outcome.entry = *entry;
+  return outcome;
+}
+
+// `windows` is what was read at words::kWindows of the node.
+void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, Outcome& outcome) {
+  const uint64_t places = windows[0];
+  if (places > words::kWindowPlaces) panic("a node counts more windows than it can have: node, places", node.value, places);
+  if (places > windows.size() / MG_FINE_WINDOWS - 1) {
+    // There are more than were read: the next look reads them.
+    places_of_[node.value].store(static_cast<uint32_t>(places), std::memory_order_relaxed);
+    outcome.open.insert(node);
+    return;
+  }
+  for (size_t i = MG_FINE_WINDOWS; i < (1 + places) * MG_FINE_WINDOWS; ++i)
+    if (windows[i] != 0 && covers(windows[i], line, loads)) {
+      outcome.open.insert(node);
+      return;
+    }
+}
+
+// The same for a node with many threads: several gets, one after the other.
+void Shell::look_at_many(NodeId node, uint64_t line, bool loads, Outcome& outcome) {
+  std::array<uint64_t, kPlacesAtOnce * MG_FINE_WINDOWS> windows;
+  uint64_t places = 0;
+  const auto get = [&](uint64_t offset, std::span<uint64_t> to) {
+    services_.fabric.get(node, SegmentId::kWords, words::kWindows + offset, std::as_writable_bytes(to));
+  };
+  get(0, {&places, 1});
+  if (places > words::kWindowPlaces) panic("a node counts more windows than it can have: node, places", node.value, places);
+  for (uint64_t done = 0; done < places; done += kPlacesAtOnce) {
+    const std::span<uint64_t> some(windows.data(), std::min<uint64_t>(places - done, kPlacesAtOnce) * MG_FINE_WINDOWS);
+    get((1 + done) * words::kBytesPerPlace, some);
+    for (const uint64_t window : some)
+      if (window != 0 && covers(window, line, loads)) {
+        outcome.open.insert(node);
+        return;
+      }
+  }
+}
+
+// The last step, in its order. Nothing of it waits for another node.
+void Shell::end(const Step& step, const Line& line, const std::byte* buffer, const Wanted& wanted) {
+  for (const Operation& operation : step) {
+    switch (operation.verb) {
+      case Verb::kFill:
+        fill(line.frame, buffer, line_size());
+        break;
+      case Verb::kSetOwn:
+        word(line.number).store(operation.word, std::memory_order_seq_cst);
+        break;
+      case Verb::kOpen:
+        publish(make_window(line.number, 1, true));
+        break;
+      case Verb::kDeliver:
+        if (wanted.from != nullptr) copy_out(wanted.out.data(), wanted.from, wanted.out.size());
+        break;
+      case Verb::kUnlock:
+        unlock(line, operation.word);
+        break;
+      default:
+        panic("the end of a miss has what only its steps have:", static_cast<uint64_t>(operation.verb));
+    }
+  }
+}
+
+// Nobody but who has the entry locked writes to it, except kLocked, which changes nothing: so a put will do, and the
+// caller need not wait for it (dszoom.txt, section 2.3).
+void Shell::unlock(const Line& line, uint64_t entry) {
+  if (line.home == self_) {
+    word(line.number).store(entry, std::memory_order_seq_cst);
+    return;
+  }
+  Fabric& fabric = services_.fabric;
+  if (!lines_.places.contains(__multigrain_windows)) {
+    fabric.put(line.home, SegmentId::kLines, line.number * sizeof entry, std::as_bytes(std::span(&entry, 1)));
+    return;
+  }
+  Outbox& outbox = outboxes_[lines_.places.index_of(__multigrain_windows)];
+  const unsigned slot = outbox.next++ % Outbox::kSlots;
+  fabric.wait(outbox.under_way[slot]);
+  outbox.word[slot] = entry;
+  outbox.under_way[slot] = fabric.start_put(line.home, SegmentId::kLines, line.number * sizeof entry,
+                                            std::as_bytes(std::span(&outbox.word[slot], 1)));
+}
+
+}  // namespace multigrain::dszoom

@@ -1,0 +1,54 @@
+#include "coherence/window_places.h"
+
+#include <mutex>
+
+#include "base/error.h"
+
+namespace multigrain {
+namespace {
+
+// The windows of threads that have given back their place, and in forked children. Nobody reads them.
+alignas(64) constinit uint64_t g_nowhere[MG_FINE_WINDOWS];
+
+}  // namespace
+
+WindowPlaces::WindowPlaces(std::span<std::byte> words)
+    : count_(*reinterpret_cast<std::atomic<uint64_t>*>(words.data() + words::kWindows)),
+      first_(reinterpret_cast<uint64_t*>(words.data() + words::kWindows + words::kBytesPerPlace)) {
+  MG_CHECK(words.size() >= words::kBytes, words.size());
+}
+
+uint64_t* WindowPlaces::take() {
+  const std::lock_guard hold(lock_);
+  if (free_count_ != 0) return first_ + size_t{free_[--free_count_]} * MG_FINE_WINDOWS;
+  const uint64_t next = count_.load(std::memory_order_relaxed);
+  if (next == words::kWindowPlaces) die(1, "more threads live on this node than it has windows for:", next);
+  // Before any window is published there.
+  count_.store(next + 1, std::memory_order_seq_cst);
+  return first_ + next * MG_FINE_WINDOWS;
+}
+
+void WindowPlaces::give_back(uint64_t* place) {
+  MG_CHECK(contains(place));
+  for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i)
+    std::atomic_ref<uint64_t>(place[i]).store(0, std::memory_order_release);
+  const std::lock_guard hold(lock_);
+  free_[free_count_++] = static_cast<uint16_t>(index_of(place));
+}
+
+void WindowPlaces::bind() {
+  if (!contains(__multigrain_windows)) __multigrain_windows = take();
+}
+
+void WindowPlaces::unbind() {
+  uint64_t* const place = __multigrain_windows;
+  if (!contains(place)) return;
+  __multigrain_windows = g_nowhere;
+  give_back(place);
+}
+
+void forget_windows() {
+  __multigrain_windows = g_nowhere;
+}
+
+}  // namespace multigrain

@@ -1,0 +1,60 @@
+// Where the windows of this node's threads are (docs/fine-grain.md): a line of memory for each thread, in the kWords
+// segment, so that a requester on another node can read them all with one get.
+//
+//   words::kWindows         one word: how many places there have been; it only grows
+//   + 64 * (1 + place)      MG_FINE_WINDOWS words
+//
+// A thread's place is its own from before it runs the program's code until it has ended, and then another's. A window
+// that a requester must see was published after its thread's place was counted, so who reads the count and then the
+// places sees it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/spin_lock.h"
+#include "fabric/mapped_object.h"
+#include "fabric/words.h"
+#include "instrument/fine_grain.h"
+
+namespace multigrain {
+
+static_assert(MG_FINE_WINDOWS * sizeof(uint64_t) == words::kBytesPerPlace);
+
+class WindowPlaces : public MappedObject {
+ public:
+  // `words`: the node's own kWords segment (Fabric::own_segment), all zero where the places are.
+  explicit WindowPlaces(std::span<std::byte> words);
+
+  // A place, closed. Ends the run with a sentence if more threads live than there are places.
+  uint64_t* take();
+  // Gives it back, closing its windows.
+  void give_back(uint64_t* place);
+
+  [[nodiscard]] unsigned index_of(const uint64_t* place) const {
+    return static_cast<unsigned>((place - first_) / MG_FINE_WINDOWS);
+  }
+  // Whether the place is one of these.
+  [[nodiscard]] bool contains(const uint64_t* place) const {
+    return place >= first_ && place < first_ + words::kWindowPlaces * MG_FINE_WINDOWS;
+  }
+
+  // Gives the calling thread a place, or takes the place from it, which it has if it has one of these.
+  void bind();
+  void unbind();
+
+ private:
+  std::atomic<uint64_t>& count_;  // exported
+  uint64_t* const first_;
+  SpinLock lock_;
+  unsigned free_count_ = 0;
+  std::array<uint16_t, words::kWindowPlaces> free_{};
+};
+
+// The calling thread has no place in memory that others read, as in a forked child.
+void forget_windows();
+
+}  // namespace multigrain

@@ -1,0 +1,107 @@
+// Explores every order of every step of small machines running DSZOOM, and shows that the checks can fail: each mutant
+// breaks one thing that docs/dszoom.md relies on, and is refuted. The counts go to standard output.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "dszoom_model.h"
+#include "explorer.h"
+
+namespace multigrain::dszoom::model {
+namespace {
+
+constexpr size_t kMaxStates = 4'000'000;
+
+Op load(unsigned line, unsigned word) {
+  return {OpType::kLoad, static_cast<uint8_t>(line), static_cast<uint8_t>(word), 0};
+}
+Op store(unsigned line, unsigned word, Value value) {
+  return {OpType::kStore, static_cast<uint8_t>(line), static_cast<uint8_t>(word), value};
+}
+Op add(unsigned line, unsigned word, Value value) {
+  return {OpType::kAdd, static_cast<uint8_t>(line), static_cast<uint8_t>(word), value};
+}
+Op read_both(unsigned word) {
+  return {OpType::kReadBoth, 0, static_cast<uint8_t>(word), 0};
+}
+Op write_both(unsigned word, Value value) {
+  return {OpType::kWriteBoth, 0, static_cast<uint8_t>(word), value};
+}
+
+std::vector<Scenario> scenarios() {
+  std::vector<Scenario> all;
+  const auto add_scenario = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                                std::vector<Program> programs) {
+    Scenario scenario;
+    scenario.name = name;
+    scenario.homes = std::move(homes);
+    scenario.processors = std::move(processors);
+    scenario.programs = std::move(programs);
+    all.push_back(std::move(scenario));
+  };
+  add_scenario("two hops: a reader, and the home stores", {0}, {0, 1}, {{store(0, 0, 1), store(0, 1, 2)}, {load(0, 0), load(0, 1)}});
+  add_scenario("two hops: a writer, and the home reads", {0}, {0, 1}, {{load(0, 0), load(0, 0)}, {store(0, 0, 1), store(0, 0, 2)}});
+  add_scenario("three hops: reader, writer, and a home that does nothing", {2}, {0, 1}, {{load(0, 0), load(0, 0)}, {store(0, 0, 1), store(0, 0, 2)}});
+  add_scenario("ownership goes round", {0}, {0, 1, 2}, {{add(0, 0, 1)}, {add(0, 0, 2)}, {add(0, 0, 4)}});
+  add_scenario("ownership comes back", {0}, {0, 1}, {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2), add(0, 0, 2)}});
+  add_scenario("readers that become writers", {0}, {0, 1}, {{load(0, 0), store(0, 0, 1)}, {load(0, 1), store(0, 1, 2)}});
+  add_scenario("an upgrade against a reader", {0}, {1, 2}, {{load(0, 0), store(0, 0, 1)}, {load(0, 0), load(0, 0)}});
+  add_scenario("two processors of a node miss on one line", {1}, {0, 0, 1}, {{load(0, 0)}, {add(0, 0, 1)}, {add(0, 0, 2)}});
+  add_scenario("two processors of the home", {0}, {0, 0, 1}, {{add(0, 0, 1)}, {load(0, 0)}, {add(0, 0, 2)}});
+  add_scenario("false sharing", {0}, {0, 1, 2}, {{store(0, 0, 1)}, {store(0, 1, 2)}, {load(0, 0)}});
+  add_scenario("the flag value is stored", {0}, {0, 1}, {{store(0, 0, kFlag), load(0, 0)}, {load(0, 0), store(0, 1, kFlag), load(0, 1)}});
+  add_scenario("store buffering", {0, 1}, {0, 1}, {{store(0, 0, 1), load(1, 0)}, {store(1, 0, 1), load(0, 0)}});
+  add_scenario("store buffering, with homes exchanged", {1, 0}, {0, 1}, {{store(0, 0, 1), load(1, 0)}, {store(1, 0, 1), load(0, 0)}});
+  add_scenario("message passing over a third node's lines", {2, 2}, {0, 1}, {{store(0, 0, 1), store(1, 0, 1)}, {load(1, 0), load(0, 0)}});
+  add_scenario("a batch reads while another node stores", {0, 1}, {0, 1}, {{read_both(0)}, {store(0, 0, 1), store(1, 0, 2)}});
+  add_scenario("a batch reads lines of a third node", {2, 2}, {0, 1}, {{read_both(0)}, {store(0, 0, 1), store(1, 0, 2)}});
+  add_scenario("batches store both lines", {0, 1}, {0, 1}, {{write_both(0, 1)}, {write_both(0, 2)}});
+  add_scenario("a batch stores, and another reads", {0, 0}, {0, 1}, {{write_both(0, 1)}, {read_both(0)}});
+  add_scenario("a batch reads, processors of its node miss", {0, 1}, {0, 0, 1}, {{read_both(0)}, {load(1, 0)}, {store(0, 0, 1)}});
+  add_scenario("three nodes, two processors on one, two lines", {0, 1}, {0, 0, 1, 2},
+               {{store(0, 0, 1), load(1, 0)}, {add(1, 0, 2)}, {load(0, 0)}, {store(1, 1, 4), load(0, 0)}});
+  add_scenario("three nodes, batches of two lines", {2, 1}, {0, 1, 2}, {{write_both(0, 1)}, {read_both(0)}, {add(0, 1, 1)}});
+  return all;
+}
+
+class DszoomSmallMachine : public testing::TestWithParam<Scenario> {};
+
+TEST_P(DszoomSmallMachine, HoldsInEveryOrder) {
+  const exploring::Report report = exploring::explore<Machine>(GetParam(), kMaxStates);
+  std::printf("%s\n", exploring::summary(GetParam().name, report).c_str());
+  EXPECT_GT(report.ends, 0u);
+  ASSERT_EQ(report.failure, "") << report.trace;
+}
+
+std::string test_name(const testing::TestParamInfo<Scenario>& tested) {
+  std::string out;
+  for (const char c : tested.param.name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomSmallMachine, testing::ValuesIn(scenarios()), test_name);
+
+// What the mutant does wrong must show as a wrong value, an update that is lost, or a broken invariant.
+class DszoomMutant : public testing::TestWithParam<Mutant> {};
+
+TEST_P(DszoomMutant, IsRefuted) {
+  for (Scenario scenario : scenarios()) {
+    scenario.mutant = GetParam();
+    const exploring::Report report = exploring::explore<Machine>(scenario, kMaxStates);
+    if (report.failure.empty()) continue;
+    EXPECT_EQ(report.failure.find("more than"), std::string::npos) << report.failure;
+    std::printf("%s | %s | %zu | %s\n", name(GetParam()), scenario.name.c_str(), report.states, report.failure.c_str());
+    return;
+  }
+  FAIL() << "no exploration refutes: " << name(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomMutant,
+                         testing::Values(Mutant::kNoWatch, Mutant::kIgnoreLoadWindows, Mutant::kWatchBeforeTake,
+                                         Mutant::kReadBeforeWatch, Mutant::kFlagEarly, Mutant::kNoFlag, Mutant::kNoTake,
+                                         Mutant::kUnlockBeforeFill, Mutant::kOwnBeforeFill, Mutant::kNoOpen,
+                                         Mutant::kNoFence, Mutant::kNoCheckInBatch, Mutant::kIgnoreLock,
+                                         Mutant::kForgetReader, Mutant::kKeepWindow));
+
+}  // namespace
+}  // namespace multigrain::dszoom::model

@@ -1,0 +1,566 @@
+#include "dszoom_model.h"
+
+#include <algorithm>
+
+namespace multigrain::dszoom::model {
+
+const char* name(Mutant mutant) {
+  switch (mutant) {
+    case Mutant::kNone:
+      return "none";
+    case Mutant::kNoWatch:
+      return "take a right without looking at windows";
+    case Mutant::kIgnoreLoadWindows:
+      return "invalidate without looking at windows of loads";
+    case Mutant::kWatchBeforeTake:
+      return "look at windows, and then take the right";
+    case Mutant::kReadBeforeWatch:
+      return "read the line, and then look at windows";
+    case Mutant::kFlagEarly:
+      return "flag a frame while windows are open";
+    case Mutant::kNoFlag:
+      return "leave an invalid frame as it is";
+    case Mutant::kNoTake:
+      return "leave a holder its right";
+    case Mutant::kUnlockBeforeFill:
+      return "unlock the entry, and then fill the frame";
+    case Mutant::kOwnBeforeFill:
+      return "set the own word, and then fill the frame";
+    case Mutant::kNoOpen:
+      return "store after a miss without a window";
+    case Mutant::kNoFence:
+      return "look at the word, and then publish the window";
+    case Mutant::kNoCheckInBatch:
+      return "check one line of a batch of two";
+    case Mutant::kIgnoreLock:
+      return "go on when the entry is locked";
+    case Mutant::kForgetReader:
+      return "a reader does not enter itself";
+    case Mutant::kKeepWindow:
+      return "wait with a window open";
+  }
+  return "?";
+}
+
+Machine::Machine(const Scenario& scenario) : scenario_(&scenario) {
+  threads_.resize(scenario.processors.size());
+  for (unsigned n = 0; n < scenario.nodes; ++n)
+    for (unsigned l = 0; l < lines(); ++l)
+      if (!is_home(n, l)) frame(n, l).words.fill(kFlag);
+  for (const Program& program : scenario.programs)
+    for (const Op& op : program)
+      if (op.type == OpType::kReadBoth || op.type == OpType::kWriteBoth) batches_ = true;
+}
+
+void Machine::next_op(Thread& thread) {
+  const uint8_t next = thread.pc + 1;
+  thread = {};
+  thread.pc = next;
+}
+
+// How many steps an operation takes.
+size_t Machine::units(const Operation& operation) const {
+  switch (operation.verb) {
+    case Verb::kRead:
+    case Verb::kFlag:
+    case Verb::kFill:
+      return kWords;
+    case Verb::kWatch: {
+      const auto threads = std::count(scenario_->processors.begin(), scenario_->processors.end(), operation.node.value);
+      return std::max<size_t>(1, static_cast<size_t>(threads) * (batches_ ? 2 : 1));
+    }
+    default:
+      return 1;
+  }
+}
+
+void Machine::enabled(std::vector<Event>& events) const {
+  events.clear();
+  for (unsigned p = 0; p < threads_.size(); ++p) {
+    const Thread& thread = threads_[p];
+    if (at_end(p)) continue;
+    if (thread.at == At::kStep) {
+      uint8_t nodes = 0;
+      for (size_t i = 0; i < thread.step.size(); ++i)
+        if (thread.done[i] < units(thread.step[i])) nodes |= static_cast<uint8_t>(1u << thread.step[i].node.value);
+      for (uint8_t n = 0; n < scenario_->nodes; ++n)
+        if ((nodes >> n & 1) != 0) events.push_back({static_cast<uint8_t>(p), n});
+      continue;
+    }
+    if (thread.at == At::kLocal && nodes_[node_of(p)].lines[thread.line].locked) continue;
+    events.push_back({static_cast<uint8_t>(p), 0});
+  }
+}
+
+std::string Machine::apply(const Event& event, std::string* log) {
+  wrong_.clear();
+  log_ = log;
+  Thread& thread = threads_[event.processor];
+  if (thread.at == At::kStep) {
+    for (size_t i = 0; i < thread.step.size(); ++i) {
+      if (thread.step[i].node.value != event.node || thread.done[i] == units(thread.step[i])) continue;
+      operate(event.processor, i);
+      break;
+    }
+    bool complete = true;
+    for (size_t i = 0; i < thread.step.size(); ++i) complete = complete && thread.done[i] == units(thread.step[i]);
+    if (complete) step_complete(event.processor);
+  } else {
+    step(event.processor);
+  }
+  check();
+  log_ = nullptr;
+  return wrong_;
+}
+
+// As Shell::has().
+bool Machine::has(unsigned node, unsigned line, bool to_store) {
+  uint64_t& word = frame(node, line).entry;
+  if (to_store ? word == kExclusive : (word & kReadable) != 0) return true;
+  if (word != 0 || !is_home(node, line)) return false;
+  word = kExclusive;
+  return true;
+}
+
+void Machine::loaded(unsigned processor, unsigned line, unsigned word, Value value) {
+  note("     {} loads {} from line {} word {}\n", processor, value, line, word);
+  if (value != golden_[line][word])
+    wrong(fmt::format("processor {} loads {} where {} was stored last", processor, value, golden_[line][word]));
+}
+
+void Machine::stored(unsigned node, unsigned line, unsigned word, Value value) {
+  note("     node {} stores {} to line {} word {}\n", node, value, line, word);
+  golden_[line][word] = value;
+  for (unsigned n = 0; n < scenario_->nodes; ++n) {
+    if (n == node) continue;
+    const Frame& other = frame(n, line);
+    if ((other.entry & kReadable) != 0) wrong(fmt::format("F1: a store while node {} may read the line", n));
+    for (const Value each : other.words)
+      if (each != kFlag) wrong(fmt::format("F2: a store while node {} has a copy", n));
+  }
+}
+
+void Machine::begin_miss(unsigned processor, unsigned line, bool stores, bool for_batch) {
+  Thread& thread = threads_[processor];
+  thread.line = static_cast<uint8_t>(line);
+  thread.stores = stores;
+  thread.for_batch = for_batch;
+  if (!is(Mutant::kKeepWindow)) thread.window = {};
+  thread.at = At::kLocal;
+}
+
+void Machine::set_step(Thread& thread, const Step& step) {
+  thread.step.assign(step.begin(), step.end());
+  auto& operations = thread.step;
+  const auto swap_if = [&](Verb first, Verb second) {
+    for (size_t i = 0; i + 1 < operations.size(); ++i)
+      if (operations[i].verb == first && operations[i + 1].verb == second && operations[i].node == operations[i + 1].node)
+        std::swap(operations[i], operations[i + 1]);
+  };
+  const auto move_behind = [&](Verb what, Verb behind) {
+    const auto it = std::ranges::find(operations, what, &Operation::verb);
+    const auto target = std::ranges::find(operations, behind, &Operation::verb);
+    if (it < target && target != operations.end()) std::rotate(it, it + 1, target + 1);
+  };
+  switch (scenario_->mutant) {
+    case Mutant::kNoWatch:
+      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kWatch; });
+      break;
+    case Mutant::kIgnoreLoadWindows:
+      for (Operation& o : operations) o.loads = false;
+      break;
+    case Mutant::kWatchBeforeTake:
+      swap_if(Verb::kTake, Verb::kWatch);
+      swap_if(Verb::kLock, Verb::kWatch);
+      break;
+    case Mutant::kReadBeforeWatch:
+      swap_if(Verb::kWatch, Verb::kRead);
+      break;
+    case Mutant::kFlagEarly:
+      if (std::ranges::find(operations, Verb::kTake, &Operation::verb) != operations.end() && thread.stores)
+        for (size_t i = 0; i < operations.size(); ++i)
+          if (operations[i].verb == Verb::kWatch &&
+              (i + 1 == operations.size() || operations[i + 1].verb != Verb::kRead)) {
+            operations.insert(operations.begin() + static_cast<ptrdiff_t>(i) + 1, {Verb::kFlag, operations[i].node});
+            ++i;
+          }
+      break;
+    case Mutant::kNoFlag:
+      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kFlag; });
+      break;
+    case Mutant::kNoTake:
+      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kTake; });
+      break;
+    case Mutant::kUnlockBeforeFill:
+      move_behind(Verb::kFill, Verb::kUnlock);
+      break;
+    case Mutant::kOwnBeforeFill:
+      move_behind(Verb::kFill, Verb::kSetOwn);
+      break;
+    case Mutant::kNoOpen:
+      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kOpen; });
+      break;
+    default:
+      break;
+  }
+  thread.done.assign(operations.size(), 0);
+  thread.open = 0;
+}
+
+// One remote operation of one word.
+void Machine::operate(unsigned processor, size_t index) {
+  Thread& thread = threads_[processor];
+  const Operation& operation = thread.step[index];
+  Frame& there = frame(operation.node.value, thread.line);
+  const uint8_t unit = thread.done[index]++;
+  switch (operation.verb) {
+    case Verb::kLock:
+      thread.seen_entry = there.entry;
+      there.entry = kLocked;
+      note("     {} locks line {}: {:#x}\n", processor, thread.line, thread.seen_entry);
+      break;
+    case Verb::kTake:
+      there.entry = operation.word;
+      note("     {} sets the word of line {} at node {} to {}\n", processor, thread.line, operation.node.value,
+           operation.word);
+      break;
+    case Verb::kWatch: {
+      unsigned seen = 0;
+      for (unsigned p = 0; p < threads_.size(); ++p) {
+        if (node_of(p) != operation.node.value) continue;
+        for (unsigned w = 0; w < (batches_ ? 2u : 1u); ++w, ++seen)
+          if (seen == unit && covers(threads_[p].window[w], thread.line, operation.loads))
+            thread.open |= static_cast<uint8_t>(1u << operation.node.value);
+      }
+      break;
+    }
+    case Verb::kRead:
+      thread.buffer[unit] = there.words[unit];
+      break;
+    case Verb::kFlag:
+      there.words[unit] = kFlag;
+      break;
+    default:
+      wrong("a step of a miss has what only its end has");
+  }
+}
+
+void Machine::step_complete(unsigned processor) {
+  Thread& thread = threads_[processor];
+  Outcome outcome;
+  outcome.entry = thread.seen_entry;
+  if (is(Mutant::kIgnoreLock)) outcome.entry &= ~kLocked;
+  for (uint16_t n = 0; n < scenario_->nodes; ++n)
+    if ((thread.open >> n & 1) != 0) outcome.open.insert(NodeId(n));
+  Step next;
+  const Progress progress = thread.miss.front().proceed(outcome, next);
+  thread.seen_entry = progress == Progress::kBusy ? 0 : thread.seen_entry;
+  if (progress == Progress::kBusy) thread.buffer = {};
+  if ((progress == Progress::kBusy || progress == Progress::kOpen) && thread.window != decltype(thread.window){})
+    wrong("F4: a processor waits with a window open");
+  set_step(thread, next);
+  if (progress != Progress::kLast) {
+    // A mutant has left nothing to do.
+    if (thread.step.empty()) step_complete(processor);
+    return;
+  }
+  if (is(Mutant::kForgetReader) && !thread.stores && thread.seen_entry != 0) thread.step.back().word = thread.seen_entry;
+  thread.at = At::kEnd;
+  thread.index = 0;
+  thread.word = 0;
+}
+
+// An operation of the last step, or a word of it.
+void Machine::last_step(unsigned processor) {
+  Thread& thread = threads_[processor];
+  const unsigned node = node_of(processor);
+  const Operation operation = thread.step[thread.index];
+  Frame& own = frame(node, thread.line);
+  switch (operation.verb) {
+    case Verb::kFill: {
+      const unsigned word = kWords - 1 - thread.word;
+      own.filling = thread.word + 1u < kWords;
+      own.words[word] = thread.buffer[word];
+      if (++thread.word < kWords) return;
+      thread.word = 0;
+      break;
+    }
+    case Verb::kSetOwn:
+      own.entry = operation.word;
+      break;
+    case Verb::kOpen:
+      thread.window[0] = cover(thread.line, true);
+      break;
+    case Verb::kDeliver:
+      if (!thread.for_batch) {
+        const Op& wanted = op(thread, processor);
+        loaded(processor, thread.line, wanted.word, own.words[wanted.word]);
+      }
+      break;
+    case Verb::kUnlock:
+      frame(scenario_->homes[thread.line], thread.line).entry = operation.word;
+      note("     {} unlocks line {}: {:#x}\n", processor, thread.line, operation.word);
+      break;
+    default:
+      wrong("the end of a miss has what only its steps have");
+  }
+  if (++thread.index == thread.step.size()) miss_over(processor);
+}
+
+void Machine::miss_over(unsigned processor) {
+  Thread& thread = threads_[processor];
+  frame(node_of(processor), thread.line).locked = false;
+  const uint8_t pc = thread.pc;
+  const bool stores = thread.stores, for_batch = thread.for_batch;
+  const auto window = thread.window;
+  const uint8_t line = thread.line;
+  thread = {};
+  thread.pc = pc;
+  thread.line = line;
+  if (for_batch) return;  // tries again
+  if (!stores) {
+    next_op(thread);
+    return;
+  }
+  thread.window = window;
+  thread.at = At::kStore;
+}
+
+void Machine::start_engine(unsigned processor) {
+  Thread& thread = threads_[processor];
+  const unsigned node = node_of(processor);
+  thread.miss.assign(1, Miss(NodeId(static_cast<uint16_t>(node)),
+                             NodeId(static_cast<uint16_t>(scenario_->homes[thread.line])), thread.stores,
+                             (frame(node, thread.line).entry & kReadable) != 0));
+  Step step;
+  thread.miss.front().begin(step);
+  set_step(thread, step);
+  thread.at = At::kStep;
+}
+
+void Machine::step(unsigned processor) {
+  Thread& thread = threads_[processor];
+  const unsigned node = node_of(processor);
+  const Op& what = op(thread, processor);
+  const bool batch = what.type == OpType::kReadBoth || what.type == OpType::kWriteBoth;
+  const bool batch_stores = what.type == OpType::kWriteBoth;
+  switch (thread.at) {
+    case At::kOp:
+      if (batch) {
+        thread.window[0] = cover(0, batch_stores);
+        thread.at = At::kBatch;
+        return;
+      }
+      thread.line = what.line;
+      if (what.type == OpType::kLoad) {
+        const Value value = frame(node, what.line).words[what.word];
+        if (value == kFlag) {
+          thread.at = At::kLook;
+          return;
+        }
+        loaded(processor, what.line, what.word, value);
+        next_op(thread);
+        return;
+      }
+      if (is(Mutant::kNoFence)) {
+        if (!has(node, what.line, true)) {
+          begin_miss(processor, what.line, true, false);
+          return;
+        }
+      } else {
+        thread.window[0] = cover(what.line, true);
+      }
+      thread.at = At::kOpened;
+      return;
+    case At::kOpened:
+      if (is(Mutant::kNoFence))
+        thread.window[0] = cover(what.line, true);
+      else if (!has(node, what.line, true)) {
+        begin_miss(processor, what.line, true, false);
+        return;
+      }
+      thread.at = At::kStore;
+      return;
+    case At::kStore: {
+      Value& word = frame(node, what.line).words[what.word];
+      // An update is lost if the frame does not hold what was stored last.
+      if (what.type == OpType::kAdd) loaded(processor, what.line, what.word, word);
+      word = what.type == OpType::kAdd ? static_cast<Value>(word + what.value) : what.value;
+      stored(node, what.line, what.word, word);
+      thread.at = At::kClose;
+      return;
+    }
+    case At::kClose:
+      next_op(thread);
+      return;
+    case At::kLook:
+      thread.window[0] = cover(thread.line, false);
+      thread.at = At::kLooked;
+      return;
+    case At::kLooked:
+      if (has(node, thread.line, false))
+        thread.at = At::kTake;
+      else
+        begin_miss(processor, thread.line, false, false);
+      return;
+    case At::kTake:
+      loaded(processor, thread.line, what.word, frame(node, thread.line).words[what.word]);
+      next_op(thread);
+      return;
+    case At::kLocal:
+      frame(node, thread.line).locked = true;
+      thread.at = At::kAgain;
+      return;
+    case At::kAgain:
+      thread.window[0] = cover(thread.line, thread.stores);
+      thread.at = At::kAgainSeen;
+      return;
+    case At::kAgainSeen:
+      if (!has(node, thread.line, thread.stores)) {
+        if (!is(Mutant::kKeepWindow)) thread.window = {};
+        start_engine(processor);
+        return;
+      }
+      frame(node, thread.line).locked = false;
+      if (thread.for_batch) {
+        thread.window = {};
+        thread.at = At::kOp;
+      } else {
+        thread.at = thread.stores ? At::kStore : At::kTake;
+      }
+      return;
+    case At::kEnd:
+      last_step(processor);
+      return;
+    case At::kBatch:
+      thread.window[1] = cover(1, batch_stores);
+      thread.at = At::kBatchSee;
+      return;
+    case At::kBatchSee:
+    case At::kBatchSee2: {
+      const unsigned line = thread.at == At::kBatchSee ? 0 : 1;
+      if (!has(node, line, batch_stores)) {
+        begin_miss(processor, line, batch_stores, true);
+        return;
+      }
+      thread.at = line == 0 && !is(Mutant::kNoCheckInBatch) ? At::kBatchSee2 : At::kBatchDo;
+      return;
+    }
+    case At::kBatchDo:
+    case At::kBatchDo2: {
+      const unsigned line = thread.at == At::kBatchDo ? 0 : 1;
+      Value& word = frame(node, line).words[what.word];
+      if (batch_stores) {
+        word = what.value;
+        stored(node, line, what.word, word);
+      } else {
+        loaded(processor, line, what.word, word);
+      }
+      thread.at = line == 0 ? At::kBatchDo2 : At::kBatchEnd;
+      return;
+    }
+    case At::kBatchEnd:
+      next_op(thread);
+      return;
+    case At::kStep:
+      break;
+  }
+  wrong("a processor in an impossible place");
+}
+
+void Machine::check() {
+  for (unsigned l = 0; l < lines(); ++l) {
+    const unsigned home = scenario_->homes[l];
+    const uint64_t entry = frame(home, l).entry;
+    const bool locked = (entry & kLocked) != 0;
+    const NodeSet have = holders(entry, NodeId(static_cast<uint16_t>(home)));
+    for (uint16_t n = 0; n < scenario_->nodes; ++n) {
+      const Frame& here = frame(n, l);
+      const bool at_home = n == home;
+      if (here.entry == kExclusive) {
+        for (unsigned other = 0; other < scenario_->nodes; ++other)
+          if (other != n && (frame(other, l).entry & kReadable) != 0)
+            wrong(fmt::format("F1: line {} is exclusive at node {}, and node {} may read it", l, n, other));
+        if (!locked && have != NodeSet::of(NodeId(n)))
+          wrong(fmt::format("F1: line {} is exclusive at node {}, and its entry says {:#x}", l, n, entry));
+      }
+      if (locked) continue;
+      const bool readable = may_read(here.entry, at_home);
+      if (readable != have.contains(NodeId(n)))
+        wrong(fmt::format("the entry of line {} says {:#x}, and the word at node {} is {:#x}", l, entry, n, here.entry));
+      if (readable) {
+        for (unsigned w = 0; w < kWords; ++w)
+          if (here.words[w] != golden_[l][w])
+            wrong(fmt::format("line {} at node {} is readable and has {} in word {}, where {} was stored last", l, n,
+                              here.words[w], w, golden_[l][w]));
+      } else {
+        for (const Value word : here.words)
+          if (word != kFlag) wrong(fmt::format("F2: line {} is invalid at node {} and has no flag", l, n));
+      }
+      if (here.filling) wrong(fmt::format("line {} is filled at node {} behind an entry that is unlocked", l, n));
+    }
+  }
+}
+
+std::string Machine::check_end() const {
+  for (unsigned p = 0; p < threads_.size(); ++p)
+    if (!at_end(p)) return fmt::format("processor {} is stuck", p);
+  for (unsigned n = 0; n < scenario_->nodes; ++n)
+    for (unsigned l = 0; l < lines(); ++l) {
+      const Frame& frame = nodes_[n].lines[l];
+      if ((frame.entry & kLocked) != 0 || frame.locked || frame.filling)
+        return fmt::format("line {} is not at rest at node {}", l, n);
+    }
+  return {};
+}
+
+void Machine::serialise(std::vector<uint8_t>& out) const {
+  const auto put = [&](uint64_t value, unsigned bytes) {
+    for (unsigned i = 0; i < bytes; ++i) out.push_back(static_cast<uint8_t>(value >> 8 * i));
+  };
+  for (unsigned n = 0; n < scenario_->nodes; ++n)
+    for (unsigned l = 0; l < lines(); ++l) {
+      const Frame& frame = nodes_[n].lines[l];
+      for (const Value word : frame.words) put(word, 1);
+      put(frame.entry, 2);
+      put(frame.locked | frame.filling << 1, 1);
+    }
+  for (unsigned l = 0; l < lines(); ++l)
+    for (const Value word : golden_[l]) put(word, 1);
+  for (const Thread& thread : threads_) {
+    put(thread.pc, 1);
+    put(static_cast<uint64_t>(thread.at), 1);
+    for (const uint64_t window : thread.window) put(window % 256 | (window >> 63) << 4 | (window != 0) << 5, 1);
+    put(thread.line, 1);
+    put(thread.stores | thread.for_batch << 1, 1);
+    put(thread.step.size(), 1);
+    for (size_t i = 0; i < thread.step.size(); ++i) {
+      put(static_cast<uint64_t>(thread.step[i].verb) | thread.step[i].node.value << 4 | thread.step[i].loads << 6, 1);
+      put(thread.step[i].word, 2);
+      put(thread.done[i], 1);
+    }
+    if (!thread.miss.empty())
+      for (const uint64_t word : thread.miss.front().state()) put(word, 4);
+    put(thread.seen_entry, 2);
+    put(thread.open, 1);
+    for (const Value word : thread.buffer) put(word, 1);
+    put(thread.index, 1);
+    put(thread.word, 1);
+  }
+}
+
+std::string Machine::describe() const {
+  std::string out;
+  for (unsigned n = 0; n < scenario_->nodes; ++n)
+    for (unsigned l = 0; l < lines(); ++l) {
+      const Frame& frame = nodes_[n].lines[l];
+      out += fmt::format("node {} line {}: word {:#x} frame {} {}{}\n", n, l, frame.entry, frame.words[0],
+                         frame.words[1], frame.locked ? " locked in the node" : "");
+    }
+  for (unsigned p = 0; p < threads_.size(); ++p)
+    out += fmt::format("processor {} (node {}): op {} at {} windows {:#x} {:#x}\n", p, node_of(p), threads_[p].pc,
+                       static_cast<int>(threads_[p].at), threads_[p].window[0], threads_[p].window[1]);
+  return out;
+}
+
+}  // namespace multigrain::dszoom::model

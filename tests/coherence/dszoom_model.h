@@ -1,0 +1,186 @@
+// A whole machine running DSZOOM, as one plain value: the engine that ships (coherence/dszoom/engine.h) in every
+// processor that misses, and around it what dszoom/shell.cpp and compiled checks do, cut into steps between which
+// everybody else may run. A step is one remote operation of one word, or one local access of memory that others see: so
+// the lock of an entry, the read of a node's windows, the read and the flagging of each word of a line, each store to a
+// window are steps of their own, and operations of one step of the engine on different nodes take effect in any order.
+//
+// Programs may race: memory is sequentially consistent. More than that is checked: a load that returns returns what was
+// stored last, in the order in which stores take effect in frames (golden memory).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coherence/dszoom/engine.h"
+
+namespace multigrain::dszoom::model {
+
+using Value = uint8_t;
+inline constexpr Value kFlag = 0xff;  // as a word of an invalid line; programs may store it too
+inline constexpr unsigned kWords = 2;
+inline constexpr unsigned kMaxLines = 2;
+inline constexpr unsigned kMaxNodes = 3;
+inline constexpr unsigned kMaxProcessors = 4;
+
+enum class OpType : uint8_t {
+  kLoad,      // a checked load of a word
+  kStore,     // a checked store
+  kAdd,       // an atomic in a window
+  kReadBoth,  // a batch: loads a word of each line, behind windows over both
+  kWriteBoth  // a batch: stores to a word of each line
+};
+struct Op {
+  OpType type = OpType::kLoad;
+  uint8_t line = 0;
+  uint8_t word = 0;
+  Value value = 0;
+};
+using Program = std::vector<Op>;
+
+// Deliberate faults, each of which a test shows to be caught.
+enum class Mutant : uint8_t {
+  kNone,
+  kNoWatch,             // a requester does not look at windows
+  kIgnoreLoadWindows,   // it looks at windows of stores only, also when it invalidates
+  kWatchBeforeTake,     // it looks at windows, and then takes the right
+  kReadBeforeWatch,     // it reads the line, and then looks at windows
+  kFlagEarly,           // it flags holders before their windows are closed
+  kNoFlag,              // it leaves invalid frames as they are
+  kNoTake,              // a holder keeps its right
+  kUnlockBeforeFill,    // the entry is unlocked, and then the frame is filled
+  kOwnBeforeFill,       // the own word says that the line is here, and then the frame is filled
+  kNoOpen,              // a store miss returns without a window
+  kNoFence,             // a store's window is published after the word was looked at
+  kNoCheckInBatch,      // a batch opens its windows and looks at one line only
+  kIgnoreLock,          // a locked entry is taken for an unlocked one without holders but the home
+  kForgetReader,        // a reader does not enter itself
+  kKeepWindow,          // who waits for a lock keeps its windows open
+};
+[[nodiscard]] const char* name(Mutant mutant);
+
+struct Scenario {
+  std::string name;
+  unsigned nodes = 3;
+  std::vector<unsigned> homes;       // of each line
+  std::vector<unsigned> processors;  // of each processor, its node
+  std::vector<Program> programs;
+  Mutant mutant = Mutant::kNone;
+};
+
+class Machine {
+ public:
+  using Scenario = model::Scenario;
+  struct Event {
+    uint8_t processor = 0;
+    uint8_t node = 0;  // of the operations of a step under way: on which node the next one takes effect
+  };
+
+  explicit Machine(const Scenario& scenario);
+
+  void enabled(std::vector<Event>& events) const;
+  [[nodiscard]] std::string apply(const Event& event, std::string* log = nullptr);
+  [[nodiscard]] std::string check_end() const;
+  void serialise(std::vector<uint8_t>& out) const;
+  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] static std::string in_words(const Event& event) {
+    return fmt::format("step of {} at {}", event.processor, event.node);
+  }
+
+ private:
+  struct Frame {
+    std::array<Value, kWords> words{};
+    uint64_t entry = 0;    // the word of the table
+    bool locked = false;   // the lock of the node's processors on the line
+    bool filling = false;  // by who holds the lock of the entry
+  };
+  struct Node {
+    std::array<Frame, kMaxLines> lines;
+  };
+  enum class At : uint8_t {
+    kOp,        // at the begin of an operation, or of an access of a batch
+    kOpened,    // has published a window for a store: looks at the word
+    kStore,     // stores, in the window
+    kClose,     // closes the window
+    kLook,      // of a load that missed: publishes a window of loads
+    kLooked,    // ... looks at the word
+    kTake,      // ... has the line: takes the value
+    kLocal,     // wants the node's lock of the line
+    kAgain,     // has it: publishes a window
+    kAgainSeen, // ... and looks at the word
+    kStep,      // operations of the engine are under way
+    kEnd,       // the last step, operation by operation
+    kBatch,     // opens the second window of a batch
+    kBatchSee,  // looks at the words
+    kBatchSee2,
+    kBatchDo,   // the accesses
+    kBatchDo2,
+    kBatchEnd,  // closes both
+  };
+  struct Thread {
+    uint8_t pc = 0;
+    At at = At::kOp;
+    std::array<uint64_t, 2> window{};
+    // A miss.
+    uint8_t line = 0;
+    bool stores = false;
+    bool for_batch = false;
+    uint8_t tries = 0;  // of a batch
+    std::vector<Operation> step;
+    std::vector<uint8_t> done;  // per operation: words moved, or 1
+    std::vector<Miss> miss;     // one or none
+    uint64_t seen_entry = 0;
+    uint8_t open = 0;  // nodes
+    std::array<Value, kWords> buffer{};
+    uint8_t index = 0;  // in the last step
+    uint8_t word = 0;   // of an operation that moves words
+  };
+
+  [[nodiscard]] unsigned node_of(unsigned processor) const { return scenario_->processors[processor]; }
+  [[nodiscard]] bool is(Mutant mutant) const { return scenario_->mutant == mutant; }
+  [[nodiscard]] unsigned lines() const { return static_cast<unsigned>(scenario_->homes.size()); }
+  [[nodiscard]] bool is_home(unsigned node, unsigned line) const { return scenario_->homes[line] == node; }
+  [[nodiscard]] const Op& op(const Thread& thread, unsigned processor) const {
+    return scenario_->programs[processor][thread.pc];
+  }
+  [[nodiscard]] bool at_end(unsigned processor) const {
+    return threads_[processor].pc == scenario_->programs[processor].size();
+  }
+  Frame& frame(unsigned node, unsigned line) { return nodes_[node].lines[line]; }
+
+  void next_op(Thread& thread);
+  [[nodiscard]] size_t units(const Operation& operation) const;
+  [[nodiscard]] static uint64_t cover(unsigned line, bool stores) { return make_window(line, 1, stores); }
+  void begin_miss(unsigned processor, unsigned line, bool stores, bool for_batch);
+  void start_engine(unsigned processor);
+  void set_step(Thread& thread, const Step& step);
+  bool has(unsigned node, unsigned line, bool to_store);
+  void operate(unsigned processor, size_t index);
+  void step_complete(unsigned processor);
+  void last_step(unsigned processor);
+  void miss_over(unsigned processor);
+  void loaded(unsigned processor, unsigned line, unsigned word, Value value);
+  void stored(unsigned node, unsigned line, unsigned word, Value value);
+  void step(unsigned processor);
+  void check();
+  void wrong(std::string what) {
+    if (wrong_.empty()) wrong_ = std::move(what);
+  }
+  template <typename... Args>
+  void note(fmt::format_string<Args...> format, Args&&... args) {
+    if (log_ != nullptr) fmt::format_to(std::back_inserter(*log_), format, std::forward<Args>(args)...);
+  }
+
+  const Scenario* scenario_;
+  std::array<Node, kMaxNodes> nodes_;
+  std::vector<Thread> threads_;
+  std::array<std::array<Value, kWords>, kMaxLines> golden_{};
+  bool batches_ = false;  // some program has one: a thread uses two windows
+  std::string wrong_;
+  std::string* log_ = nullptr;
+};
+
+}  // namespace multigrain::dszoom::model
