@@ -83,15 +83,27 @@ typedef enum mg_home {
   MG_HOME_FIRST_TOUCH  /* on the node that first accesses the page */
 } mg_home;
 
+/* What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc), whose accesses
+ * faults find, and, if the program was compiled with mgcc or mg++, dszoom beside it, whose accesses compiled checks find:
+ * memory of both may be used in one program. Memory under dszoom is sequentially consistent. */
+typedef enum mg_protocol {
+  MG_PROTOCOL_DEFAULT = 0, /* what --protocol says */
+  MG_PROTOCOL_MGS,
+  MG_PROTOCOL_HLRC,
+  MG_PROTOCOL_DSZOOM
+} mg_protocol;
+
 typedef struct mg_alloc_options {
   size_t alignment; /* a power of two; 0: 16, or the page size for blocks of a page and more */
   mg_home home;
   unsigned node; /* for MG_HOME_NODE */
+  mg_protocol protocol;
 } mg_alloc_options;
 
 /* Allocates `size` bytes of zeroed shared memory (options may be NULL). Blocks of a page and more are page-aligned and
  * share no page with another block. Address space is reserved; memory is used when touched. Returns NULL with errno
- * ENOMEM (region used up) or EINVAL (alignment, node). size 0 gives a unique pointer. */
+ * ENOMEM (region used up) or EINVAL (alignment, node, a protocol that this run does not have). size 0 gives a unique
+ * pointer. */
 MG_API void* mg_alloc(size_t size, const mg_alloc_options* options);
 /* Frees a block from mg_alloc; from any node. NULL is allowed. Another pointer ends the program with a message. */
 MG_API void mg_free(void* block);

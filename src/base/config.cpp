@@ -216,8 +216,17 @@ Status validate(const Config& config) {
         "the shared region's size is {} bytes; it must be a multiple of 64K from 1M to 16T (--region-size or "
         "MULTIGRAIN_REGION_SIZE)",
         config.region_size);
-  if (config.protocol != "mgs" && config.protocol != "hlrc")
-    return fail("the protocol is '{}'; it must be mgs or hlrc (--protocol or MULTIGRAIN_PROTOCOL)", config.protocol);
+  if (config.protocol != "mgs" && config.protocol != "hlrc" && config.protocol != "dszoom")
+    return fail("the protocol is '{}'; it must be mgs, hlrc or dszoom (--protocol or MULTIGRAIN_PROTOCOL)",
+                config.protocol);
+  if (!std::has_single_bit(config.line_size) || config.line_size < Config::kMinLineSize ||
+      config.line_size > Config::kMaxLineSize)
+    return fail(
+        "the line size is {} bytes; it must be a power of two from {} to {} (--line-size or MULTIGRAIN_LINE_SIZE)",
+        config.line_size, Config::kMinLineSize, Config::kMaxLineSize);
+  if (config.protocol == "dszoom" && config.nodes > Config::kMaxLineNodes)
+    return fail("the protocol dszoom has room for {} nodes in a directory entry; {} were asked for (--nodes or MULTIGRAIN_NODES)",
+                Config::kMaxLineNodes, config.nodes);
   if (config.clock == ClockKind::kVirtual && config.fabric != FabricKind::kShm)
     return fail(
         "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "
@@ -274,6 +283,7 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_PAGE_SIZE", Setting::Of::kRun, parsed<&Config::page_size, parse_size>},
     {"MULTIGRAIN_REGION_SIZE", Setting::Of::kRun, parsed<&Config::region_size, parse_size>},
     {"MULTIGRAIN_PROTOCOL", Setting::Of::kRun, parsed<&Config::protocol, parse_name>},
+    {"MULTIGRAIN_LINE_SIZE", Setting::Of::kRun, parsed<&Config::line_size, parse_size>},
     {"MULTIGRAIN_ACCESS", Setting::Of::kRun, parsed<&Config::access, parse_access>},
     {"MULTIGRAIN_NET", Setting::Of::kRun, parsed<&Config::network, parse_network_model>},
     {"MULTIGRAIN_STATS", Setting::Of::kRun, read_stats},

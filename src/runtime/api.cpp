@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "instrument/fine_grain.h"
 #include "multigrain/multigrain.h"
 #include "runtime/node.h"
 
@@ -34,10 +35,33 @@ Node& node(const char* call) {
   return *node;
 }
 
-multigrain::Result<multigrain::Placement> placement_of(const mg_alloc_options* options,
-                                                       const multigrain::Config& config) {
-  multigrain::Placement placement{.policy = config.home, .node = NodeId(0)};
+multigrain::Result<multigrain::Grain> grain_of(mg_protocol protocol, const Node& self) {
+  const multigrain::Config& config = self.config();
+  switch (protocol) {
+    case MG_PROTOCOL_DEFAULT:
+      return config.grain();
+    case MG_PROTOCOL_MGS:
+    case MG_PROTOCOL_HLRC: {
+      const std::string_view wanted = protocol == MG_PROTOCOL_MGS ? "mgs" : "hlrc";
+      if (wanted == config.page_protocol()) return multigrain::Grain::kPage;
+      return multigrain::fail("mg_alloc: the page protocol of this run is {}, not {}", config.page_protocol(), wanted);
+    }
+    case MG_PROTOCOL_DSZOOM:
+      if (self.has_line_protocol()) return multigrain::Grain::kLine;
+      return multigrain::fail(
+          "mg_alloc: memory under dszoom needs access checks, which mgcc and mg++ compile in, and at most {} nodes",
+          multigrain::Config::kMaxLineNodes);
+  }
+  return multigrain::fail("mg_alloc: {} is no protocol", static_cast<int>(protocol));
+}
+
+multigrain::Result<multigrain::Placement> placement_of(const mg_alloc_options* options, const Node& self) {
+  const multigrain::Config& config = self.config();
+  multigrain::Placement placement{.policy = config.home, .node = NodeId(0), .grain = config.grain()};
   if (options == nullptr) return placement;
+  const auto grain = grain_of(options->protocol, self);
+  if (!grain) return tl::unexpected(grain.error());
+  placement.grain = *grain;
   switch (options->home) {
     case MG_HOME_DEFAULT:
       return placement;
@@ -129,7 +153,7 @@ int mg_spawn_all(mg_function function, void* argument) {
 
 void* mg_alloc(size_t size, const mg_alloc_options* options) {
   Node& self = node("mg_alloc");
-  const auto placement = placement_of(options, self.config());
+  const auto placement = placement_of(options, self);
   const size_t alignment = options != nullptr ? options->alignment : 0;
   if (!placement || (alignment & (alignment - 1)) != 0) {
     fail_with(0, placement ? fmt::format("mg_alloc: an alignment of {} is no power of two", alignment)
@@ -147,7 +171,13 @@ void* mg_alloc(size_t size, const mg_alloc_options* options) {
   if (block->needs_clearing) {
     // What is here of the pages may be older than what the block's last user wrote.
     self.acquire_all();
-    const auto clear = [](void* start, size_t bytes) { std::memset(start, 0, bytes); };
+    const bool by_lines = placement->grain == multigrain::Grain::kLine;
+    const auto clear = [by_lines](void* start, size_t bytes) {
+      if (by_lines)
+        __multigrain_memset(start, 0, bytes);
+      else
+        std::memset(start, 0, bytes);
+    };
     if (block->size < self.config().page_size)
       clear(block->address, block->size);
     else

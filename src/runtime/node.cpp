@@ -19,12 +19,13 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "coherence/create.h"
+#include "coherence/line_protocol.h"
 #include "fabric/emulation.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
 #include "runtime/interpose/syscalls.h"
+#include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "runtime/private/private_heap.h"
 #include "runtime/signal_mask.h"
@@ -35,6 +36,8 @@ namespace {
 // Never destroyed: faults and messages may come until the process is gone.
 Node* g_node = nullptr;
 bool g_forked = false;
+// Its, from before its first thread starts.
+WindowPlaces* g_window_places = nullptr;
 
 const char* message_name_for_reports(MessageType type) {
   if (const char* name = protocol_message_name(type)) return name;
@@ -65,18 +68,24 @@ Status Node::start() {
   MG_CHECK(g_node == nullptr);
   // What is built here lives as long as the process, across copies of the private heap.
   const BootHeapScope boot;
+  // Before the runtime loads libraries of its own.
+  CompiledChecks checks = find_compiled_checks();
   auto meeting = Meeting::hold();
   if (!meeting) return tl::unexpected(meeting.error());
   auto config = config_from_environment();
   if (!config) return tl::unexpected(config.error());
   set_panic_node(config->node.value);
-  auto* const node = new Node(std::move(*config), std::move(*meeting));
+  auto* const node = new Node(std::move(*config), std::move(*meeting), std::move(checks));
   if (Status built = node->build(); !built) return built;
   g_node = node;
   // A forked child is no node: it has none of the threads, no shared region, and the parent's message queues.
   pthread_atfork(nullptr, nullptr, [] {
     g_node = nullptr;
     g_forked = true;
+    forget_windows();
+    set_thread_hooks(nullptr, nullptr);
+    set_line_protocol(nullptr);
+    set_shared_copies(nullptr, nullptr);
   });
   return node->start_service();
 }
@@ -112,15 +121,12 @@ Status Node::build() {
 
   heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
 
-  const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
-  auto protocol = create_protocol(config_.protocol, services, {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
-  if (!protocol) return tl::unexpected(protocol.error());
-  protocol_ = std::move(*protocol);
+  if (Status built = build_protocols(); !built) return built;
 
   SyncHost& sync_host = *this;
   sync_ = std::make_unique<Sync>(
       sync_host, *fabric_, config_.nodes, config_.processors_per_node,
-      SyncOptions{.network_locks = config_.protocol == "hlrc",
+      SyncOptions{.network_locks = config_.protocol != "mgs",
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
@@ -147,6 +153,7 @@ Status Node::build() {
 
   if (Status installed = install_fault_entry(*region_, *rights_, *protocol_); !installed) return installed;
   set_shared_region(region_->base(), region_->size());
+  if (line_protocol_ != nullptr) set_shared_copies(&__multigrain_load, &__multigrain_store);
   if (config_.node == NodeId(0))
     processors_->adopt_main_thread();
   else
@@ -158,8 +165,40 @@ Status Node::build() {
   return {};
 }
 
-// The region's frames, and what carries them to the other nodes.
+// Which memory a protocol keeps coherent its allocation says, so there may be two.
+Status Node::build_protocols() {
+  const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
+  auto pages =
+      create_protocol(config_.page_protocol(), services, {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
+  if (!pages) return tl::unexpected(pages.error());
+  page_protocol_ = std::move(*pages);
+  protocol_ = page_protocol_.get();
+
+  // Every thread has windows before it runs the program's code: this one now, those to come by pthread_create.
+  window_places_ = std::make_unique<WindowPlaces>(fabric_->own_segment(SegmentId::kWords));
+  window_places_->bind();
+  g_window_places = window_places_.get();
+  set_thread_hooks([] { g_window_places->bind(); }, [] { g_window_places->unbind(); });
+
+  if (config_.grain() == Grain::kLine && !checks_.missing.empty())
+    return fail(
+        "{} was compiled without access checks, which the protocol {} needs: compile it with mgcc or mg++, or choose "
+        "a page protocol (--protocol mgs)",
+        checks_.missing, config_.protocol);
+  if (!checks_.in_program || config_.nodes > Config::kMaxLineNodes) return {};
+  auto lines = create_line_protocol(services, {*line_table_, *window_places_});
+  if (!lines) return tl::unexpected(lines.error());
+  line_protocol_ = std::move(*lines);
+  HomeDirectory& homes = *this;
+  both_protocols_ = std::make_unique<ByGrain>(*page_protocol_, *line_protocol_, homes);
+  protocol_ = both_protocols_.get();
+  set_line_protocol(line_protocol_.get());
+  return {};
+}
+
+// The region's frames, the line table, and what carries them to the other nodes.
 Status Node::build_fabric(const NodeEnvironment& environment) {
+  const auto line_shift = static_cast<unsigned>(std::countr_zero(config_.line_size));
   if (meeting_) {
     auto region = Region::create(config_.region_size, config_.page_size, -1);
     if (!region) return tl::unexpected(region.error());
@@ -168,8 +207,11 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
       names_of_nodes_.push_back(fmt::format("node {} on host {}", i, meeting_->hosts[i]));
     node_0_gone_ = eventfd(0, EFD_CLOEXEC);
     if (node_0_gone_ < 0) return fail_errno(errno, "cannot create an event descriptor");
+    auto table = LineTable::map(region_->size(), line_shift);
+    if (!table) return tl::unexpected(table.error());
+    line_table_.emplace(std::move(*table));
     auto ucx = meeting_->connect(
-        config_, {region_->alias(PageId(0)), region_->size()},
+        config_, {region_->alias(PageId(0)), region_->size()}, line_table_->bytes(),
         [](void* node, NodeId lost, const char* reason) { static_cast<Node*>(node)->peer_lost(lost, reason); }, this);
     if (!ucx) return tl::unexpected(ucx.error());
     ucx_ = ucx->get();
@@ -205,6 +247,11 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     fabric_ = std::move(*shm);
     close(job_fd);
     shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
+    const JobMemory& job = shm_->job();
+    auto table = LineTable::map(region_->size(), line_shift, job.lines_fd(), job.lines_at(config_.node));
+    if (!table) return tl::unexpected(table.error());
+    line_table_.emplace(std::move(*table));
+    shm_->export_segment(SegmentId::kLines, line_table_->bytes().data(), line_table_->bytes().size());
   }
   if (config_.clock == ClockKind::kVirtual) {
     emulate(*shm_);
@@ -328,6 +375,11 @@ std::optional<NodeId> Node::home_of(PageId page) {
 bool Node::is_first_touch(PageId page) {
   const auto extent = heap_->find(page);
   return extent && extent->placement.policy == HomePolicy::kFirstTouch;
+}
+std::optional<Grain> Node::grain_of(PageId page) {
+  const auto extent = heap_->find(page);
+  if (!extent) return std::nullopt;
+  return extent->placement.grain;
 }
 std::optional<NodeId> Node::claim_home(PageId page) {
   return heap_->claim_home(page);

@@ -9,15 +9,20 @@
 #include <string>
 
 #include "base/config.h"
+#include "coherence/by_grain.h"
+#include "coherence/create.h"
 #include "coherence/protocol.h"
+#include "coherence/window_places.h"
 #include "fabric/fabric.h"
 #include "fabric/modelled.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
+#include "memory/line_table.h"
 #include "memory/region.h"
 #include "profile/report.h"
+#include "runtime/compiled_checks.h"
 #include "runtime/environment.h"
 #include "runtime/meeting.h"
 #include "runtime/private/state_copy.h"
@@ -44,6 +49,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] Region& region() { return *region_; }
   [[nodiscard]] SharedHeap& heap() { return *heap_; }
   [[nodiscard]] Protocol& protocol() { return *protocol_; }
+  // Whether memory can be kept coherent by lines here: the program has compiled checks.
+  [[nodiscard]] bool has_line_protocol() const { return line_protocol_ != nullptr; }
   [[nodiscard]] Sync& sync() { return *sync_; }
   [[nodiscard]] Processors& processors() { return *processors_; }
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
@@ -73,9 +80,11 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void stop();
 
  private:
-  Node(Config config, std::optional<Meeting> meeting) : config_(std::move(config)), meeting_(std::move(meeting)) {}
+  Node(Config config, std::optional<Meeting> meeting, CompiledChecks checks)
+      : config_(std::move(config)), meeting_(std::move(meeting)), checks_(std::move(checks)) {}
   Status build();
   Status build_fabric(const NodeEnvironment& environment);
+  Status build_protocols();
   void emulate(ShmFabric& shm);
   Status start_service();
 
@@ -87,6 +96,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<NodeId> home_of(PageId page) override;  // HomeDirectory
   bool is_first_touch(PageId page) override;
   std::optional<NodeId> claim_home(PageId page) override;
+  std::optional<Grain> grain_of(PageId page) override;
 
   // --- Service thread.
   static void* service_main(void* node);
@@ -113,6 +123,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   Config config_;                   // constant after build()
   std::optional<Meeting> meeting_;  // of a run over UCX
+  const CompiledChecks checks_;     // that the program has
   WaitPolicy wait_;
   cpu_set_t service_cores_{};  // where the service thread may run: the node's cores, if it has its own
   std::unique_ptr<Fabric> fabric_;
@@ -124,7 +135,12 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::unique_ptr<AccessRights> rights_;
   std::string rights_reason_;
   std::unique_ptr<SharedHeap> heap_;
-  std::unique_ptr<Protocol> protocol_;
+  std::optional<LineTable> line_table_;
+  std::unique_ptr<WindowPlaces> window_places_;
+  std::unique_ptr<Protocol> page_protocol_;
+  std::unique_ptr<dszoom::Shell> line_protocol_;  // if the program has compiled checks
+  std::unique_ptr<ByGrain> both_protocols_;       // then
+  Protocol* protocol_ = nullptr;                  // that one, or the page protocol
   std::unique_ptr<Sync> sync_;
   std::unique_ptr<StateCopy> state_copy_;
   std::unique_ptr<Processors> processors_;

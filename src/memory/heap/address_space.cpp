@@ -28,17 +28,22 @@ AddressSpace::AddressSpace(const HeapGeometry& geometry, ExtentTable& extents)
 }
 
 unsigned AddressSpace::kind_of(const Placement& placement) {
+  const unsigned first = placement.grain == Grain::kLine ? kKindsOfGrain : 0;
   switch (placement.policy) {
     case HomePolicy::kInterleaved:
-      return kInterleavedKind;
+      return first + kInterleavedKind;
     case HomePolicy::kFirstTouch:
-      return kFirstTouchKind;
+      return first + kFirstTouchKind;
     case HomePolicy::kBlocked:
-      return kBlockedKind;
+      return first + kBlockedKind;
     case HomePolicy::kNode:
-      return kFirstNodeKind + placement.node.value;
+      return first + kFirstNodeKind + placement.node.value;
   }
   panic("allocation with an unknown home policy:", static_cast<uint64_t>(placement.policy));
+}
+
+bool AddressSpace::is_blocked(unsigned kind) {
+  return kind % kKindsOfGrain == kBlockedKind;
 }
 
 // Alignment is of the address, and the region's base need not be aligned to more than a page.
@@ -53,7 +58,7 @@ std::optional<PageRun> AddressSpace::allocate(uint64_t pages, uint64_t alignment
   // Sums of three such numbers cannot overflow.
   if (pages > geometry_.pages() || alignment_pages > geometry_.pages()) return std::nullopt;
   const unsigned kind = kind_of(placement);
-  const bool blocked = kind == kBlockedKind;
+  const bool blocked = is_blocked(kind);
 
   std::optional<PageRun> run = take_free(kind, pages, alignment_pages, blocked ? UINT_MAX : kQuickSearch);
   if (!run && !blocked) run = take_from_tail(kind, pages, alignment_pages);
@@ -128,7 +133,7 @@ std::optional<PageRun> AddressSpace::take_from_tail(unsigned kind, uint64_t page
 
 std::optional<PageRun> AddressSpace::take_free(unsigned kind, uint64_t pages, uint64_t alignment_pages,
                                                unsigned limit) {
-  const bool exact = kind == kBlockedKind;
+  const bool exact = is_blocked(kind);
   const unsigned last_bucket = exact ? bucket_of(pages) : kBuckets - 1;
   for (unsigned bucket = bucket_of(pages); bucket <= last_bucket; ++bucket) {
     unsigned looked_at = 0;
@@ -191,7 +196,7 @@ void AddressSpace::join_clean_and_dirty(unsigned kind) {
 }
 
 void AddressSpace::add_free(unsigned kind, uint64_t first, uint64_t pages, bool dirty) {
-  if (kind != kBlockedKind) {
+  if (!is_blocked(kind)) {
     const auto joins = [&](uint64_t start) {
       const Tag& run = tags_[start];
       return run.state == State::kFree && run.kind == kind && run.dirty == dirty;

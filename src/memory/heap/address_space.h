@@ -53,7 +53,9 @@ class AddressSpace {
 
  private:
   // Free runs are kept by placement and by the logarithm of their size.
-  static constexpr unsigned kKinds = 3 + NodeSet::kCapacity;
+  // Those of pages, then those of lines.
+  static constexpr unsigned kKindsOfGrain = 3 + NodeSet::kCapacity;
+  static constexpr unsigned kKinds = 2 * kKindsOfGrain;
   static constexpr unsigned kBuckets = 48;
   static constexpr uint64_t kNone = ~uint64_t{0};
   // How many runs of a bucket a search looks at before it prefers new address space.
@@ -75,6 +77,7 @@ class AddressSpace {
   };
 
   static unsigned kind_of(const Placement& placement);
+  static bool is_blocked(unsigned kind);
   [[nodiscard]] uint64_t align(uint64_t page, uint64_t alignment_pages) const;
   std::optional<PageRun> take_new_extent(uint64_t pages, uint64_t alignment_pages, const Placement& placement,
                                          uint16_t owner);

@@ -16,10 +16,12 @@
 
 namespace multigrain {
 
-// Where the homes of an allocation's pages are to be. `node` is used with HomePolicy::kNode alone.
+// Where the homes of an allocation's pages are to be, and what keeps them coherent. `node` is used with HomePolicy::kNode
+// alone.
 struct Placement {
   HomePolicy policy = HomePolicy::kInterleaved;
   NodeId node{};
+  Grain grain = Grain::kPage;
 
   bool operator==(const Placement&) const = default;
 };

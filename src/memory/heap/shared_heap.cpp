@@ -16,15 +16,27 @@ tl::unexpected<HeapError> heap_error(int code, fmt::format_string<Args...> forma
   return tl::unexpected<HeapError>(std::move(error));
 }
 
-// A placement as a message says it, checked.
+// In a message's flags, beside the home policy: the memory is kept coherent by lines.
+constexpr uint8_t kOfLines = 0x80;
+
+uint8_t flags_of(const Placement& placement) {
+  return static_cast<uint8_t>(static_cast<uint8_t>(placement.policy) | (placement.grain == Grain::kLine ? kOfLines : 0));
+}
+
+Placement placement_in(const MessageHeader& header) {
+  return {static_cast<HomePolicy>(header.flags & ~kOfLines), NodeId(header.small),
+          (header.flags & kOfLines) != 0 ? Grain::kLine : Grain::kPage};
+}
+
+// The same of a message from another node, checked.
 Placement placement_from(const Message& message, unsigned nodes) {
-  const auto policy = static_cast<HomePolicy>(message.header.flags);
+  const HomePolicy policy = placement_in(message.header).policy;
   const bool known = policy == HomePolicy::kInterleaved || policy == HomePolicy::kBlocked ||
                      policy == HomePolicy::kFirstTouch || policy == HomePolicy::kNode;
   if (!known || message.header.small >= nodes)
     panic("heap message with a bad placement: policy, node, from node", message.header.flags, message.header.small,
           message.from.value);
-  return Placement{policy, NodeId(message.header.small)};
+  return placement_in(message.header);
 }
 
 }  // namespace
@@ -78,7 +90,8 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate(size_t size, size_t ali
 
 tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_class, size_t size,
                                                                const Placement& wanted) {
-  const Placement placement = wanted.policy == HomePolicy::kBlocked ? Placement{} : wanted;
+  Placement placement = wanted;
+  if (wanted.policy == HomePolicy::kBlocked) placement = {.grain = wanted.grain};
   while (true) {
     SmallHeap::Wanted pages;
     {
@@ -115,7 +128,7 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate_pages(size_t size, uint
 
 SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placement& placement) {
   request.type = heap_message::kAllocate;
-  request.flags = static_cast<uint8_t>(placement.policy);
+  request.flags = flags_of(placement);
   request.small = placement.policy == HomePolicy::kNode ? placement.node.value : uint16_t{0};
   if (self() != kManager) {
     const Answer answer = call(kManager, request);
@@ -133,7 +146,7 @@ SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placemen
 }
 
 void SharedHeap::serve_allocate(NodeId from, const MessageHeader& request) {
-  const Placement placement{static_cast<HomePolicy>(request.flags), NodeId(request.small)};
+  const Placement placement = placement_in(request);
   const auto [pages, second, for_owner] = request.word;
   std::lock_guard guard(manager_lock_);
   const std::optional<PageRun> run = for_owner != 0 ? space_->allocate_for_owner(pages, second, placement, from)
@@ -154,7 +167,7 @@ void SharedHeap::announce_new_extents() {
     const Extent& extent = extents_.at(announced_);
     MessageHeader header;
     header.type = heap_message::kExtent;
-    header.flags = static_cast<uint8_t>(extent.placement.policy);
+    header.flags = flags_of(extent.placement);
     header.small = extent.placement.node.value;
     header.extra = extent.owner;
     header.word = {extent.first.value, extent.pages, announced_};

@@ -107,13 +107,14 @@ bool SmallHeap::free(uint64_t offset) {
 }
 
 unsigned SmallHeap::kind_of(const Placement& placement) {
+  const unsigned first = placement.grain == Grain::kLine ? kKindsOfGrain : 0;
   switch (placement.policy) {
     case HomePolicy::kInterleaved:
-      return 0;
+      return first;
     case HomePolicy::kFirstTouch:
-      return 1;
+      return first + 1;
     case HomePolicy::kNode:
-      return 2 + placement.node.value;
+      return first + 2 + placement.node.value;
     case HomePolicy::kBlocked:
       break;
   }

@@ -55,7 +55,9 @@ class SmallHeap {
  private:
   static constexpr unsigned kGranule = 16;
   static constexpr unsigned kMaxClasses = 48;
-  static constexpr unsigned kKinds = 2 + NodeSet::kCapacity;
+  // Those of pages, then those of lines.
+  static constexpr unsigned kKindsOfGrain = 2 + NodeSet::kCapacity;
+  static constexpr unsigned kKinds = 2 * kKindsOfGrain;
   static constexpr uint64_t kMinSuperblockBytes = 65536;
   static constexpr uint32_t kMaxSuperblocksAtOnce = 64;
 

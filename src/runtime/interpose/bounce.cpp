@@ -53,9 +53,9 @@ void Bounce::release() {
 }
 
 void InString::copy() {
-  const size_t size = std::strlen(string_) + 1;
+  const size_t size = length_of_shared(string_) + 1;
   std::byte* copy = bounce_.acquire_or_die(size);
-  std::memcpy(copy, string_, size);
+  copy_from_shared(copy, string_, size);
   copy[size - 1] = std::byte{0};  // another processor may have changed the string meanwhile
   string_ = reinterpret_cast<const char*>(copy);
 }
@@ -63,11 +63,17 @@ void InString::copy() {
 InStrings::InStrings(char* const* strings) : strings_(strings) {
   if (strings == nullptr) return;
   bool shared = in_shared_region(strings);
+  const auto string = [strings, array_is_shared = shared](size_t i) {
+    if (!array_is_shared) return strings[i];
+    char* pointer;
+    copy_from_shared(&pointer, strings + i, sizeof pointer);
+    return pointer;
+  };
   size_t count = 0;
   size_t characters = 0;
-  for (; strings[count] != nullptr; ++count) {
-    shared = shared || in_shared_region(strings[count]);
-    characters += std::strlen(strings[count]) + 1;
+  for (; string(count) != nullptr; ++count) {
+    shared = shared || in_shared_region(string(count));
+    characters += length_of_shared(string(count)) + 1;
   }
   if (!shared) return;
   std::byte* bytes = bounce_.acquire_or_die((count + 1) * sizeof(char*) + characters + 1);
@@ -76,8 +82,9 @@ InStrings::InStrings(char* const* strings) : strings_(strings) {
   char* const end = text + characters;
   *end = '\0';  // other processors may lengthen the strings meanwhile
   for (size_t i = 0; i < count; ++i) {
-    const size_t size = std::min(std::strlen(strings[i]) + 1, static_cast<size_t>(end - text));
-    std::memcpy(text, strings[i], size);
+    const char* const original = string(i);
+    const size_t size = std::min(length_of_shared(original) + 1, static_cast<size_t>(end - text));
+    copy_from_shared(text, original, size);
     pointers[i] = text;
     text += size;
   }

@@ -74,7 +74,7 @@ class InBytes {
  public:
   InBytes(const void* bytes, size_t size) : bytes_(bytes) {
     if (in_shared_region(bytes)) [[unlikely]]
-      bytes_ = std::memcpy(bounce_.acquire_or_die(size), bytes, size);
+      bytes_ = copy_from_shared(bounce_.acquire_or_die(size), bytes, size);
   }
   template <typename T>
   operator const T*() const {  // NOLINT: stands for the argument
@@ -92,7 +92,7 @@ class InOutBytes {
  public:
   InOutBytes(void* bytes, size_t size) : user_(bytes), used_(bytes), size_(size) {
     if (in_shared_region(bytes)) [[unlikely]]
-      used_ = std::memcpy(bounce_.acquire_or_die(size), bytes, size);
+      used_ = copy_from_shared(bounce_.acquire_or_die(size), bytes, size);
   }
   ~InOutBytes() {
     if (used_ != user_) [[unlikely]]
@@ -108,7 +108,7 @@ class InOutBytes {
  private:
   void store() {
     const int saved = errno;
-    if (std::memcmp(user_, used_, size_) != 0) std::memcpy(user_, used_, size_);
+    if (differ_from_shared(user_, used_, size_)) copy_to_shared(user_, used_, size_);
     errno = saved;
   }
   void* user_;
@@ -125,7 +125,7 @@ class In {
  public:
   explicit In(const T* object) : object_(object) {
     if (in_shared_region(object)) [[unlikely]]
-      object_ = static_cast<const T*>(std::memcpy(copy_, object, sizeof(T)));
+      object_ = static_cast<const T*>(copy_from_shared(copy_, object, sizeof(T)));
   }
   In(const In&) = delete;
   In& operator=(const In&) = delete;
@@ -143,7 +143,7 @@ class InOut {
  public:
   explicit InOut(T* object) : user_(object), used_(object) {
     if (in_shared_region(object)) [[unlikely]]
-      used_ = static_cast<T*>(std::memcpy(copy_, object, sizeof(T)));
+      used_ = static_cast<T*>(copy_from_shared(copy_, object, sizeof(T)));
   }
   ~InOut() {
     if (used_ != user_) [[unlikely]]
@@ -155,7 +155,7 @@ class InOut {
  private:
   void store() {
     const int saved = errno;
-    if (std::memcmp(user_, copy_, sizeof(T)) != 0) std::memcpy(user_, copy_, sizeof(T));
+    if (differ_from_shared(user_, copy_, sizeof(T))) copy_to_shared(user_, copy_, sizeof(T));
     errno = saved;
   }
   T* user_;

@@ -23,7 +23,7 @@ bool takes_mode(int flags) {
 }
 
 size_t size_with_end(char* string) {
-  return string == nullptr ? 0 : std::strlen(string) + 1;
+  return string == nullptr ? 0 : length_of_shared(string) + 1;
 }
 
 }  // namespace

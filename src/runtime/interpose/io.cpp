@@ -29,7 +29,7 @@ void PrivateVectors::replace(const iovec* user, Direction direction) {
     if (!in_shared_region(originals[i].iov_base)) continue;
     const size_t length = std::min(originals[i].iov_len, static_cast<size_t>(end - at));
     vectors[i] = {at, length};
-    if (direction == Direction::kOut) std::memcpy(at, originals[i].iov_base, length);
+    if (direction == Direction::kOut) copy_from_shared(at, originals[i].iov_base, length);
     at += length;
   }
   originals_ = originals;
@@ -41,7 +41,7 @@ ssize_t PrivateVectors::store(ssize_t moved) {
   auto left = static_cast<size_t>(moved);
   for (size_t i = 0; i < count_ && left != 0; ++i) {
     const size_t part = std::min(left, used_[i].iov_len);
-    if (used_[i].iov_base != originals_[i].iov_base) std::memcpy(originals_[i].iov_base, used_[i].iov_base, part);
+    if (used_[i].iov_base != originals_[i].iov_base) copy_to_shared(originals_[i].iov_base, used_[i].iov_base, part);
     left -= part;
   }
   return moved;

@@ -42,7 +42,7 @@ size_t read_items(void* buffer, size_t size, size_t count, FILE* stream, Call&& 
   while (done < total) {
     const size_t piece = std::min(total - done, Bounce::kPooled);
     const size_t got = call(copy, piece);
-    std::memcpy(static_cast<std::byte*>(buffer) + done, copy, got);
+    copy_to_shared(static_cast<std::byte*>(buffer) + done, copy, got);
     done += got;
     if (got < piece) break;
   }
@@ -59,7 +59,7 @@ size_t write_items(const void* buffer, size_t size, size_t count, FILE* stream, 
   size_t done = 0;
   while (done < total) {
     const size_t piece = std::min(total - done, Bounce::kPooled);
-    std::memcpy(copy, static_cast<const std::byte*>(buffer) + done, piece);
+    copy_from_shared(copy, static_cast<const std::byte*>(buffer) + done, piece);
     const size_t put = call(copy, piece);
     done += put;
     if (put < piece) break;
@@ -115,14 +115,14 @@ MG_WRAPPER(size_t, fwrite_unlocked, const void* buffer, size_t size, size_t coun
 MG_WRAPPER(int, fputs, const char* string, FILE* stream) {
   if (!in_shared_region(string)) [[likely]]
     return MG_REAL(fputs)(string, stream);
-  const size_t length = std::strlen(string);
+  const size_t length = length_of_shared(string);
   return mg_wrap_fwrite(string, 1, length, stream) == length ? 1 : EOF;
 }
 
 MG_WRAPPER(int, fputs_unlocked, const char* string, FILE* stream) {
   if (!in_shared_region(string)) [[likely]]
     return MG_REAL(fputs_unlocked)(string, stream);
-  const size_t length = std::strlen(string);
+  const size_t length = length_of_shared(string);
   return mg_wrap_fwrite_unlocked(string, 1, length, stream) == length ? 1 : EOF;
 }
 

@@ -1,16 +1,61 @@
 #include "runtime/interpose/syscalls.h"
 
+#include <algorithm>
+
 namespace multigrain {
 
 namespace detail {
 constinit std::atomic<uintptr_t> g_shared_base{0};
 constinit std::atomic<size_t> g_shared_size{0};
+constinit std::atomic<void (*)(const void*, size_t, void*)> g_load{nullptr};
+constinit std::atomic<void (*)(void*, size_t, const void*)> g_store{nullptr};
 }  // namespace detail
 
 void set_shared_region(const void* base, size_t size) {
   detail::g_shared_size.store(0, std::memory_order_seq_cst);
   detail::g_shared_base.store(reinterpret_cast<uintptr_t>(base), std::memory_order_seq_cst);
   detail::g_shared_size.store(size, std::memory_order_seq_cst);
+}
+
+void set_shared_copies(void (*load)(const void*, size_t, void*), void (*store)(void*, size_t, const void*)) {
+  detail::g_load.store(load, std::memory_order_relaxed);
+  detail::g_store.store(store, std::memory_order_relaxed);
+}
+
+namespace {
+
+// Pieces that do not cross a border of which the other side may not be allocated.
+constexpr size_t kPiece = 256;
+
+size_t piece_at(const void* address, size_t size) {
+  return std::min(size, kPiece - reinterpret_cast<uintptr_t>(address) % kPiece);
+}
+
+}  // namespace
+
+size_t length_of_shared(const char* string) {
+  if (!in_shared_region(string) || detail::g_load.load(std::memory_order_relaxed) == nullptr) return std::strlen(string);
+  char piece[kPiece];
+  for (size_t length = 0;;) {
+    const size_t size = piece_at(string + length, kPiece);
+    copy_from_shared(piece, string + length, size);
+    if (const void* const end = std::memchr(piece, 0, size))
+      return length + static_cast<size_t>(static_cast<const char*>(end) - piece);
+    length += size;
+  }
+}
+
+bool differ_from_shared(const void* shared, const void* bytes, size_t size) {
+  if (detail::g_load.load(std::memory_order_relaxed) == nullptr) return std::memcmp(shared, bytes, size) != 0;
+  std::byte piece[kPiece];
+  for (size_t done = 0; done < size;) {
+    const auto* const at = static_cast<const std::byte*>(shared) + done;
+    const size_t here = piece_at(at, size - done);
+    copy_from_shared(piece, at, here);
+    if (std::memcmp(piece, static_cast<const std::byte*>(bytes) + done, here) != 0) return true;
+    done += here;
+  }
+  return false;
 }
 
 }  // namespace multigrain

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace multigrain {
 
@@ -16,6 +17,8 @@ namespace detail {
 // Two words rather than one object with a lock: the size is 0 until the base is right, and neither changes afterwards.
 extern std::atomic<uintptr_t> g_shared_base;
 extern std::atomic<size_t> g_shared_size;
+extern std::atomic<void (*)(const void*, size_t, void*)> g_load;
+extern std::atomic<void (*)(void*, size_t, const void*)> g_store;
 }  // namespace detail
 
 // Tells the wrappers where the view of the shared region is. Called once by the runtime when it has reserved it;
@@ -27,5 +30,28 @@ inline bool in_shared_region(const void* address) {
   return reinterpret_cast<uintptr_t>(address) - detail::g_shared_base.load(std::memory_order_relaxed) <
          detail::g_shared_size.load(std::memory_order_relaxed);
 }
+
+// How shared memory is copied from and to: memory that is kept coherent by lines may not be touched by ordinary loads
+// and stores. nullptr: all of it may. `load(from, size, to)`, `store(to, size, from)`.
+void set_shared_copies(void (*load)(const void*, size_t, void*), void (*store)(void*, size_t, const void*));
+
+// memcpy() with one side shared.
+inline void* copy_from_shared(void* to, const void* from, size_t size) {
+  if (auto* const load = detail::g_load.load(std::memory_order_relaxed)) {
+    load(from, size, to);
+    return to;
+  }
+  return std::memcpy(to, from, size);
+}
+inline void copy_to_shared(void* to, const void* from, size_t size) {
+  if (auto* const store = detail::g_store.load(std::memory_order_relaxed))
+    store(to, size, from);
+  else
+    std::memcpy(to, from, size);
+}
+// strlen() of a string that may be shared.
+size_t length_of_shared(const char* string);
+// Whether shared bytes differ from private ones.
+bool differ_from_shared(const void* shared, const void* bytes, size_t size);
 
 }  // namespace multigrain

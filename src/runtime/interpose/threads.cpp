@@ -1,15 +1,101 @@
-// A thread's thread-local storage is the C library's: it must survive a copy of node 0's heap onto this node.
-#include <pthread.h>
+// A thread's thread-local storage is the C library's: it must survive a copy of node 0's heap onto this node. And a thread
+// has to be known to a line protocol before it runs the program's code (threads.h).
+#include "runtime/interpose/threads.h"
 
+#include <pthread.h>
+#include <threads.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
 #include "runtime/interpose/real.h"
 #include "runtime/private/private_heap.h"
 
 namespace multigrain {
+namespace {
+
+struct Hooks {
+  std::atomic<void (*)()> begin{nullptr};
+  std::atomic<void (*)()> end{nullptr};
+};
+constinit Hooks g_hooks;
+pthread_key_t g_key;
+pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
+
+// The destructor of the key runs in each of the rounds that the C library makes over a thread's keys, if it sets its
+// value again: the program's own destructors, in whatever round, still find the thread as it was.
+void at_thread_end(void* rounds) {
+  const auto left = reinterpret_cast<uintptr_t>(rounds);
+  if (left > 1) {
+    pthread_setspecific(g_key, reinterpret_cast<void*>(left - 1));
+    return;
+  }
+  if (auto* const end = g_hooks.end.load(std::memory_order_acquire)) end();
+}
+
+void make_key() {
+  if (pthread_key_create(&g_key, &at_thread_end) != 0) die(1, "the program has used up the keys of threads");
+}
+
+// What a thread is to run: allocated by its creator, freed by the thread.
+struct Start {
+  void* (*function)(void*) = nullptr;
+  int (*c11_function)(void*) = nullptr;
+  void* argument = nullptr;
+};
+
+void* run_thread(void* start) {
+  const Start what = *static_cast<Start*>(start);
+  std::free(start);
+  if (auto* const begin = g_hooks.begin.load(std::memory_order_acquire)) begin();
+  pthread_setspecific(g_key, reinterpret_cast<void*>(uintptr_t{PTHREAD_DESTRUCTOR_ITERATIONS - 1}));
+  if (what.c11_function != nullptr) {
+    const int result = what.c11_function(what.argument);
+    return reinterpret_cast<void*>(static_cast<intptr_t>(result));
+  }
+  return what.function(what.argument);
+}
+
+Start* make_start() {
+  pthread_once(&g_key_once, &make_key);
+  return new (std::malloc(sizeof(Start))) Start;
+}
+
+}  // namespace
+
+void set_thread_hooks(void (*begin)(), void (*end)()) {
+  g_hooks.begin.store(begin, std::memory_order_release);
+  g_hooks.end.store(end, std::memory_order_release);
+}
 
 MG_WRAPPER(int, pthread_create, pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
            void* argument) {
   const BootHeapScope boot;
-  return MG_REAL(pthread_create)(thread, attributes, function, argument);
+  if (g_hooks.begin.load(std::memory_order_acquire) == nullptr)
+    return MG_REAL(pthread_create)(thread, attributes, function, argument);
+  Start* const start = make_start();
+  if (start == nullptr) return EAGAIN;
+  start->function = function;
+  start->argument = argument;
+  const int failed = MG_REAL(pthread_create)(thread, attributes, &run_thread, start);
+  if (failed != 0) std::free(start);
+  return failed;
+}
+
+// The C library's own does not come by pthread_create.
+MG_WRAPPER(int, thrd_create, thrd_t* thread, thrd_start_t function, void* argument) {
+  const BootHeapScope boot;
+  if (g_hooks.begin.load(std::memory_order_acquire) == nullptr) return MG_REAL(thrd_create)(thread, function, argument);
+  Start* const start = make_start();
+  if (start == nullptr) return thrd_nomem;
+  start->c11_function = function;
+  start->argument = argument;
+  const auto run = [](void* what) -> int { return static_cast<int>(reinterpret_cast<intptr_t>(run_thread(what))); };
+  const int result = MG_REAL(thrd_create)(thread, run, start);
+  if (result != thrd_success) std::free(start);
+  return result;
 }
 
 }  // namespace multigrain

@@ -54,7 +54,7 @@ ssize_t transfer_out(int fd, const void* buffer, size_t size, Call&& call) {
     Bounce bounce;
     std::byte* copy = bounce.acquire(piece);
     if (copy == nullptr) return -1;
-    std::memcpy(copy, static_cast<const std::byte*>(buffer) + done, piece);
+    copy_from_shared(copy, static_cast<const std::byte*>(buffer) + done, piece);
     return call(copy, piece, done);
   });
 }
@@ -70,7 +70,7 @@ ssize_t transfer_in(int fd, void* buffer, size_t size, Call&& call) {
     const ssize_t moved = call(copy, piece, done);
     // With MSG_TRUNC the result is a datagram's length, which may exceed the buffer.
     if (moved > 0)
-      std::memcpy(static_cast<std::byte*>(buffer) + done, copy, std::min(static_cast<size_t>(moved), piece));
+      copy_to_shared(static_cast<std::byte*>(buffer) + done, copy, std::min(static_cast<size_t>(moved), piece));
     return moved;
   });
 }
@@ -82,7 +82,12 @@ class PrivateVectors {
 
   PrivateVectors(const iovec* user, size_t count, Direction direction) : used_(user), count_(count) {
     if (count > kMostVectors) return;  // the call will refuse them
-    bool shared = in_shared_region(user);
+    if (in_shared_region(user)) {
+      const size_t bytes = count * sizeof *user;
+      user = static_cast<const iovec*>(copy_from_shared(user_.acquire_or_die(bytes), user, bytes));
+      used_ = user;
+    }
+    bool shared = false;
     for (size_t i = 0; i < count && !shared; ++i) shared = in_shared_region(user[i].iov_base);
     if (shared) replace(user, direction);
   }
@@ -104,6 +109,7 @@ class PrivateVectors {
   const iovec* originals_ = nullptr;
   size_t count_;
   bool ready_ = true;
+  Bounce user_;  // the vectors themselves, if they are shared
   Bounce bounce_;
 };
 

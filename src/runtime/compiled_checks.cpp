@@ -1,0 +1,69 @@
+#include "runtime/compiled_checks.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+namespace multigrain {
+namespace {
+
+constexpr std::string_view kNoteName{"Multigrain", 11};  // its end included
+constexpr uint32_t kNoteType = 1;
+
+// Notes are padded to the alignment of their segment, which is 4 or 8.
+bool has_note(const dl_phdr_info& object) {
+  for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE) continue;
+    const uint64_t alignment = segment.p_align == 8 ? 8 : 4;
+    const auto padded = [&](uint64_t size) { return (size + alignment - 1) / alignment * alignment; };
+    const auto* const bytes = reinterpret_cast<const char*>(object.dlpi_addr + segment.p_vaddr);
+    for (uint64_t at = 0; at + sizeof(ElfW(Nhdr)) <= segment.p_memsz;) {
+      ElfW(Nhdr) note;
+      std::memcpy(&note, bytes + at, sizeof note);
+      at += sizeof note;
+      if (at + padded(note.n_namesz) + note.n_descsz > segment.p_memsz) break;
+      if (note.n_type == kNoteType && std::string_view(bytes + at, note.n_namesz) == kNoteName) return true;
+      at += padded(note.n_namesz) + padded(note.n_descsz);
+    }
+  }
+  return false;
+}
+
+bool holds_this_code(const dl_phdr_info& object) {
+  const auto here = reinterpret_cast<uintptr_t>(&holds_this_code);
+  for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && here - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) return true;
+  }
+  return false;
+}
+
+bool is_system_library(std::string_view path) {
+  if (path.find('/') == std::string_view::npos) return true;  // the kernel's
+  if (path.starts_with("/usr/local/")) return false;
+  return path.starts_with("/lib/") || path.starts_with("/lib64/") || path.starts_with("/usr/");
+}
+
+}  // namespace
+
+CompiledChecks find_compiled_checks() {
+  CompiledChecks found;
+  const auto visit = [](dl_phdr_info* object, size_t, void* result) {
+    auto& checks = *static_cast<CompiledChecks*>(result);
+    const std::string_view path = object->dlpi_name != nullptr ? object->dlpi_name : "";
+    const bool is_program = path.empty();
+    const bool has = has_note(*object);
+    if (is_program) checks.in_program = has;
+    if (has || holds_this_code(*object) || (!is_program && is_system_library(path))) return 0;
+    if (checks.missing.empty()) checks.missing = is_program ? program_invocation_name : path;
+    return 0;
+  };
+  dl_iterate_phdr(visit, &found);
+  return found;
+}
+
+}  // namespace multigrain
