@@ -202,7 +202,7 @@ static void variable_arguments(unsigned char* memory) {
   for (size_t i = 1; i < 1000; ++i) a[i] = sum_of(2, a[i], d[i], s[i], a[i - 1], d[i - 1], s[i - 1]);
 }
 
-static jmp_buf jump_target;
+static _Thread_local jmp_buf jump_target;
 __attribute__((noinline)) static void maybe_jump(int64_t* a, int i) {
   a[i] += 3;
   if (a[i] & 1) longjmp(jump_target, i + 1);

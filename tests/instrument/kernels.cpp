@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <new>
 #include <numeric>
@@ -127,18 +128,35 @@ void vectors_sorted(unsigned char* memory) {
   forget_lower(memory);
 }
 
-[[maybe_unused]] void maps_and_strings(unsigned char* memory) {
+void maps_and_strings(unsigned char* memory) {
   using String = std::basic_string<char, std::char_traits<char>, Allocator<char>>;
   {
     const WithArena with(memory);
     std::map<uint32_t, String, std::less<>, Allocator<std::pair<const uint32_t, String>>> names;
     for (uint32_t i = 0; i < 150; ++i) names[mixed(i) % 200] += "a name that is longer than sixteen characters"; 
+    for (uint32_t i = 0; i < 60; ++i) names.erase(mixed(i * 3) % 200);
+    for (uint32_t i = 0; i < 30; ++i) names.erase(names.begin());
     auto* const out = reinterpret_cast<uint32_t*>(memory + KERNEL_BYTES / 2);
     size_t at = 0;
+    for (auto last = names.rbegin(); last != names.rend(); ++last) out[at++] = last->first;
     for (const auto& [number, name] : names) {
       out[at++] = number;
       out[at++] = static_cast<uint32_t>(name.size()) + static_cast<unsigned char>(name[name.size() / 2]);
     }
+  }
+  forget_lower(memory);
+}
+
+void lists(unsigned char* memory) {
+  {
+    const WithArena with(memory);
+    std::list<uint32_t, Allocator<uint32_t>> numbers, others;
+    for (uint32_t i = 0; i < 300; ++i) (i % 3 != 0 ? numbers : others).push_back(mixed(i));
+    numbers.splice(std::next(numbers.begin(), 20), others);
+    numbers.reverse();
+    numbers.remove_if([](uint32_t number) { return number % 5 == 0; });
+    numbers.sort();
+    std::copy(numbers.begin(), numbers.end(), reinterpret_cast<uint32_t*>(memory + KERNEL_BYTES / 2));
   }
   forget_lower(memory);
 }
@@ -163,5 +181,7 @@ void atomics(unsigned char* memory) {
 extern "C" const kernel cxx_kernels[] = {{"exceptions", exceptions},
                                          {"virtual_functions", virtual_functions},
                                          {"vectors_sorted", vectors_sorted},
+                                         {"maps_and_strings", maps_and_strings},
+                                         {"lists", lists},
                                          {"atomics", atomics},
                                          {nullptr, nullptr}};

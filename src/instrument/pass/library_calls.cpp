@@ -20,7 +20,19 @@ const StringSet<>& wrapped() {
   static const StringSet<> names = {"memcpy",   "memmove", "memset", "mempcpy", "memcmp",   "bcmp",     "memchr",
                                     "strlen",   "strnlen", "strcmp", "strncmp", "strcpy",   "stpcpy",   "strncpy",
                                     "strcat",   "strchr",  "strrchr", "strstr", "strdup",   "qsort",    "sprintf",
-                                    "snprintf", "vsprintf", "vsnprintf", "fgets"};
+                                    "snprintf", "vsprintf", "vsnprintf", "fgets",
+                                    // Of the C++ library: nodes of trees and lists (runtime/containers.cpp).
+                                    "_ZSt18_Rb_tree_incrementPSt18_Rb_tree_node_base",
+                                    "_ZSt18_Rb_tree_incrementPKSt18_Rb_tree_node_base",
+                                    "_ZSt18_Rb_tree_decrementPSt18_Rb_tree_node_base",
+                                    "_ZSt18_Rb_tree_decrementPKSt18_Rb_tree_node_base",
+                                    "_ZSt29_Rb_tree_insert_and_rebalancebPSt18_Rb_tree_node_baseS0_RS_",
+                                    "_ZSt28_Rb_tree_rebalance_for_erasePSt18_Rb_tree_node_baseRS_",
+                                    "_ZNSt8__detail15_List_node_base7_M_hookEPS0_",
+                                    "_ZNSt8__detail15_List_node_base9_M_unhookEv",
+                                    "_ZNSt8__detail15_List_node_base11_M_transferEPS0_S1_",
+                                    "_ZNSt8__detail15_List_node_base10_M_reverseEv",
+                                    "_ZNSt8__detail15_List_node_base4swapERS0_S1_"};
   return names;
 }
 
@@ -81,7 +93,8 @@ bool redirect_library_call(CallBase& call) {
     }
   }
   if (!wrapped().contains(name)) return changed;
-  if (none_of(call.args(), [](const Use& argument) {
+  // Nodes that are shared may hang on one that is not.
+  if (!name.starts_with("_ZNSt8__detail15_List_node_base") && !name.contains("_Rb_tree_") && none_of(call.args(), [](const Use& argument) {
         return argument->getType()->isPointerTy() && may_be_shared(argument.get());
       }))
     return changed;
