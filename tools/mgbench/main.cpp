@@ -17,6 +17,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "checks.h"
 #include "roles.h"
 #include "trace.h"
 #include "ucx.h"
@@ -281,6 +282,7 @@ int compare_with_ucx(const Options& options, const Summaries& floors, const std:
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "checks") return multigrain::bench::measure_checks(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "trace") return multigrain::bench::measure_traces(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "fabric") {
     // A program of its own, which lives beside this one.

@@ -25,6 +25,19 @@ bool forbids_linking(std::string_view option) {
   return std::ranges::find(kOptions, option) != kOptions.end();
 }
 
+// What -fmultigrain-checks= may be given: as plugin.cpp of the pass.
+Status check_list(std::string_view list) {
+  static constexpr std::array kWords = {"loops", "nests", "batch", "group", "expand", "all"};
+  while (!list.empty()) {
+    std::string_view word = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), word.size() + 1));
+    if (word.starts_with("no-")) word.remove_prefix(3);
+    if (std::ranges::find(kWords, word) == kWords.end())
+      return fail("-fmultigrain-checks: there is no '{}'; --help lists what there is", word);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Request> understand(const std::vector<std::string>& arguments) {
@@ -49,6 +62,7 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
     } else if (argument == "-fno-multigrain-checks") {
       request.checks = false;
     } else if (argument.starts_with("-fmultigrain-checks=")) {
+      if (const Status known = check_list(argument.substr(argument.find('=') + 1)); !known) return tl::unexpected(known.error());
       request.switches.push_back("-multigrain-checks=" + std::string(argument.substr(argument.find('=') + 1)));
     } else if (argument == "-fmultigrain-sequential") {
       request.switches.emplace_back("-multigrain-sequential");

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# mgcc as its users meet it: separate compilation, libraries, other people's build systems, and what it says when something
+# is wrong.
+# Usage: mgcc_test.sh BIN-DIRECTORY
+set -euo pipefail
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() { echo "mgcc test: $*" >&2; exit 1; }
+expect() {
+  local what=$1 expected=$2 actual
+  shift 2
+  actual=$("$@" 2>&1) || fail "$what exited with status $?: $actual"
+  [[ $actual == "$expected" ]] || fail "$what printed '$actual', not '$expected'"
+}
+# says TEXT STATUS COMMAND...: it ends with that status, and what it prints has the text in it.
+says() {
+  local text=$1 status=$2 actual=0 output
+  shift 2
+  output=$("$@" 2>&1) || actual=$?
+  [[ $actual == "$status" ]] || fail "$* ended with status $actual, not $status: $output"
+  [[ $output == *"$text"* ]] || fail "$* does not say '$text' but: $output"
+}
+
+cat > part.c << 'TEXT'
+void add(long *to, long n) { for (long i = 0; i < n; ++i) to[i] += i; }
+TEXT
+cat > main.c << 'TEXT'
+#include <multigrain/multigrain.h>
+#include <stdio.h>
+void add(long *to, long n);
+static long *numbers;
+static void work(void *unused) {
+  (void)unused;
+  if (mg_processor() == 1) add(numbers, 1000);
+}
+int main(void) {
+  numbers = mg_alloc(1000 * sizeof *numbers, 0);
+  mg_spawn_all(work, 0);
+  printf("%ld\n", numbers[999]);
+}
+TEXT
+run=("$bin/mgrun" --nodes 2 --procs-per-node 1)
+"$bin/mgcc" -Wall -Werror -O2 -g -c part.c && "$bin/mgcc" -Wall -Werror -O2 -g -c main.c && "$bin/mgcc" main.o part.o -o separate
+expect "separate compilation" 999 "${run[@]}" ./separate
+ar rcs libpart.a part.o && "$bin/mgcc" -O2 main.c -L. -lpart -o with_archive
+expect "a static library" 999 "${run[@]}" ./with_archive
+mkdir lib && "$bin/mgcc" -O2 -fPIC -shared part.c -o lib/libpart.so && "$bin/mgcc" -O2 main.c -Llib -lpart -Wl,-rpath,"$work/lib" -o with_shared
+expect "a shared library" 999 "${run[@]}" ./with_shared
+"$bin/mgcc" -flto -O2 -fmultigrain-checks=no-nests main.c part.c -o with_lto
+expect "-flto" 999 "${run[@]}" ./with_lto
+readelf -n separate | grep -q Multigrain || fail "the executable has no note"
+objdump --dwarf=decodedline part.o | grep -q 'part.c *1 ' || fail "the lines of part.c are gone"
+
+cat > containers.cpp << 'TEXT'
+#include <multigrain/multigrain.hpp>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+using Map = std::map<int, long, std::less<int>, mg::allocator<std::pair<const int, long>>>;
+using Vector = std::vector<long, mg::allocator<long>>;
+struct Both { Map map; Vector vector; };
+Both *both;
+int main() {
+  both = new (mg_alloc(sizeof(Both), nullptr)) Both;
+  for (int i = 0; i < 100; ++i) both->vector.push_back(i);
+  mg_spawn_all([](void *) {
+    if (mg_processor() == 1) for (long i : both->vector) both->map[static_cast<int>(i * 37 % 101)] += i;
+  }, nullptr);
+  long sum = 0;
+  try {
+    for (auto [key, value] : both->map) sum += key * value;
+    both->vector.at(1000) = 0;
+  } catch (const std::out_of_range &) {
+    std::printf("%ld\n", sum);
+  }
+}
+TEXT
+"$bin/mg++" -std=c++20 -O2 containers.cpp -o containers
+expect "standard containers" 249534 "${run[@]}" ./containers
+
+mkdir project && cat > project/CMakeLists.txt << 'TEXT'
+cmake_minimum_required(VERSION 3.20)
+project(Other C CXX)
+find_package(Threads REQUIRED)
+add_library(part SHARED ../part.c)
+add_executable(other ../main.c)
+target_link_libraries(other part)
+TEXT
+cmake -S project -B build -DCMAKE_C_COMPILER="$bin/mgcc" -DCMAKE_CXX_COMPILER="$bin/mg++" > log 2>&1 && cmake --build build >> log 2>&1 ||
+  { cat log; fail "CMake with mgcc for a compiler"; }
+expect "a project of CMake's" 999 "${run[@]}" build/other
+
+cat > assembly.c << 'TEXT'
+int load(int *from) {
+  int value;
+  __asm__ volatile("movl %1, %0" : "=r"(value) : "m"(*from));
+  return value;
+}
+int local(void) {
+  int value = 0;
+  __asm__ volatile("incl %0" : "+m"(value));
+  return value;
+}
+TEXT
+says "assembly.c:3:" 0 "$bin/mgcc" -O1 -c assembly.c
+says "inline assembly accesses memory that may be shared" 1 "$bin/mgcc" -O1 -fmultigrain-asm=error -c assembly.c
+[[ $("$bin/mgcc" -O1 -c assembly.c 2>&1 | grep -c 'warning: multigrain') == 1 ]] || fail "assembly on a local is reported"
+
+says "-fpass-plugin" 0 "$bin/mgcc" --showme -c part.c
+says "-lmultigrain" 0 "$bin/mgcc" --showme:link
+says "-fmultigrain-checks" 0 "$bin/mgcc" --help
+says "clang version 19" 0 "$bin/mg++" --version
+says "there is no 'fast'" 2 "$bin/mgcc" -fmultigrain-checks=fast -c part.c
+says "there is no option -fmultigrain-chekcs" 2 "$bin/mgcc" -fmultigrain-chekcs -c part.c
+says "need clang 19" 2 env MG_CC=/nowhere/clang "$bin/mgcc" -c part.c
+says "-static is not possible" 2 "$bin/mgcc" -static main.c part.c
+says "no input files" 1 "$bin/mgcc"
+echo "mgcc test: passed"
