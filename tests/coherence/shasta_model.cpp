@@ -1,0 +1,840 @@
+#include "shasta_model.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace multigrain::shasta::model {
+
+const char* name(Mutant mutant) {
+  switch (mutant) {
+    case Mutant::kNone:
+      return "none";
+    case Mutant::kReorder:
+      return "reorder the messages of a channel";
+    case Mutant::kNoDowngradeMessage:
+      return "lower private states without a message";
+    case Mutant::kIgnoreAcks:
+      return "do not wait for acknowledgements";
+    case Mutant::kFlagBeforeCopy:
+      return "write the flag value before the data is copied";
+    case Mutant::kNoFlag:
+      return "do not write the flag value";
+    case Mutant::kAnswerEarly:
+      return "answer an invalidation that overtakes data, and keep the data";
+    case Mutant::kUpgradeAlways:
+      return "grant an upgrade whose copy is gone";
+    case Mutant::kFenceOwn:
+      return "a fence waits for the processor's own stores only";
+    case Mutant::kInlineBehindQueue:
+      return "let stores hit while older ones are queued";
+    case Mutant::kRetireAsRc:
+      return "retire stores of tso as those of rc";
+    case Mutant::kDoNotWait:
+      return "do not stall at a store under sc";
+    case Mutant::kNotHidden:
+      return "do not hide queued stores";
+    case Mutant::kHideAlways:
+      return "hide words under another processor's batch";
+    case Mutant::kConditionalByState:
+      return "let a store-conditional go by the state alone";
+    case Mutant::kFlagUnderBatch:
+      return "write the flag value under a batch";
+    case Mutant::kNoReissue:
+      return "do not reissue stores of a batch";
+    case Mutant::kLoseWake:
+      return "lose a wake-up";
+  }
+  return "?";
+}
+
+Machine::Machine(const Scenario& scenario)
+    : scenario_(&scenario), nodes_(scenario.nodes), threads_(scenario.programs.size()) {
+  for (unsigned t = 0; t < threads(); ++t) local_.push_back(processors_of_[node_of(t)]++);
+  for (unsigned n = 0; n < scenario.nodes; ++n)
+    for (unsigned b = 0; b < blocks(); ++b) {
+      nodes_[n].blocks[b] = initial_block(place(n, b));
+      if (scenario.homes[b] != n) nodes_[n].frames[b].fill(kFlagValue);
+    }
+  for (unsigned t = 0; t < threads(); ++t) {
+    const bool done = scenario.programs[t].empty();
+    processor(t).in_application = !done && !is(Mutant::kNoDowngradeMessage);
+    if (done) threads_[t].at = At::kDone;
+  }
+}
+
+unsigned Machine::thread_of(unsigned node, unsigned p) const {
+  unsigned t = 0;
+  while (node_of(t) != node || local_[t] != p) ++t;
+  return t;
+}
+
+// --- What can happen
+
+bool Machine::must_answer(unsigned t) const {
+  for (unsigned b = 0; b < blocks(); ++b)
+    if (nodes_[node_of(t)].blocks[b].downgrading.contains(local(t))) return true;
+  return false;
+}
+
+void Machine::enabled(std::vector<Event>& events) const {
+  events.clear();
+  for (unsigned t = 0; t < threads(); ++t) {
+    const Thread& thread = threads_[t];
+    const auto id = static_cast<uint8_t>(t);
+    if (thread.at == At::kDone || thread.at == At::kLoading || thread.at == At::kConditional) continue;
+    if (!thread.asleep) events.push_back({Event::Type::kStep, id, 0, 0});
+    if (thread.at == At::kOp && must_answer(t)) events.push_back({Event::Type::kPoll, id, 0, 0});
+  }
+  for (uint8_t from = 0; from < nodes_.size(); ++from)
+    for (uint8_t to = 0; to < nodes_.size(); ++to) {
+      const size_t size = channels_[from][to].size();
+      for (uint8_t i = 0; i < size && (i == 0 || is(Mutant::kReorder)); ++i)
+        events.push_back({Event::Type::kDeliver, from, to, i});
+    }
+}
+
+std::string Machine::in_words(const Event& event) {
+  switch (event.type) {
+    case Event::Type::kStep:
+      return fmt::format("step of processor {}", event.a);
+    case Event::Type::kPoll:
+      return fmt::format("processor {} polls", event.a);
+    case Event::Type::kDeliver:
+      return fmt::format("message {} from node {} to node {}", event.c, event.a, event.b);
+  }
+  return "?";
+}
+
+std::string Machine::apply(const Event& event, std::string* log) {
+  log_ = log;
+  wrong_.clear();
+  note("{}: ", in_words(event));
+  switch (event.type) {
+    case Event::Type::kStep:
+      step(event.a);
+      break;
+    case Event::Type::kPoll:
+      answer_downgrades(event.a);
+      break;
+    case Event::Type::kDeliver:
+      deliver(event.a, event.b, event.c);
+      break;
+  }
+  note("\n");
+  check();
+  return std::move(wrong_);
+}
+
+// --- Processors
+
+Value Machine::visible(unsigned node, unsigned block, unsigned word) const {
+  if (!is(Mutant::kNotHidden)) {
+    for (unsigned t = 0; t < threads(); ++t) {
+      if (node_of(t) != node) continue;
+      for (const PendingStore& s : threads_[t].pending)
+        if (s.hidden && s.block == block && (s.mask >> word & 1) != 0) return kFlagValue;
+    }
+  }
+  return nodes_[node].frames[block][word];
+}
+
+void Machine::store(unsigned t, unsigned block, unsigned word, Value value) {
+  const unsigned n = node_of(t);
+  const Block& b = nodes_[n].blocks[block];
+  note("stores {} to {}.{}; ", value, block, word);
+  if (b.state != State::kExclusive)
+    wrong(fmt::format("processor {} stores to block {}, which is not exclusive at node {}", t, block, n));
+  if (scenario_->model != Model::kRc && !b.is_complete())
+    wrong(fmt::format("processor {} stores to block {} before its request is complete", t, block));
+  nodes_[n].frames[block][word] = value;
+  latest_[block][word] = value;
+  for (unsigned other = 0; other < threads(); ++other)
+    if (other != t && (threads_[other].at == At::kLockedHard || threads_[other].at == At::kLockedSoft ||
+                       threads_[other].at == At::kConditional) &&
+        op(other).first.block == block)
+      threads_[other].touched = true;
+}
+
+void Machine::enter(unsigned t) {
+  processor(t).in_application = false;
+  answer_downgrades(t);
+}
+
+void Machine::answer_downgrades(unsigned t) {
+  const unsigned n = node_of(t);
+  for (unsigned b = 0; b < blocks(); ++b) {
+    Actions actions;
+    Node node = view(n);
+    if (!on_downgraded(nodes_[n].blocks[b], place(n, b), node, local(t), actions)) continue;
+    note("processor {} is downgraded for block {}; ", t, b);
+    run(n, b, actions);
+  }
+}
+
+void Machine::next(unsigned t) {
+  Thread& thread = threads_[t];
+  thread.asleep = false;
+  if (++thread.pc == scenario_->programs[t].size()) {
+    enter(t);
+    thread.at = At::kDone;
+    return;
+  }
+  processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
+  thread.at = At::kOp;
+}
+
+void Machine::step(unsigned t) {
+  Thread& thread = threads_[t];
+  NodeState& node = here(t);
+  switch (thread.at) {
+    case At::kOp:
+      begin(t);
+      break;
+    case At::kStore: {
+      const Access& access = op(t).first;
+      if (op(t).type == OpType::kAdd) {
+        const Value old = node.frames[access.block][access.word];
+        thread.registers[access.reg] = old;
+        store(t, access.block, access.word, static_cast<Value>(old + access.value));
+      } else {
+        store(t, access.block, access.word, access.value);
+      }
+      next(t);
+      break;
+    }
+    case At::kRetry:
+      thread.asleep = true;
+      ask(t);
+      break;
+    case At::kLoaded:
+      next(t);
+      break;
+    case At::kDrain:
+      if (must_wait(processor(t))) {
+        thread.asleep = true;
+      } else {
+        next(t);
+      }
+      break;
+    case At::kLockedHard: {
+      const Access& access = op(t).first;
+      if (!thread.touched)
+        store(t, access.block, access.word, static_cast<Value>(thread.locked + access.value));
+      conditional_done(t, !thread.touched);
+      break;
+    }
+    case At::kLockedSoft: {
+      // Before downgrade messages are answered: they are among what breaks the reservation.
+      const unsigned n = node_of(t);
+      const unsigned block = op(t).first.block;
+      Block& b = node.blocks[block];
+      if (is(Mutant::kConditionalByState) && b.state == State::kShared) b.reserved.insert(local(t));
+      Actions actions;
+      Node v = view(n);
+      const auto outcome = on_store_conditional(b, place(n, block), v, local(t), actions);
+      processor(t).in_application = false;
+      thread.at = At::kConditional;
+      if (outcome == shasta::Outcome::kFailed) conditional_done(t, false);
+      run(n, block, actions);
+      if (threads_[t].at == At::kConditional) answer_downgrades(t);
+      break;
+    }
+    case At::kBatchWait:
+      thread.asleep = true;
+      ask_batch(t);
+      break;
+    case At::kBatchFirst:
+      batch_access(t, op(t).first);
+      thread.at = At::kBatchSecond;
+      break;
+    case At::kBatchSecond:
+      batch_access(t, op(t).second);
+      end_batch(t);
+      break;
+    case At::kLoading:
+    case At::kConditional:
+    case At::kDone:
+      break;
+  }
+}
+
+// The inline checks.
+void Machine::begin(unsigned t) {
+  Thread& thread = threads_[t];
+  NodeState& node = here(t);
+  const Op& op = this->op(t);
+  const Access& access = op.first;
+  const Block& b = node.blocks[access.block];
+  const bool inline_stores = stores_inline(engine_model(), processor(t)) || is(Mutant::kInlineBehindQueue);
+  const auto may_store = [&](const Access& a) {
+    return node.blocks[a.block].writers.contains(local(t)) && inline_stores;
+  };
+  switch (op.type) {
+    case OpType::kLoad: {
+      const Value value = visible(node_of(t), access.block, access.word);
+      if (value != kFlagValue) {
+        note("loads {} from {}.{}; ", value, access.block, access.word);
+        thread.registers[access.reg] = value;
+        next(t);
+        return;
+      }
+      break;
+    }
+    case OpType::kStore:
+    case OpType::kAdd:
+      if (may_store(access)) {
+        thread.at = At::kStore;
+        return;
+      }
+      break;
+    case OpType::kConditional:
+    case OpType::kIncrement:
+      if (may_store(access)) {
+        thread.at = At::kLockedHard;
+        thread.touched = false;
+        thread.locked = node.frames[access.block][access.word];
+        return;
+      }
+      break;
+    case OpType::kBatch: {
+      const auto may = [&](const Access& a) {
+        return a.stores ? may_store(a) : node.blocks[a.block].readers.contains(local(t));
+      };
+      if (may(access) && may(op.second)) {
+        thread.held = false;
+        thread.at = At::kBatchFirst;
+        return;
+      }
+      enter(t);
+      thread.held = true;
+      thread.at = At::kBatchWait;
+      thread.asleep = true;
+      ask_batch(t);
+      return;
+    }
+    case OpType::kFence:
+    case OpType::kPrefetch:
+      break;
+  }
+  (void)b;
+  enter(t);
+  thread.at = At::kRetry;
+  thread.asleep = true;
+  ask(t);
+}
+
+// In the runtime.
+void Machine::ask(unsigned t) {
+  Thread& thread = threads_[t];
+  const unsigned n = node_of(t);
+  NodeState& node = nodes_[n];
+  const Op& op = this->op(t);
+  const Access& access = op.first;
+  Block& b = node.blocks[access.block];
+  const Place p = place(n, access.block);
+  Node v = view(n);
+  Actions actions;
+  using shasta::Outcome;
+  switch (op.type) {
+    case OpType::kLoad: {
+      for (auto s = thread.pending.rbegin(); s != thread.pending.rend(); ++s)
+        if (s->block == access.block && (s->mask >> access.word & 1) != 0) {
+          note("forwards {} from {}.{}; ", s->values[access.word], access.block, access.word);
+          thread.registers[access.reg] = s->values[access.word];
+          next(t);
+          return;
+        }
+      if (on_load(b, p, v, local(t), actions) == Outcome::kResolved) {
+        const Value value = node.frames[access.block][access.word];
+        note("is told {} from {}.{}; ", value, access.block, access.word);
+        if (value == kFlagValue) wrong(fmt::format("processor {} is told the flag value", t));
+        thread.registers[access.reg] = value;
+        next(t);
+      } else {
+        thread.at = At::kLoading;
+      }
+      run(n, access.block, actions);
+      return;
+    }
+    case OpType::kStore:
+    case OpType::kAdd: {
+      const bool add = op.type == OpType::kAdd;
+      if (is(Mutant::kHideAlways)) {
+        b.readers.clear();
+        b.batch.clear();
+      }
+      const Outcome outcome =
+          add ? on_atomic(b, p, v, local(t), actions) : on_store(b, p, v, local(t), actions);
+      if (outcome == Outcome::kResolved) {
+        processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
+        thread.at = At::kStore;
+        thread.asleep = false;
+      } else if (outcome == Outcome::kQueued) {
+        PendingStore s{.block = access.block, .mask = static_cast<uint8_t>(1u << access.word), .add = add,
+                       .reg = access.reg};
+        s.values[access.word] = access.value;
+        thread.pending.push_back(s);
+        thread.at = At::kDrain;
+        thread.asleep = false;
+        run(n, access.block, actions);
+        if (thread.at == At::kDrain && !must_wait(processor(t))) next(t);
+        return;
+      }
+      run(n, access.block, actions);
+      return;
+    }
+    case OpType::kFence: {
+      const bool done = is(Mutant::kFenceOwn) ? processor(t).queue.empty() : on_fence(engine_model(), v, local(t));
+      if (done) next(t);
+      return;
+    }
+    case OpType::kConditional:
+    case OpType::kIncrement:
+      if (on_load_locked(b, p, v, local(t), actions) == Outcome::kResolved) {
+        processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
+        thread.asleep = false;
+        thread.touched = false;
+        thread.locked = node.frames[access.block][access.word];
+        thread.at = b.writers.contains(local(t)) ? At::kLockedHard : At::kLockedSoft;
+        if (visible(n, access.block, access.word) == kFlagValue)
+          wrong(fmt::format("processor {} load-locks the flag value", t));
+      }
+      run(n, access.block, actions);
+      return;
+    case OpType::kPrefetch:
+      on_prefetch_exclusive(b, p, v, actions);
+      next(t);
+      run(n, access.block, actions);
+      return;
+    case OpType::kBatch:
+      return;
+  }
+}
+
+void Machine::conditional_done(unsigned t, bool succeeded) {
+  Thread& thread = threads_[t];
+  note("store-conditional of processor {} {}; ", t, succeeded ? "succeeds" : "fails");
+  if (succeeded && thread.touched)
+    wrong(fmt::format("the store-conditional of processor {} succeeds after another store", t));
+  const Op& op = this->op(t);
+  if (op.type == OpType::kIncrement && !succeeded) {
+    processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
+    thread.asleep = false;
+    thread.at = At::kOp;
+    return;
+  }
+  thread.registers[op.first.reg] = succeeded ? thread.locked : kFailedValue;
+  next(t);
+}
+
+// --- Batches
+
+bool Machine::batch_ready(unsigned t) {
+  const unsigned n = node_of(t);
+  const Node v = view(n);
+  for (const Access* a : {&op(t).first, &op(t).second})
+    if (!batch_is_ready(nodes_[n].blocks[a->block], place(n, a->block), v, local(t), a->stores)) return false;
+  return true;
+}
+
+void Machine::ask_batch(unsigned t) {
+  Thread& thread = threads_[t];
+  const unsigned n = node_of(t);
+  for (const Access* a : {&op(t).first, &op(t).second}) {
+    Block& b = nodes_[n].blocks[a->block];
+    Node v = view(n);
+    if (batch_waits(b, local(t)) || batch_is_ready(b, place(n, a->block), v, local(t), a->stores)) continue;
+    Actions actions;
+    on_batch(b, place(n, a->block), v, local(t), a->stores, actions);
+    run(n, a->block, actions);
+  }
+  if (!batch_ready(t)) return;
+  thread.asleep = false;
+  thread.at = At::kBatchFirst;
+  processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
+}
+
+void Machine::batch_access(unsigned t, const Access& access) {
+  Thread& thread = threads_[t];
+  const unsigned n = node_of(t);
+  Block& b = nodes_[n].blocks[access.block];
+  if (!access.stores) {
+    const Value value = visible(n, access.block, access.word);
+    note("the batch loads {} from {}.{}; ", value, access.block, access.word);
+    if (value == kFlagValue) wrong(fmt::format("a batch of processor {} loads the flag value", t));
+    thread.registers[access.reg] = value;
+  } else if (b.flags_owed) {
+    note("the batch stores {} to {}.{}, which is lost; ", access.value, access.block, access.word);
+    nodes_[n].frames[access.block][access.word] = access.value;
+  } else {
+    store(t, access.block, access.word, access.value);
+  }
+}
+
+void Machine::end_batch(unsigned t) {
+  Thread& thread = threads_[t];
+  const unsigned n = node_of(t);
+  if (thread.held) {
+    processor(t).in_application = false;
+    std::array<bool, kMaxBlocks> ended{};
+    for (const Access* a : {&op(t).first, &op(t).second}) {
+      if (ended[a->block]) continue;
+      ended[a->block] = true;
+      Actions actions;
+      Node v = view(n);
+      on_batch_end(nodes_[n].blocks[a->block], place(n, a->block), v, local(t), !is(Mutant::kNoReissue), actions);
+      run(n, a->block, actions);
+    }
+    answer_downgrades(t);
+  }
+  next(t);
+}
+
+// --- The shell's side
+
+void Machine::wake(unsigned node) {
+  bool somebody = false;
+  for (unsigned t = 0; t < threads(); ++t)
+    if (node_of(t) == node) somebody = somebody || threads_[t].asleep;
+  if (!somebody) return;
+  if (is(Mutant::kLoseWake) && !wake_lost_) {
+    wake_lost_ = true;
+    return;
+  }
+  for (unsigned t = 0; t < threads(); ++t)
+    if (node_of(t) == node) threads_[t].asleep = false;
+}
+
+void Machine::run(unsigned node, unsigned block, const Actions& actions, const Packet* packet) {
+  NodeState& here = nodes_[node];
+  Words& frame = here.frames[block];
+  Words copy{};
+  const auto send = [&](const Action& action, const Words& words) {
+    note("node {} sends {} to node {} ({} acks, for {}); ", node, shasta::name(action.message.kind),
+         action.node.value, action.message.acks, action.message.requester.value);
+    auto& channel = channels_[node][action.node.value];
+    if (action.node.value == node) wrong("a node sends to itself");
+    channel.push_back({static_cast<uint8_t>(block), action.message, words});
+    if (channel.size() > 16) wrong("a channel grows without bound");
+  };
+  for (const Action& action : actions) {
+    const unsigned t = action.verb == Verb::kSend || action.verb == Verb::kSendCopy || action.verb == Verb::kAdvance
+                           ? 0
+                           : thread_of(node, action.processor);
+    Thread& thread = threads_[t];
+    switch (action.verb) {
+      case Verb::kSend:
+        send(action, {});
+        break;
+      case Verb::kCopy:
+        copy = frame;
+        if (is(Mutant::kFlagBeforeCopy) && here.blocks[block].state == State::kInvalid) copy.fill(kFlagValue);
+        break;
+      case Verb::kSendCopy:
+        if (copy != latest_[block])
+          wrong(fmt::format("node {} sends block {} without the last store to it", node, block));
+        send(action, copy);
+        break;
+      case Verb::kFill:
+        if (packet == nullptr) {
+          wrong("a frame is filled from nowhere");
+        } else {
+          frame = packet->words;
+        }
+        break;
+      case Verb::kFlag:
+        if (!is(Mutant::kNoFlag)) frame.fill(kFlagValue);
+        break;
+      case Verb::kHide:
+        thread.pending.back().hidden = true;
+        break;
+      case Verb::kRetire:
+        for (unsigned i = 0; i < action.count; ++i) {
+          const auto s = std::find_if(thread.pending.begin(), thread.pending.end(),
+                                      [&](const PendingStore& p) { return p.block == block; });
+          if (s == thread.pending.end()) {
+            wrong("a store retires twice");
+            break;
+          }
+          const PendingStore done = *s;
+          thread.pending.erase(s);
+          for (unsigned w = 0; w < kMaxWords; ++w) {
+            if ((done.mask >> w & 1) == 0) continue;
+            if (done.add) {
+              thread.registers[done.reg] = frame[w];
+              store(t, block, w, static_cast<Value>(frame[w] + done.values[w]));
+            } else {
+              store(t, block, w, done.values[w]);
+            }
+          }
+        }
+        break;
+      case Verb::kCapture: {
+        PendingStore s{.block = static_cast<uint8_t>(block)};
+        for (const Access* a : {&op(t).first, &op(t).second})
+          if (a->stores && a->block == block) {
+            s.mask = static_cast<uint8_t>(s.mask | 1u << a->word);
+            s.values[a->word] = frame[a->word];
+          }
+        thread.pending.push_back(s);
+        break;
+      }
+      case Verb::kDeliver: {
+        const Access& a = op(t).first;
+        if (thread.at != At::kLoading || a.block != block) {
+          wrong(fmt::format("processor {} is delivered what it does not wait for", t));
+          break;
+        }
+        note("processor {} gets {} from {}.{}; ", t, frame[a.word], block, a.word);
+        if (frame[a.word] == kFlagValue) wrong(fmt::format("processor {} is delivered the flag value", t));
+        thread.registers[a.reg] = frame[a.word];
+        thread.at = At::kLoaded;
+        thread.asleep = false;
+        break;
+      }
+      case Verb::kStoreConditional: {
+        const Access& a = op(t).first;
+        if (thread.touched) wrong(fmt::format("the store-conditional of processor {} succeeds after another store", t));
+        store(t, block, a.word, static_cast<Value>(thread.locked + a.value));
+        break;
+      }
+      case Verb::kConditionalSucceeded:
+        conditional_done(t, true);
+        break;
+      case Verb::kConditionalFailed:
+        conditional_done(t, false);
+        break;
+      case Verb::kDowngrade:
+        note("processor {} is asked to downgrade; ", t);
+        break;
+      case Verb::kAdvance: {
+        const auto other = static_cast<unsigned>(action.block.value);
+        Actions more;
+        Node v = view(node);
+        on_advance(here.blocks[other], place(node, other), v, more);
+        run(node, other, more);
+        break;
+      }
+      case Verb::kWake:
+        wake(node);
+        break;
+    }
+  }
+  if (is(Mutant::kFlagUnderBatch) && here.blocks[block].flags_owed) frame.fill(kFlagValue);
+}
+
+void Machine::deliver(unsigned from, unsigned to, unsigned position) {
+  auto& channel = channels_[from][to];
+  const Packet packet = channel[position];
+  channel.erase(channel.begin() + position);
+  const unsigned block = packet.block;
+  Block& b = nodes_[to].blocks[block];
+  Message m = packet.message;
+  note("{} for block {}; ", shasta::name(m.kind), block);
+  const NodeId sender(static_cast<uint16_t>(from));
+  if (is(Mutant::kIgnoreAcks)) {
+    m.acks = 0;
+    if (m.kind == Kind::kInvalidated) return;
+  }
+  if (is(Mutant::kAnswerEarly) && m.kind == Kind::kInvalidate && b.pending == Pending::kRead) {
+    channels_[to][m.requester.value].push_back(
+        {packet.block, {.kind = Kind::kInvalidated, .requester = m.requester}, {}});
+    return;
+  }
+  if (is(Mutant::kUpgradeAlways) && m.kind == Kind::kUpgrade) b.sharers.insert(sender);
+  Actions actions;
+  Node v = view(to);
+  if (!on_message(b, place(to, block), v, sender, m, actions)) {
+    wrong(fmt::format("node {} refuses {} for block {} from node {}", to, shasta::name(m.kind), block, from));
+    return;
+  }
+  run(to, block, actions, &packet);
+}
+
+// --- What must hold
+
+void Machine::check() {
+  for (unsigned b = 0; b < blocks() && wrong_.empty(); ++b) {
+    unsigned exclusive = 0;
+    unsigned complete = kMaxNodes;
+    unsigned readable = 0;
+    for (unsigned n = 0; n < nodes_.size(); ++n) {
+      const Block& block = nodes_[n].blocks[b];
+      if (block.state == State::kExclusive) ++exclusive;
+      if (block.is_complete()) complete = n;
+      if (block.is_readable()) ++readable;
+      if (!block.readers.empty() && !block.is_readable())
+        wrong(fmt::format("a private state of block {} at node {} outlives the copy", b, n));
+      if ((block.writers.bits() & ~block.readers.bits()) != 0) wrong("a private state is exclusive and not shared");
+      if (!block.writers.empty() && block.state != State::kExclusive)
+        wrong(fmt::format("a private state of block {} at node {} is exclusive, the node's is not", b, n));
+      for (unsigned p = 0; p < processors_of_[n]; ++p)
+        if (nodes_[n].processors[p].queue.hides(BlockId(b)) && !block.readers.empty())
+          wrong(fmt::format("words of block {} are hidden at node {} under a private state", b, n));
+      if (block.replied) {
+        // (S5)
+        const NodeId self(static_cast<uint16_t>(n));
+        int missing = 0;
+        for (unsigned from = 0; from < nodes_.size(); ++from) {
+          for (unsigned to = 0; to < nodes_.size(); ++to)
+            for (const Packet& p : channels_[from][to])
+              if (p.block == b && p.message.requester == self &&
+                  (p.message.kind == Kind::kInvalidate || p.message.kind == Kind::kInvalidated))
+                ++missing;
+          const Block& other = nodes_[from].blocks[b];
+          if (other.has_invalidation && other.invalidation == self) ++missing;
+        }
+        if (missing != block.acks)
+          wrong(fmt::format("node {} waits for {} acknowledgements of block {}; there are {}", n, block.acks, b,
+                            missing));
+      }
+    }
+    if (exclusive > 1) wrong(fmt::format("block {} is exclusive at two nodes", b));
+    if (complete == kMaxNodes) continue;
+    if (readable > 1) wrong(fmt::format("block {} is exclusive at node {} and readable elsewhere", b, complete));
+    if (nodes_[complete].frames[b] != latest_[b])
+      wrong(fmt::format("a store to block {} is lost at node {}", b, complete));
+    for (unsigned from = 0; from < nodes_.size(); ++from)
+      for (unsigned to = 0; to < nodes_.size(); ++to)
+        for (const Packet& p : channels_[from][to])
+          if (p.block == b && (p.message.kind == Kind::kData || p.message.kind == Kind::kDataExclusive))
+            wrong(fmt::format("block {} is exclusive at node {}, and data is under way", b, complete));
+  }
+}
+
+Outcome Machine::outcome() const {
+  Outcome out;
+  for (const Thread& t : threads_) out.insert(out.end(), t.registers.begin(), t.registers.end());
+  for (unsigned b = 0; b < blocks(); ++b) out.insert(out.end(), latest_[b].begin(), latest_[b].end());
+  return out;
+}
+
+std::string Machine::check_end() const {
+  for (unsigned t = 0; t < threads(); ++t) {
+    if (threads_[t].at != At::kDone) return fmt::format("deadlock: processor {} waits for ever", t);
+    if (!threads_[t].pending.empty() || !processor(t).queue.empty())
+      return fmt::format("a store of processor {} never retires", t);
+  }
+  for (unsigned n = 0; n < nodes_.size(); ++n) {
+    if (!nodes_[n].epochs.idle()) return fmt::format("node {} still counts stores", n);
+    for (unsigned b = 0; b < blocks(); ++b) {
+      const Block& block = nodes_[n].blocks[b];
+      if (block.pending != Pending::kNone || block.replied || block.acks != 0 || block.has_invalidation ||
+          block.has_forwarded_exclusive || block.has_successor || !block.forwarded_reads.empty() ||
+          block.downgrade != Downgrade::kNone || !block.batch.empty() || block.flags_owed || block.reissuing ||
+          !(block.loading | block.fetching | block.batch_loading | block.batch_storing).empty())
+        return fmt::format("block {} does not come to rest at node {}", b, n);
+      const Block& directory = nodes_[scenario_->homes[b]].blocks[b];
+      const NodeId self(static_cast<uint16_t>(n));
+      if (directory.sharers.contains(self) != block.is_readable())
+        return fmt::format("the directory is wrong about block {} at node {}", b, n);
+      if (directory.owner == self && !block.is_readable()) return fmt::format("the owner has no copy of block {}", b);
+      const Words& frame = nodes_[n].frames[b];
+      if (block.is_readable() && frame != latest_[b])
+        return fmt::format("node {} is left with a stale copy of block {}", n, b);
+      if (!block.is_readable() && std::any_of(frame.begin(), frame.end(), [](Value v) { return v != kFlagValue; }))
+        return fmt::format("block {} is invalid at node {} and does not hold the flag value", b, n);
+    }
+  }
+  const Outcome end = outcome();
+  if (scenario_->outcomes != nullptr) scenario_->outcomes->insert(end);
+  if (scenario_->allowed != nullptr && !scenario_->allowed->contains(end))
+    return fmt::format("the model forbids {}", model::in_words(end));
+  return {};
+}
+
+// --- For the explorer
+
+void Machine::serialise(std::vector<uint8_t>& out) const {
+  const auto put = [&](auto value) { out.push_back(static_cast<uint8_t>(value)); };
+  for (unsigned n = 0; n < nodes_.size(); ++n) {
+    const NodeState& node = nodes_[n];
+    const Epochs& e = node.epochs;
+    put(e.current() - e.oldest());
+    for (uint64_t i = e.oldest(); i <= e.current(); ++i) put(e.count(i));
+    for (unsigned b = 0; b < blocks(); ++b) {
+      const Block& k = node.blocks[b];
+      if (scenario_->homes[b] == n) {
+        put(k.owner.value);
+        put(k.sharers.bits());
+      }
+      put(static_cast<unsigned>(k.state) | static_cast<unsigned>(k.pending) << 2 |
+          static_cast<unsigned>(k.downgrade) << 5 | unsigned{k.replied} << 7);
+      put(k.readers.bits() | k.writers.bits() << 4);
+      put(k.acks);
+      const bool is_conditional = k.pending == Pending::kStoreConditional;
+      put(is_conditional ? k.conditional : 0);
+      const bool counts = k.pending > Pending::kRead && engine_model() == Model::kRc;
+      put(counts ? k.epoch - e.oldest() : 0);
+      put(k.flags_owed ? k.owed_epoch - e.oldest() + 1 : 0);
+      put(k.downgrading.bits() | k.reserved.bits() << 4);
+      put(k.forwarded_reads.bits() | unsigned{k.prefetching} << 4 | unsigned{k.reissuing} << 5);
+      put(k.has_forwarded_exclusive ? 1 + k.forwarded_exclusive.value + 16 * k.forwarded_acks : 0);
+      put(k.has_successor ? 1 + k.successor.value + 16 * k.successor_acks : 0);
+      put(k.has_invalidation ? 1 + k.invalidation.value : 0);
+      put(k.loading.bits() | k.fetching.bits() << 4);
+      put(k.batch_loading.bits() | k.batch_storing.bits() << 4);
+      put(k.batch.bits() | k.batch_stores.bits() << 4);
+      for (const Value v : node.frames[b]) put(v);
+    }
+    for (unsigned p = 0; p < processors_of_[n]; ++p) {
+      const Processor& k = node.processors[p];
+      put(unsigned{k.in_application} | unsigned{k.fencing} << 1);
+      // Past is past: only the order with what is still counted matters.
+      put(k.fencing ? (k.fence < e.oldest() ? 0 : k.fence - e.oldest() + 1) : 0);
+      put(k.queue.size());
+      for (size_t i = 0; i < k.queue.size(); ++i) put(k.queue[i].block.value << 1 | unsigned{k.queue[i].waits});
+    }
+  }
+  for (const Thread& t : threads_) {
+    put(t.pc);
+    put(static_cast<unsigned>(t.at) | unsigned{t.asleep} << 4 | unsigned{t.touched} << 5 | unsigned{t.held} << 6);
+    put(t.locked);
+    for (const Value v : t.registers) put(v);
+    put(t.pending.size());
+    for (const PendingStore& s : t.pending) {
+      put(s.block | s.mask << 2 | unsigned{s.add} << 4 | unsigned{s.hidden} << 5);
+      for (const Value v : s.values) put(v);
+      put(s.reg);
+    }
+  }
+  for (unsigned from = 0; from < nodes_.size(); ++from)
+    for (unsigned to = 0; to < nodes_.size(); ++to) {
+      put(channels_[from][to].size());
+      for (const Packet& p : channels_[from][to]) {
+        put(p.block);
+        put(p.message.kind);
+        put(p.message.requester.value);
+        put(p.message.acks);
+        for (const Value v : p.words) put(v);
+      }
+    }
+  for (const Words& words : latest_)
+    for (const Value v : words) put(v);
+  put(wake_lost_);
+}
+
+std::string Machine::describe() const {
+  std::string out;
+  for (unsigned n = 0; n < nodes_.size(); ++n)
+    for (unsigned b = 0; b < blocks(); ++b) {
+      const Block& k = nodes_[n].blocks[b];
+      out += fmt::format(
+          "     node {} block {}: state {} pending {}{} acks {} readers {:x} writers {:x} downgrade {} of {:x} frame "
+          "{} {}, directory {} {:x}\n",
+          n, b, static_cast<unsigned>(k.state), static_cast<unsigned>(k.pending), k.replied ? " replied" : "", k.acks,
+          k.readers.bits(), k.writers.bits(), static_cast<unsigned>(k.downgrade), k.downgrading.bits(),
+          nodes_[n].frames[b][0], nodes_[n].frames[b][1], k.owner.value, k.sharers.bits());
+    }
+  for (unsigned t = 0; t < threads(); ++t)
+    out += fmt::format("     processor {}: at operation {}, {}{}, {} stores queued\n", t, threads_[t].pc,
+                       static_cast<unsigned>(threads_[t].at), threads_[t].asleep ? " asleep" : "",
+                       threads_[t].pending.size());
+  return out;
+}
+
+std::string in_words(const Outcome& outcome) {
+  return fmt::format("registers and memory {}", fmt::join(outcome, " "));
+}
+
+}  // namespace multigrain::shasta::model

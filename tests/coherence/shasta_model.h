@@ -1,0 +1,229 @@
+// A small machine around the Shasta engine, to be explored (explorer.h): nodes with frames, processors that run short
+// programs, and a first-in-first-out channel for each pair of nodes. And, to compare with, each memory model by itself.
+//
+// What stands for inline checks is cut as the races are (shasta.txt, section 2.3): a store is a check and, a step later,
+// the store; a batch is a check and then a step an access; a load-locked and its store-conditional are two steps. A
+// downgrade message is answered when the processor polls, between operations, or enters the runtime. Everything that
+// the shell does under the block's lock is one step.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coherence/shasta/engine.h"
+
+namespace multigrain::shasta::model {
+
+using Value = uint8_t;
+constexpr Value kFlagValue = 0xee;
+constexpr unsigned kMaxNodes = 4;
+constexpr unsigned kMaxBlocks = 2;
+constexpr unsigned kMaxWords = 2;
+constexpr unsigned kMaxRegisters = 4;
+constexpr unsigned kMaxProcessorsPerNode = 3;
+
+enum class OpType : uint8_t {
+  kLoad,
+  kStore,
+  kFence,
+  kAdd,          // atomic: register = old value, word = old + value
+  kConditional,  // load-locked, store-conditional of loaded + value: register = the loaded value, or kFailedValue
+  kIncrement,    // the same, until it succeeds
+  kPrefetch,
+  kBatch,  // two accesses under one check
+};
+constexpr Value kFailedValue = 0xff;
+
+struct Access {
+  uint8_t block = 0;
+  uint8_t word = 0;
+  bool stores = false;
+  Value value = 0;
+  uint8_t reg = 0;
+};
+struct Op {
+  OpType type = OpType::kLoad;
+  Access first;
+  Access second;  // of a batch
+};
+using Program = std::vector<Op>;
+
+// Registers of all processors, then the final contents of every word.
+using Outcome = std::vector<Value>;
+using Outcomes = std::set<Outcome>;
+
+// One thing each that the protocol relies on, broken.
+enum class Mutant : uint8_t {
+  kNone,
+  kReorder,             // messages of a channel overtake each other
+  kNoDowngradeMessage,  // private states are lowered under a processor between check and store
+  kIgnoreAcks,          // an exclusive reply counts as complete
+  kFlagBeforeCopy,      // the flag value is written before the data is copied for the successor
+  kNoFlag,              // an invalidated frame keeps its data
+  kAnswerEarly,         // an invalidation that overtakes data is answered, and the data kept
+  kUpgradeAlways,       // the home grants upgrades whose copy is gone
+  kFenceOwn,            // a fence waits for the processor's own stores only
+  kInlineBehindQueue,   // tso: stores hit while older ones are queued
+  kRetireAsRc,          // tso: stores retire as under rc
+  kDoNotWait,           // sc: a store that misses does not stall
+  kNotHidden,           // queued stores are not hidden: loads of their processor hit the old value
+  kHideAlways,          // words are hidden under another processor's batch
+  kConditionalByState,  // a store-conditional goes by the block's state alone
+  kFlagUnderBatch,      // the flag value is written while a batch that lost the block runs
+  kNoReissue,           // stores of a batch that lost its block are forgotten
+  kLoseWake,            // one wake-up in the machine's life is lost
+};
+[[nodiscard]] const char* name(Mutant mutant);
+
+struct Scenario {
+  std::string name;
+  Model model = Model::kSc;
+  unsigned nodes = 3;
+  std::vector<unsigned> homes;       // of each block
+  std::vector<unsigned> processors;  // of each processor, its node, ascending
+  std::vector<Program> programs;
+  Mutant mutant = Mutant::kNone;
+  Outcomes* outcomes = nullptr;        // collected here
+  const Outcomes* allowed = nullptr;   // anything else at an end is a failure
+};
+
+// Every outcome that the memory model itself allows the programs: an interleaving (sc), store buffers first in first out
+// (tso), store buffers a block and a level of stores that only their node sees (rc).
+[[nodiscard]] Outcomes reference(const Scenario& scenario);
+[[nodiscard]] std::string in_words(const Outcome& outcome);
+
+class Machine {
+ public:
+  using Scenario = model::Scenario;
+  struct Event {
+    enum class Type : uint8_t { kStep, kPoll, kDeliver } type = Type::kStep;
+    uint8_t a = 0;  // processor; or from
+    uint8_t b = 0;  // to
+    uint8_t c = 0;  // position in the channel
+  };
+
+  explicit Machine(const Scenario& scenario);
+
+  void enabled(std::vector<Event>& events) const;
+  [[nodiscard]] std::string apply(const Event& event, std::string* log = nullptr);
+  [[nodiscard]] std::string check_end() const;
+  void serialise(std::vector<uint8_t>& out) const;
+  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] static std::string in_words(const Event& event);
+
+ private:
+  using Words = std::array<Value, kMaxWords>;
+  struct Packet {
+    uint8_t block = 0;
+    Message message;
+    Words words{};
+  };
+  struct NodeState {
+    std::array<Block, kMaxBlocks> blocks;
+    std::array<Words, kMaxBlocks> frames{};
+    std::array<Processor, kMaxProcessorsPerNode> processors;
+    Epochs epochs;
+  };
+  enum class At : uint8_t {
+    kOp,           // in the application, between operations
+    kStore,        // the check has passed
+    kRetry,        // in the runtime: waiting to ask again
+    kLoading,      // waiting for kDeliver
+    kLoaded,       // has been delivered to, still in the runtime
+    kDrain,        // waiting for queued stores
+    kLockedHard,   // load-locked, to go on in hardware
+    kLockedSoft,   // load-locked, to ask the protocol
+    kConditional,  // waiting for the answer
+    kBatchWait,
+    kBatchFirst,
+    kBatchSecond,
+    kDone,
+  };
+  struct PendingStore {
+    uint8_t block = 0;
+    uint8_t mask = 0;
+    Words values{};
+    bool add = false;
+    bool hidden = false;
+    uint8_t reg = 0;
+  };
+  struct Thread {
+    uint8_t pc = 0;
+    At at = At::kOp;
+    bool asleep = false;
+    bool touched = false;  // somebody stored to the block since the load-locked
+    bool held = false;     // the batch went through the runtime
+    Value locked = 0;
+    std::array<Value, kMaxRegisters> registers{};
+    std::vector<PendingStore> pending;  // as the engine's queue
+  };
+
+  [[nodiscard]] bool is(Mutant mutant) const { return scenario_->mutant == mutant; }
+  [[nodiscard]] Model engine_model() const {
+    if (is(Mutant::kRetireAsRc)) return Model::kRc;
+    return is(Mutant::kDoNotWait) ? Model::kTso : scenario_->model;
+  }
+  [[nodiscard]] unsigned node_of(unsigned t) const { return scenario_->processors[t]; }
+  [[nodiscard]] unsigned blocks() const { return static_cast<unsigned>(scenario_->homes.size()); }
+  [[nodiscard]] unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
+  [[nodiscard]] Place place(unsigned node, unsigned block) const {
+    return {.self = NodeId(static_cast<uint16_t>(node)),
+            .home = NodeId(static_cast<uint16_t>(scenario_->homes[block])),
+            .block = BlockId(block),
+            .model = engine_model()};
+  }
+  [[nodiscard]] Node view(unsigned node) {
+    return {.processors = {nodes_[node].processors.data(), processors_of_[node]}, .epochs = nodes_[node].epochs};
+  }
+  [[nodiscard]] unsigned local(unsigned t) const { return local_[t]; }
+  [[nodiscard]] unsigned thread_of(unsigned node, unsigned p) const;
+  [[nodiscard]] NodeState& here(unsigned t) { return nodes_[node_of(t)]; }
+  [[nodiscard]] Processor& processor(unsigned t) { return here(t).processors[local(t)]; }
+  [[nodiscard]] const Processor& processor(unsigned t) const { return nodes_[node_of(t)].processors[local(t)]; }
+  [[nodiscard]] const Op& op(unsigned t) const { return scenario_->programs[t][threads_[t].pc]; }
+  [[nodiscard]] bool must_answer(unsigned t) const;
+
+  void step(unsigned t);
+  void begin(unsigned t);
+  void ask(unsigned t);
+  void ask_batch(unsigned t);
+  bool batch_ready(unsigned t);
+  void enter(unsigned t);
+  void answer_downgrades(unsigned t);
+  void next(unsigned t);
+  void conditional_done(unsigned t, bool succeeded);
+  void batch_access(unsigned t, const Access& access);
+  void end_batch(unsigned t);
+  [[nodiscard]] Value visible(unsigned node, unsigned block, unsigned word) const;
+  void store(unsigned t, unsigned block, unsigned word, Value value);
+  void run(unsigned node, unsigned block, const Actions& actions, const Packet* packet = nullptr);
+  void wake(unsigned node);
+  void deliver(unsigned from, unsigned to, unsigned position);
+  void check();
+  [[nodiscard]] Outcome outcome() const;
+  void wrong(std::string what) {
+    if (wrong_.empty()) wrong_ = std::move(what);
+  }
+  template <typename... Args>
+  void note(fmt::format_string<Args...> format, Args&&... args) {
+    if (log_ != nullptr) fmt::format_to(std::back_inserter(*log_), format, std::forward<Args>(args)...);
+  }
+
+  const Scenario* scenario_;
+  std::vector<NodeState> nodes_;
+  std::array<uint8_t, kMaxNodes> processors_of_{};
+  std::vector<uint8_t> local_;
+  std::vector<Thread> threads_;
+  std::array<std::array<std::vector<Packet>, kMaxNodes>, kMaxNodes> channels_;
+  std::array<Words, kMaxBlocks> latest_{};  // as the last store left each word
+  bool wake_lost_ = false;
+  std::string wrong_;
+  std::string* log_ = nullptr;
+};
+
+}  // namespace multigrain::shasta::model

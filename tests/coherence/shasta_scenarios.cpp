@@ -1,0 +1,261 @@
+#include "shasta_scenarios.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "base/error.h"
+#include "explorer.h"
+
+namespace multigrain::shasta::model {
+namespace {
+
+Access at(unsigned block, unsigned word = 0) {
+  return {.block = static_cast<uint8_t>(block), .word = static_cast<uint8_t>(word)};
+}
+Access in(Access a, unsigned reg) {
+  a.reg = static_cast<uint8_t>(reg);
+  return a;
+}
+Access put(Access a, unsigned value) {
+  a.stores = true;
+  a.value = static_cast<Value>(value);
+  return a;
+}
+Op load(Access a, unsigned reg) {
+  return {OpType::kLoad, in(a, reg), {}};
+}
+Op store(Access a, unsigned value) {
+  return {OpType::kStore, put(a, value), {}};
+}
+Op add(Access a, unsigned value, unsigned reg) {
+  return {OpType::kAdd, in(put(a, value), reg), {}};
+}
+Op conditional(Access a, unsigned value, unsigned reg) {
+  return {OpType::kConditional, in(put(a, value), reg), {}};
+}
+Op increment(Access a, unsigned value, unsigned reg) {
+  return {OpType::kIncrement, in(put(a, value), reg), {}};
+}
+Op prefetch(Access a) {
+  return {OpType::kPrefetch, a, {}};
+}
+Op batch(Access first, Access second) {
+  return {OpType::kBatch, first, second};
+}
+Op fence() {
+  return {OpType::kFence, {}, {}};
+}
+
+const char* in_name(Model model) {
+  return model == Model::kSc ? "sc" : model == Model::kTso ? "tso" : "rc";
+}
+
+constexpr Model kModels[] = {Model::kSc, Model::kTso, Model::kRc};
+
+Scenario make(const std::string& name, Model model, std::vector<unsigned> homes, std::vector<unsigned> processors,
+              std::vector<Program> programs) {
+  Scenario s;
+  s.name = name + ", " + in_name(model);
+  s.model = model;
+  s.homes = std::move(homes);
+  s.processors = std::move(processors);
+  s.programs = std::move(programs);
+  s.nodes = *std::max_element(s.processors.begin(), s.processors.end()) + 1;
+  for (const unsigned home : s.homes) s.nodes = std::max(s.nodes, home + 1);
+  return s;
+}
+
+const Access x = at(0);
+const Access y = at(1);
+const Access x1 = at(0, 1);
+
+}  // namespace
+
+std::vector<Scenario> scenarios(bool with_long) {
+  std::vector<Scenario> all;
+  for (const Model m : kModels) {
+    const auto add_one = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                             std::vector<Program> programs) {
+      all.push_back(make(name, m, std::move(homes), std::move(processors), std::move(programs)));
+    };
+    add_one("three nodes read and write a block", {0}, {0, 1, 2},
+            {{load(x, 0), store(x, 1), load(x, 1)}, {load(x, 0), store(x, 2), load(x, 1)}, {store(x1, 3), load(x, 0)}});
+    add_one("a reader is overtaken by an invalidation", {0}, {0, 1, 2},
+            {{store(x, 1)}, {load(x, 0), load(x, 1)}, {store(x, 2), load(x, 0)}});
+    add_one("two processors of a node and a block at home elsewhere", {1}, {0, 0, 1},
+            {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}, {store(x, 3), load(x1, 0)}});
+    add_one("two processors of the home, two nodes beside", {0}, {0, 0, 1, 2},
+            {{store(x, 1)}, {store(x1, 2), load(x, 0)}, {load(x, 0), store(x1, 4)}, {store(x, 3)}});
+    add_one("two blocks, two processors on one node", {1, 2}, {0, 0, 1, 2},
+            {{store(x, 1), store(y, 1)}, {store(y, 2)}, {store(y, 3), load(x, 0)}, {load(y, 0)}});
+    add_one("counters by load-locked and store-conditional", {0}, {0, 1, 2},
+            {{increment(x, 1, 0)}, {increment(x, 1, 0), increment(x, 1, 1)}, {increment(x, 1, 0)}});
+    add_one("load-locked in two processors of a node", {1}, {0, 0, 1},
+            {{increment(x, 1, 0)}, {increment(x, 1, 0), load(x, 1)}, {increment(x, 1, 0)}});
+    add_one("store-conditionals fail to stores of the node and of others", {2}, {0, 0, 1},
+            {{conditional(x, 1, 0)}, {load(x, 0), store(x1, 4)}, {conditional(x, 1, 0), store(x, 8)}});
+    add_one("prefetch-exclusive before the loop", {0}, {0, 1, 2},
+            {{}, {prefetch(x), increment(x, 1, 0)}, {prefetch(x), increment(x, 1, 0), load(x, 1)}});
+    add_one("atomic additions", {1}, {0, 0, 1, 2},
+            {{add(x, 1, 0)}, {add(x, 1, 0), load(x, 1)}, {add(x, 1, 0)}, {add(x, 1, 0)}});
+    add_one("atomics and plain stores of two blocks", {0, 1}, {0, 0, 1},
+            {{store(y, 1), add(x, 1, 0)}, {add(y, 2, 0)}, {store(x, 4), add(y, 4, 0)}});
+    add_one("batches of two blocks, against each other", {0, 1}, {0, 1, 2},
+            {{batch(in(x, 0), put(y, 1))}, {batch(in(y, 0), put(x, 1))}, {store(x1, 2)}});
+    add_one("batches of two processors of a node", {1, 2}, {0, 0, 1, 2},
+            {{batch(in(x, 0), in(y, 1))}, {store(x, 1)}, {batch(in(y, 0), put(x, 2))}, {store(y, 3)}});
+    add_one("a batch stores to two blocks that others want", {0, 2}, {0, 1, 1, 2},
+            {{store(x, 1)}, {batch(put(x, 2), put(y, 2))}, {load(x, 0)}, {store(y, 3), load(x, 0)}});
+    if (with_long) {
+      add_one("two blocks, longer programs", {1, 2}, {0, 0, 1, 2},
+              {{store(x, 1), store(y, 1), load(x, 0)},
+               {store(y, 2), load(x1, 0)},
+               {store(y, 3), load(x, 0)},
+               {load(y, 0), store(x1, 5)}});
+      add_one("batches, atomics and stores", {0, 1}, {0, 0, 1, 2},
+              {{batch(in(x, 0), put(y, 1)), load(y, 1)},
+               {store(x, 4), load(x1, 0)},
+               {batch(put(x1, 2), in(y, 0))},
+               {add(y, 16, 0)}});
+      add_one("load-locked in four processors", {1}, {0, 0, 1, 2},
+              {{increment(x, 1, 0)}, {increment(x, 1, 0)}, {increment(x, 1, 0)}, {increment(x, 1, 0)}});
+    }
+  }
+  return all;
+}
+
+std::vector<Scenario> litmus(bool with_long) {
+  std::vector<Scenario> all;
+  for (const Model m : kModels) {
+    const auto add_one = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                             std::vector<Program> programs) {
+      all.push_back(make(name, m, std::move(homes), std::move(processors), std::move(programs)));
+    };
+    add_one("SB", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
+    add_one("SB, homes across", {1, 0}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
+    add_one("SB, both have both", {2, 2}, {0, 1},
+            {{load(x, 1), load(y, 2), store(x, 1), load(y, 0)}, {load(x, 1), load(y, 2), store(y, 1), load(x, 0)}});
+    add_one("SB with fences", {1, 0}, {0, 1},
+            {{store(x, 1), fence(), load(y, 0)}, {store(y, 1), fence(), load(x, 0)}});
+    add_one("SB with own loads", {1, 0}, {0, 1},
+            {{store(x, 1), load(x, 0), load(y, 1)}, {store(y, 1), load(y, 0), load(x, 1)}});
+    add_one("SB in one node", {1, 1}, {0, 0}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
+    add_one("MP", {0, 1}, {0, 1}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}});
+    add_one("MP, homes across", {1, 0}, {0, 1}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}});
+    add_one("MP with a fence", {1, 0}, {0, 1}, {{store(x, 1), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
+    add_one("MP, a stale copy at a third node", {0, 1}, {0, 2},
+            {{store(x, 1), fence(), store(y, 1)}, {load(x, 2), load(y, 0), fence(), load(x, 1)}});
+    add_one("MP in one node", {1, 1}, {0, 0}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}});
+    add_one("LB", {0, 1}, {0, 1}, {{load(x, 0), store(y, 1)}, {load(y, 0), store(x, 1)}});
+    add_one("LB, homes across", {1, 0}, {0, 1}, {{load(x, 0), store(y, 1)}, {load(y, 0), store(x, 1)}});
+    add_one("coherence of two stores", {1}, {0, 1, 2},
+            {{store(x, 1), store(x, 2)}, {load(x, 0), load(x, 1)}, {load(x, 0), load(x, 1)}});
+    add_one("coherence of two writers", {0}, {0, 1, 2}, {{store(x, 1)}, {store(x, 2), load(x, 0)}, {load(x, 0), load(x, 1)}});
+    add_one("coherence in one node", {1}, {0, 0, 1}, {{store(x, 1), load(x, 0)}, {load(x, 0), load(x, 1)}, {store(x, 2)}});
+    add_one("2+2W", {1, 0}, {0, 1}, {{store(x, 1), store(y, 2)}, {store(y, 1), store(x, 2)}});
+    add_one("WRC with fences", {1, 2}, {0, 1, 2},
+            {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
+    add_one("WRC with fences, the first two on one node", {1, 1}, {0, 0, 1},
+            {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
+    add_one("WRC, the first two on one node, the third has a copy", {1, 1}, {0, 0, 2},
+            {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(x, 2), load(y, 0), fence(), load(x, 1)}});
+    add_one("IRIW, two on one node", {0, 1}, {0, 0, 1, 2},
+            {{store(x, 1)}, {load(x, 0), load(y, 1)}, {store(y, 1)}, {load(y, 0), load(x, 1)}});
+    add_one("a pair of atomics", {1, 0}, {0, 1}, {{add(x, 1, 0), load(y, 1)}, {add(y, 1, 0), load(x, 1)}});
+    if (with_long) {
+      add_one("IRIW, two on one node, fences", {0, 1}, {0, 0, 1, 2},
+              {{store(x, 1)},
+               {load(x, 0), fence(), load(y, 1)},
+               {store(y, 1)},
+               {load(y, 0), fence(), load(x, 1)}});
+      add_one("IRIW on four nodes", {0, 1}, {0, 1, 2, 3},
+              {{store(x, 1)}, {store(y, 1)}, {load(x, 0), load(y, 1)}, {load(y, 0), load(x, 1)}});
+      add_one("shasta.txt figure 2, in short", {0, 1}, {0, 0, 1, 2},
+              {{store(x, 1), fence(), store(y, 1)},
+               {store(x, 2)},
+               {load(y, 0), fence(), load(x, 1)},
+               {load(y, 0), fence(), load(x, 1)}});
+    }
+  }
+  return all;
+}
+
+std::string check_litmus(const Scenario& scenario, size_t max_states) {
+  const Outcomes allowed = reference(scenario);
+  Outcomes seen;
+  Scenario explored = scenario;
+  explored.allowed = &allowed;
+  explored.outcomes = &seen;
+  const exploring::Report report = exploring::explore<Machine>(explored, max_states);
+  std::printf("%s, %zu outcomes\n", exploring::summary(scenario.name, report).c_str(), seen.size());
+  if (!report.failure.empty()) return report.failure + "\n" + report.trace;
+  if (allowed.empty()) return "the model allows nothing";
+  Outcomes missing;
+  std::set_difference(allowed.begin(), allowed.end(), seen.begin(), seen.end(), std::inserter(missing, missing.end()));
+  std::string out;
+  for (const Outcome& o : missing) out += "allowed and never seen: " + in_words(o) + "\n";
+  return out;
+}
+
+std::vector<Mutant> mutants() {
+  std::vector<Mutant> all;
+  for (auto m = static_cast<unsigned>(Mutant::kNone) + 1; m <= static_cast<unsigned>(Mutant::kLoseWake); ++m)
+    all.push_back(static_cast<Mutant>(m));
+  return all;
+}
+
+std::pair<Scenario, std::string> refuting(Mutant mutant) {
+  static const Outcomes compare;
+  const auto machine = [](const std::string& wanted) {
+    for (const Scenario& s : scenarios(true))
+      if (s.name == wanted) return s;
+    for (Scenario s : litmus(true)) {
+      if (s.name != wanted) continue;
+      s.allowed = &compare;
+      return s;
+    }
+    panic("no such scenario");
+  };
+  switch (mutant) {
+    case Mutant::kReorder:
+      return {machine("three nodes read and write a block, sc"), ""};
+    case Mutant::kNoDowngradeMessage:
+      return {machine("two processors of the home, two nodes beside, sc"), "not exclusive at node"};
+    case Mutant::kIgnoreAcks:
+      return {machine("SB, both have both, sc"), ""};
+    case Mutant::kFlagBeforeCopy:
+      return {machine("coherence of two writers, sc"), "without the last store"};
+    case Mutant::kNoFlag:
+      return {machine("MP, a stale copy at a third node, rc"), "the model forbids"};
+    case Mutant::kAnswerEarly:
+      return {machine("a reader is overtaken by an invalidation, sc"), ""};
+    case Mutant::kUpgradeAlways:
+      return {machine("three nodes read and write a block, sc"), ""};
+    case Mutant::kFenceOwn:
+      return {machine("WRC, the first two on one node, the third has a copy, rc"), "the model forbids"};
+    case Mutant::kInlineBehindQueue:
+      return {machine("MP, homes across, tso"), "the model forbids"};
+    case Mutant::kRetireAsRc:
+      return {machine("MP, homes across, tso"), "before its request is complete"};
+    case Mutant::kDoNotWait:
+      return {machine("SB, homes across, sc"), "the model forbids"};
+    case Mutant::kNotHidden:
+      return {machine("SB with own loads, rc"), ""};
+    case Mutant::kHideAlways:
+      return {machine("batches of two processors of a node, rc"), "the flag value"};
+    case Mutant::kConditionalByState:
+      return {machine("load-locked in two processors of a node, sc"), "succeeds after another store"};
+    case Mutant::kFlagUnderBatch:
+      return {machine("batches of two blocks, against each other, rc"), "loads the flag value"};
+    case Mutant::kNoReissue:
+      return {machine("a batch stores to two blocks that others want, rc"), ""};
+    case Mutant::kLoseWake:
+      return {machine("two processors of a node and a block at home elsewhere, sc"), "deadlock"};
+    case Mutant::kNone:
+      break;
+  }
+  panic("no mutant");
+}
+
+}  // namespace multigrain::shasta::model

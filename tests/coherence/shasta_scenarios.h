@@ -1,0 +1,23 @@
+// The machines that Shasta is explored on; shared by the test and by the program that explores the large ones.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shasta_model.h"
+
+namespace multigrain::shasta::model {
+
+// Machines in which the invariants are checked; the large ones only if `with_long`.
+[[nodiscard]] std::vector<Scenario> scenarios(bool with_long);
+// Programs whose outcomes are compared with reference().
+[[nodiscard]] std::vector<Scenario> litmus(bool with_long);
+// What differs between the outcomes of the engine and those of the model; empty: nothing. Prints a line.
+[[nodiscard]] std::string check_litmus(const Scenario& scenario, size_t max_states);
+
+[[nodiscard]] std::vector<Mutant> mutants();
+// A machine that refutes the mutant, and part of what is said then. With `allowed` set, outcomes are compared too.
+[[nodiscard]] std::pair<Scenario, std::string> refuting(Mutant mutant);
+
+}  // namespace multigrain::shasta::model
