@@ -138,14 +138,20 @@ Value Machine::visible(unsigned node, unsigned block, unsigned word) const {
   return nodes_[node].frames[block][word];
 }
 
-void Machine::store(unsigned t, unsigned block, unsigned word, Value value) {
+// A processor stores, or a transition makes its queued store: then the block's state is the one that the transition
+// ends with, and says nothing.
+void Machine::store(unsigned t, unsigned block, unsigned word, Value value, bool in_transition) {
   const unsigned n = node_of(t);
   const Block& b = nodes_[n].blocks[block];
   note("stores {} to {}.{}; ", value, block, word);
-  if (b.state != State::kExclusive)
+  if (!in_transition && b.state != State::kExclusive)
     wrong(fmt::format("processor {} stores to block {}, which is not exclusive at node {}", t, block, n));
-  if (scenario_->model != Model::kRc && !b.is_complete())
+  if (!in_transition && scenario_->model != Model::kRc && !b.is_complete())
     wrong(fmt::format("processor {} stores to block {} before its request is complete", t, block));
+  if (scenario_->model != Model::kRc && b.replied)
+    wrong(fmt::format("a store of processor {} to block {} is made before its request is complete", t, block));
+  if (nodes_[n].frames[block] != latest_[block])
+    wrong(fmt::format("processor {} stores to a stale copy of block {}", t, block));
   nodes_[n].frames[block][word] = value;
   latest_[block][word] = value;
   for (unsigned other = 0; other < threads(); ++other)
@@ -505,6 +511,14 @@ void Machine::wake(unsigned node) {
     if (node_of(t) == node) threads_[t].asleep = false;
 }
 
+// An invalidation is on its way to the node, or waits there for the data of a read that was ordered before it.
+bool Machine::loses(unsigned node, unsigned block) const {
+  if (nodes_[node].blocks[block].has_invalidation) return true;
+  for (const Packet& p : channels_[scenario_->homes[block]][node])
+    if (p.block == block && p.message.kind == Kind::kInvalidate) return true;
+  return false;
+}
+
 void Machine::run(unsigned node, unsigned block, const Actions& actions, const Packet* packet) {
   NodeState& here = nodes_[node];
   Words& frame = here.frames[block];
@@ -531,7 +545,7 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
         if (is(Mutant::kFlagBeforeCopy) && here.blocks[block].state == State::kInvalid) copy.fill(kFlagValue);
         break;
       case Verb::kSendCopy:
-        if (copy != latest_[block])
+        if (copy != latest_[block] && !(action.message.kind == Kind::kData && loses(action.node.value, block)))
           wrong(fmt::format("node {} sends block {} without the last store to it", node, block));
         send(action, copy);
         break;
@@ -562,9 +576,9 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
             if ((done.mask >> w & 1) == 0) continue;
             if (done.add) {
               thread.registers[done.reg] = frame[w];
-              store(t, block, w, static_cast<Value>(frame[w] + done.values[w]));
+              store(t, block, w, static_cast<Value>(frame[w] + done.values[w]), true);
             } else {
-              store(t, block, w, done.values[w]);
+              store(t, block, w, done.values[w], true);
             }
           }
         }
@@ -595,7 +609,7 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
       case Verb::kStoreConditional: {
         const Access& a = op(t).first;
         if (thread.touched) wrong(fmt::format("the store-conditional of processor {} succeeds after another store", t));
-        store(t, block, a.word, static_cast<Value>(thread.locked + a.value));
+        store(t, block, a.word, static_cast<Value>(thread.locked + a.value), true);
         break;
       }
       case Verb::kConditionalSucceeded:

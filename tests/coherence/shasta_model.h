@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -91,6 +92,12 @@ struct Scenario {
   Outcomes* outcomes = nullptr;        // collected here
   const Outcomes* allowed = nullptr;   // anything else at an end is a failure
 };
+inline void PrintTo(const Scenario& scenario, std::ostream* out) {
+  *out << scenario.name;
+}
+inline void PrintTo(Mutant mutant, std::ostream* out) {
+  *out << name(mutant);
+}
 
 // Every outcome that the memory model itself allows the programs: an interleaving (sc), store buffers first in first out
 // (tso), store buffers a block and a level of stores that only their node sees (rc).
@@ -200,7 +207,8 @@ class Machine {
   void batch_access(unsigned t, const Access& access);
   void end_batch(unsigned t);
   [[nodiscard]] Value visible(unsigned node, unsigned block, unsigned word) const;
-  void store(unsigned t, unsigned block, unsigned word, Value value);
+  void store(unsigned t, unsigned block, unsigned word, Value value, bool in_transition = false);
+  [[nodiscard]] bool loses(unsigned node, unsigned block) const;
   void run(unsigned node, unsigned block, const Actions& actions, const Packet* packet = nullptr);
   void wake(unsigned node);
   void deliver(unsigned from, unsigned to, unsigned position);

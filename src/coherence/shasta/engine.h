@@ -11,7 +11,7 @@
 //  (S2) A store is made only in a frame whose block is exclusive at the node, by a processor whose private state says
 //       so, or by the transition that retires it. Under sc and tso, only when the request is complete.
 //  (S3) Data leaves a node only when no processor of it can store there any more, and then holds every store that was
-//       made to the block before, in all nodes.
+//       made to the block before, in all nodes; unless an invalidation for the receiver is on its way to it.
 //  (S4) The directory never waits. The owner that it names has the block, or its own request for it has been ordered,
 //       and it serves what is forwarded to it in the order of the directory: before its request if it is forwarded
 //       before the request's reply, after completion otherwise.
