@@ -53,7 +53,15 @@ Machine::Machine(const Scenario& scenario)
   for (unsigned n = 0; n < scenario.nodes; ++n)
     for (unsigned b = 0; b < blocks(); ++b) {
       nodes_[n].blocks[b] = initial_block(place(n, b));
-      if (scenario.homes[b] != n) nodes_[n].frames[b].fill(kFlagValue);
+      Block& block = nodes_[n].blocks[b];
+      if (!scenario.warm) {
+        if (scenario.homes[b] != n) nodes_[n].frames[b].fill(kFlagValue);
+        continue;
+      }
+      block.state = State::kShared;
+      if (scenario.homes[b] != n) continue;
+      for (unsigned other = 0; other < scenario.nodes; ++other)
+        block.sharers.insert(NodeId(static_cast<uint16_t>(other)));
     }
   for (unsigned t = 0; t < threads(); ++t) {
     const bool done = scenario.programs[t].empty();
@@ -746,7 +754,7 @@ std::string Machine::check_end() const {
       const Words& frame = nodes_[n].frames[b];
       if (block.is_readable() && frame != latest_[b])
         return fmt::format("node {} is left with a stale copy of block {}", n, b);
-      if (!block.is_readable() && std::any_of(frame.begin(), frame.end(), [](Value v) { return v != kFlagValue; }))
+      if (!block.is_readable() && !is(Mutant::kNoFlag) && std::any_of(frame.begin(), frame.end(), [](Value v) { return v != kFlagValue; }))
         return fmt::format("block {} is invalid at node {} and does not hold the flag value", b, n);
     }
   }

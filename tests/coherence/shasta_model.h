@@ -88,6 +88,7 @@ struct Scenario {
   std::vector<unsigned> homes;       // of each block
   std::vector<unsigned> processors;  // of each processor, its node, ascending
   std::vector<Program> programs;
+  bool warm = false;  // at first every node has a shared copy of every block
   Mutant mutant = Mutant::kNone;
   Outcomes* outcomes = nullptr;        // collected here
   const Outcomes* allowed = nullptr;   // anything else at an end is a failure

@@ -125,55 +125,57 @@ std::vector<Scenario> scenarios(bool with_long) {
   return all;
 }
 
+// Homes are tried everywhere (check_litmus).
 std::vector<Scenario> litmus(bool with_long) {
   std::vector<Scenario> all;
   for (const Model m : kModels) {
-    const auto add_one = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                             std::vector<Program> programs) {
-      all.push_back(make(name, m, std::move(homes), std::move(processors), std::move(programs)));
+    const auto add_one = [&](const char* name, std::vector<unsigned> processors, std::vector<Program> programs) {
+      bool two = false;
+      for (const Program& program : programs)
+        for (const Op& op : program) two = two || op.first.block == 1;
+      all.push_back(make(name, m, std::vector<unsigned>(two ? 2 : 1, 0), std::move(processors), std::move(programs)));
+      all.back().nodes = std::max(all.back().nodes, 3u);
     };
-    add_one("SB", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
-    add_one("SB, homes across", {1, 0}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
-    add_one("SB, both have both", {2, 2}, {0, 1},
-            {{load(x, 1), load(y, 2), store(x, 1), load(y, 0)}, {load(x, 1), load(y, 2), store(y, 1), load(x, 0)}});
-    add_one("SB with fences", {1, 0}, {0, 1},
+    const Program x_then_y{store(x, 1), load(y, 0)};
+    const Program y_then_x{store(y, 1), load(x, 0)};
+    add_one("SB", {0, 1}, {x_then_y, y_then_x});
+    add_one("SB in one node", {0, 0}, {x_then_y, y_then_x});
+    add_one("SB with fences", {0, 1},
             {{store(x, 1), fence(), load(y, 0)}, {store(y, 1), fence(), load(x, 0)}});
-    add_one("SB with own loads", {1, 0}, {0, 1},
+    add_one("SB with fences, in one node", {0, 0},
+            {{store(x, 1), fence(), load(y, 0)}, {store(y, 1), fence(), load(x, 0)}});
+    add_one("SB with own loads", {0, 1},
             {{store(x, 1), load(x, 0), load(y, 1)}, {store(y, 1), load(y, 0), load(x, 1)}});
-    add_one("SB in one node", {1, 1}, {0, 0}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
-    add_one("MP", {0, 1}, {0, 1}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}});
-    add_one("MP, homes across", {1, 0}, {0, 1}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}});
-    add_one("MP with a fence", {1, 0}, {0, 1}, {{store(x, 1), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
-    add_one("MP, a stale copy at a third node", {0, 1}, {0, 2},
-            {{store(x, 1), fence(), store(y, 1)}, {load(x, 2), load(y, 0), fence(), load(x, 1)}});
-    add_one("MP in one node", {1, 1}, {0, 0}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}});
-    add_one("LB", {0, 1}, {0, 1}, {{load(x, 0), store(y, 1)}, {load(y, 0), store(x, 1)}});
-    add_one("LB, homes across", {1, 0}, {0, 1}, {{load(x, 0), store(y, 1)}, {load(y, 0), store(x, 1)}});
-    add_one("coherence of two stores", {1}, {0, 1, 2},
-            {{store(x, 1), store(x, 2)}, {load(x, 0), load(x, 1)}, {load(x, 0), load(x, 1)}});
-    add_one("coherence of two writers", {0}, {0, 1, 2}, {{store(x, 1)}, {store(x, 2), load(x, 0)}, {load(x, 0), load(x, 1)}});
-    add_one("coherence in one node", {1}, {0, 0, 1}, {{store(x, 1), load(x, 0)}, {load(x, 0), load(x, 1)}, {store(x, 2)}});
-    add_one("2+2W", {1, 0}, {0, 1}, {{store(x, 1), store(y, 2)}, {store(y, 1), store(x, 2)}});
-    add_one("WRC with fences", {1, 2}, {0, 1, 2},
+    add_one("SB by atomics", {0, 1}, {{add(x, 1, 0), load(y, 1)}, {add(y, 1, 0), load(x, 1)}});
+    add_one("MP", {0, 1}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}});
+    add_one("MP in one node", {0, 0}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}});
+    add_one("MP with fences", {0, 1}, {{store(x, 1), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
+    add_one("MP in one block", {0, 1}, {{store(x, 1), store(x1, 1)}, {load(x1, 0), load(x, 1)}});
+    add_one("LB", {0, 1}, {{load(x, 0), store(y, 1)}, {load(y, 0), store(x, 1)}});
+    add_one("LB in one node", {0, 0}, {{load(x, 0), store(y, 1)}, {load(y, 0), store(x, 1)}});
+    add_one("coherence of one writer", {0, 1}, {{store(x, 1), store(x, 2)}, {load(x, 0), load(x, 1)}});
+    add_one("coherence of two writers", {0, 1, 2},
+            {{store(x, 1)}, {store(x, 2), load(x, 0)}, {load(x, 0), load(x, 1)}});
+    add_one("coherence in one node", {0, 0, 1}, {{store(x, 1), load(x, 0)}, {load(x, 0), load(x, 1)}, {store(x, 2)}});
+    add_one("load, then store", {0, 1}, {{load(x, 0), store(x, 1)}, {store(x, 2)}});
+    add_one("2+2W", {0, 1}, {{store(x, 1), store(y, 2)}, {store(y, 1), store(x, 2)}});
+    add_one("WRC with fences", {0, 1, 2},
             {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
-    add_one("WRC with fences, the first two on one node", {1, 1}, {0, 0, 1},
+    add_one("WRC with fences, two on one node", {0, 0, 1},
             {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
-    add_one("WRC, the first two on one node, the third has a copy", {1, 1}, {0, 0, 2},
-            {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(x, 2), load(y, 0), fence(), load(x, 1)}});
-    add_one("IRIW, two on one node", {0, 1}, {0, 0, 1, 2},
+    add_one("IRIW, two on one node", {0, 0, 1, 2},
             {{store(x, 1)}, {load(x, 0), load(y, 1)}, {store(y, 1)}, {load(y, 0), load(x, 1)}});
-    add_one("a pair of atomics", {1, 0}, {0, 1}, {{add(x, 1, 0), load(y, 1)}, {add(y, 1, 0), load(x, 1)}});
     if (with_long) {
-      add_one("IRIW, two on one node, fences", {0, 1}, {0, 0, 1, 2},
+      add_one("IRIW with fences, two on one node", {0, 0, 1, 2},
               {{store(x, 1)},
                {load(x, 0), fence(), load(y, 1)},
                {store(y, 1)},
                {load(y, 0), fence(), load(x, 1)}});
-      add_one("IRIW on four nodes", {0, 1}, {0, 1, 2, 3},
+      add_one("IRIW on four nodes", {0, 1, 2, 3},
               {{store(x, 1)}, {store(y, 1)}, {load(x, 0), load(y, 1)}, {load(y, 0), load(x, 1)}});
-      add_one("shasta.txt figure 2, in short", {0, 1}, {0, 0, 1, 2},
+      add_one("two writers and two flags, with fences", {0, 0, 1, 2},
               {{store(x, 1), fence(), store(y, 1)},
-               {store(x, 2)},
+               {store(x, 2), fence(), store(y, 2)},
                {load(y, 0), fence(), load(x, 1)},
                {load(y, 0), fence(), load(x, 1)}});
     }
@@ -183,14 +185,32 @@ std::vector<Scenario> litmus(bool with_long) {
 
 std::string check_litmus(const Scenario& scenario, size_t max_states) {
   const Outcomes allowed = reference(scenario);
+  if (allowed.empty()) return "the model allows nothing";
   Outcomes seen;
   Scenario explored = scenario;
   explored.allowed = &allowed;
   explored.outcomes = &seen;
-  const exploring::Report report = exploring::explore<Machine>(explored, max_states);
-  std::printf("%s, %zu outcomes\n", exploring::summary(scenario.name, report).c_str(), seen.size());
-  if (!report.failure.empty()) return report.failure + "\n" + report.trace;
-  if (allowed.empty()) return "the model allows nothing";
+  exploring::Report sum;
+  // Every placement of homes, with no copies elsewhere and with copies everywhere.
+  size_t placements = 2;
+  for (size_t b = 0; b < scenario.homes.size(); ++b) placements *= scenario.nodes;
+  for (size_t i = 0; i < placements; ++i) {
+    explored.warm = i % 2 == 1;
+    size_t rest = i / 2;
+    for (unsigned& home : explored.homes) {
+      home = static_cast<unsigned>(rest % scenario.nodes);
+      rest /= scenario.nodes;
+    }
+    const exploring::Report report = exploring::explore<Machine>(explored, max_states);
+    if (!report.failure.empty())
+      return fmt::format("homes {}{}: {}\n{}", fmt::join(explored.homes, ", "), explored.warm ? ", warm" : "",
+                         report.failure, report.trace);
+    sum.states += report.states;
+    sum.transitions += report.transitions;
+    sum.ends += report.ends;
+    sum.depth = std::max(sum.depth, report.depth);
+  }
+  std::printf("%s, %zu outcomes, %zu machines\n", exploring::summary(scenario.name, sum).c_str(), seen.size(), placements);
   Outcomes missing;
   std::set_difference(allowed.begin(), allowed.end(), seen.begin(), seen.end(), std::inserter(missing, missing.end()));
   std::string out;
@@ -210,46 +230,51 @@ std::pair<Scenario, std::string> refuting(Mutant mutant) {
   const auto machine = [](const std::string& wanted) {
     for (const Scenario& s : scenarios(true))
       if (s.name == wanted) return s;
+    panic("no such scenario");
+  };
+  const auto program = [](const std::string& wanted, std::vector<unsigned> homes, bool warm) {
     for (Scenario s : litmus(true)) {
       if (s.name != wanted) continue;
       s.allowed = &compare;
+      s.homes = std::move(homes);
+      s.warm = warm;
       return s;
     }
-    panic("no such scenario");
+    panic("no such program");
   };
   switch (mutant) {
     case Mutant::kReorder:
-      return {machine("three nodes read and write a block, sc"), ""};
+      return {machine("three nodes read and write a block, sc"), "refuses"};
     case Mutant::kNoDowngradeMessage:
       return {machine("two processors of the home, two nodes beside, sc"), "not exclusive at node"};
     case Mutant::kIgnoreAcks:
-      return {machine("SB, both have both, sc"), ""};
+      return {program("SB, sc", {2, 2}, true), "exclusive at node"};
     case Mutant::kFlagBeforeCopy:
-      return {machine("coherence of two writers, sc"), "without the last store"};
+      return {program("coherence of two writers, sc", {0}, false), "without the last store"};
     case Mutant::kNoFlag:
-      return {machine("MP, a stale copy at a third node, rc"), "the model forbids"};
+      return {program("MP, sc", {0, 1}, true), "the model forbids"};
     case Mutant::kAnswerEarly:
-      return {machine("a reader is overtaken by an invalidation, sc"), ""};
+      return {machine("a reader is overtaken by an invalidation, sc"), "data is under way"};
     case Mutant::kUpgradeAlways:
-      return {machine("three nodes read and write a block, sc"), ""};
+      return {program("2+2W, sc", {2, 2}, true), "refuses invalidate"};
     case Mutant::kFenceOwn:
-      return {machine("WRC, the first two on one node, the third has a copy, rc"), "the model forbids"};
+      return {program("WRC with fences, two on one node, rc", {2, 2}, true), "the model forbids"};
     case Mutant::kInlineBehindQueue:
-      return {machine("MP, homes across, tso"), "the model forbids"};
+      return {program("MP, tso", {2, 0}, false), "the model forbids"};
     case Mutant::kRetireAsRc:
-      return {machine("MP, homes across, tso"), "before its request is complete"};
+      return {program("MP, tso", {2, 0}, true), "before its request is complete"};
     case Mutant::kDoNotWait:
-      return {machine("SB, homes across, sc"), "the model forbids"};
+      return {program("SB, sc", {1, 0}, false), "the model forbids"};
     case Mutant::kNotHidden:
-      return {machine("SB with own loads, rc"), ""};
+      return {program("SB with own loads, tso", {1, 0}, true), "the model forbids"};
     case Mutant::kHideAlways:
-      return {machine("batches of two processors of a node, rc"), "the flag value"};
+      return {machine("a batch loads what another processor stores to, rc"), "the flag value"};
     case Mutant::kConditionalByState:
       return {machine("load-locked in two processors of a node, sc"), "succeeds after another store"};
     case Mutant::kFlagUnderBatch:
       return {machine("batches of two blocks, against each other, rc"), "loads the flag value"};
     case Mutant::kNoReissue:
-      return {machine("a batch stores to two blocks that others want, rc"), ""};
+      return {machine("a batch stores to two blocks that others want, rc"), "the last batch"};
     case Mutant::kLoseWake:
       return {machine("two processors of a node and a block at home elsewhere, sc"), "deadlock"};
     case Mutant::kNone:
