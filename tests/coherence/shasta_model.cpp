@@ -42,7 +42,7 @@ const char* name(Mutant mutant) {
     case Mutant::kNoReissue:
       return "do not reissue stores of a batch";
     case Mutant::kLoseWake:
-      return "lose a wake-up";
+      return "wake nobody";
   }
   return "?";
 }
@@ -160,6 +160,7 @@ void Machine::store(unsigned t, unsigned block, unsigned word, Value value, bool
     wrong(fmt::format("a store of processor {} to block {} is made before its request is complete", t, block));
   if (nodes_[n].frames[block] != latest_[block])
     wrong(fmt::format("processor {} stores to a stale copy of block {}", t, block));
+  ++threads_[t].made;
   nodes_[n].frames[block][word] = value;
   latest_[block][word] = value;
   for (unsigned other = 0; other < threads(); ++other)
@@ -188,6 +189,24 @@ void Machine::answer_downgrades(unsigned t) {
 void Machine::next(unsigned t) {
   Thread& thread = threads_[t];
   thread.asleep = false;
+  const Op& done = op(t);
+  switch (done.type) {
+    case OpType::kStore:
+    case OpType::kAdd:
+    case OpType::kIncrement:
+      ++thread.due;
+      break;
+    case OpType::kConditional:
+      if (thread.registers[done.first.reg] != kFailedValue) ++thread.due;
+      break;
+    case OpType::kBatch:
+      thread.due = static_cast<uint8_t>(thread.due + unsigned{done.first.stores} + unsigned{done.second.stores});
+      break;
+    case OpType::kLoad:
+    case OpType::kFence:
+    case OpType::kPrefetch:
+      break;
+  }
   if (++thread.pc == scenario_->programs[t].size()) {
     enter(t);
     thread.at = At::kDone;
@@ -507,14 +526,7 @@ void Machine::end_batch(unsigned t) {
 // --- The shell's side
 
 void Machine::wake(unsigned node) {
-  bool somebody = false;
-  for (unsigned t = 0; t < threads(); ++t)
-    if (node_of(t) == node) somebody = somebody || threads_[t].asleep;
-  if (!somebody) return;
-  if (is(Mutant::kLoseWake) && !wake_lost_) {
-    wake_lost_ = true;
-    return;
-  }
+  if (is(Mutant::kLoseWake)) return;
   for (unsigned t = 0; t < threads(); ++t)
     if (node_of(t) == node) threads_[t].asleep = false;
 }
@@ -736,6 +748,8 @@ std::string Machine::check_end() const {
     if (threads_[t].at != At::kDone) return fmt::format("deadlock: processor {} waits for ever", t);
     if (!threads_[t].pending.empty() || !processor(t).queue.empty())
       return fmt::format("a store of processor {} never retires", t);
+    if (threads_[t].made != threads_[t].due)
+      return fmt::format("processor {} has made {} stores of {}", t, threads_[t].made, threads_[t].due);
   }
   for (unsigned n = 0; n < nodes_.size(); ++n) {
     if (!nodes_[n].epochs.idle()) return fmt::format("node {} still counts stores", n);
@@ -812,6 +826,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     put(t.pc);
     put(static_cast<unsigned>(t.at) | unsigned{t.asleep} << 4 | unsigned{t.touched} << 5 | unsigned{t.held} << 6);
     put(t.locked);
+    put(t.made);
     for (const Value v : t.registers) put(v);
     put(t.pending.size());
     for (const PendingStore& s : t.pending) {
@@ -833,7 +848,6 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     }
   for (const Words& words : latest_)
     for (const Value v : words) put(v);
-  put(wake_lost_);
 }
 
 std::string Machine::describe() const {

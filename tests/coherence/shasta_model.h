@@ -77,7 +77,7 @@ enum class Mutant : uint8_t {
   kConditionalByState,  // a store-conditional goes by the block's state alone
   kFlagUnderBatch,      // the flag value is written while a batch that lost the block runs
   kNoReissue,           // stores of a batch that lost its block are forgotten
-  kLoseWake,            // one wake-up in the machine's life is lost
+  kLoseWake,            // nobody is woken
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
@@ -166,6 +166,8 @@ class Machine {
     bool asleep = false;
     bool touched = false;  // somebody stored to the block since the load-locked
     bool held = false;     // the batch went through the runtime
+    uint8_t made = 0;      // stores
+    uint8_t due = 0;       // stores that the program has come past, without store-conditionals that failed
     Value locked = 0;
     std::array<Value, kMaxRegisters> registers{};
     std::vector<PendingStore> pending;  // as the engine's queue
@@ -230,7 +232,6 @@ class Machine {
   std::vector<Thread> threads_;
   std::array<std::array<std::vector<Packet>, kMaxNodes>, kMaxNodes> channels_;
   std::array<Words, kMaxBlocks> latest_{};  // as the last store left each word
-  bool wake_lost_ = false;
   std::string wrong_;
   std::string* log_ = nullptr;
 };

@@ -107,6 +107,8 @@ std::vector<Scenario> scenarios(bool with_long) {
             {{batch(in(x, 0), in(y, 1))}, {store(x, 1)}, {batch(in(y, 0), put(x, 2))}, {store(y, 3)}});
     add_one("a batch stores to two blocks that others want", {0, 2}, {0, 1, 1, 2},
             {{store(x, 1)}, {batch(put(x, 2), put(y, 2))}, {load(x, 0)}, {store(y, 3), load(x, 0)}});
+    add_one("a batch loads what another processor stores to", {1, 0}, {0, 0, 1},
+            {{batch(in(x, 0), in(y, 1)), batch(in(x, 2), in(y, 3))}, {store(x, 1)}, {load(y, 0)}});
     if (with_long) {
       add_one("two blocks, longer programs", {1, 2}, {0, 0, 1, 2},
               {{store(x, 1), store(y, 1), load(x, 0)},
@@ -232,6 +234,12 @@ std::pair<Scenario, std::string> refuting(Mutant mutant) {
       if (s.name == wanted) return s;
     panic("no such scenario");
   };
+  const auto own = [](const char* name, Model model, std::vector<unsigned> homes, std::vector<Program> programs) {
+    Scenario s = make(name, model, std::move(homes), {0, 1}, std::move(programs));
+    s.nodes = 3;
+    s.allowed = &compare;
+    return s;
+  };
   const auto program = [](const std::string& wanted, std::vector<unsigned> homes, bool warm) {
     for (Scenario s : litmus(true)) {
       if (s.name != wanted) continue;
@@ -252,15 +260,19 @@ std::pair<Scenario, std::string> refuting(Mutant mutant) {
     case Mutant::kFlagBeforeCopy:
       return {program("coherence of two writers, sc", {0}, false), "without the last store"};
     case Mutant::kNoFlag:
-      return {program("MP, sc", {0, 1}, true), "the model forbids"};
+      return {own("MP, the reader has a copy", Model::kSc, {0, 0},
+                  {{store(x, 1), store(y, 1)}, {load(x, 2), load(y, 0), load(x, 1)}}),
+              "the model forbids"};
     case Mutant::kAnswerEarly:
       return {machine("a reader is overtaken by an invalidation, sc"), "data is under way"};
     case Mutant::kUpgradeAlways:
-      return {program("2+2W, sc", {2, 2}, true), "refuses invalidate"};
+      return {program("2+2W, sc", {2, 2}, true), "refuses upgraded"};
     case Mutant::kFenceOwn:
-      return {program("WRC with fences, two on one node, rc", {2, 2}, true), "the model forbids"};
+      return {program("WRC with fences, two on one node, rc", {2, 0}, true), "the model forbids"};
     case Mutant::kInlineBehindQueue:
-      return {program("MP, tso", {2, 0}, false), "the model forbids"};
+      return {own("MP, the writer has one of the blocks", Model::kTso, {2, 0},
+                  {{store(y, 2), store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}}),
+              "the model forbids"};
     case Mutant::kRetireAsRc:
       return {program("MP, tso", {2, 0}, true), "before its request is complete"};
     case Mutant::kDoNotWait:
@@ -274,7 +286,7 @@ std::pair<Scenario, std::string> refuting(Mutant mutant) {
     case Mutant::kFlagUnderBatch:
       return {machine("batches of two blocks, against each other, rc"), "loads the flag value"};
     case Mutant::kNoReissue:
-      return {machine("a batch stores to two blocks that others want, rc"), "the last batch"};
+      return {machine("a batch stores to two blocks that others want, rc"), "has made"};
     case Mutant::kLoseWake:
       return {machine("two processors of a node and a block at home elsewhere, sc"), "deadlock"};
     case Mutant::kNone:
