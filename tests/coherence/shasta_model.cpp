@@ -830,7 +830,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     for (const Value v : t.registers) put(v);
     put(t.pending.size());
     for (const PendingStore& s : t.pending) {
-      put(s.block | s.mask << 2 | unsigned{s.add} << 4 | unsigned{s.hidden} << 5);
+      put(unsigned{s.block} | unsigned{s.mask} << 2 | unsigned{s.add} << 4 | unsigned{s.hidden} << 5);
       for (const Value v : s.values) put(v);
       put(s.reg);
     }

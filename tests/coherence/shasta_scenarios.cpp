@@ -109,17 +109,17 @@ std::vector<Scenario> scenarios(bool with_long) {
             {{store(x, 1)}, {batch(put(x, 2), put(y, 2))}, {load(x, 0)}, {store(y, 3), load(x, 0)}});
     add_one("a batch loads what another processor stores to", {1, 0}, {0, 0, 1},
             {{batch(in(x, 0), in(y, 1)), batch(in(x, 2), in(y, 3))}, {store(x, 1)}, {load(y, 0)}});
+    add_one("batches, atomics and stores", {0, 1}, {0, 0, 1, 2},
+            {{batch(in(x, 0), put(y, 1)), load(y, 1)},
+             {store(x, 4), load(x1, 0)},
+             {batch(put(x1, 2), in(y, 0))},
+             {add(y, 16, 0)}});
     if (with_long) {
       add_one("two blocks, longer programs", {1, 2}, {0, 0, 1, 2},
               {{store(x, 1), store(y, 1), load(x, 0)},
                {store(y, 2), load(x1, 0)},
                {store(y, 3), load(x, 0)},
                {load(y, 0), store(x1, 5)}});
-      add_one("batches, atomics and stores", {0, 1}, {0, 0, 1, 2},
-              {{batch(in(x, 0), put(y, 1)), load(y, 1)},
-               {store(x, 4), load(x1, 0)},
-               {batch(put(x1, 2), in(y, 0))},
-               {add(y, 16, 0)}});
       add_one("load-locked in four processors", {1}, {0, 0, 1, 2},
               {{increment(x, 1, 0)}, {increment(x, 1, 0)}, {increment(x, 1, 0)}, {increment(x, 1, 0)}});
     }

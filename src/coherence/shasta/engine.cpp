@@ -757,6 +757,8 @@ Outcome on_batch(Block& block, const Place& place, Node& node, unsigned processo
 
 bool batch_is_ready(const Block& block, const Place& place, const Node& node, unsigned processor, bool stores) {
   if (!block.batch.contains(processor) || (stores && !block.batch_stores.contains(processor))) return false;
+  // Lowered, and others' answers are awaited: soon it is lost, but now a store would go with the data, and be reissued.
+  if (!block.flags_owed && !(stores ? block.writers : block.readers).contains(processor)) return false;
   const Processor& me = node.processors[processor];
   return stores_inline(place.model, me) && me.queue.size() + StoreQueue::kBatchBlocks <= StoreQueue::kCapacity;
 }

@@ -250,7 +250,8 @@ struct Place {
 // At first the home has the only copy, and everybody else's frame holds the flag value.
 [[nodiscard]] Block initial_block(const Place& place);
 
-// --- What the shell must do, in order, before it lets go of the block
+// --- What the shell must do, in order, before it lets go of the block. Private states that checks look at follow
+// `readers` and `writers`: those that a transition lowers, before its actions; those that it raises, after.
 enum class Verb : uint8_t {
   kSend,       // `message` to `node`
   kCopy,       // copy the frame, for kSendCopy; what pending stores hide goes with its coherent value

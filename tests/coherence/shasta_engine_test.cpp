@@ -1,0 +1,166 @@
+// The parts of the Shasta engine that the explorations use only a little of, and messages that cannot have been sent.
+#include "coherence/shasta/engine.h"
+
+#include <gtest/gtest.h>
+
+namespace multigrain::shasta {
+namespace {
+
+constexpr NodeId kHome(0);
+constexpr NodeId kSelf(1);
+constexpr NodeId kOther(2);
+
+TEST(ShastaEpochs, AFenceWaitsForWhatBeganBeforeItAndForNothingElse) {
+  Epochs epochs;
+  EXPECT_TRUE(epochs.has_passed(epochs.fence())) << "nothing is outstanding";
+  const uint64_t first = epochs.begin();
+  const uint64_t fence = epochs.fence();
+  const uint64_t second = epochs.begin();
+  EXPECT_NE(first, second);
+  EXPECT_FALSE(epochs.has_passed(fence));
+  epochs.end(first);
+  EXPECT_TRUE(epochs.has_passed(fence));
+  EXPECT_FALSE(epochs.idle());
+  epochs.end(second);
+  EXPECT_TRUE(epochs.idle());
+}
+
+TEST(ShastaEpochs, ALaterEpochThatEndsFirstDoesNotLetAFencePass) {
+  Epochs epochs;
+  const uint64_t first = epochs.begin();
+  const uint64_t fence = epochs.fence();
+  const uint64_t second = epochs.begin();
+  const uint64_t later = epochs.fence();
+  epochs.end(second);
+  EXPECT_FALSE(epochs.has_passed(fence));
+  EXPECT_FALSE(epochs.has_passed(later));
+  // A fence of an empty epoch waits for the ones before, too.
+  const uint64_t empty = epochs.fence();
+  EXPECT_FALSE(epochs.has_passed(empty));
+  epochs.end(first);
+  EXPECT_TRUE(epochs.has_passed(fence) && epochs.has_passed(later) && epochs.has_passed(empty));
+}
+
+TEST(ShastaEpochs, HoldAFenceOfEveryProcessorAtOnce) {
+  Epochs epochs;
+  std::array<uint64_t, ProcessorSet::kCapacity> begun{};
+  std::array<uint64_t, ProcessorSet::kCapacity> fences{};
+  for (unsigned p = 0; p < ProcessorSet::kCapacity; ++p) {
+    begun[p] = epochs.begin();
+    fences[p] = epochs.fence();
+  }
+  for (unsigned p = ProcessorSet::kCapacity; p-- > 1;) epochs.end(begun[p]);
+  for (const uint64_t fence : fences) EXPECT_FALSE(epochs.has_passed(fence));
+  epochs.end(begun[0]);
+  for (const uint64_t fence : fences) EXPECT_TRUE(epochs.has_passed(fence));
+}
+
+TEST(ShastaStoreQueue, KeepsOrderAndTellsWhatItHides) {
+  StoreQueue queue;
+  queue.push({.block = BlockId(1), .waits = true});
+  queue.push({.block = BlockId(2)});
+  queue.push({.block = BlockId(1)});
+  EXPECT_EQ(queue.find(BlockId(1)), 0u);
+  EXPECT_EQ(queue.find(BlockId(2)), 1u);
+  EXPECT_EQ(queue.find(BlockId(3)), queue.size());
+  EXPECT_TRUE(queue.has_waiting());
+  EXPECT_TRUE(queue.hides(BlockId(1)));
+  queue.erase(0);
+  EXPECT_EQ(queue.find(BlockId(1)), 1u);
+  EXPECT_FALSE(queue.has_waiting());
+  queue.erase(1);
+  EXPECT_FALSE(queue.hides(BlockId(1)));
+  EXPECT_TRUE(queue.hides(BlockId(2)));
+}
+
+class ShastaHostile : public testing::Test {
+ protected:
+  bool receive(Block& block, const Place& place, NodeId from, Message message) {
+    actions_.clear();
+    return on_message(block, place, node_, from, message, actions_);
+  }
+  const Place place_{.self = kSelf, .home = kHome, .block = BlockId(7), .model = Model::kRc};
+  const Place home_{.self = kHome, .home = kHome, .block = BlockId(7), .model = Model::kRc};
+  std::array<Processor, 2> processors_{};
+  Epochs epochs_;
+  Node node_{.processors = processors_, .epochs = epochs_};
+  Actions actions_;
+};
+
+TEST_F(ShastaHostile, AnInvalidBlockThatAsksForNothingTakesNoMessage) {
+  for (unsigned kind = 0; kind <= static_cast<unsigned>(Kind::kKindCount); ++kind)
+    for (const NodeId from : {kHome, kOther}) {
+      Block block = initial_block(place_);
+      EXPECT_FALSE(receive(block, place_, from, {.kind = static_cast<Kind>(kind), .requester = kOther, .acks = 1}))
+          << kind << " from " << from.value;
+      EXPECT_EQ(block, initial_block(place_)) << "a refused message changes nothing";
+    }
+}
+
+TEST_F(ShastaHostile, OnlyTheHomeForwardsAndInvalidates) {
+  for (const Kind kind : {Kind::kForwardRead, Kind::kForwardReadExclusive, Kind::kInvalidate}) {
+    Block block = initial_block(place_);
+    block.state = kind == Kind::kInvalidate ? State::kShared : State::kExclusive;
+    const Block before = block;
+    EXPECT_FALSE(receive(block, place_, kOther, {.kind = kind, .requester = kOther}));
+    EXPECT_FALSE(receive(block, place_, kHome, {.kind = kind, .requester = kSelf})) << "on its own behalf";
+    EXPECT_EQ(block, before);
+    EXPECT_TRUE(receive(block, place_, kHome, {.kind = kind, .requester = kOther})) << name(kind);
+  }
+}
+
+TEST_F(ShastaHostile, ASharerDoesNotAskForWhatItHas) {
+  Block block = initial_block(home_);
+  ASSERT_TRUE(receive(block, home_, kOther, {.kind = Kind::kRead, .requester = kOther}));
+  EXPECT_FALSE(receive(block, home_, kOther, {.kind = Kind::kRead, .requester = kOther}));
+  EXPECT_FALSE(receive(block, home_, kOther, {.kind = Kind::kReadExclusive, .requester = kOther}));
+  EXPECT_FALSE(receive(block, place_, kOther, {.kind = Kind::kUpgrade, .requester = kOther})) << "not its home";
+}
+
+TEST_F(ShastaHostile, MoreAcknowledgementsThanInvalidationsAreRefused) {
+  Block block = initial_block(place_);
+  actions_.clear();
+  ASSERT_EQ(on_store(block, place_, node_, 0, actions_), Outcome::kQueued);
+  ASSERT_TRUE(receive(block, place_, kOther, {.kind = Kind::kInvalidated, .requester = kSelf}));
+  ASSERT_TRUE(receive(block, place_, NodeId(3), {.kind = Kind::kInvalidated, .requester = kSelf}));
+  EXPECT_FALSE(receive(block, place_, kHome, {.kind = Kind::kDataExclusive, .requester = kSelf, .acks = 1}));
+}
+
+TEST_F(ShastaHostile, AReplyOfAnotherKindIsRefused) {
+  Block block = initial_block(place_);
+  actions_.clear();
+  ASSERT_EQ(on_load(block, place_, node_, 0, actions_), Outcome::kWait);
+  for (const Kind kind : {Kind::kDataExclusive, Kind::kUpgraded, Kind::kConditionalFailed, Kind::kInvalidated})
+    EXPECT_FALSE(receive(block, place_, kHome, {.kind = kind, .requester = kSelf})) << name(kind);
+  EXPECT_TRUE(receive(block, place_, kHome, {.kind = Kind::kData, .requester = kSelf}));
+}
+
+// Downgrade messages go to exactly the processors that may be between a check and its access.
+TEST_F(ShastaHostile, DowngradeMessagesGoToThoseInApplicationCodeWithAPrivateState) {
+  for (const bool in_application : {false, true}) {
+    Block block = initial_block(home_);
+    actions_.clear();
+    ASSERT_EQ(on_store(block, home_, node_, 1, actions_), Outcome::kResolved);
+    processors_[0].in_application = true;
+    processors_[1].in_application = in_application;
+    ASSERT_TRUE(receive(block, home_, kOther, {.kind = Kind::kRead, .requester = kOther}));
+    unsigned asked = 0;
+    for (const Action& action : actions_)
+      if (action.verb == Verb::kDowngrade) {
+        ++asked;
+        EXPECT_EQ(action.processor, 1u);
+      }
+    EXPECT_EQ(asked, in_application ? 1u : 0u);
+    EXPECT_EQ(block.state, in_application ? State::kExclusive : State::kShared);
+    if (!in_application) continue;
+    actions_.clear();
+    EXPECT_FALSE(on_downgraded(block, home_, node_, 0, actions_)) << "was not asked";
+    EXPECT_TRUE(on_downgraded(block, home_, node_, 1, actions_));
+    EXPECT_EQ(block.state, State::kShared);
+    EXPECT_EQ(actions_[0].verb, Verb::kCopy);
+    EXPECT_EQ(actions_[1].verb, Verb::kSendCopy);
+  }
+}
+
+}  // namespace
+}  // namespace multigrain::shasta
