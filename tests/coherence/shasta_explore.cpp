@@ -14,7 +14,7 @@ constexpr size_t kMaxStates = 12'000'000;
 int usage() {
   std::puts(
       "usage: shasta_explore --list | --all | --long | NAME\n"
-      "Explores every order of every step of a small machine running Shasta; --long: all those that the tests leave out.");
+      "Explores every order of every step of a small machine running Shasta; --long: those that the tests leave out.");
   return 2;
 }
 

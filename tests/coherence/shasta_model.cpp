@@ -768,7 +768,8 @@ std::string Machine::check_end() const {
       const Words& frame = nodes_[n].frames[b];
       if (block.is_readable() && frame != latest_[b])
         return fmt::format("node {} is left with a stale copy of block {}", n, b);
-      if (!block.is_readable() && !is(Mutant::kNoFlag) && std::any_of(frame.begin(), frame.end(), [](Value v) { return v != kFlagValue; }))
+      const bool is_flagged = std::all_of(frame.begin(), frame.end(), [](Value v) { return v == kFlagValue; });
+      if (!block.is_readable() && !is_flagged && !is(Mutant::kNoFlag))
         return fmt::format("block {} is invalid at node {} and does not hold the flag value", b, n);
     }
   }

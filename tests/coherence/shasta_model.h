@@ -1,8 +1,8 @@
 // A small machine around the Shasta engine, to be explored (explorer.h): nodes with frames, processors that run short
 // programs, and a first-in-first-out channel for each pair of nodes. And, to compare with, each memory model by itself.
 //
-// What stands for inline checks is cut as the races are (shasta.txt, section 2.3): a store is a check and, a step later,
-// the store; a batch is a check and then a step an access; a load-locked and its store-conditional are two steps. A
+// What stands for inline checks is cut as the races are (shasta.txt, section 2.3): a store is a check and, a step
+// later, the store; a batch is a check and then a step an access; a load-locked and its store-conditional are two steps. A
 // downgrade message is answered when the processor polls, between operations, or enters the runtime. Everything that
 // the shell does under the block's lock is one step.
 #pragma once
@@ -100,8 +100,8 @@ inline void PrintTo(Mutant mutant, std::ostream* out) {
   *out << name(mutant);
 }
 
-// Every outcome that the memory model itself allows the programs: an interleaving (sc), store buffers first in first out
-// (tso), store buffers a block and a level of stores that only their node sees (rc).
+// Every outcome that the memory model itself allows the programs: an interleaving (sc), store buffers first in first
+// out (tso), store buffers a block and a level of stores that only their node sees (rc).
 [[nodiscard]] Outcomes reference(const Scenario& scenario);
 [[nodiscard]] std::string in_words(const Outcome& outcome);
 

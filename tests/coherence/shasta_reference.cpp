@@ -177,7 +177,8 @@ class Enumerator {
   void end(const Abstract& state) {
     Outcome out;
     for (const Abstract::Thread& t : state.threads) out.insert(out.end(), t.registers.begin(), t.registers.end());
-    for (unsigned b = 0; b < blocks_; ++b) out.insert(out.end(), std::begin(state.memory[b]), std::end(state.memory[b]));
+    for (unsigned b = 0; b < blocks_; ++b)
+      out.insert(out.end(), std::begin(state.memory[b]), std::end(state.memory[b]));
     outcomes_.insert(out);
   }
 

@@ -212,7 +212,8 @@ std::string check_litmus(const Scenario& scenario, size_t max_states) {
     sum.ends += report.ends;
     sum.depth = std::max(sum.depth, report.depth);
   }
-  std::printf("%s, %zu outcomes, %zu machines\n", exploring::summary(scenario.name, sum).c_str(), seen.size(), placements);
+  std::printf("%s, %zu outcomes, %zu machines\n", exploring::summary(scenario.name, sum).c_str(), seen.size(),
+              placements);
   Outcomes missing;
   std::set_difference(allowed.begin(), allowed.end(), seen.begin(), seen.end(), std::inserter(missing, missing.end()));
   std::string out;

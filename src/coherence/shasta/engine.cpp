@@ -222,7 +222,7 @@ bool Transition::message(NodeId from, const Message& m) {
   return client_message(from, m);
 }
 
-// --- Directory. It changes when a request arrives, and never waits for anything (S4). ---------------------------------
+// --- Directory. It changes when a request arrives, and never waits for anything (S4). ------------------------------
 
 // Who supplies the data: the home if it has a copy, which saves a hop; else the owner.
 NodeId Transition::source() const {

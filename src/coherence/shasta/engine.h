@@ -2,8 +2,8 @@
 // at the home, and what the node's processors have outstanding.
 //
 // The engine has no clock, no I/O, no lock and no thread. A shell feeds it events and carries out the actions that it
-// returns, in order; tests/coherence/shasta_model.h explores it exhaustively. docs/shasta.md explains the protocol, says
-// where it departs from the paper and why, and what is explored.
+// returns, in order; tests/coherence/shasta_model.h explores it exhaustively. docs/shasta.md explains the protocol,
+// says where it departs from the paper and why, and what is explored.
 //
 // What holds, in every state (explored, docs/shasta.md):
 //  (S1) At most one node's copy is exclusive. When its request is complete (no acknowledgement missing), no other node
