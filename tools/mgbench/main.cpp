@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checks.h"
+#include "rights.h"
 #include "roles.h"
 #include "trace.h"
 #include "ucx.h"
@@ -284,6 +285,7 @@ int compare_with_ucx(const Options& options, const Summaries& floors, const std:
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "checks") return multigrain::bench::measure_checks(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "trace") return multigrain::bench::measure_traces(argc - 1, argv + 1);
+  if (argc > 1 && std::string_view(argv[1]) == "rights") return multigrain::bench::measure_rights(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "fabric") {
     // A program of its own, which lives beside this one.
     const std::string program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "mgbench-fabric";

@@ -1,0 +1,130 @@
+// The rights-change wall (genima-emulation.txt, V.E and figure 3): threads of one process change the rights of single
+// pages at the same time, each of its own, and no page of a thread is beside another of its own.
+//
+// With both mechanisms, for growing numbers of threads. A figure is the time that a call takes on a core of its own:
+// the time of the whole, times the cores that worked on it, divided by the calls. Where calls do not hinder each other
+// it is the same for every number of threads.
+#include "rights.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <barrier>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "memory/access_rights.h"
+
+namespace multigrain::bench {
+namespace {
+
+constexpr unsigned kPagesPerThread = 256;
+
+struct Costs {
+  double upgrade = 0;    // microseconds; from readable to writable
+  double downgrade = 0;  // from writable to no right
+};
+
+std::vector<unsigned> cores_of_this_process() {
+  cpu_set_t set;
+  std::vector<unsigned> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (unsigned i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &set)) cores.push_back(i);
+  return cores;
+}
+
+Result<Costs> measure(AccessMechanism mechanism, unsigned threads, unsigned rounds,
+                      const std::vector<unsigned>& cores) {
+  const uint64_t pages = uint64_t{threads} * kPagesPerThread;
+  auto region = Region::create(pages * 4096, 4096);
+  if (!region) return tl::unexpected(region.error());
+  auto rights = choose(mechanism, *region);
+  if (!rights) return tl::unexpected(rights.error());
+  for (uint64_t p = 0; p < pages; ++p) region->alias(PageId(p))[0] = std::byte{1};
+
+  std::vector<double> upgrades, downgrades;
+  Nanoseconds begin = 0;
+  std::barrier meeting(threads);
+  const double cores_used = static_cast<double>(std::min<size_t>(threads, cores.size()));
+  // Everybody does `change` to each page of its own; thread 0 takes the time.
+  const auto together = [&](unsigned thread, std::vector<double>* samples, auto&& change) {
+    meeting.arrive_and_wait();
+    if (thread == 0) begin = monotonic_ns();
+    meeting.arrive_and_wait();
+    for (uint64_t p = thread; p < pages; p += threads) change(PageId(p));
+    meeting.arrive_and_wait();
+    if (thread == 0 && samples != nullptr)
+      samples->push_back(static_cast<double>(monotonic_ns() - begin) / 1000 * cores_used / static_cast<double>(pages));
+  };
+  std::vector<std::thread> running;
+  for (unsigned t = 0; t < threads; ++t) {
+    running.emplace_back([&, t] {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(cores[t % cores.size()], &set);
+      sched_setaffinity(0, sizeof set, &set);
+      for (unsigned round = 0; round < rounds; ++round) {
+        together(t, nullptr, [&](PageId page) { (*rights)->grant_read(page, 1); });
+        together(t, round == 0 ? nullptr : &upgrades, [&](PageId page) { (*rights)->upgrade(page, 1); });
+        together(t, round == 0 ? nullptr : &downgrades, [&](PageId page) { (*rights)->revoke(page, 1); });
+      }
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  // What else runs on the machine only adds.
+  return Costs{*std::min_element(upgrades.begin(), upgrades.end()),
+               *std::min_element(downgrades.begin(), downgrades.end())};
+}
+
+}  // namespace
+
+int measure_rights(int argc, char** argv) {
+  std::vector<unsigned> threads{1, 2, 4, 8, 16};
+  unsigned rounds = 100;
+  bool json = false;
+  CLI::App app{"Measures what changes of access rights cost while other threads of the process change rights, too."};
+  app.name("mgbench rights");
+  app.add_option("--threads", threads, "how many change rights at once")->delimiter(',')->check(CLI::Range(1, 128));
+  app.add_option("--rounds", rounds, "rounds; a figure is the least of all")->check(CLI::Range(2, 10000));
+  app.add_flag("--json", json, "print JSON");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const std::vector<unsigned> cores = cores_of_this_process();
+  if (cores.empty()) {
+    fmt::print(stderr, "mgbench: the cores of this process are not known\n");
+    return 1;
+  }
+  nlohmann::json out{{"version", 1}, {"cores", cores.size()}, {"rows", nlohmann::json::array()}};
+  if (!json)
+    fmt::print("Microseconds of a core for each change of one page's rights, {} cores\n\n{:<12}{:>8}{:>12}{:>12}\n",
+               cores.size(), "mechanism", "threads", "upgrade", "downgrade");
+  for (const auto& [mechanism, name] :
+       {std::pair{AccessMechanism::kUserfault, "userfault"}, std::pair{AccessMechanism::kMprotect, "mprotect"}}) {
+    for (const unsigned n : threads) {
+      const auto costs = measure(mechanism, n, rounds, cores);
+      if (!costs) {
+        fmt::print(stderr, "mgbench: {}: {}\n", name, costs.error().message);
+        return 1;
+      }
+      if (json)
+        out["rows"].push_back(
+            {{"mechanism", name}, {"threads", n}, {"upgrade_us", costs->upgrade}, {"downgrade_us", costs->downgrade}});
+      else
+        fmt::print("{:<12}{:>8}{:>12.2f}{:>12.2f}\n", name, n, costs->upgrade, costs->downgrade);
+      std::fflush(stdout);
+    }
+  }
+  if (json) fmt::print("{}\n", out.dump(2));
+  return 0;
+}
+
+}  // namespace multigrain::bench
