@@ -27,7 +27,7 @@ class HomeDirectory {
     return Grain::kPage;
   }
   // Settles the home of a first-touch page: this node's, unless another came first; nullopt if it is not allocated.
-  // Waits for a message; called in the fault handler with no lock held.
+  // A remote operation, or waits for a message; called in the fault handler with no lock held.
   virtual std::optional<NodeId> claim_home(PageId page) = 0;
 };
 

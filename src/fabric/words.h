@@ -32,8 +32,12 @@ inline constexpr uint64_t kWindows = kMarks + NodeSet::kCapacity * kMarkCount * 
 inline constexpr uint64_t kWindowPlaces = 4096 - 1;
 inline constexpr uint64_t kBytesPerPlace = 64;
 
+// src/memory/heap: who has claimed the first-touch pages whose arbiter the node is. (home_claims.h)
+inline constexpr uint64_t kHomes = kWindows + (1 + kWindowPlaces) * kBytesPerPlace;
+inline constexpr uint64_t kHomeCount = uint64_t{1} << 20;
+
 // How long the segment is on every node.
-inline constexpr uint64_t kBytes = kWindows + (1 + kWindowPlaces) * kBytesPerPlace;
+inline constexpr uint64_t kBytes = kHomes + kHomeCount * sizeof(uint64_t);
 
 // How long the kLines segment of a region is: a word for each line, of the shortest lines there are.
 constexpr uint64_t line_table_bytes(uint64_t region_bytes) {

@@ -42,13 +42,14 @@ Placement placement_from(const Message& message, unsigned nodes) {
 }  // namespace
 
 SharedHeap::SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size,
-                       size_t page_size, const Region* frames)
+                       size_t page_size, const Region* frames, const HomeClaims::Place& claims)
     : fabric_(fabric),
       policy_(policy),
       base_(base),
       frames_(frames),
       geometry_{reinterpret_cast<uint64_t>(base), region_size, page_size, fabric.nodes()},
       small_(geometry_),
+      claims_(fabric, claims),
       first_touch_(make_table<std::atomic<uint16_t>>(geometry_.pages(), "homes of first-touch pages")),
       calls_(make_table<Call>(kCalls, "calls of the shared heap")),
       unanswered_(make_table<Unanswered>(uint64_t{kCalls} * fabric.nodes(), "unanswered calls of the shared heap")) {
@@ -295,6 +296,10 @@ std::optional<Region::Run> SharedHeap::next_touched(NodeId node, PageId first, u
 std::optional<NodeId> SharedHeap::learn_home(PageId page, bool claim) {
   if (const std::optional<NodeId> home = home_of(page)) return home;
   if (!extents_.find(page)) return std::nullopt;
+  if (const HomeClaims::Answer known = claim ? claims_.claim(page) : claims_.look_up(page); known.has_room) {
+    if (known.home) first_touch_[page].store(static_cast<uint16_t>(known.home->value + 1), std::memory_order_release);
+    return known.home;
+  }
   const NodeId arbiter(static_cast<uint16_t>(page.value % geometry_.nodes));
   if (arbiter == self()) return serve_home(page, self(), claim);
   MessageHeader request;

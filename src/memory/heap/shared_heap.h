@@ -8,8 +8,8 @@
 //                     acknowledged it, so that whoever gets the pointer by proper synchronisation can look its home up
 //   free              where the block's extent says: this node, the node that owns the superblock, or the manager;
 //                     the caller learns whether the block was one
-//   home of a page    a look-up; for a first-touch page not seen before, a question to the page's arbiter, which is
-//                     node (page mod nodes), and the answer is kept
+//   home of a page    a look-up; for a first-touch page not seen before, remote atomics on a table at the page's
+//                     arbiter (home_claims.h), and the answer is kept. Only where that table is full, a message
 //
 // The heap never touches the shared region. Two things are therefore the caller's:
 //  * Blocks must be zero when a program gets them: when needs_clearing says so, the caller clears Allocation::size
@@ -35,6 +35,7 @@
 #include "fabric/wait.h"
 #include "memory/heap/address_space.h"
 #include "memory/heap/extents.h"
+#include "memory/heap/home_claims.h"
 #include "memory/heap/small_heap.h"
 #include "memory/region.h"
 #include "memory/sparse_table.h"
@@ -52,7 +53,7 @@ enum : MessageType {
   kFree,         // word: offset of the block
   kSizeOf,       // word: offset of the block
   kTouched,      // word: pages [first, first + count); the reply names the first run with memory
-  kHome,         // to the page's arbiter. flags: 1 to claim it; word: page
+  kHome,         // to the arbiter of a page for which its table has no room. flags: 1 to claim it; word: page
   kReply,        // flags: 1 if granted; small: needs clearing; word: first page, pages | 0, block size | home
   kEnd
 };
@@ -74,8 +75,9 @@ class SharedHeap {
   // Registers the heap's message handlers. `base` is where the region lies on every node. Start-up only; node 0's heap
   // exists before any node allocates. All nodes give the same region.
   // `frames`: this node's part of the region, to know which pages have memory; without it, all count as touched.
+  // `claims`: where every node keeps the claims of first-touch pages.
   SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size, size_t page_size,
-             const Region* frames = nullptr);
+             const Region* frames = nullptr, const HomeClaims::Place& claims = {});
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
@@ -120,11 +122,11 @@ class SharedHeap {
   [[nodiscard]] std::optional<NodeId> home_of(PageId page) const;
 
   // The home of the page. A first-touch page that has none yet gets this node. Nothing only if it is in no extent.
-  // For the fault path: waits for the arbiter's answer the first time. Several threads may claim one page at once.
+  // For the fault path: a remote operation the first time. Several threads may claim one page at once.
   std::optional<NodeId> claim_home(PageId page);
 
   // The home of the page, without making one: nothing if it is in no extent, or is a first-touch page that nobody has
-  // claimed. Waits for the arbiter. Not for the fault path.
+  // claimed. Not for the fault path.
   std::optional<NodeId> ask_home(PageId page);
 
  private:
@@ -192,7 +194,9 @@ class SharedHeap {
   SpinLock small_lock_;
   SmallHeap small_;
 
-  // Of first-touch pages: home + 1, or 0 while unknown. On the page's arbiter this is the truth, elsewhere a cache.
+  HomeClaims claims_;
+  // Of first-touch pages: home + 1, or 0 while unknown. A cache, but on the arbiter of a page for which `claims_` has
+  // no room, where it is the truth.
   SparseTable<std::atomic<uint16_t>> first_touch_;
 
   SparseTable<Call> calls_;

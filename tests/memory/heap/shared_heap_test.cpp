@@ -31,11 +31,14 @@ std::byte* const kBase = reinterpret_cast<std::byte*>(uint64_t{1} << 45);
 
 class Machine {
  public:
-  explicit Machine(unsigned nodes, uint64_t seed = 1, uint64_t region_size = uint64_t{1} << 30, size_t page_size = 4096)
+  // `claims`: entries of each node's table of first-touch pages. Few: many pages have no room in it.
+  explicit Machine(unsigned nodes, uint64_t seed = 1, uint64_t region_size = uint64_t{1} << 30, size_t page_size = 4096,
+                   uint64_t claims = 1000)
       : page_size_(page_size), network({.nodes = nodes, .seed = seed, .poll = SimNetwork::PollMode::kRandomStep}) {
     for (uint16_t node = 0; node < nodes; ++node) {
-      heaps_.push_back(
-          std::make_unique<SharedHeap>(network.node(NodeId(node)), WaitPolicy{}, kBase, region_size, page_size));
+      heaps_.push_back(std::make_unique<SharedHeap>(network.node(NodeId(node)), WaitPolicy{}, kBase, region_size,
+                                                    page_size, nullptr,
+                                                    HomeClaims::Place{.offset = 4096, .entries = claims}));
     }
   }
 
@@ -62,7 +65,8 @@ TEST_P(SharedHeapRandomTest, NodesAgreeAndBlocksDoNotOverlap) {
   const unsigned nodes = 1 + static_cast<unsigned>(random() % 5);
   const size_t page_size = size_t{4096} << random() % 3;
   const uint64_t region_size = uint64_t{1} << (random() % 2 == 0 ? 22 : 34);
-  Machine machine(nodes, random(), region_size, page_size);
+  const uint64_t claims[] = {0, 5, 64, 7000};
+  Machine machine(nodes, random(), region_size, page_size, claims[random() % 4]);
   struct Block {
     uint64_t size;
     bool own_pages;
@@ -161,8 +165,8 @@ TEST(SharedHeapTest, ReplyWaitsForTheSlowestNode) {
   SimNetwork network({.nodes = 3, .poll = SimNetwork::PollMode::kManual});
   std::vector<std::unique_ptr<SharedHeap>> heaps;
   for (uint16_t node = 0; node < 3; ++node) {
-    heaps.push_back(
-        std::make_unique<SharedHeap>(network.node(NodeId(node)), WaitPolicy{}, kBase, uint64_t{1} << 30, 4096));
+    heaps.push_back(std::make_unique<SharedHeap>(network.node(NodeId(node)), WaitPolicy{}, kBase, uint64_t{1} << 30,
+                                                 4096, nullptr, HomeClaims::Place{.offset = 4096, .entries = 1000}));
   }
   // Node 1's request by hand, for a call that it has not made: its reply would end the process, and is not delivered.
   MessageHeader request;
@@ -183,24 +187,59 @@ TEST(SharedHeapTest, ReplyWaitsForTheSlowestNode) {
   EXPECT_EQ(network.pending().front()->to, NodeId(1));
 }
 
+// Whether the table at the arbiter has room for all pages, for some, or for none.
 TEST(SharedHeapTest, FirstTouchGoesToTheFirstThatAsks) {
+  for (const uint64_t claims : {1000u, 7u, 1u, 0u}) {
+    Machine machine(3, 1, uint64_t{1} << 30, 4096, claims);
+    const auto block = machine.heap(1).allocate(80 * 4096, 0, kFirstTouch);
+    ASSERT_TRUE(block);
+    const uint64_t first = machine.page_of(block->address).value;
+    for (uint64_t i = 0; i < 80; ++i) {
+      const PageId page(first + i);
+      for (unsigned node = 0; node < 3; ++node) {
+        EXPECT_EQ(machine.heap(node).home_of(page), std::nullopt);
+        EXPECT_EQ(machine.heap(node).ask_home(page), std::nullopt) << "asking does not claim";
+      }
+      const auto toucher = static_cast<uint16_t>(i % 3);
+      EXPECT_EQ(machine.heap(toucher).claim_home(page), NodeId(toucher));
+      for (unsigned node = 0; node < 3; ++node) {
+        EXPECT_EQ(machine.heap(node).ask_home(page), NodeId(toucher));
+        EXPECT_EQ(machine.heap(node).claim_home(page), NodeId(toucher));
+        EXPECT_EQ(machine.heap(node).home_of(page), NodeId(toucher));
+      }
+    }
+  }
+}
+
+// Claims are remote atomics: nothing runs on the arbiter, nor anywhere else.
+TEST(SharedHeapTest, ClaimsSendNoMessages) {
   Machine machine(3);
-  const auto block = machine.heap(1).allocate(8 * 4096, 0, kFirstTouch);
+  const auto block = machine.heap(1).allocate(90 * 4096, 0, kFirstTouch);
   ASSERT_TRUE(block);
+  machine.network.run();
   const uint64_t first = machine.page_of(block->address).value;
-  for (uint64_t i = 0; i < 8; ++i) {
-    const PageId page(first + i);
+  for (unsigned i = 0; i < 90; ++i) {
     for (unsigned node = 0; node < 3; ++node) {
-      EXPECT_EQ(machine.heap(node).home_of(page), std::nullopt);
-      EXPECT_EQ(machine.heap(node).ask_home(page), std::nullopt) << "asking does not claim";
+      EXPECT_EQ(machine.heap((node + i) % 3).claim_home(PageId(first + i)), NodeId(static_cast<uint16_t>(i % 3)));
+      EXPECT_EQ(machine.heap(node).ask_home(PageId(first + i)), NodeId(static_cast<uint16_t>(i % 3)));
+      ASSERT_EQ(machine.network.pending_count(), 0u);
     }
-    const auto toucher = static_cast<uint16_t>(i % 3);
-    EXPECT_EQ(machine.heap(toucher).claim_home(page), NodeId(toucher));
-    for (unsigned node = 0; node < 3; ++node) {
-      EXPECT_EQ(machine.heap(node).ask_home(page), NodeId(toucher));
-      EXPECT_EQ(machine.heap(node).claim_home(page), NodeId(toucher));
-      EXPECT_EQ(machine.heap(node).home_of(page), NodeId(toucher));
-    }
+  }
+}
+
+TEST(SharedHeapDeathTest, AHomeThatDoesNotExistEndsTheRun) {
+  Machine machine(3);
+  const auto block = machine.heap(0).allocate(3 * 4096, 0, kFirstTouch);
+  ASSERT_TRUE(block);
+  machine.network.run();
+  const uint64_t page = machine.page_of(block->address).value;
+  // Damaged at the arbiter.
+  for (uint64_t i = 0; i < 3; ++i) {
+    const NodeId arbiter(static_cast<uint16_t>((page + i) % 3));
+    machine.network.node(NodeId(0)).fetch_and_set(arbiter, SegmentId::kWords, 4096 + (page + i) / 3 * 8 % 8000,
+                                                  (page + i) << 8 | 4);
+    EXPECT_DEATH(machine.heap(0).claim_home(PageId(page + i)), "a page's home is a node that does not exist");
+    EXPECT_DEATH(machine.heap(1).ask_home(PageId(page + i)), "a page's home is a node that does not exist");
   }
 }
 

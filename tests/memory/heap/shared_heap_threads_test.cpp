@@ -74,21 +74,35 @@ class QueueFabric final : public Fabric {
     return queue_.size();
   }
 
-  // The heap uses no remote memory.
+  // Of remote memory the heap uses the claims of first-touch pages alone.
+  static constexpr uint64_t kClaims = 100;  // fewer than pages
   void put(NodeId, SegmentId, uint64_t, std::span<const std::byte>) override { panic("put"); }
-  void get(NodeId, SegmentId, uint64_t, std::span<std::byte>) override { panic("get"); }
+  void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override {
+    const uint64_t word = all_[from.value]->word(segment, offset).load();
+    MG_CHECK(bytes.size() == sizeof word, bytes.size());
+    std::memcpy(bytes.data(), &word, sizeof word);
+  }
   Completion start_put(NodeId, SegmentId, uint64_t, std::span<const std::byte>) override { panic("start_put"); }
   Completion start_get(NodeId, SegmentId, uint64_t, std::span<std::byte>) override { panic("start_get"); }
   bool is_complete(Completion) override { panic("is_complete"); }
   void wait(Completion) override { panic("wait"); }
   uint64_t fetch_and_set(NodeId, SegmentId, uint64_t, uint64_t) override { panic("fetch_and_set"); }
   uint64_t fetch_add(NodeId, SegmentId, uint64_t, uint64_t) override { panic("fetch_add"); }
-  uint64_t compare_and_swap(NodeId, SegmentId, uint64_t, uint64_t, uint64_t) override { panic("compare_and_swap"); }
+  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
+                            uint64_t desired) override {
+    all_[at.value]->word(segment, offset).compare_exchange_strong(expected, desired);
+    return expected;
+  }
 
  private:
   std::vector<std::unique_ptr<QueueFabric>>& all_;
   uint16_t self_;
   unsigned nodes_;
+  std::atomic<uint64_t>& word(SegmentId segment, uint64_t offset) {
+    MG_CHECK(segment == SegmentId::kWords && offset % 8 == 0 && offset / 8 < kClaims, offset);
+    return words_[offset / 8];
+  }
+  std::array<std::atomic<uint64_t>, kClaims> words_{};
   std::array<std::pair<MessageHandler, void*>, 256> handlers_{};
   std::mutex handler_mutex_;
   std::mutex queue_mutex_;
@@ -111,7 +125,8 @@ class SharedHeapThreadsTest : public ::testing::Test {
     for (uint16_t node = 0; node < kNodes; ++node)
       fabrics_.push_back(std::make_unique<QueueFabric>(fabrics_, node, kNodes));
     for (auto& fabric : fabrics_)
-      heaps_.push_back(std::make_unique<SharedHeap>(*fabric, WaitPolicy{}, base_, kRegionSize, kPageSize));
+      heaps_.push_back(std::make_unique<SharedHeap>(*fabric, WaitPolicy{}, base_, kRegionSize, kPageSize, nullptr,
+                                                    HomeClaims::Place{.offset = 0, .entries = QueueFabric::kClaims}));
     for (auto& fabric : fabrics_) {
       services_.emplace_back([&fabric] {
         while (!fabric->stopped()) fabric->serve();
