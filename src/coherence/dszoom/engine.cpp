@@ -19,9 +19,8 @@ NodeId one_of(NodeSet nodes, NodeId self) {
 void Miss::begin(Step& step) const {
   step.clear();
   step.add(Verb::kLock, home_);
-  if (!speculates_) return;
-  step.watch(home_, stores_);
-  step.add(Verb::kRead, home_);
+  if (watches_) step.watch(home_, stores_);
+  if (speculates_) step.add(Verb::kRead, home_);
 }
 
 Progress Miss::proceed(const Outcome& outcome, Step& step) {
@@ -70,18 +69,18 @@ Progress Miss::locked(const Outcome& outcome, Step& step) {
   // The lock has taken the home's rights; the others' are in their words.
   to_take_ = to_close_ - NodeSet::of(home_);
   stage_ = Stage::kClosing;
-  if (speculates_ && holders_.contains(home_)) {
+  if (watches_ && holders_.contains(home_)) {
     // Its windows were read after the entry was locked, its copy after that.
     const bool closed = !to_close_.contains(home_) || !outcome.open.contains(home_);
     if (closed) to_close_.erase(home_);
-    if (needs_ && source_ == home_ && closed) {
+    if (speculates_ && needs_ && source_ == home_ && closed) {
       needs_ = false;
       brought_ = true;
     }
   }
   const Progress progress = collect(step);
   // Only the home's windows have been looked at so far.
-  return progress == Progress::kOpen && !(speculates_ && outcome.open.contains(home_)) ? Progress::kGo : progress;
+  return progress == Progress::kOpen && !(watches_ && outcome.open.contains(home_)) ? Progress::kGo : progress;
 }
 
 // Takes what has to be taken, and reads what has to be read, until every window is closed and the line is here.

@@ -91,7 +91,11 @@ class Miss {
  public:
   // `has_copy`: the own word says that the line can be read here; then the lock brings no data along. A hint.
   Miss(NodeId self, NodeId home, bool stores, bool has_copy)
-      : self_(self), home_(home), stores_(stores), speculates_(self != home && !has_copy) {}
+      : self_(self),
+        home_(home),
+        stores_(stores),
+        speculates_(self != home && !has_copy),
+        watches_(self != home && (stores || !has_copy)) {}
 
   // The first step.
   void begin(Step& step) const;
@@ -107,7 +111,7 @@ class Miss {
   [[nodiscard]] std::array<uint64_t, 6> state() const {
     return {holders_.bits(), to_take_.bits(), to_close_.bits(), to_flag_.bits(), source_.value,
             static_cast<uint64_t>(stage_) | static_cast<uint64_t>(kind_) << 8 | uint64_t{needs_} << 16 |
-                uint64_t{brought_} << 17 | uint64_t{stores_} << 18 | uint64_t{speculates_} << 19};
+                uint64_t{brought_} << 17 | uint64_t{stores_} << 18 | uint64_t{speculates_} << 19 | uint64_t{watches_} << 20};
   }
 
  private:
@@ -120,7 +124,8 @@ class Miss {
   NodeId self_;
   NodeId home_;
   bool stores_;
-  bool speculates_;
+  bool speculates_;  // the lock brings the home's copy along
+  bool watches_;     // and its windows
   Stage stage_ = Stage::kLocking;
   Kind kind_ = Kind::kNothing;
   NodeSet holders_;    // when it was locked

@@ -1,0 +1,207 @@
+// What DSZOOM's misses cost, and what false sharing costs under any protocol: a Multigrain program, which mgbench runs
+// under mgrun. Its accesses are spelled out as mgcc compiles them (docs/fine-grain.md), so it needs no compiled checks,
+// and claims to have them.
+//
+//   mgbench-lines misses ROUNDS          on 3 nodes of 1, under dszoom
+//   mgbench-lines false-sharing ROUNDS   under any protocol: one writer a line, all of them on every page
+//
+// The floor of a miss of two hops is two atomics on another core's cache lines, and a copy of a line that it wrote.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include "base/clock.h"
+#include "instrument/fine_grain.h"
+#include "multigrain/multigrain.h"
+#include "roles.h"
+
+asm(".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n.long 1\n"
+    ".popsection\n");
+
+namespace multigrain::bench {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr unsigned kLines = 512;
+// Enough that the barrier of a round counts for little.
+constexpr unsigned kPages = 512;
+
+struct Stage {
+  std::byte* memory;
+  bool by_lines;
+  unsigned rounds;
+  mg_barrier_t barrier;
+};
+Stage g_stage;
+
+uint64_t* word(unsigned line) {
+  return reinterpret_cast<uint64_t*>(g_stage.memory + line * kLine);
+}
+
+// A checked load and store.
+uint64_t load(const uint64_t* at) {
+  const uint64_t value = __atomic_load_n(at, __ATOMIC_RELAXED);
+  if (static_cast<uint32_t>(value) != MG_FINE_FLAG32) [[likely]]
+    return value;
+  uint64_t missed;
+  __multigrain_load(at, sizeof missed, &missed);
+  return missed;
+}
+void store(uint64_t* at, uint64_t value) {
+  const std::atomic_ref<uint64_t> window(__multigrain_windows[0]);
+  const uint64_t shift = *reinterpret_cast<const uint64_t*>(MG_FINE_SHIFT_ADDRESS);
+  const uint64_t line = (reinterpret_cast<uintptr_t>(at) - MG_FINE_VIEW_BASE) >> shift;
+  window.exchange(line + MG_FINE_WINDOW_LINE + MG_FINE_WINDOW_STORES);
+  const auto* const table = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE);
+  if (__atomic_load_n(table + line, __ATOMIC_RELAXED) != MG_FINE_EXCLUSIVE) [[unlikely]]
+    __multigrain_store_miss(at);
+  __atomic_store_n(at, value, __ATOMIC_RELAXED);
+  window.store(0, std::memory_order_release);
+}
+
+template <typename Work>
+double time_ns(Work&& work) {
+  const uint64_t start = ticks();
+  work();
+  return static_cast<double>(ticks() - start) * 1000.0 / ticks_per_us();
+}
+
+void meet() {
+  mg_barrier(g_stage.barrier);
+}
+void write_all_on(unsigned node, uint64_t value) {
+  if (mg_node() == node)
+    for (unsigned line = 0; line < kLines; ++line) store(word(line), value);
+  meet();
+}
+
+enum Quantity : unsigned { kTwoHops, kThreeHops, kUpgrade, kStoreMiss, kStoreMissThreeHops, kFalseMiss, kHit, kQuantities };
+constexpr std::array<const char*, kQuantities> kNames = {
+    "load miss, 2 hops",  "load miss, 3 hops", "upgrade", "store miss, 2 hops", "store miss, 3 hops",
+    "false miss of a load", "store, a hit"};
+std::array<Series, kQuantities> g_series;
+
+template <typename Access>
+void measure(Quantity quantity, unsigned round, Access&& access) {
+  if (mg_node() == 0)
+    for (unsigned line = 0; line < kLines; ++line) {
+      const double t = time_ns([&] { access(word(line)); });
+      if (round > 0) g_series[quantity].samples.push_back(t);
+    }
+  meet();
+}
+
+void miss_on_lines(void*) {
+  const auto read = [](uint64_t* at) { static_cast<void>(load(at)); };
+  const auto write = [](uint64_t* at) { store(at, 7); };
+  for (unsigned round = 0; round < g_stage.rounds + 1; ++round) {
+    write_all_on(1, 1);
+    measure(kTwoHops, round, read);
+    measure(kUpgrade, round, write);
+    measure(kHit, round, write);
+    write_all_on(1, 2);
+    measure(kStoreMiss, round, write);
+    write_all_on(2, 3);
+    measure(kThreeHops, round, read);
+    write_all_on(2, 4);
+    measure(kStoreMissThreeHops, round, write);
+    write_all_on(0, MG_FINE_FLAG64);
+    measure(kFalseMiss, round, read);
+  }
+}
+
+// Two atomics and a copy, on lines that another core has just written.
+Series measure_floor(unsigned rounds) {
+  struct alignas(kLine) Line {
+    std::atomic<uint64_t> word[kLine / sizeof(uint64_t)];
+  };
+  static std::array<Line, 3 * size_t{kLines}> lines;
+  std::atomic<unsigned> turn{0};
+  Series floor{"two remote atomics and a copy", {}};
+  std::thread other([&] {
+    for (unsigned round = 0; round < rounds + 1; ++round) {
+      while (turn.load() != 2 * round) std::this_thread::yield();
+      for (Line& line : lines) line.word[0].store(round, std::memory_order_relaxed);
+      turn = 2 * round + 1;
+    }
+  });
+  std::array<std::byte, kLine> copy;
+  for (unsigned round = 0; round < rounds + 1; ++round) {
+    while (turn.load() != 2 * round + 1) std::this_thread::yield();
+    for (unsigned i = 0; i < kLines; ++i) {
+      const double t = time_ns([&] {
+        lines[i].word[0].exchange(4);
+        std::memcpy(copy.data(), static_cast<const void*>(&lines[kLines + i]), kLine);
+        asm volatile("" : : "r"(copy.data()) : "memory");
+        lines[2 * kLines + i].word[0].exchange(5);
+      });
+      if (round > 0) floor.samples.push_back(t);
+    }
+    turn = 2 * round + 2;
+  }
+  other.join();
+  return floor;
+}
+
+// Every processor adds to a word in a line of its own on each page, and all meet.
+void write_own_lines(void*) {
+  const unsigned me = mg_processor();
+  for (unsigned round = 0; round < g_stage.rounds; ++round) {
+    for (unsigned page = 0; page < kPages; ++page) {
+      auto* const at = reinterpret_cast<uint64_t*>(g_stage.memory + page * mg_page_size() + me * kLine);
+      if (g_stage.by_lines)
+        store(at, load(at) + 1);
+      else
+        *static_cast<volatile uint64_t*>(at) = *static_cast<volatile uint64_t*>(at) + 1;
+    }
+    meet();
+  }
+}
+
+int main_of_lines(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "mgbench-lines: mgbench runs this program\n");
+    return 2;
+  }
+  const std::string_view what = argv[1];
+  const char* const protocol = std::getenv("MULTIGRAIN_PROTOCOL");
+  g_stage.by_lines = protocol != nullptr && std::string_view(protocol) == "dszoom";
+  g_stage.rounds = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
+  g_stage.barrier = mg_barrier_create(0);
+  mg_alloc_options options{};
+  options.home = what == "misses" ? MG_HOME_NODE : MG_HOME_INTERLEAVED;
+  options.node = 1;
+  g_stage.memory = static_cast<std::byte*>(mg_alloc(std::max(kPages * mg_page_size(), kLines * kLine), &options));
+  if (g_stage.memory == nullptr) {
+    std::fprintf(stderr, "mgbench-lines: %s\n", mg_error());
+    return 1;
+  }
+  if (what == "misses") {
+    for (unsigned i = 0; i < kQuantities; ++i) g_series[i].name = kNames[i];
+    if (mg_spawn_all(&miss_on_lines, nullptr) != 0) return 1;
+    std::vector<Series> all{measure_floor(g_stage.rounds)};
+    all.insert(all.end(), g_series.begin(), g_series.end());
+    print_series(all);
+    return 0;
+  }
+  // The first time finds pages untouched.
+  const unsigned rounds = g_stage.rounds;
+  g_stage.rounds = 2;
+  if (mg_spawn_all(&write_own_lines, nullptr) != 0) return 1;
+  g_stage.rounds = rounds;
+  const double t = time_ns([] { mg_spawn_all(&write_own_lines, nullptr); });
+  print_series({{"one writer a line, " + std::to_string(mg_processors()) + " a page", {t / rounds / kPages}}});
+  return 0;
+}
+
+}  // namespace
+}  // namespace multigrain::bench
+
+int main(int argc, char** argv) {
+  return multigrain::bench::main_of_lines(argc, argv);
+}
