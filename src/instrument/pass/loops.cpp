@@ -39,6 +39,7 @@ constexpr uint64_t kLongestRun = 1 << 20;
 // A piece of fewer iterations is done sooner with checks of its own.
 constexpr uint64_t kWorthLoads = 12;
 constexpr uint64_t kWorthStores = 4;
+constexpr uint64_t kLongestCopy = 256;  // bytes that one instruction moves
 constexpr unsigned kLargestNest = 300;  // instructions: a nest is in the program twice
 
 constexpr const char* kDone = "multigrain.loop.done";
@@ -219,6 +220,15 @@ class LoopWindows {
 
   // Whether windows may be open across the instruction; of an access that may be shared, adds what it touches.
   bool is_allowed(Instruction& instruction, const Loop& inside, Plan& plan) {
+    if (auto* memory = dyn_cast<MemIntrinsic>(&instruction)) {
+      // Short copies and fills, such as of structures.
+      const auto* const length = dyn_cast<ConstantInt>(memory->getLength());
+      if (length == nullptr || length->getZExtValue() > kLongestCopy || memory->isVolatile()) return false;
+      const auto bytes = static_cast<int64_t>(length->getZExtValue());
+      auto* const transfer = dyn_cast<MemTransferInst>(memory);
+      return add_access(instruction, memory->getRawDest(), bytes, true, inside, plan) &&
+             (transfer == nullptr || add_access(instruction, transfer->getRawSource(), bytes, false, inside, plan));
+    }
     if (auto* call = dyn_cast<CallBase>(&instruction)) return isa<CallInst>(call) && is_harmless_call(*call);
     Value* pointer;
     Type* type;
@@ -232,15 +242,18 @@ class LoopWindows {
     } else {
       return !instruction.mayReadOrWriteMemory() && !instruction.mayThrow();
     }
+    const TypeSize size = layout_.getTypeStoreSize(type);
+    if (size.isScalable()) return false;
+    return add_access(instruction, pointer, static_cast<int64_t>(size.getFixedValue()), stores, inside, plan);
+  }
+
+  bool add_access(Instruction& instruction, Value* pointer, int64_t bytes, bool stores, const Loop& inside, Plan& plan) {
     if (!may_be_shared(pointer)) return true;
     if (stores && options().sequential) return false;
     // Only what is accessed for certain: of other addresses it is not known that there is memory.
     if (!dominators_.dominates(instruction.getParent(), inside.getLoopLatch())) return false;
-    const TypeSize size = layout_.getTypeStoreSize(type);
-    if (size.isScalable()) return false;
     const SCEV* const address = evolution_.getPtrToIntExpr(evolution_.getSCEV(pointer), i64_);
     if (isa<SCEVCouldNotCompute>(address)) return false;
-    const auto bytes = static_cast<int64_t>(size.getFixedValue());
     for (Run& run : plan.runs) {
       if (run.loop != &inside) continue;
       const auto* const distance = dyn_cast<SCEVConstant>(evolution_.getMinusSCEV(address, run.address));
