@@ -72,8 +72,8 @@ Machine::Machine(const Scenario& scenario)
 
 unsigned Machine::thread_of(unsigned node, unsigned p) const {
   unsigned t = 0;
-  while (node_of(t) != node || local_[t] != p) ++t;
-  return t;
+  while (t < threads() && (node_of(t) != node || local_[t] != p)) ++t;
+  return t < threads() ? t : 0;  // a node without processors has actions that concern none
 }
 
 // --- What can happen
@@ -156,7 +156,8 @@ void Machine::store(unsigned t, unsigned block, unsigned word, Value value, bool
     wrong(fmt::format("processor {} stores to block {}, which is not exclusive at node {}", t, block, n));
   if (!in_transition && scenario_->model != Model::kRc && !b.is_complete())
     wrong(fmt::format("processor {} stores to block {} before its request is complete", t, block));
-  if (scenario_->model != Model::kRc && b.replied)
+  // At home a request is replied to in the transition that makes it, which may be this one.
+  if (scenario_->model != Model::kRc && b.replied && !place(n, block).is_home())
     wrong(fmt::format("a store of processor {} to block {} is made before its request is complete", t, block));
   if (nodes_[n].frames[block] != latest_[block])
     wrong(fmt::format("processor {} stores to a stale copy of block {}", t, block));

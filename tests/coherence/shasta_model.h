@@ -2,9 +2,9 @@
 // programs, and a first-in-first-out channel for each pair of nodes. And, to compare with, each memory model by itself.
 //
 // What stands for inline checks is cut as the races are (shasta.txt, section 2.3): a store is a check and, a step
-// later, the store; a batch is a check and then a step an access; a load-locked and its store-conditional are two steps. A
-// downgrade message is answered when the processor polls, between operations, or enters the runtime. Everything that
-// the shell does under the block's lock is one step.
+// later, the store; a batch is a check and then a step an access; a load-locked and its store-conditional are two
+// steps. A downgrade message is answered when the processor polls, between operations, or enters the runtime.
+// Everything that the shell does under the block's lock is one step.
 #pragma once
 
 #include <fmt/format.h>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <random>
 
 #include "base/error.h"
 #include "explorer.h"
@@ -221,6 +222,65 @@ std::string check_litmus(const Scenario& scenario, size_t max_states) {
   return out;
 }
 
+Scenario random_scenario(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
+  const unsigned threads = 3 + below(2);
+  // Half of the machines have no operations but those that reference() knows.
+  const unsigned kinds = below(2) == 0 ? 4 : 8;
+  std::vector<unsigned> processors;
+  for (unsigned t = 0; t < threads; ++t) processors.push_back(t < 2 ? 0 : t - 1);
+  if (below(3) == 0) processors.back() = processors[threads - 2];
+  std::vector<Program> programs(threads);
+  unsigned value = 1;
+  for (Program& program : programs) {
+    const unsigned size = 1 + below(threads == 3 ? 3 : 2);
+    for (unsigned i = 0; i < size; ++i) {
+      const Access a = at(below(2), below(3) == 0 ? 1 : 0);
+      const Access b = at(1u - a.block, below(3) == 0 ? 1 : 0);
+      switch (below(kinds)) {
+        case 0:
+          program.push_back(load(a, i));
+          break;
+        case 1:
+          program.push_back(store(a, value++));
+          break;
+        case 2:
+          program.push_back(below(2) == 0 ? fence() : store(a, value++));
+          break;
+        case 3:
+          program.push_back(below(2) == 0 ? add(a, 16, i) : load(a, i));
+          break;
+        case 4:
+          program.push_back(conditional(a, 16, i));
+          break;
+        case 5:
+          program.push_back(batch(in(a, i), put(b, value++)));
+          break;
+        case 6:
+          program.push_back(below(2) == 0 ? prefetch(a) : increment(a, 16, i));
+          break;
+        default:
+          program.push_back(below(2) == 0 ? batch(in(a, i), in(b, 3)) : batch(put(a, value), put(b, value + 1)));
+          value += 2;
+          break;
+      }
+    }
+  }
+  Scenario s = make(fmt::format("random {}", seed), kModels[below(3)], {below(3), below(3)}, std::move(processors),
+                    std::move(programs));
+  s.nodes = std::max(s.nodes, 3u);
+  s.warm = below(2) == 0;
+  return s;
+}
+
+bool has_reference(const Scenario& scenario) {
+  for (const Program& program : scenario.programs)
+    for (const Op& op : program)
+      if (op.type == OpType::kConditional || op.type == OpType::kIncrement || op.type == OpType::kBatch) return false;
+  return true;
+}
+
 std::vector<Mutant> mutants() {
   std::vector<Mutant> all;
   for (auto m = static_cast<unsigned>(Mutant::kNone) + 1; m <= static_cast<unsigned>(Mutant::kLoseWake); ++m)
@@ -275,7 +335,7 @@ std::pair<Scenario, std::string> refuting(Mutant mutant) {
                   {{store(y, 2), store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}}),
               "the model forbids"};
     case Mutant::kRetireAsRc:
-      return {program("MP, tso", {2, 0}, true), "before its request is complete"};
+      return {program("MP, tso", {2, 2}, true), "before its request is complete"};
     case Mutant::kDoNotWait:
       return {program("SB, sc", {1, 0}, false), "the model forbids"};
     case Mutant::kNotHidden:

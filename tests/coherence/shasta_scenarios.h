@@ -16,6 +16,11 @@ namespace multigrain::shasta::model {
 // What differs between the outcomes of the engine and those of the model; empty: nothing. Prints a line.
 [[nodiscard]] std::string check_litmus(const Scenario& scenario, size_t max_states);
 
+// A machine with short random programs of everything that there is; the same for the same seed.
+[[nodiscard]] Scenario random_scenario(unsigned seed);
+// Whether reference() knows all of its operations.
+[[nodiscard]] bool has_reference(const Scenario& scenario);
+
 [[nodiscard]] std::vector<Mutant> mutants();
 // A machine that refutes the mutant, and part of what is said then. With `allowed` set, outcomes are compared too.
 [[nodiscard]] std::pair<Scenario, std::string> refuting(Mutant mutant);
