@@ -84,8 +84,8 @@ typedef enum mg_home {
 } mg_home;
 
 /* What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc), whose accesses
- * faults find, and, if the program was compiled with mgcc or mg++, dszoom beside it, whose accesses compiled checks find:
- * memory of both may be used in one program. Memory under dszoom is sequentially consistent. */
+ * faults find, and, if the program was compiled with mgcc or mg++, dszoom beside it, whose accesses compiled checks
+ * find: memory of both may be used in one program. Memory under dszoom is sequentially consistent. */
 typedef enum mg_protocol {
   MG_PROTOCOL_DEFAULT = 0, /* what --protocol says */
   MG_PROTOCOL_MGS,

@@ -225,8 +225,10 @@ Status validate(const Config& config) {
         "the line size is {} bytes; it must be a power of two from {} to {} (--line-size or MULTIGRAIN_LINE_SIZE)",
         config.line_size, Config::kMinLineSize, Config::kMaxLineSize);
   if (config.protocol == "dszoom" && config.nodes > Config::kMaxLineNodes)
-    return fail("the protocol dszoom has room for {} nodes in a directory entry; {} were asked for (--nodes or MULTIGRAIN_NODES)",
-                Config::kMaxLineNodes, config.nodes);
+    return fail(
+        "the protocol dszoom has room for {} nodes in a directory entry; {} were asked for (--nodes or "
+        "MULTIGRAIN_NODES)",
+        Config::kMaxLineNodes, config.nodes);
   if (config.clock == ClockKind::kVirtual && config.fabric != FabricKind::kShm)
     return fail(
         "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "

@@ -128,7 +128,7 @@ class Fabric {
   }
   [[nodiscard]] virtual bool is_complete(Completion completion) = 0;
   virtual void wait(Completion completion) = 0;
-  // What DSZOOM's requester needs to lock an entry and read behind the lock in one round trip (dszoom.txt, section 2.4).
+  // What DSZOOM's requester needs to lock an entry and read behind the lock in one round trip (dszoom.txt, 2.4).
   //
   // Starts the atomic; `old`, which must stay where it is until wait(), receives the word's old value.
   virtual Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value, uint64_t& old) {
@@ -137,8 +137,8 @@ class Fabric {
   }
   // start_get(), of what memory holds after `earlier` has taken effect: an atomic or a get of the same node, started by
   // the calling thread. What an earlier get reads was read before anything that this one reads. A network that keeps
-  // the order of operations between two nodes makes one round trip of both; one that does not waits for `earlier`, which
-  // may be waited for again.
+  // the order of operations between two nodes makes one round trip of both; one that does not waits for `earlier`,
+  // which may be waited for again.
   virtual Completion start_get_after(Completion earlier, NodeId from, SegmentId segment, uint64_t offset,
                                      std::span<std::byte> bytes) {
     wait(earlier);

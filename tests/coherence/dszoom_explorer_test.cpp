@@ -39,28 +39,40 @@ std::vector<Scenario> scenarios() {
     scenario.programs = std::move(programs);
     all.push_back(std::move(scenario));
   };
-  add_scenario("two hops: a reader, and the home stores", {0}, {0, 1}, {{store(0, 0, 1), store(0, 1, 2)}, {load(0, 0), load(0, 1)}});
-  add_scenario("two hops: a writer, and the home reads", {0}, {0, 1}, {{load(0, 0), load(0, 0)}, {store(0, 0, 1), store(0, 0, 2)}});
-  add_scenario("three hops: reader, writer, and a home that does nothing", {2}, {0, 1}, {{load(0, 0), load(0, 0)}, {store(0, 0, 1), store(0, 0, 2)}});
+  add_scenario("two hops: a reader, and the home stores", {0}, {0, 1},
+               {{store(0, 0, 1), store(0, 1, 2)}, {load(0, 0), load(0, 1)}});
+  add_scenario("two hops: a writer, and the home reads", {0}, {0, 1},
+               {{load(0, 0), load(0, 0)}, {store(0, 0, 1), store(0, 0, 2)}});
+  add_scenario("three hops: reader, writer, and a home that does nothing", {2}, {0, 1},
+               {{load(0, 0), load(0, 0)}, {store(0, 0, 1), store(0, 0, 2)}});
   add_scenario("ownership goes round", {0}, {0, 1, 2}, {{add(0, 0, 1)}, {add(0, 0, 2)}, {add(0, 0, 4)}});
   add_scenario("ownership comes back", {0}, {0, 1}, {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2), add(0, 0, 2)}});
-  add_scenario("readers that become writers", {0}, {0, 1}, {{load(0, 0), store(0, 0, 1)}, {load(0, 1), store(0, 1, 2)}});
+  add_scenario("readers that become writers", {0}, {0, 1},
+               {{load(0, 0), store(0, 0, 1)}, {load(0, 1), store(0, 1, 2)}});
   add_scenario("an upgrade against a reader", {0}, {1, 2}, {{load(0, 0), store(0, 0, 1)}, {load(0, 0), load(0, 0)}});
-  add_scenario("two processors of a node miss on one line", {1}, {0, 0, 1}, {{load(0, 0)}, {add(0, 0, 1)}, {add(0, 0, 2)}});
+  add_scenario("two processors of a node miss on one line", {1}, {0, 0, 1},
+               {{load(0, 0)}, {add(0, 0, 1)}, {add(0, 0, 2)}});
   add_scenario("two processors of the home", {0}, {0, 0, 1}, {{add(0, 0, 1)}, {load(0, 0)}, {add(0, 0, 2)}});
   add_scenario("false sharing", {0}, {0, 1, 2}, {{store(0, 0, 1)}, {store(0, 1, 2)}, {load(0, 0)}});
-  add_scenario("the flag value is stored", {0}, {0, 1}, {{store(0, 0, kFlag), load(0, 0)}, {load(0, 0), store(0, 1, kFlag), load(0, 1)}});
+  add_scenario("the flag value is stored", {0}, {0, 1},
+               {{store(0, 0, kFlag), load(0, 0)}, {load(0, 0), store(0, 1, kFlag), load(0, 1)}});
   add_scenario("store buffering", {0, 1}, {0, 1}, {{store(0, 0, 1), load(1, 0)}, {store(1, 0, 1), load(0, 0)}});
-  add_scenario("store buffering, with homes exchanged", {1, 0}, {0, 1}, {{store(0, 0, 1), load(1, 0)}, {store(1, 0, 1), load(0, 0)}});
-  add_scenario("message passing over a third node's lines", {2, 2}, {0, 1}, {{store(0, 0, 1), store(1, 0, 1)}, {load(1, 0), load(0, 0)}});
-  add_scenario("a batch reads while another node stores", {0, 1}, {0, 1}, {{read_both(0)}, {store(0, 0, 1), store(1, 0, 2)}});
-  add_scenario("a batch reads lines of a third node", {2, 2}, {0, 1}, {{read_both(0)}, {store(0, 0, 1), store(1, 0, 2)}});
+  add_scenario("store buffering, with homes exchanged", {1, 0}, {0, 1},
+               {{store(0, 0, 1), load(1, 0)}, {store(1, 0, 1), load(0, 0)}});
+  add_scenario("message passing over a third node's lines", {2, 2}, {0, 1},
+               {{store(0, 0, 1), store(1, 0, 1)}, {load(1, 0), load(0, 0)}});
+  add_scenario("a batch reads while another node stores", {0, 1}, {0, 1},
+               {{read_both(0)}, {store(0, 0, 1), store(1, 0, 2)}});
+  add_scenario("a batch reads lines of a third node", {2, 2}, {0, 1},
+               {{read_both(0)}, {store(0, 0, 1), store(1, 0, 2)}});
   add_scenario("batches store both lines", {0, 1}, {0, 1}, {{write_both(0, 1)}, {write_both(0, 2)}});
   add_scenario("a batch stores, and another reads", {0, 0}, {0, 1}, {{write_both(0, 1)}, {read_both(0)}});
-  add_scenario("a batch reads, processors of its node miss", {0, 1}, {0, 0, 1}, {{read_both(0)}, {load(1, 0)}, {store(0, 0, 1)}});
+  add_scenario("a batch reads, processors of its node miss", {0, 1}, {0, 0, 1},
+               {{read_both(0)}, {load(1, 0)}, {store(0, 0, 1)}});
   add_scenario("three nodes, two processors on one, two lines", {0, 1}, {0, 0, 1, 2},
                {{store(0, 0, 1), load(1, 0)}, {add(1, 0, 2)}, {load(0, 0)}, {store(1, 1, 4), load(0, 0)}});
-  add_scenario("three nodes, batches of two lines", {2, 1}, {0, 1, 2}, {{write_both(0, 1)}, {read_both(0)}, {add(0, 1, 1)}});
+  add_scenario("three nodes, batches of two lines", {2, 1}, {0, 1, 2},
+               {{write_both(0, 1)}, {read_both(0)}, {add(0, 1, 1)}});
   return all;
 }
 

@@ -154,7 +154,8 @@ void Machine::set_step(Thread& thread, const Step& step) {
   auto& operations = thread.step;
   const auto swap_if = [&](Verb first, Verb second) {
     for (size_t i = 0; i + 1 < operations.size(); ++i)
-      if (operations[i].verb == first && operations[i + 1].verb == second && operations[i].node == operations[i + 1].node)
+      if (operations[i].verb == first && operations[i + 1].verb == second &&
+          operations[i].node == operations[i + 1].node)
         std::swap(operations[i], operations[i + 1]);
   };
   const auto move_behind = [&](Verb what, Verb behind) {
@@ -264,7 +265,8 @@ void Machine::step_complete(unsigned processor) {
     if (thread.step.empty()) step_complete(processor);
     return;
   }
-  if (is(Mutant::kForgetReader) && !thread.stores && thread.seen_entry != 0) thread.step.back().word = thread.seen_entry;
+  if (is(Mutant::kForgetReader) && !thread.stores && thread.seen_entry != 0)
+    thread.step.back().word = thread.seen_entry;
   thread.at = At::kEnd;
   thread.index = 0;
   thread.word = 0;
@@ -487,7 +489,8 @@ void Machine::check() {
       if (locked) continue;
       const bool readable = may_read(here.entry, at_home);
       if (readable != have.contains(NodeId(n)))
-        wrong(fmt::format("the entry of line {} says {:#x}, and the word at node {} is {:#x}", l, entry, n, here.entry));
+        wrong(
+            fmt::format("the entry of line {} says {:#x}, and the word at node {} is {:#x}", l, entry, n, here.entry));
       if (readable) {
         for (unsigned w = 0; w < kWords; ++w)
           if (here.words[w] != golden_[l][w])

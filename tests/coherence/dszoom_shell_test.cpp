@@ -44,7 +44,9 @@ class InterleavedHomes final : public HomeDirectory {
 class OneSided final : public ForwardingFabric {
  public:
   using ForwardingFabric::ForwardingFabric;
-  void put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override { inner().put(count(to), s, o, b); }
+  void put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override {
+    inner().put(count(to), s, o, b);
+  }
   void get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override { inner().get(count(from), s, o, b); }
   Completion start_put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override {
     return inner().start_put(count(to), s, o, b);
@@ -174,7 +176,9 @@ class Machine {
 class Processor {
  public:
   Processor(Machine& machine, unsigned node)
-      : node_(machine.node(node)), shift_(machine.line_shift()), view_(reinterpret_cast<uintptr_t>(node_.region->base())) {
+      : node_(machine.node(node)),
+        shift_(machine.line_shift()),
+        view_(reinterpret_cast<uintptr_t>(node_.region->base())) {
     node_.places->bind();
   }
   ~Processor() { node_.places->unbind(); }

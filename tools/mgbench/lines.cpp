@@ -80,7 +80,16 @@ void write_all_on(unsigned node, uint64_t value) {
   meet();
 }
 
-enum Quantity : unsigned { kTwoHops, kThreeHops, kUpgrade, kStoreMiss, kStoreMissThreeHops, kFalseMiss, kHit, kQuantities };
+enum Quantity : unsigned {
+  kTwoHops,
+  kThreeHops,
+  kUpgrade,
+  kStoreMiss,
+  kStoreMissThreeHops,
+  kFalseMiss,
+  kHit,
+  kQuantities
+};
 constexpr std::array<const char*, kQuantities> kNames = {
     "load miss, 2 hops",  "load miss, 3 hops", "upgrade", "store miss, 2 hops", "store miss, 3 hops",
     "false miss of a load", "store, a hit"};

@@ -320,10 +320,11 @@ int compare_lines(const Options& options, const std::string& mgrun, const std::s
     fmt::print("{:<36} {:>9.3f} {:>9.3f} {:>9.3f}\n", name, s.p50 / 1000, s.p99 / 1000, (s.p50 - floor) / 1000);
   }
   const auto verdict = [](bool met) { return met ? "met" : "missed"; };
-  fmt::print("\nProtocol handling of a load miss of 2 hops: {:.3f} us beside its floor and its round trip; at most {:.1f}: {}\n",
+  fmt::print("\nProtocol handling of a load miss of 2 hops: {:.3f} us beside its floor and its round trip; at most {:.1f}: "
+             "{}\n",
              handling / 1000, kHandlingTargetNs / 1000, verdict(handling <= kHandlingTargetNs));
-  fmt::print("False sharing, one writer a line and four a page, 4 nodes, us a page and round with its share of a barrier: "
-             "dszoom {:.2f}, mgs {:.2f}, hlrc {:.2f}: {:.1f} times faster; at least {:.0f}: {}\n",
+  fmt::print("False sharing, one writer a line and four a page, 4 nodes, us a page and round with its share of a "
+             "barrier: dszoom {:.2f}, mgs {:.2f}, hlrc {:.2f}: {:.1f} times faster; at least {:.0f}: {}\n",
              dszoom / 1000, mgs / 1000, hlrc / 1000, faster, kFalseSharingTarget,
              verdict(faster >= kFalseSharingTarget));
   return 0;

@@ -111,7 +111,8 @@ class Miss {
   [[nodiscard]] std::array<uint64_t, 6> state() const {
     return {holders_.bits(), to_take_.bits(), to_close_.bits(), to_flag_.bits(), source_.value,
             static_cast<uint64_t>(stage_) | static_cast<uint64_t>(kind_) << 8 | uint64_t{needs_} << 16 |
-                uint64_t{brought_} << 17 | uint64_t{stores_} << 18 | uint64_t{speculates_} << 19 | uint64_t{watches_} << 20};
+                uint64_t{brought_} << 17 | uint64_t{stores_} << 18 | uint64_t{speculates_} << 19 |
+                uint64_t{watches_} << 20};
   }
 
  private:

@@ -27,8 +27,8 @@ inline NodeSet holders(uint64_t entry, NodeId home) {
 }
 
 // The entry of a line that `nodes` have: one of them exclusively, more for reading. Nothing is ever evicted, and only a
-// store leaves a line with one holder: so one holder is an exclusive one (dszoom.txt, Algorithm 1: number(presence_bits)
-// is 1).
+// store leaves a line with one holder: so one holder is an exclusive one (dszoom.txt, Algorithm 1:
+// number(presence_bits) is 1).
 inline uint64_t make_entry(NodeSet nodes, NodeId home) {
   if (nodes == NodeSet::of(home)) return kExclusive;
   return nodes.bits() << MG_FINE_HOLDERS_SHIFT | (nodes.contains(home) ? kReadable : 0);

@@ -405,7 +405,8 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer) {
 // `windows` is what was read at words::kWindows of the node.
 void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, Outcome& outcome) {
   const uint64_t places = windows[0];
-  if (places > words::kWindowPlaces) panic("a node counts more windows than it can have: node, places", node.value, places);
+  if (places > words::kWindowPlaces)
+    panic("a node counts more windows than it can have: node, places", node.value, places);
   if (places > windows.size() / MG_FINE_WINDOWS - 1) {
     // There are more than were read: the next look reads them.
     places_of_[node.value].store(static_cast<uint32_t>(places), std::memory_order_relaxed);
@@ -427,7 +428,8 @@ void Shell::look_at_many(NodeId node, uint64_t line, bool loads, Outcome& outcom
     services_.fabric.get(node, SegmentId::kWords, words::kWindows + offset, std::as_writable_bytes(to));
   };
   get(0, {&places, 1});
-  if (places > words::kWindowPlaces) panic("a node counts more windows than it can have: node, places", node.value, places);
+  if (places > words::kWindowPlaces)
+    panic("a node counts more windows than it can have: node, places", node.value, places);
   for (uint64_t done = 0; done < places; done += kPlacesAtOnce) {
     const std::span<uint64_t> some(windows.data(), std::min<uint64_t>(places - done, kPlacesAtOnce) * MG_FINE_WINDOWS);
     get((1 + done) * words::kBytesPerPlace, some);

@@ -81,8 +81,8 @@ ShmFabric::~ShmFabric() = default;
 Status ShmFabric::open_windows(const std::vector<int>& frames_fds, uint64_t region_size) {
   std::array<uint64_t, NodeSet::kCapacity> lines_at{};
   for (uint16_t node = 0; node < nodes_; ++node) lines_at[node] = job_.lines_at(NodeId(node));
-  if (Status opened = line_windows_.open(job_.lines_fd(), {lines_at.data(), nodes_}, job_.header().lines_bytes); !opened)
-    return opened;
+  Status opened = line_windows_.open(job_.lines_fd(), {lines_at.data(), nodes_}, job_.header().lines_bytes);
+  if (!opened) return opened;
   if (frames_fds.empty()) return {};
   frames_length_ = region_size;
   return windows_.open(frames_fds, region_size);

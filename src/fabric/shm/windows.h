@@ -1,5 +1,5 @@
-// Windows onto other nodes' frames or line tables: a part of a memfd of a peer's, mapped a gigabyte at a time when first
-// touched.
+// Windows onto other nodes' frames or line tables: a part of a memfd of a peer's, mapped a gigabyte at a time when
+// first touched.
 //
 // Mapping 64 regions of 16 TiB would take eight times the address space that a process has. What is really shared is
 // far less, so windows appear on demand, in the path of the access itself, which may be the fault handler: mmap is a

@@ -20,7 +20,8 @@ tl::unexpected<HeapError> heap_error(int code, fmt::format_string<Args...> forma
 constexpr uint8_t kOfLines = 0x80;
 
 uint8_t flags_of(const Placement& placement) {
-  return static_cast<uint8_t>(static_cast<uint8_t>(placement.policy) | (placement.grain == Grain::kLine ? kOfLines : 0));
+  const uint8_t grain = placement.grain == Grain::kLine ? kOfLines : 0;
+  return static_cast<uint8_t>(static_cast<uint8_t>(placement.policy) | grain);
 }
 
 Placement placement_in(const MessageHeader& header) {

@@ -34,7 +34,8 @@ size_t piece_at(const void* address, size_t size) {
 }  // namespace
 
 size_t length_of_shared(const char* string) {
-  if (!in_shared_region(string) || detail::g_load.load(std::memory_order_relaxed) == nullptr) return std::strlen(string);
+  if (!in_shared_region(string) || detail::g_load.load(std::memory_order_relaxed) == nullptr)
+    return std::strlen(string);
   char piece[kPiece];
   for (size_t length = 0;;) {
     const size_t size = piece_at(string + length, kPiece);

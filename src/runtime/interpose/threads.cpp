@@ -1,5 +1,5 @@
-// A thread's thread-local storage is the C library's: it must survive a copy of node 0's heap onto this node. And a thread
-// has to be known to a line protocol before it runs the program's code (threads.h).
+// A thread's thread-local storage is the C library's: it must survive a copy of node 0's heap onto this node. And a
+// thread has to be known to a line protocol before it runs the program's code (threads.h).
 #include "runtime/interpose/threads.h"
 
 #include <pthread.h>
