@@ -502,7 +502,7 @@ void Transition::exclusive_replied() {
 
 void Transition::conditional_succeeds() {
   b_.reserved.clear();
-  grant_private(b_.conditional);
+  if (!hides_words()) grant_private(b_.conditional);  // (S9)
   act(Verb::kStoreConditional, b_.conditional);
   act(Verb::kConditionalSucceeded, b_.conditional);
 }
