@@ -481,6 +481,14 @@ void Machine::ask_batch(unsigned t) {
     Actions actions;
     on_batch(b, place(n, a->block), v, local(t), a->stores, actions);
     run(n, a->block, actions);
+    if (!b.flags_owed || !batch_waits(b, local(t))) continue;
+    // Another batch holds the block, lost: give up all, so that two do not wait for each other.
+    for (const Access* held : {&op(t).first, &op(t).second}) {
+      Actions given_up;
+      on_batch_end(nodes_[n].blocks[held->block], place(n, held->block), v, local(t), false, given_up);
+      run(n, held->block, given_up);
+    }
+    return;
   }
   if (!batch_ready(t)) return;
   thread.asleep = false;

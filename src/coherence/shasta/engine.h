@@ -339,7 +339,9 @@ Outcome on_store_conditional(Block& block, const Place& place, Node& node, unsig
 // Batches. Asks for the block on behalf of a batch. kResolved: held. kWait: when woken, ask batch_is_ready.
 Outcome on_batch(Block& block, const Place& place, Node& node, unsigned processor, bool stores, Actions& actions);
 // Whether the batch may run as far as this block goes: looked at for all its blocks, in one step with setting
-// in_application. If it is false and the block is not waited for any more, on_batch is called again.
+// in_application. If it is false and the block is not waited for any more, on_batch is called again. A batch that waits
+// for a block with flags_owed gives up all its blocks (on_batch_end) before it sleeps, and begins anew when woken: the
+// batch that holds that block may wait for one of these.
 [[nodiscard]] bool batch_is_ready(const Block& block, const Place& place, const Node& node, unsigned processor,
                                   bool stores);
 [[nodiscard]] bool batch_waits(const Block& block, unsigned processor);
