@@ -60,6 +60,13 @@ class OneSided final : public ForwardingFabric {
   uint64_t fetch_and_set(NodeId at, SegmentId s, uint64_t o, uint64_t v) override {
     return inner().fetch_and_set(count(at), s, o, v);
   }
+  Completion start_fetch_and_set(NodeId at, SegmentId s, uint64_t o, uint64_t v, uint64_t& old) override {
+    return inner().start_fetch_and_set(count(at), s, o, v, old);
+  }
+  Completion start_get_after(Completion earlier, NodeId from, SegmentId s, uint64_t o,
+                             std::span<std::byte> b) override {
+    return inner().start_get_after(earlier, count(from), s, o, b);
+  }
   uint64_t fetch_add(NodeId at, SegmentId s, uint64_t o, uint64_t v) override {
     return inner().fetch_add(count(at), s, o, v);
   }

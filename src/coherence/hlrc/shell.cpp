@@ -257,7 +257,7 @@ void Shell::fetch_ahead(PageId from) {
   const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, Config::kMaxPrefetch);
   const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());
   std::array<PageId, Config::kMaxPrefetch> pages;
-  std::array<Completion, Config::kMaxPrefetch> fetches;
+  std::array<Fetch, Config::kMaxPrefetch> fetches;
   uint32_t n = 0;
   {
     const CategoryScope waiting(this_profile(), Category::kDataWait);
@@ -272,16 +272,11 @@ void Shell::fetch_ahead(PageId from) {
         record.lock.unlock();
         continue;
       }
-      if (!record.marked) {
-        mark(PageId(next), *at);
-        record.marked = true;
-      }
       record.brought_by = static_cast<uint8_t>(next - from.value);
-      fetches[n] = services_.fabric.start_get(*at, SegmentId::kFrames, next * page_size_,
-                                              {services_.region.alias(PageId(next)), page_size_});
+      start_fetch(PageId(next), record, *at, fetches[n]);
       pages[n++] = PageId(next);
     }
-    for (uint32_t i = 0; i < n; ++i) services_.fabric.wait(fetches[i]);
+    for (uint32_t i = 0; i < n; ++i) wait(fetches[i]);
   }
   if (n == 0) return;
   count(Counter::kPagesFetched, n);
@@ -325,22 +320,33 @@ void Shell::perform(PageId page, Record& record, const Actions& actions) {
 
 void Shell::fetch(PageId page, Record& record) {
   const CategoryScope waiting(this_profile(), Category::kDataWait);
-  if (!record.marked) {
-    mark(page, home(record));
-    record.marked = true;
-  }
-  services_.fabric.get(home(record), SegmentId::kFrames, page.value * page_size_,
-                       {services_.region.alias(page), page_size_});
+  Fetch started;
+  start_fetch(page, record, home(record), started);
+  wait(started);
   count(Counter::kPagesFetched);
 }
 
-// The mark must be there before the page is read (H5): by an atomic, which nothing passes.
-void Shell::mark(PageId page, NodeId home) {
+// The mark must be there before the page is read (H5). Where the network keeps their order they make one round trip.
+void Shell::start_fetch(PageId page, Record& record, NodeId home, Fetch& fetch) {
+  const std::span<std::byte> frame(services_.region.alias(page), page_size_);
+  const uint64_t offset = page.value * page_size_;
+  if (record.marked) {
+    fetch.page = services_.fabric.start_get(home, SegmentId::kFrames, offset, frame);
+    return;
+  }
+  record.marked = true;
   MarksLeft& left = marks_left_[home.value];
   const std::lock_guard hold(left.lock);
-  services_.fabric.fetch_and_set(home, SegmentId::kWords, mark_word(self_.value, left.end),
-                                 NoticeEntry::encode({page, 1}, left.end, words::kMarkCount));
+  fetch.mark = services_.fabric.start_fetch_and_set(
+      home, SegmentId::kWords, mark_word(self_.value, left.end),
+      NoticeEntry::encode({page, 1}, left.end, words::kMarkCount), fetch.replaced);
   ++left.end;
+  fetch.page = services_.fabric.start_get_after(fetch.mark, home, SegmentId::kFrames, offset, frame);
+}
+
+void Shell::wait(const Fetch& fetch) {
+  services_.fabric.wait(fetch.mark);
+  services_.fabric.wait(fetch.page);
 }
 
 void Shell::grant(PageId first, uint64_t pages, Verb verb) {

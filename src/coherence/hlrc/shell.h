@@ -101,7 +101,14 @@ class Shell final : public Protocol {
 
   void perform(PageId page, Record& record, const Actions& actions);
   void fetch(PageId page, Record& record);
-  void mark(PageId page, NodeId home);
+  // A mark and a get that were started.
+  struct Fetch {
+    Completion mark;
+    Completion page;
+    uint64_t replaced = 0;  // by the mark
+  };
+  void start_fetch(PageId page, Record& record, NodeId home, Fetch& fetch);
+  void wait(const Fetch& fetch);
   void grant(PageId first, uint64_t count, Verb verb);
   void open_ahead(PageId from);
   void fetch_ahead(PageId from);
