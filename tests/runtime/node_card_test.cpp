@@ -74,7 +74,8 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
       {"MULTIGRAIN_PROTOCOL", "hlrc"},     {"MULTIGRAIN_ACCESS", "mprotect"}, {"MULTIGRAIN_NET", "latency=7us"},
       {"MULTIGRAIN_STATS", "json:a.json"}, {"MULTIGRAIN_HOME", "blocked"},    {"MULTIGRAIN_PREFETCH", "5"},
       {"MULTIGRAIN_CLOCK", "virtual"},     {"MULTIGRAIN_CLOCK_SCALE", "2,3"}, {"MULTIGRAIN_SKEW", "9us"},
-      {"MULTIGRAIN_HLRC", "coalesce=off"}, {"MULTIGRAIN_VERBOSE", "1"},       {"MULTIGRAIN_TIMEOUT", "6"}};
+      {"MULTIGRAIN_HLRC", "coalesce=off"}, {"MULTIGRAIN_VERBOSE", "1"},       {"MULTIGRAIN_TIMEOUT", "6"},
+      {"MULTIGRAIN_LINE_SIZE", "256"}};
   for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
   setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
   const auto card = decode(encode(*describe_this_node(true)));
@@ -90,6 +91,7 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
   EXPECT_EQ(config->protocol, "hlrc");
   EXPECT_FALSE(config->hlrc.coalesce);
   EXPECT_EQ(config->skew, 9000u);
+  EXPECT_EQ(config->line_size, 256u);
   EXPECT_EQ(run_settings().size(), chosen.size()) << "a setting that this test does not know";
 }
 
