@@ -14,7 +14,8 @@ from virtual_hosts import VirtualHosts, eventually, missing
 
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 # Every one that is built: a new workload need not be named here.
-WORKLOADS = sorted(os.listdir(f"{BIN}/workloads"))
+# Beside them are folders: the same programs, built by mgcc.
+WORKLOADS = sorted(entry.name for entry in os.scandir(f"{BIN}/workloads") if entry.is_file())
 # Within which the end of a host is noticed everywhere by default, and what a loaded machine may add to it.
 LIMIT_S = 5
 MARGIN_S = 5

@@ -6,7 +6,8 @@ import unittest
 from launchers import BIN, MpichLauncher, OpenMpiLauncher, SlurmLauncher
 
 # Every one that is built: a new workload need not be named here.
-WORKLOADS = sorted(os.listdir(os.path.join(BIN, "workloads")))
+# Beside them are folders: the same programs, built by mgcc.
+WORKLOADS = sorted(entry.name for entry in os.scandir(os.path.join(BIN, "workloads")) if entry.is_file())
 
 
 class Checked:
