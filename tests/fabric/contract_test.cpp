@@ -17,6 +17,7 @@
 #include "fabric/modelled.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/sim/sim_fabric.h"
+#include "memory/layout.h"
 #include "shm_job.h"
 #include "ucx_job.h"
 
@@ -407,6 +408,11 @@ TEST_P(FabricContract, AtomicsReturnTheOldValue) {
 // round trip. Two gets that follow each other read in that order.
 TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
   if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
+#if defined(MULTIGRAIN_UNDER_TSAN)
+  // Who does not get the lock reads beside its holder, and forgets what he read. The fabric over shared memory copies by
+  // atomic words; UCX copies as it likes, and is not compiled for the sanitizer.
+  if (std::string(GetParam().name).find("Ucx") != std::string::npos) GTEST_SKIP() << "a race by design, inside UCX";
+#endif
   constexpr uint64_t kAt = 4096, kBehind = 65536, kRounds = 300;
   std::atomic<bool> over{false};
   // The owner takes the word, changes the bytes, and lets it go.
