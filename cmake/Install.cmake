@@ -8,7 +8,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Multigrain)
 install(TARGETS multigrain EXPORT MultigrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/multigrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # mgbench finds mgrun, mgbench-role, mgbench-fabric and mgbench-ucp beside itself.
-foreach(tool mgrun mgcc mgcxx mgbench mgbench-role mgbench-lines mgbench-fabric mgbench-ucp mgtrace mgstudy)
+foreach(tool mgrun mgcc mgcxx mgbench mgbench-role mgbench-lines mgbench-blocks mgbench-fabric mgbench-ucp mgtrace mgstudy)
   if(TARGET ${tool})
     set_target_properties(${tool} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
     install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -2,24 +2,22 @@
 """Repeats tables II to VII and figure 3 of the GeNIMA emulation paper on this system, and prints the tables of
 docs/genima-study.md.
 
-usage: genima_study.py [--bin DIR] [--cache DIR] [--out DIR] [--repetitions N] [--size test|paper] [--doc FILE]
-                       [SECTION...]
+usage: genima_study.py [--bin DIR] [--cache DIR] [--out DIR] [--repetitions N] [--size test|paper|large]
+                       [--doc FILE] [SECTION...]
 
 The applications run under hlrc, in virtual time, on 32 and 64 processors in nodes of 4, 8 and 16, over VMMC on Myrinet and
 over VMMC on the Origin 2000. --clock-scale slows processors and protocol down to the paper's 200 MHz (default 50: a
 change of access rights then costs what it did on the paper's cluster, 40 to 80 us). Results are kept in --cache and used
 again by mgstudy; JSON and HTML reports are left in --out. With --doc the tables also take the place of those in that
-page. Sections: speedups, networks, widths, work, rights, wall; all if none is named.
+page. --size large means volrend's paper: that is the size of the head which the paper renders. Sections: speedups, networks, widths, work, rights, wall; all if none is named.
 """
 
-import contextlib
-import io
 import json
 import os
 import subprocess
 import sys
 
-from paper_study import PaperStudy, parser_of
+from paper_study import NONE, PaperStudy, head, parser_of, row, run_study
 
 APPLICATIONS = {
     "FFTst": ["fft", "--variant", "staggered"],
@@ -31,7 +29,6 @@ APPLICATIONS = {
 }
 WIDTHS = (4, 8, 16)
 NETWORKS = ("myrinet", "origin2000")
-NONE = "–"
 # What the paper has, for the table beside: None where it has nothing.
 SPEEDUP = {  # II and V, by processors and width
     "FFTst": {32: (23.8, 16.3, 5.7), 64: (26.6, 28.7, 12.4)},
@@ -77,26 +74,16 @@ RIGHTS = {  # VII, microseconds
     "waterF": (87.1, 163.4, 674.9),
 }
 CALLS = ("grant_reads", "grant_writes", "revoke_writes", "revokes")
-BEGIN = "<!-- begin: genima_study.py -->"
-END = "<!-- end: genima_study.py -->"
 
 
 def figure(value, unit=""):
     return NONE if value is None else f"{value:.1f}{unit}"
 
 
-def row(*cells):
-    print(f"| {' | '.join(cells)} |", flush=True)
-
-
-def head(first, others, text_columns=0):
-    row(first, *others)
-    print("|---|" + "---|" * text_columns + "---:|" * (len(others) - text_columns))
-
-
 class Study(PaperStudy):
     def program(self, name):
-        return [os.path.join(self.options.bin, "workloads", name), "--size", self.options.size]
+        size = "paper" if (name, self.options.size) == ("volrend", "large") else self.options.size
+        return [os.path.join(self.options.bin, "workloads", name), "--size", size]
 
     def family(self, application, processors, network, access="userfault"):
         """Points by width, of one application; and the time on one processor."""
@@ -222,46 +209,13 @@ def cost(point):
     return point["rights_ns"] * len(point["processors"]) / max(calls, 1) / 1e3
 
 
-def replace_tables(path, tables):
-    with open(path, encoding="utf-8") as file:
-        page = file.read()
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        sys.exit(f"genima_study: {path} has no {BEGIN} ... {END}")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f"{before}{BEGIN}\n\n{tables}\n{END}{after}")
-
-
-class Tee(io.StringIO):
-    """Shows what is kept."""
-
-    def write(self, text):
-        sys.__stdout__.write(text)
-        sys.__stdout__.flush()
-        return super().write(text)
-
-
 def main():
     sections = ("speedups", "networks", "widths", "work", "rights", "wall")
     parser = parser_of(__doc__, out="genima-study", repetitions=1)
-    parser.add_argument("sections", metavar="SECTION", nargs="*", choices=[*sections, []],
-                        help=f"of {', '.join(sections)} (default: all)")
     parser.add_argument("--clock-scale", type=float, default=50)
-    parser.add_argument("--size", choices=("test", "paper"), default="paper", help="of the problems (default paper)")
-    parser.add_argument("--doc", metavar="FILE", help="the page whose tables to replace")
-    options = parser.parse_args()
-    if options.doc and options.sections:
-        parser.error("--doc takes all sections")
-    study = Study(options)
-    kept = Tee()
-    with contextlib.redirect_stdout(kept):
-        for i, section in enumerate(options.sections or sections):
-            run = getattr(study, section)
-            print(f"{chr(10) if i else ''}## {run.__doc__}\n")
-            run()
-    if options.doc:
-        replace_tables(options.doc, kept.getvalue())
+    parser.add_argument("--size", choices=("test", "paper", "large"), default="large",
+                        help="of the problems (default large)")
+    run_study(Study, parser, sections)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ mgstudy; JSON and HTML reports are left in --out.
 
 import json
 import os
-import statistics
-import subprocess
 
 from paper_study import PaperStudy, parser_of
 
@@ -43,29 +41,11 @@ PROCESSORS = 32
 
 
 class Study(PaperStudy):
-    def scale(self, name):
-        """How much slower the paper's processor was with this program: from the time of one processor here, kept with the
-        results so that the studies of a program have one scale."""
-        path = os.path.join(self.options.out, f"scale-{name}.json")
-        if not os.path.exists(path):
-            times = []
-            for _ in range(5):
-                stats = f"{path}.profile"
-                subprocess.run([os.path.join(self.options.bin, "mgrun"), "--clock", "virtual", "--stats", f"json:{stats}",
-                                *self.program(name)], check=True, stdout=subprocess.DEVNULL)
-                with open(stats, encoding="utf-8") as file:
-                    times.append(json.load(file)["run"]["elapsed_ns"])
-                os.unlink(stats)
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(PAPER[name][0] / HERTZ * 1e9 / statistics.median(times), file)
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-
     def machine(self, name, slowed):
         if not slowed:
             return ["--procs", str(PROCESSORS), "--net", "mgs"]
-        return ["--procs", str(PROCESSORS), "--net", "mgs", "--clock-scale", f"{self.scale(name):.0f},{PROTOCOL_SCALE}",
-                "--skew", "1ms"]
+        scale = self.scale(name, self.program(name), PAPER[name][0] / HERTZ * 1e9)
+        return ["--procs", str(PROCESSORS), "--net", "mgs", "--clock-scale", f"{scale:.0f},{PROTOCOL_SCALE}", "--skew", "1ms"]
 
     def families(self, slowed):
         print("| application | " + " | ".join(f"C = {c}" for c in sizes()) +

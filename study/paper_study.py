@@ -1,8 +1,11 @@
 """What the studies that repeat a paper's figures share: their options, and a run of mgstudy whose results are kept."""
 
 import argparse
+import contextlib
+import io
 import json
 import os
+import statistics
 import subprocess
 import sys
 
@@ -17,6 +20,83 @@ def parser_of(description, out, repetitions):
     return parser
 
 
+NONE = "–"
+
+
+def row(*cells):
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def head(first, others, text_columns=0):
+    row(first, *others)
+    print("|---|" + "---|" * text_columns + "---:|" * (len(others) - text_columns))
+
+
+class Tee(io.StringIO):
+    """Shows what is kept."""
+
+    def write(self, text):
+        sys.__stdout__.write(text)
+        sys.__stdout__.flush()
+        return super().write(text)
+
+
+def script_name():
+    return os.path.basename(sys.argv[0])
+
+
+def run_study(study, parser, sections):
+    """Takes what the parser, made by parser_of(), and the two options that come with sections say; prints what the
+    methods of the study (a class) that are named print."""
+    names = ", ".join(sections)
+    parser.add_argument("sections", metavar="SECTION", nargs="*", help=f"of {names} (default: all)")
+    parser.add_argument("--doc", metavar="FILE", help="the page whose tables to replace")
+    options = parser.parse_args()
+    for section in options.sections:
+        if section not in sections:
+            parser.error(f"there is no section '{section}'; the sections are {names}")
+    if options.doc and options.sections:
+        parser.error("--doc takes all sections")
+    print_sections(study(options), options.sections or sections, options.doc)
+
+
+def print_sections(study, sections, page):
+    """Prints what the study's methods of these names print, each under its documentation; with a page, in place of what
+    that has between its marks, too."""
+    kept = Tee()
+    with contextlib.redirect_stdout(kept):
+        for i, section in enumerate(sections):
+            run = getattr(study, section)
+            print(f"{chr(10) if i else ''}## {run.__doc__}\n")
+            run()
+    if page:
+        replace_tables(page, kept.getvalue())
+
+
+def replace_tables(page, tables):
+    begin_mark, end_mark = (f"<!-- {which}: {script_name()} -->" for which in ("begin", "end"))
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    before, begin, rest = text.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
+    if not begin or not end:
+        sys.exit(f"{script_name()}: {page} has no {begin_mark} ... {end_mark}")
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(f"{before}{begin}\n\n{tables}\n{end}{after}")
+
+
+def in_seconds(nanoseconds):
+    return f"{nanoseconds / 1e9:.2f}" if nanoseconds else "failed"
+
+
+def quotient(of, by):
+    return f"{of / by:.2f}" if of and by else "failed"
+
+
+def percent(part, of):
+    return f"{100 * part / of:.0f}%" if of else NONE
+
+
 class PaperStudy:
     def __init__(self, options):
         self.options = options
@@ -24,6 +104,27 @@ class PaperStudy:
 
     def program(self, name):
         return [os.path.join(self.options.bin, "workloads", name), "--size", "paper"]
+
+    def scale(self, name, program, paper_ns):
+        """How much slower the paper's processor was with this program, which took it `paper_ns`: from the time of one
+        processor here, kept with the results so that the studies of a program have one scale."""
+        path = os.path.join(self.options.out, f"scale-{name}.json")
+        if not os.path.exists(path):
+            scale = paper_ns / statistics.median(self.alone(program) for _ in range(5))
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(scale, file)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def alone(self, program, *options):
+        """Nanoseconds of one processor here."""
+        stats = os.path.join(self.options.out, "profile.json")
+        subprocess.run([os.path.join(self.options.bin, "mgrun"), "--clock", "virtual", "--stats", f"json:{stats}",
+                        *options, *program], check=True, stdout=subprocess.DEVNULL)
+        with open(stats, encoding="utf-8") as file:
+            elapsed = json.load(file)["run"]["elapsed_ns"]
+        os.unlink(stats)
+        return elapsed
 
     def run(self, name, kind, *arguments):
         """Runs `mgstudy KIND ARGUMENTS`, leaves NAME.json and NAME.html in --out, and returns the study. That some of its
@@ -34,7 +135,16 @@ class PaperStudy:
                    str(self.options.repetitions), *arguments]
         status = subprocess.run(command, check=False).returncode
         if status not in (0, 1):
-            script = os.path.basename(sys.argv[0]).removesuffix(".py")
-            sys.exit(f"{script}: {' '.join(command)} ended with status {status}")
+            sys.exit(f"{script_name()}: {' '.join(command)} ended with status {status}")
         with open(path, encoding="utf-8") as file:
             return json.load(file)
+
+    def point(self, name, processors, nodes, program, *options):
+        """What mgstudy has of one machine; None if it failed."""
+        # mgstudy's families have at least two processors, and a run on one of them beside.
+        alone = processors == 1
+        family = ["--procs", "2", "--node-sizes", "2"] if alone else [
+            "--procs", str(processors), "--node-sizes", str(processors // nodes), "--no-sequential"]
+        study = self.run(name, "family", *family, *options, "--", *program)
+        role = "sequential" if alone else "family"
+        return next((point for point in study["points"] if point["role"] == role and point.get("elapsed_ns")), None)

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "common.h"
+#include "vec.h"
 
 namespace {
 
@@ -34,22 +35,6 @@ constexpr double kOpening = 1.0;  // a cell whose side is less than this times i
 
 constexpr unsigned kChildren = 8;
 constexpr unsigned kLevels = 30;  // bits of a coordinate
-
-struct Vec {
-  double x, y, z;
-};
-Vec operator+(Vec a, Vec b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z};
-}
-Vec operator-(Vec a, Vec b) {
-  return {a.x - b.x, a.y - b.y, a.z - b.z};
-}
-Vec operator*(double s, Vec a) {
-  return {s * a.x, s * a.y, s * a.z};
-}
-double dot(Vec a, Vec b) {
-  return a.x * b.x + a.y * b.y + a.z * b.z;
-}
 
 struct Body {
   Vec position;
@@ -129,21 +114,10 @@ void synchronise(const System& system) {
   if (system.processors > 1) mg_barrier(barrier);
 }
 
-// A lock that is held while this lives; none if only one processor works.
-class Holding {
- public:
-  Holding(const System& system, mg_lock_t lock) : lock_(system.processors > 1 ? lock : 0) {
-    if (lock_ != 0) mg_lock(lock_);
-  }
-  ~Holding() {
-    if (lock_ != 0) mg_unlock(lock_);
-  }
-  Holding(const Holding&) = delete;
-  Holding& operator=(const Holding&) = delete;
-
- private:
-  mg_lock_t lock_;
-};
+// None if only one processor works.
+Holding hold(const System& system, mg_lock_t lock) {
+  return Holding(system.processors > 1 ? lock : 0);
+}
 
 // Before a critical section that is entered with many pages changed: else their coherence is a part of it.
 void release_early(const System& system) {
@@ -251,7 +225,7 @@ uint32_t allocate_cell(const System& system, Part& part, uint32_t parent) {
   uint32_t cell;
   uint32_t limit;
   if (system.free_list == FreeList::kShared) {
-    const Holding holding(system, system.list_lock);
+    const Holding holding = hold(system, system.list_lock);
     cell = ++*system.taken;
     limit = system.cells();
   } else if (system.free_list == FreeList::kConcurrent) {
@@ -273,7 +247,7 @@ void load_body(const System& system, Part& part, const Cube& cube, size_t body) 
     const unsigned octant = octant_of(place, level);
     const size_t here = size_t{kChildren} * cell + octant;
     if (part.known[here] == kNothing) {
-      const Holding holding(system, system.lock[cell]);
+      const Holding holding = hold(system, system.lock[cell]);
       Link& link = system.cell[cell].child[octant];
       if (link == kNothing) {
         link = link_to_body(body);
@@ -334,7 +308,7 @@ void weigh_tree(const System& system, const Part& part) {
       Cell& parent = system.cell[cell];
       bool last;
       {
-        const Holding holding(system, system.lock[cell]);
+        const Holding holding = hold(system, system.lock[cell]);
         last = ++parent.arrived == inner_cells(parent);
       }
       if (!last) break;
@@ -402,7 +376,7 @@ void add_to_box(Sums& box, const Vec& low, const Vec& high) {
 
 // Adds the energies of the caller's bodies to this iteration's sums, and their places to the next one's.
 void merge(const System& system, unsigned t, const Sums& energies, const Sums& box) {
-  const Holding holding(system, system.sums_lock);
+  const Holding holding = hold(system, system.sums_lock);
   system.sums[t].kinetic += energies.kinetic;
   system.sums[t].potential += energies.potential;
   if (box.parts != 0) add_to_box(system.sums[t + 1], box.low, box.high);
@@ -446,7 +420,7 @@ void prepare(const System& system, Part& part) {
     add_to_box(box, system.body[b].position, system.body[b].position);
   }
   {
-    const Holding holding(system, system.sums_lock);
+    const Holding holding = hold(system, system.sums_lock);
     if (box.parts != 0) add_to_box(system.sums[0], box.low, box.high);
   }
   forget_tree(system, part);
@@ -557,10 +531,9 @@ uint64_t run_sequentially(System& alone, std::vector<Body>& bodies, std::vector<
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("The Barnes-Hut simulation of gravity on Multigrain", "barnes");
+  CommandLine app("The Barnes-Hut simulation of gravity on Multigrain", "barnes");
   size_t given_bodies = 0;
-  app.add_option("-n,--bodies", given_bodies, "bodies (test 256, paper 2048, large 16384)")
-      ->check(CLI::Range(size_t{2}, size_t{1'000'000}));
+  app.add_number("-n,--bodies", given_bodies, "bodies (test 256, paper 2048, large 16384)", 2, 1'000'000);
   std::string variant;
   add_variants(app, variant, {"concurrent-alloc", "distributed-freelist", "early-release"});
   const Options options = parse_command_line(app, argc, argv);

@@ -8,7 +8,6 @@
 
 #include <multigrain/multigrain.h>
 
-#include <CLI/CLI.hpp>
 #include <cinttypes>
 #include <cmath>
 #include <cstdint>
@@ -17,11 +16,12 @@
 #include <string>
 #include <vector>
 
+#include "command_line.h"
+
 namespace workloads {
 
-// Exit statuses: 0, 1 when a check failed, 2 for a command line that makes no sense.
+// Exit statuses: 0, 1 when a check failed, kBadUsage.
 inline constexpr int kCheckFailed = 1;
-inline constexpr int kBadUsage = 2;
 
 enum class Size { kTest, kPaper, kLarge };
 
@@ -34,13 +34,13 @@ struct Options {
 };
 
 // --variant, for a workload that has, beside the original version, transformed ones (mgs.txt, Table 4): `names`.
-inline void add_variants(CLI::App& app, std::string& variant, const std::vector<std::string>& names) {
+inline void add_variants(CommandLine& app, std::string& variant, const std::vector<std::string>& names) {
   variant = "original";
   std::vector<std::string> all = {variant};
   all.insert(all.end(), names.begin(), names.end());
   std::string list;
   for (const std::string& name : all) list += (list.empty() ? "" : name == all.back() ? " or " : ", ") + name;
-  app.add_option("--variant", variant, "which version: " + list)->check(CLI::IsMember(all));
+  app.add_choice("--variant", variant, "which version: " + list, all);
 }
 
 // Where the size `paper` comes from.
@@ -50,25 +50,17 @@ inline constexpr const char* kSplash2Paper = "the SPLASH-2 paper's, for the GeNI
 
 // The common options on top of those that the workload has added to `app`. Returns when there is a run to make;
 // otherwise prints the help (status 0) or one sentence (status 2) and exits.
-inline Options parse_command_line(CLI::App& app, int argc, char** argv, const char* paper = kMgsPaper) {
+inline Options parse_command_line(CommandLine& app, int argc, char** argv, const char* paper = kMgsPaper) {
   Options options;
   std::string size = "test";
-  app.add_option("--size", size, "problem size: test, paper (" + std::string(paper) + ") or large")
-      ->check(CLI::IsMember({"test", "paper", "large"}));
-  app.add_option("--iterations", options.iterations, "how many iterations, instead of what the size says")
-      ->check(CLI::Range(1u, 1'000'000u));
-  app.add_option("--seed", options.seed, "seed of the input (default 1)");
+  app.add_choice("--size", size, "problem size: test, paper (" + std::string(paper) + ") or large",
+                 {"test", "paper", "large"});
+  app.add_number("--iterations", options.iterations, "how many iterations, instead of what the size says", 1,
+                 1'000'000);
+  app.add_number("--seed", options.seed, "seed of the input (default 1)", 0, SIZE_MAX);
   app.add_flag("--check", options.check, "verify the result; exit status 1 if it is wrong");
   app.add_flag("--speedup", options.speedup, "also time the sequential version on private memory, and compare");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    std::exit(0);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "%s: %s (--help lists the options)\n", app.get_name().c_str(), error.what());
-    std::exit(kBadUsage);
-  }
+  app.parse(argc, argv);
   if (size == "paper") options.size = Size::kPaper;
   if (size == "large") options.size = Size::kLarge;
   return options;
@@ -117,6 +109,50 @@ inline uint64_t stop_measuring(uint64_t start) {
   mg_profile_stop();
   return elapsed;
 }
+
+// For a workload whose iterations each begin anew. `prepare` makes the caller's part of the input, and is no part of
+// the result; `work` is. All processors call it together, in place of the two above; processor 0's is the result.
+template <typename Prepare, typename Work>
+uint64_t measure_together(mg_barrier_t barrier, unsigned iterations, Prepare&& prepare, Work&& work) {
+  uint64_t time = 0;
+  for (unsigned t = 0; t < iterations; ++t) {
+    prepare();
+    if (t != 0) mg_barrier(barrier);
+    const uint64_t start = t == 0 ? start_measuring(barrier) : mg_time_ns();
+    work();
+    time += mg_time_ns() - start;
+  }
+  if (mg_processor() == 0) mg_profile_stop();
+  return time;
+}
+// The same for the sequential version.
+template <typename Prepare, typename Work>
+uint64_t measure_alone(unsigned iterations, Prepare&& prepare, Work&& work) {
+  uint64_t time = 0;
+  for (unsigned t = 0; t < iterations; ++t) {
+    prepare();
+    const uint64_t start = mg_time_ns();
+    work();
+    time += mg_time_ns() - start;
+  }
+  return time;
+}
+
+// A lock that is held while this lives; 0: none, where only one processor works.
+class Holding {
+ public:
+  explicit Holding(mg_lock_t lock) : lock_(lock) {
+    if (lock_ != 0) mg_lock(lock_);
+  }
+  ~Holding() {
+    if (lock_ != 0) mg_unlock(lock_);
+  }
+  Holding(const Holding&) = delete;
+  Holding& operator=(const Holding&) = delete;
+
+ private:
+  mg_lock_t lock_;
+};
 
 // The items first .. last-1 of `count` that belong to a processor: the same cut as MG_HOME_BLOCKED makes of pages.
 struct Range {

@@ -7,12 +7,10 @@
 // dominant, so the diagonal serves as pivot without a search.
 //
 // A processor's rows are neighbours in memory, at home on its node, and share no page with another's.
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "common.h"
+#include "linear_system.h"
 
 namespace {
 
@@ -35,16 +33,9 @@ Matrix matrix;
 mg_barrier_t barrier;
 uint64_t elapsed;  // processor 0's, on main()'s node
 
-double element(size_t i, size_t j) {
-  return 2 * random_unit(seed, i * n + j) - 1 + (i == j ? static_cast<double>(n) : 0);
-}
-double right_hand_side(size_t i) {
-  return 2 * random_unit(seed, n * n + i) - 1;
-}
-
 void initialise_rows(const Matrix& a, size_t owner) {
   for (size_t i = owner; i < n; i += a.owners)
-    for (size_t j = 0; j < n; ++j) a.row(i)[j] = element(i, j);
+    for (size_t j = 0; j < n; ++j) a.row(i)[j] = linear_system::element(seed, n, i, j);
 }
 
 // Clears what is in column k of the row by subtracting a multiple of the pivot row, and puts the multiple there.
@@ -64,86 +55,19 @@ void eliminate(const Matrix& a, size_t owner) {
   }
 }
 
-// Each iteration eliminates anew; the time of putting the matrix back is not part of the result.
-template <typename Synchronise>
-uint64_t eliminate_all(const Matrix& a, size_t owner, Synchronise&& start_measuring_together) {
-  uint64_t time = 0;
-  for (unsigned t = 0; t < iterations; ++t) {
-    initialise_rows(a, owner);
-    const uint64_t start = start_measuring_together(t == 0);
-    eliminate(a, owner);
-    time += mg_time_ns() - start;
-  }
-  return time;
-}
-
 void slave(void*) {
-  const uint64_t time = eliminate_all(matrix, mg_processor(), [](bool first) {
-    if (first) return start_measuring(barrier);
-    mg_barrier(barrier);
-    return mg_time_ns();
-  });
-  if (mg_processor() != 0) return;
-  elapsed = time;
-  mg_profile_stop();
-}
-
-double checksum(const Matrix& a) {
-  double sum = 0;
-  for (size_t i = 0; i < n; ++i)
-    for (size_t j = 0; j < n; ++j) sum += a.row(i)[j] * static_cast<double>(1 + (i + j) % 7);
-  return sum;
-}
-
-// Solves the system of equations with the factors, and returns by how much the solution misses it, relative to the
-// sizes of the matrix and the solution.
-double residual(const Matrix& factors) {
-  std::vector<double> x(n);
-  for (size_t i = 0; i < n; ++i) {
-    x[i] = right_hand_side(i);
-    for (size_t j = 0; j < i; ++j) x[i] -= factors.row(i)[j] * x[j];
-  }
-  for (size_t i = n; i-- > 0;) {
-    for (size_t j = i + 1; j < n; ++j) x[i] -= factors.row(i)[j] * x[j];
-    x[i] /= factors.row(i)[i];
-  }
-  double worst = 0;
-  double largest_row = 0;
-  double largest_x = 0;
-  for (size_t i = 0; i < n; ++i) {
-    double miss = -right_hand_side(i);
-    double row = 0;
-    for (size_t j = 0; j < n; ++j) {
-      miss += element(i, j) * x[j];
-      row += std::abs(element(i, j));
-    }
-    // Negated, so that what is not a number counts as wrong.
-    if (!(std::abs(miss) <= worst)) worst = std::abs(miss);
-    largest_row = std::max(largest_row, row);
-    largest_x = std::max(largest_x, std::abs(x[i]));
-  }
-  return worst / (largest_row * largest_x);
-}
-
-int check(const Matrix& result, const Matrix& expected) {
-  for (size_t i = 0; i < n; ++i) {
-    if (std::memcmp(result.row(i), expected.row(i), n * sizeof(double)) != 0)
-      return print_check(false, "row " + std::to_string(i) + " differs from the sequential run's");
-  }
-  const double miss = residual(result);
-  char text[200];
-  std::snprintf(text, sizeof text, "the factors equal the sequential run's and solve the equations, residual %.1e",
-                miss);
-  return print_check(miss < 1e-15 * static_cast<double>(n), text);
+  const size_t owner = mg_processor();
+  const uint64_t time = measure_together(
+      barrier, iterations, [owner] { initialise_rows(matrix, owner); }, [owner] { eliminate(matrix, owner); });
+  if (owner == 0) elapsed = time;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Gaussian elimination on an n x n matrix on Multigrain", "gauss");
+  CommandLine app("Gaussian elimination on an n x n matrix on Multigrain", "gauss");
   size_t given_n = 0;
-  app.add_option("-n,--matrix", given_n, "rows and columns (test 64, paper 512, large 2048)")
-      ->check(CLI::Range(size_t{2}, size_t{32768}));
+  app.add_number("-n,--matrix", given_n, "rows and columns (test 64, paper 512, large 2048)", 2, 32768);
   const Options options = parse_command_line(app, argc, argv);
   n = choose<size_t>(options, given_n, 64, 512, 2048);
   iterations = choose(options, options.iterations, 1u, 1u, 1u);
@@ -161,15 +85,18 @@ int main(int argc, char** argv) {
   print_header("gauss", std::to_string(n) + " x " + std::to_string(n) + " matrix, " + std::to_string(iterations) +
                             " iterations");
   run_on_all(slave);
-  print_parallel(elapsed, checksum(matrix));
+  const auto at = [](size_t i, size_t j) { return matrix.row(i)[j]; };
+  print_parallel(elapsed, linear_system::checksum(n, at));
 
   int status = 0;
   if (options.speedup || options.check) {
     std::vector<double> elements(n * n);
     const Matrix alone = {elements.data(), 1, n, n * n};
-    const uint64_t sequential = eliminate_all(alone, 0, [](bool) { return mg_time_ns(); });
+    const uint64_t sequential = measure_alone(
+        iterations, [&alone] { initialise_rows(alone, 0); }, [&alone] { eliminate(alone, 0); });
     if (options.speedup) print_speedup(sequential, elapsed);
-    if (options.check) status = check(matrix, alone);
+    if (options.check)
+      status = linear_system::check(seed, n, at, [&alone](size_t i, size_t j) { return alone.row(i)[j]; });
   }
   mg_barrier_destroy(barrier);
   mg_free(matrix.elements);

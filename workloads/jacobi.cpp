@@ -102,10 +102,9 @@ int check(const Grid& result, const Grid& expected) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Jacobi relaxation of an n x n grid on Multigrain", "jacobi");
+  CommandLine app("Jacobi relaxation of an n x n grid on Multigrain", "jacobi");
   size_t given_n = 0;
-  app.add_option("-n,--grid", given_n, "points along a side (test 128, paper 1024, large 4096)")
-      ->check(CLI::Range(size_t{3}, size_t{65536}));
+  app.add_number("-n,--grid", given_n, "points along a side (test 128, paper 1024, large 4096)", 3, 65536);
   const Options options = parse_command_line(app, argc, argv);
   n = choose<size_t>(options, given_n, 128, 1024, 4096);
   iterations = choose(options, options.iterations, 5u, 10u, 10u);

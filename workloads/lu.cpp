@@ -10,11 +10,10 @@
 // A block's elements are neighbours in memory, and so are a processor's blocks, at home on its node; they share no page
 // with another's. The matrix is diagonally dominant, so no pivot has to be searched.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "common.h"
+#include "linear_system.h"
 
 namespace {
 
@@ -59,13 +58,6 @@ Matrix lay_out(unsigned processors) {
   const size_t rows = (blocks + a.grid.rows - 1) / a.grid.rows;
   a.part = whole_pages<double>(rows * a.columns * block * block);
   return a;
-}
-
-double input(size_t i, size_t j) {
-  return 2 * random_unit(seed, i * n + j) - 1 + (i == j ? static_cast<double>(n) : 0);
-}
-double right_hand_side(size_t i) {
-  return 2 * random_unit(seed, n * n + i) - 1;
 }
 
 // --- Blocks: rows and columns are `block` apart in memory, whatever their extents --------------------------------
@@ -153,99 +145,28 @@ void initialise(const Matrix& a, unsigned processor) {
     for (size_t j = processor % a.grid.columns; j < blocks; j += a.grid.columns) {
       double* const to = block_of(a, i, j);
       for (size_t y = 0; y < extent(i); ++y)
-        for (size_t x = 0; x < extent(j); ++x) to[y * block + x] = input(i * block + y, j * block + x);
+        for (size_t x = 0; x < extent(j); ++x)
+          to[y * block + x] = linear_system::element(seed, n, i * block + y, j * block + x);
     }
   }
-}
-
-// Each iteration factors anew; the time of putting the matrix back is not part of the result.
-template <typename Start>
-uint64_t factor_repeatedly(const Matrix& a, unsigned processor, Start&& start_together) {
-  uint64_t time = 0;
-  for (unsigned t = 0; t < iterations; ++t) {
-    initialise(a, processor);
-    const uint64_t start = start_together(t == 0);
-    factor_all(a, processor);
-    time += mg_time_ns() - start;
-  }
-  return time;
 }
 
 void slave(void*) {
-  const uint64_t time = factor_repeatedly(matrix, mg_processor(), [](bool first) {
-    if (first) return start_measuring(barrier);
-    mg_barrier(barrier);
-    return mg_time_ns();
-  });
-  if (mg_processor() != 0) return;
-  elapsed = time;
-  mg_profile_stop();
-}
-
-// --- Results -------------------------------------------------------------------------------------------------------
-
-double checksum(const Matrix& a) {
-  double sum = 0;
-  for (size_t i = 0; i < n; ++i)
-    for (size_t j = 0; j < n; ++j) sum += element_of(a, i, j) * static_cast<double>(1 + (i + j) % 7);
-  return sum;
-}
-
-// Solves the system of equations with the factors, and returns by how much the solution misses it, relative to the
-// sizes of the matrix and the solution.
-double residual(const Matrix& factors) {
-  std::vector<double> x(n);
-  for (size_t i = 0; i < n; ++i) {
-    x[i] = right_hand_side(i);
-    for (size_t j = 0; j < i; ++j) x[i] -= element_of(factors, i, j) * x[j];
-  }
-  for (size_t i = n; i-- > 0;) {
-    for (size_t j = i + 1; j < n; ++j) x[i] -= element_of(factors, i, j) * x[j];
-    x[i] /= element_of(factors, i, i);
-  }
-  double worst = 0;
-  double largest_row = 0;
-  double largest_x = 0;
-  for (size_t i = 0; i < n; ++i) {
-    double miss = -right_hand_side(i);
-    double row = 0;
-    for (size_t j = 0; j < n; ++j) {
-      miss += input(i, j) * x[j];
-      row += std::abs(input(i, j));
-    }
-    keep_worst(worst, std::abs(miss));
-    keep_worst(largest_row, row);
-    keep_worst(largest_x, std::abs(x[i]));
-  }
-  return worst / (largest_row * largest_x);
-}
-
-// Against the sequential run, to the last bit: an element sees the same operations in the same order.
-int check(const Matrix& result, const Matrix& expected) {
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j < n; ++j) {
-      if (std::memcmp(&element_of(result, i, j), &element_of(expected, i, j), sizeof(double)) != 0)
-        return print_check(
-            false, "element " + std::to_string(i) + ", " + std::to_string(j) + " differs from the sequential run's");
-    }
-  }
-  const double miss = residual(result);
-  char text[200];
-  std::snprintf(text, sizeof text, "the factors equal the sequential run's and solve the equations, residual %.1e",
-                miss);
-  return print_check(miss < 1e-15 * static_cast<double>(n), text);
+  const unsigned processor = mg_processor();
+  const uint64_t time = measure_together(
+      barrier, iterations, [processor] { initialise(matrix, processor); },
+      [processor] { factor_all(matrix, processor); });
+  if (processor == 0) elapsed = time;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("The LU factorisation of a dense matrix in blocks on Multigrain", "lu");
+  CommandLine app("The LU factorisation of a dense matrix in blocks on Multigrain", "lu");
   size_t given_n = 0;
-  app.add_option("-n,--matrix", given_n, "rows and columns (test 96, paper 512, large 2048)")
-      ->check(CLI::Range(size_t{2}, size_t{32768}));
+  app.add_number("-n,--matrix", given_n, "rows and columns (test 96, paper 512, large 2048)", 2, 32768);
   size_t given_block = 0;
-  app.add_option("-b,--block", given_block, "rows and columns of a block (default 16)")
-      ->check(CLI::Range(size_t{1}, size_t{1024}));
+  app.add_number("-b,--block", given_block, "rows and columns of a block (default 16)", 1, 1024);
   const Options options = parse_command_line(app, argc, argv, kSplash2Paper);
   n = choose<size_t>(options, given_n, 96, 512, 2048);
   block = choose<size_t>(options, given_block, 16, 16, 16);
@@ -259,16 +180,19 @@ int main(int argc, char** argv) {
   print_header("lu", std::to_string(n) + " x " + std::to_string(n) + " matrix, " + std::to_string(block) + " x " +
                          std::to_string(block) + " blocks, " + std::to_string(iterations) + " iterations");
   run_on_all(slave);
-  print_parallel(elapsed, checksum(matrix));
+  const auto at = [](size_t i, size_t j) { return element_of(matrix, i, j); };
+  print_parallel(elapsed, linear_system::checksum(n, at));
 
   int status = 0;
   if (options.speedup || options.check) {
     Matrix alone = lay_out(1);
     std::vector<double> elements(alone.part);
     alone.elements = elements.data();
-    const uint64_t sequential = factor_repeatedly(alone, 0, [](bool) { return mg_time_ns(); });
+    const uint64_t sequential = measure_alone(
+        iterations, [&alone] { initialise(alone, 0); }, [&alone] { factor_all(alone, 0); });
     if (options.speedup) print_speedup(sequential, elapsed);
-    if (options.check) status = check(matrix, alone);
+    if (options.check)
+      status = linear_system::check(seed, n, at, [&alone](size_t i, size_t j) { return element_of(alone, i, j); });
   }
   mg_barrier_destroy(barrier);
   mg_free(matrix.elements);

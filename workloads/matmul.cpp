@@ -105,10 +105,9 @@ void slave(void*) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Multiplication of two dense n x n matrices on Multigrain", "matmul");
+  CommandLine app("Multiplication of two dense n x n matrices on Multigrain", "matmul");
   size_t given_n = 0;
-  app.add_option("-n,--matrix", given_n, "rows and columns (test 64, paper 256, large 1024)")
-      ->check(CLI::Range(size_t{1}, size_t{32768}));
+  app.add_number("-n,--matrix", given_n, "rows and columns (test 64, paper 256, large 1024)", 1, 32768);
   const Options options = parse_command_line(app, argc, argv);
   n = choose<size_t>(options, given_n, 64, 256, 1024);
   iterations = choose(options, options.iterations, 1u, 1u, 1u);

@@ -122,50 +122,33 @@ unsigned passes_of_sort() {
 void slave(void*) {
   Part part{share_of(mg_processor(), n), std::vector<Count>(digits), {}, {}};
   if (local_buffer) part.buffer.resize(part.range.last - part.range.first);
-  uint64_t time = 0;
-  for (unsigned t = 0; t < iterations; ++t) {
-    for (size_t j = part.range.first; j < part.range.last; ++j) {
-      keys[0][j] = input_key(seed, key_bits, j);
-      keys[1][j] = 0;
-    }
-    if (t != 0) mg_barrier(barrier);
-    const uint64_t start = t == 0 ? start_measuring(barrier) : mg_time_ns();
-    for (unsigned pass = 0; pass < passes_of_sort(); ++pass)
-      sort_by_digit(keys[pass % 2], keys[(pass + 1) % 2], pass * digit_bits, part);
-    time += mg_time_ns() - start;
-  }
-  if (mg_processor() != 0) return;
-  elapsed = time;
-  mg_profile_stop();
-}
-
-uint64_t time_sequential() {
-  std::vector<Key> spare(n);
-  uint64_t time = 0;
-  for (unsigned t = 0; t < iterations; ++t) {
-    std::vector<Key> alone = input_keys(seed, key_bits, n);
-    const uint64_t start = mg_time_ns();
-    radix_sort(alone.data(), spare.data(), n, key_bits, digit_bits);
-    time += mg_time_ns() - start;
-  }
-  return time;
+  const uint64_t time = measure_together(
+      barrier, iterations,
+      [&part] {
+        for (size_t j = part.range.first; j < part.range.last; ++j) {
+          keys[0][j] = input_key(seed, key_bits, j);
+          keys[1][j] = 0;
+        }
+      },
+      [&part] {
+        for (unsigned pass = 0; pass < passes_of_sort(); ++pass)
+          sort_by_digit(keys[pass % 2], keys[(pass + 1) % 2], pass * digit_bits, part);
+      });
+  if (mg_processor() == 0) elapsed = time;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("A radix sort of integers on Multigrain", "radix");
+  CommandLine app("A radix sort of integers on Multigrain", "radix");
   size_t given_n = 0;
-  app.add_option("-n,--keys", given_n, "keys (test 16384, paper 1048576, large 8388608)")
-      ->check(CLI::Range(size_t{1}, size_t{1} << 31));
-  key_bits = 20;
-  app.add_option("--key-bits", key_bits, "bits of a key (default 20)")->check(CLI::Range(1u, 32u));
+  add_keys(app, given_n, key_bits);
   digit_bits = 0;
-  app.add_option("--digit-bits", digit_bits, "log2 of the radix (test 8, otherwise 10)")->check(CLI::Range(1u, 16u));
+  app.add_number("--digit-bits", digit_bits, "log2 of the radix (test 8, otherwise 10)", 1, 16);
   std::string variant;
   add_variants(app, variant, {"local-buffer"});
   const Options options = parse_command_line(app, argc, argv, kSplash2Paper);
-  n = choose<size_t>(options, given_n, size_t{1} << 14, size_t{1} << 20, size_t{1} << 23);
+  n = choose_count(options, given_n);
   digit_bits = choose(options, digit_bits, 8u, 10u, 10u);
   digits = size_t{1} << digit_bits;
   iterations = choose(options, options.iterations, 1u, 1u, 1u);
@@ -188,7 +171,7 @@ int main(int argc, char** argv) {
   const Key* const result = keys[passes_of_sort() % 2];
   print_parallel(elapsed, checksum(result, n));
 
-  if (options.speedup) print_speedup(time_sequential(), elapsed);
+  if (options.speedup) print_speedup(time_sequential(seed, key_bits, digit_bits, n, iterations), elapsed);
   const int status = options.check ? check(result, seed, key_bits, n) : 0;
   mg_barrier_destroy(barrier);
   for (const mg_flag_t flag : flags) mg_flag_destroy(flag);

@@ -99,49 +99,28 @@ void slave(void*) {
   const Range mine = share_of(mg_processor(), n);
   std::vector<Key> bucket(2 * (mine.last - mine.first));
   std::vector<Key> spare(bucket.size());
-  uint64_t time = 0;
-  for (unsigned t = 0; t < iterations; ++t) {
-    for (size_t j = mine.first; j < mine.last; ++j) {
-      keys[j] = input_key(seed, key_bits, j);
-      sorted[j] = 0;
-    }
-    if (t != 0) mg_barrier(barrier);
-    const uint64_t start = t == 0 ? start_measuring(barrier) : mg_time_ns();
-    sort_all(bucket, spare);
-    time += mg_time_ns() - start;
-  }
-  if (mg_processor() != 0) return;
-  elapsed = time;
-  mg_profile_stop();
-}
-
-// The local sort, of everything.
-uint64_t time_sequential() {
-  std::vector<Key> spare(n);
-  uint64_t time = 0;
-  for (unsigned t = 0; t < iterations; ++t) {
-    std::vector<Key> alone = input_keys(seed, key_bits, n);
-    const uint64_t start = mg_time_ns();
-    sort_locally(alone.data(), n, spare);
-    time += mg_time_ns() - start;
-  }
-  return time;
+  const uint64_t time = measure_together(
+      barrier, iterations,
+      [mine] {
+        for (size_t j = mine.first; j < mine.last; ++j) {
+          keys[j] = input_key(seed, key_bits, j);
+          sorted[j] = 0;
+        }
+      },
+      [&] { sort_all(bucket, spare); });
+  if (mg_processor() == 0) elapsed = time;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("A sample sort of integers on Multigrain", "samplesort");
+  CommandLine app("A sample sort of integers on Multigrain", "samplesort");
   size_t given_n = 0;
-  app.add_option("-n,--keys", given_n, "keys (test 16384, paper 1048576, large 8388608)")
-      ->check(CLI::Range(size_t{1}, size_t{1} << 31));
-  key_bits = 20;
-  app.add_option("--key-bits", key_bits, "bits of a key (default 20)")->check(CLI::Range(1u, 32u));
+  add_keys(app, given_n, key_bits);
   size_t given_samples = 0;
-  app.add_option("--samples", given_samples, "samples of each processor (test 32, otherwise 128)")
-      ->check(CLI::Range(size_t{1}, size_t{65536}));
+  app.add_number("--samples", given_samples, "samples of each processor (test 32, otherwise 128)", 1, 65536);
   const Options options = parse_command_line(app, argc, argv, "as many keys as radix");
-  n = choose<size_t>(options, given_n, size_t{1} << 14, size_t{1} << 20, size_t{1} << 23);
+  n = choose_count(options, given_n);
   samples_of_processor = choose<size_t>(options, given_samples, 32, 128, 128);
   iterations = choose(options, options.iterations, 1u, 1u, 1u);
   seed = options.seed;
@@ -160,7 +139,7 @@ int main(int argc, char** argv) {
   run_on_all(slave);
   print_parallel(elapsed, checksum(sorted, n));
 
-  if (options.speedup) print_speedup(time_sequential(), elapsed);
+  if (options.speedup) print_speedup(time_sequential(seed, key_bits, kDigitBits, n, iterations), elapsed);
   const int status = options.check ? check(sorted, seed, key_bits, n) : 0;
   mg_barrier_destroy(barrier);
   mg_free(cuts);

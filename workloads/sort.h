@@ -60,6 +60,27 @@ inline double checksum(const Key* keys, size_t count) {
   return sum;
 }
 
+// The time that radix_sort() takes for the input, nanoseconds.
+inline uint64_t time_sequential(uint64_t seed, unsigned key_bits, unsigned digit_bits, size_t count,
+                                unsigned iterations) {
+  std::vector<Key> spare(count);
+  std::vector<Key> alone;
+  return measure_alone(
+      iterations, [&] { alone = input_keys(seed, key_bits, count); },
+      [&] { radix_sort(alone.data(), spare.data(), count, key_bits, digit_bits); });
+}
+
+// The options that say how many keys there are and what they are like; `count` is 0 if the command line does not say.
+inline void add_keys(CommandLine& app, size_t& count, unsigned& key_bits) {
+  count = 0;
+  app.add_number("-n,--keys", count, "keys (test 16384, paper 1048576, large 8388608)", 1, size_t{1} << 31);
+  key_bits = 20;
+  app.add_number("--key-bits", key_bits, "bits of a key (default 20)", 1, 32);
+}
+inline size_t choose_count(const Options& options, size_t given) {
+  return choose<size_t>(options, given, size_t{1} << 14, size_t{1} << 20, size_t{1} << 23);
+}
+
 // Against what another algorithm, on one processor, makes of the same input.
 inline int check(const Key* result, uint64_t seed, unsigned bits, size_t count) {
   std::vector<Key> expected = input_keys(seed, bits, count);

@@ -340,12 +340,11 @@ std::string fault_of(const Best& found) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("The travelling salesman's problem by branch and bound on Multigrain", "tsp");
+  CommandLine app("The travelling salesman's problem by branch and bound on Multigrain", "tsp");
   unsigned given_cities = 0;
-  app.add_option("-n,--cities", given_cities, "cities (test 8, paper 10, large 20)")->check(CLI::Range(3u, kMaxCities));
+  app.add_number("-n,--cities", given_cities, "cities (test 8, paper 10, large 20)", 3, kMaxCities);
   pool_depth = 0;
-  app.add_option("--depth", pool_depth, "tours shorter than this are extended by way of the pool (default 4)")
-      ->check(CLI::Range(1u, 6u));
+  app.add_number("--depth", pool_depth, "tours shorter than this are extended by way of the pool (default 4)", 1, 6);
   std::string variant;
   add_variants(app, variant, {"distributed-pool"});
   const Options options = parse_command_line(app, argc, argv);

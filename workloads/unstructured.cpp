@@ -132,7 +132,7 @@ int check(const std::vector<Node>& expected) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("A flow over an unstructured mesh on Multigrain", "unstructured");
+  CommandLine app("A flow over an unstructured mesh on Multigrain", "unstructured");
   const Options options = parse_command_line(app, argc, argv);
   iterations = choose(options, options.iterations, 1u, 1u, 1u);
   seed = options.seed;

@@ -248,7 +248,7 @@ int check(const std::vector<Node>& expected) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("An edge loop over an unstructured mesh on Multigrain", "unstructured-kernel");
+  CommandLine app("An edge loop over an unstructured mesh on Multigrain", "unstructured-kernel");
   std::string variant;
   add_variants(app, variant, {"runtime-tiled", "load-balanced"});
   const Options options = parse_command_line(app, argc, argv);

@@ -22,26 +22,11 @@
 #include <vector>
 
 #include "common.h"
+#include "vec.h"
 
 namespace {
 
 using namespace workloads;
-
-struct Vec {
-  double x, y, z;
-};
-Vec operator+(Vec a, Vec b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z};
-}
-Vec operator-(Vec a, Vec b) {
-  return {a.x - b.x, a.y - b.y, a.z - b.z};
-}
-Vec operator*(double s, Vec a) {
-  return {s * a.x, s * a.y, s * a.z};
-}
-double dot(Vec a, Vec b) {
-  return a.x * b.x + a.y * b.y + a.z * b.z;
-}
 
 constexpr unsigned kBrick = 4;           // voxels along a side of the octree's smallest cells
 constexpr double kEnough = 0.95;         // opacity at which a ray ends
@@ -509,19 +494,18 @@ int check(const std::vector<Pixel>& result, const std::vector<Pixel>& expected, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Ray casting of a volume on Multigrain", "volrend");
+  CommandLine app("Ray casting of a volume on Multigrain", "volrend");
   size_t given_volume = 0;
-  app.add_option("--volume", given_volume,
-                 "voxels along two sides of the volume, half as many along the third (test 48, paper 256, large 512)")
-      ->check(CLI::Range(size_t{8}, size_t{4096}));
+  app.add_number("--volume", given_volume,
+                 "voxels along two sides of the volume, half as many along the third "
+                 "(test 48, paper 256, large 512)",
+                 8, 4096);
   size_t given_image = 0;
-  app.add_option("--image", given_image, "pixels along a side of the image (test 64, paper 416, large 832)")
-      ->check(CLI::Range(size_t{4}, size_t{16384}));
+  app.add_number("--image", given_image, "pixels along a side of the image (test 64, paper 416, large 832)", 4, 16384);
   size_t given_tile = 0;
-  app.add_option("--tile", given_tile, "pixels along a side of a tile (default 8)")
-      ->check(CLI::Range(size_t{1}, size_t{1024}));
+  app.add_number("--tile", given_tile, "pixels along a side of a tile (default 8)", 1, 1024);
   std::string output;
-  app.add_option("--output", output, "a file for the last image, in the PGM format");
+  app.add_text("--output", output, "a file for the last image, in the PGM format");
   std::string variant;
   add_variants(app, variant, {"interleaved"});
   const Options options = parse_command_line(app, argc, argv, "a volume as large as the SPLASH-2 paper's head");

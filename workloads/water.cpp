@@ -97,10 +97,9 @@ int check(const System& expected) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Molecular dynamics of water, n-squared, on Multigrain", "water");
+  CommandLine app("Molecular dynamics of water, n-squared, on Multigrain", "water");
   size_t given_molecules = 0;
-  app.add_option("-n,--molecules", given_molecules, "molecules (test 64, paper 343, large 1728)")
-      ->check(CLI::Range(size_t{8}, size_t{1'000'000}));
+  app.add_number("-n,--molecules", given_molecules, "molecules (test 64, paper 343, large 1728)", 8, 1'000'000);
   const Options options = parse_command_line(app, argc, argv);
   shared.molecules = choose<size_t>(options, given_molecules, 64, 343, 1728);
   shared.side = std::cbrt(kVolumeOfMolecule * static_cast<double>(shared.molecules));

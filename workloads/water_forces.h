@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common.h"
+#include "vec.h"
 
 namespace workloads::water {
 
@@ -30,22 +31,6 @@ inline constexpr double kTimeStep = 0.0001;
 
 // Position and its first six derivatives, each scaled by h^k / k!.
 inline constexpr int kOrder = 7;
-
-struct Vec {
-  double x, y, z;
-};
-inline Vec operator+(Vec a, Vec b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z};
-}
-inline Vec operator-(Vec a, Vec b) {
-  return {a.x - b.x, a.y - b.y, a.z - b.z};
-}
-inline Vec operator*(double s, Vec a) {
-  return {s * a.x, s * a.y, s * a.z};
-}
-inline double dot(Vec a, Vec b) {
-  return a.x * b.x + a.y * b.y + a.z * b.z;
-}
 
 struct Forces {
   Vec on[3];  // O, H, H

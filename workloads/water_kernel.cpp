@@ -179,10 +179,9 @@ int check(const System& expected) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("The force interaction of water on Multigrain", "water-kernel");
+  CommandLine app("The force interaction of water on Multigrain", "water-kernel");
   size_t given_molecules = 0;
-  app.add_option("-n,--molecules", given_molecules, "molecules (test 128, paper 512, large 4096)")
-      ->check(CLI::Range(size_t{8}, size_t{1'000'000}));
+  app.add_number("-n,--molecules", given_molecules, "molecules (test 128, paper 512, large 4096)", 8, 1'000'000);
   std::string variant;
   add_variants(app, variant, {"tiled"});
   const Options options = parse_command_line(app, argc, argv);

@@ -92,21 +92,10 @@ uint32_t box_of(const Boxes& boxes, const Molecule& molecule) {
   return static_cast<uint32_t>((along(oxygen.z) * boxes.edge + along(oxygen.y)) * boxes.edge + along(oxygen.x));
 }
 
-// A lock on a box that is held while this lives; none in the sequential version.
-class Holding {
- public:
-  Holding(const Boxes& boxes, uint32_t box) : lock_(boxes.system.lock != nullptr ? boxes.system.lock[box] : 0) {
-    if (lock_ != 0) mg_lock(lock_);
-  }
-  ~Holding() {
-    if (lock_ != 0) mg_unlock(lock_);
-  }
-  Holding(const Holding&) = delete;
-  Holding& operator=(const Holding&) = delete;
-
- private:
-  mg_lock_t lock_;
-};
+// The box's lock; there are none in the sequential version.
+Holding hold(const Boxes& boxes, uint32_t box) {
+  return Holding(boxes.system.lock != nullptr ? boxes.system.lock[box] : 0);
+}
 
 void insert(const Boxes& boxes, uint32_t box, Link link) {
   Slot& slot = at(boxes, link);
@@ -149,7 +138,7 @@ void change_boxes(const Boxes& boxes, Part& part) {
   part.given.clear();
   std::vector<Move> moves;
   for (const uint32_t box : part.boxes) {
-    const Holding holding(boxes, box);
+    const Holding holding = hold(boxes, box);
     for (Link* before = boxes.head[box]; *before != kNothing;) {
       Slot& slot = at(boxes, *before);
       const uint32_t to = box_of(boxes, slot.molecule);
@@ -162,7 +151,7 @@ void change_boxes(const Boxes& boxes, Part& part) {
     }
   }
   for (const Move& move : moves) {
-    const Holding holding(boxes, move.box);
+    const Holding holding = hold(boxes, move.box);
     insert(boxes, move.box, move.link);
     if (boxes.local && boxes.owner[move.box] != part.processor) part.given.push_back(move.link);
   }
@@ -357,10 +346,9 @@ uint64_t run_sequentially(Boxes& alone, std::vector<Slot>& slots, std::vector<Li
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Molecular dynamics of water, by boxes, on Multigrain", "water-spatial");
+  CommandLine app("Molecular dynamics of water, by boxes, on Multigrain", "water-spatial");
   size_t given_molecules = 0;
-  app.add_option("-n,--molecules", given_molecules, "molecules (test 729, paper 512, large 4096)")
-      ->check(CLI::Range(size_t{8}, size_t{1'000'000}));
+  app.add_number("-n,--molecules", given_molecules, "molecules (test 729, paper 512, large 4096)", 8, 1'000'000);
   std::string variant;
   add_variants(app, variant, {"local-molecules"});
   const Options options = parse_command_line(app, argc, argv, kSplash2Paper);

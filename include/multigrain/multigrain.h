@@ -84,13 +84,15 @@ typedef enum mg_home {
 } mg_home;
 
 /* What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc), whose accesses
- * faults find, and, if the program was compiled with mgcc or mg++, dszoom beside it, whose accesses compiled checks
- * find: memory of both may be used in one program. Memory under dszoom is sequentially consistent. */
+ * faults find, and, if the program was compiled with mgcc or mg++, one line protocol beside it (dszoom, unless --protocol
+ * says shasta), whose accesses compiled checks find: memory of both may be used in one program. Memory under dszoom is
+ * sequentially consistent, and so is that under shasta unless --model says otherwise. */
 typedef enum mg_protocol {
   MG_PROTOCOL_DEFAULT = 0, /* what --protocol says */
   MG_PROTOCOL_MGS,
   MG_PROTOCOL_HLRC,
-  MG_PROTOCOL_DSZOOM
+  MG_PROTOCOL_DSZOOM,
+  MG_PROTOCOL_SHASTA
 } mg_protocol;
 
 typedef struct mg_alloc_options {
@@ -98,11 +100,15 @@ typedef struct mg_alloc_options {
   mg_home home;
   unsigned node; /* for MG_HOME_NODE */
   mg_protocol protocol;
+  /* Of memory under shasta, and without a meaning under other protocols: how many bytes move between nodes together, a
+   * multiple of the line size up to the page size. 0: what --block-size says, or else a block of up to 1,024 bytes as a
+   * whole, in lines rounded up to a power of two, and a larger one by lines. */
+  size_t block_size;
 } mg_alloc_options;
 
 /* Allocates `size` bytes of zeroed shared memory (options may be NULL). Blocks of a page and more are page-aligned and
  * share no page with another block. Address space is reserved; memory is used when touched. Returns NULL with errno
- * ENOMEM (region used up) or EINVAL (alignment, node, a protocol that this run does not have). size 0 gives a unique
+ * ENOMEM (region used up) or EINVAL (alignment, node, block size, a protocol that this run does not have). size 0 gives a unique
  * pointer. */
 MG_API void* mg_alloc(size_t size, const mg_alloc_options* options);
 /* Frees a block from mg_alloc; from any node. NULL is allowed. Another pointer ends the program with a message. */

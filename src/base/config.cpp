@@ -15,7 +15,6 @@ namespace multigrain {
 namespace {
 
 constexpr uint64_t kMinRegionSize = uint64_t{1} << 20;
-constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
 constexpr double kMaxSilenceSeconds = 3600;
 
 std::optional<std::string_view> variable(const char* name) {
@@ -136,6 +135,13 @@ Result<FabricKind> parse_fabric(std::string_view text) {
   return fail("fabric is '{}'; it must be shm (nodes on one machine) or ucx (also on several hosts)", text);
 }
 
+Result<MemoryModel> parse_model(std::string_view text) {
+  if (text == "sc") return MemoryModel::kSequential;
+  if (text == "tso") return MemoryModel::kTotalStoreOrder;
+  if (text == "rc") return MemoryModel::kRelease;
+  return fail("memory model is '{}'; it must be sc, tso or rc", text);
+}
+
 Result<ClockKind> parse_clock(std::string_view text) {
   if (text == "wall") return ClockKind::kWall;
   if (text == "virtual") return ClockKind::kVirtual;
@@ -210,25 +216,34 @@ Status validate(const Config& config) {
     return fail(
         "the page size is {} bytes; it must be a power of two from {} to {} (--page-size or MULTIGRAIN_PAGE_SIZE)",
         config.page_size, Config::kMinPageSize, Config::kMaxPageSize);
-  if (config.region_size < kMinRegionSize || config.region_size > kMaxRegionSize ||
+  if (config.region_size < kMinRegionSize || config.region_size > Config::kMaxRegionSize ||
       config.region_size % Config::kMaxPageSize != 0)
     return fail(
         "the shared region's size is {} bytes; it must be a multiple of 64K from 1M to 16T (--region-size or "
         "MULTIGRAIN_REGION_SIZE)",
         config.region_size);
-  if (config.protocol != "mgs" && config.protocol != "hlrc" && config.protocol != "dszoom")
-    return fail("the protocol is '{}'; it must be mgs, hlrc or dszoom (--protocol or MULTIGRAIN_PROTOCOL)",
+  if (config.protocol != "mgs" && config.protocol != "hlrc" && !Config::is_line_protocol(config.protocol))
+    return fail("the protocol is '{}'; it must be mgs, hlrc, dszoom or shasta (--protocol or MULTIGRAIN_PROTOCOL)",
                 config.protocol);
   if (!std::has_single_bit(config.line_size) || config.line_size < Config::kMinLineSize ||
       config.line_size > Config::kMaxLineSize)
     return fail(
         "the line size is {} bytes; it must be a power of two from {} to {} (--line-size or MULTIGRAIN_LINE_SIZE)",
         config.line_size, Config::kMinLineSize, Config::kMaxLineSize);
-  if (config.protocol == "dszoom" && config.nodes > Config::kMaxLineNodes)
+  if (config.protocol == "shasta" && (config.line_size < Config::kMinShastaLineSize ||
+                                      config.line_size > Config::kMaxShastaLineSize))
+    return fail("the line size is {} bytes; under shasta it must be 64 or 128 (--line-size or MULTIGRAIN_LINE_SIZE)",
+                config.line_size);
+  if (config.block_size % config.line_size != 0 || config.block_size > config.page_size)
     return fail(
-        "the protocol dszoom has room for {} nodes in a directory entry; {} were asked for (--nodes or "
+        "the block size is {} bytes; it must be a multiple of the line size of {} up to the page size of {} "
+        "(--block-size or MULTIGRAIN_BLOCK_SIZE)",
+        config.block_size, config.line_size, config.page_size);
+  if (config.grain() == Grain::kLine && config.nodes > Config::kMaxLineNodes)
+    return fail(
+        "the protocol {} has room for {} nodes in a directory entry; {} were asked for (--nodes or "
         "MULTIGRAIN_NODES)",
-        Config::kMaxLineNodes, config.nodes);
+        config.protocol, Config::kMaxLineNodes, config.nodes);
   if (config.clock == ClockKind::kVirtual && config.fabric != FabricKind::kShm)
     return fail(
         "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "
@@ -286,6 +301,8 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_REGION_SIZE", Setting::Of::kRun, parsed<&Config::region_size, parse_size>},
     {"MULTIGRAIN_PROTOCOL", Setting::Of::kRun, parsed<&Config::protocol, parse_name>},
     {"MULTIGRAIN_LINE_SIZE", Setting::Of::kRun, parsed<&Config::line_size, parse_size>},
+    {"MULTIGRAIN_BLOCK_SIZE", Setting::Of::kRun, parsed<&Config::block_size, parse_size>},
+    {"MULTIGRAIN_MODEL", Setting::Of::kRun, parsed<&Config::model, parse_model>},
     {"MULTIGRAIN_ACCESS", Setting::Of::kRun, parsed<&Config::access, parse_access>},
     {"MULTIGRAIN_NET", Setting::Of::kRun, parsed<&Config::network, parse_network_model>},
     {"MULTIGRAIN_STATS", Setting::Of::kRun, read_stats},

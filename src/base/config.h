@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fine_grain.h"
 #include "base/network_model.h"
 #include "base/node_set.h"
 
@@ -30,6 +31,13 @@ enum class HomePolicy : uint8_t {
   kNode,         // all on a node that the allocation names
 };
 
+// The memory model of shasta: what is promised of a program's accesses to shared memory across nodes.
+enum class MemoryModel : uint8_t {
+  kSequential,       // "sc": one order of all accesses
+  kTotalStoreOrder,  // "tso", that of x86: the stores of a processor are seen in their order
+  kRelease,          // "rc": fences and synchronisation order accesses, nothing else does
+};
+
 // What an allocation's memory is kept coherent by: pages, whose accesses faults find, or lines, whose accesses compiled
 // checks find.
 enum class Grain : uint8_t { kPage, kLine };
@@ -41,6 +49,8 @@ Result<uint64_t> parse_size(std::string_view text);
 Result<AccessMechanism> parse_access(std::string_view text);
 Result<HomePolicy> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
+// Reads "sc", "tso" or "rc".
+Result<MemoryModel> parse_model(std::string_view text);
 
 // How much virtual time a unit of CPU time is here: in the program's code, and in the protocol's and synchronisation's.
 struct ClockScale {
@@ -78,18 +88,24 @@ struct Config {
   static constexpr unsigned kMaxNodes = NodeSet::kCapacity;
   static constexpr unsigned kMaxProcessorsPerNode = 256;
   static constexpr unsigned kMaxPrefetch = 64;
+  static constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
   static constexpr size_t kMinPageSize = 4096;
   static constexpr size_t kMaxPageSize = 65536;
-  static constexpr unsigned kMaxLineNodes = 56;  // of a line protocol
-  static constexpr size_t kMinLineSize = 32;
-  static constexpr size_t kMaxLineSize = 2048;
+  static constexpr unsigned kMaxLineNodes = MG_FINE_MAX_NODES;  // of a line protocol
+  static constexpr size_t kMinLineSize = size_t{1} << MG_FINE_MIN_LINE_SHIFT;
+  static constexpr size_t kMaxLineSize = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
+  static constexpr size_t kMinShastaLineSize = 64;
+  static constexpr size_t kMaxShastaLineSize = 128;
+  static constexpr size_t kMaxSingleBlock = 1024;  // objects up to here are one block of shasta, unless told otherwise
 
   unsigned nodes = 1;                                    // MULTIGRAIN_NODES
   unsigned processors_per_node = 1;                      // MULTIGRAIN_PROCS_PER_NODE
   size_t page_size = 4096;                               // MULTIGRAIN_PAGE_SIZE, bytes
   uint64_t region_size = uint64_t{16} << 40;             // MULTIGRAIN_REGION_SIZE, bytes
   std::string protocol = "mgs";                          // MULTIGRAIN_PROTOCOL
-  size_t line_size = 64;                                 // MULTIGRAIN_LINE_SIZE, bytes: of dszoom
+  size_t line_size = 64;                                 // MULTIGRAIN_LINE_SIZE, bytes: of dszoom and shasta
+  size_t block_size = 0;                                 // MULTIGRAIN_BLOCK_SIZE, bytes, of shasta; 0: by the object
+  MemoryModel model = MemoryModel::kSequential;          // MULTIGRAIN_MODEL: sc, tso, rc; of shasta
   AccessMechanism access = AccessMechanism::kAutomatic;  // MULTIGRAIN_ACCESS
   NetworkModel network;                                  // MULTIGRAIN_NET
   StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
@@ -111,7 +127,12 @@ struct Config {
   std::string wireup;  // MULTIGRAIN_WIREUP: how the nodes meet ("fd:N", "pmix", "pmi2"); fabric ucx
 
   // What memory is kept coherent by unless its allocation says otherwise.
-  [[nodiscard]] Grain grain() const { return protocol == "dszoom" ? Grain::kLine : Grain::kPage; }
+  [[nodiscard]] Grain grain() const { return is_line_protocol(protocol) ? Grain::kLine : Grain::kPage; }
+  [[nodiscard]] static bool is_line_protocol(std::string_view name) { return name == "dszoom" || name == "shasta"; }
+  // The protocol of allocations that want lines, in a program that has compiled checks.
+  [[nodiscard]] std::string_view line_protocol() const {
+    return grain() == Grain::kLine ? std::string_view(protocol) : "dszoom";
+  }
   // The protocol of allocations that want pages.
   [[nodiscard]] std::string_view page_protocol() const {
     return grain() == Grain::kPage ? std::string_view(protocol) : "mgs";

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/config.h"
-#include "coherence/dszoom/shell.h"
+#include "coherence/line_memory.h"
 #include "coherence/protocol.h"
 
 namespace multigrain {
@@ -19,9 +19,9 @@ struct ProtocolOptions {
 Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const NodeServices& services,
                                                   const ProtocolOptions& options);
 
-// The line protocol: there is one. Errors: more nodes than it can have; tables that cannot be reserved.
-Result<std::unique_ptr<dszoom::Shell>> create_line_protocol(const NodeServices& services,
-                                                            const dszoom::LineServices& lines);
+// A line protocol. Registers what handlers it has. Errors: as above; more nodes than it can have.
+Result<std::unique_ptr<LineMemory>> create_line_protocol(std::string_view name, const NodeServices& services,
+                                                         const LineServices& lines, MemoryModel model);
 
 // The name of a message of any protocol, for reports; nullptr for other types.
 const char* protocol_message_name(MessageType type);

@@ -2,6 +2,7 @@
 // src/coherence/dszoom implements it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,10 +23,45 @@ class LineProtocol {
   virtual void open_store(uintptr_t address) = 0;
   // Makes the lines of [begin, end) valid here, or exclusive. They may have been taken away again when it returns.
   virtual void bring(uintptr_t begin, uintptr_t end, bool to_store) = 0;
+
+  // A plain store of `value`, which is 1 to 16 bytes in one line, whose check failed. True: it is taken, the caller
+  // goes on, and the protocol makes it when the line has come (shasta.txt, section 2.1: non-blocking stores). False: as
+  // open_store(), and the caller stores.
+  virtual bool store(uintptr_t address, std::span<const std::byte> value) {
+    static_cast<void>(value);
+    open_store(address);
+    return false;
+  }
+
+  // fence() and poll() are called by the program's signal handlers as well, if they have atomics or loops. Then the
+  // thread may have been interrupted inside the runtime, with locks held: an implementation finds out, and does
+  // nothing.
+
+  // Waits until all nodes see every store that this thread has made, or has seen. Before an atomic or a fence of
+  // release order, before every sequentially consistent one, and before calls that let another thread go on.
+  virtual void fence() {}
+  // A word of the protocol's that is 0 while fence() has nothing to wait for, for no thread of the node. nullptr: it
+  // never has. Compiled code looks at the word, and calls only if it is not 0.
+  [[nodiscard]] virtual const std::atomic<uint64_t>* outstanding() const { return nullptr; }
+
+  // Handles what messages there are, without waiting for any. Where the program polls: at loops' ends, and when a check
+  // has failed.
+  virtual void poll() {}
+  // A word that is 0 while poll() has nothing to do (Fabric::mail). nullptr: it never has, or others see to it.
+  [[nodiscard]] virtual const std::atomic<uint64_t>* mail() const { return nullptr; }
+
+  // A hint: the caller will load from the line, and then store there by a compare-and-swap, perhaps again and again;
+  // this is called once, before (shasta.txt, section 3.1.2). It may wait, or ask for the line and return.
+  virtual void prefetch_exclusive(uintptr_t address) { static_cast<void>(address); }
+
+  // The caller waits in a loop for a store of another processor, by loads that hit: a protocol that needs processors to
+  // look after it now and then has a chance.
+  virtual void spin() {}
 };
 
 // The protocol that this process's checks call; nullptr: none, all memory is private or under page protocols.
 LineProtocol* line_protocol();
+// The words of outstanding() and mail() are asked for once, here, and live as long as the process.
 void set_line_protocol(LineProtocol* protocol);
 
 }  // namespace multigrain

@@ -26,6 +26,19 @@ class HomeDirectory {
     if (!home_of(page) && !is_first_touch(page)) return std::nullopt;
     return Grain::kPage;
   }
+  // How many bytes of an allocated page of lines move together: a number of lines, which divides the page but for its
+  // end; 0: one line. Async-signal-safe.
+  virtual size_t block_size_of(PageId page) {
+    static_cast<void>(page);
+    return 0;
+  }
+  // Whether two pages belong to one stretch of address space with one placement, of which every node knows before any of
+  // it is handed out. Whoever reads ahead stays in the stretch where the processor is: behind its end may be what only
+  // this node knows of yet, or what another protocol keeps. Async-signal-safe.
+  virtual bool same_extent(PageId page, PageId other) {
+    static_cast<void>(page), static_cast<void>(other);
+    return true;
+  }
   // Settles the home of a first-touch page: this node's, unless another came first; nullopt if it is not allocated.
   // A remote operation, or waits for a message; called in the fault handler with no lock held.
   virtual std::optional<NodeId> claim_home(PageId page) = 0;
@@ -52,6 +65,10 @@ class Protocol {
   // Makes what this node's processors wrote so far visible to every later acquire. Called from ordinary code.
   virtual void release() = 0;
 
+  // Makes what the calling thread has written visible to the other processors of its node, where that is not so anyway.
+  // Called from ordinary code, unless is_clean().
+  virtual void settle() {}
+
   // Whether release() has nothing to do: a hint for the fast path of locks.
   [[nodiscard]] virtual bool is_clean() const = 0;
 
@@ -65,6 +82,10 @@ class Protocol {
   // Takes part in what another processor of this node is doing for release() or acquire_all(), if it shares that. The
   // caller waits at a barrier. Whether it did something; costs a few nanoseconds if there is nothing to do.
   virtual bool help() { return false; }
+
+  // Does what has been put off until some thread without open windows can do it. The service thread calls it whenever
+  // serve() of the fabric has returned; Fabric::wake_service() makes it.
+  virtual void serve() {}
 };
 
 }  // namespace multigrain

@@ -47,6 +47,13 @@ void WindowPlaces::unbind() {
   give_back(place);
 }
 
+bool has_open_window() {
+  uint64_t all = 0;
+  for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i)
+    all |= std::atomic_ref<uint64_t>(__multigrain_windows[i]).load(std::memory_order_relaxed);
+  return all != 0;
+}
+
 void forget_windows() {
   __multigrain_windows = g_nowhere;
 }

@@ -15,10 +15,11 @@
 #include <cstdint>
 #include <span>
 
+#include "base/fine_grain.h"
 #include "base/spin_lock.h"
+#include "coherence/window.h"
 #include "fabric/mapped_object.h"
 #include "fabric/words.h"
-#include "instrument/fine_grain.h"
 
 namespace multigrain {
 
@@ -42,6 +43,20 @@ class WindowPlaces : public MappedObject {
     return place >= first_ && place < first_ + words::kWindowPlaces * MG_FINE_WINDOWS;
   }
 
+  // Waits until no window of this node that is open now covers one of `lines` lines from `first` on: one of stores, or
+  // any if `loads` says so. The caller has changed the words of these lines, and a fence stands between that and this: a
+  // window that is opened later finds them changed, and is not waited for. `pause` is called in between.
+  template <typename Pause>
+  void wait_until_closed(uint64_t first, uint64_t lines, bool loads, Pause&& pause) const {
+    const uint64_t places = count_.load(std::memory_order_seq_cst);
+    for (uint64_t i = 0; i < places * MG_FINE_WINDOWS; ++i) {
+      const std::atomic_ref<uint64_t> window(first_[i]);
+      const uint64_t seen = window.load(std::memory_order_seq_cst);
+      if (!covers(seen, first, lines, loads)) continue;
+      while (window.load(std::memory_order_seq_cst) == seen) pause();
+    }
+  }
+
   // Gives the calling thread a place, or takes the place from it, which it has if it has one of these.
   void bind();
   void unbind();
@@ -54,6 +69,8 @@ class WindowPlaces : public MappedObject {
   std::array<uint16_t, words::kWindowPlaces> free_{};
 };
 
+// Whether the calling thread has a window open.
+[[nodiscard]] bool has_open_window();
 // The calling thread has no place in memory that others read, as in a forked child.
 void forget_windows();
 

@@ -8,7 +8,9 @@
 //            senders have no order, and their handlers may run at the same time on different threads.
 //            A put or atomic that has completed is visible to the target before any message sent to it afterwards.
 //  Words     Puts and gets move the aligned 64-bit words that they cover wholly as words: a word is seen as it was
-//            before a put or after it, whatever happens to its neighbours meanwhile.
+//            before a put or after it, whatever happens to its neighbours meanwhile. (UCX, where it copies in software:
+//            if the copy begins and ends at words.) A put of one word stores it once, as an atomic operation does:
+//            it does not undo what somebody makes of the word as soon as he sees it.
 //  Delivery  No message is lost or duplicated. Queues are bounded: send() from ordinary code waits for room (and polls
 //            while it waits); send() from a handler never waits, the overflow is kept and goes out in order.
 //  Checks    What comes from another node (type, sizes, offsets, sender) is checked before use; a bad one ends the run.
@@ -18,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,6 +43,7 @@ enum class SegmentId : uint8_t {
 using MessageType = uint8_t;
 namespace message_range {
 inline constexpr MessageType kMgs = 0x10;      // .. 0x2f  src/coherence/mgs
+inline constexpr MessageType kShasta = 0x30;   // .. 0x3f  src/coherence/shasta
 inline constexpr MessageType kSync = 0x40;     // .. 0x5f  src/sync
 inline constexpr MessageType kHeap = 0x60;     // .. 0x6f  src/memory: the shared heap
 inline constexpr MessageType kRuntime = 0x70;  // .. 0x8f  src/runtime: spawn, join, state copy, shutdown
@@ -172,6 +176,10 @@ class Fabric {
   }
   // Handles what has arrived, at most a few dozen messages. Returns how many were handled.
   virtual unsigned poll() = 0;
+  // A word that is not 0 while poll() would find something: a processor that computes looks at it between polls of
+  // others, for a nanosecond, and is in time for senders who hesitate before they wake the service thread. Lives as
+  // long as the fabric. nullptr: there is none, and the service thread sees to everything.
+  [[nodiscard]] virtual const std::atomic<uint64_t>* mail() const { return nullptr; }
   // Between these, messages that the calling thread sends may be kept back, so that many small ones travel as one. They
   // go out at end_batch(), or before. They nest. Nobody may wait inside: what is waited for may depend on a message
   // that is kept. (A send() that waits for room is allowed: what is kept goes out first.) Handlers run in a batch.

@@ -69,6 +69,7 @@ class ForwardingFabric : public Fabric {
   }
   void fetch(const Message& message, std::span<std::byte> bytes) override { inner_->fetch(message, bytes); }
   unsigned poll() override { return inner_->poll(); }
+  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return inner_->mail(); }
   void begin_batch() override { inner_->begin_batch(); }
   void end_batch() override { inner_->end_batch(); }
   void attend() override { inner_->attend(); }

@@ -106,6 +106,24 @@ template <typename Done>
   return true;
 }
 
+// While it exists, waits of the calling thread leave the node's messages to other threads: it stands where handlers may
+// have to wait for it.
+class HandlersElsewhere {
+ public:
+  HandlersElsewhere() { ++depth(); }
+  ~HandlersElsewhere() { --depth(); }
+  HandlersElsewhere(const HandlersElsewhere&) = delete;
+  HandlersElsewhere& operator=(const HandlersElsewhere&) = delete;
+  [[nodiscard]] static bool on() { return depth() != 0; }
+
+ private:
+  // Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+  static unsigned& depth() {
+    [[gnu::tls_model("initial-exec")]] static constinit thread_local unsigned depth = 0;
+    return depth;
+  }
+};
+
 // Waits until `done()` holds. Whoever makes it true calls `event.notify()` afterwards. Async-signal-safe if `done` is.
 template <typename Done>
 void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
@@ -115,10 +133,11 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
   attendance.resume();
   const uint64_t start = ticks();
   while (true) {
-    const unsigned handled = attendance.fabric().poll();
+    const bool elsewhere = HandlersElsewhere::on();
+    const unsigned handled = elsewhere ? 0 : attendance.fabric().poll();
     if (done()) return;
     if (handled != 0) continue;
-    if (ticks() - start < policy.spin_ticks) {
+    if (!elsewhere && ticks() - start < policy.spin_ticks) {
       cpu_relax();
       continue;
     }

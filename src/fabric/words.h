@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/fine_grain.h"
 #include "base/node_set.h"
 
 namespace multigrain::words {
@@ -41,7 +42,7 @@ inline constexpr uint64_t kBytes = kHomes + kHomeCount * sizeof(uint64_t);
 
 // How long the kLines segment of a region is: a word for each line, of the shortest lines there are.
 constexpr uint64_t line_table_bytes(uint64_t region_bytes) {
-  return region_bytes / 32 * sizeof(uint64_t);
+  return (region_bytes >> MG_FINE_MIN_LINE_SHIFT) * sizeof(uint64_t);
 }
 
 static_assert(NodeSet::kCapacity <= 64);

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "instrument/fine_grain.h"
+#include "base/fine_grain.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define MULTIGRAIN_UNDER_TSAN 1

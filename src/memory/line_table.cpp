@@ -39,7 +39,7 @@ Result<LineTable> LineTable::map(uint64_t region_size, unsigned line_shift, int 
   MG_CHECK(line_shift >= MG_FINE_MIN_LINE_SHIFT && line_shift <= MG_FINE_MAX_LINE_SHIFT, line_shift);
   const uint64_t bytes = (words::line_table_bytes(region_size) + kHardwarePage - 1) / kHardwarePage * kHardwarePage;
   const uintptr_t front = at - kHardwarePage;
-  // In place of what was reserved there when the library was loaded (instrument/runtime/line_table.cpp).
+  // In place of what was reserved there when the library was loaded (instrument/runtime/reserved_table.cpp).
   const int fixed = at == layout::kLineTableBase ? MAP_FIXED : MAP_FIXED_NOREPLACE;
   if (Status mapped = map_at(front, kHardwarePage, fixed | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); !mapped)
     return tl::unexpected(mapped.error());

@@ -107,6 +107,22 @@ void take_interrupts() {
   profile.enter_at(category, t_own.base);
 }
 
+// The calling thread is a processor that has been in the program's code until now, and comes from there in a way that
+// costs `cost`, a part of what has passed since its clock was read. From here on it is in the protocol. False if it is
+// no such thread.
+bool come_from_program(Nanoseconds cost) {
+  if (t_processor == nullptr || t_active != nullptr || !t_own.runs) return false;
+  ProcessorProfile& profile = this_profile();
+  if (profile.current() != Category::kUser) return false;
+  const Nanoseconds cpu = thread_cpu_ns();
+  const Nanoseconds of_protocol = std::min(cost, cpu - t_own.mark);
+  t_own.base += scaled(cpu - t_own.mark - of_protocol, g_options.scale);
+  t_own.mark = cpu;
+  profile.enter_at(Category::kProtocol, t_own.base);
+  t_own.base += scaled(of_protocol, g_options.protocol_scale);
+  return true;
+}
+
 // Whether the thread sleeps or is stopped, as /proc says. False if that cannot be found out.
 bool is_asleep(uint32_t process, uint32_t thread) {
   Line path;
@@ -258,17 +274,18 @@ Nanoseconds clock_of(unsigned local_processor) {
 }
 
 void trapped() {
-  if (!on() || t_processor == nullptr || t_active != nullptr || !t_own.runs) return;
-  ProcessorProfile& profile = this_profile();
-  if (profile.current() != Category::kUser) return;
-  const Nanoseconds cpu = thread_cpu_ns();
+  if (!on()) return;
   const bool cold = std::exchange(t_has_waited, false);
-  const Nanoseconds trap = std::min(cold ? g_options.cold_trap_ns : g_options.trap_ns, cpu - t_own.mark);
-  t_own.base += scaled(cpu - t_own.mark - trap, g_options.scale);
-  t_own.mark = cpu;
-  profile.enter_at(Category::kProtocol, t_own.base);
-  t_own.base += scaled(trap, g_options.protocol_scale);
-  profile.enter_at(Category::kUser, t_own.base);
+  if (come_from_program(cold ? g_options.cold_trap_ns : g_options.trap_ns))
+    this_profile().enter_at(Category::kUser, t_own.base);
+}
+
+bool MissedCheck::begin() {
+  return come_from_program(g_options.check_ns);
+}
+
+void MissedCheck::end() {
+  this_profile().enter(Category::kUser);
 }
 
 void synchronise() {

@@ -68,6 +68,7 @@ struct Options {
   double protocol_scale = 1;     // and everywhere else
   Nanoseconds trap_ns = 0;       // what a fault costs before its handler runs and after it has returned,
   Nanoseconds cold_trap_ns = 0;  // and if the processor has waited since the last
+  Nanoseconds check_ns = 0;      // what a check that misses costs before the runtime begins and after it has ended
   Nanoseconds skew_ns = 20'000;  // V3
   unsigned first_processor = 0;  // of this node
   unsigned processors = 1;       // of this node
@@ -154,6 +155,24 @@ Nanoseconds clock_of(unsigned local_processor);
 // The calling processor has faulted, and its handler has just begun: what the system took for that was no work of the
 // program's but the protocol's.
 void trapped();
+
+// A check of the calling processor's has missed, and called the runtime, which works on it as long as this lives: that,
+// and what it cost to come here with all registers kept, is no work of the program's but the protocol's. Only in
+// virtual time, which may scale the two by different factors; else these nanoseconds stay with the program.
+class MissedCheck {
+ public:
+  MissedCheck() : missed_(on() && begin()) {}
+  ~MissedCheck() {
+    if (missed_) end();
+  }
+  MissedCheck(const MissedCheck&) = delete;
+  MissedCheck& operator=(const MissedCheck&) = delete;
+
+ private:
+  static bool begin();
+  static void end();
+  const bool missed_;
+};
 
 // The calling processor is about to synchronise: waits until it is not too far ahead (V3). Also where a processor picks
 // up the cost of the handlers that interrupted it. No lock of the runtime may be held; not for handlers.

@@ -1,10 +1,12 @@
 // The C interface (include/multigrain/multigrain.h), over the node. Each function here is a check or two and a call.
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
-#include "instrument/fine_grain.h"
+#include "base/fine_grain.h"
 #include "multigrain/multigrain.h"
 #include "runtime/node.h"
 
@@ -47,21 +49,45 @@ multigrain::Result<multigrain::Grain> grain_of(mg_protocol protocol, const Node&
       return multigrain::fail("mg_alloc: the page protocol of this run is {}, not {}", config.page_protocol(), wanted);
     }
     case MG_PROTOCOL_DSZOOM:
+    case MG_PROTOCOL_SHASTA: {
+      const std::string_view wanted = protocol == MG_PROTOCOL_DSZOOM ? "dszoom" : "shasta";
+      if (wanted != config.line_protocol())
+        return multigrain::fail("mg_alloc: the line protocol of this run is {}, not {} (--protocol chooses it)",
+                                config.line_protocol(), wanted);
       if (self.has_line_protocol()) return multigrain::Grain::kLine;
       return multigrain::fail(
-          "mg_alloc: memory under dszoom needs access checks, which mgcc and mg++ compile in, and at most {} nodes",
+          "mg_alloc: memory under {} needs access checks, which mgcc and mg++ compile in, and at most {} nodes", wanted,
           multigrain::Config::kMaxLineNodes);
+    }
   }
   return multigrain::fail("mg_alloc: {} is no protocol", static_cast<int>(protocol));
 }
 
-multigrain::Result<multigrain::Placement> placement_of(const mg_alloc_options* options, const Node& self) {
+// shasta.txt, section 2.1: small objects move as a whole.
+size_t default_block_size(size_t size, const multigrain::Config& config) {
+  if (config.block_size != 0) return config.block_size;
+  return size <= multigrain::Config::kMaxSingleBlock ? std::bit_ceil(std::max(size, config.line_size))
+                                                     : config.line_size;
+}
+
+multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_alloc_options* options,
+                                                       const Node& self) {
   const multigrain::Config& config = self.config();
   multigrain::Placement placement{.policy = config.home, .node = NodeId(0), .grain = config.grain()};
+  if (options != nullptr) {
+    const auto grain = grain_of(options->protocol, self);
+    if (!grain) return tl::unexpected(grain.error());
+    placement.grain = *grain;
+  }
+  if (config.line_protocol() == "shasta" && placement.grain == multigrain::Grain::kLine) {
+    const size_t wanted = options != nullptr ? options->block_size : 0;
+    if (wanted % config.line_size != 0 || wanted > config.page_size)
+      return multigrain::fail(
+          "mg_alloc: a block size of {} is no multiple of the line size of {} up to the page size of {}", wanted,
+          config.line_size, config.page_size);
+    placement.block_size = static_cast<uint32_t>(wanted != 0 ? wanted : default_block_size(size, config));
+  }
   if (options == nullptr) return placement;
-  const auto grain = grain_of(options->protocol, self);
-  if (!grain) return tl::unexpected(grain.error());
-  placement.grain = *grain;
   switch (options->home) {
     case MG_HOME_DEFAULT:
       return placement;
@@ -153,13 +179,19 @@ int mg_spawn_all(mg_function function, void* argument) {
 
 void* mg_alloc(size_t size, const mg_alloc_options* options) {
   Node& self = node("mg_alloc");
-  const auto placement = placement_of(options, self);
-  const size_t alignment = options != nullptr ? options->alignment : 0;
+  const auto placement = placement_of(size, options, self);
+  size_t alignment = options != nullptr ? options->alignment : 0;
   if (!placement || (alignment & (alignment - 1)) != 0) {
     fail_with(0, placement ? fmt::format("mg_alloc: an alignment of {} is no power of two", alignment)
                            : placement.error().message);
     errno = EINVAL;
     return nullptr;
+  }
+  if (placement->block_size != 0) {
+    // It begins where a block does, and no other shares its last one.
+    const size_t block_size = placement->block_size;
+    alignment = std::max(alignment, std::has_single_bit(block_size) ? block_size : self.config().page_size);
+    if (size < self.config().page_size) size = (std::max<size_t>(size, 1) + block_size - 1) / block_size * block_size;
   }
   const auto block = self.heap().allocate(size, alignment, *placement);
   if (!block) {

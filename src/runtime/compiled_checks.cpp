@@ -7,14 +7,19 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/fine_grain.h"
+
 namespace multigrain {
 namespace {
 
 constexpr std::string_view kNoteName{"Multigrain", 11};  // its end included
 constexpr uint32_t kNoteType = 1;
 
-// Notes are padded to the alignment of their segment, which is 4 or 8.
-bool has_note(const dl_phdr_info& object) {
+enum class Note { kNone, kOfThisVersion, kOfAnother };
+
+// Notes are padded to the alignment of their segment, which is 4 or 8. Each object file that was linked into it has one.
+Note find_note(const dl_phdr_info& object) {
+  Note result = Note::kNone;
   for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;
@@ -26,11 +31,16 @@ bool has_note(const dl_phdr_info& object) {
       std::memcpy(&note, bytes + at, sizeof note);
       at += sizeof note;
       if (at + padded(note.n_namesz) + note.n_descsz > segment.p_memsz) break;
-      if (note.n_type == kNoteType && std::string_view(bytes + at, note.n_namesz) == kNoteName) return true;
+      if (note.n_type == kNoteType && std::string_view(bytes + at, note.n_namesz) == kNoteName) {
+        uint32_t version = 0;
+        if (note.n_descsz == sizeof version) std::memcpy(&version, bytes + at + padded(note.n_namesz), sizeof version);
+        if (version != MG_FINE_VERSION) return Note::kOfAnother;
+        result = Note::kOfThisVersion;
+      }
       at += padded(note.n_namesz) + padded(note.n_descsz);
     }
   }
-  return false;
+  return result;
 }
 
 bool holds_this_code(const dl_phdr_info& object) {
@@ -56,8 +66,11 @@ CompiledChecks find_compiled_checks() {
     auto& checks = *static_cast<CompiledChecks*>(result);
     const std::string_view path = object->dlpi_name != nullptr ? object->dlpi_name : "";
     const bool is_program = path.empty();
-    const bool has = has_note(*object);
-    if (is_program) checks.in_program = has;
+    const Note note = find_note(*object);
+    const bool has = note != Note::kNone;
+    if (is_program) checks.in_program = note == Note::kOfThisVersion;
+    if (note == Note::kOfAnother && checks.of_another_version.empty())
+      checks.of_another_version = is_program ? program_invocation_name : path;
     if (has || holds_this_code(*object) || (!is_program && is_system_library(path))) return 0;
     if (checks.missing.empty()) checks.missing = is_program ? program_invocation_name : path;
     return 0;

@@ -8,6 +8,7 @@ namespace multigrain {
 struct CompiledChecks {
   bool in_program = false;  // the executable has some
   std::string missing;      // the first of the executable and the libraries that it came with that has none; or empty
+  std::string of_another_version;  // the first whose checks another version of mgcc made; or empty
 };
 
 // Looks at everything that is loaded, but libraries of the system (in /lib, /lib64 and /usr, except /usr/local) and of

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <span>
 
+#include "coherence/window_places.h"
 #include "profile/virtual_time.h"
 #include "runtime/interpose/signals.h"
 
@@ -39,7 +40,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   if (const auto fault = g_entry.rights->decode(signal, info, context)) {
     virtual_time::trapped();
-    virtual_time::synchronise();
+    // Whoever waits for a window of this processor's to close may be the one that it would wait for here.
+    if (!has_open_window()) virtual_time::synchronise();
     if (g_entry.protocol->on_fault(fault->page, fault->is_write)) {
       errno = saved_errno;
       return;

@@ -1,5 +1,6 @@
 #include "runtime/node.h"
 
+#include <emmintrin.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/fine_grain.h"
 #include "coherence/line_protocol.h"
 #include "fabric/emulation.h"
 #include "profile/virtual_time.h"
@@ -126,7 +128,7 @@ Status Node::build() {
   SyncHost& sync_host = *this;
   sync_ = std::make_unique<Sync>(
       sync_host, *fabric_, config_.nodes, config_.processors_per_node,
-      SyncOptions{.network_locks = config_.protocol != "mgs",
+      SyncOptions{.network_locks = config_.protocol == "hlrc" || config_.protocol == "dszoom",
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
@@ -180,13 +182,18 @@ Status Node::build_protocols() {
   g_window_places = window_places_.get();
   set_thread_hooks([] { g_window_places->bind(); }, [] { g_window_places->unbind(); });
 
+  if (config_.grain() == Grain::kLine && !checks_.of_another_version.empty())
+    return fail(
+        "the access checks of {} were made by another version of mgcc, which the protocol {} cannot rely on: "
+        "compile it again, or choose a page protocol (--protocol mgs)",
+        checks_.of_another_version, config_.protocol);
   if (config_.grain() == Grain::kLine && !checks_.missing.empty())
     return fail(
         "{} was compiled without access checks, which the protocol {} needs: compile it with mgcc or mg++, or choose "
         "a page protocol (--protocol mgs)",
         checks_.missing, config_.protocol);
   if (!checks_.in_program || config_.nodes > Config::kMaxLineNodes) return {};
-  auto lines = create_line_protocol(services, {*line_table_, *window_places_});
+  auto lines = create_line_protocol(config_.line_protocol(), services, {*line_table_, *window_places_}, config_.model);
   if (!lines) return tl::unexpected(lines.error());
   line_protocol_ = std::move(*lines);
   HomeDirectory& homes = *this;
@@ -261,6 +268,31 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
   return {};
 }
 
+namespace {
+
+// What a check that misses costs before the runtime begins and after it has ended; the median. It has looked at a line
+// of the cache that another node has written (the flag value, or a word of the table), and its call keeps all registers.
+Nanoseconds measure_missed_check() {
+  constexpr size_t kCalls = 64;
+  std::array<uint64_t, kCalls> took{};
+  alignas(64) volatile uint64_t looked_at = 0;
+  for (uint64_t& one : took) {
+    _mm_clflush(const_cast<const uint64_t*>(&looked_at));
+    _mm_mfence();
+    const uint64_t before = ticks();
+    const uint64_t start = ticks();
+    static_cast<void>(looked_at);
+    _mm_lfence();
+    __multigrain_poll_miss();
+    const uint64_t with_reading_of_ticks = ticks() - start;
+    one = with_reading_of_ticks - std::min(with_reading_of_ticks, start - before);
+  }
+  std::ranges::nth_element(took, took.begin() + kCalls / 2);
+  return static_cast<Nanoseconds>(static_cast<double>(took[kCalls / 2]) * 1000.0 / ticks_per_us());
+}
+
+}  // namespace
+
 // The clocks, links and protocol handlers of the emulated machine are in the job's memory.
 void Node::emulate(ShmFabric& shm) {
   const Emulation emulation(shm.job().emulation(), config_.nodes, config_.processors());
@@ -269,6 +301,7 @@ void Node::emulate(ShmFabric& shm) {
                                            .protocol_scale = config_.clock_scale.protocol,
                                            .trap_ns = trap.warm,
                                            .cold_trap_ns = trap.cold,
+                                           .check_ns = measure_missed_check(),
                                            .skew_ns = config_.skew,
                                            .first_processor = config_.node.value * config_.processors_per_node,
                                            .processors = config_.processors_per_node});
@@ -332,7 +365,10 @@ void Node::service() {
   const char* const priority = raise_service_priority();
   if (config_.verbose && config_.node == NodeId(0))
     std::fprintf(stderr, "multigrain: service threads run with priority: %s\n", priority);
-  while (true) fabric_->serve();
+  while (true) {
+    fabric_->serve();
+    protocol_->serve();
+  }
 }
 
 // --- What the parts ask of the node
@@ -341,6 +377,10 @@ void Node::release() {
   // Nothing queued and nothing under way: the fast path of locks.
   if (protocol_->is_clean()) return;
   protocol_->release();
+}
+
+void Node::settle() {
+  if (!protocol_->is_clean()) protocol_->settle();
 }
 
 namespace {
@@ -380,6 +420,14 @@ std::optional<Grain> Node::grain_of(PageId page) {
   const auto extent = heap_->find(page);
   if (!extent) return std::nullopt;
   return extent->placement.grain;
+}
+bool Node::same_extent(PageId page, PageId other) {
+  const auto extent = heap_->find(page);
+  return extent && extent->contains(other);
+}
+size_t Node::block_size_of(PageId page) {
+  const auto extent = heap_->find(page);
+  return extent ? extent->placement.block_size : 0;
 }
 std::optional<NodeId> Node::claim_home(PageId page) {
   return heap_->claim_home(page);

@@ -61,6 +61,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   // Release, and acquires, of the calling processor.
   void release() override;
+  void settle() override;
   void acquire(NodeId from) override { protocol_->acquire(from); }
   void acquire_all() override { protocol_->acquire_all(); }
   void help() override { protocol_->help(); }
@@ -97,6 +98,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   bool is_first_touch(PageId page) override;
   std::optional<NodeId> claim_home(PageId page) override;
   std::optional<Grain> grain_of(PageId page) override;
+  size_t block_size_of(PageId page) override;
+  bool same_extent(PageId page, PageId other) override;
 
   // --- Service thread.
   static void* service_main(void* node);
@@ -138,7 +141,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<LineTable> line_table_;
   std::unique_ptr<WindowPlaces> window_places_;
   std::unique_ptr<Protocol> page_protocol_;
-  std::unique_ptr<dszoom::Shell> line_protocol_;  // if the program has compiled checks
+  std::unique_ptr<LineMemory> line_protocol_;     // if the program has compiled checks
   std::unique_ptr<ByGrain> both_protocols_;       // then
   Protocol* protocol_ = nullptr;                  // that one, or the page protocol
   std::unique_ptr<Sync> sync_;

@@ -66,6 +66,8 @@ void Sync::barrier(SyncId id) {
   BarrierRecord& record = find(barriers_, barrier);
   host_.enter(SyncActivity::kBarrier);
   count(kBarriers);
+  // The last of the node releases for all.
+  host_.settle();
   if (barrier.argument == nodes_ * processors_) {
     barrier_of_all(id, barrier, record);
   } else {

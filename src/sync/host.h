@@ -24,6 +24,11 @@ class SyncHost {
   // runtime held; may wait and may handle messages. Must be cheap (tens of nanoseconds) when nothing is dirty.
   virtual void release() = 0;
 
+  // Makes the writes that the calling thread itself has made visible to the other processors of its node. Called before
+  // every hand-over inside the node, for which nothing is released; as release() otherwise. Where processors of a node
+  // always see each other's writes there is nothing to do.
+  virtual void settle() {}
+
   // The acquire operation of lazy release consistency: what the calling thread does from now on sees what node `from`
   // had released, or acquired itself, when it let go what the caller has taken. Called with no lock of the runtime
   // held. Under eager release consistency there is nothing to do.

@@ -112,6 +112,8 @@ class Host:
 
     def start_sshd(self):
         keys = f"{self.folder}/host_key_{self.name}"
+        # SHLVL: bash reads ~/.bashrc if sshd has started it, unless it is inside another shell. What the user's says is
+        # not the test's to see.
         config = f"{self.folder}/sshd_config_{self.name}"
         with open(config, "w", encoding="ascii") as file:
             file.write(f"""
@@ -122,6 +124,7 @@ class Host:
                 PasswordAuthentication no
                 KbdInteractiveAuthentication no
                 StrictModes no
+                SetEnv SHLVL=1
                 UsePAM no
                 PrintMotd no
                 MaxStartups 100
@@ -219,6 +222,10 @@ class VirtualHosts:
     def cut(self, name, up=False):
         """Takes the host's cable out, at the switch's end, or puts it in again."""
         self._on_switch(["ip", "link", "set", f"to-{name}", "up" if up else "down"])
+        if up:
+            # Who was asked for in vain meanwhile would stay unreachable ("No route to host") for some seconds more.
+            for host in self:
+                host.run(["ip", "neigh", "flush", "all"], check=True)
 
     def mgrun(self, build, arguments, on="a"):
         """mgrun's command line on a host, to be started there."""

@@ -2,10 +2,8 @@
 // breaks one thing that docs/dszoom.md relies on, and is refuted. The counts go to standard output.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
 #include "dszoom_model.h"
-#include "explorer.h"
+#include "exploration_test.h"
 
 namespace multigrain::dszoom::model {
 namespace {
@@ -79,33 +77,17 @@ std::vector<Scenario> scenarios() {
 class DszoomSmallMachine : public testing::TestWithParam<Scenario> {};
 
 TEST_P(DszoomSmallMachine, HoldsInEveryOrder) {
-  const exploring::Report report = exploring::explore<Machine>(GetParam(), kMaxStates);
-  std::printf("%s\n", exploring::summary(GetParam().name, report).c_str());
-  EXPECT_GT(report.ends, 0u);
-  ASSERT_EQ(report.failure, "") << report.trace;
+  exploring::expect_to_hold(GetParam().name, exploring::explore<Machine>(GetParam(), kMaxStates));
 }
 
-std::string test_name(const testing::TestParamInfo<Scenario>& tested) {
-  std::string out;
-  for (const char c : tested.param.name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return out;
-}
-
-INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomSmallMachine, testing::ValuesIn(scenarios()), test_name);
+INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomSmallMachine, testing::ValuesIn(scenarios()),
+                         [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
 // What the mutant does wrong must show as a wrong value, an update that is lost, or a broken invariant.
 class DszoomMutant : public testing::TestWithParam<Mutant> {};
 
 TEST_P(DszoomMutant, IsRefuted) {
-  for (Scenario scenario : scenarios()) {
-    scenario.mutant = GetParam();
-    const exploring::Report report = exploring::explore<Machine>(scenario, kMaxStates);
-    if (report.failure.empty()) continue;
-    EXPECT_EQ(report.failure.find("more than"), std::string::npos) << report.failure;
-    std::printf("%s | %s | %zu | %s\n", name(GetParam()), scenario.name.c_str(), report.states, report.failure.c_str());
-    return;
-  }
-  FAIL() << "no exploration refutes: " << name(GetParam());
+  exploring::expect_to_be_refuted<Machine>(scenarios(), GetParam(), kMaxStates);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomMutant,

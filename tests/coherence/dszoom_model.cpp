@@ -93,8 +93,7 @@ void Machine::enabled(std::vector<Event>& events) const {
 }
 
 std::string Machine::apply(const Event& event, std::string* log) {
-  wrong_.clear();
-  log_ = log;
+  narrate_to(log);
   Thread& thread = threads_[event.processor];
   if (thread.at == At::kStep) {
     for (size_t i = 0; i < thread.step.size(); ++i) {
@@ -109,8 +108,7 @@ std::string Machine::apply(const Event& event, std::string* log) {
     step(event.processor);
   }
   check();
-  log_ = nullptr;
-  return wrong_;
+  return verdict();
 }
 
 // As Shell::has().

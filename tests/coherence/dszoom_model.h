@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "coherence/dszoom/engine.h"
+#include "narrator.h"
 
 namespace multigrain::dszoom::model {
 
@@ -71,7 +72,7 @@ struct Scenario {
   Mutant mutant = Mutant::kNone;
 };
 
-class Machine {
+class Machine : exploring::Narrator {
  public:
   using Scenario = model::Scenario;
   struct Event {
@@ -166,21 +167,12 @@ class Machine {
   void stored(unsigned node, unsigned line, unsigned word, Value value);
   void step(unsigned processor);
   void check();
-  void wrong(std::string what) {
-    if (wrong_.empty()) wrong_ = std::move(what);
-  }
-  template <typename... Args>
-  void note(fmt::format_string<Args...> format, Args&&... args) {
-    if (log_ != nullptr) fmt::format_to(std::back_inserter(*log_), format, std::forward<Args>(args)...);
-  }
 
   const Scenario* scenario_;
   std::array<Node, kMaxNodes> nodes_;
   std::vector<Thread> threads_;
   std::array<std::array<Value, kWords>, kMaxLines> golden_{};
   bool batches_ = false;  // some program has one: a thread uses two windows
-  std::string wrong_;
-  std::string* log_ = nullptr;
 };
 
 }  // namespace multigrain::dszoom::model

@@ -89,14 +89,13 @@ void Machine::enabled(std::vector<Event>& events) const {
 }
 
 std::string Machine::apply(const Event& event, std::string* log) {
-  log_ = log;
-  wrong_.clear();
+  narrate_to(log);
   note("processor {} of node {}, at {}: ", event.processor, node_of(event.processor),
        static_cast<unsigned>(threads_[event.processor].at));
   step(event.processor);
   note("\n");
   check();
-  return std::move(wrong_);
+  return verdict();
 }
 
 // --- The program

@@ -15,6 +15,7 @@
 
 #include "coherence/hlrc/engine.h"
 #include "coherence/hlrc/notice_log.h"
+#include "narrator.h"
 
 namespace multigrain::hlrc::model {
 
@@ -72,7 +73,7 @@ struct Scenario {
   Mutant mutant = Mutant::kNone;
 };
 
-class Machine {
+class Machine : exploring::Narrator {
  public:
   using Scenario = model::Scenario;
   struct Event {
@@ -193,13 +194,6 @@ class Machine {
   }
   void next_entry(unsigned processor);
   void check();
-  void wrong(std::string what) {
-    if (wrong_.empty()) wrong_ = std::move(what);
-  }
-  template <typename... Args>
-  void note(fmt::format_string<Args...> format, Args&&... args) {
-    if (log_ != nullptr) fmt::format_to(std::back_inserter(*log_), format, std::forward<Args>(args)...);
-  }
 
   const Scenario* scenario_;
   std::vector<Node> nodes_;
@@ -208,9 +202,6 @@ class Machine {
   std::array<uint8_t, 4> lock_from_{};  // 1 + the node that let it go last
   uint8_t arrived_ = 0;
   std::array<Words, kMaxPages> golden_{};
-
-  std::string wrong_;
-  std::string* log_ = nullptr;
 };
 
 }  // namespace multigrain::hlrc::model

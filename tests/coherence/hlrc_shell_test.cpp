@@ -6,7 +6,6 @@
 // around Shell::release() and Shell::acquire().
 
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <atomic>
 #include <barrier>
@@ -16,182 +15,51 @@
 #include <vector>
 
 #include "coherence/hlrc/shell.h"
-#include "fabric/forwarding_fabric.h"
-#include "fabric/shm/shm_fabric.h"
 #include "fabric/words.h"
+#include "shell_nodes.h"
 
 namespace multigrain::hlrc {
 namespace {
 
 constexpr uint64_t kRegionSize = uint64_t{64} << 20;
-constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
 
-// `run` pages in a row are at home on one node, the next on the next.
-class RunsOfHomes final : public HomeDirectory {
- public:
-  RunsOfHomes(unsigned nodes, unsigned run) : nodes_(nodes), run_(run) {}
-  std::optional<NodeId> home_of(PageId page) override {
-    return NodeId(static_cast<uint16_t>(page.value / run_ % nodes_));
-  }
-  bool is_first_touch(PageId) override { return false; }
-  std::optional<NodeId> claim_home(PageId page) override { return home_of(page); }
+using shell_nodes::OneSided;
+using shell_nodes::RunsOfHomes;
 
- private:
-  const unsigned nodes_, run_;
-};
-
-// Memory operations of another fabric, counted; and no messages.
-class OneSided final : public ForwardingFabric {
- public:
-  explicit OneSided(Fabric& inner) : ForwardingFabric(inner) {}
-  void put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override {
-    inner().put(count(to), s, o, b);
-  }
-  void get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override { inner().get(count(from), s, o, b); }
-  Completion start_put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override {
-    return inner().start_put(count(to), s, o, b);
-  }
-  Completion start_get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override {
-    return inner().start_get(count(from), s, o, b);
-  }
-  Completion start_put_pieces(NodeId to, SegmentId s, uint64_t o, std::span<const Piece> pieces) override {
-    return inner().start_put_pieces(count(to), s, o, pieces);
-  }
-  uint64_t fetch_and_set(NodeId at, SegmentId s, uint64_t o, uint64_t v) override {
-    return inner().fetch_and_set(count(at), s, o, v);
-  }
-  Completion start_fetch_and_set(NodeId at, SegmentId s, uint64_t o, uint64_t v, uint64_t& old) override {
-    return inner().start_fetch_and_set(count(at), s, o, v, old);
-  }
-  Completion start_get_after(Completion earlier, NodeId from, SegmentId s, uint64_t o,
-                             std::span<std::byte> b) override {
-    return inner().start_get_after(earlier, count(from), s, o, b);
-  }
-  uint64_t fetch_add(NodeId at, SegmentId s, uint64_t o, uint64_t v) override {
-    return inner().fetch_add(count(at), s, o, v);
-  }
-  uint64_t compare_and_swap(NodeId at, SegmentId s, uint64_t o, uint64_t e, uint64_t d) override {
-    return inner().compare_and_swap(count(at), s, o, e, d);
-  }
-  void set_handler(MessageType, MessageHandler, void*) override { panic("HLRC registers a message handler"); }
-  void send(NodeId, const MessageHeader&, std::span<const std::byte>, RemoteSlice, SendContext, Nanoseconds) override {
-    panic("HLRC sends a message");
-  }
-  unsigned poll() override { return 0; }
-  void attend() override {}
-  void leave() override {}
-  void serve() override { panic("HLRC needs a service thread"); }
-  void wake_service() override {}
-
-  // Operations on other nodes' memory.
-  [[nodiscard]] uint64_t remote() const { return remote_.load(); }
-
- private:
-  NodeId count(NodeId node) {
-    if (node != self()) remote_.fetch_add(1, std::memory_order_relaxed);
-    return node;
-  }
-  std::atomic<uint64_t> remote_{0};
-};
-
-struct TestNode {
-  std::optional<Region> region;
-  std::unique_ptr<AccessRights> rights;
-  std::unique_ptr<ShmFabric> memory;
+struct TestNode : shell_nodes::NodeMemory {
   std::unique_ptr<OneSided> fabric;
   std::unique_ptr<Shell> shell;
 };
 
-std::vector<std::unique_ptr<TestNode>>* g_nodes = nullptr;
-
-void on_signal(int signal, siginfo_t* info, void* context) {
-  for (const auto& node : *g_nodes) {
-    if (const auto fault = node->rights->decode(signal, info, context)) {
-      if (node->shell->on_fault(fault->page, fault->is_write)) return;
-    }
-  }
-  ::signal(signal, SIG_DFL);
-}
-
-class Machine {
+class Machine : public shell_nodes::ShellNodes<TestNode> {
  public:
   Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1,
           uint64_t region_size = kRegionSize, bool cooperative = false)
-      : homes_(nodes, run_of_homes), page_size_(page_size) {
-    auto job_fd = create_job_memory(
-        {.nodes = nodes, .processors_per_node = 1, .page_size = page_size, .region_size = region_size});
-    EXPECT_TRUE(job_fd) << job_fd.error().message;
-    std::vector<int> frames;
+      : ShellNodes(nodes, access, page_size, region_size), homes_(nodes, run_of_homes) {
     for (unsigned n = 0; n < nodes; ++n) {
-      auto node = std::make_unique<TestNode>();
-      auto region =
-          Region::create(region_size, page_size, -1,
-                         {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
-      EXPECT_TRUE(region) << region.error().message;
-      node->region.emplace(std::move(*region));
-      frames.push_back(node->region->frames_fd());
-      nodes_.push_back(std::move(node));
-    }
-    g_nodes = &nodes_;
-    for (unsigned n = 0; n < nodes; ++n) {
-      TestNode& node = *nodes_[n];
-      auto fabric = ShmFabric::attach(*job_fd, NodeId(static_cast<uint16_t>(n)), frames, region_size);
-      EXPECT_TRUE(fabric) << fabric.error().message;
-      node.memory = std::move(*fabric);
-      node.fabric = std::make_unique<OneSided>(*node.memory);
-      node.memory->export_segment(SegmentId::kFrames, node.region->alias(PageId(0)), region_size);
-      auto rights = choose(access, *node.region);
-      EXPECT_TRUE(rights) << rights.error().message;
-      node.rights = std::move(*rights);
-      auto shell = Shell::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{20'000}},
+      TestNode& each = node(n);
+      each.fabric = std::make_unique<OneSided>(*each.memory);
+      auto shell = Shell::create({*each.fabric, *each.region, *each.rights, homes_, WaitPolicy{20'000}},
                                  {.open_ahead = prefetch, .fetch_ahead = prefetch / 4, .cooperative = cooperative});
       EXPECT_TRUE(shell) << shell.error().message;
-      node.shell = std::move(*shell);
+      each.shell = std::move(*shell);
     }
-    close(*job_fd);
-    struct sigaction action = {};
-    action.sa_sigaction = &on_signal;
-    action.sa_flags = SA_SIGINFO;
-    sigfillset(&action.sa_mask);
-    sigaction(SIGSEGV, &action, nullptr);
-    sigaction(SIGBUS, &action, nullptr);
   }
 
-  ~Machine() {
-    ::signal(SIGSEGV, SIG_DFL);
-    ::signal(SIGBUS, SIG_DFL);
-    g_nodes = nullptr;
-  }
-
-  // A 64-bit word as node n sees it. Relaxed: within a node that is what ordinary accesses of a program without races
-  // come to, and the thread sanitizer holds locks across stronger ones, which a fault in the middle cannot stand.
-  void write(unsigned n, uint64_t page, uint64_t index, uint64_t value) {
-    word(n, page, index).store(value, std::memory_order_relaxed);
-  }
-  uint64_t read(unsigned n, uint64_t page, uint64_t index) {
-    return word(n, page, index).load(std::memory_order_relaxed);
-  }
-  void release(unsigned n) { nodes_[n]->shell->release(); }
-  void acquire(unsigned n, unsigned from) { nodes_[n]->shell->acquire(NodeId(static_cast<uint16_t>(from))); }
-  void acquire_all(unsigned n) { nodes_[n]->shell->acquire_all(); }
-  bool help(unsigned n) { return nodes_[n]->shell->help(); }
-  [[nodiscard]] bool is_clean(unsigned n) { return nodes_[n]->shell->is_clean(); }
-  [[nodiscard]] uint64_t remote(unsigned n) { return nodes_[n]->fabric->remote(); }
+  void release(unsigned n) { node(n).shell->release(); }
+  void acquire(unsigned n, unsigned from) { node(n).shell->acquire(NodeId(static_cast<uint16_t>(from))); }
+  void acquire_all(unsigned n) { node(n).shell->acquire_all(); }
+  bool help(unsigned n) { return node(n).shell->help(); }
+  [[nodiscard]] bool is_clean(unsigned n) { return node(n).shell->is_clean(); }
+  [[nodiscard]] uint64_t remote(unsigned n) { return node(n).fabric->remote(); }
   // How many notices of `writer` node n has taken in; of itself, has published.
   [[nodiscard]] uint64_t known(unsigned n, unsigned writer) {
-    return nodes_[n]->shell->known(NodeId(static_cast<uint16_t>(writer)));
+    return node(n).shell->known(NodeId(static_cast<uint16_t>(writer)));
   }
-  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return nodes_[n]->shell->inspect(PageId(page)); }
-  [[nodiscard]] uint64_t words_per_page() const { return page_size_ / sizeof(uint64_t); }
+  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return node(n).shell->inspect(PageId(page)); }
 
  private:
-  std::atomic<uint64_t>& word(unsigned n, uint64_t page, uint64_t index) {
-    return reinterpret_cast<std::atomic<uint64_t>*>(nodes_[n]->region->view(PageId(page)))[index];
-  }
-
   RunsOfHomes homes_;
-  const size_t page_size_;
-  std::vector<std::unique_ptr<TestNode>> nodes_;
 };
 
 // What the shells have counted on the test's own thread, ever.

@@ -3,8 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
+#include "exploration_test.h"
 #include "mgs_scenarios.h"
 
 namespace multigrain::mgs::model {
@@ -16,20 +15,13 @@ class EverySmallMachine : public testing::TestWithParam<Scenario> {};
 
 TEST_P(EverySmallMachine, HoldsInEveryOrder) {
   for (const Scenario& scenario : variants(GetParam())) {
-    const Report report = explore(scenario, kMaxStates);
-    std::printf("%s\n", summary(scenario, report).c_str());
-    EXPECT_GT(report.ends, 0u);
-    ASSERT_EQ(report.failure, "") << scenario.name << "\n" << report.trace;
+    exploring::expect_to_hold(scenario.name, explore(scenario, kMaxStates));
+    if (HasFatalFailure()) return;
   }
 }
 
-std::string test_name(const testing::TestParamInfo<Scenario>& info) {
-  std::string out;
-  for (const char c : info.param.name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return out;
-}
-
-INSTANTIATE_TEST_SUITE_P(Mgs, EverySmallMachine, testing::ValuesIn(small_scenarios()), test_name);
+INSTANTIATE_TEST_SUITE_P(Mgs, EverySmallMachine, testing::ValuesIn(small_scenarios()),
+                         [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
 }  // namespace
 }  // namespace multigrain::mgs::model

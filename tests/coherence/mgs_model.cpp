@@ -293,8 +293,7 @@ bool Machine::locked(unsigned node, unsigned page) const {
 }
 
 std::string Machine::apply(const Event& event, std::string* log) {
-  wrong_.clear();
-  log_ = log;
+  narrate_to(log);
   switch (event.type) {
     case Event::kStep:
       step(event.a);
@@ -315,13 +314,7 @@ std::string Machine::apply(const Event& event, std::string* log) {
       resume(event);
       break;
   }
-  log_ = nullptr;
-  return std::move(wrong_);
-}
-
-// The first complaint is the cause.
-void Machine::wrong(std::string what) {
-  if (wrong_.empty()) wrong_ = std::move(what);
+  return verdict();
 }
 
 void Machine::step(unsigned processor) {

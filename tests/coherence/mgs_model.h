@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "coherence/mgs/engine.h"
+#include "narrator.h"
 
 namespace multigrain::mgs::model {
 
@@ -146,7 +147,7 @@ class Transport {
   virtual void send(const Envelope& message) = 0;
 };
 
-class Machine {
+class Machine : exploring::Narrator {
  public:
   using Scenario = model::Scenario;
   using Event = model::Event;
@@ -242,7 +243,6 @@ class Machine {
   }
   [[nodiscard]] bool strict() const { return scenario_->options.mutant != Mutant::kDiffBeforeUnmap; }
 
-  void wrong(std::string what);
   void step(unsigned processor);
   void access(unsigned processor, const Op& op);
   void fault(unsigned processor, const Op& op);
@@ -267,10 +267,6 @@ class Machine {
   void poison_dead_frames(unsigned page);
   void check_page(unsigned page);
   [[nodiscard]] bool nobody_may_write(unsigned node, unsigned page) const;
-  template <typename... Args>
-  void note(fmt::format_string<Args...> format, Args&&... args) {
-    if (log_ != nullptr) fmt::format_to(std::back_inserter(*log_), format, std::forward<Args>(args)...);
-  }
 
   const Scenario* scenario_;
   std::vector<Page> pages_;                   // [node][page]
@@ -286,10 +282,6 @@ class Machine {
   std::vector<Value> golden_;  // [page][word]
   uint64_t tokens_ = 0;
   Transport* transport_ = nullptr;
-
-  // Of the apply() that is running.
-  std::string wrong_;
-  std::string* log_ = nullptr;
 };
 
 }  // namespace multigrain::mgs::model

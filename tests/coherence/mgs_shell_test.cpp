@@ -5,7 +5,6 @@
 // on a page. Synchronisation between processors is the test's own (atomics and std::barrier) around Shell::release().
 
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <atomic>
 #include <barrier>
@@ -15,122 +14,45 @@
 #include <vector>
 
 #include "coherence/mgs/shell.h"
-#include "fabric/shm/shm_fabric.h"
+#include "shell_nodes.h"
 
 namespace multigrain::mgs {
 namespace {
 
 constexpr uint64_t kRegionSize = uint64_t{64} << 20;
-constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
 
-// `run` pages in a row are at home on one node, the next on the next.
-class RunsOfHomes final : public HomeDirectory {
- public:
-  RunsOfHomes(unsigned nodes, unsigned run) : nodes_(nodes), run_(run) {}
-  std::optional<NodeId> home_of(PageId page) override {
-    return NodeId(static_cast<uint16_t>(page.value / run_ % nodes_));
-  }
-  bool is_first_touch(PageId) override { return false; }
-  std::optional<NodeId> claim_home(PageId page) override { return home_of(page); }
-
- private:
-  const unsigned nodes_, run_;
-};
-
-struct TestNode {
-  std::optional<Region> region;
-  std::unique_ptr<AccessRights> rights;
-  std::unique_ptr<ShmFabric> fabric;
-  std::unique_ptr<Shell> shell;
+struct TestNode : shell_nodes::NodeMemory {
   std::thread service;
+  std::unique_ptr<Shell> shell;
 };
 
-std::vector<std::unique_ptr<TestNode>>* g_nodes = nullptr;
-
-void on_signal(int signal, siginfo_t* info, void* context) {
-  for (const auto& node : *g_nodes) {
-    if (const auto fault = node->rights->decode(signal, info, context)) {
-      if (node->shell->on_fault(fault->page, fault->is_write)) return;
-    }
-  }
-  ::signal(signal, SIG_DFL);
-}
-
-class Machine {
+class Machine : public shell_nodes::ShellNodes<TestNode> {
  public:
   Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1)
-      : homes_(nodes, run_of_homes), page_size_(page_size) {
-    auto job_fd = create_job_memory(
-        {.nodes = nodes, .processors_per_node = 1, .page_size = page_size, .region_size = kRegionSize});
-    EXPECT_TRUE(job_fd) << job_fd.error().message;
-    std::vector<int> frames;
+      : ShellNodes(nodes, access, page_size, kRegionSize), homes_(nodes, run_of_homes) {
     for (unsigned n = 0; n < nodes; ++n) {
-      auto node = std::make_unique<TestNode>();
-      auto region =
-          Region::create(kRegionSize, page_size, -1,
-                         {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
-      EXPECT_TRUE(region) << region.error().message;
-      node->region.emplace(std::move(*region));
-      frames.push_back(node->region->frames_fd());
-      nodes_.push_back(std::move(node));
-    }
-    g_nodes = &nodes_;
-    for (unsigned n = 0; n < nodes; ++n) {
-      TestNode& node = *nodes_[n];
-      auto fabric = ShmFabric::attach(*job_fd, NodeId(static_cast<uint16_t>(n)), frames, kRegionSize);
-      EXPECT_TRUE(fabric) << fabric.error().message;
-      node.fabric = std::move(*fabric);
-      node.fabric->export_segment(SegmentId::kFrames, node.region->alias(PageId(0)), kRegionSize);
-      auto rights = choose(access, *node.region);
-      EXPECT_TRUE(rights) << rights.error().message;
-      node.rights = std::move(*rights);
-      auto shell = Shell::create({*node.fabric, *node.region, *node.rights, homes_, WaitPolicy{20'000}}, prefetch);
+      TestNode& each = node(n);
+      auto shell = Shell::create({*each.memory, *each.region, *each.rights, homes_, WaitPolicy{20'000}}, prefetch);
       EXPECT_TRUE(shell) << shell.error().message;
-      node.shell = std::move(*shell);
+      each.shell = std::move(*shell);
     }
-    close(*job_fd);
-    struct sigaction action = {};
-    action.sa_sigaction = &on_signal;
-    action.sa_flags = SA_SIGINFO;
-    sigfillset(&action.sa_mask);
-    sigaction(SIGSEGV, &action, nullptr);
-    sigaction(SIGBUS, &action, nullptr);
-    for (auto& node : nodes_) {
-      node->service = std::thread([this, fabric = node->fabric.get()] {
+    for (unsigned n = 0; n < nodes; ++n) {
+      node(n).service = std::thread([this, fabric = node(n).memory.get()] {
         while (!stopping_.load()) fabric->serve();
       });
     }
   }
-
   ~Machine() {
     stopping_ = true;
-    for (auto& node : nodes_) node->fabric->wake_service();
-    for (auto& node : nodes_) node->service.join();
-    ::signal(SIGSEGV, SIG_DFL);
-    ::signal(SIGBUS, SIG_DFL);
-    g_nodes = nullptr;
+    for (unsigned n = 0; n < nodes(); ++n) node(n).memory->wake_service();
+    for (unsigned n = 0; n < nodes(); ++n) node(n).service.join();
   }
 
-  // A 64-bit word as node n sees it. Relaxed: within a node that is what ordinary accesses of a program without races
-  // come to, and the thread sanitizer holds locks across stronger ones, which a fault in the middle cannot stand.
-  void write(unsigned n, uint64_t page, uint64_t index, uint64_t value) {
-    word(n, page, index).store(value, std::memory_order_relaxed);
-  }
-  uint64_t read(unsigned n, uint64_t page, uint64_t index) {
-    return word(n, page, index).load(std::memory_order_relaxed);
-  }
-  void release(unsigned n) { nodes_[n]->shell->release(); }
-  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return nodes_[n]->shell->inspect(PageId(page)); }
-  [[nodiscard]] uint64_t words_per_page() const { return page_size_ / sizeof(uint64_t); }
+  void release(unsigned n) { node(n).shell->release(); }
+  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return node(n).shell->inspect(PageId(page)); }
 
  private:
-  std::atomic<uint64_t>& word(unsigned n, uint64_t page, uint64_t index) {
-    return reinterpret_cast<std::atomic<uint64_t>*>(nodes_[n]->region->view(PageId(page)))[index];
-  }
-
-  RunsOfHomes homes_;
-  const size_t page_size_;
-  std::vector<std::unique_ptr<TestNode>> nodes_;
+  shell_nodes::RunsOfHomes homes_;
   std::atomic<bool> stopping_{false};
 };
 

@@ -135,31 +135,40 @@ TEST_F(ShastaHostile, AReplyOfAnotherKindIsRefused) {
   EXPECT_TRUE(receive(block, place_, kHome, {.kind = Kind::kData, .requester = kSelf}));
 }
 
-// Downgrade messages go to exactly the processors that may be between a check and its access.
-TEST_F(ShastaHostile, DowngradeMessagesGoToThoseInApplicationCodeWithAPrivateState) {
-  for (const bool in_application : {false, true}) {
-    Block block = initial_block(home_);
-    actions_.clear();
-    ASSERT_EQ(on_store(block, home_, node_, 1, actions_), Outcome::kResolved);
-    processors_[0].in_application = true;
-    processors_[1].in_application = in_application;
-    ASSERT_TRUE(receive(block, home_, kOther, {.kind = Kind::kRead, .requester = kOther}));
-    unsigned asked = 0;
-    for (const Action& action : actions_)
-      if (action.verb == Verb::kDowngrade) {
-        ++asked;
-        EXPECT_EQ(action.processor, 1u);
-      }
-    EXPECT_EQ(asked, in_application ? 1u : 0u);
-    EXPECT_EQ(block.state, in_application ? State::kExclusive : State::kShared);
-    if (!in_application) continue;
-    actions_.clear();
-    EXPECT_FALSE(on_downgraded(block, home_, node_, 0, actions_)) << "was not asked";
-    EXPECT_TRUE(on_downgraded(block, home_, node_, 1, actions_));
-    EXPECT_EQ(block.state, State::kShared);
-    EXPECT_EQ(actions_[0].verb, Verb::kCopy);
-    EXPECT_EQ(actions_[1].verb, Verb::kSendCopy);
-  }
+// Who has been granted a window keeps the block until it is open, and no longer than that.
+TEST_F(ShastaHostile, AGrantedWindowHoldsTheBlockUntilItIsOpen) {
+  Block block = initial_block(place_);
+  actions_.clear();
+  ASSERT_EQ(on_open(block, place_, node_, 1, actions_), Outcome::kQueued);
+  ASSERT_TRUE(must_wait(processors_[1]));
+  ASSERT_TRUE(receive(block, place_, kHome, {.kind = Kind::kDataExclusive, .requester = kSelf}));
+  EXPECT_FALSE(must_wait(processors_[1]));
+  EXPECT_EQ(inline_right(block, place_, node_), Right::kWrite);
+  ASSERT_TRUE(receive(block, place_, kHome, {.kind = Kind::kForwardReadExclusive, .requester = kOther}));
+  EXPECT_EQ(actions_.size(), 0u);
+  EXPECT_EQ(block.state, State::kExclusive);
+  EXPECT_TRUE(on_opened(block, 1));
+  actions_.clear();
+  on_advance(block, place_, node_, actions_);
+  ASSERT_GE(actions_.size(), 4u);
+  EXPECT_EQ(actions_[0].verb, Verb::kLowerToInvalid);
+  EXPECT_EQ(actions_[1].verb, Verb::kCopy);
+  EXPECT_EQ(actions_[2].verb, Verb::kFlag);
+  EXPECT_EQ(actions_[3].verb, Verb::kSendCopy);
+  EXPECT_EQ(block.state, State::kInvalid);
+  EXPECT_TRUE(block.is_at_rest());
+}
+
+// A store-conditional whose copy is gone when the home orders it fails, and nobody is invalidated for it.
+TEST_F(ShastaHostile, AStoreConditionalWithoutACopyInvalidatesNobody) {
+  Block block = initial_block(home_);
+  ASSERT_TRUE(receive(block, home_, kOther, {.kind = Kind::kRead, .requester = kOther}));
+  ASSERT_TRUE(receive(block, home_, kSelf, {.kind = Kind::kStoreConditional, .requester = kSelf}));
+  ASSERT_EQ(actions_.size(), 1u);
+  EXPECT_EQ(actions_[0].verb, Verb::kSend);
+  EXPECT_EQ(actions_[0].node, kSelf);
+  EXPECT_EQ(actions_[0].message.kind, Kind::kConditionalFailed);
+  EXPECT_TRUE(block.sharers.contains(kOther));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <iterator>
 
-#include "explorer.h"
+#include "exploration_test.h"
 #include "shasta_scenarios.h"
 
 namespace multigrain::shasta::model {
@@ -15,23 +15,14 @@ namespace {
 
 constexpr size_t kMaxStates = 2'000'000;
 
-std::string test_name(const std::string& name) {
-  std::string out;
-  for (const char c : name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return out;
-}
-
 class ShastaSmallMachine : public testing::TestWithParam<Scenario> {};
 
 TEST_P(ShastaSmallMachine, HoldsInEveryOrder) {
-  const exploring::Report report = exploring::explore<Machine>(GetParam(), kMaxStates);
-  std::printf("%s\n", exploring::summary(GetParam().name, report).c_str());
-  EXPECT_GT(report.ends, 0u);
-  ASSERT_EQ(report.failure, "") << report.trace;
+  exploring::expect_to_hold(GetParam().name, exploring::explore<Machine>(GetParam(), kMaxStates));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shasta, ShastaSmallMachine, testing::ValuesIn(scenarios(false)),
-                         [](const auto& tested) { return test_name(tested.param.name); });
+                         [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
 class ShastaLitmus : public testing::TestWithParam<Scenario> {};
 
@@ -42,7 +33,7 @@ TEST_P(ShastaLitmus, ShowsExactlyWhatTheModelAllows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shasta, ShastaLitmus, testing::ValuesIn(litmus(false)),
-                         [](const auto& tested) { return test_name(tested.param.name); });
+                         [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
 class ShastaMutant : public testing::TestWithParam<Mutant> {};
 
@@ -62,7 +53,7 @@ TEST_P(ShastaMutant, IsRefuted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shasta, ShastaMutant, testing::ValuesIn(mutants()),
-                         [](const auto& tested) { return test_name(name(tested.param)); });
+                         [](const auto& tested) { return exploring::test_name(name(tested.param)); });
 
 }  // namespace
 }  // namespace multigrain::shasta::model

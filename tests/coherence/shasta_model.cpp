@@ -1,6 +1,7 @@
 #include "shasta_model.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 namespace multigrain::shasta::model {
@@ -11,8 +12,8 @@ const char* name(Mutant mutant) {
       return "none";
     case Mutant::kReorder:
       return "reorder the messages of a channel";
-    case Mutant::kNoDowngradeMessage:
-      return "lower private states without a message";
+    case Mutant::kIgnoreWindows:
+      return "lower rights without looking at windows";
     case Mutant::kIgnoreAcks:
       return "do not wait for acknowledgements";
     case Mutant::kFlagBeforeCopy:
@@ -23,24 +24,20 @@ const char* name(Mutant mutant) {
       return "answer an invalidation that overtakes data, and keep the data";
     case Mutant::kUpgradeAlways:
       return "grant an upgrade whose copy is gone";
+    case Mutant::kConditionalAlways:
+      return "grant a store-conditional whose copy is gone";
     case Mutant::kFenceOwn:
       return "a fence waits for the processor's own stores only";
-    case Mutant::kInlineBehindQueue:
-      return "let stores hit while older ones are queued";
-    case Mutant::kRetireAsRc:
-      return "retire stores of tso as those of rc";
     case Mutant::kDoNotWait:
       return "do not stall at a store under sc";
     case Mutant::kNotHidden:
       return "do not hide queued stores";
-    case Mutant::kHideAlways:
+    case Mutant::kHideUnderWindows:
       return "hide words under another processor's batch";
-    case Mutant::kConditionalByState:
-      return "let a store-conditional go by the state alone";
-    case Mutant::kFlagUnderBatch:
-      return "write the flag value under a batch";
-    case Mutant::kNoReissue:
-      return "do not reissue stores of a batch";
+    case Mutant::kDoNotHold:
+      return "hand a block on before a granted window is open";
+    case Mutant::kForgetForwarded:
+      return "do not serve what has waited for a window";
     case Mutant::kLoseWake:
       return "wake nobody";
   }
@@ -63,11 +60,8 @@ Machine::Machine(const Scenario& scenario)
       for (unsigned other = 0; other < scenario.nodes; ++other)
         block.sharers.insert(NodeId(static_cast<uint16_t>(other)));
     }
-  for (unsigned t = 0; t < threads(); ++t) {
-    const bool done = scenario.programs[t].empty();
-    processor(t).in_application = !done && !is(Mutant::kNoDowngradeMessage);
-    if (done) threads_[t].at = At::kDone;
-  }
+  for (unsigned t = 0; t < threads(); ++t)
+    if (scenario.programs[t].empty()) threads_[t].at = At::kDone;
 }
 
 unsigned Machine::thread_of(unsigned node, unsigned p) const {
@@ -78,21 +72,25 @@ unsigned Machine::thread_of(unsigned node, unsigned p) const {
 
 // --- What can happen
 
-bool Machine::must_answer(unsigned t) const {
-  for (unsigned b = 0; b < blocks(); ++b)
-    if (nodes_[node_of(t)].blocks[b].downgrading.contains(local(t))) return true;
-  return false;
+// A batch that goes access by access is a load or a store.
+Op Machine::op(unsigned t) const {
+  const Thread& thread = threads_[t];
+  const Op& whole = scenario_->programs[t][thread.pc];
+  if (thread.half == 0) return whole;
+  const Access& access = thread.half == 1 ? whole.first : whole.second;
+  return {access.stores ? OpType::kStore : OpType::kLoad, access, {}};
 }
 
 void Machine::enabled(std::vector<Event>& events) const {
   events.clear();
   for (unsigned t = 0; t < threads(); ++t) {
     const Thread& thread = threads_[t];
-    const auto id = static_cast<uint8_t>(t);
     if (thread.at == At::kDone || thread.at == At::kLoading || thread.at == At::kConditional) continue;
-    if (!thread.asleep) events.push_back({Event::Type::kStep, id, 0, 0});
-    if (thread.at == At::kOp && must_answer(t)) events.push_back({Event::Type::kPoll, id, 0, 0});
+    if (!thread.asleep) events.push_back({Event::Type::kStep, static_cast<uint8_t>(t), 0, 0});
   }
+  for (uint8_t n = 0; n < nodes_.size(); ++n)
+    for (uint8_t b = 0; b < blocks(); ++b)
+      if (nodes_[n].due[b]) events.push_back({Event::Type::kServe, n, b, 0});
   for (uint8_t from = 0; from < nodes_.size(); ++from)
     for (uint8_t to = 0; to < nodes_.size(); ++to) {
       const size_t size = channels_[from][to].size();
@@ -105,8 +103,8 @@ std::string Machine::in_words(const Event& event) {
   switch (event.type) {
     case Event::Type::kStep:
       return fmt::format("step of processor {}", event.a);
-    case Event::Type::kPoll:
-      return fmt::format("processor {} polls", event.a);
+    case Event::Type::kServe:
+      return fmt::format("node {} serves what has waited for block {}", event.a, event.b);
     case Event::Type::kDeliver:
       return fmt::format("message {} from node {} to node {}", event.c, event.a, event.b);
   }
@@ -114,23 +112,31 @@ std::string Machine::in_words(const Event& event) {
 }
 
 std::string Machine::apply(const Event& event, std::string* log) {
-  log_ = log;
-  wrong_.clear();
+  narrate_to(log);
+  waits_for_window_ = false;
   note("{}: ", in_words(event));
+  bool any_window = false;
+  for (unsigned t = 0; t < threads(); ++t) any_window = any_window || has_window(t);
+  std::optional<Machine> before;
+  if (any_window) before.emplace(*this);
   switch (event.type) {
     case Event::Type::kStep:
       step(event.a);
       break;
-    case Event::Type::kPoll:
-      answer_downgrades(event.a);
+    case Event::Type::kServe:
+      serve(event.a, event.b);
       break;
     case Event::Type::kDeliver:
       deliver(event.a, event.b, event.c);
       break;
   }
+  if (waits_for_window_) {
+    *this = std::move(*before);
+    note("waits for a window");
+  }
   note("\n");
   check();
-  return std::move(wrong_);
+  return verdict();
 }
 
 // --- Processors
@@ -165,32 +171,38 @@ void Machine::store(unsigned t, unsigned block, unsigned word, Value value, bool
   nodes_[n].frames[block][word] = value;
   latest_[block][word] = value;
   for (unsigned other = 0; other < threads(); ++other)
-    if (other != t && (threads_[other].at == At::kLockedHard || threads_[other].at == At::kLockedSoft ||
-                       threads_[other].at == At::kConditional) &&
-        op(other).first.block == block)
+    if (other != t && threads_[other].at == At::kConditional && op(other).first.block == block)
       threads_[other].touched = true;
 }
 
-void Machine::enter(unsigned t) {
-  processor(t).in_application = false;
-  answer_downgrades(t);
+Right Machine::right(unsigned node, unsigned block) const {
+  const NodeState& here = nodes_[node];
+  // inline_right only looks.
+  auto& mutable_here = const_cast<NodeState&>(here);
+  const Node v{.processors = {mutable_here.processors.data(), processors_of_[node]}, .epochs = mutable_here.epochs};
+  return inline_right(here.blocks[block], place(node, block), v);
 }
 
-void Machine::answer_downgrades(unsigned t) {
-  const unsigned n = node_of(t);
-  for (unsigned b = 0; b < blocks(); ++b) {
-    Actions actions;
-    Node node = view(n);
-    if (!on_downgraded(nodes_[n].blocks[b], place(n, b), node, local(t), actions)) continue;
-    note("processor {} is downgraded for block {}; ", t, b);
-    run(n, b, actions);
-  }
+bool Machine::may(unsigned t, const Access& access) const {
+  return right(node_of(t), access.block) >= (access.stores ? Right::kWrite : Right::kRead);
+}
+
+bool Machine::has_window(unsigned t) const {
+  const At at = threads_[t].at;
+  return at == At::kWindow || at == At::kBatchFirst || at == At::kBatchSecond;
+}
+
+bool Machine::covers(unsigned t, unsigned block, bool loads) const {
+  if (!has_window(t)) return false;
+  const Op op = this->op(t);
+  const auto is_covered = [&](const Access& a) { return a.block == block && (loads || a.stores); };
+  return is_covered(op.first) || (op.type == OpType::kBatch && is_covered(op.second));
 }
 
 void Machine::next(unsigned t) {
   Thread& thread = threads_[t];
   thread.asleep = false;
-  const Op& done = op(t);
+  const Op done = op(t);
   switch (done.type) {
     case OpType::kStore:
     case OpType::kAdd:
@@ -208,32 +220,41 @@ void Machine::next(unsigned t) {
     case OpType::kPrefetch:
       break;
   }
-  if (++thread.pc == scenario_->programs[t].size()) {
-    enter(t);
-    thread.at = At::kDone;
+  thread.at = At::kOp;
+  if (thread.half == 1) {
+    thread.half = 2;
     return;
   }
-  processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
-  thread.at = At::kOp;
+  thread.half = 0;
+  if (++thread.pc == scenario_->programs[t].size()) thread.at = At::kDone;
 }
 
 void Machine::step(unsigned t) {
   Thread& thread = threads_[t];
   NodeState& node = here(t);
+  const Access access = op(t).first;
   switch (thread.at) {
     case At::kOp:
       begin(t);
       break;
-    case At::kStore: {
-      const Access& access = op(t).first;
-      if (op(t).type == OpType::kAdd) {
-        const Value old = node.frames[access.block][access.word];
-        thread.registers[access.reg] = old;
-        store(t, access.block, access.word, static_cast<Value>(old + access.value));
-      } else {
-        store(t, access.block, access.word, access.value);
+    case At::kWindow: {
+      const Value old = node.frames[access.block][access.word];
+      switch (op(t).type) {
+        case OpType::kStore:
+          store(t, access.block, access.word, access.value);
+          next(t);
+          break;
+        case OpType::kAdd:
+          thread.registers[access.reg] = old;
+          store(t, access.block, access.word, static_cast<Value>(old + access.value));
+          next(t);
+          break;
+        default:
+          thread.seen = old;
+          store(t, access.block, access.word, static_cast<Value>(old + access.value));
+          conditional_done(t, true);
+          break;
       }
-      next(t);
       break;
     }
     case At::kRetry:
@@ -250,31 +271,16 @@ void Machine::step(unsigned t) {
         next(t);
       }
       break;
-    case At::kLockedHard: {
-      const Access& access = op(t).first;
-      if (!thread.touched)
-        store(t, access.block, access.word, static_cast<Value>(thread.locked + access.value));
-      conditional_done(t, !thread.touched);
+    case At::kGranted:
+      if (is(Mutant::kDoNotHold)) {
+        thread.at = At::kWindow;
+        break;
+      }
+      if (on_opened(node.blocks[access.block], local(t)) && !is(Mutant::kForgetForwarded))
+        node.due[access.block] = true;
+      thread.at = At::kWindow;
       break;
-    }
-    case At::kLockedSoft: {
-      // Before downgrade messages are answered: they are among what breaks the reservation.
-      const unsigned n = node_of(t);
-      const unsigned block = op(t).first.block;
-      Block& b = node.blocks[block];
-      if (is(Mutant::kConditionalByState) && b.state == State::kShared) b.reserved.insert(local(t));
-      Actions actions;
-      Node v = view(n);
-      const auto outcome = on_store_conditional(b, place(n, block), v, local(t), actions);
-      processor(t).in_application = false;
-      thread.at = At::kConditional;
-      if (outcome == shasta::Outcome::kFailed) conditional_done(t, false);
-      run(n, block, actions);
-      if (threads_[t].at == At::kConditional) answer_downgrades(t);
-      break;
-    }
     case At::kBatchWait:
-      thread.asleep = true;
       ask_batch(t);
       break;
     case At::kBatchFirst:
@@ -283,7 +289,7 @@ void Machine::step(unsigned t) {
       break;
     case At::kBatchSecond:
       batch_access(t, op(t).second);
-      end_batch(t);
+      next(t);
       break;
     case At::kLoading:
     case At::kConditional:
@@ -295,14 +301,8 @@ void Machine::step(unsigned t) {
 // The inline checks.
 void Machine::begin(unsigned t) {
   Thread& thread = threads_[t];
-  NodeState& node = here(t);
-  const Op& op = this->op(t);
+  const Op op = this->op(t);
   const Access& access = op.first;
-  const Block& b = node.blocks[access.block];
-  const bool inline_stores = stores_inline(engine_model(), processor(t)) || is(Mutant::kInlineBehindQueue);
-  const auto may_store = [&](const Access& a) {
-    return node.blocks[a.block].writers.contains(local(t)) && inline_stores;
-  };
   switch (op.type) {
     case OpType::kLoad: {
       const Value value = visible(node_of(t), access.block, access.word);
@@ -316,42 +316,24 @@ void Machine::begin(unsigned t) {
     }
     case OpType::kStore:
     case OpType::kAdd:
-      if (may_store(access)) {
-        thread.at = At::kStore;
-        return;
-      }
-      break;
     case OpType::kConditional:
     case OpType::kIncrement:
-      if (may_store(access)) {
-        thread.at = At::kLockedHard;
-        thread.touched = false;
-        thread.locked = node.frames[access.block][access.word];
+      if (may(t, access)) {
+        thread.at = At::kWindow;
         return;
       }
       break;
-    case OpType::kBatch: {
-      const auto may = [&](const Access& a) {
-        return a.stores ? may_store(a) : node.blocks[a.block].readers.contains(local(t));
-      };
-      if (may(access) && may(op.second)) {
-        thread.held = false;
+    case OpType::kBatch:
+      if (may(t, access) && may(t, op.second)) {
         thread.at = At::kBatchFirst;
         return;
       }
-      enter(t);
-      thread.held = true;
-      thread.at = At::kBatchWait;
-      thread.asleep = true;
       ask_batch(t);
       return;
-    }
     case OpType::kFence:
     case OpType::kPrefetch:
       break;
   }
-  (void)b;
-  enter(t);
   thread.at = At::kRetry;
   thread.asleep = true;
   ask(t);
@@ -362,13 +344,14 @@ void Machine::ask(unsigned t) {
   Thread& thread = threads_[t];
   const unsigned n = node_of(t);
   NodeState& node = nodes_[n];
-  const Op& op = this->op(t);
+  const Op op = this->op(t);
   const Access& access = op.first;
   Block& b = node.blocks[access.block];
   const Place p = place(n, access.block);
   Node v = view(n);
   Actions actions;
   using shasta::Outcome;
+  const bool queued = processor(t).queue.find(BlockId(access.block)) != processor(t).queue.size();
   switch (op.type) {
     case OpType::kLoad: {
       for (auto s = thread.pending.rbegin(); s != thread.pending.rend(); ++s)
@@ -387,25 +370,20 @@ void Machine::ask(unsigned t) {
       } else {
         thread.at = At::kLoading;
       }
-      run(n, access.block, actions);
-      return;
+      break;
     }
     case OpType::kStore:
     case OpType::kAdd: {
-      const bool add = op.type == OpType::kAdd;
-      if (is(Mutant::kHideAlways)) {
-        b.readers.clear();
-        b.batch.clear();
-      }
-      const Outcome outcome =
-          add ? on_atomic(b, p, v, local(t), actions) : on_store(b, p, v, local(t), actions);
-      if (outcome == Outcome::kResolved) {
-        processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
-        thread.at = At::kStore;
+      const bool opens = op.type == OpType::kAdd;
+      const Outcome outcome = opens ? on_open(b, p, v, local(t), actions) : on_store(b, p, v, local(t), actions);
+      if (outcome == Outcome::kResolved && opens) {
+        thread.at = At::kWindow;
         thread.asleep = false;
+      } else if (outcome == Outcome::kResolved) {
+        store(t, access.block, access.word, access.value, true);
+        next(t);
       } else if (outcome == Outcome::kQueued) {
-        PendingStore s{.block = access.block, .mask = static_cast<uint8_t>(1u << access.word), .add = add,
-                       .reg = access.reg};
+        PendingStore s{.block = access.block, .mask = static_cast<uint8_t>(1u << access.word), .opens = opens};
         s.values[access.word] = access.value;
         thread.pending.push_back(s);
         thread.at = At::kDrain;
@@ -414,8 +392,7 @@ void Machine::ask(unsigned t) {
         if (thread.at == At::kDrain && !must_wait(processor(t))) next(t);
         return;
       }
-      run(n, access.block, actions);
-      return;
+      break;
     }
     case OpType::kFence: {
       const bool done = is(Mutant::kFenceOwn) ? processor(t).queue.empty() : on_fence(engine_model(), v, local(t));
@@ -424,112 +401,94 @@ void Machine::ask(unsigned t) {
     }
     case OpType::kConditional:
     case OpType::kIncrement:
-      if (on_load_locked(b, p, v, local(t), actions) == Outcome::kResolved) {
-        processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
-        thread.asleep = false;
-        thread.touched = false;
-        thread.locked = node.frames[access.block][access.word];
-        thread.at = b.writers.contains(local(t)) ? At::kLockedHard : At::kLockedSoft;
-        if (visible(n, access.block, access.word) == kFlagValue)
-          wrong(fmt::format("processor {} load-locks the flag value", t));
+      if (queued) return;
+      if (!b.is_readable()) {
+        on_fetch(b, p, v, local(t), actions);
+        if (!b.fetching.contains(local(t))) thread.asleep = false;
+        break;
       }
-      run(n, access.block, actions);
-      return;
+      thread.seen = node.frames[access.block][access.word];
+      thread.touched = false;
+      switch (on_conditional(b, p, v, local(t), actions)) {
+        case Outcome::kResolved:
+          store(t, access.block, access.word, static_cast<Value>(thread.seen + access.value), true);
+          conditional_done(t, true);
+          break;
+        case Outcome::kFailed:
+          conditional_done(t, false);
+          break;
+        default:
+          thread.at = At::kConditional;
+          break;
+      }
+      break;
     case OpType::kPrefetch:
       on_prefetch_exclusive(b, p, v, actions);
       next(t);
-      run(n, access.block, actions);
-      return;
+      break;
     case OpType::kBatch:
       return;
   }
+  run(n, access.block, actions);
 }
 
 void Machine::conditional_done(unsigned t, bool succeeded) {
   Thread& thread = threads_[t];
   note("store-conditional of processor {} {}; ", t, succeeded ? "succeeds" : "fails");
-  if (succeeded && thread.touched)
-    wrong(fmt::format("the store-conditional of processor {} succeeds after another store", t));
-  const Op& op = this->op(t);
+  const Op op = this->op(t);
   if (op.type == OpType::kIncrement && !succeeded) {
-    processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
     thread.asleep = false;
     thread.at = At::kOp;
     return;
   }
-  thread.registers[op.first.reg] = succeeded ? thread.locked : kFailedValue;
+  thread.registers[op.first.reg] = succeeded ? thread.seen : kFailedValue;
   next(t);
 }
 
 // --- Batches
 
-bool Machine::batch_ready(unsigned t) {
-  const unsigned n = node_of(t);
-  const Node v = view(n);
-  for (const Access* a : {&op(t).first, &op(t).second})
-    if (!batch_is_ready(nodes_[n].blocks[a->block], place(n, a->block), v, local(t), a->stores)) return false;
-  return true;
-}
-
+// Asks for both blocks at once, and when they have come looks again. A batch that then finds one gone goes access by
+// access.
 void Machine::ask_batch(unsigned t) {
   Thread& thread = threads_[t];
   const unsigned n = node_of(t);
-  for (const Access* a : {&op(t).first, &op(t).second}) {
+  const bool asked = thread.at == At::kBatchWait;
+  const Op op = this->op(t);
+  bool waits = false;
+  for (const Access* a : {&op.first, &op.second}) {
     Block& b = nodes_[n].blocks[a->block];
-    Node v = view(n);
-    if (batch_waits(b, local(t)) || batch_is_ready(b, place(n, a->block), v, local(t), a->stores)) continue;
-    Actions actions;
-    on_batch(b, place(n, a->block), v, local(t), a->stores, actions);
-    run(n, a->block, actions);
-    if (!b.flags_owed || !batch_waits(b, local(t))) continue;
-    // Another batch holds the block, lost: give up all, so that two do not wait for each other.
-    for (const Access* held : {&op(t).first, &op(t).second}) {
-      Actions given_up;
-      on_batch_end(nodes_[n].blocks[held->block], place(n, held->block), v, local(t), false, given_up);
-      run(n, held->block, given_up);
+    if (!asked) {
+      Actions actions;
+      Node v = view(n);
+      if (a->stores) {
+        on_prefetch_exclusive(b, place(n, a->block), v, actions);
+      } else {
+        on_fetch(b, place(n, a->block), v, local(t), actions);
+      }
+      run(n, a->block, actions);
     }
-    return;
+    waits = waits || (a->stores ? b.prefetching : b.fetching.contains(local(t)));
   }
-  if (!batch_ready(t)) return;
-  thread.asleep = false;
-  thread.at = At::kBatchFirst;
-  processor(t).in_application = !is(Mutant::kNoDowngradeMessage);
+  thread.at = At::kBatchWait;
+  thread.asleep = waits;
+  if (!asked || waits) return;
+  if (may(t, op.first) && may(t, op.second)) {
+    thread.at = At::kBatchFirst;
+  } else {
+    thread.at = At::kOp;
+    thread.half = 1;
+  }
 }
 
 void Machine::batch_access(unsigned t, const Access& access) {
-  Thread& thread = threads_[t];
-  const unsigned n = node_of(t);
-  Block& b = nodes_[n].blocks[access.block];
-  if (!access.stores) {
-    const Value value = visible(n, access.block, access.word);
-    note("the batch loads {} from {}.{}; ", value, access.block, access.word);
-    if (value == kFlagValue) wrong(fmt::format("a batch of processor {} loads the flag value", t));
-    thread.registers[access.reg] = value;
-  } else if (b.flags_owed) {
-    note("the batch stores {} to {}.{}, which is lost; ", access.value, access.block, access.word);
-    nodes_[n].frames[access.block][access.word] = access.value;
-  } else {
+  if (access.stores) {
     store(t, access.block, access.word, access.value);
+    return;
   }
-}
-
-void Machine::end_batch(unsigned t) {
-  Thread& thread = threads_[t];
-  const unsigned n = node_of(t);
-  if (thread.held) {
-    processor(t).in_application = false;
-    std::array<bool, kMaxBlocks> ended{};
-    for (const Access* a : {&op(t).first, &op(t).second}) {
-      if (ended[a->block]) continue;
-      ended[a->block] = true;
-      Actions actions;
-      Node v = view(n);
-      on_batch_end(nodes_[n].blocks[a->block], place(n, a->block), v, local(t), !is(Mutant::kNoReissue), actions);
-      run(n, a->block, actions);
-    }
-    answer_downgrades(t);
-  }
-  next(t);
+  const Value value = visible(node_of(t), access.block, access.word);
+  note("the batch loads {} from {}.{}; ", value, access.block, access.word);
+  if (value == kFlagValue) wrong(fmt::format("a batch of processor {} loads the flag value", t));
+  threads_[t].registers[access.reg] = value;
 }
 
 // --- The shell's side
@@ -561,11 +520,15 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
     if (channel.size() > 16) wrong("a channel grows without bound");
   };
   for (const Action& action : actions) {
-    const unsigned t = action.verb == Verb::kSend || action.verb == Verb::kSendCopy || action.verb == Verb::kAdvance
-                           ? 0
-                           : thread_of(node, action.processor);
+    const unsigned t = thread_of(node, action.processor);
     Thread& thread = threads_[t];
     switch (action.verb) {
+      case Verb::kLowerToShared:
+        lower(node, block, false);
+        break;
+      case Verb::kLowerToInvalid:
+        lower(node, block, true);
+        break;
       case Verb::kSend:
         send(action, {});
         break;
@@ -591,6 +554,16 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
       case Verb::kHide:
         thread.pending.back().hidden = true;
         break;
+      case Verb::kGrant:
+        if (thread.at != At::kDrain || thread.pending.empty() || !thread.pending.back().opens) {
+          wrong(fmt::format("processor {} is granted a window that it does not wait for", t));
+          break;
+        }
+        thread.pending.pop_back();
+        thread.at = At::kGranted;
+        thread.asleep = false;
+        if (is(Mutant::kDoNotHold)) here.blocks[block].held.erase(action.processor);
+        break;
       case Verb::kRetire:
         for (unsigned i = 0; i < action.count; ++i) {
           const auto s = std::find_if(thread.pending.begin(), thread.pending.end(),
@@ -602,28 +575,12 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
           const PendingStore done = *s;
           thread.pending.erase(s);
           for (unsigned w = 0; w < kMaxWords; ++w) {
-            if ((done.mask >> w & 1) == 0) continue;
-            if (done.add) {
-              thread.registers[done.reg] = frame[w];
-              store(t, block, w, static_cast<Value>(frame[w] + done.values[w]), true);
-            } else {
-              store(t, block, w, done.values[w], true);
-            }
+            if ((done.mask >> w & 1) != 0) store(t, block, w, done.values[w], true);
           }
         }
         break;
-      case Verb::kCapture: {
-        PendingStore s{.block = static_cast<uint8_t>(block)};
-        for (const Access* a : {&op(t).first, &op(t).second})
-          if (a->stores && a->block == block) {
-            s.mask = static_cast<uint8_t>(s.mask | 1u << a->word);
-            s.values[a->word] = frame[a->word];
-          }
-        thread.pending.push_back(s);
-        break;
-      }
       case Verb::kDeliver: {
-        const Access& a = op(t).first;
+        const Access a = op(t).first;
         if (thread.at != At::kLoading || a.block != block) {
           wrong(fmt::format("processor {} is delivered what it does not wait for", t));
           break;
@@ -635,35 +592,39 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
         thread.asleep = false;
         break;
       }
-      case Verb::kStoreConditional: {
-        const Access& a = op(t).first;
-        if (thread.touched) wrong(fmt::format("the store-conditional of processor {} succeeds after another store", t));
-        store(t, block, a.word, static_cast<Value>(thread.locked + a.value), true);
-        break;
-      }
-      case Verb::kConditionalSucceeded:
+      case Verb::kConditionalSucceeded: {
+        const Access a = op(t).first;
+        if (thread.touched || frame[a.word] != thread.seen)
+          wrong(fmt::format("the store-conditional of processor {} succeeds after another store", t));
+        store(t, block, a.word, static_cast<Value>(thread.seen + a.value), true);
         conditional_done(t, true);
         break;
+      }
       case Verb::kConditionalFailed:
         conditional_done(t, false);
         break;
-      case Verb::kDowngrade:
-        note("processor {} is asked to downgrade; ", t);
-        break;
-      case Verb::kAdvance: {
-        const auto other = static_cast<unsigned>(action.block.value);
-        Actions more;
-        Node v = view(node);
-        on_advance(here.blocks[other], place(node, other), v, more);
-        run(node, other, more);
-        break;
-      }
       case Verb::kWake:
         wake(node);
         break;
     }
   }
-  if (is(Mutant::kFlagUnderBatch) && here.blocks[block].flags_owed) frame.fill(kFlagValue);
+}
+
+// A step that would lower rights under a window is not taken yet.
+void Machine::lower(unsigned node, unsigned block, bool loads) {
+  if (is(Mutant::kIgnoreWindows)) return;
+  if (is(Mutant::kHideUnderWindows) && loads && nodes_[node].blocks[block].is_readable()) return;
+  for (unsigned t = 0; t < threads(); ++t)
+    if (node_of(t) == node && covers(t, block, loads)) waits_for_window_ = true;
+}
+
+void Machine::serve(unsigned node, unsigned block) {
+  NodeState& here = nodes_[node];
+  here.due[block] = false;
+  Actions actions;
+  Node v = view(node);
+  on_advance(here.blocks[block], place(node, block), v, actions);
+  run(node, block, actions);
 }
 
 void Machine::deliver(unsigned from, unsigned to, unsigned position) {
@@ -685,6 +646,7 @@ void Machine::deliver(unsigned from, unsigned to, unsigned position) {
     return;
   }
   if (is(Mutant::kUpgradeAlways) && m.kind == Kind::kUpgrade) b.sharers.insert(sender);
+  if (is(Mutant::kConditionalAlways) && m.kind == Kind::kStoreConditional) b.sharers.insert(sender);
   Actions actions;
   Node v = view(to);
   if (!on_message(b, place(to, block), v, sender, m, actions)) {
@@ -697,7 +659,7 @@ void Machine::deliver(unsigned from, unsigned to, unsigned position) {
 // --- What must hold
 
 void Machine::check() {
-  for (unsigned b = 0; b < blocks() && wrong_.empty(); ++b) {
+  for (unsigned b = 0; b < blocks() && all_well(); ++b) {
     unsigned exclusive = 0;
     unsigned complete = kMaxNodes;
     unsigned readable = 0;
@@ -706,14 +668,18 @@ void Machine::check() {
       if (block.state == State::kExclusive) ++exclusive;
       if (block.is_complete()) complete = n;
       if (block.is_readable()) ++readable;
-      if (!block.readers.empty() && !block.is_readable())
-        wrong(fmt::format("a private state of block {} at node {} outlives the copy", b, n));
-      if ((block.writers.bits() & ~block.readers.bits()) != 0) wrong("a private state is exclusive and not shared");
-      if (!block.writers.empty() && block.state != State::kExclusive)
-        wrong(fmt::format("a private state of block {} at node {} is exclusive, the node's is not", b, n));
-      for (unsigned p = 0; p < processors_of_[n]; ++p)
-        if (nodes_[n].processors[p].queue.hides(BlockId(b)) && !block.readers.empty())
-          wrong(fmt::format("words of block {} are hidden at node {} under a private state", b, n));
+      const bool hides = std::any_of(nodes_[n].processors.begin(), nodes_[n].processors.end(),
+                                     [&](const Processor& p) { return p.queue.hides(BlockId(b)); });
+      for (unsigned t = 0; t < threads(); ++t) {
+        if (node_of(t) != n || is(Mutant::kIgnoreWindows)) continue;
+        if (covers(t, b, false) && block.state != State::kExclusive)
+          wrong(fmt::format("a window of processor {} outlives the exclusive copy of block {}", t, b));
+        if (covers(t, b, true) && !block.is_readable())
+          wrong(fmt::format("a window of processor {} outlives the copy of block {}", t, b));
+        if (covers(t, b, true) && hides)
+          wrong(fmt::format("words of block {} are hidden at node {} under a window", b, n));
+      }
+      if (hides && block.is_at_rest()) wrong(fmt::format("block {} rests at node {} with stores queued", b, n));
       if (block.replied) {
         // (S5)
         const NodeId self(static_cast<uint16_t>(n));
@@ -764,10 +730,7 @@ std::string Machine::check_end() const {
     if (!nodes_[n].epochs.idle()) return fmt::format("node {} still counts stores", n);
     for (unsigned b = 0; b < blocks(); ++b) {
       const Block& block = nodes_[n].blocks[b];
-      if (block.pending != Pending::kNone || block.replied || block.acks != 0 || block.has_invalidation ||
-          block.has_forwarded_exclusive || block.has_successor || !block.forwarded_reads.empty() ||
-          block.downgrade != Downgrade::kNone || !block.batch.empty() || block.flags_owed || block.reissuing ||
-          !(block.loading | block.fetching | block.batch_loading | block.batch_storing).empty())
+      if (!block.is_at_rest() || block.replied || nodes_[n].due[b])
         return fmt::format("block {} does not come to rest at node {}", b, n);
       const Block& directory = nodes_[scenario_->homes[b]].blocks[b];
       const NodeId self(static_cast<uint16_t>(n));
@@ -804,45 +767,39 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
         put(k.owner.value);
         put(k.sharers.bits());
       }
-      put(static_cast<unsigned>(k.state) | static_cast<unsigned>(k.pending) << 2 |
-          static_cast<unsigned>(k.downgrade) << 5 | unsigned{k.replied} << 7);
-      put(k.readers.bits() | k.writers.bits() << 4);
+      put(static_cast<unsigned>(k.state) | static_cast<unsigned>(k.pending) << 2 | unsigned{k.replied} << 5 |
+          unsigned{k.prefetching} << 6 | unsigned{node.due[b]} << 7);
       put(k.acks);
       const bool is_conditional = k.pending == Pending::kStoreConditional;
       put(is_conditional ? k.conditional : 0);
       const bool counts = k.pending > Pending::kRead && engine_model() == Model::kRc;
       put(counts ? k.epoch - e.oldest() : 0);
-      put(k.flags_owed ? k.owed_epoch - e.oldest() + 1 : 0);
-      put(k.downgrading.bits() | k.reserved.bits() << 4);
-      put(k.forwarded_reads.bits() | unsigned{k.prefetching} << 4 | unsigned{k.reissuing} << 5);
+      put(k.held.bits() | k.forwarded_reads.bits() << 4);
       put(k.has_forwarded_exclusive ? 1 + k.forwarded_exclusive.value + 16 * k.forwarded_acks : 0);
-      put(k.has_successor ? 1 + k.successor.value + 16 * k.successor_acks : 0);
       put(k.has_invalidation ? 1 + k.invalidation.value : 0);
       put(k.loading.bits() | k.fetching.bits() << 4);
-      put(k.batch_loading.bits() | k.batch_storing.bits() << 4);
-      put(k.batch.bits() | k.batch_stores.bits() << 4);
       for (const Value v : node.frames[b]) put(v);
     }
     for (unsigned p = 0; p < processors_of_[n]; ++p) {
       const Processor& k = node.processors[p];
-      put(unsigned{k.in_application} | unsigned{k.fencing} << 1);
+      put(k.fencing);
       // Past is past: only the order with what is still counted matters.
       put(k.fencing ? (k.fence < e.oldest() ? 0 : k.fence - e.oldest() + 1) : 0);
       put(k.queue.size());
-      for (size_t i = 0; i < k.queue.size(); ++i) put(k.queue[i].block.value << 1 | unsigned{k.queue[i].waits});
+      for (size_t i = 0; i < k.queue.size(); ++i)
+        put(k.queue[i].block.value << 2 | unsigned{k.queue[i].waits} << 1 | unsigned{k.queue[i].opens});
     }
   }
   for (const Thread& t : threads_) {
     put(t.pc);
-    put(static_cast<unsigned>(t.at) | unsigned{t.asleep} << 4 | unsigned{t.touched} << 5 | unsigned{t.held} << 6);
-    put(t.locked);
+    put(static_cast<unsigned>(t.at) | unsigned{t.asleep} << 4 | unsigned{t.touched} << 5 | unsigned{t.half} << 6);
+    put(t.seen);
     put(t.made);
     for (const Value v : t.registers) put(v);
     put(t.pending.size());
     for (const PendingStore& s : t.pending) {
-      put(unsigned{s.block} | unsigned{s.mask} << 2 | unsigned{s.add} << 4 | unsigned{s.hidden} << 5);
+      put(unsigned{s.block} | unsigned{s.mask} << 2 | unsigned{s.opens} << 4 | unsigned{s.hidden} << 5);
       for (const Value v : s.values) put(v);
-      put(s.reg);
     }
   }
   for (unsigned from = 0; from < nodes_.size(); ++from)
@@ -866,11 +823,9 @@ std::string Machine::describe() const {
     for (unsigned b = 0; b < blocks(); ++b) {
       const Block& k = nodes_[n].blocks[b];
       out += fmt::format(
-          "     node {} block {}: state {} pending {}{} acks {} readers {:x} writers {:x} downgrade {} of {:x} frame "
-          "{} {}, directory {} {:x}\n",
-          n, b, static_cast<unsigned>(k.state), static_cast<unsigned>(k.pending), k.replied ? " replied" : "", k.acks,
-          k.readers.bits(), k.writers.bits(), static_cast<unsigned>(k.downgrade), k.downgrading.bits(),
-          nodes_[n].frames[b][0], nodes_[n].frames[b][1], k.owner.value, k.sharers.bits());
+          "     node {} block {}: state {} pending {}{} acks {} held {:x} frame {} {}, directory {} {:x}\n", n, b,
+          static_cast<unsigned>(k.state), static_cast<unsigned>(k.pending), k.replied ? " replied" : "", k.acks,
+          k.held.bits(), nodes_[n].frames[b][0], nodes_[n].frames[b][1], k.owner.value, k.sharers.bits());
     }
   for (unsigned t = 0; t < threads(); ++t)
     out += fmt::format("     processor {}: at operation {}, {}{}, {} stores queued\n", t, threads_[t].pc,

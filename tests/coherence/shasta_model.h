@@ -1,10 +1,10 @@
 // A small machine around the Shasta engine, to be explored (explorer.h): nodes with frames, processors that run short
 // programs, and a first-in-first-out channel for each pair of nodes. And, to compare with, each memory model by itself.
 //
-// What stands for inline checks is cut as the races are (shasta.txt, section 2.3): a store is a check and, a step
-// later, the store; a batch is a check and then a step an access; a load-locked and its store-conditional are two
-// steps. A downgrade message is answered when the processor polls, between operations, or enters the runtime.
-// Everything that the shell does under the block's lock is one step.
+// What stands for inline checks is cut as the races are (shasta.txt, section 2.3): a store opens a window, looks, and a
+// step later stores and closes it; a batch opens two windows and then takes a step an access. Everything that the shell
+// does under the block's lock is one step. A step that has to wait for windows (kLowerToShared, kLowerToInvalid) is
+// taken when they have closed: between its beginning and that, checks would find nothing that they could use.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "coherence/shasta/engine.h"
+#include "narrator.h"
 
 namespace multigrain::shasta::model {
 
@@ -32,11 +33,11 @@ enum class OpType : uint8_t {
   kLoad,
   kStore,
   kFence,
-  kAdd,          // atomic: register = old value, word = old + value
-  kConditional,  // load-locked, store-conditional of loaded + value: register = the loaded value, or kFailedValue
+  kAdd,          // atomic, in a window: register = old value, word = old + value
+  kConditional,  // compare-and-swap of what is there with that + value: register = what was there, or kFailedValue
   kIncrement,    // the same, until it succeeds
   kPrefetch,
-  kBatch,  // two accesses under one check
+  kBatch,  // two accesses under windows, or one after the other if the blocks do not stay
 };
 constexpr Value kFailedValue = 0xff;
 
@@ -61,23 +62,21 @@ using Outcomes = std::set<Outcome>;
 // One thing each that the protocol relies on, broken.
 enum class Mutant : uint8_t {
   kNone,
-  kReorder,             // messages of a channel overtake each other
-  kNoDowngradeMessage,  // private states are lowered under a processor between check and store
-  kIgnoreAcks,          // an exclusive reply counts as complete
-  kFlagBeforeCopy,      // the flag value is written before the data is copied for the successor
-  kNoFlag,              // an invalidated frame keeps its data
-  kAnswerEarly,         // an invalidation that overtakes data is answered, and the data kept
-  kUpgradeAlways,       // the home grants upgrades whose copy is gone
-  kFenceOwn,            // a fence waits for the processor's own stores only
-  kInlineBehindQueue,   // tso: stores hit while older ones are queued
-  kRetireAsRc,          // tso: stores retire as under rc
-  kDoNotWait,           // sc: a store that misses does not stall
-  kNotHidden,           // queued stores are not hidden: loads of their processor hit the old value
-  kHideAlways,          // words are hidden under another processor's batch
-  kConditionalByState,  // a store-conditional goes by the block's state alone
-  kFlagUnderBatch,      // the flag value is written while a batch that lost the block runs
-  kNoReissue,           // stores of a batch that lost its block are forgotten
-  kLoseWake,            // nobody is woken
+  kReorder,              // messages of a channel overtake each other
+  kIgnoreWindows,        // rights are lowered under a processor between check and store
+  kIgnoreAcks,           // an exclusive reply counts as complete
+  kFlagBeforeCopy,       // the flag value is written before the data is copied for the successor
+  kNoFlag,               // an invalidated frame keeps its data
+  kAnswerEarly,          // an invalidation that overtakes data is answered, and the data kept
+  kUpgradeAlways,        // the home grants upgrades whose copy is gone
+  kConditionalAlways,    // the home grants store-conditionals whose copy is gone
+  kFenceOwn,             // a fence waits for the processor's own stores only
+  kDoNotWait,            // sc: a store that misses does not stall
+  kNotHidden,            // queued stores are not hidden: loads of their processor hit the old value
+  kHideUnderWindows,     // words are hidden under another processor's batch
+  kDoNotHold,            // a block is handed on before a window that was granted is open
+  kForgetForwarded,      // what waited for a window is not served
+  kLoseWake,             // nobody is woken
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
@@ -100,18 +99,18 @@ inline void PrintTo(Mutant mutant, std::ostream* out) {
   *out << name(mutant);
 }
 
-// Every outcome that the memory model itself allows the programs: an interleaving (sc), store buffers first in first
-// out (tso), store buffers a block and a level of stores that only their node sees (rc).
+// Every outcome that the memory model itself allows the programs: an interleaving (sc), store buffers a block and a
+// level of stores that only their node sees (rc).
 [[nodiscard]] Outcomes reference(const Scenario& scenario);
 [[nodiscard]] std::string in_words(const Outcome& outcome);
 
-class Machine {
+class Machine : exploring::Narrator {
  public:
   using Scenario = model::Scenario;
   struct Event {
-    enum class Type : uint8_t { kStep, kPoll, kDeliver } type = Type::kStep;
-    uint8_t a = 0;  // processor; or from
-    uint8_t b = 0;  // to
+    enum class Type : uint8_t { kStep, kServe, kDeliver } type = Type::kStep;
+    uint8_t a = 0;  // processor; node; or from
+    uint8_t b = 0;  // block; or to
     uint8_t c = 0;  // position in the channel
   };
 
@@ -136,16 +135,16 @@ class Machine {
     std::array<Words, kMaxBlocks> frames{};
     std::array<Processor, kMaxProcessorsPerNode> processors;
     Epochs epochs;
+    std::array<bool, kMaxBlocks> due{};  // on_opened has asked for on_advance
   };
   enum class At : uint8_t {
-    kOp,           // in the application, between operations
-    kStore,        // the check has passed
+    kOp,           // between operations
+    kWindow,       // with a window of stores open that has passed its check
     kRetry,        // in the runtime: waiting to ask again
     kLoading,      // waiting for kDeliver
     kLoaded,       // has been delivered to, still in the runtime
-    kDrain,        // waiting for queued stores
-    kLockedHard,   // load-locked, to go on in hardware
-    kLockedSoft,   // load-locked, to ask the protocol
+    kDrain,        // waiting for queued stores, or to be granted a window
+    kGranted,      // may open its window
     kConditional,  // waiting for the answer
     kBatchWait,
     kBatchFirst,
@@ -156,28 +155,24 @@ class Machine {
     uint8_t block = 0;
     uint8_t mask = 0;
     Words values{};
-    bool add = false;
+    bool opens = false;
     bool hidden = false;
-    uint8_t reg = 0;
   };
   struct Thread {
     uint8_t pc = 0;
     At at = At::kOp;
     bool asleep = false;
-    bool touched = false;  // somebody stored to the block since the load-locked
-    bool held = false;     // the batch went through the runtime
+    bool touched = false;  // somebody stored to the block since the value was compared
+    uint8_t half = 0;      // of a batch that goes access by access: 1, 2
     uint8_t made = 0;      // stores
     uint8_t due = 0;       // stores that the program has come past, without store-conditionals that failed
-    Value locked = 0;
+    Value seen = 0;        // by a compare-and-swap
     std::array<Value, kMaxRegisters> registers{};
     std::vector<PendingStore> pending;  // as the engine's queue
   };
 
   [[nodiscard]] bool is(Mutant mutant) const { return scenario_->mutant == mutant; }
-  [[nodiscard]] Model engine_model() const {
-    if (is(Mutant::kRetireAsRc)) return Model::kRc;
-    return is(Mutant::kDoNotWait) ? Model::kTso : scenario_->model;
-  }
+  [[nodiscard]] Model engine_model() const { return is(Mutant::kDoNotWait) ? Model::kRc : scenario_->model; }
   [[nodiscard]] unsigned node_of(unsigned t) const { return scenario_->processors[t]; }
   [[nodiscard]] unsigned blocks() const { return static_cast<unsigned>(scenario_->homes.size()); }
   [[nodiscard]] unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
@@ -195,35 +190,29 @@ class Machine {
   [[nodiscard]] NodeState& here(unsigned t) { return nodes_[node_of(t)]; }
   [[nodiscard]] Processor& processor(unsigned t) { return here(t).processors[local(t)]; }
   [[nodiscard]] const Processor& processor(unsigned t) const { return nodes_[node_of(t)].processors[local(t)]; }
-  [[nodiscard]] const Op& op(unsigned t) const { return scenario_->programs[t][threads_[t].pc]; }
-  [[nodiscard]] bool must_answer(unsigned t) const;
+  [[nodiscard]] Op op(unsigned t) const;
+  [[nodiscard]] Right right(unsigned node, unsigned block) const;
+  [[nodiscard]] bool may(unsigned t, const Access& access) const;
+  [[nodiscard]] bool has_window(unsigned t) const;
+  [[nodiscard]] bool covers(unsigned t, unsigned block, bool loads) const;
 
   void step(unsigned t);
   void begin(unsigned t);
   void ask(unsigned t);
   void ask_batch(unsigned t);
-  bool batch_ready(unsigned t);
-  void enter(unsigned t);
-  void answer_downgrades(unsigned t);
   void next(unsigned t);
   void conditional_done(unsigned t, bool succeeded);
   void batch_access(unsigned t, const Access& access);
-  void end_batch(unsigned t);
+  void lower(unsigned node, unsigned block, bool loads);
   [[nodiscard]] Value visible(unsigned node, unsigned block, unsigned word) const;
   void store(unsigned t, unsigned block, unsigned word, Value value, bool in_transition = false);
   [[nodiscard]] bool loses(unsigned node, unsigned block) const;
   void run(unsigned node, unsigned block, const Actions& actions, const Packet* packet = nullptr);
+  void serve(unsigned node, unsigned block);
   void wake(unsigned node);
   void deliver(unsigned from, unsigned to, unsigned position);
   void check();
   [[nodiscard]] Outcome outcome() const;
-  void wrong(std::string what) {
-    if (wrong_.empty()) wrong_ = std::move(what);
-  }
-  template <typename... Args>
-  void note(fmt::format_string<Args...> format, Args&&... args) {
-    if (log_ != nullptr) fmt::format_to(std::back_inserter(*log_), format, std::forward<Args>(args)...);
-  }
 
   const Scenario* scenario_;
   std::vector<NodeState> nodes_;
@@ -232,8 +221,7 @@ class Machine {
   std::vector<Thread> threads_;
   std::array<std::array<std::vector<Packet>, kMaxNodes>, kMaxNodes> channels_;
   std::array<Words, kMaxBlocks> latest_{};  // as the last store left each word
-  std::string wrong_;
-  std::string* log_ = nullptr;
+  bool waits_for_window_ = false;  // the step that is being taken
 };
 
 }  // namespace multigrain::shasta::model

@@ -118,7 +118,6 @@ class Enumerator {
       buffer.erase(buffer.begin() + static_cast<std::ptrdiff_t>(i));
       make(to, t, e.block, e.word, e.value);
       add(to);
-      if (scenario_.model == Model::kTso) break;
     }
     if (thread.pc == scenario_.programs[t].size()) return thread.buffer.empty();
     const Op& op = scenario_.programs[t][thread.pc];
@@ -154,7 +153,6 @@ class Enumerator {
         }
         break;
       case OpType::kAdd: {
-        if (scenario_.model == Model::kTso && !thread.buffer.empty()) return false;
         for (const Entry& e : thread.buffer)
           if (e.block == a.block) return false;
         if (!can_make(state, t, a.block)) return false;
@@ -168,7 +166,7 @@ class Enumerator {
       case OpType::kConditional:
       case OpType::kIncrement:
       case OpType::kBatch:
-        panic("the reference has no load-locked and no batches");
+        panic("the reference has no compare-and-swap and no batches");
     }
     add(to);
     return false;

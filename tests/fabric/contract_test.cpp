@@ -409,8 +409,8 @@ TEST_P(FabricContract, AtomicsReturnTheOldValue) {
 TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
   if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
 #if defined(MULTIGRAIN_UNDER_TSAN)
-  // Who does not get the lock reads beside its holder, and forgets what he read. The fabric over shared memory copies by
-  // atomic words; UCX copies as it likes, and is not compiled for the sanitizer.
+  // Who does not get the lock reads beside its holder, and forgets what he read. The fabric over shared memory copies
+  // by words; UCX copies as it likes, and is not compiled for the sanitizer.
   if (std::string(GetParam().name).find("Ucx") != std::string::npos) GTEST_SKIP() << "a race by design, inside UCX";
 #endif
   constexpr uint64_t kAt = 4096, kBehind = 65536, kRounds = 300;
@@ -450,6 +450,91 @@ TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
   }
   over.store(true);
   owner.join();
+}
+
+// While one thread copies, the other uses the words that the copy covers wholly: each is one of two values, however the
+// copy lies in memory, and wherever its own bytes are.
+TEST_P(FabricContract, AWordIsNeverSeenInPart) {
+  if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
+  constexpr uint64_t kAt = 65536;
+  constexpr uint64_t kValues[] = {0x1111'1111'1111'1111, 0xeeee'eeee'eeee'eeee};
+  const auto is_whole = [&](uint64_t word) { return word == kValues[0] || word == kValues[1]; };
+  const unsigned rounds = std::string(GetParam().name) == "Shm" ? 4000 : 100;
+  const bool over_ucx = std::string(GetParam().name).find("Ucx") != std::string::npos;
+#if defined(MULTIGRAIN_UNDER_TSAN)
+  if (over_ucx) GTEST_SKIP() << "a race by design, inside UCX";
+#endif
+  for (const size_t length : {20, 24, 44, 60, 100, 140, 200, 300, 304}) {
+    for (const auto& [begin, skew] : std::initializer_list<std::pair<unsigned, unsigned>>{
+             {0, 0}, {4, 0}, {4, 4}, {3, 3}, {0, 4}}) {
+      if (over_ucx && (begin % 8 != 0 || length % 8 != 0)) continue;  // fabric.h, Words
+      const uint64_t first = (kAt + begin + 7) / 8 * 8;
+      const uint64_t end = (kAt + begin + length) / 8 * 8;
+      std::array<std::vector<std::byte>, 2> bytes;
+      for (unsigned i = 0; i < 2; ++i) bytes[i].assign(length + skew, static_cast<std::byte>(kValues[i]));
+      a_.put(NodeId(1), SegmentId::kFrames, kAt + begin, std::span(bytes[0]).subspan(skew));
+
+      std::atomic<bool> over{false};
+      std::atomic<unsigned> others_rounds{0};
+      uint64_t seen = kValues[0];
+      std::thread reader([&] {
+        for (; !over.load(); ++others_rounds)
+          for (uint64_t at = first; at < end; at += 8)
+            if (const uint64_t word = b_.load_own(SegmentId::kFrames, at); !is_whole(word)) seen = word;
+      });
+      for (unsigned i = 0; i < rounds || others_rounds.load() < rounds; ++i)
+        a_.put(NodeId(1), SegmentId::kFrames, kAt + begin, std::span(bytes[i % 2]).subspan(skew));
+      over.store(true);
+      reader.join();
+      ASSERT_PRED1(is_whole, seen) << "put of " << length << " bytes at " << begin << " from " << skew;
+
+      over.store(false);
+      others_rounds.store(0);
+      std::thread writer([&] {
+        for (unsigned i = 0; !over.load(); i = ++others_rounds)
+          for (uint64_t at = first; at < end; at += 8)
+            b_.fetch_and_set(NodeId(1), SegmentId::kFrames, at, kValues[i % 2]);
+      });
+      const std::span<std::byte> copy = std::span(bytes[0]).subspan(skew);
+      uint64_t got = kValues[0];
+      for (unsigned i = 0; (i < rounds || others_rounds.load() < rounds) && is_whole(got); ++i) {
+        a_.get(NodeId(1), SegmentId::kFrames, kAt + begin, copy);
+        for (uint64_t at = first; at < end && is_whole(got); at += 8)
+          std::memcpy(&got, copy.data() + (at - kAt - begin), sizeof got);
+      }
+      over.store(true);
+      writer.join();
+      ASSERT_PRED1(is_whole, got) << "get of " << length << " bytes at " << begin << " to " << skew;
+    }
+  }
+}
+
+// What a lock's holder does who lets it go by a put, and who takes it by an atomic: as soon as the word says so, it is
+// taken, and nothing of the put comes after that.
+TEST_P(FabricContract, APutOfAWordIsOneStore) {
+  if (std::string(GetParam().name) == "Sim") GTEST_SKIP() << "the simulated network runs on one thread";
+  constexpr uint64_t kAt = 65536;
+  const unsigned rounds = std::string(GetParam().name) == "Shm" ? 100'000 : 100;
+  std::atomic<bool> over{false};
+  uint64_t undone = 0;
+  std::thread taker([&] {
+    for (unsigned looks = 1; !over.load(); ++looks) {
+      if (looks % 1000 == 0) std::this_thread::yield();
+      if (b_.load_own(SegmentId::kLines, kAt) != 1) continue;
+      b_.fetch_and_set(NodeId(1), SegmentId::kLines, kAt, 0);
+      for (unsigned spins = 0; spins < 20; ++spins)
+        if (b_.load_own(SegmentId::kLines, kAt) != 0) ++undone;
+      b_.fetch_and_set(NodeId(1), SegmentId::kLines, kAt, 2);
+    }
+  });
+  const uint64_t free = 1;
+  for (unsigned i = 0; i < rounds; ++i) {
+    a_.put(NodeId(1), SegmentId::kLines, kAt, std::as_bytes(std::span(&free, 1)));
+    while (a_.fetch_add(NodeId(1), SegmentId::kLines, kAt, 0) != 2) std::this_thread::yield();
+  }
+  over.store(true);
+  taker.join();
+  EXPECT_EQ(undone, 0u);
 }
 
 TEST_P(FabricContract, OwnSegmentsAreWhatOthersReach) {

@@ -24,7 +24,6 @@ TEST(JobMemory, RefusesImpossibleOptions) {
   EXPECT_THAT(error({.nodes = 65}), HasSubstr("1 to 64 nodes, not 65"));
   EXPECT_THAT(error({.processors_per_node = 0}), HasSubstr("processors"));
   EXPECT_THAT(error({.page_size = 5000}), HasSubstr("page size"));
-  EXPECT_THAT(error({.words_bytes = 100}), HasSubstr("word segment"));
   EXPECT_THAT(error({.ring_bytes = 300 << 10}), HasSubstr("ring"));
   EXPECT_THAT(error({.ring_bytes = 128 << 10}), HasSubstr("ring"));
 }
@@ -64,6 +63,9 @@ TEST(JobMemory, RefusesWhatIsNoJobMemory) {
   job->header().version = 99;
   EXPECT_THAT(JobMemory::map(*fd).error().message, HasSubstr("version 99"));
   job->header().version = JobHeader::kVersion;
+  job->header().words_bytes -= 4096;
+  EXPECT_THAT(JobMemory::map(*fd).error().message, HasSubstr("start the run with the mgrun that belongs to it"));
+  job->header().words_bytes = words::kBytes;
   job->header().nodes = 3;
   EXPECT_THAT(JobMemory::map(*fd).error().message, HasSubstr("damaged"));
   close(*fd);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs into a temporary prefix, then builds README.md's first program against it, through find_package and through
-# pkg-config, and runs both on several nodes with the installed mgrun.
+# pkg-config, and a project by mgcc and mg++, and runs them on several nodes with the installed mgrun.
 # Usage: install_test.sh BUILD-DIRECTORY SOURCE-DIRECTORY
 set -euo pipefail
 build=$1
@@ -41,6 +41,20 @@ read -ra flags <<< "$(pkg-config --cflags --libs multigrain)"
 libdir=$(pkg-config --variable=libdir multigrain)
 cc -Wall -Werror "$consumer/first.c" -o "$work/first" "${flags[@]}" "-Wl,-rpath,$libdir"
 expect "pkg-config" "8 processors on 4 nodes: the sum is 28" "$mgrun" --nodes 4 --procs-per-node 2 "$work/first"
+
+# Somebody else's project of C and C++, with a static and a shared library, by the installed compilers, as it is and
+# optimised by the linker.
+for lto in OFF ON; do
+  cmake -S "$source/tests/install/checked" -B "$work/checked-$lto" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_C_COMPILER="$prefix/bin/mgcc" -DCMAKE_CXX_COMPILER="$prefix/bin/mg++" \
+    -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=$lto > "$work/log" 2>&1 && cmake --build "$work/checked-$lto" >> "$work/log" 2>&1 ||
+    { cat "$work/log"; fail "CMake with the installed mgcc and mg++, CMAKE_INTERPROCEDURAL_OPTIMIZATION=$lto"; }
+  ! grep -q warning "$work/log" || { cat "$work/log"; fail "the installed mgcc and mg++ warn"; }
+  for protocol in dszoom shasta; do
+    expect "mgcc and mg++, linker's optimisation $lto, $protocol" "2 nodes: 3880 counts, 406 letters" \
+      "$mgrun" --nodes 2 --procs-per-node 2 --protocol $protocol "$work/checked-$lto/checked"
+  done
+done
 
 [[ $("$mgrun" --version) == "mgrun (Multigrain) $(pkg-config --modversion multigrain)" ]] || fail "versions differ"
 [[ -f $(pkg-config --variable=parmacs multigrain) ]] || fail "parmacs.m4 is not installed"

@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "coherence/window.h"
 
 namespace multigrain::testing {
 
-FakeLineProtocol::FakeLineProtocol(size_t bytes, unsigned line_shift)
-    : bytes_(bytes),
+FakeLineProtocol::FakeLineProtocol(size_t bytes, unsigned line_shift, FakeOptions options)
+    : options_(options),
+      bytes_(bytes),
       shift_(line_shift),
       lines_(bytes >> line_shift),
       elsewhere_(bytes),
@@ -37,9 +39,10 @@ void FakeLineProtocol::join() {
 void FakeLineProtocol::make_valid(uint64_t line, bool writable) {
   if ((word(line).load() & MG_FINE_READABLE) == 0) {
     misses_.fetch_add(1);
-    for (size_t i = 0; i < line_bytes() / 4; ++i) {
-      uint32_t value;
-      std::memcpy(&value, &elsewhere_[(line << shift_) + 4 * i], 4);
+    // Words, the last one first: docs/fine-grain.md.
+    for (size_t i = line_bytes() / 8; i-- > 0;) {
+      uint64_t value;
+      std::memcpy(&value, &elsewhere_[(line << shift_) + 8 * i], 8);
       frame(line, i).store(value, std::memory_order_relaxed);
     }
     if (!writable) word(line).store(MG_FINE_READABLE);
@@ -59,8 +62,25 @@ void FakeLineProtocol::open_store(uintptr_t address) {
   const uint64_t line = line_of(address);
   const std::lock_guard lock(locks_[line]);
   // Filled before it is announced: the adversary waits with the lock, so none is open over the line now.
-  std::atomic_ref<uint64_t>(__multigrain_windows[0]).exchange(line | MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES);
+  std::atomic_ref<uint64_t>(__multigrain_windows[0]).exchange(make_window(line, 1, true));
   make_valid(line, true);
+}
+
+bool FakeLineProtocol::store(uintptr_t address, std::span<const std::byte> value) {
+  if (!options_.takes_stores || stores_offered_.fetch_add(1) % 4 == 3) return LineProtocol::store(address, value);
+  MG_CHECK(!value.empty() && value.size() <= 16 && line_of(address) == line_of(address + value.size() - 1));
+  const uint64_t line = line_of(address);
+  const std::lock_guard lock(locks_[line]);
+  make_valid(line, true);
+  std::memcpy(reinterpret_cast<void*>(address), value.data(), value.size());
+  stores_taken_.fetch_add(1);
+  return true;
+}
+
+void FakeLineProtocol::take_away(uintptr_t address) {
+  const uint64_t line = line_of(address);
+  const std::lock_guard lock(locks_[line]);
+  take(line, true);
 }
 
 void FakeLineProtocol::bring(uintptr_t begin, uintptr_t end, bool to_store) {
@@ -74,14 +94,11 @@ void FakeLineProtocol::bring(uintptr_t begin, uintptr_t end, bool to_store) {
 void FakeLineProtocol::wait_for_windows(uint64_t line, bool also_loads) {
   for (size_t thread = 0; thread < joined_.load(); ++thread) {
     for (auto& window : windows_[thread]) {
-      for (unsigned spins = 0;; ++spins) {
-        const uint64_t open = window.load();
-        const uint64_t first = open & (MG_FINE_WINDOW_LINE - 1);
-        const uint64_t count = open / MG_FINE_WINDOW_LINE & MG_FINE_WINDOW_MAX_LINES;
-        const bool stores = (open & MG_FINE_WINDOW_STORES) != 0;
-        if (open == 0 || line < first || line >= first + count || (!stores && !also_loads)) break;
+      const uint64_t open = window.load();
+      if (!covers(open, line, also_loads)) continue;
+      // One that is another now was opened after the line had been taken.
+      for (unsigned spins = 0; window.load() == open; ++spins)
         if (spins > 100) std::this_thread::yield();
-      }
     }
   }
 }
@@ -95,7 +112,7 @@ void FakeLineProtocol::take(uint64_t line, bool also_valid) {
   if (had == MG_FINE_EXCLUSIVE)
     std::memcpy(&elsewhere_[line << shift_], memory() + (line << shift_), line_bytes());
   if (!also_valid) return;
-  for (size_t i = 0; i < line_bytes() / 4; ++i) frame(line, i).store(MG_FINE_FLAG32, std::memory_order_relaxed);
+  for (size_t i = 0; i < line_bytes() / 8; ++i) frame(line, i).store(MG_FINE_FLAG64, std::memory_order_relaxed);
 }
 
 void FakeLineProtocol::spend_time(uint64_t seed, uint64_t* counter) {

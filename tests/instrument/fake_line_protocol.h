@@ -13,26 +13,31 @@
 #include <thread>
 #include <vector>
 
+#include "base/fine_grain.h"
 #include "coherence/line_protocol.h"
-#include "instrument/fine_grain.h"
 
 namespace multigrain::testing {
+
+struct FakeOptions {
+  bool takes_stores = false;  // most stores whose values are offered, it makes itself
+  bool has_mail = false;      // always: every poll of compiled code is a call
+};
 
 class FakeLineProtocol : public LineProtocol {
  public:
   // Maps `bytes` of the view, all valid and writable, and becomes the process's line protocol.
-  FakeLineProtocol(size_t bytes, unsigned line_shift);
+  FakeLineProtocol(size_t bytes, unsigned line_shift, FakeOptions options = {});
   ~FakeLineProtocol() override;
 
   [[nodiscard]] unsigned char* memory() const { return reinterpret_cast<unsigned char*>(MG_FINE_VIEW_BASE); }
   [[nodiscard]] size_t line_bytes() const { return size_t{1} << shift_; }
 
-  // Gives the calling thread windows that the adversary looks at; before it runs compiled code. The thread ends before this
-  // object does.
+  // Gives the calling thread windows that the adversary looks at; before it runs compiled code. The thread ends before
+  // this object does.
   void join();
 
-  // The adversary: takes lines in a random order, without end, until it is dismissed. What it writes: adds 1 to the 64-bit
-  // word at `counter` (nullptr: to nothing) each time it has that line.
+  // The adversary: takes lines in a random order, without end, until it is dismissed. What it writes: adds 1 to the
+  // 64-bit word at `counter` (nullptr: to nothing) each time it has that line.
   void unleash(uint64_t seed, uint64_t* counter = nullptr);
   // Returns how often it wrote. All lines are valid afterwards.
   uint64_t dismiss();
@@ -40,9 +45,20 @@ class FakeLineProtocol : public LineProtocol {
   [[nodiscard]] uint64_t misses() const { return misses_.load(); }
   [[nodiscard]] uint64_t taken() const { return taken_.load(); }
 
+  [[nodiscard]] uint64_t polls() const { return polls_.load(); }
+  [[nodiscard]] uint64_t stores_taken() const { return stores_taken_.load(); }
+
+  // What the adversary does, to the line at `address`: it is invalid here.
+  void take_away(uintptr_t address);
+
   void load(uintptr_t address, std::span<std::byte> out) override;
+  bool store(uintptr_t address, std::span<const std::byte> value) override;
+  void poll() override { polls_.fetch_add(1); }
+  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return options_.has_mail ? &has_mail_ : nullptr; }
   void open_store(uintptr_t address) override;
   void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
+  void spin() override { spins_.fetch_add(1); }
+  [[nodiscard]] uint64_t spins() const { return spins_.load(); }
 
  private:
   static constexpr size_t kThreads = 16;
@@ -51,14 +67,15 @@ class FakeLineProtocol : public LineProtocol {
   std::atomic_ref<uint64_t> word(uint64_t line) const {
     return std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(MG_FINE_TABLE_BASE)[line]);
   }
-  std::atomic_ref<uint32_t> frame(uint64_t line, size_t i) const {
-    return std::atomic_ref<uint32_t>(reinterpret_cast<uint32_t*>(MG_FINE_VIEW_BASE)[(line << shift_) / 4 + i]);
+  std::atomic_ref<uint64_t> frame(uint64_t line, size_t i) const {
+    return std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(MG_FINE_VIEW_BASE)[(line << shift_) / 8 + i]);
   }
   void make_valid(uint64_t line, bool writable);  // with its lock held
   void wait_for_windows(uint64_t line, bool also_loads);
   void take(uint64_t line, bool also_valid);
   void spend_time(uint64_t seed, uint64_t* counter);
 
+  const FakeOptions options_;
   size_t bytes_;
   unsigned shift_;
   uint64_t lines_;
@@ -67,6 +84,8 @@ class FakeLineProtocol : public LineProtocol {
   alignas(64) std::array<std::array<std::atomic<uint64_t>, MG_FINE_WINDOWS>, kThreads> windows_{};
   std::atomic<size_t> joined_{0};
   std::atomic<uint64_t> misses_{0}, taken_{0};
+  std::atomic<uint64_t> polls_{0}, spins_{0}, stores_offered_{0}, stores_taken_{0};
+  const std::atomic<uint64_t> has_mail_{1};
   std::atomic<bool> stop_{false};
   uint64_t written_ = 0;
   std::thread adversary_;

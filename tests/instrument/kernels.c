@@ -1,6 +1,7 @@
 /* See kernels.h. C: every width, alignment and kind of access. */
 #include "kernels.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -10,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLAG 0xfff5a35bu
+#define FLAG 0xfffdfffdu
+const unsigned flag_of_kernels = FLAG;
 
 static uint32_t mix(uint32_t* state) {
   *state = *state * 1664525u + 1013904223u;
@@ -96,6 +98,30 @@ static void flag_values(unsigned char* memory) {
   for (size_t i = 0; i < 1000; ++i) {
     d[i] = i % 5 == 0 ? not_a_number : (double)i;
     if (d[i] != d[i]) d[i + 1] = 1;
+  }
+}
+
+/* Bytes and halves that might be parts of it, at every place of a word, and loads of several that are no word. */
+struct __attribute__((packed)) pair_of_bytes {
+  uint8_t low, high;
+};
+static void parts_of_flag_values(unsigned char* memory) {
+  static const uint8_t bytes[] = {0xfd, 0xff, 0xfe, 0xfc, 0x7f, 0xfd, 0xfd, 0x00, 0xff, 0xff};
+  for (size_t i = 0; i < 8192; ++i) memory[i] = bytes[i * 7 % sizeof bytes];
+  uint16_t* const halves = (uint16_t*)(memory + 8192);
+  for (size_t i = 0; i < 4096; ++i) halves[i] = i % 3 == 0 ? 0xfffd : (uint16_t)(0xfffd + i % 5 - 2);
+  uint32_t state = 5;
+  unsigned char* const out = memory + 32768;
+  for (size_t t = 0; t < 6000; ++t) {
+    const size_t i = mix(&state) % 16000;
+    struct pair_of_bytes pair;
+    uint32_t word;
+    uint64_t both;
+    memcpy(&pair, memory + i, sizeof pair);
+    memcpy(&word, memory + i + 2, sizeof word);
+    memcpy(&both, memory + i + 5, sizeof both);
+    out[t] = (uint8_t)(memory[i + 3] + (pair.low ^ pair.high) + (word >> 7) + (both >> 29) + (uint16_t)halves[i % 4096]);
+    if (t % 5 == 0) memory[i] = (uint8_t)(out[t] | 0xfc);
   }
 }
 
@@ -262,6 +288,45 @@ static void library(unsigned char* memory) {
   qsort(memory + 1024, 2000, 4, by_number);
 }
 
+/* What reads text, where the text and the results may be shared. */
+struct __attribute__((aligned(8))) read_in {
+  double d;
+  long double big;
+  char word[40];
+  long l;
+  int i, used;
+  float f;
+  short s;
+  unsigned char tiny;
+  char letters[5];
+  char* end;
+};
+static void text(unsigned char* memory) {
+  char* const input = (char*)memory;
+  struct read_in* const all = (struct read_in*)(memory + 16384);
+  memset(memory, 0, KERNEL_BYTES);
+  for (int i = 0; i < 150; ++i) {
+    struct read_in* const to = &all[i];
+    int private_one = 0;
+    snprintf(input, 200, "%d %s%d abcde%.3f 0x%x [%d] %d %d tail", i, "a-word-of-some-length", i, i / 7.0, i, i * i, i % 100, i);
+    const int count = sscanf(input, "%d %39s %5c%lf %li [%hd] %hhu%n %d", &to->i, to->word, to->letters, &to->d, &to->l, &to->s,
+                             &to->tiny, &to->used, &private_one);
+    to->i += count * 1000 + private_one;
+    /* A match that fails half-way leaves the rest as it is. */
+    to->f = 5;
+    if (sscanf(input + 1, "%*s%f", &to->f) == 1) to->i++;
+    snprintf(input + 300, 100, "%.4Lf%%rest %d,word", (long double)i / 3, i);
+    to->big = strtold(input + 300, &to->end);
+    to->used += (int)(to->end - input);
+    if (sscanf(to->end, "%%%[a-z]%*d,%s", to->word + 10, to->word + 20) != 2) to->i = -1;
+    to->l += strtol(input, &to->end, 10) + (long)strtoull("18446744073709551615", NULL, 0) + (long)(to->end - input);
+    to->d += strtod(input + 300, NULL) + (double)strtof("1.5", &to->end);
+    /* Differs from build to build. */
+    to->end = NULL;
+    memset((char*)&to->big + 10, 0, 6);
+  }
+}
+
 static void short_copies(unsigned char* memory) {
   for (size_t i = 0; i + 256 < KERNEL_BYTES; i += 61) {
     memcpy(memory + i, memory + i + 64, 3);
@@ -299,6 +364,65 @@ ATOMIC(atomic_8, uint8_t)
 ATOMIC(atomic_16, uint16_t)
 ATOMIC(atomic_32, uint32_t)
 ATOMIC(atomic_64, uint64_t)
+ATOMIC(atomic_128, unsigned __int128)
+
+/* Objects that no instruction changes as a whole: the compiler calls its library, and so for a size that it does not know
+ * or an object that is not aligned. They cross lines. */
+struct three {
+  uint32_t a, b, c;
+};
+struct five {
+  uint64_t values[5];
+};
+static void atomic_structures(unsigned char* memory) {
+  struct three* const threes = (struct three*)memory;
+  struct five* const fives = (struct five*)(memory + 20480);
+  const size_t n = 1000;
+  uint32_t state = 11;
+  for (size_t t = 0; t < 2000; ++t) {
+    struct three* const x = &threes[mix(&state) % n];
+    struct three* const y = &threes[mix(&state) % n];
+    struct three value, expected;
+    __atomic_load(x, &value, __ATOMIC_RELAXED);
+    value.b += (uint32_t)t;
+    __atomic_store(y, &value, __ATOMIC_RELEASE);
+    __atomic_exchange(x, &value, &expected, __ATOMIC_SEQ_CST);
+    expected.c += t % 2;
+    if (!__atomic_compare_exchange(y, &expected, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) y->a ^= expected.a;
+    /* What is expected, and what is loaded, may be shared as well. */
+    struct five* const v = &fives[mix(&state) % n];
+    struct five* const w = &fives[mix(&state) % n];
+    __atomic_load(v, w, __ATOMIC_ACQUIRE);
+    v->values[t % 5] += t;
+    if (__atomic_compare_exchange(v, w, &fives[t % n], true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) w->values[0]++;
+    struct five private_one = {{t, 1, 2, 3, 4}};
+    __atomic_exchange(&private_one, v, w, __ATOMIC_SEQ_CST);
+    w->values[1] += private_one.values[2];
+  }
+}
+
+struct __attribute__((packed)) off_by_one {
+  char c;
+  uint64_t l;
+};
+static void atomic_unaligned(unsigned char* memory) {
+  struct off_by_one* const all = (struct off_by_one*)memory;
+  const size_t n = KERNEL_BYTES / sizeof *all;
+  for (size_t i = 1; i < n; ++i) {
+    uint64_t value = __atomic_load_n(&all[i].l, __ATOMIC_RELAXED);
+    __atomic_store_n(&all[i - 1].l, value + i, __ATOMIC_RELEASE);
+    value ^= __atomic_fetch_sub(&all[i].l, 7, __ATOMIC_SEQ_CST);
+    all[i].c = (char)(all[i].c + (__atomic_fetch_and(&all[i - 1].l, ~value, __ATOMIC_ACQ_REL) != value));
+    if (i % 2) value++;
+    if (!__atomic_compare_exchange_n(&all[i].l, &value, i, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) all[i - 1].c++;
+    value += __atomic_exchange_n(&all[i - 1].l, value, __ATOMIC_SEQ_CST);
+    /* As large as it is, across two elements. */
+    struct off_by_one both;
+    __atomic_load((struct off_by_one*)((char*)&all[i - 1] + 3), &both, __ATOMIC_SEQ_CST);
+    both.l += value;
+    __atomic_store((struct off_by_one*)((char*)&all[i - 1] + 3), &both, __ATOMIC_SEQ_CST);
+  }
+}
 
 /* --- Loops -------------------------------------------------------------------------------------------------------- */
 
@@ -405,6 +529,138 @@ static void loop_short(unsigned char* memory) {
     for (int m = 0; m < n; ++m) ((int16_t*)memory)[n * 100 + m] = (int16_t)(m + memory[n]);
 }
 
+/* Steps that nobody knows before, up to ends that the sum jumps over, the greatest number among them. */
+__attribute__((noinline)) static void step_at_least_once(uint32_t* a, size_t begin, size_t end, size_t step) {
+  size_t i = begin;
+  do {
+    a[i - begin] += 3;
+  } while ((i += step) < end);
+}
+__attribute__((noinline)) static void step_64(uint32_t* a, size_t begin, size_t end, size_t step) {
+  for (size_t i = begin; i < end; i += step) a[i - begin] += 5;
+}
+__attribute__((noinline)) static void step_signed(uint32_t* a, int64_t begin, int64_t end, int64_t step) {
+  for (int64_t i = begin; i < end; i += step) a[i - begin] += 7;
+}
+/* Blocks of a transform, as of Fourier's: each stage's step is twice the one before. */
+__attribute__((noinline)) static void butterflies(double* row, size_t length, const double* factors) {
+  for (size_t half = 1; half < length; half *= 2)
+    for (size_t first = 0; first < length; first += 2 * half)
+      for (size_t k = 0; k < half; ++k) {
+        const double odd = factors[k * (length / 2 / half)] * row[first + half + k];
+        const double even = row[first + k];
+        row[first + k] = even + odd;
+        row[first + half + k] = even - odd;
+      }
+}
+static void loop_steps(unsigned char* memory) {
+  uint32_t* const words = (uint32_t*)memory;
+  step_at_least_once(words + 300, 10, 5, 3);
+  step_at_least_once(words + 300, 0, 0, 0);
+  step_at_least_once(words + 300, SIZE_MAX - 5, 100, 20); /* beyond all numbers, and on from 0 */
+  step_64(words + 300, 5, 10, SIZE_MAX);                   /* backwards, until it is */
+  for (size_t step = 1; step < 40; step += 3) {
+    step_64(words + 64, 10, 10 + 500 + step, step);
+    step_64(words + 64, SIZE_MAX - 100, SIZE_MAX - step, step);
+    step_signed(words + 700, -30, 300, (int64_t)step);
+    step_signed(words + 700, INT64_MAX - 90, INT64_MAX - (int64_t)step, (int64_t)step);
+    step_signed(words + 700, 5, 5 - (int64_t)step, (int64_t)step);
+  }
+  double* const row = (double*)(memory + 16384);
+  fill(row, 1024);
+  butterflies(row, 512, row + 512);
+}
+/* Tiles of a matrix: parts of rows that are far from each other, in either direction, and tiles that are empty. */
+__attribute__((noinline)) static void turn_tiles(uint64_t* to, const uint32_t* from, size_t rows, size_t columns,
+                                                 size_t tile) {
+  for (size_t r = 0; r < rows; r += tile)
+    for (size_t c = 0; c < columns; c += tile) {
+      const size_t r_end = r + tile < rows ? r + tile : rows, c_end = c + tile < columns ? c + tile : columns;
+      for (size_t i = r; i < r_end; ++i)
+        for (size_t j = c; j < c_end; ++j) to[j * rows + i] += from[i * columns + j];
+    }
+}
+__attribute__((noinline)) static void add_rows(uint32_t* a, ptrdiff_t stride, long rows, long columns) {
+  for (long j = 0; j < columns; ++j)
+    for (long i = 0; i < rows; ++i) a[i * stride + j] += (uint32_t)(i * 100 + j);
+}
+static void loop_tiles(unsigned char* memory) {
+  turn_tiles((uint64_t*)(memory + 24576), (const uint32_t*)memory, 60, 75, 8);
+  turn_tiles((uint64_t*)(memory + 24576), (const uint32_t*)memory, 60, 75, 19);
+  uint32_t* const words = (uint32_t*)memory;
+  add_rows(words + 40, 200, 40, 23);
+  add_rows(words + 9000, -150, 50, 16);
+  add_rows(words + 500, 1, 30, 30);
+  add_rows(words + 500, 0, 30, 30);
+  for (long n = -2; n < 4; ++n) add_rows(words + 12000, 333, n, 9);
+  for (long n = -2; n < 4; ++n) add_rows(words + 12000, -333, 9, n);
+}
+
+/* --- Loops that hold a window, and arguments that are private in all calls ----------------------------------------------- */
+
+/* Stores all over the place, some of several words, with calls, inner loops and private memory in between. */
+__attribute__((noinline)) static void bump(uint32_t* counter) {
+  if (*counter % 3 == 0) *counter += 1;
+}
+static void hold_scatter(unsigned char* memory) {
+  uint32_t* const keys = (uint32_t*)memory;
+  uint32_t* const sorted = (uint32_t*)(memory + KERNEL_BYTES / 2);
+  const size_t n = KERNEL_BYTES / 8;
+  uint32_t next[257] = {0};
+  for (size_t i = 0; i < n; ++i) ++next[(keys[i] >> 8 & 0xff) + 1];
+  for (size_t d = 0; d < 256; ++d) next[d + 1] += next[d];
+  for (size_t i = 0; i < n; ++i) sorted[next[keys[i] >> 8 & 0xff]++] = keys[i];
+}
+struct triple {
+  uint64_t a, b, c;
+};
+static void hold_between(unsigned char* memory) {
+  struct triple* const all = (struct triple*)memory;
+  const size_t n = KERNEL_BYTES / sizeof *all;
+  uint32_t state = 11, counter = 0;
+  for (size_t t = 0; t < 2500; ++t) {
+    struct triple* const one = &all[mix(&state) % n];
+    struct triple* const other = &all[mix(&state) % n];
+    one->a += t;
+    one->b ^= one->a;
+    one->c = other->b;
+    if (t % 5 == 0) bump((uint32_t*)&other->a);
+    if (t % 7 == 0) bump(&counter);
+    if (t % 11 == 0) {
+      uint64_t sum = 0;
+      for (const struct triple* at = all; at < one; at += 1 + at->a % 16) sum += at->c;
+      other->c = sum + counter;
+    }
+    if (t % 13 == 0)
+      for (size_t i = 0; i < mix(&state) % 40; ++i) all[i].b += i;
+  }
+}
+/* A pointer that is always one to a local, by way of recursion, and one that is so only at first. */
+__attribute__((noinline)) static uint64_t descend(const struct triple* from, uint64_t* sum, int depth) {
+  struct triple mine = *from;
+  mine.a += (uint64_t)depth;
+  mine.b ^= mine.a << 3;
+  *sum += mine.b;
+  if (depth == 0) return mine.b;
+  return descend(&mine, sum, depth - 1) + mine.c;
+}
+__attribute__((noinline)) static void add_triple(struct triple* to, const struct triple* from) {
+  to->a += from->a, to->b ^= from->b, to->c -= from->c;
+}
+static void private_arguments(unsigned char* memory) {
+  struct triple* const all = (struct triple*)memory;
+  const size_t n = KERNEL_BYTES / sizeof *all;
+  struct triple total = {1, 2, 3};
+  for (size_t i = 0; i < 400; ++i) {
+    const struct triple copy = all[i * 37 % n];
+    uint64_t sum = 0;
+    all[i].a = descend(&copy, &sum, (int)(i % 9));
+    all[i].b += sum;
+    add_triple(&total, &all[i]);
+    if (i % 4 == 0) add_triple(&all[i * 5 % n], &total);
+  }
+}
+
 struct link {
   struct link* next;
   int32_t value;
@@ -429,6 +685,26 @@ static void list(unsigned char* memory) {
   for (size_t i = 0; i < n; ++i) links[i].next = NULL;
 }
 
+/* What is stored to is found by way of pointers that are shared themselves, and is not looked at before. */
+static void through_pointers(unsigned char* memory) {
+  struct link** const table = (struct link**)memory;
+  struct link* const links = (struct link*)(memory + 32768);
+  uint32_t state = 13;
+  memset(memory, 0, KERNEL_BYTES);
+  for (size_t i = 0; i < 1000; ++i) {
+    table[2 * i] = &links[i * 7 % 1000];
+    table[2 * i + 1] = &links[i * 11 % 1000];
+  }
+  for (int t = 0; t < 4000; ++t) {
+    table[mix(&state) % 2000]->value = t;
+    struct link* const both = table[mix(&state) % 2000];
+    both->small = (uint8_t)t;
+    both->weight = (float)t;
+    __atomic_fetch_add(&table[mix(&state) % 2000]->value, 1, __ATOMIC_RELAXED);
+  }
+  memset(table, 0, 2000 * sizeof *table);
+}
+
 void count_up(unsigned long* counter, int times) {
   _Atomic(unsigned long)* const both = (_Atomic(unsigned long)*)counter;
   for (int i = 0; i < times; ++i) {
@@ -439,7 +715,61 @@ void count_up(unsigned long* counter, int times) {
   }
 }
 
+int count_up_wide(void* counter, int times) {
+  struct five* const all = counter;
+  int torn = 0;
+  for (int i = 0; i < times; ++i) {
+    struct five old, fresh;
+    __atomic_load(all, &old, __ATOMIC_RELAXED);
+    for (int w = 1; w < 5; ++w) torn += old.values[w] != old.values[0];
+    do {
+      fresh = old;
+      for (int w = 0; w < 5; ++w) fresh.values[w]++;
+    } while (!__atomic_compare_exchange(all, &old, &fresh, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  }
+  return torn;
+}
+
+struct waiting {
+  struct waiting* next;
+  unsigned long word;
+};
+void wait_for(unsigned long* word, unsigned long value, int way) {
+  _Atomic(unsigned long)* const atomic = (_Atomic(unsigned long)*)word;
+  unsigned long* volatile where = word;
+  switch (way) {
+    case 0:
+      while (*(volatile unsigned long*)word != value) {
+      }
+      break;
+    case 1:
+      while (atomic_load_explicit(atomic, memory_order_relaxed) != value) __builtin_ia32_pause();
+      break;
+    case 2:
+      while (atomic_fetch_add(atomic, 0) != value) sched_yield();
+      break;
+    case 3:
+      while (__atomic_load_n(where, __ATOMIC_SEQ_CST) != value) __asm__ volatile("pause" ::: "memory");
+      break;
+    default:
+      for (unsigned long old = value; !atomic_compare_exchange_weak(atomic, &old, value); old = value) {
+      }
+  }
+}
+int length_of_list(void* list) {
+  int length = 0;
+  for (struct waiting* at = list; at != NULL; at = __atomic_load_n(&at->next, __ATOMIC_RELAXED)) ++length;
+  return length;
+}
+
+/* What a debugger is to see: the access's own line. */
+const int load_one_line = __LINE__ + 1;
+unsigned long load_one(const unsigned long* from) { return *from + 1; }
+const int store_one_line = __LINE__ + 1;
+void store_one(unsigned long* to, unsigned long value) { *to = value; }
+
 const struct kernel c_kernels[] = {{"width_8", width_8},
+                                   {"parts_of_flag_values", parts_of_flag_values},
                                    {"width_16", width_16},
                                    {"width_32", width_32},
                                    {"width_64", width_64},
@@ -459,11 +789,15 @@ const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"variable_arguments", variable_arguments},
                                    {"long_jumps", long_jumps},
                                    {"library", library},
+                                   {"text", text},
                                    {"short_copies", short_copies},
                                    {"atomic_8", atomic_8},
                                    {"atomic_16", atomic_16},
                                    {"atomic_32", atomic_32},
                                    {"atomic_64", atomic_64},
+                                   {"atomic_128", atomic_128},
+                                   {"atomic_structures", atomic_structures},
+                                   {"atomic_unaligned", atomic_unaligned},
                                    {"loop_axpy", loop_axpy},
                                    {"loop_reduce", loop_reduce},
                                    {"loop_stencil", loop_stencil},
@@ -474,5 +808,11 @@ const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"loop_conditions", loop_conditions},
                                    {"loop_indirect", loop_indirect},
                                    {"loop_short", loop_short},
+                                   {"loop_steps", loop_steps},
+                                   {"loop_tiles", loop_tiles},
+                                   {"hold_scatter", hold_scatter},
+                                   {"hold_between", hold_between},
+                                   {"private_arguments", private_arguments},
                                    {"list", list},
+                                   {"through_pointers", through_pointers},
                                    {NULL, NULL}};

@@ -176,6 +176,21 @@ void atomics(unsigned char* memory) {
   }
 }
 
+// Without a lock of the processor's: std::atomic goes to the compiler's library.
+struct Range {
+  uint64_t begin, end, step;
+};
+void large_atomics(unsigned char* memory) {
+  auto* const ranges = reinterpret_cast<std::atomic<Range>*>(memory);
+  for (uint64_t i = 0; i < 500; ++i) ranges[i].store({i, 2 * i, 1});
+  for (uint64_t i = 1; i < 500; ++i) {
+    Range expected = ranges[i - 1];
+    Range old = ranges[i].exchange(expected, std::memory_order_acq_rel);
+    if (ranges[i].compare_exchange_strong(expected, {old.end, old.begin, i})) old.step = 7;
+    ranges[i - 1] = old;
+  }
+}
+
 }  // namespace
 
 extern "C" const kernel cxx_kernels[] = {{"exceptions", exceptions},
@@ -184,4 +199,5 @@ extern "C" const kernel cxx_kernels[] = {{"exceptions", exceptions},
                                          {"maps_and_strings", maps_and_strings},
                                          {"lists", lists},
                                          {"atomics", atomics},
+                                         {"large_atomics", large_atomics},
                                          {nullptr, nullptr}};

@@ -109,13 +109,64 @@ says "assembly.c:3:" 0 "$bin/mgcc" -O1 -c assembly.c
 says "inline assembly accesses memory that may be shared" 1 "$bin/mgcc" -O1 -fmultigrain-asm=error -c assembly.c
 [[ $("$bin/mgcc" -O1 -c assembly.c 2>&1 | grep -c 'warning: multigrain') == 1 ]] || fail "assembly on a local is reported"
 
+# Polls do not stop loops from becoming vectors: as many operations on vectors with them as without.
+cat > vectors.c << 'TEXT'
+float table[1 << 14];
+void add(int length, float x) { for (int i = 0; i < length; ++i) table[i] += x; }
+void add_rows(int rows, int length, float x) {
+  for (int row = 0; row < rows; ++row) for (int i = 0; i < length; ++i) table[i] = table[i] * x + 1;
+}
+void scale(double *numbers, long length, double by) { for (long i = 0; i < length; ++i) numbers[i] *= by; }
+long sum(const int *numbers, long length) {
+  long all = 0;
+  for (long i = 0; i < length; ++i) all += numbers[i];
+  return all;
+}
+TEXT
+vectors() { "$bin/mgcc" -O2 "$@" -S -emit-llvm -o - vectors.c | grep -cE '(fadd|fmul|fmuladd|add).*<[248] x '; }
+with=$(vectors) without=$(vectors -fno-multigrain-polls)
+[[ $with == "$without" && $with -ge 4 ]] || fail "there are $with operations on vectors with polls, and $without without"
+# Under windows nobody polls: only the loop of pieces, and the form of the loop that has checks.
+cat > carried.c << 'TEXT'
+double carried(const double *numbers, long length) {
+  double all = 0;
+  for (long i = 0; i < length; ++i) all = all * 0.5 + numbers[i];
+  return all;
+}
+TEXT
+in_carried=$("$bin/mgcc" -O2 -S -emit-llvm -o - carried.c | grep -cE 'call .*__multigrain_(poll_miss|batch_open)')
+[[ $in_carried == 3 ]] || fail "there are $in_carried calls that poll in a loop under windows"
+polls() { "$bin/mgcc" -O2 "$@" -S -o - vectors.c | grep -c __multigrain_poll_miss || true; }
+[[ $(polls) -gt 0 && $(polls -fno-multigrain-polls) == 0 ]] || fail "-fno-multigrain-polls does not switch polls off"
+[[ $(polls -fno-multigrain-polls -fmultigrain-polls) == $(polls) ]] || fail "-fmultigrain-polls does not switch them on again"
+
 says "-fpass-plugin" 0 "$bin/mgcc" --showme -c part.c
 says "-lmultigrain" 0 "$bin/mgcc" --showme:link
 says "-fmultigrain-checks" 0 "$bin/mgcc" --help
 says "clang version 19" 0 "$bin/mg++" --version
-says "there is no 'fast'" 2 "$bin/mgcc" -fmultigrain-checks=fast -c part.c
+says "'fast' is none of loops, nests" 2 "$bin/mgcc" -fmultigrain-checks=fast -c part.c
 says "there is no option -fmultigrain-chekcs" 2 "$bin/mgcc" -fmultigrain-chekcs -c part.c
 says "need clang 19" 2 env MG_CC=/nowhere/clang "$bin/mgcc" -c part.c
+says "'' is none of" 2 "$bin/mgcc" -fmultigrain-checks=no-loops, -c part.c
+says "-fsanitize=undefined,address is not possible" 2 "$bin/mgcc" -fsanitize=undefined,address -c part.c
+says "error: multigrain: access checks are made for x86-64, not for i386" 1 "$bin/mgcc" -m32 -c part.c
+says "is version" 2 env MG_CC="$(command -v gcc)" "$bin/mgcc" -c part.c
+says "such file" 1 "$bin/mgcc" -c nowhere.c
+# What is given twice is no error, and the last word counts.
+says "" 0 "$bin/mgcc" -Werror -O2 -fmultigrain-checks=no-all -fmultigrain-checks=loops -fmultigrain-sequential \
+  -fmultigrain-sequential -fmultigrain-asm=error -fmultigrain-asm=error -fmultigrain-asm=warn -c part.c
+says "-multigrain-checks=no-all,loops" 0 "$bin/mgcc" --showme -fmultigrain-checks=no-all -fmultigrain-checks=loops -c part.c
+# What --showme prints is what a shell would run.
+says "'-DTEXT=\"it'\\''s\"'" 0 "$bin/mgcc" --showme '-DTEXT="it'"'"'s"' -c part.c
+says "the loop waits" 0 bash -c "$("$bin/mgcc" --showme '-DTEXT="the loop waits"' -xc - -o said) <<< 'int puts(const char *);int main(void){puts(TEXT);}' && ./said"
+# Arguments may come from a file.
+echo "-Werror -O1 -c part.c -o from_file.o" > arguments
+says "" 0 "$bin/mgcc" @arguments && [[ -s from_file.o ]] || fail "arguments from a file"
+cat > loop.c << 'TEXT'
+void sum(long *to, const long *from) { for (long i = 0; from[i] != 0; ++i) *to += from[i]; }
+TEXT
+says "loop.c:1:40" 0 "$bin/mgcc" -g -O2 -fmultigrain-explain -c loop.c
+
 says "-static is not possible" 2 "$bin/mgcc" -static main.c part.c
 says "no input files" 1 "$bin/mgcc"
 echo "mgcc test: passed"

@@ -75,6 +75,16 @@ class Times(unittest.TestCase):
         fast = min(elapsed("1") for _ in range(3))
         self.assertGreater(elapsed("1000"), 300 * fast)
 
+    @unittest.skipUnless(os.path.exists(f"{BIN}/workloads/fine/fft"), "sanitized builds have no programs with checks")
+    def test_nobody_waits_for_the_slowest_with_a_window_open(self):
+        # Half of the pages are touched for the first time inside windows. Whoever slept there, because it is ahead, would
+        # keep all others waiting, among them the slowest: thousands of looks at its windows.
+        run = profile(2, 4, "fine/fft", net="dszoom", protocol="dszoom")
+        counters = [node["counters"] for node in run["nodes"]]
+        misses = sum(node["two_hop_misses"] + node["line_upgrades"] for node in counters)
+        self.assertGreater(misses, 1000)
+        self.assertLess(sum(node["window_waits"] for node in counters), misses)
+
     def test_a_slow_link_is_shared(self):
         # Everybody fetches from everybody; the bytes have to go through eight links.
         run = profile(8, 1, "fft", net="bandwidth=1MB/s")

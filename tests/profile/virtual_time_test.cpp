@@ -17,6 +17,7 @@ namespace {
 constexpr unsigned kProcessors = 4;
 constexpr Nanoseconds kSkew = 1'000'000;
 constexpr Nanoseconds kSecond = 1'000'000'000;
+constexpr Nanoseconds kCheck = 50'000;
 
 std::array<virtual_time::ProcessorClock, kProcessors> g_clocks{};
 std::atomic<uint32_t> g_sleepers{0};
@@ -26,7 +27,7 @@ class VirtualTimeTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     virtual_time::start({.processors = g_clocks, .sleepers = &g_sleepers},
-                        {.skew_ns = kSkew, .processors = kProcessors});
+                        {.check_ns = kCheck, .skew_ns = kSkew, .processors = kProcessors});
   }
 
   // Runs a function on each of the first processors, all beginning at the same virtual time.
@@ -65,6 +66,13 @@ class VirtualTimeTest : public ::testing::Test {
 void work() {
   const Nanoseconds end = virtual_time::now() + 200'000;
   while (virtual_time::now() < end) {
+  }
+}
+
+// The same, but the program does not look at its clock.
+void work_unseen() {
+  const Nanoseconds end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + 200'000;
+  while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
   }
 }
 
@@ -154,6 +162,38 @@ TEST_F(VirtualTimeTest, AnInterruptIsProtocolTimeOnTheClock) {
     ProfileSnapshot end;
     this_profile().snapshot(end);
     EXPECT_GE(end.since(start).ticks[static_cast<size_t>(Category::kProtocol)], kSecond);
+  });
+}
+
+TEST_F(VirtualTimeTest, WhatMissedChecksCostIsProtocolTime) {
+  run([] {
+    ProcessorProfile& profile = this_profile();
+    ProfileSnapshot start, end;
+    profile.snapshot(start);
+    const Nanoseconds before = virtual_time::now();
+    work_unseen();
+    {
+      const virtual_time::MissedCheck missed;
+      EXPECT_EQ(profile.current(), Category::kProtocol);
+      // Another inside is the same one.
+      {
+        const virtual_time::MissedCheck again;
+      }
+      EXPECT_EQ(profile.current(), Category::kProtocol);
+    }
+    EXPECT_EQ(profile.current(), Category::kUser);
+    EXPECT_GE(virtual_time::now(), before + 200'000);
+    profile.snapshot(end);
+    const ProfileSnapshot passed = end.since(start);
+    EXPECT_GE(passed.ticks[static_cast<size_t>(Category::kProtocol)], kCheck);
+    EXPECT_GE(passed.ticks[static_cast<size_t>(Category::kUser)], 200'000 - kCheck);
+    // No more is moved than has passed: the clock has just been read.
+    virtual_time::now();
+    const Nanoseconds now = virtual_time::now();
+    {
+      const virtual_time::MissedCheck missed;
+    }
+    EXPECT_GE(virtual_time::now(), now);
   });
 }
 

@@ -1,7 +1,7 @@
 // Memory that is kept coherent by lines, across processes. The accesses go through the runtime's entries, as compiled
 // checks' slow paths do (docs/fine-grain.md): this program is compiled without checks, but claims to have them.
 //
-//   lines all            everything is kept coherent by lines: litmus tests of sequential consistency, false sharing
+//   lines all            everything is kept coherent by lines: a lock of atomics, false sharing (litmus.c has the rest)
 //   lines mixed          beside memory under the run's page protocol
 //   lines system-calls   the kernel reads and writes it
 #include <sys/uio.h>
@@ -9,16 +9,17 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <thread>
 
-#include "instrument/fine_grain.h"
+#include "base/fine_grain.h"
+#include "base/fine_grain_note.h"
 #include "program.h"
 
-asm(".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n.long 1\n"
-    ".popsection\n");
+asm(MG_FINE_NOTE);
 
 namespace {
 
@@ -52,6 +53,12 @@ T* shared_by(mg_protocol protocol, size_t count) {
   return static_cast<T*>(block);
 }
 
+// The run's line protocol.
+mg_protocol by_lines() {
+  const char* const protocol = std::getenv("MULTIGRAIN_PROTOCOL");
+  return protocol != nullptr && std::string_view(protocol) == "shasta" ? MG_PROTOCOL_SHASTA : MG_PROTOCOL_DSZOOM;
+}
+
 constexpr unsigned kRounds = 400;
 constexpr size_t kWordsApart = 4096 / sizeof(uint64_t);
 
@@ -60,7 +67,6 @@ struct {
   mg_lock_t lock;
   uint64_t* words;    // by lines
   uint64_t* pages;    // by pages
-  uint64_t* results;  // by lines
 } g;
 
 void meet() {
@@ -71,50 +77,7 @@ uint64_t* word(unsigned i) {
   return g.words + i * kWordsApart + i;
 }
 
-// SB, LB, MP, IRIW and coherence at once: the first four processors of the machine play, on words that start at 0.
-void litmus(void*) {
-  const unsigned me = mg_processor(), all = mg_processors();
-  for (unsigned round = 1; round <= kRounds; ++round) {
-    uint64_t* const x = word(round % 2);
-    uint64_t* const y = word(2 + round % 2);
-    uint64_t* const mine = g.results + 8 * me;
-    meet();
-    // Store buffering.
-    if (me == 0 || me == 1) {
-      store(me == 0 ? x : y, round);
-      store(mine, load(me == 0 ? y : x));
-    }
-    meet();
-    if (me == 0 && all > 1) REQUIRE(load(g.results) == round || load(g.results + 8) == round);
-    meet();
-    // Message passing, and independent reads of independent writes.
-    const uint64_t before = round, after = uint64_t{round} + 1000000;
-    if (me == 0) store(x, after);
-    if (me == 1 % all) store(y, after);
-    if (me >= 2) {
-      const bool x_first = me % 2 == 0;
-      const uint64_t first = load(x_first ? x : y);
-      const uint64_t second = load(x_first ? y : x);
-      store(mine, first);
-      store(mine + 1, second);
-      REQUIRE(first <= after && second <= after && first != before + 1);
-    }
-    meet();
-    if (me == 0 && all > 3) {
-      // Two readers may not see the two stores in opposite orders.
-      const bool saw_x_first = load(g.results + 16) == after && load(g.results + 17) != after;
-      const bool saw_y_first = load(g.results + 24) == after && load(g.results + 25) != after;
-      REQUIRE(!(saw_x_first && saw_y_first));
-    }
-    meet();
-    if (me == 0) {
-      store(x, 0);
-      store(y, 0);
-    }
-  }
-}
-
-// A ticket lock of plain atomics, and Dekker's idea of it for two: nothing of Multigrain's synchronisation.
+// A ticket lock of plain atomics: nothing of Multigrain's synchronisation.
 void ticket_lock(void*) {
   uint64_t* const next = word(4);
   uint64_t* const serving = word(5);
@@ -248,8 +211,7 @@ int main(int argc, char** argv) {
   const bool mixed = what == "mixed";
   g.barrier = mg_barrier_create(0);
   g.lock = mg_lock_create();
-  g.words = shared_by<uint64_t>(MG_PROTOCOL_DSZOOM, 32 * kWordsApart);
-  g.results = shared_by<uint64_t>(MG_PROTOCOL_DSZOOM, 8 * mg_processors() + 64);
+  g.words = shared_by<uint64_t>(by_lines(), 32 * kWordsApart);
   if (what == "system-calls") {
     program::run_on_all(&system_calls);
     return 0;
@@ -265,7 +227,6 @@ int main(int argc, char** argv) {
     REQUIRE(std::string_view(mg_error()).find("page protocol of this run is mgs") != std::string_view::npos);
     return 0;
   }
-  program::run_on_all(&litmus);
   program::run_on_all(&ticket_lock);
   program::run_on_all(&false_sharing);
   program::run_on_all(&own_threads);

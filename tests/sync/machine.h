@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "loopback_fabric.h"
@@ -60,7 +61,17 @@ class ToyHost final : public SyncHost {
   void release() override {
     releases_.fetch_add(1, std::memory_order_relaxed);
     memory_.release(node_);
+    settle();
   }
+  // The calling thread has written something that the node's other processors do not see before it settles.
+  void write_own() {
+    if (!std::exchange(t_unsettled, true)) unsettled_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void settle() override {
+    if (std::exchange(t_unsettled, false)) unsettled_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  // How many threads have not settled.
+  [[nodiscard]] unsigned unsettled() const { return unsettled_.load(std::memory_order_relaxed); }
   [[nodiscard]] const WaitPolicy& wait_policy() const override { return policy_; }
   void enter(SyncActivity) override { depth_.fetch_add(1, std::memory_order_relaxed); }
   void leave() override { depth_.fetch_sub(1, std::memory_order_relaxed); }
@@ -73,6 +84,8 @@ class ToyHost final : public SyncHost {
   WaitPolicy policy_;
   std::atomic<uint64_t> releases_{0};
   std::atomic<int> depth_{0};
+  std::atomic<unsigned> unsettled_{0};
+  static inline thread_local bool t_unsettled = false;
 };
 
 class Machine {

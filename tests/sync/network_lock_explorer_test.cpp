@@ -2,10 +2,7 @@
 // each mutant breaks one thing that network_lock.h relies on, and is refuted. The counts go to standard output.
 #include <gtest/gtest.h>
 
-#include <cctype>
-#include <cstdio>
-
-#include "../coherence/explorer.h"
+#include "../coherence/exploration_test.h"
 #include "network_lock_model.h"
 
 namespace multigrain::network_lock_model {
@@ -49,32 +46,18 @@ std::vector<Scenario> scenarios() {
 class NetworkLockMachine : public testing::TestWithParam<Scenario> {};
 
 TEST_P(NetworkLockMachine, HoldsInEveryOrder) {
-  const exploring::Report report = exploring::explore<Machine>(GetParam(), kMaxStates);
-  std::printf("%s\n", exploring::summary(GetParam().name, report).c_str());
-  EXPECT_GT(report.ends, 0u);
-  ASSERT_EQ(report.failure, "") << report.trace;
+  exploring::expect_to_hold(GetParam().name, exploring::explore<Machine>(GetParam(), kMaxStates));
 }
 
-INSTANTIATE_TEST_SUITE_P(NetworkLock, NetworkLockMachine, testing::ValuesIn(scenarios()), [](const auto& tested) {
-  std::string out;
-  for (const char c : tested.param.name) out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return out;
-});
+INSTANTIATE_TEST_SUITE_P(NetworkLock, NetworkLockMachine, testing::ValuesIn(scenarios()),
+                         [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
 // What the mutant does wrong must show as two holders, a stale read, a waiter that waits for ever or too long, or a
 // panic of the code.
 class NetworkLockMutant : public testing::TestWithParam<Mutant> {};
 
 TEST_P(NetworkLockMutant, IsRefuted) {
-  for (Scenario scenario : scenarios()) {
-    scenario.mutant = GetParam();
-    const exploring::Report report = exploring::explore<Machine>(scenario, kMaxStates);
-    if (report.failure.empty()) continue;
-    EXPECT_EQ(report.failure.find("more than"), std::string::npos) << report.failure;
-    std::printf("%s | %s | %zu | %s\n", name(GetParam()), scenario.name.c_str(), report.states, report.failure.c_str());
-    return;
-  }
-  FAIL() << "no exploration refutes: " << name(GetParam());
+  exploring::expect_to_be_refuted<Machine>(scenarios(), GetParam(), kMaxStates);
 }
 
 INSTANTIATE_TEST_SUITE_P(NetworkLock, NetworkLockMutant,

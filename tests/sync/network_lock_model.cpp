@@ -111,8 +111,7 @@ void Machine::enabled(std::vector<Event>& events) const {
 }
 
 std::string Machine::apply(const Event& event, std::string* log) {
-  log_ = log;
-  wrong_.clear();
+  narrate_to(log);
   if (event.who >= Event::kWakes) {
     Node& node = nodes_[event.who - Event::kWakes];
     note("{}\n", in_words(event));
@@ -124,7 +123,7 @@ std::string Machine::apply(const Event& event, std::string* log) {
     note(", slots {:x} {:x} {:x}\n", nodes_[0].slot, nodes_[1].slot, nodes_[2].slot);
   }
   check();
-  return std::move(wrong_);
+  return verdict();
 }
 
 // --- Parts of steps

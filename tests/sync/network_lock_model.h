@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "../coherence/narrator.h"
 #include "sync/network_lock.h"
 
 namespace multigrain::network_lock_model {
@@ -60,7 +61,7 @@ struct Scenario {
   Mutant mutant = Mutant::kNone;
 };
 
-class Machine {
+class Machine : exploring::Narrator {
  public:
   using Scenario = network_lock_model::Scenario;
   // A step of a processor, or, from kWakes on, a notification arrives at a node.
@@ -185,13 +186,6 @@ class Machine {
   void came(unsigned node);
   [[nodiscard]] bool asks_anew(unsigned node) const;
   void check();
-  void wrong(std::string what) {
-    if (wrong_.empty()) wrong_ = std::move(what);
-  }
-  template <typename... Args>
-  void note(fmt::format_string<Args...> format, Args&&... args) {
-    if (log_ != nullptr) fmt::format_to(std::back_inserter(*log_), format, std::forward<Args>(args)...);
-  }
 
   const Scenario* scenario_;
   std::array<Node, kMaxNodes> nodes_{};
@@ -199,9 +193,6 @@ class Machine {
   uint8_t tail_ = 0;
   uint8_t inside_ = 0;          // 1 + the processor in the critical section
   std::vector<uint8_t> queue_;  // nodes that have swapped the tail, in that order, and to which the lock has not come
-
-  std::string wrong_;
-  std::string* log_ = nullptr;
 };
 
 }  // namespace multigrain::network_lock_model

@@ -44,6 +44,9 @@ void count_under_a_lock(unsigned nodes, unsigned processors, unsigned rounds, Sy
       sync.lock(lock);
       ++plain.value;
       machine.memory.write(node, 7, machine.memory.read(node, 7) + 1);
+      // Whoever had it before has let it go for all to see, also where it has not left the node.
+      ASSERT_EQ(machine.host[node]->unsettled(), 0u);
+      machine.host[node]->write_own();
       sync.unlock(lock);
     }
   });
@@ -334,8 +337,10 @@ void check_barrier(unsigned nodes, unsigned processors, unsigned episodes, SyncO
       if ((e + processor) % 5 == 0) std::this_thread::yield();
       for (unsigned k = 0; k < (e * (processor + 1)) % 7; ++k) cpu_relax();
       machine.memory.write(node, processor, e);
+      machine.host[node]->write_own();
       sync.barrier(barrier);
       for (unsigned p = 0; p < nodes * processors; ++p) wrong += machine.memory.read(node, p) != e;
+      wrong += machine.host[node]->unsettled();
       sync.barrier(barrier);
     }
   });

@@ -19,15 +19,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders under workloads/ (workloads/CMakeLists.txt): plainly compiled, with all optimisations of the checks, with one
-// switched off each, with none.
-constexpr std::array kWays = {"plain", "fine", "no-loops", "no-nests", "no-batch", "no-group", "no-expand", "no-all"};
+// Folders under workloads/ (workloads/CMakeLists.txt): plainly compiled, with polls and all optimisations of the
+// checks, without polls, with one of the optimisations switched off each, with none.
+constexpr std::array kWays = {"plain",    "fine",      "no-polls", "no-loops",     "no-nests", "no-rows", "no-batch",
+                              "no-group", "no-narrow", "no-expand", "no-hold",  "no-arguments", "no-all"};
 
 constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
 
-// What the issue asks for; the papers' own figures are in docs/mgcc.md.
-constexpr double kGoal = 1.22;
-constexpr double kWorst = 1.5;
+// What the issues ask for; the papers' own figures are in docs/mgcc.md.
+struct Goal {
+  const char* way;
+  const char* what;
+  double mean, worst;
+};
+constexpr std::array kGoals = {Goal{"no-polls", "checks", 1.22, 1.5}, Goal{"fine", "checks and polls", 1.25, 1.6}};
 
 struct Row {
   std::string name;
@@ -59,26 +64,35 @@ double geometric_mean(const std::vector<Row>& rows, const std::string& way) {
 }
 
 void print_text(const std::vector<Row>& rows, const std::string& size, unsigned rounds) {
-  fmt::print("Time on one processor, divided by that of the same source compiled plainly; --size {}, the shortest of {} runs.\n\n",
-             size, rounds);
+  fmt::print(
+      "Time on one processor, divided by that of the same source compiled plainly; --size {}, the shortest of {} "
+      "runs.\n\n",
+      size, rounds);
   fmt::print("{:<20} {:>10}", "", "plain, ms");
   for (const char* way : kWays)
-    if (way != std::string_view("plain")) fmt::print(" {:>9}", way == std::string_view("fine") ? "checks" : way);
+    if (way != std::string_view("plain")) fmt::print(" {:>12}", way == std::string_view("fine") ? "checks" : way);
   fmt::print("\n");
   const auto cell = [](double ratio) { return std::isfinite(ratio) ? fmt::format("{:.2f}", ratio) : std::string("-"); };
   for (const Row& row : rows) {
     fmt::print("{:<20} {:>10.3f}", row.name, row.seconds.at("plain") * 1e3);
     for (const char* way : kWays)
-      if (way != std::string_view("plain")) fmt::print(" {:>9}", cell(row.ratio(way)));
+      if (way != std::string_view("plain")) fmt::print(" {:>12}", cell(row.ratio(way)));
     fmt::print("\n");
   }
   fmt::print("{:<20} {:>10}", "geometric mean", "");
   for (const char* way : kWays)
-    if (way != std::string_view("plain")) fmt::print(" {:>9}", cell(geometric_mean(rows, way)));
-  const auto worst = std::max_element(rows.begin(), rows.end(),
-                                      [](const Row& a, const Row& b) { return a.ratio("fine") < b.ratio("fine"); });
-  fmt::print("\n\nThe goal is a mean of at most {:.2f}, and none above {:.1f}: mean {:.2f}, worst {} with {:.2f}.\n", kGoal,
-             kWorst, geometric_mean(rows, "fine"), worst->name, worst->ratio("fine"));
+    if (way != std::string_view("plain")) fmt::print(" {:>12}", cell(geometric_mean(rows, way)));
+  fmt::print("\n\n");
+  for (const Goal& goal : kGoals) {
+    const auto worst = std::max_element(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+      return a.ratio(goal.way) < b.ratio(goal.way);
+    });
+    if (!std::isfinite(worst->ratio(goal.way))) continue;
+    fmt::print("The goal for {} is a mean of at most {:.2f}, and none above {:.1f}: ", goal.what, goal.mean,
+               goal.worst);
+    fmt::print("mean {:.2f}, worst {} with {:.2f}.\n", geometric_mean(rows, goal.way), worst->name,
+               worst->ratio(goal.way));
+  }
 }
 
 void print_json(const std::vector<Row>& rows, const std::string& size, unsigned rounds) {
@@ -103,9 +117,11 @@ int measure_checks(int argc, char** argv) {
   bool json = false;
   app.add_option("--size", size, "the workloads' size: test, paper (default) or large")
       ->check(CLI::IsMember({"test", "paper", "large"}));
-  app.add_option("--rounds", rounds, "runs of each program, of which the shortest counts")->check(CLI::Range(1u, 1000u));
+  app.add_option("--rounds", rounds, "runs of each program, of which the shortest counts")
+      ->check(CLI::Range(1u, 1000u));
   app.add_option("--only", only, "only workloads whose name contains this");
-  app.add_option("--workloads", folder, "the folder with plain/, fine/ and the others (default: workloads beside mgbench)");
+  app.add_option("--workloads", folder,
+                 "the folder with plain/, fine/ and the others (default: workloads beside mgbench)");
   app.add_flag("--json", json, "for machines");
   try {
     app.parse(argc, argv);
@@ -125,10 +141,11 @@ int measure_checks(int argc, char** argv) {
     if (name.find(only) != std::string::npos && fs::exists(workloads / "fine" / name)) rows.push_back({name, {}});
   }
   if (rows.empty()) {
-    std::fprintf(stderr,
-                 "mgbench checks: there is no workload in '%s' and '%s': build the target check_workloads (ninja -C build "
-                 "check_workloads), which takes some minutes\n",
-                 (workloads / "plain").c_str(), (workloads / "fine").c_str());
+    std::fprintf(
+        stderr,
+        "mgbench checks: there is no workload in '%s' and '%s': build the target check_workloads (ninja -C build "
+        "check_workloads), which takes some minutes\n",
+        (workloads / "plain").c_str(), (workloads / "fine").c_str());
     return 2;
   }
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });

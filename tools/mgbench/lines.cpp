@@ -15,13 +15,9 @@
 #include <string_view>
 #include <thread>
 
-#include "base/clock.h"
-#include "instrument/fine_grain.h"
+#include "checked.h"
 #include "multigrain/multigrain.h"
 #include "roles.h"
-
-asm(".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n.long 1\n"
-    ".popsection\n");
 
 namespace multigrain::bench {
 namespace {
@@ -41,34 +37,6 @@ Stage g_stage;
 
 uint64_t* word(unsigned line) {
   return reinterpret_cast<uint64_t*>(g_stage.memory + line * kLine);
-}
-
-// A checked load and store.
-uint64_t load(const uint64_t* at) {
-  const uint64_t value = __atomic_load_n(at, __ATOMIC_RELAXED);
-  if (static_cast<uint32_t>(value) != MG_FINE_FLAG32) [[likely]]
-    return value;
-  uint64_t missed;
-  __multigrain_load(at, sizeof missed, &missed);
-  return missed;
-}
-void store(uint64_t* at, uint64_t value) {
-  const std::atomic_ref<uint64_t> window(__multigrain_windows[0]);
-  const uint64_t shift = *reinterpret_cast<const uint64_t*>(MG_FINE_SHIFT_ADDRESS);
-  const uint64_t line = (reinterpret_cast<uintptr_t>(at) - MG_FINE_VIEW_BASE) >> shift;
-  window.exchange(line + MG_FINE_WINDOW_LINE + MG_FINE_WINDOW_STORES);
-  const auto* const table = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE);
-  if (__atomic_load_n(table + line, __ATOMIC_RELAXED) != MG_FINE_EXCLUSIVE) [[unlikely]]
-    __multigrain_store_miss(at);
-  __atomic_store_n(at, value, __ATOMIC_RELAXED);
-  window.store(0, std::memory_order_release);
-}
-
-template <typename Work>
-double time_ns(Work&& work) {
-  const uint64_t start = ticks();
-  work();
-  return static_cast<double>(ticks() - start) * 1000.0 / ticks_per_us();
 }
 
 void meet() {

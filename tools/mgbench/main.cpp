@@ -4,12 +4,14 @@
 // mgbench-role under mgrun once for each role and collects what they print.
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -31,7 +33,8 @@ using multigrain::bench::Series;
 using multigrain::bench::Summary;
 
 struct Options {
-  std::string access = "auto", net = "ideal", page_size = "4096", fabric = "shm", protocol = "mgs", role, only;
+  std::string access = "auto", net = "ideal", page_size = "4096", fabric = "shm", protocol = "mgs", model = "sc";
+  std::string role, only, clock_scale;
   Effort effort;
   bool json = false, list = false;
 };
@@ -46,8 +49,12 @@ Summaries run(const std::vector<std::string>& command, const Environment& enviro
     std::perror("mgbench: pipe");
     std::exit(1);
   }
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
+    // Whatever ends mgbench ends the run.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);
     dup2(pipe_ends[1], STDOUT_FILENO);
     close(pipe_ends[0]);
     close(pipe_ends[1]);
@@ -320,13 +327,64 @@ int compare_lines(const Options& options, const std::string& mgrun, const std::s
     fmt::print("{:<36} {:>9.3f} {:>9.3f} {:>9.3f}\n", name, s.p50 / 1000, s.p99 / 1000, (s.p50 - floor) / 1000);
   }
   const auto verdict = [](bool met) { return met ? "met" : "missed"; };
-  fmt::print("\nProtocol handling of a load miss of 2 hops: {:.3f} us beside its floor and its round trip; at most {:.1f}: "
-             "{}\n",
-             handling / 1000, kHandlingTargetNs / 1000, verdict(handling <= kHandlingTargetNs));
+  fmt::print(
+      "\nProtocol handling of a load miss of 2 hops: {:.3f} us beside its floor and its round trip; at most {:.1f}: "
+      "{}\n",
+      handling / 1000, kHandlingTargetNs / 1000, verdict(handling <= kHandlingTargetNs));
   fmt::print("False sharing, one writer a line and four a page, 4 nodes, us a page and round with its share of a "
              "barrier: dszoom {:.2f}, mgs {:.2f}, hlrc {:.2f}: {:.1f} times faster; at least {:.0f}: {}\n",
              dszoom / 1000, mgs / 1000, hlrc / 1000, faster, kFalseSharingTarget,
              verdict(faster >= kFalseSharingTarget));
+  return 0;
+}
+
+// --- Blocks: what shasta.txt measures (section 6.1, Table 1), and what larger blocks bring.
+
+constexpr double kFetchTargetNs = 2000, kFenceTargetNs = 20, kStreamTarget = 5;
+
+int measure_blocks(const Options& options, const std::string& mgrun, const std::string& program) {
+  const auto blocks = [&](const char* what, unsigned rounds) {
+    std::vector<std::string> command = {mgrun,       "--nodes",       "2",     "--protocol", "shasta",   "--model",
+                                        options.model, "--net",       options.net, "--access", options.access};
+    if (!options.clock_scale.empty())
+      command.insert(command.end(), {"--clock", "virtual", "--clock-scale", options.clock_scale});
+    command.insert(command.end(), {program, what, std::to_string(rounds)});
+    if (!options.clock_scale.empty()) command.emplace_back("virtual");
+    return run(command, {});
+  };
+  Summaries all = blocks("fetch", options.effort.rounds);
+  all.merge(blocks("locks", options.effort.rounds));
+  // The emulated machine has no targets, and 16 MiB take it long.
+  const bool has_targets = options.clock_scale.empty();
+  double ratio = 0;
+  if (has_targets) {
+    // A reading of 16 MiB is many measurements in one.
+    all.merge(blocks("stream", std::max(1u, options.effort.rounds / 4)));
+    ratio = all.at("16 MiB read, blocks of 64").p50 / all.at("16 MiB read, blocks of 2048").p50;
+  }
+  const double fetch = all.at("64 bytes, two hops, the home polls").p50;
+  const double fence = all.at("fence, nothing outstanding").p50;
+  if (options.json) {
+    nlohmann::json out{{"version", 1}, {"protocol", "shasta"}, {"model", options.model}, {"network", options.net}};
+    if (!has_targets) out["clock_scale"] = options.clock_scale;
+    for (const auto& [name, s] : all)
+      out["blocks"][name] = {{"p50_ns", s.p50}, {"p99_ns", s.p99}, {"samples", s.count}};
+    if (has_targets) out["stream_ratio"] = {{"p50", ratio}, {"target", kStreamTarget}};
+    fmt::print("{}\n", out.dump(2));
+    return 0;
+  }
+  fmt::print("Blocks under shasta, microseconds{}; model {}, network {}\n\n{:<44} {:>10} {:>10}\n",
+             has_targets ? "" : " of processors slower by " + options.clock_scale, options.model,
+             options.net, "", "p50", "p99");
+  for (const auto& [name, s] : all) fmt::print("{:<44} {:>10.3f} {:>10.3f}\n", name, s.p50 / 1000, s.p99 / 1000);
+  if (!has_targets) return 0;
+  const auto verdict = [](bool met) { return met ? "met" : "missed"; };
+  fmt::print("\n64 bytes from a home that polls: {:.2f} us; at most {:.1f}: {}\n", fetch / 1000, kFetchTargetNs / 1000,
+             verdict(fetch <= kFetchTargetNs));
+  fmt::print("A fence with nothing outstanding: {:.0f} ns; at most {:.0f}: {}\n", fence, kFenceTargetNs,
+             verdict(fence <= kFenceTargetNs));
+  fmt::print("16 MiB by blocks of 2,048 bytes: {:.1f} times as fast as by 64; at least {:.0f}: {}\n", ratio,
+             kStreamTarget, verdict(ratio >= kStreamTarget));
   return 0;
 }
 
@@ -347,8 +405,13 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Measures what each Multigrain primitive costs on this machine, beside the floor that it cannot beat here: the "
       "bare fault, copy, cache line and wake-up, measured in the same run."};
-  app.add_option("--protocol", options.protocol, "mgs or hlrc, without reading ahead; or dszoom: misses of lines")
-      ->check(CLI::IsMember({"mgs", "hlrc", "dszoom"}));
+  app.add_option("--protocol", options.protocol,
+                 "mgs or hlrc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
+      ->check(CLI::IsMember({"mgs", "hlrc", "dszoom", "shasta"}));
+  app.add_option("--model", options.model, "the memory model of shasta: sc (default), tso or rc")
+      ->check(CLI::IsMember({"sc", "tso", "rc"}));
+  app.add_option("--clock-scale", options.clock_scale,
+                 "shasta's locks and fetches in virtual time, on processors slower by this, as for mgrun");
   app.add_option("--access", options.access, "how access rights are changed: auto, userfault, mprotect");
   app.add_option("--net", options.net, "the network to emulate, as for mgrun");
   app.add_option("--fabric", options.fabric,
@@ -392,6 +455,7 @@ int main(int argc, char** argv) {
 
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string mgrun = self.parent_path() / "mgrun";
+  if (options.protocol == "shasta") return measure_blocks(options, mgrun, self.parent_path() / "mgbench-blocks");
   if (options.protocol == "dszoom") return compare_lines(options, mgrun, self.parent_path() / "mgbench-lines");
   const std::string program = self.parent_path() / "mgbench-role";
   const std::string pages = std::to_string(options.effort.pages), rounds = std::to_string(options.effort.rounds);

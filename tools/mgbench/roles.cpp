@@ -49,7 +49,9 @@ void set_stage(const Effort& effort, unsigned home) {
   g_stage.rounds = effort.rounds;
   g_stage.barrier = mg_barrier_create(0);
   g_stage.lock = mg_lock_create();
-  const mg_alloc_options options{0, MG_HOME_NODE, home, MG_PROTOCOL_DEFAULT};
+  mg_alloc_options options{};
+  options.home = MG_HOME_NODE;
+  options.node = home;
   g_stage.pages = static_cast<volatile char*>(mg_alloc(effort.pages * g_stage.page_size, &options));
   if (g_stage.pages == nullptr) {
     std::fprintf(stderr, "mgbench: %s\n", mg_error());

@@ -1,5 +1,8 @@
 #include "command.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -9,33 +12,49 @@ namespace {
 
 // Options of clang whose value is the next argument, which is then no input.
 bool takes_value(std::string_view option) {
-  static constexpr std::array kOptions = {"-o",       "-I",      "-D",        "-U",      "-x",         "-L",      "-l",
-                                          "-B",       "-T",      "-u",        "-z",      "-e",         "-h",      "-include",
-                                          "-isystem", "-iquote", "-idirafter", "-imacros", "-isysroot", "-MF",    "-MT",
-                                          "-MQ",      "-MJ",     "-Xclang",   "-Xlinker", "-Xassembler", "-Xpreprocessor", "-mllvm",
-                                          "-target",  "--param", "-arch",     "-serialize-diagnostics", "--sysroot", "-G",
-                                          "-framework", "-iprefix", "-iwithprefix", "-rpath", "-soname", "-aux-info"};
+  static constexpr std::array kOptions = {
+      "-o", "-I", "-D", "-U", "-x", "-L", "-l", "-B", "-T", "-u", "-z", "-e", "-h", "-include", "-isystem", "-iquote",
+      "-idirafter", "-imacros", "-isysroot", "-MF", "-MT", "-MQ", "-MJ", "-Xclang", "-Xlinker", "-Xassembler",
+      "-Xpreprocessor", "-mllvm", "-target", "--param", "-arch", "-serialize-diagnostics", "--sysroot", "-G",
+      "-framework", "-iprefix", "-iwithprefix", "-rpath", "-soname", "-aux-info"};
   return std::ranges::find(kOptions, option) != kOptions.end();
 }
 
 // Options with which the compiler does not link, or not a program or library that code of ours could be part of.
 bool forbids_linking(std::string_view option) {
-  static constexpr std::array kOptions = {"-c", "-S", "-E", "-M", "-MM", "-r", "-nostdlib", "-nodefaultlibs", "-fsyntax-only", "--precompile",
-                                          "-emit-ast", "--analyze"};
+  static constexpr std::array kOptions = {
+      "-c", "-S", "-E", "-M", "-MM", "-r", "-nostdlib", "-nodefaultlibs", "-fsyntax-only", "--precompile", "-emit-ast",
+      "--analyze"};
   return std::ranges::find(kOptions, option) != kOptions.end();
+}
+
+// Of -fsanitize=, those whose runtimes stand in front of the C library or keep shadows of memory, as ours does.
+bool is_impossible_sanitizer(std::string_view argument) {
+  constexpr std::string_view kOption = "-fsanitize=";
+  if (!argument.starts_with(kOption)) return false;
+  argument.remove_prefix(kOption.size());
+  static constexpr std::array kImpossible = {"address", "hwaddress", "memory", "thread"};
+  while (!argument.empty()) {
+    const std::string_view one = argument.substr(0, argument.find(','));
+    if (std::ranges::find(kImpossible, one) != kImpossible.end()) return true;
+    argument.remove_prefix(std::min(argument.size(), one.size() + 1));
+  }
+  return false;
 }
 
 // What -fmultigrain-checks= may be given: as plugin.cpp of the pass.
 Status check_list(std::string_view list) {
-  static constexpr std::array kWords = {"loops", "nests", "batch", "group", "expand", "all"};
-  while (!list.empty()) {
-    std::string_view word = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(list.size(), word.size() + 1));
-    if (word.starts_with("no-")) word.remove_prefix(3);
+  static constexpr std::array kWords = {"loops",  "nests",    "rows", "batch", "group",     "narrow",
+                                        "expand", "prefetch", "hold",  "arguments", "all"};
+  while (true) {
+    const std::string_view given = list.substr(0, list.find(','));
+    const std::string_view word = given.starts_with("no-") ? given.substr(3) : given;
     if (std::ranges::find(kWords, word) == kWords.end())
-      return fail("-fmultigrain-checks: there is no '{}'; --help lists what there is", word);
+      return fail("-fmultigrain-checks=: '{}' is none of {}, each also with no- in front; such as no-loops,no-batch",
+                  given, fmt::join(kWords, ", "));
+    if (given.size() == list.size()) return {};
+    list.remove_prefix(given.size() + 1);
   }
-  return {};
 }
 
 }  // namespace
@@ -62,14 +81,22 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
     } else if (argument == "-fno-multigrain-checks") {
       request.checks = false;
     } else if (argument.starts_with("-fmultigrain-checks=")) {
-      if (const Status known = check_list(argument.substr(argument.find('=') + 1)); !known) return tl::unexpected(known.error());
-      request.switches.push_back("-multigrain-checks=" + std::string(argument.substr(argument.find('=') + 1)));
+      const std::string_view list = argument.substr(argument.find('=') + 1);
+      if (const Status known = check_list(list); !known) return tl::unexpected(known.error());
+      if (!request.optimisations.empty()) request.optimisations += ',';
+      request.optimisations += list;
+    } else if (argument == "-fmultigrain-polls" || argument == "-fno-multigrain-polls") {
+      request.polls = argument == "-fmultigrain-polls";
     } else if (argument == "-fmultigrain-sequential") {
-      request.switches.emplace_back("-multigrain-sequential");
-    } else if (argument == "-fmultigrain-asm=error") {
-      request.switches.emplace_back("-multigrain-asm-error");
-    } else if (argument == "-fmultigrain-asm=warn") {
-      std::erase(request.switches, "-multigrain-asm-error");
+      request.sequential = true;
+    } else if (argument == "-fno-multigrain-sequential") {
+      request.sequential = false;
+    } else if (argument == "-fmultigrain-asm=error" || argument == "-fmultigrain-asm=warn") {
+      request.asm_is_error = argument.ends_with("error");
+    } else if (argument == "-fmultigrain-explain") {
+      request.explain = true;
+    } else if (is_impossible_sanitizer(argument)) {
+      return fail("{} is not possible: the sanitizer and Multigrain both want to stand in front of the C library", argument);
     } else if (argument.starts_with("-fmultigrain") || argument.starts_with("-fno-multigrain")) {
       return fail("there is no option {}; --help lists those that there are", argument);
     } else {
@@ -77,7 +104,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       if (takes_value(argument)) {
         if (argument == "-l") has_input = true;
         if (i + 1 < arguments.size()) request.arguments.push_back(arguments[++i]);
-      } else if (argument == "-" || !argument.starts_with('-') || argument.starts_with("-l") || argument.starts_with("-Wl,")) {
+      } else if (argument == "-" || !argument.starts_with('-') || argument.starts_with("-l") ||
+                 argument.starts_with("-Wl,")) {
         has_input |= !argument.starts_with("-Wl,");
       } else {
         if (forbids_linking(argument)) may_link = false;
@@ -87,18 +115,24 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
   }
   request.links = may_link && has_input;
   if (request.links && is_static)
-    return fail("-static is not possible: the runtime stands in front of the C library, which takes a shared libmultigrain");
+    return fail(
+        "-static is not possible: the runtime stands in front of the C library, which takes a shared libmultigrain");
   return request;
 }
 
 std::vector<std::string> compile_flags(const Request& request, const Places& places) {
   std::vector<std::string> flags = {"-I" + places.includes};
   if (!request.checks) return flags;
-  // -fplugin loads it before options are read, so that -mllvm knows those of the pass. Not -mllvm alone: with -flto that
-  // reaches the linker, too.
+  // -fplugin loads it before options are read, so that -mllvm knows those of the pass. Not -mllvm alone: with -flto
+  // that reaches the linker, too.
   flags.push_back("-fplugin=" + places.pass);
   flags.push_back("-fpass-plugin=" + places.pass);
-  for (const std::string& option : request.switches) flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", option});
+  const auto option = [&](const std::string& word) { flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", word}); };
+  if (!request.optimisations.empty()) option("-multigrain-checks=" + request.optimisations);
+  if (!request.polls) option("-multigrain-polls=0");
+  if (request.sequential) option("-multigrain-sequential");
+  if (request.asm_is_error) option("-multigrain-asm-error");
+  if (request.explain) option("-multigrain-explain");
   return flags;
 }
 
@@ -109,13 +143,39 @@ std::vector<std::string> link_flags(const Places& places) {
 std::vector<std::string> command(const Request& request, const Places& places) {
   std::vector<std::string> words = {places.compiler};
   const auto add = [&](const std::vector<std::string>& more) { words.insert(words.end(), more.begin(), more.end()); };
-  // An assembler file needs no plugin, and an object file no header: that is nothing to warn about.
-  add({"--start-no-unused-arguments"});
-  add(compile_flags(request, places));
-  add({"--end-no-unused-arguments"});
+  // An assembler file needs no plugin, an object file no header, and a file of arguments may say -c: that is nothing to
+  // warn about.
+  const auto add_quietly = [&](const std::vector<std::string>& more) {
+    add({"--start-no-unused-arguments"});
+    add(more);
+    add({"--end-no-unused-arguments"});
+  };
+  add_quietly(compile_flags(request, places));
   add(request.arguments);
-  if (request.links) add(link_flags(places));
+  if (request.links) add_quietly(link_flags(places));
   return words;
+}
+
+std::string quoted(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) {
+      if (c == '\'')
+        line += "'\\''";
+      else
+        line += c;
+    }
+    line += '\'';
+  }
+  return line;
 }
 
 }  // namespace multigrain::compiler

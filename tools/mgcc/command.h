@@ -18,7 +18,12 @@ struct Request {
   bool checks = true;                  // -fno-multigrain-checks
   bool links = false;                  // the compiler would link
   std::vector<std::string> arguments;  // for the compiler
-  std::vector<std::string> switches;   // for the pass
+  // For the pass.
+  std::string optimisations;  // what -fmultigrain-checks= said, the last word on each last
+  bool polls = true;
+  bool sequential = false;
+  bool asm_is_error = false;
+  bool explain = false;
 };
 
 // Takes out what is ours. An error says which option makes no sense.
@@ -36,5 +41,7 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
 std::vector<std::string> link_flags(const Places& places);
 // The whole command.
 std::vector<std::string> command(const Request& request, const Places& places);
+// As a shell would read it.
+std::string quoted(const std::vector<std::string>& words);
 
 }  // namespace multigrain::compiler

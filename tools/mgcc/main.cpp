@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "base/installation.h"
 #include "command.h"
@@ -21,20 +22,32 @@ constexpr const char* kHelp =
 
 Usage: {0} [clang's options] file...
 
+Used as {3} is:
+  {0} -O2 -o program {4}
+  mgrun --nodes 4 --procs-per-node 2 --protocol dszoom ./program
+
 All options are clang's, but for these:
   --showme                   print the command instead of running it
   --showme:compile           print what is added when compiling
   --showme:link              print what is added when linking
   -fno-multigrain-checks     compile without checks: for page protocols, which need none
-  -fmultigrain-checks=LIST   switch optimisations of the checks, all of which are on: a list, by commas, of
+  -fmultigrain-checks=LIST   switch optimisations of the checks, all of which are on, to measure what they are
+                             worth: a list, by commas, such as no-loops,no-batch, of
                              [no-]loops   one check before a loop whose addresses are known, instead of one an access
                              [no-]nests   the same for nests of loops
+                             [no-]rows    of a nest over a part of a matrix only that part's rows are looked at
                              [no-]batch   one check for several stores
                              [no-]group   one branch for several loads
+                             [no-]narrow  loads of 1 and 2 bytes checked by what they load, not by the word around
                              [no-]expand  short memory copies in line
+                             [no-]prefetch  a line for a compare-and-swap loop, once, before the loop
+                             [no-]hold    one window for the stores of several iterations
+                             [no-]arguments  no checks for arguments that point to locals in all calls
                              [no-]all     all of these
+  -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
   -fmultigrain-sequential    a fence behind each plain store, so that data races, too, are sequentially consistent
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)
+  -fmultigrain-explain       say of each loop why it has no check before it, if it has none
   --multigrain-version       Multigrain's version (--version: clang's)
   --help                     this text
 
@@ -92,12 +105,7 @@ Result<Places> find_places() {
 }
 
 void print(const std::vector<std::string>& words) {
-  const char* between = "";
-  for (const std::string& word : words) {
-    std::printf("%s%s", between, word.c_str());
-    between = " ";
-  }
-  std::printf("\n");
+  fmt::print("{}\n", quoted(words));
 }
 
 }  // namespace
@@ -106,7 +114,8 @@ int main(int argc, char** argv) {
   const auto request = understand(std::vector<std::string>(argv + 1, argv + argc));
   if (!request) return complain(request.error());
   if (request->help) {
-    fmt::print(fmt::runtime(kHelp), MULTIGRAIN_NAME, MULTIGRAIN_LANGUAGE, MULTIGRAIN_OVERRIDE, MULTIGRAIN_COMPILER);
+    fmt::print(fmt::runtime(kHelp), MULTIGRAIN_NAME, MULTIGRAIN_LANGUAGE, MULTIGRAIN_OVERRIDE, MULTIGRAIN_COMPILER,
+               MULTIGRAIN_LANGUAGE == std::string_view("C") ? "program.c" : "program.cpp");
     return 0;
   }
   if (request->version) {

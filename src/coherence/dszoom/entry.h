@@ -3,14 +3,15 @@
 
 #include <cstdint>
 
+#include "base/fine_grain.h"
 #include "base/ids.h"
 #include "base/node_set.h"
-#include "instrument/fine_grain.h"
+#include "coherence/window.h"
 
 namespace multigrain::dszoom {
 
 // How many nodes an entry has bits for.
-inline constexpr unsigned kMaxNodes = 56;
+inline constexpr unsigned kMaxNodes = MG_FINE_MAX_NODES;
 
 inline constexpr uint64_t kInvalid = 0;  // elsewhere than at home
 inline constexpr uint64_t kReadable = MG_FINE_READABLE;
@@ -41,18 +42,6 @@ inline bool may_read(uint64_t word, bool is_home) {
 }
 inline bool may_store(uint64_t word, bool is_home) {
   return word == kExclusive || (is_home && word == 0);
-}
-
-// A window's word (fine_grain.h).
-inline uint64_t make_window(uint64_t first_line, uint64_t lines, bool stores) {
-  return first_line + lines * MG_FINE_WINDOW_LINE + (stores ? MG_FINE_WINDOW_STORES : 0);
-}
-// Whether an open window covers the line: one of stores, or any if `loads` says so.
-inline bool covers(uint64_t window, uint64_t line, bool loads) {
-  if (!loads && (window & MG_FINE_WINDOW_STORES) == 0) return false;
-  const uint64_t first = window & (MG_FINE_WINDOW_LINE - 1);
-  const uint64_t lines = (window & ~MG_FINE_WINDOW_STORES) / MG_FINE_WINDOW_LINE;
-  return line - first < lines;
 }
 
 }  // namespace multigrain::dszoom

@@ -10,6 +10,14 @@
 #include "fabric/words.h"
 #include "profile/virtual_time.h"
 
+// Stands before each access of a word of this node that other nodes access as well. Nothing; but the test that tries
+// all orders of such accesses (tests/coherence/dszoom_shell_explorer_test.cpp) builds this file with a stop here.
+// Before the lock that processors of a node have between them it goes on only when that is free.
+#ifndef MULTIGRAIN_DSZOOM_STEP
+#define MULTIGRAIN_DSZOOM_STEP(address) static_cast<void>(0)
+#define MULTIGRAIN_DSZOOM_LOCK_STEP(lock) static_cast<void>(0)
+#endif
+
 namespace multigrain::dszoom {
 namespace {
 
@@ -36,43 +44,25 @@ const std::array<uint64_t, kLongestLine / sizeof(uint64_t)> kFlags = [] {
 void fill(std::byte* frame, const std::byte* buffer, size_t bytes) {
   auto* const to = reinterpret_cast<uint64_t*>(frame);
   const auto* const from = reinterpret_cast<const uint64_t*>(buffer);
-  for (size_t i = bytes / sizeof(uint64_t); i-- > 0;) Words(to[i]).store(from[i], std::memory_order_relaxed);
+  for (size_t i = bytes / sizeof(uint64_t); i-- > 0;) {
+    MULTIGRAIN_DSZOOM_STEP(&to[i]);
+    Words(to[i]).store(from[i], std::memory_order_relaxed);
+  }
   std::atomic_thread_fence(std::memory_order_release);
 }
 
-void fill_with_flags(std::byte* frame, size_t bytes) {
-  auto* const to = reinterpret_cast<uint64_t*>(frame);
-  for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) Words(to[i]).store(MG_FINE_FLAG64, std::memory_order_relaxed);
+void read(std::span<std::byte> out, const std::byte* from) {
+  MULTIGRAIN_DSZOOM_STEP(from);
+  copy_out(out, from);
 }
 
-// One access of the memory if it can be one.
-void copy_out(std::byte* out, const std::byte* from, size_t bytes) {
-  const auto one = [&](auto sample) {
-    using Word = decltype(sample);
-    if (bytes != sizeof(Word) || reinterpret_cast<uintptr_t>(from) % sizeof(Word) != 0) return false;
-    const Word value = __atomic_load_n(reinterpret_cast<const Word*>(from), __ATOMIC_RELAXED);
-    std::memcpy(out, &value, sizeof value);
-    return true;
-  };
-  if (!one(uint64_t{}) && !one(uint32_t{}) && !one(uint16_t{})) std::memcpy(out, from, bytes);
-}
-
-// Whether the aligned words that hold [from, from + bytes) have the flag value among them.
-bool holds_flag(const std::byte* from, size_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(from) & ~uintptr_t{3};
-  const auto end = reinterpret_cast<uintptr_t>(from) + bytes;
-  for (uintptr_t at = begin; at < end; at += sizeof(uint32_t))
-    if (__atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_RELAXED) == MG_FINE_FLAG32) return true;
-  return false;
-}
-
-// A window of the calling thread. Publishing it is a full fence: what is looked at afterwards is as it was after every
-// requester who has not seen the window changed it (docs/fine-grain.md).
 void publish(uint64_t window) {
-  Words(__multigrain_windows[0]).exchange(window, std::memory_order_seq_cst);
+  MULTIGRAIN_DSZOOM_STEP(__multigrain_windows);
+  publish_window(window);
 }
 void close() {
-  Words(__multigrain_windows[0]).store(0, std::memory_order_release);
+  MULTIGRAIN_DSZOOM_STEP(__multigrain_windows);
+  close_window();
 }
 
 uint64_t random_of_thread() {
@@ -102,7 +92,7 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const
     return fail("the protocol dszoom has directory entries for {} nodes, and the machine has {}", kMaxNodes,
                 services.fabric.nodes());
   std::unique_ptr<Shell> shell(new Shell(services, lines));
-  auto pages = SparseTable<Page>::create(services.region.page_count(), "pages kept coherent by lines");
+  auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by lines");
   if (!pages) return tl::unexpected(pages.error());
   shell->pages_ = std::move(*pages);
   auto outboxes = SparseTable<Outbox>::create(words::kWindowPlaces, "releases of directory entries");
@@ -116,23 +106,12 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const
 
 // --- Pages
 
-std::optional<Grain> Shell::grain_of(PageId page, Page& record) {
-  if (const uint8_t known = record.grain.load(std::memory_order_acquire); known != 0)
-    return static_cast<Grain>(known - 1);
-  const std::optional<Grain> grain = services_.homes.grain_of(page);
-  if (!grain) return std::nullopt;
-  if (*grain == Grain::kPage) {
-    // Compiled checks let every store pass from now on: faults find what has to be found.
-    const uint64_t first = page.value << (services_.region.page_shift() - shift_);
-    const uint64_t lines = services_.region.page_size() >> shift_;
-    for (uint64_t line = first; line < first + lines; ++line) word(line).store(kExclusive, std::memory_order_release);
-  }
-  record.grain.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(*grain)), std::memory_order_release);
-  return grain;
+std::optional<Grain> Shell::grain_of(PageId page, LinePage& record) {
+  return look_up_grain(services_, lines_.table, page, record, [](Grain) {});
 }
 
 // The first touch of a page at this node. Returns false if it is not allocated.
-bool Shell::touch(PageId page, Page& record) {
+bool Shell::touch(PageId page, LinePage& record) {
   if (record.touched.load(std::memory_order_acquire)) return true;
   std::optional<NodeId> home = services_.homes.home_of(page);
   if (!home) home = services_.homes.claim_home(page);
@@ -159,7 +138,7 @@ bool Shell::touch(PageId page, Page& record) {
 
 bool Shell::on_fault(PageId page, bool) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  Page& record = pages_[page];
+  LinePage& record = pages_[page];
   if (record.touched.load(std::memory_order_acquire)) {
     // The kernel took the page-table entry away, or another thread was first: granting again is always right.
     services_.rights.grant_write(page, 1);
@@ -173,7 +152,7 @@ bool Shell::on_fault(PageId page, bool) {
 std::optional<Shell::Line> Shell::find(uintptr_t address) {
   const PageId page((address - view_) >> services_.region.page_shift());
   if (page.value >= pages_.count()) return std::nullopt;
-  Page& record = pages_[page];
+  LinePage& record = pages_[page];
   if (!record.touched.load(std::memory_order_acquire)) [[unlikely]] {
     if (grain_of(page, record) != Grain::kLine || !touch(page, record)) return std::nullopt;
   }
@@ -186,6 +165,7 @@ std::optional<Shell::Line> Shell::find(uintptr_t address) {
 
 // Whether the line may be read, or stored to, here. The caller has a window open over it, or wants a hint.
 bool Shell::has(const Line& line, bool to_store) {
+  MULTIGRAIN_DSZOOM_STEP(&word(line.number));
   const uint64_t now = word(line.number).load(std::memory_order_seq_cst);
   if (to_store ? now == kExclusive : (now & kReadable) != 0) return true;
   if (now != 0 || line.home != self_) return false;
@@ -197,7 +177,7 @@ bool Shell::has(const Line& line, bool to_store) {
 bool Shell::try_load(const Line& line, const Wanted& wanted) {
   publish(make_window(line.number, 1, false));
   const bool here = has(line, false);
-  if (here && wanted.from != nullptr) copy_out(wanted.out.data(), wanted.from, wanted.out.size());
+  if (here && wanted.from != nullptr) read(wanted.out, wanted.from);
   close();
   return here;
 }
@@ -212,6 +192,7 @@ bool Shell::try_open(const Line& line) {
 
 void Shell::load(uintptr_t address, std::span<std::byte> out) {
   if (out.empty()) return;
+  const virtual_time::MissedCheck missed;
   const std::optional<Line> line = find(address);
   if (!line) {
     // Of a page protocol, whose faults this may raise; or not allocated, and then it deserves the signal.
@@ -229,6 +210,7 @@ void Shell::load(uintptr_t address, std::span<std::byte> out) {
 }
 
 void Shell::open_store(uintptr_t address) {
+  const virtual_time::MissedCheck missed;
   const std::optional<Line> line = find(address);
   if (!line) {
     // The store itself finds out what it may.
@@ -239,12 +221,18 @@ void Shell::open_store(uintptr_t address) {
 }
 
 void Shell::bring(uintptr_t begin, uintptr_t end, bool to_store) {
+  const virtual_time::MissedCheck missed;
   for (uintptr_t at = begin & ~(line_size() - 1); at < end; at += line_size()) {
     const std::optional<Line> line = find(at);
     if (!line || has(*line, to_store)) continue;
     miss(*line, to_store, {});
     if (to_store) close();
   }
+}
+
+// A clock that is not published holds up everybody else's (V3), who may be the one that is waited for.
+void Shell::spin() {
+  virtual_time::synchronise();
 }
 
 // --- Misses
@@ -256,9 +244,13 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   SpinLock& lock = locks_[line.number * 0x9e3779b97f4a7c15u >> 52].lock;
+  MULTIGRAIN_DSZOOM_LOCK_STEP(lock);
   if (!lock.try_lock()) {
     profile.enter(Category::kDataWait);
-    lock.lock();
+    {
+      const virtual_time::Unaccounted emulation;
+      lock.lock();
+    }
     profile.enter(Category::kProtocol);
   }
   const std::lock_guard hold(lock, std::adopt_lock);
@@ -267,14 +259,16 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
     return;
   }
 
+  MULTIGRAIN_DSZOOM_STEP(&word(line.number));
   Miss miss(self_, line.home, stores, (word(line.number).load(std::memory_order_relaxed) & kReadable) != 0);
   Step step;
   alignas(64) std::array<std::byte, kLongestLine> buffer;
   miss.begin(step);
+  SeenWindows seen;
   uint64_t waiting_since = 0;
   for (unsigned tries = 0;;) {
     profile.enter(Category::kDataWait);
-    const Outcome outcome = perform(step, line, buffer.data());
+    const Outcome outcome = perform(step, line, buffer.data(), seen);
     profile.enter(Category::kProtocol);
     const Progress progress = miss.proceed(outcome, step);
     if (progress == Progress::kLast) break;
@@ -285,7 +279,12 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
     count(progress == Progress::kBusy ? Counter::kLockRetries : Counter::kWindowWaits);
     if (tries == 0) waiting_since = ticks();
     profile.enter(Category::kDataWait);
-    pause(tries++, waiting_since);
+    {
+      // On the emulated machine whoever is waited for has a core, and would be done. That the loop comes back costs a
+      // remote operation there, too.
+      const virtual_time::Unaccounted emulation;
+      pause(tries++, waiting_since);
+    }
     profile.enter(Category::kProtocol);
   }
   end(step, line, buffer.data(), wanted);
@@ -325,7 +324,7 @@ void Shell::pause(unsigned tries, uint64_t since) {
 }
 
 // Carries out a step, and waits for it: on each node in order, on all of them at once.
-Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer) {
+Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, SeenWindows& seen) {
   struct Watched {
     NodeId node;
     bool loads = false;
@@ -349,7 +348,7 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer) {
     under_way = 0;
     for (size_t i = 0; i < watching; ++i)
       look(watched[i].node, line.number, watched[i].loads,
-           std::span(windows[i].data(), (1 + watched[i].places) * MG_FINE_WINDOWS), outcome);
+           std::span(windows[i].data(), (1 + watched[i].places) * MG_FINE_WINDOWS), seen, outcome);
     watching = 0;
   };
   Completion last;
@@ -365,6 +364,7 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer) {
       case Verb::kTake: {
         const bool is_lock = operation.verb == Verb::kLock;
         if (is_lock) entry = &old[taken];
+        seen.forget(operation.node);
         last = fabric.start_fetch_and_set(operation.node, SegmentId::kLines, table_offset,
                                           is_lock ? kLocked : operation.word, old[taken++]);
         break;
@@ -373,7 +373,7 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer) {
         const uint32_t places = places_of_[operation.node.value].load(std::memory_order_relaxed);
         if (places > kPlacesAtOnce) {
           fabric.wait(last);
-          look_at_many(operation.node, line.number, operation.loads, outcome);
+          look_at_many(operation.node, line.number, operation.loads, seen, outcome);
           last = {};
           break;
         }
@@ -403,7 +403,8 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer) {
 }
 
 // `windows` is what was read at words::kWindows of the node.
-void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, Outcome& outcome) {
+void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, SeenWindows& seen,
+                 Outcome& outcome) {
   const uint64_t places = windows[0];
   if (places > words::kWindowPlaces)
     panic("a node counts more windows than it can have: node, places", node.value, places);
@@ -414,14 +415,13 @@ void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_
     return;
   }
   for (size_t i = MG_FINE_WINDOWS; i < (1 + places) * MG_FINE_WINDOWS; ++i)
-    if (windows[i] != 0 && covers(windows[i], line, loads)) {
+    if (covers(windows[i], line, loads) && seen.must_close(node, i, windows[i]))
       outcome.open.insert(node);
-      return;
-    }
+  seen.looked_at(node);
 }
 
 // The same for a node with many threads: several gets, one after the other.
-void Shell::look_at_many(NodeId node, uint64_t line, bool loads, Outcome& outcome) {
+void Shell::look_at_many(NodeId node, uint64_t line, bool loads, SeenWindows& seen, Outcome& outcome) {
   std::array<uint64_t, kPlacesAtOnce * MG_FINE_WINDOWS> windows;
   uint64_t places = 0;
   const auto get = [&](uint64_t offset, std::span<uint64_t> to) {
@@ -433,12 +433,11 @@ void Shell::look_at_many(NodeId node, uint64_t line, bool loads, Outcome& outcom
   for (uint64_t done = 0; done < places; done += kPlacesAtOnce) {
     const std::span<uint64_t> some(windows.data(), std::min<uint64_t>(places - done, kPlacesAtOnce) * MG_FINE_WINDOWS);
     get((1 + done) * words::kBytesPerPlace, some);
-    for (const uint64_t window : some)
-      if (window != 0 && covers(window, line, loads)) {
+    for (size_t i = 0; i < some.size(); ++i)
+      if (covers(some[i], line, loads) && seen.must_close(node, (1 + done) * MG_FINE_WINDOWS + i, some[i]))
         outcome.open.insert(node);
-        return;
-      }
   }
+  seen.looked_at(node);
 }
 
 // The last step, in its order. Nothing of it waits for another node.
@@ -449,13 +448,14 @@ void Shell::end(const Step& step, const Line& line, const std::byte* buffer, con
         fill(line.frame, buffer, line_size());
         break;
       case Verb::kSetOwn:
+        MULTIGRAIN_DSZOOM_STEP(&word(line.number));
         word(line.number).store(operation.word, std::memory_order_seq_cst);
         break;
       case Verb::kOpen:
         publish(make_window(line.number, 1, true));
         break;
       case Verb::kDeliver:
-        if (wanted.from != nullptr) copy_out(wanted.out.data(), wanted.from, wanted.out.size());
+        if (wanted.from != nullptr) read(wanted.out, wanted.from);
         break;
       case Verb::kUnlock:
         unlock(line, operation.word);
@@ -470,6 +470,7 @@ void Shell::end(const Step& step, const Line& line, const std::byte* buffer, con
 // caller need not wait for it (dszoom.txt, section 2.3).
 void Shell::unlock(const Line& line, uint64_t entry) {
   if (line.home == self_) {
+    MULTIGRAIN_DSZOOM_STEP(&word(line.number));
     word(line.number).store(entry, std::memory_order_seq_cst);
     return;
   }

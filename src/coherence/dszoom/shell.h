@@ -16,22 +16,15 @@
 
 #include "base/spin_lock.h"
 #include "coherence/dszoom/engine.h"
-#include "coherence/line_protocol.h"
-#include "coherence/protocol.h"
-#include "coherence/window_places.h"
-#include "memory/line_table.h"
+#include "coherence/dszoom/seen_windows.h"
+#include "coherence/line_frames.h"
+#include "coherence/line_memory.h"
 #include "memory/sparse_table.h"
 #include "profile/this_thread.h"
 
 namespace multigrain::dszoom {
 
-// What a line protocol needs beside the services of every protocol. It outlives the protocol.
-struct LineServices {
-  LineTable& table;
-  WindowPlaces& places;
-};
-
-class Shell final : public Protocol, public LineProtocol {
+class Shell final : public LineMemory {
  public:
   // Errors: more nodes than an entry has bits for; tables that cannot be reserved.
   static Result<std::unique_ptr<Shell>> create(const NodeServices& services, const LineServices& lines);
@@ -46,17 +39,14 @@ class Shell final : public Protocol, public LineProtocol {
   void load(uintptr_t address, std::span<std::byte> out) override;
   void open_store(uintptr_t address) override;
   void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
+  // Waits for the line: its data and the right to store come in one miss, which the load would make anyway.
+  void prefetch_exclusive(uintptr_t address) override { bring(address, address + 1, true); }
+  void spin() override;
 
   // The word of the line at `address` in this node's table, for tests and diagnosis.
   [[nodiscard]] uint64_t inspect(uintptr_t address) const { return word(line_of(address)).load(); }
 
  private:
-  struct Page {
-    SpinLock lock;                           // of its first touch
-    std::atomic<uint16_t> home_plus_one{0};  // 0: not settled yet
-    std::atomic<uint8_t> grain{0};           // 0: not looked up yet; else 1 + Grain
-    std::atomic<bool> touched{false};        // the frame holds lines or flags, and the view has its rights
-  };
   // A line of which this node may have a copy: its page is touched.
   struct Line {
     uint64_t number;
@@ -84,16 +74,17 @@ class Shell final : public Protocol, public LineProtocol {
   [[nodiscard]] size_t line_size() const { return size_t{1} << shift_; }
 
   std::optional<Line> find(uintptr_t address);
-  std::optional<Grain> grain_of(PageId page, Page& record);
-  bool touch(PageId page, Page& record);
+  std::optional<Grain> grain_of(PageId page, LinePage& record);
+  bool touch(PageId page, LinePage& record);
 
   [[nodiscard]] bool has(const Line& line, bool to_store);
   bool try_load(const Line& line, const Wanted& wanted);
   bool try_open(const Line& line);
   void miss(const Line& line, bool stores, const Wanted& wanted);
-  Outcome perform(const Step& step, const Line& line, std::byte* buffer);
-  void look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, Outcome& outcome);
-  void look_at_many(NodeId node, uint64_t line, bool loads, Outcome& outcome);
+  Outcome perform(const Step& step, const Line& line, std::byte* buffer, SeenWindows& seen);
+  void look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, SeenWindows& seen,
+            Outcome& outcome);
+  void look_at_many(NodeId node, uint64_t line, bool loads, SeenWindows& seen, Outcome& outcome);
   void end(const Step& step, const Line& line, const std::byte* buffer, const Wanted& wanted);
   void unlock(const Line& line, uint64_t entry);
   void pause(unsigned tries, uint64_t since);
@@ -103,7 +94,7 @@ class Shell final : public Protocol, public LineProtocol {
   const NodeId self_;
   const uintptr_t view_;
   const unsigned shift_;
-  SparseTable<Page> pages_;
+  SparseTable<LinePage> pages_;
   SparseTable<Outbox> outboxes_;  // a place of windows
   static constexpr size_t kLocks = 4096;
   struct alignas(64) LineLock {

@@ -96,8 +96,8 @@ void on_notice(Page& page, bool is_home, Actions& actions);
 // The diff that kDeposit asked for is in the home copy. `changed`: it was not empty.
 void on_deposited(Page& page, bool changed);
 
-// The interval ends, in two steps. The first makes the page clean, the second says what the notices say about it. At the
-// home, a page that they name is as good as never fetched: every copy of it is gone before its node sees the next
+// The interval ends, in two steps. The first makes the page clean, the second says what the notices say about it. At
+// the home, a page that they name is as good as never fetched: every copy of it is gone before its node sees the next
 // interval.
 void on_interval_end(Page& page, bool is_home, Actions& actions);
 void on_clean(Page& page, Actions& actions);

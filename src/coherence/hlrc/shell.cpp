@@ -262,6 +262,7 @@ void Shell::fetch_ahead(PageId from) {
   {
     const CategoryScope waiting(this_profile(), Category::kDataWait);
     for (uint64_t next = from.value + 1; next < end && n < limit; ++next) {
+      if (!services_.homes.same_extent(from, PageId(next))) break;
       Record& record = records_[next];
       const std::optional<NodeId> at = home_of(PageId(next), record, false);
       if (!at) break;

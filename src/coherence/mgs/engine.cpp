@@ -2,7 +2,6 @@
 
 #include "coherence/mgs/engine.h"
 
-#include <memory>
 #include <optional>
 
 #include "base/error.h"
@@ -478,12 +477,6 @@ const char* name(Kind kind) {
       "RREQ",  "WREQ", "REL",  "WNOTIFY", "ACK", "DIFF",  "1WDATA",
       "ACK1W", "RDAT", "WDAT", "RACK",    "INV", "1WINV", "1WGR"};
   return kind < Kind::kKindCount ? kNames[static_cast<size_t>(kind)] : "unknown";
-}
-
-void Actions::push(const Action& action) {
-  MG_CHECK(size_ < kCapacity);
-  std::construct_at(&items_[size_], action);
-  ++size_;
 }
 
 FaultOutcome on_fault(Page& page, const Place& place, DomainId domain, Access access, Actions& actions) {

@@ -15,11 +15,11 @@
 //  * Mappings are removed, and known to be removed, before a diff is made or a page is sent.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "base/ids.h"
 #include "base/node_set.h"
+#include "coherence/action_list.h"
 
 namespace multigrain::mgs {
 
@@ -157,25 +157,8 @@ struct Action {
   DomainSet domains;
 };
 
-// The actions of one transition, in order. Bounded: the longest transition ends a round at the home.
-class Actions {
- public:
-  static constexpr size_t kCapacity = 24 + DomainSet::kCapacity;
-  // Leaves the items as they are: two kilobytes that most transitions use a tenth of.
-  Actions() {}  // NOLINT(modernize-use-equals-default): a defaulted one would be deleted
-  void clear() { size_ = 0; }
-  void push(const Action& action);
-  [[nodiscard]] size_t size() const { return size_; }
-  [[nodiscard]] const Action& operator[](size_t i) const { return items_[i]; }
-  [[nodiscard]] const Action* begin() const { return items_.data(); }
-  [[nodiscard]] const Action* end() const { return items_.data() + size_; }
-
- private:
-  union {
-    std::array<Action, kCapacity> items_;
-  };
-  size_t size_ = 0;
-};
+// The longest transition ends a round at the home.
+using Actions = ActionList<Action, 24 + DomainSet::kCapacity>;
 
 enum class FaultOutcome : uint8_t {
   kResolved,  // after the actions, the access succeeds (unless it is taken away again first)

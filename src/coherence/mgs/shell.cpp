@@ -155,7 +155,8 @@ bool Shell::on_fault(PageId page, bool is_write) {
   if (prefetch_ != 0 && (asks || outcome == FaultOutcome::kWait)) {
     const Streams::Ahead ahead =
         asks ? t_streams.ahead(page, is_write, prefetch_) : t_streams.ahead_of_wait(page, is_write);
-    if (ahead.count != 0) prefetch(PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
+    if (ahead.count != 0)
+      prefetch(page, PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
   }
   if (outcome == FaultOutcome::kResolved) return true;
   // Whatever woke us, the access itself is the test of whether the rights are there now.
@@ -172,14 +173,14 @@ bool Shell::nobody_has(const Page& page) {
 
 // One system call brings all the frames into being and another maps them: for memory that is written for the first time
 // that is most of the cost. The records are locked in ascending order, and everybody else locks one at a time.
-void Shell::claim_ahead(PageId from, uint32_t count) {
+void Shell::claim_ahead(PageId at, PageId from, uint32_t count) {
   std::array<Record*, Config::kMaxPrefetch> claimed;
   uint32_t n = 0;
   const PageId first(from.value + 1);
   while (n < count && services_.region.has_pages(PageId(first.value + n), 1)) {
     const PageId page(first.value + n);
     Record& record = records_[page];
-    if (home_of(page, record, false) != services_.fabric.self()) break;
+    if (!services_.homes.same_extent(at, page) || home_of(page, record, false) != services_.fabric.self()) break;
     record.lock.lock();
     if (!nobody_has(record.page)) {
       record.lock.unlock();
@@ -206,19 +207,19 @@ void Shell::claim_ahead(PageId from, uint32_t count) {
   this_profile().count(Counter::kPrefetches, n);
 }
 
-// A prefetch is a fault that nobody waits for, so the protocol needs nothing new. Reads take whatever is not here.
-// Writes take only what no node has a copy of and this node is home of: asking for more would make writers of nodes
-// that may never write, and every one more is a twin, a diff and a longer round.
-void Shell::prefetch(PageId from, int64_t stride, uint32_t count, bool is_write) {
+// Of a processor that is at a page. A prefetch is a fault that nobody waits for, so the protocol needs nothing new.
+// Reads take whatever is not here. Writes take only what no node has a copy of and this node is home of: asking for
+// more would make writers of nodes that may never write, and every one more is a twin, a diff and a longer round.
+void Shell::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
   if (is_write && stride == 1) {
-    claim_ahead(from, count);
+    claim_ahead(at, from, count);
     return;
   }
   uint64_t asked = 0;
   const MessageBatch batch(services_.fabric);
   for (uint32_t i = 1; i <= count; ++i) {
     const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
-    if (page.value >= services_.region.page_count()) break;
+    if (page.value >= services_.region.page_count() || !services_.homes.same_extent(at, page)) break;
     Record& record = records_[page];
     const std::optional<NodeId> home = home_of(page, record, false);
     if (!home || (is_write && *home != services_.fabric.self())) continue;

@@ -90,12 +90,12 @@ class Shell final : public Protocol {
 
   // Asks for `count` pages, each `stride` pages after the one before, the first after `from`, as if the calling
   // processor had faulted on them, without waiting.
-  void prefetch(PageId from, int64_t stride, uint32_t count, bool is_write);
+  void prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write);
 
   // Whether no node has a copy; for the home, with the record locked.
   static bool nobody_has(const Page& page);
   // Makes this node the single writer of up to `count` pages after `from` of which it is home and nobody has a copy.
-  void claim_ahead(PageId from, uint32_t count);
+  void claim_ahead(PageId at, PageId from, uint32_t count);
 
   // The home, looked up once. nullopt: not allocated. `claim`: settle a first-touch page, waiting if need be.
   std::optional<NodeId> home_of(PageId page, Record& record, bool claim);

@@ -2,7 +2,7 @@
 
 #include "coherence/shasta/engine.h"
 
-#include <memory>
+#include <algorithm>
 
 #include "base/error.h"
 
@@ -91,12 +91,6 @@ void Epochs::retire() {
   while (oldest_ < current_ && counts_[oldest_ % kCapacity] == 0) ++oldest_;
 }
 
-void Actions::push(const Action& action) {
-  MG_CHECK(size_ < kCapacity);
-  std::construct_at(&items_[size_], action);
-  ++size_;
-}
-
 Block initial_block(const Place& place) {
   Block block;
   if (place.is_home()) {
@@ -109,6 +103,16 @@ Block initial_block(const Place& place) {
 
 namespace {
 
+bool hides_words(const Node& node, BlockId block) {
+  return std::any_of(node.processors.begin(), node.processors.end(),
+                     [&](const Processor& p) { return p.queue.hides(block); });
+}
+
+// The node may store. Under rc acknowledgements may be missing: whoever sees the store has to fence before it tells.
+bool is_storable(const Block& block, const Place& place) {
+  return block.state == State::kExclusive && (place.model == Model::kRc || block.pending == Pending::kNone);
+}
+
 // One transition: the event itself and everything that the home says to itself because of it.
 class Transition {
  public:
@@ -116,15 +120,13 @@ class Transition {
       : b_(block), place_(place), node_(node), actions_(actions) {}
 
   Outcome load(unsigned p);
-  Outcome store(unsigned p, bool atomic);
-  Outcome load_locked(unsigned p);
-  Outcome store_conditional(unsigned p);
-  Outcome batch(unsigned p, bool stores);
-  void batch_end(unsigned p, bool ran);
+  Outcome fetch(unsigned p);
+  Outcome store(unsigned p);
+  Outcome open(unsigned p);
+  Outcome conditional(unsigned p);
   void prefetch();
-  bool downgraded(unsigned p);
   bool message(NodeId from, const Message& m);
-  // Does what can be done now: retires stores, asks for what is wanted.
+  // Does what can be done now: serves what is forwarded, retires stores, asks for what is wanted.
   void advance();
   // Handles what the home has said to itself.
   void settle();
@@ -144,40 +146,21 @@ class Transition {
   void exclusive_replied();
   void check_complete();
   void retire();
-  void conditional_succeeds();
   void deliver_loads();
-  void hold_for_reading();
-  void hold_for_storing();
+  void end_fetches();
   void serve_forwarded();
-  void begin_downgrade(Downgrade to);
-  void lower(unsigned p);
-  void finish_downgrade();
-  void lose_copy();
+  void supply_readers();
+  void supply_successor();
+  void invalidate();
 
   [[nodiscard]] Processor& processor(unsigned p) {
     MG_CHECK(p < node_.processors.size(), p);
     return node_.processors[p];
   }
   [[nodiscard]] bool is_rc() const { return place_.model == Model::kRc; }
-  // The node may store. Under rc acknowledgements may be missing: whoever sees the store has to fence before it tells.
-  [[nodiscard]] bool is_storable() const {
-    return b_.state == State::kExclusive && b_.downgrade == Downgrade::kNone &&
-           (is_rc() || b_.pending == Pending::kNone);
-  }
-  [[nodiscard]] bool is_storable(unsigned p) {
-    return is_storable() && stores_inline(place_.model, processor(p)) && !hides_words();
-  }
-  void grant_private(unsigned p) {
-    b_.readers.insert(p);
-    b_.writers.insert(p);
-  }
+  [[nodiscard]] bool is_storable() const { return shasta::is_storable(b_, place_); }
   [[nodiscard]] bool wants_exclusive() const;
-  [[nodiscard]] bool hides_words() const {
-    for (const Processor& p : node_.processors)
-      if (p.queue.hides(place_.block)) return true;
-    return false;
-  }
-  bool may_hide(unsigned p);
+  [[nodiscard]] bool hides_words() const { return shasta::hides_words(node_, place_.block); }
 
   void to(NodeId node, const Message& m, Verb verb = Verb::kSend);
   void to_home(Kind kind) { to(place_.home, {.kind = kind, .requester = place_.self}); }
@@ -268,60 +251,39 @@ Outcome Transition::load(unsigned p) {
   return Outcome::kWait;
 }
 
-Outcome Transition::store(unsigned p, bool atomic) {
+Outcome Transition::fetch(unsigned p) {
+  if (b_.is_readable() && !hides_words()) return Outcome::kResolved;
+  b_.fetching.insert(p);
+  advance();
+  return b_.fetching.contains(p) ? Outcome::kWait : Outcome::kResolved;
+}
+
+Outcome Transition::store(unsigned p) {
   Processor& me = processor(p);
-  // A processor may have seen what another's batch has left here: its own store comes after that.
-  if (b_.flags_owed || b_.reissuing || me.queue.full()) return Outcome::kWait;
-  if (is_storable(p)) {
-    grant_private(p);
-    return Outcome::kResolved;
-  }
-  const bool waits = atomic || place_.model == Model::kSc || !may_hide(p);
+  if (me.queue.full()) return Outcome::kWait;
+  if (is_storable()) return Outcome::kResolved;
+  const bool waits = !is_rc();
+  // (S9) What is hidden must read as a miss, even to the processor itself, while it runs on.
+  if (!waits && b_.is_readable() && !hides_words()) act(Verb::kLowerToInvalid);
   me.queue.push({.block = place_.block, .waits = waits});
   if (!waits) act(Verb::kHide, p);
-  // Under tso a store behind others asks too, so that the requests overlap; it asks again if it loses the block.
-  if (b_.pending == Pending::kNone && b_.downgrade == Downgrade::kNone && b_.state != State::kExclusive)
-    request_exclusive();
   advance();
   return Outcome::kQueued;
 }
 
-// (S9) What the processor stores must read as a miss, even to itself, while it runs on. No processor of the node may
-// then use the block unchecked: private states are lowered, and if one may be in use now, the store is not hidden.
-bool Transition::may_hide(unsigned p) {
-  for (unsigned q = 0; q < node_.processors.size(); ++q) {
-    if (q == p) continue;
-    if (b_.batch.contains(q) || (b_.readers.contains(q) && processor(q).in_application)) return false;
-  }
-  b_.readers.clear();
-  b_.writers.clear();
-  return true;
-}
-
-Outcome Transition::load_locked(unsigned p) {
+Outcome Transition::open(unsigned p) {
   Processor& me = processor(p);
-  if (!me.queue.empty()) return Outcome::kWait;
-  if (is_storable(p)) {
-    grant_private(p);
-    return Outcome::kResolved;
-  }
-  // Section 3.1.2 goes by the state alone; that is not enough here, docs/shasta.md (c).
-  if (b_.state == State::kShared && b_.pending == Pending::kNone && b_.downgrade == Downgrade::kNone &&
-      !hides_words()) {
-    b_.reserved.insert(p);
-    b_.readers.insert(p);
-    return Outcome::kResolved;
-  }
-  b_.fetching.insert(p);
+  if (me.queue.full()) return Outcome::kWait;
+  if (is_storable()) return Outcome::kResolved;
+  me.queue.push({.block = place_.block, .waits = true, .opens = true});
   advance();
-  return Outcome::kWait;
+  return Outcome::kQueued;
 }
 
-Outcome Transition::store_conditional(unsigned p) {
-  if (!b_.reserved.contains(p) || b_.pending != Pending::kNone) {
-    b_.reserved.erase(p);
-    return Outcome::kFailed;
-  }
+// Whoever compared has looked at a copy that nobody of this node can store to before the answer: it is not exclusive.
+Outcome Transition::conditional(unsigned p) {
+  if (is_storable()) return Outcome::kResolved;
+  if (b_.state != State::kShared || b_.pending != Pending::kNone) return Outcome::kFailed;
   b_.pending = Pending::kStoreConditional;
   b_.conditional = static_cast<uint8_t>(p);
   if (is_rc()) b_.epoch = node_.epochs.begin();
@@ -334,49 +296,10 @@ void Transition::prefetch() {
   advance();
 }
 
-Outcome Transition::batch(unsigned p, bool stores) {
-  (stores ? b_.batch_storing : b_.batch_loading).insert(p);
-  advance();
-  return b_.batch.contains(p) && !batch_waits(b_, p) ? Outcome::kResolved : Outcome::kWait;
-}
-
-void Transition::batch_end(unsigned p, bool ran) {
-  b_.batch_loading.erase(p);
-  b_.batch_storing.erase(p);
-  if (!b_.batch.contains(p)) return;
-  b_.batch.erase(p);
-  const bool stored = b_.batch_stores.contains(p);
-  b_.batch_stores.erase(p);
-  if (!b_.flags_owed) return;
-  if (stored && ran) {
-    // Reissue (section 4.1).
-    MG_CHECK(b_.pending == Pending::kNone);
-    processor(p).queue.push({.block = place_.block});
-    b_.reissuing = true;
-    act(Verb::kCapture, p);
-  }
-  if (!b_.batch.empty()) return;
-  b_.flags_owed = false;
-  act(Verb::kFlag);
-  if (b_.reissuing) {
-    // Others may have seen these stores: who fences for the flags now waits for the stores.
-    b_.pending = Pending::kReadExclusive;
-    b_.epoch = b_.owed_epoch;
-    to_home(Kind::kReadExclusive);
-  } else {
-    node_.epochs.end(b_.owed_epoch);
-  }
-  act(Verb::kWake);
-  advance();
-}
-
 bool Transition::wants_exclusive() const {
-  if (b_.prefetching || !b_.batch_storing.empty()) return true;
-  for (const Processor& p : node_.processors) {
-    const size_t i = p.queue.find(place_.block);
-    if (i != p.queue.size() && (is_rc() || i == 0)) return true;
-  }
-  return false;
+  return b_.prefetching || std::any_of(node_.processors.begin(), node_.processors.end(), [&](const Processor& p) {
+           return p.queue.find(place_.block) != p.queue.size();
+         });
 }
 
 void Transition::request_exclusive() {
@@ -386,21 +309,22 @@ void Transition::request_exclusive() {
 }
 
 void Transition::advance() {
-  if (b_.pending != Pending::kNone || b_.downgrade != Downgrade::kNone || b_.flags_owed) return;
+  if (b_.pending != Pending::kNone) return;
   if (b_.state == State::kExclusive) {
     b_.prefetching = false;
     retire();
-    hold_for_storing();
   }
   if (b_.is_readable()) {
-    b_.fetching.clear();
     deliver_loads();
-    hold_for_reading();
+    end_fetches();
   }
-  if (b_.state == State::kExclusive) return;
+  if (b_.state == State::kExclusive) {
+    serve_forwarded();
+    return;
+  }
   if (wants_exclusive()) {
     request_exclusive();
-  } else if (!b_.is_readable() && !(b_.loading | b_.fetching | b_.batch_loading).empty()) {
+  } else if (!b_.is_readable() && !(b_.loading | b_.fetching).empty()) {
     b_.pending = Pending::kRead;
     to_home(Kind::kRead);
   }
@@ -425,7 +349,6 @@ bool Transition::client_message(NodeId from, const Message& m) {
       if (from != place_.home || b_.pending != Pending::kStoreConditional || b_.replied) return false;
       b_.pending = Pending::kNone;
       if (is_rc()) node_.epochs.end(b_.epoch);
-      b_.reserved.erase(b_.conditional);
       act(Verb::kConditionalFailed, b_.conditional);
       act(Verb::kWake);
       advance();
@@ -447,17 +370,17 @@ bool Transition::receive_data() {
   b_.state = State::kShared;
   act(Verb::kFill);
   deliver_loads();
-  hold_for_reading();
+  end_fetches();
   act(Verb::kWake);
   // Ordered after the read: the loads that waited were made before it.
-  if (b_.has_invalidation) begin_downgrade(Downgrade::kToInvalid);
+  if (b_.has_invalidation) invalidate();
   advance();
   return true;
 }
 
 bool Transition::receive_exclusive(const Message& m) {
   const bool has_data = m.kind == Kind::kDataExclusive;
-  if (b_.replied || b_.downgrade != Downgrade::kNone) return false;
+  if (b_.replied) return false;
   if (has_data ? b_.state != State::kInvalid : b_.state != State::kShared) return false;
   switch (b_.pending) {
     case Pending::kNone:
@@ -473,11 +396,6 @@ bool Transition::receive_exclusive(const Message& m) {
       break;
   }
   if (has_data) act(Verb::kFill);
-  if (b_.flags_owed) {
-    // An upgrade lost its copy and got another: batches that hold the block load from this one.
-    b_.flags_owed = false;
-    node_.epochs.end(b_.owed_epoch);
-  }
   b_.state = State::kExclusive;
   b_.replied = true;
   b_.acks = static_cast<int16_t>(b_.acks + m.acks);
@@ -487,24 +405,15 @@ bool Transition::receive_exclusive(const Message& m) {
 }
 
 void Transition::exclusive_replied() {
-  if (b_.pending != Pending::kStoreConditional) b_.reserved.clear();
   deliver_loads();
-  hold_for_reading();
-  b_.prefetching = false;
   if (is_rc()) {
-    if (b_.pending == Pending::kStoreConditional) conditional_succeeds();
+    b_.prefetching = false;
+    if (b_.pending == Pending::kStoreConditional) act(Verb::kConditionalSucceeded, b_.conditional);
     retire();
-    hold_for_storing();
   }
+  end_fetches();
   act(Verb::kWake);
   check_complete();
-}
-
-void Transition::conditional_succeeds() {
-  b_.reserved.clear();
-  if (!hides_words()) grant_private(b_.conditional);  // (S9)
-  act(Verb::kStoreConditional, b_.conditional);
-  act(Verb::kConditionalSucceeded, b_.conditional);
 }
 
 void Transition::check_complete() {
@@ -512,39 +421,34 @@ void Transition::check_complete() {
   if (is_rc()) {
     node_.epochs.end(b_.epoch);
   } else if (b_.pending == Pending::kStoreConditional) {
-    conditional_succeeds();
+    act(Verb::kConditionalSucceeded, b_.conditional);
   }
   b_.pending = Pending::kNone;
   b_.replied = false;
   act(Verb::kWake);
   // First what waits here, so that nobody is starved; then what has been ordered after it.
-  retire();
-  hold_for_storing();
-  serve_forwarded();
   advance();
 }
 
-// Makes the queued stores that may be made now (section 3.2.3).
+// Makes the queued stores that may be made now (section 3.2.3), and grants the windows.
 void Transition::retire() {
   if (!is_storable()) return;
   for (unsigned p = 0; p < node_.processors.size(); ++p) {
     StoreQueue& queue = node_.processors[p].queue;
     unsigned count = 0;
-    for (;;) {
-      const size_t i = queue.find(place_.block);
-      if (i == queue.size()) break;
-      if (!is_rc() && i != 0) break;
+    bool opens = false;
+    for (size_t i = queue.find(place_.block); i != queue.size(); i = queue.find(place_.block)) {
+      opens = queue[i].opens;
+      count += opens ? 0 : 1;
       queue.erase(i);
-      ++count;
     }
-    if (count == 0) continue;
-    act(Verb::kRetire, p, count);
-    act(Verb::kWake);
-    if (!hides_words()) grant_private(p);
-    if (place_.model == Model::kTso && !queue.empty())
-      actions_.push({.verb = Verb::kAdvance, .node = {}, .block = queue[0].block, .message = {}});
+    if (count != 0) act(Verb::kRetire, p, count);
+    if (opens) {
+      b_.held.insert(p);
+      act(Verb::kGrant, p);
+    }
+    if (count != 0 || opens) act(Verb::kWake);
   }
-  b_.reissuing = false;
 }
 
 void Transition::deliver_loads() {
@@ -552,20 +456,9 @@ void Transition::deliver_loads() {
   b_.loading.clear();
 }
 
-void Transition::hold_for_reading() {
-  if (b_.downgrade != Downgrade::kNone || b_.batch_loading.empty() || hides_words()) return;
-  b_.batch = b_.batch | b_.batch_loading;
-  b_.readers = b_.readers | b_.batch_loading;
-  b_.batch_loading.clear();
-  act(Verb::kWake);
-}
-
-void Transition::hold_for_storing() {
-  if (!is_storable() || b_.batch_storing.empty() || hides_words()) return;
-  b_.batch = b_.batch | b_.batch_storing;
-  b_.batch_stores = b_.batch_stores | b_.batch_storing;
-  b_.batch_storing.for_each([&](unsigned p) { grant_private(p); });
-  b_.batch_storing.clear();
+void Transition::end_fetches() {
+  if (b_.fetching.empty() || hides_words()) return;
+  b_.fetching.clear();
   act(Verb::kWake);
 }
 
@@ -584,120 +477,67 @@ bool Transition::receive_forward(const Message& m) {
     b_.forwarded_acks = m.acks;
   }
   serve_forwarded();
+  advance();
   return true;
 }
 
 void Transition::serve_forwarded() {
-  if (b_.replied || b_.state == State::kInvalid || b_.downgrade != Downgrade::kNone) return;
-  if (!b_.forwarded_reads.empty()) {
-    begin_downgrade(Downgrade::kToShared);
-  } else if (b_.has_forwarded_exclusive) {
-    // Apart from what is forwarded from now on: that is ordered after a request of this node, if one is out.
-    b_.has_forwarded_exclusive = false;
-    b_.has_successor = true;
-    b_.successor = b_.forwarded_exclusive;
-    b_.successor_acks = b_.forwarded_acks;
-    begin_downgrade(Downgrade::kToInvalid);
-  }
+  if (b_.replied || b_.state == State::kInvalid || !b_.held.empty()) return;
+  if (!b_.forwarded_reads.empty()) supply_readers();
+  if (b_.has_forwarded_exclusive) supply_successor();
+}
+
+// Section 2.3: no processor may be between a check and its access. Nor may one be inside a batch (section 4.1). Windows
+// say who is, and are bounded.
+void Transition::supply_readers() {
+  act(Verb::kLowerToShared);
+  b_.state = State::kShared;
+  act(Verb::kCopy);
+  b_.forwarded_reads.for_each([&](NodeId n) { to(n, {.kind = Kind::kData, .requester = n}, Verb::kSendCopy); });
+  b_.forwarded_reads.clear();
+}
+
+// The frame must not be readable any more when the acknowledgement, or the data, can be acted upon.
+void Transition::supply_successor() {
+  act(Verb::kLowerToInvalid);
+  act(Verb::kCopy);
+  b_.state = State::kInvalid;
+  act(Verb::kFlag);
+  b_.has_forwarded_exclusive = false;
+  const NodeId successor = b_.forwarded_exclusive;
+  to(successor, {.kind = Kind::kDataExclusive, .requester = successor, .acks = b_.forwarded_acks}, Verb::kSendCopy);
 }
 
 bool Transition::receive_invalidation(NodeId requester) {
-  if (b_.has_invalidation || b_.replied || b_.downgrade != Downgrade::kNone) return false;
-  if (b_.pending == Pending::kRead) {
-    // From the home, while the data come from the owner. It is answered when they have.
-    b_.has_invalidation = true;
-    b_.invalidation = requester;
-    return true;
-  }
-  if (b_.state != State::kShared) return false;
+  if (b_.has_invalidation || b_.replied) return false;
+  if (b_.pending != Pending::kRead && b_.state != State::kShared) return false;
   b_.has_invalidation = true;
   b_.invalidation = requester;
-  begin_downgrade(Downgrade::kToInvalid);
-  return true;
-}
-
-// Section 2.3: messages to exactly those processors that may be between a check and its access; the others' private
-// states are lowered directly (section 4.3.4).
-void Transition::begin_downgrade(Downgrade to) {
-  b_.downgrade = to;
-  if (to == Downgrade::kToInvalid) b_.reserved.clear();
-  const ProcessorSet targets = to == Downgrade::kToShared ? b_.writers : b_.readers;
-  targets.for_each([&](unsigned p) {
-    if (processor(p).in_application) {
-      b_.downgrading.insert(p);
-      act(Verb::kDowngrade, p);
-    } else {
-      lower(p);
-    }
-  });
-  if (b_.downgrading.empty()) finish_downgrade();
-}
-
-void Transition::lower(unsigned p) {
-  b_.writers.erase(p);
-  if (b_.downgrade == Downgrade::kToInvalid) b_.readers.erase(p);
-  // A batch that has lost its exclusive copy to readers must ask again.
-  if (b_.downgrade == Downgrade::kToShared && b_.batch_stores.contains(p)) {
-    b_.batch_stores.erase(p);
-    b_.batch.erase(p);
-    act(Verb::kWake);
-  }
-}
-
-bool Transition::downgraded(unsigned p) {
-  if (!b_.downgrading.contains(p)) return false;
-  b_.downgrading.erase(p);
-  lower(p);
-  if (b_.downgrading.empty()) finish_downgrade();
-  return true;
-}
-
-void Transition::finish_downgrade() {
-  const Downgrade to = b_.downgrade;
-  b_.downgrade = Downgrade::kNone;
-  if (to == Downgrade::kToShared) {
-    b_.state = State::kShared;
-    const NodeSet readers = b_.forwarded_reads;
-    b_.forwarded_reads.clear();
-    act(Verb::kCopy);
-    readers.for_each([&](NodeId n) { this->to(n, {.kind = Kind::kData, .requester = n}, Verb::kSendCopy); });
-    serve_forwarded();
-    act(Verb::kWake);
-    advance();
-    return;
-  }
-  // The frame must not be readable any more when the acknowledgement, or the data, can be acted upon.
-  if (b_.has_invalidation) {
-    b_.has_invalidation = false;
-    lose_copy();
-    this->to(b_.invalidation, {.kind = Kind::kInvalidated, .requester = b_.invalidation});
-  } else {
-    MG_CHECK(b_.has_successor);
-    b_.has_successor = false;
-    act(Verb::kCopy);
-    lose_copy();
-    this->to(b_.successor, {.kind = Kind::kDataExclusive, .requester = b_.successor, .acks = b_.successor_acks},
-             Verb::kSendCopy);
-  }
-  act(Verb::kWake);
+  // From the home, while the data come from the owner: it is answered when they have.
+  if (b_.pending == Pending::kRead) return true;
+  invalidate();
   advance();
+  return true;
 }
 
-void Transition::lose_copy() {
+void Transition::invalidate() {
+  b_.has_invalidation = false;
+  act(Verb::kLowerToInvalid);
   b_.state = State::kInvalid;
-  if (is_rc() && !b_.batch.empty()) {
-    // Section 4.1: the batch's loads still get what was here. A fence of the node's other processors, who may see it
-    // too, waits for the end of the batch.
-    b_.flags_owed = true;
-    b_.owed_epoch = node_.epochs.begin();
-    return;
-  }
-  b_.batch.clear();
-  b_.batch_stores.clear();
   act(Verb::kFlag);
+  to(b_.invalidation, {.kind = Kind::kInvalidated, .requester = b_.invalidation});
 }
 
 }  // namespace
+
+Right inline_right(const Block& block, const Place& place, const Node& node) {
+  if (!block.is_readable() || hides_words(node, place.block)) return Right::kNone;
+  return is_storable(block, place) ? Right::kWrite : Right::kRead;
+}
+
+bool must_wait(const Processor& processor) {
+  return processor.queue.has_waiting();
+}
 
 Outcome on_load(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
   Transition t(block, place, node, actions);
@@ -706,26 +546,31 @@ Outcome on_load(Block& block, const Place& place, Node& node, unsigned processor
   return outcome;
 }
 
-bool stores_inline(Model model, const Processor& processor) {
-  return model == Model::kRc || processor.queue.empty();
-}
-
-bool must_wait(const Processor& processor) {
-  return processor.queue.has_waiting();
+Outcome on_fetch(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
+  Transition t(block, place, node, actions);
+  const Outcome outcome = t.fetch(processor);
+  t.settle();
+  return outcome;
 }
 
 Outcome on_store(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
   Transition t(block, place, node, actions);
-  const Outcome outcome = t.store(processor, false);
+  const Outcome outcome = t.store(processor);
   t.settle();
   return outcome;
 }
 
-Outcome on_atomic(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
+Outcome on_open(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
   Transition t(block, place, node, actions);
-  const Outcome outcome = t.store(processor, true);
+  const Outcome outcome = t.open(processor);
   t.settle();
   return outcome;
+}
+
+bool on_opened(Block& block, unsigned processor) {
+  MG_CHECK(block.held.contains(processor), processor);
+  block.held.erase(processor);
+  return block.held.empty() && (!block.forwarded_reads.empty() || block.has_forwarded_exclusive);
 }
 
 void on_prefetch_exclusive(Block& block, const Place& place, Node& node, Actions& actions) {
@@ -734,43 +579,11 @@ void on_prefetch_exclusive(Block& block, const Place& place, Node& node, Actions
   t.settle();
 }
 
-Outcome on_load_locked(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
+Outcome on_conditional(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
   Transition t(block, place, node, actions);
-  const Outcome outcome = t.load_locked(processor);
+  const Outcome outcome = t.conditional(processor);
   t.settle();
   return outcome;
-}
-
-Outcome on_store_conditional(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
-  Transition t(block, place, node, actions);
-  const Outcome outcome = t.store_conditional(processor);
-  t.settle();
-  return outcome;
-}
-
-Outcome on_batch(Block& block, const Place& place, Node& node, unsigned processor, bool stores, Actions& actions) {
-  Transition t(block, place, node, actions);
-  const Outcome outcome = t.batch(processor, stores);
-  t.settle();
-  return outcome;
-}
-
-bool batch_is_ready(const Block& block, const Place& place, const Node& node, unsigned processor, bool stores) {
-  if (!block.batch.contains(processor) || (stores && !block.batch_stores.contains(processor))) return false;
-  // Lowered, and others' answers are awaited: soon it is lost, but now a store would go with the data, and be reissued.
-  if (!block.flags_owed && !(stores ? block.writers : block.readers).contains(processor)) return false;
-  const Processor& me = node.processors[processor];
-  return stores_inline(place.model, me) && me.queue.size() + StoreQueue::kBatchBlocks <= StoreQueue::kCapacity;
-}
-
-bool batch_waits(const Block& block, unsigned processor) {
-  return block.batch_loading.contains(processor) || block.batch_storing.contains(processor);
-}
-
-void on_batch_end(Block& block, const Place& place, Node& node, unsigned processor, bool ran, Actions& actions) {
-  Transition t(block, place, node, actions);
-  t.batch_end(processor, ran);
-  t.settle();
 }
 
 bool on_fence(Model model, Node& node, unsigned processor) {
@@ -785,13 +598,6 @@ bool on_fence(Model model, Node& node, unsigned processor) {
   me.fencing = false;
   me.fence = 0;
   return true;
-}
-
-bool on_downgraded(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
-  Transition t(block, place, node, actions);
-  const bool was_asked = t.downgraded(processor);
-  t.settle();
-  return was_asked;
 }
 
 void on_advance(Block& block, const Place& place, Node& node, Actions& actions) {

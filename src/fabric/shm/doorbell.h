@@ -12,8 +12,8 @@
 //
 //   Sender      S1 publishes the message in the ring
 //               S2 sets the source's bit, unless it sees it set
-//               S3 if it set the bit, and attendance = 0 (for a microsecond): CAS 0 -> kWaking; who succeeds increments
-//                  wakes and wakes
+//               S3 if it set the bit, nobody clears it, and attendance = 0 (for a microsecond): CAS 0 -> kWaking; who
+//                  succeeds increments wakes and wakes
 //   Poller      P1 takes the source's token (or skips the source), P2 clears the bit, P3 drains the ring; if it stops
 //               early (enough for one batch, or the next message is not due) P4 sets the bit again;
 //               P5 gives the token back, P6 if the bit is set does S3
@@ -30,7 +30,8 @@
 // (1) A message in a ring has its bit set, or a poller that holds the token between P2 and P4/P5. For if the sender did
 //     not set the bit at S2, it saw it set after S1; the P2 that cleared it comes later in the total order, so P3 finds
 //     the message, or P4 sets the bit.
-// (2) Take the last time that the bit was set, by X (S2 or P4). X then reads attendance (S3 or P6).
+// (2) Take the last time that the bit was set, by X (S2 or P4). X then reads attendance (S3 or P6), or, after S2, finds
+//     the bit clear: whoever cleared it (P2) did so after S1, and drains, so that it was not the last time, or (1) holds.
 //   (a) It reads 0 and its CAS succeeds, or fails on kWaking: then wakes is incremented after kWaking was set. The
 //       service thread clears kWaking only at V2, after V1. If its V2 comes after the CAS, it goes on to look at
 //       pending (V3 or V5) after the bit was set. If its V2 came before, then so did its V1, so the increment comes
@@ -73,9 +74,9 @@ struct alignas(64) Doorbell {
     // system call that would wake the service thread meanwhile costs this sender ten, and that processor its core.
     // Whoever comes to attend looks at `pending` after the bit was set, and whoever clears the bit drains the ring.
     for (int i = 0; i < kPatience; ++i) {
-      if (attendance.load(std::memory_order_relaxed) != 0 ||
-          (pending.load(std::memory_order_relaxed) & bit(source)) == 0)
-        break;
+      // By a processor that polls without attending, too; what it leaves it announces itself (P6).
+      if ((pending.load(std::memory_order_seq_cst) & bit(source)) == 0) return;
+      if (attendance.load(std::memory_order_relaxed) != 0) break;
       cpu_relax();
     }
     wake_unless_attended();

@@ -17,9 +17,7 @@ namespace multigrain {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kMaxWordsBytes = uint64_t{1} << 32;
 constexpr uint64_t kMaxRingBytes = uint64_t{1} << 30;
-constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
 
 struct Layout {
   uint64_t doorbells, heads, words, rings, emulation, lines, lines_bytes, total;
@@ -29,13 +27,12 @@ constexpr uint64_t round_up(uint64_t bytes) {
   return (bytes + kPage - 1) & ~(kPage - 1);
 }
 
-Layout lay_out(uint64_t nodes, uint64_t processors_per_node, uint64_t words_bytes, uint64_t ring_bytes,
-               uint64_t region_size) {
+Layout lay_out(uint64_t nodes, uint64_t processors_per_node, uint64_t ring_bytes, uint64_t region_size) {
   Layout layout{};
   layout.doorbells = round_up(sizeof(JobHeader));
   layout.heads = layout.doorbells + round_up(nodes * sizeof(Doorbell));
   layout.words = layout.heads + round_up(nodes * nodes * sizeof(RingHead));
-  layout.rings = layout.words + nodes * words_bytes;
+  layout.rings = layout.words + nodes * words::kBytes;
   layout.emulation = layout.rings + nodes * nodes * ring_bytes;
   layout.lines = layout.emulation + round_up(Emulation::bytes(nodes, nodes * processors_per_node));
   layout.lines_bytes = round_up(words::line_table_bytes(region_size));
@@ -43,16 +40,14 @@ Layout lay_out(uint64_t nodes, uint64_t processors_per_node, uint64_t words_byte
   return layout;
 }
 
-Status check_sizes(uint64_t nodes, uint64_t words_bytes, uint64_t ring_bytes, uint64_t region_size) {
+Status check_sizes(uint64_t nodes, uint64_t ring_bytes, uint64_t region_size) {
   if (nodes == 0 || nodes > NodeSet::kCapacity)
     return fail("a job has 1 to {} nodes, not {}", NodeSet::kCapacity, nodes);
-  if (words_bytes == 0 || words_bytes % kPage != 0 || words_bytes > kMaxWordsBytes)
-    return fail("the word segment of a node must be a multiple of {} bytes and at most {}, not {}", kPage,
-                kMaxWordsBytes, words_bytes);
   if (!std::has_single_bit(ring_bytes) || ring_bytes < kMinRingBytes || ring_bytes > kMaxRingBytes)
     return fail("the size of a ring must be a power of two from {} to {} bytes, not {}", kMinRingBytes, kMaxRingBytes,
                 ring_bytes);
-  if (region_size > kMaxRegionSize) return fail("the region has at most {} bytes, not {}", kMaxRegionSize, region_size);
+  if (region_size > Config::kMaxRegionSize)
+    return fail("the region has at most {} bytes, not {}", uint64_t{Config::kMaxRegionSize}, region_size);
   return {};
 }
 
@@ -63,12 +58,17 @@ Status check_header(const JobHeader& header, int fd, uint64_t bytes) {
     return fail(
         "the job memory has version {} and this library has {}: start the run with the mgrun that belongs to it",
         header.version, JobHeader::kVersion);
-  if (Status sizes = check_sizes(header.nodes, header.words_bytes, header.ring_bytes, header.region_size); !sizes)
+  // What words.h maps grows more often than this header changes.
+  if (header.words_bytes != words::kBytes)
+    return fail(
+        "the job memory has {} bytes of words a node and this library has {}: start the run with the mgrun that "
+        "belongs to it",
+        header.words_bytes, words::kBytes);
+  if (Status sizes = check_sizes(header.nodes, header.ring_bytes, header.region_size); !sizes)
     return fail("the job memory is damaged: {}", sizes.error().message);
   if (header.processors_per_node == 0 || header.processors_per_node > Config::kMaxProcessorsPerNode)
     return fail("the job memory is damaged: it has {} processors a node", header.processors_per_node);
-  const Layout layout = lay_out(header.nodes, header.processors_per_node, header.words_bytes, header.ring_bytes,
-                                header.region_size);
+  const Layout layout = lay_out(header.nodes, header.processors_per_node, header.ring_bytes, header.region_size);
   if (header.doorbells_offset != layout.doorbells || header.heads_offset != layout.heads ||
       header.words_offset != layout.words || header.rings_offset != layout.rings ||
       header.emulation_offset != layout.emulation || header.emulation_bytes != layout.lines - layout.emulation ||
@@ -81,8 +81,7 @@ Status check_header(const JobHeader& header, int fd, uint64_t bytes) {
 }  // namespace
 
 Result<int> create_job_memory(const JobOptions& options) {
-  if (Status sizes = check_sizes(options.nodes, options.words_bytes, options.ring_bytes, options.region_size);
-      !sizes)
+  if (Status sizes = check_sizes(options.nodes, options.ring_bytes, options.region_size); !sizes)
     return tl::unexpected(sizes.error());
   if (options.processors_per_node == 0 || options.processors_per_node > Config::kMaxProcessorsPerNode)
     return fail("a node has 1 to {} processors, not {}", Config::kMaxProcessorsPerNode, options.processors_per_node);
@@ -90,8 +89,7 @@ Result<int> create_job_memory(const JobOptions& options) {
       options.page_size > Config::kMaxPageSize)
     return fail("the page size must be a power of two from {} to {} bytes, not {}", size_t{Config::kMinPageSize},
                 size_t{Config::kMaxPageSize}, options.page_size);
-  const Layout layout = lay_out(options.nodes, options.processors_per_node, options.words_bytes, options.ring_bytes,
-                                options.region_size);
+  const Layout layout = lay_out(options.nodes, options.processors_per_node, options.ring_bytes, options.region_size);
 
   const int fd = memfd_create("multigrain-job", MFD_ALLOW_SEALING);
   if (fd < 0) return fail_errno(errno, "cannot create the job memory");
@@ -112,7 +110,7 @@ Result<int> create_job_memory(const JobOptions& options) {
   header.processors_per_node = options.processors_per_node;
   header.page_size = static_cast<uint32_t>(options.page_size);
   header.region_size = options.region_size;
-  header.words_bytes = options.words_bytes;
+  header.words_bytes = words::kBytes;
   header.ring_bytes = options.ring_bytes;
   header.doorbells_offset = layout.doorbells;
   header.heads_offset = layout.heads;

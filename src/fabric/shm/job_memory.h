@@ -35,7 +35,6 @@ struct JobOptions {
   unsigned processors_per_node = 1;
   size_t page_size = 4096;                    // bytes
   uint64_t region_size = uint64_t{16} << 40;  // bytes
-  size_t words_bytes = words::kBytes;         // the kWords segment of one node; a multiple of 4096
   size_t ring_bytes = size_t{256} << 10;      // a power of two, at least 256 KiB and at most 1 GiB
 };
 
@@ -49,7 +48,7 @@ struct JobHeader {
   uint32_t processors_per_node;
   uint32_t page_size;
   uint64_t region_size;
-  uint64_t words_bytes;
+  uint64_t words_bytes;  // words::kBytes of the mgrun that created it
   uint64_t ring_bytes;
   uint64_t doorbells_offset;
   uint64_t heads_offset;

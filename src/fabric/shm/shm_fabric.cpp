@@ -10,6 +10,8 @@
 #include <new>
 #include <utility>
 
+#include "fabric/copy_words.h"
+
 namespace multigrain {
 namespace {
 
@@ -27,6 +29,21 @@ constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the s
 // without, it does nothing.
 void prefetch_for_write(const void* line) {
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+}
+
+// put_words() or get_words(), whichever `copy_words` is; but where that pays the C library's vectors move what lies
+// between the ends: between aligned words, they move words.
+template <typename CopyWords>
+void copy_shared(std::byte* to, const std::byte* from, size_t length, CopyWords&& copy_words) {
+  constexpr size_t kWorthACall = 128;
+  const size_t head = bytes_to_word(to);
+  if (length >= kWorthACall && head == bytes_to_word(from)) {
+    const size_t body = (length - head) / kWordBytes * kWordBytes;
+    copy_words(to, from, head);
+    std::memcpy(to + head, from + head, body);
+    to += head + body, from += head + body, length -= head + body;
+  }
+  copy_words(to, from, length);
 }
 
 }  // namespace
@@ -150,7 +167,7 @@ void ShmFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<con
     uint64_t run = 0;
     std::byte* const target = at(to, segment, offset, run);
     const size_t here = bytes.size() < run ? bytes.size() : run;
-    std::memcpy(target, bytes.data(), here);
+    copy_shared(target, bytes.data(), here, put_words);
     bytes = bytes.subspan(here);
     offset += here;
   }
@@ -162,7 +179,7 @@ void ShmFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::span<s
     uint64_t run = 0;
     const std::byte* const source = at(from, segment, offset, run);
     const size_t here = bytes.size() < run ? bytes.size() : run;
-    std::memcpy(bytes.data(), source, here);
+    copy_shared(bytes.data(), source, here, get_words);
     bytes = bytes.subspan(here);
     offset += here;
   }
@@ -177,7 +194,8 @@ Completion ShmFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t of
   std::byte* const target = at(to, segment, offset, run);
   // A page lies in one window; anything longer goes the long way.
   if (run < end) return Fabric::start_put_pieces(to, segment, offset, pieces);
-  for (const Piece& piece : pieces) std::memcpy(target + piece.offset, piece.bytes, piece.length);
+  for (const Piece& piece : pieces)
+    copy_shared(target + piece.offset, piece.bytes, piece.length, put_words);
   return {};
 }
 

@@ -56,7 +56,8 @@ class ShmFabric final : public Fabric, public MappedObject {
   [[nodiscard]] NodeId self() const override { return self_; }
   [[nodiscard]] unsigned nodes() const override { return nodes_; }
 
-  // put and get are memcpy: another node may see a put in part while it runs. Completions are always complete.
+  // put and get are copies (copy_words.h): another node may see a put in part while it runs. Completions are always
+  // complete.
   void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override;
   Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
@@ -79,6 +80,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;
   unsigned poll() override;
+  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return &bell_->pending; }
 
   void attend() override;
   void leave() override;

@@ -22,6 +22,7 @@
 #include <set>
 #include <utility>
 
+#include "fabric/copy_words.h"
 #include "fabric/ucx/gate.h"
 #include "fabric/ucx/ucx_module.h"
 
@@ -79,28 +80,6 @@ const char* words_of(LossReason reason, bool from_node_0) {
   if (reason == LossReason::kSilent)
     return from_node_0 ? "node 0 has not heard from it for too long" : "it has been silent for too long";
   return from_node_0 ? "its connection to node 0 broke" : "its connection broke";
-}
-
-// Copies so that every aligned 64-bit word that the range covers wholly is written as a word (fabric.h, Words). `to` is
-// memory of this node, which others read meanwhile; what orders that with this is messages inside UCX, which the thread
-// sanitizer does not see.
-__attribute__((no_sanitize("thread"))) void copy_words(std::byte* to, const std::byte* from, size_t length) {
-  constexpr size_t kWord = sizeof(uint64_t);
-  std::byte* const end = to + length;
-  const auto is_word = [end](const std::byte* at) {
-    return reinterpret_cast<uintptr_t>(at) % kWord == 0 && static_cast<size_t>(end - at) >= kWord;
-  };
-  while (to != end) {
-    if (is_word(to)) {
-      uint64_t word;
-      __builtin_memcpy(&word, from, kWord);
-      *reinterpret_cast<volatile uint64_t*>(to) = word;
-      to += kWord;
-      from += kWord;
-    } else {
-      *to++ = *from++;
-    }
-  }
 }
 
 // Memory that is zero, and has none where it is not touched.
@@ -812,10 +791,18 @@ Completion UcpFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, s
   check_range(to, segment, offset, bytes.size());
   if (bytes.empty()) return {};
   if (to == self()) {
-    std::memcpy(own(segment, offset), bytes.data(), bytes.size());
+    put_words(own(segment, offset), bytes.data(), bytes.size());
     return {};
   }
   const uint64_t size = bytes.size();
+  // One word is stored once: where UCX copies in software it may store it twice, and who has taken a lock in between
+  // would lose it. What was there goes where nobody looks.
+  if (size == sizeof(uint64_t) && offset % sizeof(uint64_t) == 0)
+    return start_operation(to, segment, offset, size,
+                           [&](Peer& peer, ucp_rkey_h key, uint64_t, uint64_t, ucp_request_param_t& parameters) {
+                             return start_atomic(peer, key, segment, offset, UCP_ATOMIC_OP_SWAP, bytes.data(),
+                                                 &discarded_, parameters);
+                           });
   return start_operation(
       to, segment, offset, size,
       [&](Peer& peer, ucp_rkey_h key, uint64_t done, uint64_t length, ucp_request_param_t& parameters) -> void* {
@@ -843,7 +830,7 @@ Completion UcpFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t of
   if (count == 0) return {};
   if (to == self()) {
     for (const Piece& piece : pieces)
-      if (piece.length != 0) copy_words(own(segment, offset + piece.offset), piece.bytes, piece.length);
+      if (piece.length != 0) put_words(own(segment, offset + piece.offset), piece.bytes, piece.length);
     return {};
   }
   if (!peers_[to.value].can_put && data_bytes <= kMaxPiecesBytes)
@@ -867,7 +854,7 @@ Completion UcpFabric::start_get(NodeId from, SegmentId segment, uint64_t offset,
   check_range(from, segment, offset, bytes.size());
   if (bytes.empty()) return {};
   if (from == self()) {
-    std::memcpy(bytes.data(), own(segment, offset), bytes.size());
+    get_words(bytes.data(), own(segment, offset), bytes.size());
     return {};
   }
   return start_operation(
@@ -962,16 +949,21 @@ std::atomic_ref<uint64_t> UcpFabric::own_word(SegmentId segment, uint64_t offset
   return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(own(segment, offset)));
 }
 
+// `operand` and `result` stay where they are until it is complete.
+void* UcpFabric::start_atomic(Peer& peer, ucp_rkey_h key, SegmentId segment, uint64_t offset, ucp_atomic_op_t what,
+                              const void* operand, uint64_t* result, ucp_request_param_t& parameters) {
+  parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+  parameters.datatype = ucp_dt_make_contig(sizeof(uint64_t));
+  parameters.reply_buffer = result;
+  return ucp_atomic_op_nbx(peer.endpoint, what, operand, 1, peer.base[index(segment)] + offset, key, &parameters);
+}
+
 uint64_t UcpFabric::atomic(NodeId at, SegmentId segment, uint64_t offset, ucp_atomic_op_t what, uint64_t operand,
                            uint64_t result) {
   carry_out([&] {
     return start_operation(at, segment, offset, sizeof(uint64_t),
                            [&](Peer& peer, ucp_rkey_h key, uint64_t, uint64_t, ucp_request_param_t& parameters) {
-                             parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
-                             parameters.datatype = ucp_dt_make_contig(sizeof(uint64_t));
-                             parameters.reply_buffer = &result;
-                             return ucp_atomic_op_nbx(peer.endpoint, what, &operand, 1,
-                                                      peer.base[index(segment)] + offset, key, &parameters);
+                             return start_atomic(peer, key, segment, offset, what, &operand, &result, parameters);
                            });
   });
   return result;
@@ -1412,7 +1404,7 @@ void UcpFabric::receive_pieces(std::span<const std::byte> header, std::span<cons
   const std::byte* bytes = data.data() + wire.count * sizeof(WirePiece);
   for (uint32_t i = 0; i < wire.count; ++i) {
     const WirePiece each = piece(data, i);
-    copy_words(target + each.offset, bytes, each.length);
+    put_words(target + each.offset, bytes, each.length);
     bytes += each.length;
   }
   send_control(wire.from, ControlKind::kDeposited, wire.completion);

@@ -257,6 +257,8 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   void carry_out(Start&& start);
   bool wait_polling(Completion completion);
   void wait_asleep(Completion completion);
+  void* start_atomic(Peer& peer, ucp_rkey_h key, SegmentId segment, uint64_t offset, ucp_atomic_op_t what,
+                     const void* operand, uint64_t* result, ucp_request_param_t& parameters);
   uint64_t atomic(NodeId at, SegmentId segment, uint64_t offset, ucp_atomic_op_t what, uint64_t operand,
                   uint64_t result);
   [[nodiscard]] std::atomic_ref<uint64_t> own_word(SegmentId segment, uint64_t offset) const;
@@ -335,6 +337,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   uint64_t frame_chunks_ = 0;
   uint64_t chunks_ = 0;
   unsigned refused_ = 0;
+  uint64_t discarded_ = 0;  // what UCX found where single words were put; never read
 
   alignas(64) std::atomic<uint64_t> pending_{0};  // a bit a source: its queue may hold messages
   std::atomic<Incoming*> done_{nullptr};          // handled, to be recycled under the lock

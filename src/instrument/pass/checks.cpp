@@ -6,7 +6,6 @@
 #include <llvm/Analysis/MemoryLocation.h>
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/DiagnosticInfo.h>
-#include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstIterator.h>
@@ -16,7 +15,12 @@
 #include <llvm/Transforms/Utils/Cloning.h>
 #include <llvm/Transforms/Utils/Local.h>
 
-#include "instrument/fine_grain.h"
+#include "atomics.h"
+#include "base/fine_grain.h"
+#include "base/fine_grain_note.h"
+#include "covered.h"
+#include "entry_calls.h"
+#include "held_window.h"
 #include "library_calls.h"
 #include "options.h"
 #include "shared.h"
@@ -44,12 +48,14 @@ class Checker {
         i32_(Type::getInt32Ty(context_)),
         i64_(Type::getInt64Ty(context_)),
         ptr_(PointerType::getUnqual(context_)),
+        held_(function),
         rarely_(MDBuilder(context_).createBranchWeights(1, 1 << 20)),
         mostly_(MDBuilder(context_).createBranchWeights(1 << 20, 1)) {}
 
   bool run() {
-    find_covered();
+    covered_ = covered_by_windows(function_);
     prepare();
+    held_.find(accesses_, covered_);
     std::vector<BasicBlock*> blocks;
     for (BasicBlock& block : function_) blocks.push_back(&block);
     for (BasicBlock* block : blocks) {
@@ -57,68 +63,29 @@ class Checker {
       form_batches(*block);
     }
     for (auto& group : load_groups_) check_loads(group);
-    for (auto& batch : batches_) open_around(batch);
-    if (changed_) drop_promises();
+    for (auto& batch : batches_) {
+      for (Run& run : batch.runs) find_again(run);
+      batch.held ? look_before(batch) : open_around(batch);
+    }
+    held_.finish();
+    close_batches();
     return changed_;
   }
 
  private:
   // --- Which accesses ---------------------------------------------------------------------------------------------
 
-  // What lies between a call that opens a loop's windows successfully and those that close them needs no checks.
-  void find_covered() {
-    for (BasicBlock& block : function_) {
-      for (Instruction& instruction : block) {
-        auto* const call = dyn_cast<CallInst>(&instruction);
-        if (call == nullptr || call->getCalledFunction() == nullptr ||
-            call->getCalledFunction()->getName() != kBatchOpen)
-          continue;
-        cover_behind(*call);
-      }
+  void close_batches() {
+    for (Instruction& instruction : make_early_inc_range(instructions_of_function())) {
+      auto* const call = dyn_cast<CallInst>(&instruction);
+      if (call == nullptr || call->getCalledFunction() == nullptr ||
+          call->getCalledFunction()->getName() != kBatchClose)
+        continue;
+      IRBuilder<> builder(call);
+      close(builder, windows(builder), cast<ConstantInt>(call->getArgOperand(0))->getZExtValue());
+      call->eraseFromParent();
+      changed_ = true;
     }
-  }
-
-  void cover_behind(CallInst& open) {
-    // open; compare with 0; branch. Another shape would be the work of a pass that does not exist today, and then every
-    // access has its own check, which is right as well.
-    auto* const branch = dyn_cast<BranchInst>(open.getParent()->getTerminator());
-    if (branch == nullptr || !branch->isConditional()) return;
-    auto* const compare = dyn_cast<ICmpInst>(branch->getCondition());
-    if (compare == nullptr || compare->getOperand(0) != &open) return;
-    auto* const zero = dyn_cast<ConstantInt>(compare->getOperand(1));
-    if (zero == nullptr || !zero->isZero() || !compare->isEquality()) return;
-    BasicBlock* const entry =
-        branch->getSuccessor(compare->getPredicate() == CmpInst::ICMP_NE ? 0 : 1);
-    // The loop's header may be the entry, and then has its latch for another predecessor.
-    const BasicBlockEdge way_in(open.getParent(), entry);
-    if (!way_in.isSingleEdge()) return;
-    DenseSet<BasicBlock*> seen;
-    SmallVector<BasicBlock*> work = {entry};
-    DenseSet<const Instruction*> inside;
-    while (!work.empty()) {
-      BasicBlock* const block = work.pop_back_val();
-      if (!seen.insert(block).second) continue;
-      bool closed = false;
-      for (Instruction& instruction : *block) {
-        if (auto* call = dyn_cast<CallInst>(&instruction);
-            call != nullptr && call->getCalledFunction() != nullptr &&
-            call->getCalledFunction()->getName() == kBatchClose) {
-          closed = true;
-          break;
-        }
-        inside.insert(&instruction);
-      }
-      if (closed) continue;
-      for (BasicBlock* next : successors(block)) {
-        // Into the loop's middle from outside, or out of it without closing: not what loops.cpp makes.
-        if (next == open.getParent()) return;
-        work.push_back(next);
-      }
-    }
-    DominatorTree dominators(function_);
-    for (BasicBlock* block : seen)
-      if (!dominators.dominates(way_in, block)) return;
-    for (const Instruction* instruction : inside) covered_.insert(instruction);
   }
 
   // Brings everything into the form of loads, stores and atomics that the checks know, and collects them.
@@ -126,13 +93,18 @@ class Checker {
     std::vector<Instruction*> instructions;
     for (Instruction& instruction : instructions_of_function()) instructions.push_back(&instruction);
     for (Instruction* instruction : instructions) {
-      if (covered_.contains(instruction)) continue;
+      // What this pass has put in itself looks at no shared memory.
+      if (covered_.contains(instruction) || instruction->hasMetadata(LLVMContext::MD_nosanitize)) continue;
       prepare(*instruction);
     }
   }
   iterator_range<inst_iterator> instructions_of_function() { return instructions(function_); }
 
   void prepare(Instruction& instruction) {
+    if (replace_unaligned_atomic(instruction)) {
+      changed_ = true;
+      return;
+    }
     if (auto* load = dyn_cast<LoadInst>(&instruction)) return prepare_load(*load);
     if (auto* store = dyn_cast<StoreInst>(&instruction)) return prepare_store(*store);
     if (auto* update = dyn_cast<AtomicRMWInst>(&instruction)) {
@@ -175,11 +147,10 @@ class Checker {
         (!is_natural(size) && size != 1 && size != 2)) {
       return load_through_runtime(load, size);
     }
-    if (size < 4) return prepare_narrow(load, size);
-    if (load.getAlign() < Align(4)) {
-      if (load.isAtomic()) load.setAlignment(Align(size));
-      // Parts of words of different lines: only the runtime can tell. Mostly it is private memory.
-      else return load_through_runtime(load, size);
+    if (is_unaligned(load)) {
+      if (!options().narrow) return load_through_runtime(load, size);
+    } else if (size < 4) {
+      return prepare_narrow(load);
     }
     if (auto* integer = dyn_cast<IntegerType>(type); integer != nullptr && size > 8 && !load.isAtomic()) {
       auto* const words = FixedVectorType::get(i64_, static_cast<unsigned>(size / 8));
@@ -214,15 +185,26 @@ class Checker {
     replace(load, builder.CreateLoad(load.getType(), value));
   }
 
-  // One or two bytes: out of the aligned word that holds them.
-  void prepare_narrow(LoadInst& load, uint64_t size) {
-    IRBuilder<> builder(&load);
-    Value* const pointer = load.getPointerOperand();
-    Type* const narrow = builder.getIntNTy(static_cast<unsigned>(size * 8));
-    if (size == 2 && load.getAlign() < Align(2)) {
-      if (!load.isAtomic()) return load_through_runtime(load, size);
-      load.setAlignment(Align(2));
+  // One or two bytes. If they cannot be the flag value's, that is all; else check_loads() has a look at the word.
+  void prepare_narrow(LoadInst& load) {
+    if (!options().narrow || load.isVolatile()) {
+      // A volatile load is made once.
+      IRBuilder<> builder(&load);
+      const Word word = load_word_around(builder, load);
+      replace(load, part_of(builder, word, load.getType()));
+      accesses_.insert(word.load);
+      return;
     }
+    accesses_.insert(&load);
+  }
+
+  // The aligned word that holds what a narrow load loads, and by how many bits that is to be shifted.
+  struct Word {
+    LoadInst* load;
+    Value* shift;
+  };
+  Word load_word_around(IRBuilder<>& builder, LoadInst& load) {
+    Value* const pointer = load.getPointerOperand();
     APInt offset(64, 0);
     Value* const base = pointer->stripAndAccumulateConstantOffsets(layout_, offset, true);
     Value* word_pointer;
@@ -232,16 +214,25 @@ class Checker {
       word_pointer = within == 0 ? pointer : builder.CreatePtrAdd(pointer, builder.getInt64(-within));
       shift = builder.getInt32(static_cast<uint32_t>(within * 8));
     } else {
-      word_pointer = builder.CreateIntrinsic(Intrinsic::ptrmask, {ptr_, i64_}, {pointer, builder.getInt64(~uint64_t{3})});
+      word_pointer =
+          builder.CreateIntrinsic(Intrinsic::ptrmask, {ptr_, i64_}, {pointer, builder.getInt64(~uint64_t{3})});
       Value* const within = builder.CreateTrunc(builder.CreatePtrToInt(pointer, i64_), i32_);
       shift = builder.CreateShl(builder.CreateAnd(within, builder.getInt32(3)), 3);
     }
     LoadInst* const word = builder.CreateAlignedLoad(i32_, word_pointer, Align(4), load.isVolatile());
     if (load.isAtomic()) word->setAtomic(AtomicOrdering::SequentiallyConsistent, load.getSyncScopeID());
-    Value* value = builder.CreateTrunc(builder.CreateLShr(word, shift), narrow);
-    if (load.getType() != narrow) value = builder.CreateBitCast(value, load.getType());
-    replace(load, value);
-    accesses_.insert(word);
+    return {word, shift};
+  }
+  Value* part_of(IRBuilder<>& builder, const Word& word, Type* type) const {
+    Type* const narrow = builder.getIntNTy(static_cast<unsigned>(layout_.getTypeSizeInBits(type)));
+    return builder.CreateBitCast(builder.CreateTrunc(builder.CreateLShr(word.load, word.shift), narrow), type);
+  }
+  [[nodiscard]] bool is_narrow(const LoadInst& load) const {
+    return layout_.getTypeStoreSize(load.getType()) < 4 && !is_unaligned(load);
+  }
+  // Of parts of words, perhaps of different lines. Such as two bytes that the compiler loads at once.
+  [[nodiscard]] bool is_unaligned(const LoadInst& load) const {
+    return load.getAlign() < Align(std::min<uint64_t>(PowerOf2Ceil(layout_.getTypeStoreSize(load.getType())), 4));
   }
 
   void prepare_store(StoreInst& store) {
@@ -278,7 +269,8 @@ class Checker {
       builder.CreateCall(module_.getOrInsertFunction(name, ptr_, ptr_, ptr_, i64_), {to, from, length});
     } else {
       Value* const byte = builder.CreateZExt(cast<AnyMemSetInst>(memory).getValue(), i32_);
-      builder.CreateCall(module_.getOrInsertFunction("__multigrain_memset", ptr_, ptr_, i32_, i64_), {to, byte, length});
+      builder.CreateCall(module_.getOrInsertFunction("__multigrain_memset", ptr_, ptr_, i32_, i64_),
+                         {to, byte, length});
     }
     memory.eraseFromParent();
     changed_ = true;
@@ -311,13 +303,15 @@ class Checker {
         continue;
       }
       Value* const pointer = builder.CreatePtrAdd(transfer->getRawSource(), builder.getInt64(part.offset));
-      LoadInst* const load = builder.CreateAlignedLoad(part.type, pointer, commonAlignment(from_align, part.offset), is_volatile);
+      LoadInst* const load =
+          builder.CreateAlignedLoad(part.type, pointer, commonAlignment(from_align, part.offset), is_volatile);
       if (may_be_shared(pointer)) accesses_.insert(load);
       part.value = load;
     }
     for (Part& part : parts) {
       Value* const pointer = builder.CreatePtrAdd(to, builder.getInt64(part.offset));
-      StoreInst* const store = builder.CreateAlignedStore(part.value, pointer, commonAlignment(to_align, part.offset), is_volatile);
+      StoreInst* const store =
+          builder.CreateAlignedStore(part.value, pointer, commonAlignment(to_align, part.offset), is_volatile);
       if (may_be_shared(pointer)) accesses_.insert(store);
     }
     memory.eraseFromParent();
@@ -349,7 +343,8 @@ class Checker {
     const InlineAsm::ConstraintInfoVector constraints = assembly->ParseConstraints();
     bool clobbers_memory = false;
     for (const auto& constraint : constraints)
-      clobbers_memory |= constraint.Type == InlineAsm::isClobber && !constraint.Codes.empty() && constraint.Codes[0] == "{memory}";
+      clobbers_memory |=
+          constraint.Type == InlineAsm::isClobber && !constraint.Codes.empty() && constraint.Codes[0] == "{memory}";
     unsigned argument = 0;
     for (const auto& constraint : constraints) {
       const bool takes_argument =
@@ -361,8 +356,8 @@ class Checker {
       if (!in_memory && !clobbers_memory) continue;  // the address as a number
       context_.diagnose(DiagnosticInfoInlineAsm(
           call,
-          "multigrain: inline assembly accesses memory that may be shared; its accesses are not checked: use atomics or "
-          "built-in functions, or hand it private memory",
+          "multigrain: inline assembly accesses memory that may be shared; its accesses are not checked: use atomics "
+          "or built-in functions, or hand it private memory",
           options().asm_is_error ? DS_Error : DS_Warning));
       return;
     }
@@ -396,7 +391,8 @@ class Checker {
   // Lane by lane.
   void prepare_masked(IntrinsicInst& intrinsic) {
     const Intrinsic::ID id = intrinsic.getIntrinsicID();
-    const bool stores = id == Intrinsic::masked_store || id == Intrinsic::masked_scatter || id == Intrinsic::masked_compressstore;
+    const bool stores =
+        id == Intrinsic::masked_store || id == Intrinsic::masked_scatter || id == Intrinsic::masked_compressstore;
     const bool pointers = id == Intrinsic::masked_gather || id == Intrinsic::masked_scatter;
     const bool packed = id == Intrinsic::masked_expandload || id == Intrinsic::masked_compressstore;
     Value* const where = intrinsic.getArgOperand(stores ? 1 : 0);
@@ -422,7 +418,8 @@ class Checker {
       Value* new_result = nullptr;
       Instruction* access;
       if (stores) {
-        access = inside.CreateAlignedStore(inside.CreateExtractElement(intrinsic.getArgOperand(0), lane), pointer, align);
+        access =
+            inside.CreateAlignedStore(inside.CreateExtractElement(intrinsic.getArgOperand(0), lane), pointer, align);
       } else {
         LoadInst* const load = inside.CreateAlignedLoad(element, pointer, align);
         new_result = inside.CreateInsertElement(result, load, lane);
@@ -518,7 +515,8 @@ class Checker {
         continue;
       }
       if (is_contained(needed, instruction)) continue;
-      if (instruction->mayReadOrWriteMemory() || !isSafeToSpeculativelyExecute(instruction) || needed.size() >= 8) return false;
+      if (instruction->mayReadOrWriteMemory() || !isSafeToSpeculativelyExecute(instruction) || needed.size() >= 8)
+        return false;
       needed.push_back(instruction);
       work.append(instruction->op_begin(), instruction->op_end());
     }
@@ -550,10 +548,21 @@ class Checker {
   }
 
   // Whether a loaded value may be, or have in it, the flag value. A number of conditions, any of which says so.
-  void flagged(IRBuilder<>& builder, LoadInst& load, SmallVectorImpl<Value*>& conditions, SmallVectorImpl<Value*>& floats) {
+  void flagged(IRBuilder<>& builder, LoadInst& load, SmallVectorImpl<Value*>& conditions,
+               SmallVectorImpl<Value*>& floats) {
     Type* const type = load.getType();
     const uint64_t size = layout_.getTypeStoreSize(type);
     const bool precise = load.getAlign() < Align(std::min<uint64_t>(size, 8));  // words of different lines
+    if (is_unaligned(load)) {
+      conditions.push_back(may_have_part_of_flag(builder, load, size));
+      return;
+    }
+    if (is_narrow(load)) {
+      Value* const value = builder.CreateBitCast(&load, builder.getIntNTy(static_cast<unsigned>(size * 8)));
+      conditions.push_back(size == 1 ? builder.CreateICmpUGE(value, builder.getInt8(MG_FINE_FLAG8))
+                                     : builder.CreateICmpEQ(value, builder.getInt16(MG_FINE_FLAG16)));
+      return;
+    }
     Type* const scalar = type->getScalarType();
     if (!precise && (scalar->isDoubleTy() || scalar->isFloatTy()) && !function_.hasFnAttribute(Attribute::StrictFP)) {
       if (!type->isVectorTy()) {
@@ -584,7 +593,27 @@ class Checker {
     auto* const words = FixedVectorType::get(i32_, static_cast<unsigned>(size / 4));
     Value* const lanes = builder.CreateBitCast(whole, words);
     conditions.push_back(any_lane(
-        builder, builder.CreateICmpEQ(lanes, ConstantVector::getSplat(words->getElementCount(), builder.getInt32(MG_FINE_FLAG32)))));
+        builder, builder.CreateICmpEQ(
+                     lanes, ConstantVector::getSplat(words->getElementCount(), builder.getInt32(MG_FINE_FLAG32)))));
+  }
+
+  // Whether any byte is as great as the flag value's are.
+  Value* may_have_part_of_flag(IRBuilder<>& builder, LoadInst& load, uint64_t size) {
+    Type* const type = load.getType();
+    Value* whole = &load;
+    if (type->isPtrOrPtrVectorTy()) whole = builder.CreatePtrToInt(whole, layout_.getIntPtrType(type));
+    if (size > 8) {
+      auto* const bytes = FixedVectorType::get(builder.getInt8Ty(), static_cast<unsigned>(size));
+      Value* const least = ConstantVector::getSplat(bytes->getElementCount(), builder.getInt8(MG_FINE_FLAG8));
+      return any_lane(builder, builder.CreateICmpUGE(builder.CreateBitCast(whole, bytes), least));
+    }
+    // A byte of the inverse that is less than n lends from its highest bit if n is taken away, which it had not.
+    const auto bits = static_cast<unsigned>(size * 8);
+    const auto in_each = [&](uint64_t byte) { return builder.getInt(APInt::getSplat(bits, APInt(8, byte))); };
+    whole = builder.CreateBitCast(whole, builder.getIntNTy(bits));
+    Value* const taken = builder.CreateSub(builder.CreateNot(whole), in_each(0x100 - MG_FINE_FLAG8));
+    Value* const lent = builder.CreateAnd(builder.CreateAnd(taken, whole), in_each(0x80));
+    return builder.CreateICmpNE(lent, ConstantInt::get(lent->getType(), 0));
   }
 
   static Value* any_lane(IRBuilder<>& builder, Value* lanes) {
@@ -593,19 +622,9 @@ class Checker {
     return builder.CreateICmpNE(bits, ConstantInt::get(bits->getType(), 0));
   }
 
-  FunctionCallee miss(const char* name, FunctionType* type) {
-    FunctionCallee callee = module_.getOrInsertFunction(name, type);
-    auto* const function = cast<Function>(callee.getCallee());
-    function->setCallingConv(CallingConv::PreserveAll);
-    function->addFnAttr(Attribute::NoUnwind);
-    function->addFnAttr(Attribute::Cold);
-    function->addFnAttr(Attribute::NonLazyBind);  // the dynamic linker's detour keeps no vector registers
-    return callee;
-  }
-  CallInst* call_miss(IRBuilder<>& builder, FunctionCallee callee, ArrayRef<Value*> arguments) {
-    CallInst* const call = builder.CreateCall(callee, arguments);
-    call->setCallingConv(CallingConv::PreserveAll);
-    return call;
+  FunctionCallee miss(const char* name, FunctionType* type) { return cold_entry(module_, name, type); }
+  static CallInst* call_miss(IRBuilder<>& builder, FunctionCallee callee, ArrayRef<Value*> arguments) {
+    return call_cold_entry(builder, callee, arguments);
   }
 
   // The load's value by way of the runtime.
@@ -622,7 +641,8 @@ class Checker {
       return type->isPointerTy() ? builder.CreateIntToPtr(narrow, type) : builder.CreateBitCast(narrow, type);
     }
     AllocaInst* const value = local(type);
-    call_miss(builder, miss("__multigrain_load_range_miss", FunctionType::get(builder.getVoidTy(), {ptr_, i64_, ptr_}, false)),
+    call_miss(builder,
+              miss("__multigrain_load_range_miss", FunctionType::get(builder.getVoidTy(), {ptr_, i64_, ptr_}, false)),
               {pointer, builder.getInt64(size), value});
     return builder.CreateLoad(type, value);
   }
@@ -653,7 +673,8 @@ class Checker {
     }
     Value* any = conditions.front();
     for (Value* condition : ArrayRef<Value*>(conditions).drop_front()) any = builder.CreateOr(any, condition);
-    Instruction* const split = builder.GetInsertPoint() == last.getParent()->end() ? nullptr : &*builder.GetInsertPoint();
+    Instruction* const split =
+        builder.GetInsertPoint() == last.getParent()->end() ? nullptr : &*builder.GetInsertPoint();
     Instruction* const then = SplitBlockAndInsertIfThen(any, split, false, rarely_);
     BasicBlock* const missed = then->getParent();
     BasicBlock* const head = missed->getSinglePredecessor();
@@ -661,9 +682,25 @@ class Checker {
     IRBuilder<> slow(then);
     // All again, in order: a load that was made before its predecessor missed would be out of order.
     SmallVector<std::pair<LoadInst*, Value*>, 8> values;
-    for (LoadInst* load : group) {
-      slow.SetCurrentDebugLocation(load->getDebugLoc());
-      values.push_back({load, load_again(slow, *load)});
+    SmallVector<LoadInst*, 8> words;
+    if (any_of(group, [this](const LoadInst* load) { return is_narrow(*load); })) {
+      // Here, too, with whole words in place of narrow loads, and then checked as such.
+      SmallVector<Value*, 8> shifts;
+      for (LoadInst* load : group) {
+        slow.SetCurrentDebugLocation(load->getDebugLoc());
+        const bool narrow = is_narrow(*load);
+        const Word word = narrow ? load_word_around(slow, *load) : Word{cast<LoadInst>(load->clone()), nullptr};
+        if (!narrow) slow.Insert(word.load);
+        words.push_back(word.load);
+        shifts.push_back(word.shift);
+      }
+      for (const auto& [load, word, shift] : zip(group, words, shifts))
+        values.push_back({load, shift == nullptr ? word : part_of(slow, {word, shift}, load->getType())});
+    } else {
+      for (LoadInst* load : group) {
+        slow.SetCurrentDebugLocation(load->getDebugLoc());
+        values.push_back({load, load_again(slow, *load)});
+      }
     }
     for (auto& [load, value] : values) {
       PHINode* const phi = PHINode::Create(load->getType(), 2, "", tail->begin());
@@ -676,6 +713,7 @@ class Checker {
       phi->addIncoming(load, head);
       phi->addIncoming(value, missed);
     }
+    if (!words.empty()) check_loads(words);
     changed_ = true;
   }
 
@@ -683,15 +721,19 @@ class Checker {
 
   struct Run {
     Value* base;
+    Instruction* access;   // one of the run's
+    int64_t access_begin;  // where that begins
     int64_t begin, end;    // from the base
     bool within_line;      // it cannot cross lines
   };
   struct Batch {
     SmallVector<Instruction*, 8> accesses;
     SmallVector<Run, 4> runs;
+    bool held = false;  // under the held window
   };
   struct Place {
     Value* base;
+    Instruction* access;
     int64_t begin, end;
     bool within_line;
   };
@@ -708,14 +750,15 @@ class Checker {
       pointer = update->getPointerOperand(), type = update->getValOperand()->getType(), align = update->getAlign();
     } else {
       auto& exchange = cast<AtomicCmpXchgInst>(access);
-      pointer = exchange.getPointerOperand(), type = exchange.getNewValOperand()->getType(), align = exchange.getAlign();
+      pointer = exchange.getPointerOperand(), type = exchange.getNewValOperand()->getType(),
+      align = exchange.getAlign();
     }
     const auto size = static_cast<int64_t>(layout_.getTypeStoreSize(type).getFixedValue());
     const bool atomic = access.isAtomic();
     const bool within = static_cast<uint64_t>(size) <= kSmallestLine && (atomic || align.value() >= PowerOf2Ceil(size));
     APInt offset(64, 0);
     Value* const base = pointer->stripAndAccumulateConstantOffsets(layout_, offset, true);
-    return {base, offset.getSExtValue(), offset.getSExtValue() + size, within};
+    return {base, &access, offset.getSExtValue(), offset.getSExtValue() + size, within};
   }
 
   // Adds a place to a batch's runs, if they can take it.
@@ -730,9 +773,17 @@ class Checker {
       run.begin = begin, run.end = end;
       return true;
     }
-    if (batch.runs.size() == MG_FINE_WINDOWS) return false;
-    batch.runs.push_back({place.base, place.begin, place.end, place.within_line});
+    if (batch.runs.size() == (batch.held ? 1 : kMostRuns)) return false;
+    batch.runs.push_back({place.base, place.access, place.begin, place.begin, place.end, place.within_line});
     return true;
+  }
+
+  // What was a load when the batch was formed may be the outcome of its check by now; and what was an address at an
+  // offset, where the bodies of other batches meet their copies, a base itself.
+  void find_again(Run& run) const {
+    const Place place = place_of(*run.access);
+    const int64_t moved = place.begin - run.access_begin;
+    run = {place.base, run.access, place.begin, run.begin + moved, run.end + moved, run.within_line};
   }
 
   // Stores between which nothing is called or may miss share windows.
@@ -757,6 +808,7 @@ class Checker {
           if (!early || !add(batch, place)) finish();
         }
         if (batch.accesses.empty()) {
+          batch.held = !alone && held_.holds(&block);
           add(batch, place);
           distance = 0;
         }
@@ -768,14 +820,7 @@ class Checker {
     }
     finish();
   }
-  Value* windows(IRBuilder<>& builder) {
-    auto* variable = module_.getNamedGlobal("__multigrain_windows");
-    if (variable == nullptr) {
-      variable = new GlobalVariable(module_, ptr_, false, GlobalValue::ExternalLinkage, nullptr, "__multigrain_windows",
-                                    nullptr, GlobalValue::InitialExecTLSModel);
-    }
-    return builder.CreateLoad(ptr_, builder.CreateThreadLocalAddress(variable), "windows");
-  }
+  Value* windows(IRBuilder<>& builder) { return windows_of_thread(builder, module_); }
   Value* window(IRBuilder<>& builder, Value* all, unsigned i) {
     return i == 0 ? all : builder.CreatePtrAdd(all, builder.getInt64(8 * i));
   }
@@ -783,10 +828,7 @@ class Checker {
     builder.CreateAlignedStore(value, pointer, Align(8))->setAtomic(AtomicOrdering::Release);
   }
   void close(IRBuilder<>& builder, Value* all, size_t count) {
-    for (unsigned i = 0; i < count; ++i) store_relaxed(builder, builder.getInt64(0), window(builder, all, i));
-  }
-  LoadInst* load_constant(IRBuilder<>& builder, uint64_t address) {
-    return builder.CreateAlignedLoad(i64_, ConstantExpr::getIntToPtr(builder.getInt64(address), ptr_), Align(8));
+    for (unsigned i = 0; i < count; ++i) close_window(builder, all, i);
   }
 
   // Computed for each run before its check.
@@ -796,6 +838,116 @@ class Checker {
     Value* first_line = nullptr;
     Value* last_line = nullptr;  // null: the first
   };
+
+  // A copy of a batch's body, for the slow way, whose values reach `tail` as well; before the body is changed.
+  BasicBlock* copy_body(BasicBlock* body, BasicBlock* tail, const Batch& batch,
+                        SmallVectorImpl<Instruction*>& accesses) {
+    ValueToValueMapTy map;
+    BasicBlock* const slow = CloneBasicBlock(body, map, "", &function_);
+    for (Instruction& instruction : *slow) {
+      RemapInstruction(&instruction, map, RF_NoModuleLevelChanges | RF_IgnoreMissingLocals);
+      instruction.dropDbgRecords();
+    }
+    for (Instruction* access : batch.accesses) accesses.push_back(cast<Instruction>(&*map[access]));
+    for (Instruction& original : *body) {
+      if (original.getType()->isVoidTy()) continue;
+      SmallVector<Use*, 8> outside;
+      for (Use& use : original.uses())
+        if (auto* user = cast<Instruction>(use.getUser()); user->getParent() != body) outside.push_back(&use);
+      if (outside.empty()) continue;
+      PHINode* const phi = PHINode::Create(original.getType(), 2, "", tail->begin());
+      for (Use* use : outside) use->set(phi);
+      phi->addIncoming(&original, body);
+      phi->addIncoming(&*map[&original], slow);
+    }
+    return slow;
+  }
+
+  Value* address_of(IRBuilder<>& builder, const Run& run) {
+    Value* const base = builder.CreatePtrToInt(run.base, i64_);
+    return run.begin == 0 ? base : builder.CreateAdd(base, builder.getInt64(static_cast<uint64_t>(run.begin)));
+  }
+  // A pointer into the same object, which is shared as a whole or not at all, as far back as it is known.
+  static Value* object_of(Value* pointer) {
+    while (auto* const within = dyn_cast<GEPOperator>(pointer)) {
+      if (!within->isInBounds()) break;
+      pointer = within->getPointerOperand();
+    }
+    return pointer;
+  }
+  Value* is_in_view(IRBuilder<>& builder, Value* address) {
+    return builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
+  }
+  // Of a run that begins so far behind where lines are counted from.
+  static void find_lines(IRBuilder<>& builder, const Run& run, Value* offset, Value* shift, Opening& opening) {
+    opening.first_line = builder.CreateLShr(offset, shift);
+    if (run.within_line) return;
+    Value* const end = builder.CreateAdd(offset, builder.getInt64(static_cast<uint64_t>(run.end - run.begin - 1)));
+    opening.last_line = builder.CreateLShr(end, shift);
+  }
+  // Whether this node may store to the run's lines; `instead`, if not null, is looked at if the run is not shared.
+  Value* is_exclusive(IRBuilder<>& builder, const Run& run, const Opening& opening, Value* table, Value* instead) {
+    const auto look = [&](Value* line) {
+      Value* pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(line, 3), table), ptr_);
+      if (instead != nullptr) pointer = builder.CreateSelect(opening.shared, pointer, instead);
+      Value* const word = builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
+      return builder.CreateICmpEQ(word, builder.getInt64(MG_FINE_EXCLUSIVE));
+    };
+    Value* good = look(opening.first_line);
+    if (opening.last_line == nullptr) return good;
+    good = builder.CreateAnd(good, look(opening.last_line));
+    // Runs of up to kLargestRun bytes may have a line in between.
+    if (run.end - run.begin > static_cast<int64_t>(kSmallestLine) + 1) {
+      Value* const middle = builder.CreateLShr(builder.CreateAdd(opening.first_line, opening.last_line), 1);
+      good = builder.CreateAnd(good, look(middle));
+    }
+    return good;
+  }
+
+  // Stores of one run, in a loop that holds a window.
+  void look_before(Batch& batch) {
+    const Run& run = batch.runs.front();
+    const DebugLoc location = batch.accesses.front()->getDebugLoc();
+    BasicBlock* const head = batch.accesses.front()->getParent();
+    BasicBlock* const body = SplitBlock(head, batch.accesses.front());
+    BasicBlock* const tail = SplitBlock(body, batch.accesses.back()->getNextNode());
+    BasicBlock* const other = BasicBlock::Create(context_, "", &function_, body);
+    BasicBlock* const opening = BasicBlock::Create(context_, "", &function_, body);
+    BasicBlock* const looking = BasicBlock::Create(context_, "", &function_, body);
+    SmallVector<Instruction*, 8> slow_accesses;
+    BasicBlock* const slow = copy_body(body, tail, batch, slow_accesses);
+
+    head->getTerminator()->eraseFromParent();
+    IRBuilder<> builder(head);
+    builder.SetCurrentDebugLocation(location);
+    Opening o;
+    o.begin = address_of(builder, run);
+    Value* const object = object_of(run.base);
+    if (object != run.base) {
+      // Mostly it is computed before the loop, whether the object is shared as well.
+      BasicBlock* const shared = BasicBlock::Create(context_, "", &function_, other);
+      builder.CreateCondBr(is_in_view(builder, builder.CreatePtrToInt(object, i64_)), shared, body);
+      builder.SetInsertPoint(shared);
+    }
+    Value* const part = HeldWindow::part_of(builder, o.begin);
+    builder.CreateCondBr(builder.CreateICmpEQ(part, held_.part(builder)), looking, other);
+
+    builder.SetInsertPoint(other);
+    builder.CreateCondBr(is_in_view(builder, o.begin), opening, body, rarely_);
+
+    builder.SetInsertPoint(opening);
+    held_.open(builder, part);
+    builder.CreateBr(looking);
+
+    builder.SetInsertPoint(looking);
+    find_lines(builder, run, o.begin, held_.shift(), o);
+    builder.CreateCondBr(is_exclusive(builder, run, o, held_.table(), nullptr), body, slow, mostly_);
+
+    builder.SetCurrentDebugLocation(location);
+    for (Instruction* access : batch.accesses) fence_behind(*access);
+    for (Instruction* access : slow_accesses) slowly(cast<StoreInst>(*access));
+    changed_ = true;
+  }
 
   void open_around(Batch& batch) {
     Instruction& first = *batch.accesses.front();
@@ -808,32 +960,14 @@ class Checker {
     // The slow way: what lies between is executed once more in another form, if the batch cannot be opened.
     const bool single = batch.accesses.size() == 1;
     const bool simple = single && batch.runs.front().within_line;
+    // A plain store alone goes to the runtime with its value, so that nobody need wait for its line.
+    StoreInst* const alone =
+        single && !first.isAtomic() && !options().sequential ? dyn_cast<StoreInst>(&first) : nullptr;
     BasicBlock* const opening = BasicBlock::Create(context_, "", &function_, body);
     BasicBlock* const missed = BasicBlock::Create(context_, "", &function_);
 
-    // A copy for the slow way, before the body is changed.
-    BasicBlock* slow = nullptr;
     SmallVector<Instruction*, 8> slow_accesses;
-    if (!simple) {
-      ValueToValueMapTy map;
-      slow = CloneBasicBlock(body, map, "", &function_);
-      for (Instruction& instruction : *slow) {
-        RemapInstruction(&instruction, map, RF_NoModuleLevelChanges | RF_IgnoreMissingLocals);
-        instruction.dropDbgRecords();
-      }
-      for (Instruction* access : batch.accesses) slow_accesses.push_back(cast<Instruction>(&*map[access]));
-      for (Instruction& original : *body) {
-        if (original.getType()->isVoidTy()) continue;
-        SmallVector<Use*, 8> outside;
-        for (Use& use : original.uses())
-          if (auto* user = cast<Instruction>(use.getUser()); user->getParent() != body) outside.push_back(&use);
-        if (outside.empty()) continue;
-        PHINode* const phi = PHINode::Create(original.getType(), 2, "", tail->begin());
-        for (Use* use : outside) use->set(phi);
-        phi->addIncoming(&original, body);
-        phi->addIncoming(&*map[&original], slow);
-      }
-    }
+    BasicBlock* const slow = simple ? nullptr : copy_body(body, tail, batch, slow_accesses);
 
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
@@ -842,9 +976,8 @@ class Checker {
     Value* any = nullptr;
     for (const Run& run : batch.runs) {
       Opening o;
-      o.begin = builder.CreatePtrToInt(run.base, i64_);
-      if (run.begin != 0) o.begin = builder.CreateAdd(o.begin, builder.getInt64(static_cast<uint64_t>(run.begin)));
-      o.shared = builder.CreateICmpEQ(builder.CreateLShr(o.begin, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
+      o.begin = address_of(builder, run);
+      o.shared = is_in_view(builder, o.begin);
       any = any == nullptr ? o.shared : builder.CreateOr(any, o.shared);
       openings.push_back(o);
     }
@@ -852,22 +985,15 @@ class Checker {
     builder.CreateCondBr(any, opening, body);
 
     builder.SetInsertPoint(opening);
-    Value* const shift = load_constant(builder, MG_FINE_SHIFT_ADDRESS);
+    Value* const shift = load_line_shift(builder);
     Value* good = nullptr;
     for (size_t i = 0; i < openings.size(); ++i) {
       Opening& o = openings[i];
       const Run& run = batch.runs[i];
-      Value* const offset = builder.CreateSub(o.begin, builder.getInt64(MG_FINE_VIEW_BASE));
-      o.first_line = builder.CreateLShr(offset, shift);
-      Value* word;
-      if (run.within_line) {
-        word = builder.CreateOr(o.first_line, builder.getInt64(MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES));
-      } else {
-        Value* const end = builder.CreateAdd(offset, builder.getInt64(static_cast<uint64_t>(run.end - run.begin - 1)));
-        o.last_line = builder.CreateLShr(end, shift);
-        Value* const more = builder.CreateShl(builder.CreateSub(o.last_line, o.first_line), 40);
-        word = builder.CreateAdd(builder.CreateAdd(o.first_line, more), builder.getInt64(MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES));
-      }
+      find_lines(builder, run, builder.CreateSub(o.begin, builder.getInt64(MG_FINE_VIEW_BASE)), shift, o);
+      Value* word = builder.CreateAdd(o.first_line, builder.getInt64(MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES));
+      if (o.last_line != nullptr)
+        word = builder.CreateAdd(word, builder.CreateShl(builder.CreateSub(o.last_line, o.first_line), 40));
       if (openings.size() > 1) word = builder.CreateSelect(o.shared, word, builder.getInt64(0));
       // One locked instruction for all: the last.
       if (i + 1 < openings.size())
@@ -876,43 +1002,39 @@ class Checker {
         builder.CreateAtomicRMW(AtomicRMWInst::Xchg, window(builder, all, static_cast<unsigned>(i)), word, Align(8),
                                 AtomicOrdering::SequentiallyConsistent);
     }
+    // Of private memory there is no word: one that is always right stands in for it.
+    Value* const table = builder.getInt64(MG_FINE_TABLE_BASE);
+    Value* const instead = openings.size() > 1 ? always_exclusive() : nullptr;
     for (size_t i = 0; i < openings.size(); ++i) {
-      const Opening& o = openings[i];
-      const Run& run = batch.runs[i];
-      const auto look = [&](Value* line) {
-        Value* pointer = builder.CreateIntToPtr(
-            builder.CreateAdd(builder.CreateShl(line, 3), builder.getInt64(MG_FINE_TABLE_BASE)), ptr_);
-        // Of private memory there is no word: one that is always right stands in for it.
-        if (openings.size() > 1) pointer = builder.CreateSelect(o.shared, pointer, always_exclusive());
-        Value* const word = builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
-        Value* const exclusive = builder.CreateICmpEQ(word, builder.getInt64(MG_FINE_EXCLUSIVE));
-        good = good == nullptr ? exclusive : builder.CreateAnd(good, exclusive);
-      };
-      look(o.first_line);
-      if (o.last_line != nullptr) {
-        look(o.last_line);
-        // Runs of up to kLargestRun bytes may have a line in between.
-        if (run.end - run.begin > static_cast<int64_t>(kSmallestLine) + 1)
-          look(builder.CreateLShr(builder.CreateAdd(o.first_line, o.last_line), 1));
-      }
+      Value* const exclusive = is_exclusive(builder, batch.runs[i], openings[i], table, instead);
+      good = good == nullptr ? exclusive : builder.CreateAnd(good, exclusive);
     }
     builder.CreateCondBr(good, body, missed, mostly_);
 
     builder.SetInsertPoint(missed);
-    if (simple) {
+    if (simple && alone != nullptr && has_value_in_two_words(*alone)) {
+      Value* const taken = call_value_miss(builder, *alone);
+      builder.CreateCondBr(builder.CreateICmpNE(taken, builder.getInt64(0)), tail, body);
+    } else if (simple) {
       Value* const pointer = builder.CreateIntToPtr(openings[0].begin, ptr_);
-      call_miss(builder, miss("__multigrain_store_miss", FunctionType::get(builder.getVoidTy(), {ptr_}, false)), {pointer});
+      call_miss(builder, miss("__multigrain_store_miss", FunctionType::get(builder.getVoidTy(), {ptr_}, false)),
+                {pointer});
       builder.CreateBr(body);
+    } else if (alone != nullptr) {
+      builder.CreateBr(slow);  // line by line
     } else {
-      auto* const run_type = ArrayType::get(i64_, 3 * openings.size());
+      auto* const run_type = ArrayType::get(i64_, kWordsOfRun * openings.size());
       AllocaInst* const runs = local(run_type);
       for (size_t i = 0; i < openings.size(); ++i) {
         const auto put = [&](uint64_t member, Value* value) {
-          builder.CreateStore(value, builder.CreatePtrAdd(runs, builder.getInt64(8 * (3 * i + member))));
+          builder.CreateStore(value, builder.CreatePtrAdd(runs, builder.getInt64(8 * (kWordsOfRun * i + member))));
         };
         put(0, openings[i].begin);
-        put(1, builder.CreateAdd(openings[i].begin, builder.getInt64(static_cast<uint64_t>(batch.runs[i].end - batch.runs[i].begin))));
+        put(1, builder.CreateAdd(openings[i].begin,
+                                 builder.getInt64(static_cast<uint64_t>(batch.runs[i].end - batch.runs[i].begin))));
         put(2, builder.getInt64(1));
+        put(3, builder.getInt64(0));
+        put(4, builder.getInt64(1));
       }
       CallInst* const opened = call_miss(
           builder, miss("__multigrain_batch_miss", FunctionType::get(i64_, {ptr_, i32_}, false)),
@@ -928,6 +1050,28 @@ class Checker {
     changed_ = true;
   }
 
+  bool has_value_in_two_words(const StoreInst& store) const {
+    Type* const type = store.getValueOperand()->getType();
+    const uint64_t size = layout_.getTypeStoreSize(type);
+    // Bits that are no whole bytes would have to be filled up as the processor's store does.
+    return size <= 16 && layout_.getTypeSizeInBits(type) == size * 8 && !type->isAggregateType() &&
+           !type->isX86_FP80Ty();
+  }
+
+  Value* call_value_miss(IRBuilder<>& builder, StoreInst& store) {
+    Value* value = store.getValueOperand();
+    Type* const type = value->getType();
+    const auto size = static_cast<uint32_t>(layout_.getTypeStoreSize(type));
+    if (type->isPtrOrPtrVectorTy()) value = builder.CreatePtrToInt(value, layout_.getIntPtrType(type));
+    value = builder.CreateBitCast(value, builder.getIntNTy(size * 8));
+    Value* high = builder.getInt64(0);
+    if (size > 8) high = builder.CreateZExtOrTrunc(builder.CreateLShr(value, 64), i64_);
+    Value* const low = builder.CreateZExtOrTrunc(value, i64_);
+    return call_miss(builder,
+                     miss("__multigrain_store_value_miss", FunctionType::get(i64_, {ptr_, i64_, i64_, i32_}, false)),
+                     {store.getPointerOperand(), low, high, builder.getInt32(size)});
+  }
+
   // -fmultigrain-sequential: no later load of this processor is made before the store is seen.
   void fence_behind(Instruction& access) {
     if (!options().sequential || access.isAtomic()) return;
@@ -941,7 +1085,8 @@ class Checker {
     Type* const type = store.getValueOperand()->getType();
     AllocaInst* const value = local(type);
     builder.CreateStore(store.getValueOperand(), value);
-    call_miss(builder, miss("__multigrain_store_range_miss", FunctionType::get(builder.getVoidTy(), {ptr_, i64_, ptr_}, false)),
+    call_miss(builder,
+              miss("__multigrain_store_range_miss", FunctionType::get(builder.getVoidTy(), {ptr_, i64_, ptr_}, false)),
               {store.getPointerOperand(), builder.getInt64(layout_.getTypeStoreSize(type)), value});
     if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
     store.eraseFromParent();
@@ -954,22 +1099,6 @@ class Checker {
                               ConstantInt::get(i64_, MG_FINE_EXCLUSIVE), kName);
   }
 
-  // --- Afterwards -------------------------------------------------------------------------------------------------
-
-  // What passes that run later (with -flto) were promised of the function does not hold for its checks.
-  void drop_promises() {
-    function_.setMemoryEffects(MemoryEffects::unknown());
-    for (const Attribute::AttrKind kind : {Attribute::NoSync, Attribute::Speculatable, Attribute::NoFree,
-                                           Attribute::NoRecurse, Attribute::WillReturn})
-      function_.removeFnAttr(kind);
-    // Under which the comparison of a number with itself would be known.
-    function_.removeFnAttr("no-nans-fp-math");
-    for (Argument& argument : function_.args())
-      for (const Attribute::AttrKind kind : {Attribute::NoAlias, Attribute::ReadOnly, Attribute::ReadNone,
-                                             Attribute::WriteOnly, Attribute::Writable})
-        argument.removeAttr(kind);
-  }
-
   Function& function_;
   Module& module_;
   LLVMContext& context_;
@@ -978,6 +1107,7 @@ class Checker {
   IntegerType* i32_;
   IntegerType* i64_;
   PointerType* ptr_;
+  HeldWindow held_;
   MDNode* rarely_;
   MDNode* mostly_;
   DenseSet<const Instruction*> covered_;
@@ -990,14 +1120,11 @@ class Checker {
 }  // namespace
 
 bool insert_checks(Function& function, AAResults& aliases) {
-  return is_instrumented(function) && Checker(function, aliases).run();
+  return Checker(function, aliases).run();
 }
 
 void add_note(Module& module) {
-  // namesz, descsz, type, name, desc: docs/fine-grain.md.
-  module.appendModuleInlineAsm(
-      ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n"
-      ".long 1\n.popsection\n");
+  module.appendModuleInlineAsm(MG_FINE_NOTE);
 }
 
 }  // namespace multigrain::checks

@@ -7,6 +7,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include "atomics.h"
 #include "shared.h"
 
 namespace multigrain::checks {
@@ -21,6 +22,8 @@ const StringSet<>& wrapped() {
                                     "strlen",   "strnlen", "strcmp", "strncmp", "strcpy",   "stpcpy",   "strncpy",
                                     "strcat",   "strchr",  "strrchr", "strstr", "strdup",   "qsort",    "sprintf",
                                     "snprintf", "vsprintf", "vsnprintf", "fgets",
+                                    "strtol",   "strtoul", "strtoll", "strtoull", "strtof", "strtod",  "strtold",
+                                    "scanf",    "fscanf",  "sscanf",  "vscanf",   "vfscanf", "vsscanf",
                                     // Of the C++ library: nodes of trees and lists (runtime/containers.cpp).
                                     "_ZSt18_Rb_tree_incrementPSt18_Rb_tree_node_base",
                                     "_ZSt18_Rb_tree_incrementPKSt18_Rb_tree_node_base",
@@ -48,7 +51,7 @@ const StringMap<Strings>& string_readers() {
       {"snprintf", {4, true}}, {"puts", {1, false}},   {"perror", {1, false}}, {"atoi", {1, false}},
       {"atol", {1, false}},    {"atoll", {1, false}},  {"atof", {1, false}},   {"fopen", {3, false}},
       {"getenv", {1, false}},  {"remove", {1, false}}, {"rename", {3, false}}, {"system", {1, false}},
-      {"setenv", {3, false}},  {"strcasecmp", {3, false}}};
+      {"setenv", {3, false}},  {"strcasecmp", {3, false}}, {"strncasecmp", {3, false}}};
   return readers;
 }
 
@@ -70,13 +73,32 @@ bool is_string_conversion(const CallBase& call, unsigned format_argument, unsign
   return false;
 }
 
+// Under which names the C library's headers declare them.
+StringRef without_prefix(StringRef name) {
+  for (const char* prefix : {"__isoc99_", "__isoc23_"}) name.consume_front(prefix);
+  return name;
+}
+
+// Whether a function may reach shared memory by its arguments.
+bool reaches_shared(const CallBase& call, StringRef name) {
+  // Nodes that are shared may hang on one that is not.
+  if (name.starts_with("_ZNSt8__detail15_List_node_base") || name.contains("_Rb_tree_")) return true;
+  // Through the list of arguments.
+  if (name.starts_with("v") && name.ends_with("scanf")) return true;
+  // A stream is the C library's.
+  return any_of(drop_begin(call.args(), name == "fscanf" ? 1 : 0), [](const Use& argument) {
+    return argument->getType()->isPointerTy() && may_be_shared(argument.get());
+  });
+}
+
 }  // namespace
 
 bool redirect_library_call(CallBase& call) {
   Function* const callee = call.getCalledFunction();
   if (callee == nullptr || callee->isIntrinsic() || !callee->isDeclaration()) return false;
+  if (redirect_atomic_call(call)) return true;
   Module& module = *call.getModule();
-  const StringRef name = callee->getName();
+  const StringRef name = without_prefix(callee->getName());
   bool changed = false;
   if (const auto reader = string_readers().find(name); reader != string_readers().end()) {
     const Strings& strings = reader->second;
@@ -84,7 +106,8 @@ bool redirect_library_call(CallBase& call) {
     for (unsigned i = 0; i < call.arg_size(); ++i) {
       const bool is_string = i < fixed ? (strings.fixed >> i & 1) != 0
                                        : strings.variable && is_string_conversion(call, fixed - 1, i);
-      if (!is_string || !call.getArgOperand(i)->getType()->isPointerTy() || !may_be_shared(call.getArgOperand(i))) continue;
+      if (!is_string || !call.getArgOperand(i)->getType()->isPointerTy() || !may_be_shared(call.getArgOperand(i)))
+        continue;
       IRBuilder<> builder(&call);
       auto* const pointer = builder.getPtrTy();
       call.setArgOperand(i, builder.CreateCall(module.getOrInsertFunction("__multigrain_string", pointer, pointer),
@@ -92,12 +115,7 @@ bool redirect_library_call(CallBase& call) {
       changed = true;
     }
   }
-  if (!wrapped().contains(name)) return changed;
-  // Nodes that are shared may hang on one that is not.
-  if (!name.starts_with("_ZNSt8__detail15_List_node_base") && !name.contains("_Rb_tree_") && none_of(call.args(), [](const Use& argument) {
-        return argument->getType()->isPointerTy() && may_be_shared(argument.get());
-      }))
-    return changed;
+  if (!wrapped().contains(name) || !reaches_shared(call, name)) return changed;
   call.setCalledFunction(module.getOrInsertFunction(("__multigrain_" + name).str(), callee->getFunctionType()));
   // What the compiler knew of the library's function does not hold for one that may wait for other nodes.
   call.setAttributes(AttributeList());

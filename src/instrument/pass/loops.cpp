@@ -19,7 +19,7 @@
 
 #include <optional>
 
-#include "instrument/fine_grain.h"
+#include "base/fine_grain.h"
 #include "options.h"
 #include "shared.h"
 
@@ -35,6 +35,7 @@ constexpr uint64_t kIterationsOfNest = 1 << 15;
 // What the check of a piece looks at must be in proportion to what the piece does: so many bytes for an iteration. Else
 // a column of a matrix would be checked by looking at the whole of it.
 constexpr uint64_t kBytesPerIteration = 128;
+constexpr uint64_t kLookOfRow = 128;  // a row more costs as much as so many bytes
 constexpr uint64_t kLongestRun = 1 << 20;
 // A piece of fewer iterations is done sooner with checks of its own.
 constexpr uint64_t kWorthLoads = 12;
@@ -52,10 +53,20 @@ struct Run {
   int64_t begin, end;   // around that
   bool stores;
   SmallVector<const SCEV*, 4> least, greatest;  // in the loop's iterations alone
+  // Of one row, if it has rows: so far apart, and so many.
+  const SCEV* stride = nullptr;
+  const SCEV* rows = nullptr;  // null: one for each of the loop's own iterations
+};
+
+// What must hold before a loop so that what is said of it is right: a comparison of two numbers that are known there.
+struct Condition {
+  CmpInst::Predicate predicate;
+  const SCEV *left, *right;
 };
 
 struct Plan {
   SmallVector<Run, MG_FINE_WINDOWS> runs;
+  SmallVector<Condition, 4> conditions;
   // Iterations of innermost loops for one of the loop: products of these, added up.
   SmallVector<SmallVector<const SCEV*, 3>, 2> inner;
   bool stores = false;
@@ -103,8 +114,8 @@ class LoopWindows {
   }
 
  private:
-  // Where the program computes what a loop begins with from much else, ends and addresses would be expressions of all of
-  // that, to be computed once more, if they can be at all. While one loop is looked at, such values are hidden.
+  // Where the program computes what a loop begins with from much else, ends and addresses would be expressions of all
+  // of that, to be computed once more, if they can be at all. While one loop is looked at, such values are hidden.
   SmallVector<FreezeInst*> freeze_inputs(const Loop& loop) {
     constexpr unsigned kSimple = 5;
     SmallVector<FreezeInst*> frozen;
@@ -115,7 +126,9 @@ class LoopWindows {
       for (Instruction& instruction : *block) {
         for (Value* operand : instruction.operands()) {
           auto* const input = dyn_cast<Instruction>(operand);
-          if (input == nullptr || loop.contains(input) || isa<AllocaInst>(input) || !evolution_.isSCEVable(input->getType())) continue;
+          if (input == nullptr || loop.contains(input) || isa<AllocaInst>(input) ||
+              !evolution_.isSCEVable(input->getType()))
+            continue;
           if (evolution_.getSCEV(input)->getExpressionSize() > kSimple) inputs.insert(input);
         }
       }
@@ -147,19 +160,23 @@ class LoopWindows {
       return std::nullopt;
     };
     if (!loop.isInnermost() && !options().nests) return no("nests are switched off");
-    if (!loop.isLoopSimplifyForm() || !loop.isSafeToClone() || !loop.isLCSSAForm(dominators_)) return no("not in simple form");
-    if (!is_counted(loop)) return no("its iterations are not known before");
-    if (const unsigned trips = evolution_.getSmallConstantTripCount(&loop); loop.isInnermost() && trips != 0 && trips < kWorthStores)
+    if (!loop.isLoopSimplifyForm() || !loop.isSafeToClone() || !loop.isLCSSAForm(dominators_))
+      return no("not in simple form");
+    if (!count(loop)) return no("its iterations are not known before");
+    if (const unsigned trips = evolution_.getSmallConstantTripCount(&loop);
+        loop.isInnermost() && trips != 0 && trips < kWorthStores)
       return no("too few iterations");
     unsigned size = 0;
     Plan plan;
     for (BasicBlock* block : loop.blocks()) {
       Loop* const inside = loops_.getLoopFor(block);
-      if (inside->getHeader() == block && inside != &loop && !takes_part(*inside)) return no("an inner loop may not run");
+      if (inside->getHeader() == block && inside != &loop && !takes_part(*inside))
+        return no("an inner loop may not run");
       for (Instruction& instruction : *block) {
         if (isa<DbgInfoIntrinsic>(instruction)) continue;
         ++size;
-        if (!is_allowed(instruction, *inside, plan)) return no("not possible with windows open, or not known", &instruction);
+        if (!is_allowed(instruction, *inside, plan))
+          return no("not possible with windows open, or not known", &instruction);
       }
     }
     if (plan.runs.empty()) return no("nothing is shared");
@@ -168,32 +185,89 @@ class LoopWindows {
       run.least = {run.address};
       run.greatest = {run.address};
       for (const Loop* inside = run.loop; inside != &loop; inside = inside->getParentLoop())
-        if (!over(*inside, run.least, run.greatest)) return no("addresses of an inner loop are not known", &*run.loop->getHeader()->begin());
+        if (!has_rows(run, *inside, loop) && !over(*inside, run.least, run.greatest))
+          return no("addresses of an inner loop are not known", &*run.loop->getHeader()->begin());
       for (const SCEV* end : concat<const SCEV* const>(run.least, run.greatest))
         if (!is_linear(end, loop)) return no("an address is not known before", &*run.loop->getHeader()->begin());
+      if (!loop.isInnermost() && run.stride == nullptr && options().rows) run.stride = far_step(run, loop);
       plan.stores |= run.stores;
     }
     if (!loop.isInnermost() && !count_inner(loop, plan)) return no("the iterations of an inner loop are not known");
+    for (const Loop* inside : loop.getLoopsInPreorder()) {
+      const std::optional<Count> counted = count(*inside);
+      if (!counted) return no("its iterations are not known before");
+      for (const Condition& condition : counted->conditions) {
+        for (const SCEV* side : {condition.left, condition.right})
+          if (!evolution_.isAvailableAtLoopEntry(side, &loop)) return no("not known to count without overflow");
+        plan.conditions.push_back(condition);
+      }
+    }
     return plan;
   }
 
-  // Rotated, with one way out and a number of iterations that is known before.
-  bool is_counted(const Loop& loop) const {
+  // How often a loop goes back to its header, and what must hold for that.
+  struct Count {
+    const SCEV* back_edges;
+    SmallVector<Condition, 2> conditions;
+  };
+
+  // Of a rotated loop with one way out and a number of iterations that is known before.
+  std::optional<Count> count(const Loop& loop) {
     BasicBlock* const latch = loop.getLoopLatch();
-    if (latch == nullptr || loop.getExitingBlock() != latch || loop.getUniqueExitBlock() == nullptr) return false;
+    if (latch == nullptr || loop.getExitingBlock() != latch || loop.getUniqueExitBlock() == nullptr) return {};
     const auto* const branch = dyn_cast<BranchInst>(latch->getTerminator());
-    if (branch == nullptr || !branch->isConditional()) return false;
-    const SCEV* const count = evolution_.getBackedgeTakenCount(&loop);
-    return !isa<SCEVCouldNotCompute>(count) && evolution_.getTypeSizeInBits(count->getType()) <= 64;
+    if (branch == nullptr || !branch->isConditional()) return {};
+    const SCEV* const times = evolution_.getBackedgeTakenCount(&loop);
+    if (isa<SCEVCouldNotCompute>(times)) return count_of_steps(loop, *branch);
+    if (evolution_.getTypeSizeInBits(times->getType()) > 64) return {};
+    return Count{evolution_.getNoopOrZeroExtend(times, i64_), {}};
   }
 
-  const SCEV* count_of(const Loop& loop) {
-    return evolution_.getNoopOrZeroExtend(evolution_.getBackedgeTakenCount(&loop), i64_);
+  // for (i = begin; i < end; i += step) where the compiler cannot exclude that i goes beyond all numbers before it is end,
+  // or that step is 0: it does not, under conditions that are easily checked.
+  std::optional<Count> count_of_steps(const Loop& loop, const BranchInst& branch) {
+    auto* const compare = dyn_cast<ICmpInst>(branch.getCondition());
+    if (compare == nullptr || !compare->getOperand(0)->getType()->isIntegerTy()) return {};
+    CmpInst::Predicate predicate =
+        branch.getSuccessor(0) == loop.getHeader() ? compare->getPredicate() : compare->getInversePredicate();
+    const SCEV* next = evolution_.getSCEV(compare->getOperand(0));
+    const SCEV* end = evolution_.getSCEV(compare->getOperand(1));
+    if (evolution_.isLoopInvariant(next, &loop)) {
+      std::swap(next, end);
+      predicate = CmpInst::getSwappedPredicate(predicate);
+    }
+    const auto* const recurrence = dyn_cast<SCEVAddRecExpr>(next);
+    if (recurrence == nullptr || recurrence->getLoop() != &loop || !recurrence->isAffine() ||
+        !evolution_.isLoopInvariant(end, &loop) || (predicate != CmpInst::ICMP_ULT && predicate != CmpInst::ICMP_SLT))
+      return {};
+    const bool is_signed = predicate == CmpInst::ICMP_SLT;
+    Type* const type = end->getType();
+    const auto bits = static_cast<unsigned>(evolution_.getTypeSizeInBits(type));
+    if (bits > 64) return {};
+    const SCEV* const one = evolution_.getOne(type);
+    const SCEV* const step = recurrence->getStepRecurrence(evolution_);
+    const SCEV* const begin = evolution_.getMinusSCEV(recurrence->getStart(), step);
+    const SCEV* const greatest =
+        evolution_.getConstant(is_signed ? APInt::getSignedMaxValue(bits) : APInt::getMaxValue(bits));
+    // The last sum, which is not below the end, is a number still.
+    const SCEV* const room = evolution_.getMinusSCEV(greatest, evolution_.getMinusSCEV(step, one));
+    Count result;
+    result.conditions.push_back({predicate, begin, end});
+    result.conditions.push_back({is_signed ? CmpInst::ICMP_SGT : CmpInst::ICMP_NE, step, evolution_.getZero(type)});
+    result.conditions.push_back({is_signed ? CmpInst::ICMP_SLE : CmpInst::ICMP_ULE, end, room});
+    const SCEV* const way = evolution_.getMinusSCEV(evolution_.getMinusSCEV(end, begin), one);
+    const SCEV* const times = evolution_.getUDivExpr(way, evolution_.getUMaxExpr(step, one));
+    result.back_edges = evolution_.getNoopOrZeroExtend(times, i64_);
+    return result;
   }
+
+  // Of a loop that count() counts.
+  const SCEV* count_of(const Loop& loop) { return count(loop)->back_edges; }
 
   // An inner loop that runs in every iteration of its parent, but for one that has no iterations.
   bool takes_part(const Loop& inner) {
-    if (!is_counted(inner) || !inner.isLoopSimplifyForm()) return false;
+    const std::optional<Count> counted = count(inner);
+    if (!counted || !inner.isLoopSimplifyForm()) return false;
     const BasicBlock* const latch = inner.getParentLoop()->getLoopLatch();
     if (latch == nullptr) return false;
     if (dominators_.dominates(inner.getLoopPreheader(), latch)) return true;
@@ -202,7 +276,6 @@ class LoopWindows {
     // Of other conditions nothing would be known about the addresses if they do not hold.
     const auto* const compare = dyn_cast<ICmpInst>(guard->getCondition());
     if (compare == nullptr || !compare->getOperand(0)->getType()->isIntegerTy()) return false;
-    const SCEV* const count = evolution_.getBackedgeTakenCount(&inner);
     SmallPtrSet<const SCEV*, 8> unknown;
     const auto collect = [](const SCEV* from, auto&& each) {
       llvm::SCEVExprContains(from, [&](const SCEV* part) {
@@ -210,10 +283,11 @@ class LoopWindows {
         return false;
       });
     };
-    collect(count, [&](const SCEV* part) { unknown.insert(part); });
+    collect(counted->back_edges, [&](const SCEV* part) { unknown.insert(part); });
     bool related = false;
     for (const Value* operand : {compare->getOperand(0), compare->getOperand(1)})
-      collect(evolution_.getSCEV(const_cast<Value*>(operand)), [&](const SCEV* part) { related |= unknown.contains(part); });
+      collect(evolution_.getSCEV(const_cast<Value*>(operand)),
+              [&](const SCEV* part) { related |= unknown.contains(part); });
     return related;
   }
 
@@ -247,7 +321,8 @@ class LoopWindows {
     return add_access(instruction, pointer, static_cast<int64_t>(size.getFixedValue()), stores, inside, plan);
   }
 
-  bool add_access(Instruction& instruction, Value* pointer, int64_t bytes, bool stores, const Loop& inside, Plan& plan) {
+  bool add_access(Instruction& instruction, Value* pointer, int64_t bytes, bool stores, const Loop& inside,
+                  Plan& plan) {
     if (!may_be_shared(pointer)) return true;
     if (stores && options().sequential) return false;
     // Only what is accessed for certain: of other addresses it is not known that there is memory.
@@ -264,9 +339,39 @@ class LoopWindows {
       run.stores |= stores;
       return true;
     }
-    if (plan.runs.size() == MG_FINE_WINDOWS) return false;
+    if (plan.runs.size() == kMostRuns) return false;
     plan.runs.push_back({address, &inside, 0, bytes, stores, {}, {}});
     return true;
+  }
+
+  // Whether the loop inside goes from row to row of what the run touches, such as of a part of a matrix: far, or, for all
+  // that is known, perhaps far. Then the run becomes that of one row, and only the rows' lines will be looked at.
+  bool has_rows(Run& run, const Loop& inside, const Loop& loop) {
+    if (run.stride != nullptr || !options().rows) return false;
+    const SCEV* const step = far_step(run, inside);
+    if (step == nullptr) return false;
+    const SCEV* const rows = evolution_.getAddExpr(count_of(inside), evolution_.getOne(i64_));
+    if (!evolution_.isAvailableAtLoopEntry(step, &loop) || !evolution_.isAvailableAtLoopEntry(rows, &loop)) return false;
+    run.stride = step, run.rows = rows;
+    for (SmallVectorImpl<const SCEV*>* ends : {&run.least, &run.greatest})
+      for (const SCEV*& end : *ends) end = cast<SCEVAddRecExpr>(end)->getStart();
+    return true;
+  }
+
+  // By how much all ends of what the run touches move from one of the loop's iterations to the next; null if that is not
+  // far, or not the same for all.
+  const SCEV* far_step(const Run& run, const Loop& loop) {
+    constexpr uint64_t kFar = 128;
+    const SCEV* step = nullptr;
+    for (const SCEV* end : concat<const SCEV* const>(run.least, run.greatest)) {
+      const auto* const recurrence = dyn_cast<SCEVAddRecExpr>(end);
+      if (recurrence == nullptr || recurrence->getLoop() != &loop || !recurrence->isAffine()) return nullptr;
+      const SCEV* const of_this = recurrence->getStepRecurrence(evolution_);
+      if (step != nullptr && of_this != step) return nullptr;
+      step = of_this;
+    }
+    const auto* const known = dyn_cast<SCEVConstant>(step);
+    return known != nullptr && known->getAPInt().abs().ule(kFar) ? nullptr : step;
   }
 
   // From what is least and greatest in one iteration of a loop to what is in all of them.
@@ -329,8 +434,9 @@ class LoopWindows {
 
   // --- The loop in two forms ----------------------------------------------------------------------------------------
 
-  // preheader -> piece -> open -> the copy    -> close -+-> piece, or the exit
-  //                \-------\----> the original loop ----/
+  // preheader -> ready -> piece -> bounds -> open -> the copy    -> close -+-> piece, or the exit
+  //     \----------------/  \---------\-------\----> the original loop ----/
+  // What is short, or cannot be counted, does without what is computed in `ready`; the original loop keeps its own end.
   bool transform(Loop& loop, Plan& plan) {
     BasicBlock* const preheader = loop.getLoopPreheader();
     BasicBlock* const header = loop.getHeader();
@@ -339,6 +445,8 @@ class LoopWindows {
     LLVMContext& context = function_.getContext();
     SCEVExpander expander(evolution_, layout_, "multigrain");
     Instruction* const before = preheader->getTerminator();
+    const bool is_nest = !plan.inner.empty();
+    const DebugLoc location = loop.getStartLoc();
     SmallVector<const SCEV*> needed = {count_of(loop)};
     for (const Run& run : plan.runs) {
       for (const SCEV* end : concat<const SCEV* const>(run.least, run.greatest)) {
@@ -346,20 +454,44 @@ class LoopWindows {
         needed.push_back(recurrence != nullptr ? recurrence->getStart() : end);
         if (recurrence != nullptr) needed.push_back(recurrence->getStepRecurrence(evolution_));
       }
+      if (run.stride != nullptr) needed.push_back(run.stride);
+      if (run.rows != nullptr) needed.push_back(run.rows);
     }
     for (const auto& product : plan.inner) needed.append(product.begin(), product.end());
+    for (const Condition& condition : plan.conditions) needed.append({condition.left, condition.right});
     for (const SCEV* expression : needed) {
       if (expander.isSafeToExpandAt(expression, before) || divides_as_before(expression, *before)) continue;
-      if (options().explain) errs() << "multigrain: " << function_.getName() << ": cannot compute " << *expression << '\n';
+      if (options().explain)
+        errs() << "multigrain: " << function_.getName() << ": cannot compute " << *expression << '\n';
       return false;
     }
-    const auto value = [&](const SCEV* expression) { return expander.expandCodeFor(expression, i64_, before); };
-    const DebugLoc location = loop.getStartLoc();
+    const auto value_before = [&](const SCEV* expression, Instruction* at) {
+      Type* const type = expression->getType()->isPointerTy() ? i64_ : expression->getType();
+      return expander.expandCodeFor(expression, type, at);
+    };
 
-    // Before the loop: how many iterations a piece has.
+    // Whether it can be counted, and is worth the windows.
     IRBuilder<> builder(before);
     builder.SetCurrentDebugLocation(location);
-    Value* const total = builder.CreateAdd(value(count_of(loop)), builder.getInt64(1), "multigrain.total");
+    Value* possible = nullptr;
+    const auto also = [&](Value* condition) {
+      possible = possible == nullptr ? condition : builder.CreateLogicalAnd(possible, condition);
+    };
+    for (const Condition& condition : plan.conditions) {
+      Value* const left = value_before(condition.left, before);
+      also(builder.CreateICmp(condition.predicate, left, value_before(condition.right, before)));
+    }
+    Value* const back_edges = value_before(count_of(loop), before);
+    Value* const total = builder.CreateAdd(back_edges, builder.getInt64(1), "multigrain.total");
+    if (!is_nest)
+      also(builder.CreateICmpUGE(total, builder.getInt64(plan.stores ? kWorthStores : kWorthLoads)));
+
+    // How many iterations a piece has.
+    BasicBlock* const ready = SplitEdge(preheader, header, &dominators_, &loops_);
+    Instruction* const end_of_ready = ready->getTerminator();
+    builder.SetInsertPoint(end_of_ready);
+    builder.SetCurrentDebugLocation(location);
+    const auto value = [&](const SCEV* expression) { return expander.expandCodeFor(expression, i64_, end_of_ready); };
     Value* inner = nullptr;
     for (const auto& product : plan.inner) {
       Value* count = nullptr;
@@ -370,9 +502,9 @@ class LoopWindows {
       }
       inner = inner == nullptr ? count : builder.CreateAdd(inner, count);
     }
-    const uint64_t limit = inner == nullptr ? kIterationsOfLoop : kIterationsOfNest;
+    const uint64_t limit = is_nest ? kIterationsOfNest : kIterationsOfLoop;
     Value* longest = builder.getInt64(limit);
-    if (inner != nullptr) {
+    if (is_nest) {
       inner = builder.CreateBinaryIntrinsic(Intrinsic::umax, inner, builder.getInt64(1));
       longest = builder.CreateBinaryIntrinsic(Intrinsic::umax, builder.CreateUDiv(longest, inner), builder.getInt64(1));
     }
@@ -391,17 +523,22 @@ class LoopWindows {
     };
     struct Ends {
       SmallVector<End, 4> least, greatest;
+      Value* stride = nullptr;
+      Value* rows = nullptr;
     };
     SmallVector<Ends, MG_FINE_WINDOWS> ends;
     for (const Run& run : plan.runs) {
       Ends of_run;
       for (const SCEV* expression : run.least) of_run.least.push_back(end_of(expression));
       for (const SCEV* expression : run.greatest) of_run.greatest.push_back(end_of(expression));
+      if (run.stride != nullptr) of_run.stride = value(run.stride);
+      if (run.rows != nullptr) of_run.rows = value(run.rows);
       ends.push_back(of_run);
     }
 
     // The blocks. From here on the analyses are out of date.
     BasicBlock* const piece = BasicBlock::Create(context, "multigrain.piece", &function_, header);
+    BasicBlock* const bounds_of_piece = BasicBlock::Create(context, "multigrain.bounds", &function_, header);
     BasicBlock* const open = BasicBlock::Create(context, "multigrain.open", &function_, header);
     BasicBlock* const fast_entry = BasicBlock::Create(context, "multigrain.fast", &function_, header);
     BasicBlock* const slow_entry = BasicBlock::Create(context, "multigrain.slow", &function_, header);
@@ -417,7 +554,7 @@ class LoopWindows {
       map[block] = copy;
       copies.push_back(copy);
     }
-    map[preheader] = fast_entry;
+    map[ready] = fast_entry;
     map[exit] = fast_exit;
     remapInstructionsInBlocks(copies, map);
     for (BasicBlock* block : copies) block->moveBefore(slow_entry);
@@ -429,29 +566,75 @@ class LoopWindows {
     };
 
     // The pieces.
-    before->replaceSuccessorWith(header, piece);
+    // Registers are for the copy, above all.
+    MDNode* const mostly = MDBuilder(context).createBranchWeights(1 << 10, 1);
+    end_of_ready->replaceSuccessorWith(header, piece);
+    if (possible != nullptr) {
+      preheader->getTerminator()->eraseFromParent();
+      builder.SetInsertPoint(preheader);
+      builder.CreateCondBr(possible, ready, piece, mostly);
+    }
     builder.SetInsertPoint(piece);
-    PHINode* const done = builder.CreatePHI(i64_, 2, "multigrain.done");
-    done->addIncoming(builder.getInt64(0), preheader);
+    const auto at_begin = [&](Type* type, Value* from_ready, Value* otherwise, const Twine& name = "") {
+      PHINode* const phi = builder.CreatePHI(type, 3, name);
+      phi->addIncoming(from_ready, ready);
+      if (possible != nullptr) phi->addIncoming(otherwise, preheader);
+      return phi;
+    };
+    PHINode* const done = at_begin(i64_, builder.getInt64(0), builder.getInt64(0), "multigrain.done");
     SmallVector<std::pair<PHINode*, PHINode*>, 8> carried;  // of the header, of the piece
     for (PHINode& phi : header->phis()) {
-      PHINode* const outer = builder.CreatePHI(phi.getType(), 2);
-      outer->addIncoming(phi.getIncomingValueForBlock(preheader), preheader);
-      carried.push_back({&phi, outer});
+      Value* const first = phi.getIncomingValueForBlock(ready);
+      carried.push_back({&phi, at_begin(phi.getType(), first, first)});
     }
-    Value* const length = builder.CreateBinaryIntrinsic(Intrinsic::umin, builder.CreateSub(total, done), longest);
+    // What `ready` has computed, which is not looked at if it was passed by.
+    const auto from_ready = [&](Value*& one) {
+      auto* const instruction = dyn_cast_or_null<Instruction>(one);
+      if (possible == nullptr || instruction == nullptr || instruction->getParent() != ready) return;
+      PHINode* const phi = at_begin(one->getType(), one, PoisonValue::get(one->getType()));
+      phi->addIncoming(phi, piece_end);
+      one = phi;
+    };
+    from_ready(inner);
+    from_ready(longest);
+    for (Ends& of_run : ends) {
+      from_ready(of_run.stride);
+      from_ready(of_run.rows);
+      for (SmallVector<End, 4>* side : {&of_run.least, &of_run.greatest}) {
+        for (End& end : *side) {
+          from_ready(end.start);
+          from_ready(end.step);
+        }
+      }
+    }
+    PHINode* is_ready = nullptr;
+    if (possible != nullptr) {
+      is_ready = at_begin(builder.getInt1Ty(), builder.getTrue(), builder.getFalse());
+      is_ready->addIncoming(builder.getTrue(), piece_end);
+    }
+    Value* length = builder.CreateBinaryIntrinsic(Intrinsic::umin, builder.CreateSub(total, done), longest);
+    if (is_ready != nullptr) length = builder.CreateSelect(is_ready, length, builder.getInt64(UINT64_MAX));
+    Value* const iterations = inner == nullptr ? length : builder.CreateMul(length, inner);
+    Value* enough = builder.CreateICmpUGE(iterations, builder.getInt64(plan.stores ? kWorthStores : kWorthLoads));
+    if (is_ready != nullptr) enough = builder.CreateLogicalAnd(is_ready, enough);
+    builder.CreateCondBr(enough, bounds_of_piece, slow_entry, mostly);
+
+    builder.SetInsertPoint(bounds_of_piece);
     Value* const further = builder.CreateSub(length, builder.getInt64(1));
     Value* worth = nullptr;
     Value* bytes = nullptr;
     SmallVector<std::pair<Value*, Value*>, MG_FINE_WINDOWS> bounds;
-    const auto and_also = [&](Value* condition) { worth = worth == nullptr ? condition : builder.CreateAnd(worth, condition); };
+    const auto and_also = [&](Value* condition) {
+      worth = worth == nullptr ? condition : builder.CreateAnd(worth, condition);
+    };
     for (size_t i = 0; i < plan.runs.size(); ++i) {
       const Run& run = plan.runs[i];
       const auto extreme = [&](ArrayRef<End> candidates, bool low) {
         Value* result = nullptr;
         const auto consider = [&](Value* candidate) {
-          result = result == nullptr ? candidate
-                                     : builder.CreateBinaryIntrinsic(low ? Intrinsic::umin : Intrinsic::umax, result, candidate);
+          result = result == nullptr
+                       ? candidate
+                       : builder.CreateBinaryIntrinsic(low ? Intrinsic::umin : Intrinsic::umax, result, candidate);
         };
         for (const End& end : candidates) {
           if (end.step == nullptr) {
@@ -459,45 +642,70 @@ class LoopWindows {
             continue;
           }
           Value* const first = builder.CreateAdd(end.start, builder.CreateMul(end.step, done));
+          if (run.stride != nullptr && run.rows == nullptr) {
+            consider(first);
+            continue;
+          }
           if (!(low ? end.falls : end.rises)) consider(first);
           if (!(low ? end.rises : end.falls)) consider(builder.CreateAdd(first, builder.CreateMul(end.step, further)));
         }
         return result;
       };
-      Value* const begin = builder.CreateAdd(extreme(ends[i].least, true), builder.getInt64(static_cast<uint64_t>(run.begin)));
-      Value* const end = builder.CreateAdd(extreme(ends[i].greatest, false), builder.getInt64(static_cast<uint64_t>(run.end)));
-      bounds.push_back({begin, end});
+      Value* begin =
+          builder.CreateAdd(extreme(ends[i].least, true), builder.getInt64(static_cast<uint64_t>(run.begin)));
+      Value* end =
+          builder.CreateAdd(extreme(ends[i].greatest, false), builder.getInt64(static_cast<uint64_t>(run.end)));
       Value* const span = builder.CreateSub(end, begin);
       // Also of a loop of no iterations, whose end is before its beginning.
       and_also(builder.CreateICmpULE(span, builder.getInt64(kLongestRun)));
-      bytes = bytes == nullptr ? span : builder.CreateAdd(bytes, span);
+      Value* looked_at = span;
+      if (run.stride != nullptr) {
+        Value*& rows = ends[i].rows;
+        if (run.rows == nullptr) rows = length;
+        Value* const before_last = builder.CreateSub(rows, builder.getInt64(1));
+        and_also(builder.CreateICmpULT(before_last, builder.getInt64(kIterationsOfNest)));
+        // As rows, or as all that is from the first to the last of them, if that is less to look at.
+        Value* const each = builder.CreateMul(builder.CreateAdd(span, builder.getInt64(kLookOfRow)), rows);
+        Value* const way = builder.CreateMul(ends[i].stride, before_last);
+        Value* const falls = builder.CreateICmpSLT(way, builder.getInt64(0));
+        Value* const all = builder.CreateAdd(span, builder.CreateSelect(falls, builder.CreateNeg(way), way));
+        Value* const as_one = builder.CreateICmpULE(all, each);
+        Value* const nothing = builder.getInt64(0);
+        begin = builder.CreateAdd(begin, builder.CreateSelect(builder.CreateAnd(as_one, falls), way, nothing));
+        end = builder.CreateAdd(
+            end, builder.CreateSelect(builder.CreateAnd(as_one, builder.CreateNot(falls)), way, nothing));
+        rows = builder.CreateSelect(as_one, builder.getInt64(1), rows);
+        looked_at = builder.CreateSelect(as_one, all, each);
+        and_also(builder.CreateICmpULE(looked_at, builder.getInt64(kLongestRun)));
+      }
+      bounds.push_back({begin, end});
+      bytes = bytes == nullptr ? looked_at : builder.CreateAdd(bytes, looked_at);
     }
-    Value* const iterations = inner == nullptr ? length : builder.CreateMul(length, inner);
     and_also(builder.CreateICmpULE(bytes, builder.CreateMul(iterations, builder.getInt64(kBytesPerIteration))));
-    and_also(builder.CreateICmpUGE(iterations, builder.getInt64(plan.stores ? kWorthStores : kWorthLoads)));
     if (inner != nullptr) and_also(builder.CreateICmpULE(iterations, builder.getInt64(kIterationsOfNest)));
-    builder.CreateCondBr(worth, open, slow_entry);
+    builder.CreateCondBr(worth, open, slow_entry, mostly);
 
     // The windows.
     builder.SetInsertPoint(open);
     IRBuilder<> entry(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
-    AllocaInst* const table = entry.CreateAlloca(ArrayType::get(i64_, 3 * plan.runs.size()));
+    AllocaInst* const table = entry.CreateAlloca(ArrayType::get(i64_, kWordsOfRun * plan.runs.size()));
     for (size_t i = 0; i < plan.runs.size(); ++i) {
       const auto put = [&](uint64_t member, Value* number) {
-        builder.CreateStore(number, builder.CreatePtrAdd(table, builder.getInt64(8 * (3 * i + member))));
+        builder.CreateStore(number, builder.CreatePtrAdd(table, builder.getInt64(8 * (kWordsOfRun * i + member))));
       };
       put(0, bounds[i].first);
       put(1, bounds[i].second);
       put(2, builder.getInt64(plan.runs[i].stores ? 1 : 0));
+      put(3, ends[i].rows != nullptr ? ends[i].stride : builder.getInt64(0));
+      put(4, ends[i].rows != nullptr ? ends[i].rows : builder.getInt64(1));
     }
     Module& module = *function_.getParent();
     CallInst* const opened = builder.CreateCall(
         module.getOrInsertFunction(kBatchOpen, builder.getInt32Ty(), builder.getPtrTy(), builder.getInt32Ty()),
         {table, builder.getInt32(static_cast<uint32_t>(plan.runs.size()))});
-    MDNode* const mostly = MDBuilder(context).createBranchWeights(1 << 10, 1);
     builder.CreateCondBr(builder.CreateICmpNE(opened, builder.getInt32(0)), fast_entry, slow_entry, mostly);
 
-    // Both forms count the piece's iterations and know no other end.
+    // Both forms count the piece's iterations, and the copy knows no other end. The original loop has its own as well.
     const auto count_piece = [&](BasicBlock* from, BasicBlock* first, BasicBlock* last, BasicBlock* to) {
       builder.SetInsertPoint(from);
       builder.CreateBr(first);
@@ -508,7 +716,12 @@ class LoopWindows {
       Value* const next = builder.CreateAdd(counter, builder.getInt64(1), "", true, true);
       counter->addIncoming(builder.getInt64(0), from);
       counter->addIncoming(next, last);
-      BranchInst* const again = builder.CreateCondBr(builder.CreateICmpULT(next, length), first, to);
+      Value* more = builder.CreateICmpULT(next, length);
+      if (first == header && is_ready != nullptr) {
+        Value* const condition = branch->getCondition();
+        more = builder.CreateAnd(more, branch->getSuccessor(0) == header ? condition : builder.CreateNot(condition));
+      }
+      BranchInst* const again = builder.CreateCondBr(more, first, to);
       again->copyMetadata(*branch, {LLVMContext::MD_loop});
       again->setDebugLoc(branch->getDebugLoc());
       branch->eraseFromParent();
@@ -516,7 +729,7 @@ class LoopWindows {
     for (auto& [phi, outer] : carried) {
       auto* const copy = cast<PHINode>(&*map[phi]);
       for (auto& [one, from] : {std::pair{phi, slow_entry}, std::pair{copy, fast_entry}}) {
-        const int at = one->getBasicBlockIndex(one == phi ? preheader : fast_entry);
+        const int at = one->getBasicBlockIndex(one == phi ? ready : fast_entry);
         one->setIncomingValue(static_cast<unsigned>(at), outer);
         one->setIncomingBlock(static_cast<unsigned>(at), from);
       }
@@ -524,7 +737,8 @@ class LoopWindows {
     count_piece(slow_entry, header, latch, slow_exit);
     count_piece(fast_entry, fast_header, fast_latch, fast_exit);
     builder.SetInsertPoint(fast_exit);
-    builder.CreateCall(module.getOrInsertFunction(kBatchClose, builder.getVoidTy()));
+    builder.CreateCall(module.getOrInsertFunction(kBatchClose, builder.getVoidTy(), builder.getInt32Ty(), i64_),
+                       {builder.getInt32(static_cast<uint32_t>(plan.runs.size())), iterations});
     builder.CreateBr(piece_end);
     builder.SetInsertPoint(slow_exit);
     builder.CreateBr(piece_end);
@@ -553,12 +767,15 @@ class LoopWindows {
     }
     Value* const now = builder.CreateAdd(done, length);
     done->addIncoming(now, piece_end);
-    BranchInst* const next_piece = builder.CreateCondBr(builder.CreateICmpULT(now, total), piece, exit);
+    Value* more = builder.CreateICmpULT(now, total);
+    if (is_ready != nullptr) more = builder.CreateLogicalAnd(is_ready, more);
+    BranchInst* const next_piece = builder.CreateCondBr(more, piece, exit);
 
     // Neither form, nor the loop of pieces, is looked at again; loops in the form with checks are.
     mark(*next_piece, {});
-    mark(*latch->getTerminator(), loop.isInnermost() ? ArrayRef<const char*>({"llvm.loop.vectorize.width", "llvm.loop.unroll.disable"})
-                                                     : ArrayRef<const char*>());
+    mark(*latch->getTerminator(), loop.isInnermost()
+                                      ? ArrayRef<const char*>({"llvm.loop.vectorize.width", "llvm.loop.unroll.disable"})
+                                      : ArrayRef<const char*>());
     for (Loop* inside : loop.getLoopsInPreorder()) {
       auto* const copied_latch = cast<BasicBlock>(&*map[inside->getLoopLatch()]);
       mark(*copied_latch->getTerminator(), {});
@@ -566,8 +783,8 @@ class LoopWindows {
     return true;
   }
 
-  // Whether what keeps an expression from being computed before the loop is divisions alone, and the program has divided
-  // by the same numbers on the way there: they are not 0.
+  // Whether what keeps an expression from being computed before the loop is divisions alone, and the program has
+  // divided by the same numbers on the way there: they are not 0.
   bool divides_as_before(const SCEV* expression, const Instruction& before) {
     if (!evolution_.dominates(expression, before.getParent())) return false;
     SmallPtrSet<const SCEV*, 8> divisors;
@@ -580,7 +797,8 @@ class LoopWindows {
     return !llvm::SCEVExprContains(expression, [&](const SCEV* part) {
       if (const auto* recurrence = dyn_cast<SCEVAddRecExpr>(part)) return !recurrence->isAffine();
       const auto* const division = dyn_cast<SCEVUDivExpr>(part);
-      return division != nullptr && !evolution_.isKnownNonZero(division->getRHS()) && !divisors.contains(division->getRHS());
+      return division != nullptr && !evolution_.isKnownNonZero(division->getRHS()) &&
+             !divisors.contains(division->getRHS());
     });
   }
 
@@ -591,7 +809,8 @@ class LoopWindows {
   void mark(Instruction& branch, ArrayRef<const char*> also) {
     LLVMContext& context = branch.getContext();
     SmallVector<Metadata*, 6> operands = {nullptr};
-    if (MDNode* const old = branch.getMetadata(LLVMContext::MD_loop)) operands.append(old->op_begin() + 1, old->op_end());
+    if (MDNode* const old = branch.getMetadata(LLVMContext::MD_loop))
+      operands.append(old->op_begin() + 1, old->op_end());
     operands.push_back(MDNode::get(context, MDString::get(context, kDone)));
     for (const char* name : also) {
       SmallVector<Metadata*, 2> option = {MDString::get(context, name)};

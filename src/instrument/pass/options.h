@@ -5,10 +5,16 @@ namespace multigrain::checks {
 
 struct Options {
   bool group_loads = true;   // one branch for several loads
+  bool narrow = true;        // loads of 1 and 2 bytes are told by their own value
   bool batch_stores = true;  // one window for several stores
   bool loops = true;         // windows around loops
   bool nests = true;         // windows around nests of loops
+  bool rows = true;          // of what a nest accesses only the rows' lines are looked at
   bool expand = true;        // short memory copies in line
+  bool prefetch = true;      // a line for a compare-and-swap loop, once
+  bool polls = true;         // in loops
+  bool hold = true;          // one window for the stores of several iterations
+  bool arguments = true;     // arguments that are private in all calls have no checks
   bool sequential = false;   // a fence behind each store
   bool asm_is_error = false;
   bool explain = false;      // say why a loop has no windows

@@ -1,15 +1,25 @@
 // The plugin that mgcc loads into clang: where the passes run, and the options that switch them.
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/SCCIterator.h>
 #include <llvm/ADT/StringSwitch.h>
+#include <llvm/Analysis/CallGraph.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Passes/PassPlugin.h>
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/ErrorHandling.h>
+#include <llvm/TargetParser/Triple.h>
 
+#include "arguments.h"
 #include "checks.h"
+#include "entry_calls.h"
+#include "exclusive.h"
+#include "fences.h"
 #include "loops.h"
 #include "options.h"
+#include "polls.h"
 #include "shared.h"
+#include "spins.h"
 
 namespace multigrain::checks {
 namespace {
@@ -19,13 +29,14 @@ using namespace llvm;
 cl::opt<std::string> switches("multigrain-checks", cl::desc("what -fmultigrain-checks= says"), cl::Hidden);
 cl::opt<bool> sequential("multigrain-sequential", cl::desc("a fence behind each shared store"), cl::Hidden);
 cl::opt<bool> asm_is_error("multigrain-asm-error", cl::desc("unchecked inline assembly is an error"), cl::Hidden);
-
+cl::opt<bool> polls("multigrain-polls", cl::desc("polls in loops"), cl::init(true), cl::Hidden);
 cl::opt<bool> explain("multigrain-explain", cl::desc("say why a loop has no windows"), cl::Hidden);
 
 Options parse() {
   Options options;
   options.sequential = sequential;
   options.asm_is_error = asm_is_error;
+  options.polls = polls;
   options.explain = explain;
   SmallVector<StringRef> words;
   StringRef(switches).split(words, ',', -1, false);
@@ -33,23 +44,37 @@ Options parse() {
     const bool on = !word.consume_front("no-");
     bool* const option = StringSwitch<bool*>(word)
                              .Case("group", &options.group_loads)
+                             .Case("narrow", &options.narrow)
                              .Case("batch", &options.batch_stores)
                              .Case("loops", &options.loops)
                              .Case("nests", &options.nests)
+                             .Case("rows", &options.rows)
                              .Case("expand", &options.expand)
+                             .Case("prefetch", &options.prefetch)
+                             .Case("hold", &options.hold)
+                             .Case("arguments", &options.arguments)
                              .Default(nullptr);
     if (option != nullptr) {
       *option = on;
     } else if (word == "all") {
-      options.group_loads = options.batch_stores = options.loops = options.nests = options.expand = on;
+      for (bool* each : {&options.group_loads, &options.narrow, &options.batch_stores, &options.loops, &options.nests,
+                         &options.rows, &options.expand, &options.prefetch, &options.hold, &options.arguments})
+        *each = on;
     } else {
       report_fatal_error("-fmultigrain-checks: there is no '" + word +
-                             "'; it takes group, batch, loops, nests, expand and all, each with no- in front or without",
+                             "'; it takes group, narrow, batch, loops, nests, rows, expand, prefetch, hold, arguments and "
+                             "all, each with no- in front or without",
                          false);
     }
   }
   return options;
 }
+
+struct ArgumentPass : PassInfoMixin<ArgumentPass> {
+  PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
+    return mark_private_arguments(module) ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  }
+};
 
 struct LoopPass : PassInfoMixin<LoopPass> {
   PreservedAnalyses run(Function& function, FunctionAnalysisManager& analyses) {
@@ -57,15 +82,42 @@ struct LoopPass : PassInfoMixin<LoopPass> {
   }
 };
 
+// Functions that call themselves, perhaps by way of others.
+DenseSet<Function*> find_recursive(CallGraph& calls) {
+  DenseSet<Function*> recursive;
+  for (auto component = scc_begin(&calls); !component.isAtEnd(); ++component)
+    if (component.hasCycle())
+      for (const CallGraphNode* node : *component)
+        if (node->getFunction() != nullptr) recursive.insert(node->getFunction());
+  return recursive;
+}
+
 struct CheckPass : PassInfoMixin<CheckPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
+    const Triple target(module.getTargetTriple());
+    if (target.getArch() != Triple::x86_64 || target.isX32()) {
+      module.getContext().emitError("multigrain: access checks are made for x86-64, not for " + Twine(target.str()) +
+                                    ": leave out -m32, -mx32 or --target, or give -fno-multigrain-checks");
+      return PreservedAnalyses::all();
+    }
     auto& functions = analyses.getResult<FunctionAnalysisManagerModuleProxy>(module).getManager();
+    const DenseSet<Function*> recursive = find_recursive(analyses.getResult<CallGraphAnalysis>(module));
     std::vector<Function*> all;
     for (Function& function : module)
       if (is_instrumented(function)) all.push_back(&function);
     for (Function* function : all) {
-      if (!insert_checks(*function, functions.getResult<AAManager>(*function))) continue;
-      functions.invalidate(*function, PreservedAnalyses::none());
+      Polls polls(*function, functions, recursive.contains(function));
+      bool changed = false;
+      const auto did = [&](bool something) {
+        if (something) functions.invalidate(*function, PreservedAnalyses::none());
+        changed |= something;
+      };
+      did(announce_spins(*function, functions.getResult<LoopAnalysis>(*function)));
+      did(insert_fences(*function));
+      did(prefetch_for_loops(*function, functions));
+      did(polls.insert());
+      did(insert_checks(*function, functions.getResult<AAManager>(*function)));
+      if (changed) drop_promises(*function);
     }
     add_note(module);
     return PreservedAnalyses::none();
@@ -84,6 +136,10 @@ const Options& options() {
 
 extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "multigrain-checks", "1", [](llvm::PassBuilder& builder) {
+            // When functions have been put into each other, and before the passes that ask what may be shared.
+            builder.registerOptimizerEarlyEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+              passes.addPass(multigrain::checks::ArgumentPass());
+            });
             // Behind everything that simplifies loops and before they are turned into vectors.
             builder.registerVectorizerStartEPCallback(
                 [](llvm::FunctionPassManager& passes, llvm::OptimizationLevel) {

@@ -10,6 +10,8 @@ using namespace llvm;
 
 namespace {
 
+constexpr const char* kPrivate = "multigrain-private";
+
 // The private heap (layout.h). Not operator new, which a program may replace by one that returns shared memory.
 bool is_private_allocator(const CallBase& call) {
   const Function* const callee = call.getCalledFunction();
@@ -27,7 +29,8 @@ bool is_virtual_table(const Value* object) {
 
 bool is_private_object(const Value* object) {
   if (isa<AllocaInst, GlobalValue, ConstantPointerNull, UndefValue>(object)) return true;
-  if (const auto* argument = dyn_cast<Argument>(object)) return argument->hasByValAttr();
+  if (const auto* argument = dyn_cast<Argument>(object))
+    return argument->hasByValAttr() || is_marked_private(*argument);
   if (const auto* call = dyn_cast<CallBase>(object)) {
     if (const auto* intrinsic = dyn_cast<IntrinsicInst>(call)) {
       return intrinsic->getIntrinsicID() == Intrinsic::threadlocal_address ||
@@ -57,6 +60,17 @@ bool may_be_shared(const Value* pointer) {
   return any_of(objects, [](const Value* object) { return !is_private_object(object); });
 }
 
+bool is_marked_private(const Argument& argument) {
+  return argument.getParent()->getAttributes().hasParamAttr(argument.getArgNo(), kPrivate);
+}
+void mark_private(Argument& argument, bool is_private) {
+  Function& function = *argument.getParent();
+  if (is_private)
+    function.addParamAttr(argument.getArgNo(), Attribute::get(function.getContext(), kPrivate));
+  else
+    function.removeParamAttr(argument.getArgNo(), kPrivate);
+}
+
 bool is_instrumented(const Function& function) {
   return !function.isDeclaration() && !function.hasAvailableExternallyLinkage() &&
          !function.hasFnAttribute(Attribute::Naked) &&
@@ -81,6 +95,28 @@ bool is_harmless_call(const CallBase& call) {
   }
   const Function* const callee = call.getCalledFunction();
   return callee != nullptr && callee->isDeclaration() && is_mathematical(callee->getName());
+}
+
+GlobalVariable* thread_local_of_runtime(Module& module, const char* name, Type* type) {
+  if (GlobalVariable* const known = module.getNamedGlobal(name)) return known;
+  return new GlobalVariable(module, type, false, GlobalValue::ExternalLinkage, nullptr, name, nullptr,
+                            GlobalValue::InitialExecTLSModel);
+}
+
+Value* load_line_shift(IRBuilder<>& builder) {
+  Constant* const address = builder.getInt64(MG_FINE_SHIFT_ADDRESS);
+  return builder.CreateAlignedLoad(builder.getInt64Ty(), ConstantExpr::getIntToPtr(address, builder.getPtrTy()),
+                                   Align(8));
+}
+
+Value* windows_of_thread(IRBuilder<>& builder, Module& module) {
+  GlobalVariable* const variable = thread_local_of_runtime(module, "__multigrain_windows", builder.getPtrTy());
+  return builder.CreateLoad(builder.getPtrTy(), builder.CreateThreadLocalAddress(variable), "windows");
+}
+
+void close_window(IRBuilder<>& builder, Value* windows, unsigned i) {
+  Value* const window = i == 0 ? windows : builder.CreatePtrAdd(windows, builder.getInt64(8 * i));
+  builder.CreateAlignedStore(builder.getInt64(0), window, Align(8))->setAtomic(AtomicOrdering::Release);
 }
 
 }  // namespace multigrain::checks

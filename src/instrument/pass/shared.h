@@ -1,15 +1,23 @@
 // What may be shared memory, and the names that the checks go by.
 #pragma once
 
+#include <llvm/IR/Argument.h>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
+
+#include "base/fine_grain.h"
 
 namespace multigrain::checks {
 
 // Whether an access through `pointer` may reach the view. Not: locals, whether they escape or not, and globals (stacks and
 // the program's own data are private to a node), thread-locals, constants, arguments passed by value, virtual tables,
-// null, and what the C library's allocator returned.
+// null, what the C library's allocator returned, and arguments that are marked.
 bool may_be_shared(const llvm::Value* pointer);
+
+// An argument that points to private memory in every call (arguments.h).
+bool is_marked_private(const llvm::Argument& argument);
+void mark_private(llvm::Argument& argument, bool is_private);
 
 // Whether code of this function gets checks at all.
 bool is_instrumented(const llvm::Function& function);
@@ -17,7 +25,23 @@ bool is_instrumented(const llvm::Function& function);
 // Calls that end soon, wait for nothing and touch no memory that may be shared: allowed while windows are open.
 bool is_harmless_call(const llvm::CallBase& call);
 
+// A variable of the runtime that every thread has (fine_grain.h).
+llvm::GlobalVariable* thread_local_of_runtime(llvm::Module& module, const char* name, llvm::Type* type);
+llvm::Value* load_line_shift(llvm::IRBuilder<>& builder);
+// The calling thread's windows, and the store that closes one of them.
+llvm::Value* windows_of_thread(llvm::IRBuilder<>& builder, llvm::Module& module);
+void close_window(llvm::IRBuilder<>& builder, llvm::Value* windows, unsigned i);
+
+// The last of a thread's windows is held_window.h's, so that those of batches and loops do not get in its way.
+inline constexpr unsigned kMostRuns = MG_FINE_HELD_WINDOW;
+
+// mg_fine_run, as compiled code fills it.
+inline constexpr unsigned kWordsOfRun = sizeof(mg_fine_run) / sizeof(uint64_t);
+
+inline constexpr const char* kBatchHold = "__multigrain_batch_hold";
 inline constexpr const char* kBatchOpen = "__multigrain_batch_open";
-inline constexpr const char* kBatchClose = "__multigrain_batch_close";
+// Where loops.cpp has windows closed, with how many there are and how many iterations there were: checks.cpp puts the
+// stores there that close them.
+inline constexpr const char* kBatchClose = "multigrain.batch.close";
 
 }  // namespace multigrain::checks

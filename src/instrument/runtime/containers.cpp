@@ -1,15 +1,15 @@
-// What of the standard containers is not in headers, for compiled code: the C++ library's functions on the nodes of trees
-// (std::map, std::set) and of lists, which would touch nodes in shared memory without checks. The pass lets calls of
-// the library's functions, which have the same names without the prefix, come here (library_calls.cpp).
+// What of the standard containers is not in headers, for compiled code: the C++ library's functions on the nodes of
+// trees (std::map, std::set) and of lists, which would touch nodes in shared memory without checks. The pass lets calls
+// of the library's functions, which have the same names without the prefix, come here (library_calls.cpp).
 //
-// The nodes' layout and what the functions promise are part of the binary interface of libstdc++. The algorithms are the
-// textbook's (Cormen and others, "Introduction to Algorithms", red-black trees), on fields that are loaded and stored
-// with checks.
+// The nodes' layout and what the functions promise are part of the binary interface of libstdc++. The algorithms are
+// the textbook's (Cormen and others, "Introduction to Algorithms", red-black trees), on fields that are loaded and
+// stored with checks.
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
-#include "instrument/fine_grain.h"
+#include "base/fine_grain.h"
 
 namespace {
 
@@ -64,7 +64,8 @@ TreeNode* increment(TreeNode* node) {
     node = above;
     above = above->parent;
   }
-  // From the root of a tree that is nothing but a left branch, the way up ends at the header's right, which is the root.
+  // From the root of a tree that is nothing but a left branch, the way up ends at the header's right, which is the
+  // root.
   return node->right != above ? above : node;
 }
 TreeNode* decrement(TreeNode* node) {
@@ -234,15 +235,19 @@ void unhook(ListNode* node) {
 extern "C" {
 
 MG_ENTRY(TreeNode* tree_increment(TreeNode* node), "_ZSt18_Rb_tree_incrementPSt18_Rb_tree_node_base");
-MG_ENTRY(const TreeNode* tree_increment_const(const TreeNode* node), "_ZSt18_Rb_tree_incrementPKSt18_Rb_tree_node_base");
+MG_ENTRY(const TreeNode* tree_increment_const(const TreeNode* node),
+         "_ZSt18_Rb_tree_incrementPKSt18_Rb_tree_node_base");
 MG_ENTRY(TreeNode* tree_decrement(TreeNode* node), "_ZSt18_Rb_tree_decrementPSt18_Rb_tree_node_base");
-MG_ENTRY(const TreeNode* tree_decrement_const(const TreeNode* node), "_ZSt18_Rb_tree_decrementPKSt18_Rb_tree_node_base");
+MG_ENTRY(const TreeNode* tree_decrement_const(const TreeNode* node),
+         "_ZSt18_Rb_tree_decrementPKSt18_Rb_tree_node_base");
 MG_ENTRY(void tree_insert(bool left, TreeNode* node, TreeNode* below, TreeNode& header),
          "_ZSt29_Rb_tree_insert_and_rebalancebPSt18_Rb_tree_node_baseS0_RS_");
-MG_ENTRY(TreeNode* tree_erase(TreeNode* gone, TreeNode& header), "_ZSt28_Rb_tree_rebalance_for_erasePSt18_Rb_tree_node_baseRS_");
+MG_ENTRY(TreeNode* tree_erase(TreeNode* gone, TreeNode& header),
+         "_ZSt28_Rb_tree_rebalance_for_erasePSt18_Rb_tree_node_baseRS_");
 MG_ENTRY(void list_hook(ListNode* node, ListNode* before), "_ZNSt8__detail15_List_node_base7_M_hookEPS0_");
 MG_ENTRY(void list_unhook(ListNode* node), "_ZNSt8__detail15_List_node_base9_M_unhookEv");
-MG_ENTRY(void list_transfer(ListNode* at, ListNode* first, ListNode* last), "_ZNSt8__detail15_List_node_base11_M_transferEPS0_S1_");
+MG_ENTRY(void list_transfer(ListNode* at, ListNode* first, ListNode* last),
+         "_ZNSt8__detail15_List_node_base11_M_transferEPS0_S1_");
 MG_ENTRY(void list_swap(ListNode& a, ListNode& b), "_ZNSt8__detail15_List_node_base4swapERS0_S1_");
 MG_ENTRY(void list_reverse(ListNode* header), "_ZNSt8__detail15_List_node_base10_M_reverseEv");
 

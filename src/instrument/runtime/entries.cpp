@@ -1,7 +1,8 @@
 // What compiled access checks call when they miss, and what opens a batch's windows (fine_grain.h; docs/fine-grain.md).
 //
-// None of these is called by signal handlers: programs' handlers must not touch shared memory (multigrain.h). errno is
-// the program's, and kept: the program has only loaded or stored.
+// None of these is called by signal handlers: programs' handlers must not touch shared memory (multigrain.h). But for
+// polls and fences: there may be loops and atomics in a handler. errno is the program's, and kept: the program has only
+// loaded or stored.
 #include <emmintrin.h>
 #include <sched.h>
 
@@ -11,15 +12,26 @@
 #include <cstring>
 #include <span>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "coherence/line_protocol.h"
+#include "coherence/window.h"
 #include "instrument/runtime/memory_access.h"
 #include "instrument/runtime/windows.h"
+#include "profile/virtual_time.h"
 
 namespace multigrain {
 namespace {
 
 std::atomic<LineProtocol*> protocol_of_process{nullptr};
+
+// Compiled code reads it all the time, and so it shares no cache line with anything that changes.
+alignas(64) constinit const uint64_t nothing[8] = {};
+
+void let_compiled_code_look_at(const uint64_t*& pointer, const std::atomic<uint64_t>* word) {
+  static_assert(sizeof *word == sizeof(uint64_t) && std::atomic<uint64_t>::is_always_lock_free);
+  __atomic_store_n(&pointer, word != nullptr ? reinterpret_cast<const uint64_t*>(word) : nothing, __ATOMIC_RELEASE);
+}
 
 }  // namespace
 
@@ -28,6 +40,8 @@ LineProtocol* line_protocol() {
 }
 void set_line_protocol(LineProtocol* protocol) {
   protocol_of_process.store(protocol, std::memory_order_release);
+  let_compiled_code_look_at(__multigrain_mail, protocol != nullptr ? protocol->mail() : nullptr);
+  let_compiled_code_look_at(__multigrain_outstanding, protocol != nullptr ? protocol->outstanding() : nullptr);
 }
 
 namespace checks {
@@ -50,15 +64,31 @@ class KeepErrno {
   int value_;
 };
 
-// What every entry begins with.
+// What every entry begins with. A processor that is here does not get back to a poll soon.
 void enter() {
   if (__multigrain_windows == windows_of_nobody) [[unlikely]]
     __multigrain_windows = windows_of_thread;
   close_windows();
+  if (__atomic_load_n(__atomic_load_n(&__multigrain_mail, __ATOMIC_RELAXED), __ATOMIC_RELAXED) == 0) [[likely]]
+    return;
+  if (LineProtocol* const protocol = line_protocol()) protocol->poll();
 }
 
-uint64_t window_word(uint64_t first, uint64_t last, bool stores) {
-  return first | (last - first + 1) * MG_FINE_WINDOW_LINE | (stores ? MG_FINE_WINDOW_STORES : 0);
+// What an entry begins with that a check which missed has called.
+class Miss {
+ public:
+  Miss() { enter(); }
+
+ private:
+  const virtual_time::MissedCheck missed_;
+  const KeepErrno keep_;
+};
+
+// In a signal handler's poll or fence, windows may be open that the interrupted code relies on.
+bool any_window_open() {
+  uint64_t all = 0;
+  for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i) all |= window(i).load(std::memory_order_relaxed);
+  return all != 0;
 }
 
 // Whether all words of lines first .. last are MG_FINE_EXCLUSIVE, or have MG_FINE_READABLE.
@@ -91,63 +121,134 @@ bool all_good(uint64_t first, uint64_t last, bool stores) {
   return (static_cast<uint64_t>(_mm_cvtsi128_si64(common)) & rest & MG_FINE_READABLE) != 0;
 }
 
-// A run's shared part, in lines.
+// A run's shared part: its lines from the first to the last, which its window names, and, if it has several rows, those,
+// from the lowest on; what lies between them is not looked at. Without initial values: arrays of them are made for each
+// piece of a loop.
 struct Lines {
-  uint64_t first = 1, last = 0;
-  bool stores = false;
+  uint64_t first, last;
+  bool stores;
+  uintptr_t begin, end, stride, rows;
   [[nodiscard]] bool any() const { return first <= last; }
+
+  // Whether the function says so of the addresses of all parts.
+  template <typename Function>
+  bool all_of(Function&& function) const {
+    for (uintptr_t row = 0; row < rows; ++row)
+      if (!function(begin + row * stride, end + row * stride)) return false;
+    return true;
+  }
+  [[nodiscard]] bool are_good() const {
+    if (rows == 1) return all_good(first, last, stores);
+    return all_of([this](uintptr_t from, uintptr_t to) { return all_good(line_of(from), line_of(to - 1), stores); });
+  }
 };
 
-Lines lines_of(const mg_fine_run& run) {
-  const uintptr_t begin = std::max(run.begin, uintptr_t{MG_FINE_VIEW_BASE});
-  const uintptr_t end = std::min(run.end, kViewEnd);
-  if (begin >= end) return {};
-  return {line_of(begin), line_of(end - 1), run.stores != 0};
+void find_lines_between(uintptr_t begin, uintptr_t end, Lines& lines) {
+  begin = std::max(begin, uintptr_t{MG_FINE_VIEW_BASE});
+  end = std::min(end, kViewEnd);
+  lines.begin = begin, lines.end = end, lines.stride = 0, lines.rows = 1;
+  if (begin < end)
+    lines.first = line_of(begin), lines.last = line_of(end - 1);
+  else
+    lines.first = 1, lines.last = 0;
+}
+
+// False of a run whose lines no window can name.
+bool find_lines(const mg_fine_run& run, Lines& lines) {
+  lines.stores = run.stores != 0;
+  if (run.rows == 1) [[likely]] {
+    find_lines_between(run.begin, run.end, lines);
+  } else {
+    const bool falls = static_cast<intptr_t>(run.stride) < 0;
+    const uintptr_t stride = falls ? -run.stride : run.stride;
+    uintptr_t way;
+    if (__builtin_mul_overflow(stride, run.rows - 1, &way) || way > kViewEnd) return false;
+    const uintptr_t low = falls ? run.begin - way : run.begin;
+    const uintptr_t high = falls ? run.end : run.end + way;
+    find_lines_between(low, high, lines);
+    if (lines.any() && stride > run.end - run.begin + (uintptr_t{1} << line_shift())) {
+      if (low < MG_FINE_VIEW_BASE || high > kViewEnd) return false;
+      lines.end = low + (run.end - run.begin), lines.stride = stride, lines.rows = run.rows;
+    }
+  }
+  return !lines.any() || lines.last - lines.first < MG_FINE_WINDOW_MAX_LINES;
 }
 
 void bring(const Lines& lines) {
-  const unsigned shift = line_shift();
-  const uintptr_t begin = MG_FINE_VIEW_BASE + (lines.first << shift);
-  const uintptr_t end = MG_FINE_VIEW_BASE + ((lines.last + 1) << shift);
-  if (LineProtocol* const protocol = line_protocol())
-    protocol->bring(begin, end, lines.stores);
-  else
-    mark_writable(begin, end);
+  const uintptr_t line = uintptr_t{1} << line_shift();
+  lines.all_of([&](uintptr_t from, uintptr_t to) {
+    const uintptr_t begin = from & ~(line - 1);
+    const uintptr_t end = (to + line - 1) & ~(line - 1);
+    if (LineProtocol* const protocol = line_protocol())
+      protocol->bring(begin, end, lines.stores);
+    else
+      mark_writable(begin, end);
+    return true;
+  });
+}
+
+bool all_are_good(std::span<const Lines> runs) {
+  return std::ranges::all_of(runs, [](const Lines& run) { return !run.any() || run.are_good(); });
 }
 
 // Publishes windows over all runs, and says whether all lines are good. If not, no window is open.
 bool try_open(std::span<const Lines> runs) {
   for (unsigned i = 0; i < runs.size(); ++i) {
     const Lines& lines = runs[i];
-    window(i).store(lines.any() ? window_word(lines.first, lines.last, lines.stores) : 0, std::memory_order_relaxed);
+    const uint64_t word = lines.any() ? make_window(lines.first, lines.last - lines.first + 1, lines.stores) : 0;
+    // One locked instruction for all: the last. As an exchange it is the fence, too.
+    if (i + 1 < runs.size())
+      window(i).store(word, std::memory_order_relaxed);
+    else
+      window(i).exchange(word, std::memory_order_seq_cst);
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (const Lines& lines : runs) {
-    if (lines.any() && !all_good(lines.first, lines.last, lines.stores)) {
-      close_windows();
-      return false;
-    }
-  }
-  return true;
+  if (all_are_good(runs)) return true;
+  close_windows();
+  return false;
+}
+
+uintptr_t part_of(uintptr_t address) {
+  return address >> MG_FINE_PART_SHIFT;
+}
+
+// Opens the held window over a part of the view, unless it is.
+void hold(uintptr_t part) {
+  const uint64_t open = window(MG_FINE_HELD_WINDOW).load(std::memory_order_relaxed);
+  if (open == 0 || (open & (MG_FINE_WINDOW_LINE - 1)) != line_of(part << MG_FINE_PART_SHIFT)) __multigrain_hold_open(part);
 }
 
 // A batch that is refused this often goes access by access.
 constexpr int kAttempts = 4;
 
+// Stores whose values the protocol is offered.
+constexpr size_t kLongestValue = 16;
+
+// All lines of the runs, or false if there are more runs, or longer ones, than windows can say.
+bool find_lines(std::span<const mg_fine_run> runs, std::array<Lines, MG_FINE_WINDOWS>& lines) {
+  if (runs.size() > lines.size()) return false;
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (!find_lines(runs[i], lines[i])) return false;
+  return true;
+}
 
 // Of [address, address + size), the part up to the next border of a line, or of the view.
 size_t within_line(uintptr_t address, size_t size) {
-  if (!is_shared(address)) return address < MG_FINE_VIEW_BASE ? std::min<size_t>(size, MG_FINE_VIEW_BASE - address) : size;
+  if (!is_shared(address))
+    return address < MG_FINE_VIEW_BASE ? std::min<size_t>(size, MG_FINE_VIEW_BASE - address) : size;
   const uintptr_t line = uintptr_t{1} << line_shift();
   return std::min<size_t>(size, line - (address & (line - 1)));
 }
 
+// Whether all that the value has of some word is the flag value's. It is the same in every word, so that what is in a
+// byte says where it would come from.
 bool has_flag(const std::byte* value, size_t size, uintptr_t address) {
-  // The flag value is the same in every word, so that what is in a byte says where it comes from.
-  static constexpr std::array<uint8_t, 4> kFlag = {MG_FINE_FLAG32 & 0xff, MG_FINE_FLAG32 >> 8 & 0xff,
-                                                   MG_FINE_FLAG32 >> 16 & 0xff, MG_FINE_FLAG32 >> 24};
-  for (size_t i = 0; i < size; ++i)
-    if (static_cast<uint8_t>(value[i]) == kFlag[(address + i) % 4]) return true;
+  bool all_of_word = true;
+  for (size_t i = 0; i < size; ++i) {
+    const size_t within = (address + i) % 4;
+    if (within == 0) all_of_word = true;
+    all_of_word &= static_cast<uint8_t>(value[i]) == static_cast<uint8_t>(MG_FINE_FLAG32 >> 8 * within);
+    if (all_of_word && (within == 3 || i + 1 == size)) return true;
+  }
   return false;
 }
 
@@ -160,7 +261,7 @@ void load_within_line(uintptr_t address, size_t size, std::byte* value) {
   // Mostly the line is here, and only its neighbours of a group of loads were not. A value that looks like the flag is
   // for the protocol to judge, which also counts false misses.
   const uint64_t line = line_of(address);
-  window(0).exchange(window_word(line, line, false));
+  window(0).exchange(make_window(line, 1, false));
   const bool good = (table_word(line).load() & MG_FINE_READABLE) != 0;
   if (good) copy_once(value, reinterpret_cast<const std::byte*>(address), size);
   window(0).store(0, std::memory_order_release);
@@ -168,18 +269,21 @@ void load_within_line(uintptr_t address, size_t size, std::byte* value) {
   protocol->load(address, std::span(value, size));
 }
 
-// Opens window 0 for stores over the line of a shared address, with the line exclusive.
-void open_line(uintptr_t address) {
+// Opens window 0 for stores over the line of a shared address, with the line exclusive; false. Or the protocol takes
+// the store of `value` (none: it is not asked to), and no window is open; true.
+bool open_line_or_hand_over(uintptr_t address, std::span<const std::byte> value) {
   const uint64_t line = line_of(address);
-  window(0).exchange(window_word(line, line, true));
-  if (table_word(line).load() == MG_FINE_EXCLUSIVE) return;
+  window(0).exchange(make_window(line, 1, true));
+  if (table_word(line).load() == MG_FINE_EXCLUSIVE) return false;
   window(0).store(0, std::memory_order_release);
   if (LineProtocol* const protocol = line_protocol()) {
+    if (!value.empty() && value.size() <= kLongestValue) return protocol->store(address, value);
     protocol->open_store(address);
-    return;
+    return false;
   }
   mark_writable(address, address + 1);
-  window(0).exchange(window_word(line, line, true));
+  window(0).exchange(make_window(line, 1, true));
+  return false;
 }
 
 }  // namespace
@@ -198,27 +302,40 @@ void store(uintptr_t address, size_t size, const std::byte* value) {
   while (size > 0) {
     const size_t part = within_line(address, size);
     const bool shared = is_shared(address);
-    if (shared) open_line(address);
-    copy_once(reinterpret_cast<std::byte*>(address), value, part);
-    if (shared) window(0).store(0, std::memory_order_release);
+    if (!shared || !open_line_or_hand_over(address, {value, part})) {
+      copy_once(reinterpret_cast<std::byte*>(address), value, part);
+      if (shared) window(0).store(0, std::memory_order_release);
+    }
     address += part, value += part, size -= part;
   }
 }
 
 bool open_batch(std::span<const mg_fine_run> runs) {
   std::array<Lines, MG_FINE_WINDOWS> lines;
-  if (runs.size() > lines.size()) return false;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    lines[i] = lines_of(runs[i]);
-    if (lines[i].any() && lines[i].last - lines[i].first >= MG_FINE_WINDOW_MAX_LINES) return false;
-  }
+  if (!find_lines(runs, lines)) return false;
   const std::span<const Lines> used(lines.data(), runs.size());
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (try_open(used)) return true;
     for (const Lines& run : used)
-      if (run.any() && !all_good(run.first, run.last, run.stores)) bring(run);
+      if (run.any() && !run.are_good()) bring(run);
   }
   return try_open(used);
+}
+
+void open_exclusive(uintptr_t address, size_t size) {
+  if (line_of(address) == line_of(address + size - 1)) {
+    open_line_or_hand_over(address, {});
+    return;
+  }
+  // Nobody keeps all of several lines until they are all here. Who loses one waits, ever longer and each processor for
+  // another time, so that not always the same two meet.
+  const mg_fine_run run = {address, address + size, 1, 0, 1};
+  const auto own = reinterpret_cast<uintptr_t>(__multigrain_windows) / sizeof(uint64_t) / MG_FINE_WINDOWS;
+  for (unsigned refused = 0; !open_batch({&run, 1}); ++refused) {
+    const uint64_t pause = (uint64_t{1} << std::min(refused, 10u)) + (own * 37 + refused * 11) % 64;
+    for (uint64_t i = 0; i < pause; ++i) cpu_relax();
+    if (refused > 4) sched_yield();
+  }
 }
 
 void begin_access() {
@@ -231,23 +348,114 @@ void begin_access() {
 using namespace multigrain::checks;
 
 __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec"))) = windows_of_nobody;
+constinit const uint64_t* __multigrain_mail = multigrain::nothing;
+constinit const uint64_t* __multigrain_outstanding = multigrain::nothing;
+
+namespace {
+
+[[gnu::noinline]] unsigned hold_otherwise(const mg_fine_run* runs, unsigned count) {
+  std::array<Lines, MG_FINE_WINDOWS> lines;
+  if (__multigrain_windows != windows_of_nobody && find_lines(std::span(runs, count), lines)) {
+    uintptr_t part = 0;
+    bool in_one = true;
+    for (unsigned i = 0; i < count; ++i) {
+      if (!lines[i].any()) continue;
+      const auto part_of_line = [](uint64_t line) { return part_of(MG_FINE_VIEW_BASE + (line << line_shift())); };
+      if (part == 0) part = part_of_line(lines[i].first);
+      in_one &= part_of_line(lines[i].first) == part && part_of_line(lines[i].last) == part;
+    }
+    if (part != 0 && in_one) {
+      hold(part);
+      if (all_are_good(std::span(lines.data(), count))) return static_cast<unsigned>(part);
+    }
+  }
+  window(MG_FINE_HELD_WINDOW).store(0, std::memory_order_release);
+  return static_cast<unsigned>(__multigrain_batch_open(runs, count));
+}
+
+[[gnu::noinline, gnu::cold]] int open_batch_slowly(const mg_fine_run* runs, unsigned count) {
+  const Miss miss;
+  return open_batch(std::span(runs, count)) ? 1 : 0;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) unsigned __multigrain_batch_hold(const mg_fine_run* runs,
+                                                                                   unsigned count) {
+  // Before each piece of a loop, so the usual runs, each within one part of the view or private, have a way of their own.
+  uintptr_t part = 0;
+  bool usual = __multigrain_windows != windows_of_nobody;
+  for (unsigned i = 0; i < count && usual; ++i) {
+    const mg_fine_run& run = runs[i];
+    if (is_shared(run.begin)) {
+      if (part == 0) part = part_of(run.begin);
+      usual = run.rows == 1 && part_of(run.begin) == part && part_of(run.end - 1) == part;
+    } else {
+      usual = run.rows == 1 && !touches_shared(run.begin, run.end);
+    }
+  }
+  if (usual && part != 0) {
+    hold(part);
+    bool good = true;
+    for (unsigned i = 0; i < count && good; ++i)
+      if (is_shared(runs[i].begin))
+        good = all_good(line_of(runs[i].begin), line_of(runs[i].end - 1), runs[i].stores != 0);
+    if (good) return static_cast<unsigned>(part);
+  }
+  return hold_otherwise(runs, count);
+}
 
 // What the trampolines of these names call, with everything saved.
 extern "C" uint64_t multigrain_load_miss(const void* address, unsigned size) {
-  const KeepErrno keep;
-  enter();
+  const Miss miss;
   uint64_t value = 0;
   load(reinterpret_cast<uintptr_t>(address), size, reinterpret_cast<std::byte*>(&value));
   return value;
 }
 
 extern "C" void multigrain_store_miss(void* address) {
+  const Miss miss;
+  open_line_or_hand_over(reinterpret_cast<uintptr_t>(address), {});
+}
+
+extern "C" uint64_t multigrain_store_value_miss(void* address, uint64_t low, uint64_t high, unsigned size) {
+  const Miss miss;
+  const std::array value = {low, high};
+  const auto bytes = std::as_bytes(std::span(value)).first(size);
+  return open_line_or_hand_over(reinterpret_cast<uintptr_t>(address), bytes) ? 1 : 0;
+}
+
+extern "C" void multigrain_poll_miss() {
   const KeepErrno keep;
+  if (any_window_open()) return;
   enter();
-  open_line(reinterpret_cast<uintptr_t>(address));
+}
+
+extern "C" void multigrain_fence_miss() {
+  const KeepErrno keep;
+  if (any_window_open()) return;
+  enter();
+  if (multigrain::LineProtocol* const protocol = multigrain::line_protocol()) protocol->fence();
+}
+
+extern "C" void multigrain_prefetch_exclusive_miss(const void* address) {
+  const Miss miss;
+  if (multigrain::LineProtocol* const protocol = multigrain::line_protocol())
+    protocol->prefetch_exclusive(reinterpret_cast<uintptr_t>(address));
+}
+
+extern "C" void multigrain_load_range_miss(const void* address, size_t size, void* value) {
+  const Miss miss;
+  load(reinterpret_cast<uintptr_t>(address), size, static_cast<std::byte*>(value));
+}
+
+extern "C" void multigrain_store_range_miss(void* address, size_t size, const void* value) {
+  const Miss miss;
+  store(reinterpret_cast<uintptr_t>(address), size, static_cast<const std::byte*>(value));
 }
 
 extern "C" uint64_t multigrain_batch_miss(const mg_fine_run* runs, unsigned count) {
+  const multigrain::virtual_time::MissedCheck missed;
   return static_cast<uint64_t>(__multigrain_batch_open(runs, count));
 }
 
@@ -267,11 +475,27 @@ extern "C" __attribute__((visibility("default"))) void __multigrain_store(void* 
 
 extern "C" __attribute__((visibility("default"))) int __multigrain_batch_open(const mg_fine_run* runs,
                                                                               unsigned count) {
-  const KeepErrno keep;
-  enter();
-  return open_batch(std::span(runs, count)) ? 1 : 0;
+  // Mostly all lines are here: nothing is waited for, and no window of the caller was open.
+  std::array<Lines, MG_FINE_WINDOWS> lines;
+  if (count != 0 && __multigrain_windows != windows_of_nobody && find_lines(std::span(runs, count), lines) &&
+      try_open(std::span(lines.data(), count)))
+    return 1;
+  return open_batch_slowly(runs, count);
 }
 
-extern "C" __attribute__((visibility("default"))) void __multigrain_batch_close(void) {
-  close_windows();
+extern "C" __attribute__((visibility("default"))) void __multigrain_spin(void) {
+  // Bounded spinning, then the core is somebody else's for a while: it may be who is waited for. A call long after the
+  // last one is of another wait.
+  constexpr unsigned kSpins = 256;
+  constexpr uint64_t kPauseTicks = 20'000;
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local unsigned spins = 0;
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local uint64_t last = 0;
+  const KeepErrno keep;
+  spins = multigrain::ticks() - last > kPauseTicks ? 0 : spins + 1;
+  if (auto* const protocol = multigrain::line_protocol()) protocol->spin();
+  if (spins < kSpins)
+    multigrain::cpu_relax();
+  else
+    sched_yield();
+  last = multigrain::ticks();
 }

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "instrument/fine_grain.h"
+#include "base/fine_grain.h"
 
 namespace multigrain::checks {
 
@@ -17,6 +17,8 @@ void load(uintptr_t address, size_t size, std::byte* value);
 void store(uintptr_t address, size_t size, const std::byte* value);
 // __multigrain_batch_open, after begin_access().
 bool open_batch(std::span<const mg_fine_run> runs);
+// Opens windows for stores over all lines of a shared object, however often it takes; after begin_access().
+void open_exclusive(uintptr_t address, size_t size);
 
 // A copy that reads and writes naturally aligned words of up to 8 bytes whole, as the program's own access would.
 inline void copy_once(std::byte* to, const std::byte* from, size_t size) {

@@ -26,7 +26,7 @@ bool shared(const void* begin, size_t size) {
 }
 
 void copy_piece(std::byte* to, const std::byte* from, size_t size) {
-  const mg_fine_run runs[] = {{number(to), number(to) + size, 1}, {number(from), number(from) + size, 0}};
+  const mg_fine_run runs[] = {{number(to), number(to) + size, 1, 0, 1}, {number(from), number(from) + size, 0, 0, 1}};
   if (open_batch(runs)) {
     std::memmove(to, from, size);
     close_windows();
@@ -137,7 +137,7 @@ MG_ENTRY void* __multigrain_memset(void* to, int byte, size_t size) {
   for (size_t at = 0; at < size; at += kPiece) {
     const size_t piece = std::min(kPiece, size - at);
     auto* const begin = static_cast<std::byte*>(to) + at;
-    const mg_fine_run run = {number(begin), number(begin) + piece, 1};
+    const mg_fine_run run = {number(begin), number(begin) + piece, 1, 0, 1};
     if (open_batch({&run, 1})) {
       std::memset(begin, byte, piece);
       close_windows();
@@ -232,9 +232,11 @@ MG_ENTRY void __multigrain_qsort(void* base, size_t count, size_t size, int (*co
     std::qsort(base, count, size, compare);
     return;
   }
-  // Sorted as a copy: the comparison may be compiled code that waits for other nodes, but what the C library moves is not.
+  // Sorted as a copy: the comparison may be compiled code that waits for other nodes, but what the C library moves is
+  // not.
   const std::unique_ptr<char[]> copy(new (std::nothrow) char[count * size]);
-  if (copy == nullptr) multigrain::die(1, "qsort of shared memory: no private memory for a copy of it, bytes:", count * size);
+  if (copy == nullptr)
+    multigrain::die(1, "qsort of shared memory: no private memory for a copy of it, bytes:", count * size);
   __multigrain_memcpy(copy.get(), base, count * size);
   std::qsort(copy.get(), count, size, compare);
   __multigrain_memcpy(base, copy.get(), count * size);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "instrument/fine_grain.h"
+#include "base/fine_grain.h"
 
 namespace multigrain::checks {
 

@@ -23,12 +23,12 @@ AddressSpace::AddressSpace(const HeapGeometry& geometry, ExtentTable& extents)
       // A small region is not used up by the chunks of a few placements.
       chunk_pages_(std::max<uint64_t>(1, std::min(kMaxChunkBytes, geometry.size / 256) / geometry.page_size)),
       extents_(extents),
-      tags_(make_table<Tag>(geometry.pages(), "runs of pages")) {
-  for (auto& buckets : heads_) buckets.fill(kNone);
-}
+      tags_(make_table<Tag>(geometry.pages(), "runs of pages")),
+      heads_(make_table<std::array<uint64_t, kBuckets>>(kKinds, "free runs of pages")),
+      tails_(make_table<Tail>(kKinds, "chunks of pages")) {}
 
 unsigned AddressSpace::kind_of(const Placement& placement) {
-  const unsigned first = placement.grain == Grain::kLine ? kKindsOfGrain : 0;
+  const unsigned first = placement.grain_number() * kKindsOfGrain;
   switch (placement.policy) {
     case HomePolicy::kInterleaved:
       return first + kInterleavedKind;
@@ -137,7 +137,7 @@ std::optional<PageRun> AddressSpace::take_free(unsigned kind, uint64_t pages, ui
   const unsigned last_bucket = exact ? bucket_of(pages) : kBuckets - 1;
   for (unsigned bucket = bucket_of(pages); bucket <= last_bucket; ++bucket) {
     unsigned looked_at = 0;
-    for (uint64_t at = heads_[kind][bucket]; at != kNone && looked_at < limit; at = tags_[at].next, ++looked_at) {
+    for (uint64_t at = heads_[kind][bucket] - 1; at != kNone && looked_at < limit; at = tags_[at].next, ++looked_at) {
       const Tag run = tags_[at];
       const uint64_t first = align(at, alignment_pages);
       if (exact ? first != at || run.pages != pages : first + pages > at + run.pages) continue;
@@ -155,7 +155,7 @@ std::optional<PageRun> AddressSpace::take_free(unsigned kind, uint64_t pages, ui
 void AddressSpace::mark_allocated(unsigned kind, uint64_t first, uint64_t pages) {
   Tag& tag = tags_[first];
   tag.pages = pages;
-  tag.kind = static_cast<uint8_t>(kind);
+  tag.kind = kind;
   tag.state = State::kAllocated;
 }
 
@@ -220,17 +220,17 @@ void AddressSpace::add_free(unsigned kind, uint64_t first, uint64_t pages, bool 
 }
 
 void AddressSpace::link(unsigned kind, uint64_t first, uint64_t pages, bool dirty) {
-  uint64_t& head = heads_[kind][bucket_of(pages)];
+  uint64_t& head_plus_one = heads_[kind][bucket_of(pages)];
   Tag& tag = tags_[first];
   tag.pages = pages;
-  tag.next = head;
+  tag.next = head_plus_one - 1;
   tag.previous = kNone;
   tag.state = State::kFree;
-  tag.kind = static_cast<uint8_t>(kind);
+  tag.kind = kind;
   tag.dirty = dirty;
   tags_[first + pages - 1].first = first;
-  if (head != kNone) tags_[head].previous = first;
-  head = first;
+  if (tag.next != kNone) tags_[tag.next].previous = first;
+  head_plus_one = first + 1;
 }
 
 void AddressSpace::unlink(uint64_t first) {
@@ -238,7 +238,7 @@ void AddressSpace::unlink(uint64_t first) {
   if (tag.previous != kNone) {
     tags_[tag.previous].next = tag.next;
   } else {
-    heads_[tag.kind][bucket_of(tag.pages)] = tag.next;
+    heads_[tag.kind][bucket_of(tag.pages)] = tag.next + 1;
   }
   if (tag.next != kNone) tags_[tag.next].previous = tag.previous;
   tag.state = State::kNothing;

@@ -53,9 +53,8 @@ class AddressSpace {
 
  private:
   // Free runs are kept by placement and by the logarithm of their size.
-  // Those of pages, then those of lines.
   static constexpr unsigned kKindsOfGrain = 3 + NodeSet::kCapacity;
-  static constexpr unsigned kKinds = 2 * kKindsOfGrain;
+  static constexpr unsigned kKinds = Placement::kGrains * kKindsOfGrain;
   static constexpr unsigned kBuckets = 48;
   static constexpr uint64_t kNone = ~uint64_t{0};
   // How many runs of a bucket a search looks at before it prefers new address space.
@@ -67,8 +66,8 @@ class AddressSpace {
     uint64_t pages;           // of the run that begins here
     uint64_t next, previous;  // free runs of one bucket
     uint64_t first;           // if a free run ends here: where it begins
+    uint32_t kind;
     State state;
-    uint8_t kind;
     bool dirty;
   };
   // What is left of the newest chunk: never handed out yet, and in no free list.
@@ -95,8 +94,9 @@ class AddressSpace {
   ExtentTable& extents_;
   uint64_t break_ = 0;  // pages from here on belong to no extent
   SparseTable<Tag> tags_;
-  std::array<std::array<uint64_t, kBuckets>, kKinds> heads_;
-  std::array<Tail, kKinds> tails_{};
+  // The first free run of each bucket, + 1; 0: none.
+  SparseTable<std::array<uint64_t, kBuckets>> heads_;
+  SparseTable<Tail> tails_;
 };
 
 }  // namespace multigrain

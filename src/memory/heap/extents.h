@@ -16,12 +16,19 @@
 
 namespace multigrain {
 
-// Where the homes of an allocation's pages are to be, and what keeps them coherent. `node` is used with HomePolicy::kNode
-// alone.
+// Where the homes of an allocation's pages are to be, and what keeps them coherent. `node` is used with
+// HomePolicy::kNode alone; `block_size` with Grain::kLine: how many bytes move together, from the start of each page on,
+// and so does what is left at the page's end (0: a line).
 struct Placement {
   HomePolicy policy = HomePolicy::kInterleaved;
   NodeId node{};
   Grain grain = Grain::kPage;
+  uint32_t block_size = 0;
+
+  // Memory of different grains, and of different block sizes, is never mixed. A small number for each.
+  static constexpr uint32_t kBlockUnit = 32;
+  static constexpr unsigned kGrains = 2 + Config::kMaxPageSize / kBlockUnit;
+  [[nodiscard]] unsigned grain_number() const { return grain == Grain::kPage ? 0 : 1 + block_size / kBlockUnit; }
 
   bool operator==(const Placement&) const = default;
 };

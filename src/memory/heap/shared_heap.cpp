@@ -24,20 +24,32 @@ uint8_t flags_of(const Placement& placement) {
   return static_cast<uint8_t>(static_cast<uint8_t>(placement.policy) | grain);
 }
 
+// In a message's third word, above what else is there.
+constexpr unsigned kBlockSizeShift = 32;
+
 Placement placement_in(const MessageHeader& header) {
   return {static_cast<HomePolicy>(header.flags & ~kOfLines), NodeId(header.small),
-          (header.flags & kOfLines) != 0 ? Grain::kLine : Grain::kPage};
+          (header.flags & kOfLines) != 0 ? Grain::kLine : Grain::kPage,
+          static_cast<uint32_t>(header.word[2] >> kBlockSizeShift)};
+}
+uint64_t without_block_size(uint64_t third_word) {
+  return third_word & ((uint64_t{1} << kBlockSizeShift) - 1);
+}
+bool is_block_size(const Placement& placement, size_t page_size) {
+  return placement.block_size % Placement::kBlockUnit == 0 && placement.block_size <= page_size &&
+         (placement.grain == Grain::kLine || placement.block_size == 0);
 }
 
 // The same of a message from another node, checked.
-Placement placement_from(const Message& message, unsigned nodes) {
+Placement placement_from(const Message& message, const HeapGeometry& geometry) {
   const HomePolicy policy = placement_in(message.header).policy;
   const bool known = policy == HomePolicy::kInterleaved || policy == HomePolicy::kBlocked ||
                      policy == HomePolicy::kFirstTouch || policy == HomePolicy::kNode;
-  if (!known || message.header.small >= nodes)
+  const Placement placement = placement_in(message.header);
+  if (!known || message.header.small >= geometry.nodes || !is_block_size(placement, geometry.page_size))
     panic("heap message with a bad placement: policy, node, from node", message.header.flags, message.header.small,
           message.from.value);
-  return placement_in(message.header);
+  return placement;
 }
 
 }  // namespace
@@ -81,6 +93,9 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate(size_t size, size_t ali
   if (placement.policy == HomePolicy::kNode && placement.node.value >= geometry_.nodes)
     return heap_error(EINVAL, "memory on node {} was asked for; the machine has nodes 0 to {}", placement.node.value,
                       geometry_.nodes - 1);
+  if (!is_block_size(placement, geometry_.page_size))
+    return heap_error(EINVAL, "blocks of {} bytes were asked for; they must be a number of lines, up to a page of {}",
+                      placement.block_size, geometry_.page_size);
   size = std::max<size_t>(size, 1);
   alignment = std::max<size_t>(alignment, 16);
   if (alignment < geometry_.page_size && size < geometry_.page_size) {
@@ -93,7 +108,7 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate(size_t size, size_t ali
 tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_class, size_t size,
                                                                const Placement& wanted) {
   Placement placement = wanted;
-  if (wanted.policy == HomePolicy::kBlocked) placement = {.grain = wanted.grain};
+  if (wanted.policy == HomePolicy::kBlocked) placement = {.grain = wanted.grain, .block_size = wanted.block_size};
   while (true) {
     SmallHeap::Wanted pages;
     {
@@ -131,10 +146,11 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate_pages(size_t size, uint
 SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placement& placement) {
   request.type = heap_message::kAllocate;
   request.flags = flags_of(placement);
+  request.word[2] |= uint64_t{placement.block_size} << kBlockSizeShift;
   request.small = placement.policy == HomePolicy::kNode ? placement.node.value : uint16_t{0};
   if (self() != kManager) {
     const Answer answer = call(kManager, request);
-    const uint64_t least = request.word[2] != 0 ? request.word[1] : request.word[0];
+    const uint64_t least = without_block_size(request.word[2]) != 0 ? request.word[1] : request.word[0];
     if (answer.granted && (answer.second < least || answer.second > geometry_.pages() ||
                            answer.first > geometry_.pages() - answer.second))
       panic("heap message grants pages that cannot be: page, pages", answer.first, answer.second);
@@ -149,9 +165,10 @@ SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placemen
 
 void SharedHeap::serve_allocate(NodeId from, const MessageHeader& request) {
   const Placement placement = placement_in(request);
-  const auto [pages, second, for_owner] = request.word;
+  const auto [pages, second, third] = request.word;
+  const bool for_owner = without_block_size(third) != 0;
   std::lock_guard guard(manager_lock_);
-  const std::optional<PageRun> run = for_owner != 0 ? space_->allocate_for_owner(pages, second, placement, from)
+  const std::optional<PageRun> run = for_owner ? space_->allocate_for_owner(pages, second, placement, from)
                                                     : space_->allocate(pages, second, placement);
   announce_new_extents();
   Answer answer;
@@ -172,7 +189,8 @@ void SharedHeap::announce_new_extents() {
     header.flags = flags_of(extent.placement);
     header.small = extent.placement.node.value;
     header.extra = extent.owner;
-    header.word = {extent.first.value, extent.pages, announced_};
+    header.word = {extent.first.value, extent.pages,
+                   announced_ | uint64_t{extent.placement.block_size} << kBlockSizeShift};
     for (uint16_t node = 1; node < geometry_.nodes; ++node) fabric_.send(NodeId(node), header, SendContext::kHandler);
   }
 }
@@ -189,8 +207,9 @@ void SharedHeap::answer_waiting() {
 }
 
 void SharedHeap::serve_extent(const Message& message) {
-  const auto [first, pages, index] = message.header.word;
-  const Placement placement = placement_from(message, geometry_.nodes);
+  const auto [first, pages, third] = message.header.word;
+  const uint64_t index = without_block_size(third);
+  const Placement placement = placement_from(message, geometry_);
   const bool fits = pages > 0 && first < geometry_.pages() && pages <= geometry_.pages() - first;
   const bool owner_exists = message.header.extra < geometry_.nodes || message.header.extra == Extent::kNoOwner;
   if (message.from != kManager || self() == kManager || !fits || !owner_exists || index != extents_.count())
@@ -333,8 +352,9 @@ void SharedHeap::on_message(void* context, const Message& message) {
   const uint64_t pages = heap.geometry_.pages();
   switch (header.type) {
     case heap_message::kAllocate: {
-      placement_from(message, heap.geometry_.nodes);
-      const auto [wanted, second, for_owner] = header.word;
+      placement_from(message, heap.geometry_);
+      const auto [wanted, second, third] = header.word;
+      const uint64_t for_owner = without_block_size(third);
       const bool sizes_make_sense = wanted > 0 && (for_owner == 1   ? second > 0 && second <= wanted
                                                    : for_owner == 0 ? std::has_single_bit(second)
                                                                     : false);

@@ -45,10 +45,12 @@ namespace multigrain {
 // The messages, and what their words hold. `extra` is the asker's call, which the reply names again.
 namespace heap_message {
 enum : MessageType {
-  // To node 0. flags: home policy, grain; small: its node; word: pages, alignment in pages. Or, for pages to cut into
-  // small blocks, word: pages wanted, pages at least, 1.
+  // To node 0. flags: home policy, grain; small: its node; word: pages, alignment in pages, 0. Or, for pages to cut
+  // into small blocks, word: pages wanted, pages at least, 1. And from the third word's bit 32 on the block size.
   kAllocate = message_range::kHeap,
-  kExtent,       // from node 0. flags, small: as above; extra: owner; word: first page, pages, index in the table
+  // From node 0. flags, small: as above; extra: owner; word: first page, pages, index in the table with the block size
+  // as above.
+  kExtent,
   kExtentKnown,  // to node 0. word: how many extents the sender has
   kFree,         // word: offset of the block
   kSizeOf,       // word: offset of the block

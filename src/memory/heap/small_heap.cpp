@@ -76,7 +76,7 @@ void SmallHeap::add_superblocks(PageId first, uint64_t pages, const Placement& p
     const uint32_t number = superblock_count_++;
     Superblock& superblock = superblocks_[number];
     superblock.offset = page * geometry_.page_size;
-    superblock.kind = static_cast<uint8_t>(kind);
+    superblock.kind = kind;
     for (uint64_t i = 0; i < pages_each; ++i) superblock_of_page_[page + i] = number + 1;
     push(lists_[kind].empty, number);
     ++lists_[kind].superblocks;
@@ -107,7 +107,7 @@ bool SmallHeap::free(uint64_t offset) {
 }
 
 unsigned SmallHeap::kind_of(const Placement& placement) {
-  const unsigned first = placement.grain == Grain::kLine ? kKindsOfGrain : 0;
+  const unsigned first = placement.grain_number() * kKindsOfGrain;
   switch (placement.policy) {
     case HomePolicy::kInterleaved:
       return first;

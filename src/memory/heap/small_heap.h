@@ -55,9 +55,8 @@ class SmallHeap {
  private:
   static constexpr unsigned kGranule = 16;
   static constexpr unsigned kMaxClasses = 48;
-  // Those of pages, then those of lines.
   static constexpr unsigned kKindsOfGrain = 2 + NodeSet::kCapacity;
-  static constexpr unsigned kKinds = 2 * kKindsOfGrain;
+  static constexpr unsigned kKinds = Placement::kGrains * kKindsOfGrain;
   static constexpr uint64_t kMinSuperblockBytes = 65536;
   static constexpr uint32_t kMaxSuperblocksAtOnce = 64;
 
@@ -70,7 +69,7 @@ class SmallHeap {
     uint32_t used;           // blocks in use
     uint32_t first_free;     // no word of the bitmap below this one has a free block
     Link next, previous;     // in the list of its kind and class, or of the kind's empty ones; full ones are in none
-    uint8_t kind;
+    uint32_t kind;
     uint8_t size_class;  // meaningful while used > 0
   };
   struct Lists {

@@ -272,6 +272,44 @@ TEST(SharedHeapTest, RefusesBadRequests) {
   EXPECT_TRUE(heap.allocate(uint64_t{1} << 20, 0, kInterleaved)) << "and goes on working";
 }
 
+// Memory of pages, of lines, and of blocks of each size is never mixed, however it is reused, and every node knows which
+// is which.
+TEST(SharedHeapTest, BlockSizesDoNotMix) {
+  Machine machine(3);
+  const Placement kinds[] = {kInterleaved,
+                             {.grain = Grain::kLine},
+                             {.grain = Grain::kLine, .block_size = 64},
+                             {.grain = Grain::kLine, .block_size = 192},
+                             {.grain = Grain::kLine, .block_size = 4096},
+                             {.policy = HomePolicy::kBlocked, .grain = Grain::kLine, .block_size = 2048}};
+  std::vector<void*> blocks;
+  for (unsigned round = 0; round < 3; ++round) {
+    for (const Placement& kind : kinds)
+      for (unsigned node = 0; node < machine.nodes(); ++node)
+        for (const size_t size : {size_t{64}, size_t{1000}, size_t{5000}, size_t{40000}}) {
+          const auto block = machine.heap(node).allocate(size, 0, kind);
+          ASSERT_TRUE(block);
+          blocks.push_back(block->address);
+          for (unsigned other = 0; other < machine.nodes(); ++other)
+            for (const size_t at : {size_t{0}, size - 1}) {
+              const PageId page = machine.page_of(static_cast<std::byte*>(block->address) + at);
+              const auto extent = machine.heap(other).find(page);
+              ASSERT_TRUE(extent);
+              EXPECT_EQ(extent->placement.grain, kind.grain);
+              EXPECT_EQ(extent->placement.block_size, kind.block_size);
+            }
+        }
+    for (void* const block : blocks) ASSERT_TRUE(machine.heap(round % 3).free(block));
+    blocks.clear();
+  }
+  for (const uint32_t wrong : {uint32_t{100}, uint32_t{8192}}) {
+    const auto block = machine.heap(1).allocate(64, 0, {.grain = Grain::kLine, .block_size = wrong});
+    ASSERT_FALSE(block);
+    EXPECT_EQ(block.error().code, EINVAL);
+  }
+  EXPECT_FALSE(machine.heap(1).allocate(64, 0, {.block_size = 64})) << "pages have no blocks";
+}
+
 TEST(SharedHeapTest, UsedUpByEveryNodeAndUsableAgain) {
   Machine machine(3, 5, uint64_t{1} << 22);
   std::vector<void*> blocks;

@@ -22,8 +22,8 @@ constexpr size_t kBytes = ((kViewEnd - MG_FINE_VIEW_BASE) >> MG_FINE_MIN_LINE_SH
 
 void reserve_line_table() {
   void* const at = reinterpret_cast<void*>(MG_FINE_TABLE_BASE - 0x1000);
-  void* const got =
-      mmap(at, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const got = mmap(at, kBytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   // Under an address-space limit or a sanitizer's shadow there may be no room. A program without compiled checks does
   // not need the table; one with them faults at its first shared store, at an address that docs/mgcc.md explains.
   if (got == MAP_FAILED) return;

@@ -1,0 +1,16 @@
+/* What says that an object file has access checks, and of which version of their contract: an ELF note, as assembly
+ * (docs/fine-grain.md). The compiler's pass puts it into each module that it checks; who spells checks out, as tests and
+ * mgbench do, puts it into the program. */
+#ifndef MULTIGRAIN_BASE_FINE_GRAIN_NOTE_H
+#define MULTIGRAIN_BASE_FINE_GRAIN_NOTE_H
+
+#include "base/fine_grain.h"
+
+#define MG_FINE_TEXT_OF(number) #number
+#define MG_FINE_TEXT(number) MG_FINE_TEXT_OF(number)
+/* namesz, descsz, type, name, padding, desc */
+#define MG_FINE_NOTE                                                                                             \
+  ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n.long " \
+  MG_FINE_TEXT(MG_FINE_VERSION) "\n.popsection\n"
+
+#endif

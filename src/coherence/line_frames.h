@@ -1,0 +1,94 @@
+// What line protocols do with frames and windows of their own node (docs/fine-grain.md).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "base/fine_grain.h"
+#include "base/spin_lock.h"
+#include "coherence/line_memory.h"
+
+namespace multigrain {
+
+// Of a whole number of words.
+inline void fill_with_flags(std::byte* frame, size_t bytes) {
+  auto* const words = reinterpret_cast<uint64_t*>(frame);
+  for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i)
+    std::atomic_ref<uint64_t>(words[i]).store(MG_FINE_FLAG64, std::memory_order_relaxed);
+}
+
+// Copies between a frame and private memory: one access of the frame if it can be one.
+inline void copy_out(std::span<std::byte> out, const std::byte* from) {
+  const auto one = [&](auto sample) {
+    using Word = decltype(sample);
+    if (out.size() != sizeof(Word) || reinterpret_cast<uintptr_t>(from) % sizeof(Word) != 0) return false;
+    const Word value = __atomic_load_n(reinterpret_cast<const Word*>(from), __ATOMIC_RELAXED);
+    std::memcpy(out.data(), &value, sizeof value);
+    return true;
+  };
+  if (!one(uint64_t{}) && !one(uint32_t{}) && !one(uint16_t{})) std::memcpy(out.data(), from, out.size());
+}
+inline void copy_in(std::byte* to, std::span<const std::byte> value) {
+  const auto one = [&](auto sample) {
+    using Word = decltype(sample);
+    if (value.size() != sizeof(Word) || reinterpret_cast<uintptr_t>(to) % sizeof(Word) != 0) return false;
+    Word word;
+    std::memcpy(&word, value.data(), sizeof word);
+    __atomic_store_n(reinterpret_cast<Word*>(to), word, __ATOMIC_RELAXED);
+    return true;
+  };
+  if (!one(uint64_t{}) && !one(uint32_t{}) && !one(uint16_t{})) std::memcpy(to, value.data(), value.size());
+}
+
+// Whether the aligned words that hold [from, from + bytes) have the flag value among them.
+inline bool holds_flag(const std::byte* from, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(from) & ~uintptr_t{3};
+  const auto end = reinterpret_cast<uintptr_t>(from) + bytes;
+  for (uintptr_t at = begin; at < end; at += sizeof(uint32_t))
+    if (__atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_RELAXED) == MG_FINE_FLAG32) return true;
+  return false;
+}
+
+// A window of the calling thread. Publishing it is a full fence: what is looked at afterwards is as it was after every
+// right was taken by somebody who has not seen the window.
+inline void publish_window(uint64_t window) {
+  std::atomic_ref<uint64_t>(__multigrain_windows[0]).exchange(window, std::memory_order_seq_cst);
+}
+inline void close_window() {
+  std::atomic_ref<uint64_t>(__multigrain_windows[0]).store(0, std::memory_order_release);
+}
+
+// What a line protocol knows of a page.
+struct LinePage {
+  SpinLock lock;                           // of its first touch
+  std::atomic<uint16_t> home_plus_one{0};  // 0: not settled yet
+  std::atomic<uint8_t> grain{0};           // 0: not looked up yet; else 1 + Grain
+  std::atomic<bool> touched{false};        // the frame holds lines or flags, and the view has its rights
+};
+
+// The page's grain; nothing if it is not allocated. The first time, of a page of another protocol, it lets compiled
+// checks of stores pass from now on: faults find what has to be found. `prepare(grain)` is called before others may see
+// that the grain is known; several threads may look it up at once, and find the same.
+template <typename Prepare>
+std::optional<Grain> look_up_grain(const NodeServices& services, const LineTable& table, PageId page, LinePage& record,
+                                   Prepare&& prepare) {
+  if (const uint8_t known = record.grain.load(std::memory_order_acquire); known != 0)
+    return static_cast<Grain>(known - 1);
+  const std::optional<Grain> grain = services.homes.grain_of(page);
+  if (!grain) return std::nullopt;
+  if (*grain == Grain::kPage) {
+    const uint64_t lines = services.region.page_size() >> table.line_shift();
+    const uint64_t first = page.value * lines;
+    for (uint64_t line = first; line < first + lines; ++line)
+      table.word(line).store(MG_FINE_EXCLUSIVE, std::memory_order_release);
+  }
+  prepare(*grain);
+  record.grain.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(*grain)), std::memory_order_release);
+  return grain;
+}
+
+}  // namespace multigrain

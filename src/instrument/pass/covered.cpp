@@ -1,0 +1,71 @@
+#include "covered.h"
+
+#include <llvm/IR/CFG.h>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/Instructions.h>
+
+#include "shared.h"
+
+namespace multigrain::checks {
+
+using namespace llvm;
+
+namespace {
+
+bool calls(const Instruction& instruction, StringRef name) {
+  const auto* const call = dyn_cast<CallInst>(&instruction);
+  return call != nullptr && call->getCalledFunction() != nullptr && call->getCalledFunction()->getName() == name;
+}
+
+void cover_behind(Instruction& open, DenseSet<const Instruction*>& covered) {
+  // open; compare with 0; branch. Another shape would be the work of a pass that does not exist today, and then every
+  // access has its own check, which is right as well.
+  auto* const branch = dyn_cast<BranchInst>(open.getParent()->getTerminator());
+  if (branch == nullptr || !branch->isConditional()) return;
+  auto* const compare = dyn_cast<ICmpInst>(branch->getCondition());
+  if (compare == nullptr || compare->getOperand(0) != &open) return;
+  auto* const zero = dyn_cast<ConstantInt>(compare->getOperand(1));
+  if (zero == nullptr || !zero->isZero() || !compare->isEquality()) return;
+  BasicBlock* const entry = branch->getSuccessor(compare->getPredicate() == CmpInst::ICMP_NE ? 0 : 1);
+  // The loop's header may be the entry, and then has its latch for another predecessor.
+  const BasicBlockEdge way_in(open.getParent(), entry);
+  if (!way_in.isSingleEdge()) return;
+  DenseSet<BasicBlock*> seen;
+  SmallVector<BasicBlock*> work = {entry};
+  DenseSet<const Instruction*> inside;
+  while (!work.empty()) {
+    BasicBlock* const block = work.pop_back_val();
+    if (!seen.insert(block).second) continue;
+    bool closed = false;
+    for (Instruction& instruction : *block) {
+      if (calls(instruction, kBatchClose)) {
+        closed = true;
+        break;
+      }
+      inside.insert(&instruction);
+    }
+    if (closed) continue;
+    for (BasicBlock* next : successors(block)) {
+      // Into the loop's middle from outside, or out of it without closing: not what loops.cpp makes.
+      if (next == open.getParent()) return;
+      work.push_back(next);
+    }
+  }
+  DominatorTree dominators(*open.getFunction());
+  for (BasicBlock* block : seen)
+    if (!dominators.dominates(way_in, block)) return;
+  for (const Instruction* instruction : inside) covered.insert(instruction);
+}
+
+}  // namespace
+
+DenseSet<const Instruction*> covered_by_windows(Function& function) {
+  DenseSet<const Instruction*> covered;
+  for (BasicBlock& block : function)
+    for (Instruction& instruction : block)
+      if (calls(instruction, kBatchOpen)) cover_behind(instruction, covered);
+  return covered;
+}
+
+}  // namespace multigrain::checks

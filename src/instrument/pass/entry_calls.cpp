@@ -1,0 +1,55 @@
+#include "entry_calls.h"
+
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+
+namespace multigrain::checks {
+
+using namespace llvm;
+
+void drop_promises(Function& function) {
+  function.setMemoryEffects(MemoryEffects::unknown());
+  for (const Attribute::AttrKind kind :
+       {Attribute::NoSync, Attribute::Speculatable, Attribute::NoFree, Attribute::NoRecurse, Attribute::WillReturn})
+    function.removeFnAttr(kind);
+  // Under which the comparison of a number with itself would be known.
+  function.removeFnAttr("no-nans-fp-math");
+  for (Argument& argument : function.args())
+    for (const Attribute::AttrKind kind : {Attribute::NoAlias, Attribute::ReadOnly, Attribute::ReadNone,
+                                           Attribute::WriteOnly, Attribute::Writable})
+      argument.removeAttr(kind);
+}
+
+FunctionCallee cold_entry(Module& module, const char* name, FunctionType* type) {
+  FunctionCallee callee = module.getOrInsertFunction(name, type);
+  auto* const function = cast<Function>(callee.getCallee());
+  function->setCallingConv(CallingConv::PreserveAll);
+  function->addFnAttr(Attribute::NoUnwind);
+  function->addFnAttr(Attribute::Cold);
+  function->addFnAttr(Attribute::NonLazyBind);  // the dynamic linker's detour keeps no vector registers
+  return callee;
+}
+
+CallInst* call_cold_entry(IRBuilderBase& builder, FunctionCallee callee, ArrayRef<Value*> arguments) {
+  CallInst* const call = builder.CreateCall(callee, arguments);
+  call->setCallingConv(CallingConv::PreserveAll);
+  return call;
+}
+
+Instruction* if_not_zero(Instruction& before, const char* name) {
+  Module& module = *before.getModule();
+  IRBuilder<> builder(&before);
+  const auto look = [&](Type* type, Value* at) {
+    // Volatile: it changes while the program looks at it. No sanitize: it is not the program's.
+    LoadInst* const load = builder.CreateAlignedLoad(type, at, Align(8), true);
+    load->setNoSanitizeMetadata();
+    return load;
+  };
+  Value* const word =
+      look(builder.getInt64Ty(), look(builder.getPtrTy(), module.getOrInsertGlobal(name, builder.getPtrTy())));
+  MDNode* const rarely = MDBuilder(module.getContext()).createBranchWeights(1, 1 << 20);
+  return SplitBlockAndInsertIfThen(builder.CreateICmpNE(word, builder.getInt64(0)), &before, false, rarely);
+}
+
+}  // namespace multigrain::checks

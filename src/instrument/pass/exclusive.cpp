@@ -1,0 +1,87 @@
+#include "exclusive.h"
+
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+
+#include "base/fine_grain.h"
+#include "entry_calls.h"
+#include "options.h"
+#include "shared.h"
+
+namespace multigrain::checks {
+
+using namespace llvm;
+
+namespace {
+
+// Where the sequence begins: at the last load of the address on the straight way to the loop, or at the end of that.
+Instruction* beginning(const Loop& loop, const Value* address) {
+  BasicBlock* const before = loop.getLoopPredecessor();
+  if (before == nullptr) return nullptr;
+  for (Instruction& instruction : reverse(*before)) {
+    if (const auto* load = dyn_cast<LoadInst>(&instruction); load != nullptr && load->getPointerOperand() == address)
+      return &instruction;
+    if (&instruction == address) break;
+    // What may change what the load finds, or wait, is another sequence.
+    if (isa<CallBase>(instruction) && !is_harmless_call(cast<CallBase>(instruction))) break;
+  }
+  return before->getTerminator();
+}
+
+void prefetch(Instruction& before, Value* address) {
+  Module& module = *before.getModule();
+  MDBuilder weights(module.getContext());
+  IRBuilder<> builder(&before);
+  auto* const i64 = builder.getInt64Ty();
+  const auto look = [&](IRBuilder<>& at, Value* pointer) {
+    LoadInst* const load = at.CreateAlignedLoad(i64, pointer, Align(8), true);
+    load->setNoSanitizeMetadata();  // it is not the program's
+    return load;
+  };
+  Value* const number = builder.CreatePtrToInt(address, i64);
+  Value* const shared =
+      builder.CreateICmpEQ(builder.CreateLShr(number, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
+  Instruction* const then = SplitBlockAndInsertIfThen(shared, &before, false);
+  IRBuilder<> inside(then);
+  Value* const shift =
+      look(inside, ConstantExpr::getIntToPtr(inside.getInt64(MG_FINE_SHIFT_ADDRESS), inside.getPtrTy()));
+  Value* const line = inside.CreateLShr(inside.CreateSub(number, inside.getInt64(MG_FINE_VIEW_BASE)), shift);
+  Value* const at = inside.CreateAdd(inside.CreateShl(line, 3), inside.getInt64(MG_FINE_TABLE_BASE));
+  Value* const word = look(inside, inside.CreateIntToPtr(at, inside.getPtrTy()));
+  Instruction* const missed =
+      SplitBlockAndInsertIfThen(inside.CreateICmpNE(word, inside.getInt64(MG_FINE_EXCLUSIVE)), then, false,
+                                weights.createBranchWeights(1, 1 << 20));
+  IRBuilder<> cold(missed);
+  cold.SetCurrentDebugLocation(before.getDebugLoc());
+  call_cold_entry(cold,
+                  cold_entry(module, "__multigrain_prefetch_exclusive_miss",
+                             FunctionType::get(cold.getVoidTy(), {cold.getPtrTy()}, false)),
+                  {address});
+}
+
+}  // namespace
+
+bool prefetch_for_loops(Function& function, FunctionAnalysisManager& analyses) {
+  if (!options().prefetch) return false;
+  SmallVector<AtomicCmpXchgInst*> exchanges;
+  for (Instruction& instruction : instructions(function))
+    if (auto* exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) exchanges.push_back(exchange);
+  if (exchanges.empty()) return false;
+  // All places first: what is put in splits blocks.
+  SetVector<std::pair<Instruction*, Value*>> places;
+  auto& loops = analyses.getResult<LoopAnalysis>(function);
+  for (AtomicCmpXchgInst* exchange : exchanges) {
+    Value* const address = exchange->getPointerOperand();
+    const Loop* const loop = loops.getLoopFor(exchange->getParent());
+    if (loop == nullptr || !loop->isLoopInvariant(address) || !may_be_shared(address)) continue;
+    if (Instruction* const at = beginning(*loop, address)) places.insert({at, address});
+  }
+  for (auto& [at, address] : places) prefetch(*at, address);
+  return !places.empty();
+}
+
+}  // namespace multigrain::checks

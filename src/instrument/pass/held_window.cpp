@@ -1,0 +1,204 @@
+#include "held_window.h"
+
+#include <llvm/ADT/PostOrderIterator.h>
+#include <llvm/Analysis/CFG.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+#include <llvm/Transforms/Utils/PromoteMemToReg.h>
+
+#include "base/fine_grain.h"
+#include "entry_calls.h"
+#include "options.h"
+#include "shared.h"
+
+namespace multigrain::checks {
+
+using namespace llvm;
+
+namespace {
+
+// A requester waits no longer than for so many iterations.
+constexpr uint64_t kHeldIterations = 32;
+// Iterations of loops with windows of their own that count as one of others (log2).
+constexpr uint64_t kCheapIterationsShift = 10;
+// What is no shared address's part.
+constexpr uint64_t kNoPart = 0;
+constexpr const char* kHoldOpen = "__multigrain_hold_open";
+static_assert((uint64_t{1} << (MG_FINE_PART_SHIFT - MG_FINE_MIN_LINE_SHIFT)) + MG_FINE_PART_BEHIND +
+                  MG_FINE_PART_SEQUENCE <=
+              MG_FINE_WINDOW_MAX_LINES);
+static_assert(MG_FINE_VIEW_BASE % (uint64_t{1} << MG_FINE_PART_SHIFT) == 0 &&
+              MG_FINE_VIEW_BASE >> MG_FINE_PART_SHIFT != kNoPart);
+
+bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
+  return any_of(loop.blocks(), [&](const BasicBlock* block) { return blocks.contains(block); });
+}
+
+bool is_call_of(const CallBase& call, StringRef name) {
+  return call.getCalledFunction() != nullptr && call.getCalledFunction()->getName() == name;
+}
+
+// An entry of the runtime, which closes all windows before it waits; polls and fences only if there is none.
+bool is_cold(const CallBase& call) {
+  return call.getCallingConv() == CallingConv::PreserveAll && !is_call_of(call, kHoldOpen);
+}
+
+// A loop of some computations and a poll alone, such as on the bits of an index: to count its iterations costs less than
+// to open a window again behind it.
+bool is_small(const Loop& loop) {
+  constexpr unsigned kSmall = 24;
+  if (!loop.isInnermost() || loop.getLoopLatch() == nullptr) return false;
+  unsigned size = 0;
+  for (const BasicBlock* block : loop.blocks()) {
+    for (const Instruction& instruction : *block) {
+      if (isa<DbgInfoIntrinsic>(instruction)) continue;
+      if (++size > kSmall) return false;
+      if (const auto* call = dyn_cast<CallBase>(&instruction)) {
+        if (!is_cold(*call) && !is_harmless_call(*call)) return false;
+      } else if (instruction.mayReadOrWriteMemory() && !instruction.hasMetadata(LLVMContext::MD_nosanitize)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<const Instruction*>& covered) {
+  // What returns twice may return to where the window was thought to be open.
+  if (!options().hold || function_.callsFunctionThatReturnsTwice()) return;
+  DenseSet<const BasicBlock*> stores;
+  for (const Instruction* access : accesses)
+    if (const auto* store = dyn_cast<StoreInst>(access); store != nullptr && !store->isAtomic() && !store->isVolatile())
+      stores.insert(store->getParent());
+  if (stores.empty()) return;
+  DominatorTree dominators(function_);
+  LoopInfo loops(dominators);
+  // In a cycle that is no loop nobody would count iterations.
+  ReversePostOrderTraversal<Function*> order(&function_);
+  if (containsIrreducibleCFG<const BasicBlock*>(order, loops)) return;
+  for (const Loop* loop : loops)
+    if (has_any_of(*loop, stores)) find(*loop, stores, covered);
+  if (blocks_.empty()) return;
+  IRBuilder<> builder(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
+  builder.SetCurrentDebugLocation({});
+  part_ = builder.CreateAlloca(builder.getInt64Ty());
+  left_ = builder.CreateAlloca(builder.getInt64Ty());
+  builder.CreateStore(builder.getInt64(kNoPart), part_);
+  builder.CreateStore(builder.getInt64(kHeldIterations), left_);
+  shift_ = load_line_shift(builder);
+  table_ = builder.CreateSub(builder.getInt64(MG_FINE_TABLE_BASE),
+                             builder.CreateShl(builder.CreateLShr(builder.getInt64(MG_FINE_VIEW_BASE), shift_), 3));
+}
+
+void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& stores,
+                      const DenseSet<const Instruction*>& covered) {
+  DenseSet<const BasicBlock*> without;  // in loops inside that have no stores
+  for (const Loop* inside : loop) {
+    if (has_any_of(*inside, stores)) {
+      find(*inside, stores, covered);
+      continue;
+    }
+    if (is_small(*inside)) {
+      back_edges_.insert(inside->getLoopLatch()->getTerminator());
+      continue;
+    }
+    without.insert(inside->block_begin(), inside->block_end());
+    // These are bounded, and counted at their end.
+    if (covered.contains(inside->getHeader()->getTerminator())) continue;
+    for (BasicBlock* before : predecessors(inside->getHeader()))
+      if (!inside->contains(before)) close_before_.insert(before->getTerminator());
+  }
+  for (BasicBlock* block : loop.blocks()) {
+    if (without.contains(block)) continue;
+    blocks_.insert(block);
+    for (Instruction& instruction : *block) {
+      auto* const call = dyn_cast<CallBase>(&instruction);
+      if (call == nullptr || is_harmless_call(*call) || isa<DbgInfoIntrinsic>(call) || is_cold(*call)) continue;
+      if (is_call_of(*call, kBatchOpen))
+        batch_opens_.insert(cast<CallInst>(call));
+      else if (is_call_of(*call, kBatchClose))
+        batch_closes_.insert(cast<CallInst>(call));
+      else
+        close_before_.insert(call);
+    }
+  }
+  SmallVector<BasicBlock*, 4> latches;
+  loop.getLoopLatches(latches);
+  for (BasicBlock* latch : latches) back_edges_.insert(latch->getTerminator());
+  if (loop.getParentLoop() != nullptr) return;
+  SmallVector<BasicBlock*, 4> exits;
+  loop.getExitBlocks(exits);
+  exits_.insert(exits.begin(), exits.end());
+}
+
+Value* HeldWindow::part(IRBuilder<>& builder) { return builder.CreateLoad(builder.getInt64Ty(), part_); }
+
+Value* HeldWindow::part_of(IRBuilder<>& builder, Value* address) {
+  return builder.CreateLShr(address, MG_FINE_PART_SHIFT);
+}
+
+void HeldWindow::open(IRBuilder<>& builder, Value* part) {
+  // Out of line: once in kHeldIterations, and the loop's registers are better spent on the looks at lines' words.
+  Type* const i64 = builder.getInt64Ty();
+  auto* const type = FunctionType::get(builder.getVoidTy(), {i64}, false);
+  call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldOpen, type), {part});
+  builder.CreateStore(part, part_);
+}
+
+void HeldWindow::forget(IRBuilder<>& builder) { builder.CreateStore(builder.getInt64(kNoPart), part_); }
+
+void HeldWindow::close(IRBuilder<>& builder) {
+  Value* const all = windows_of_thread(builder, *function_.getParent());
+  close_window(builder, all, MG_FINE_HELD_WINDOW);
+  forget(builder);
+}
+
+void HeldWindow::finish() {
+  if (part_ == nullptr) return;
+  for (Instruction& instruction : instructions(function_)) {
+    auto* const call = dyn_cast<CallInst>(&instruction);
+    if (call == nullptr || !is_cold(*call)) continue;
+    IRBuilder<> builder(call);
+    close(builder);
+  }
+  Module& module = *function_.getParent();
+  for (CallInst* call : batch_opens_) {
+    call->setCalledFunction(module.getOrInsertFunction(kBatchHold, call->getFunctionType()));
+    IRBuilder<> builder(call->getNextNode());
+    builder.CreateStore(builder.CreateZExt(call, builder.getInt64Ty()), part_);
+  }
+  for (CallInst* call : batch_closes_) {
+    IRBuilder<> builder(call);
+    Value* const spent = builder.CreateLShr(call->getArgOperand(1), kCheapIterationsShift);
+    builder.CreateStore(builder.CreateSub(builder.CreateLoad(builder.getInt64Ty(), left_), spent), left_);
+  }
+  for (Instruction* instruction : close_before_) {
+    IRBuilder<> builder(instruction);
+    close(builder);
+  }
+  for (BasicBlock* exit : exits_) {
+    IRBuilder<> builder(exit, exit->getFirstInsertionPt());
+    close(builder);
+  }
+  MDNode* const rarely = MDBuilder(function_.getContext()).createBranchWeights(1, kHeldIterations - 1);
+  for (Instruction* back : back_edges_) {
+    IRBuilder<> builder(back);
+    Value* const left = builder.CreateSub(builder.CreateLoad(builder.getInt64Ty(), left_), builder.getInt64(1));
+    builder.CreateStore(left, left_);
+    Instruction* const then =
+        SplitBlockAndInsertIfThen(builder.CreateICmpSLE(left, builder.getInt64(0)), back, false, rarely);
+    builder.SetInsertPoint(then);
+    close(builder);
+    builder.CreateStore(builder.getInt64(kHeldIterations), left_);
+  }
+  DominatorTree dominators(function_);
+  PromoteMemToReg({part_, left_}, dominators);
+}
+
+}  // namespace multigrain::checks

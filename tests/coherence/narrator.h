@@ -1,0 +1,41 @@
+// What a model says about the event that happens in it: what is wrong, and, if somebody wants to read it, what happens.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace multigrain::exploring {
+
+// A model derives from it, and begins and ends its apply() with narrate_to() and verdict().
+class Narrator {
+ protected:
+  // An event begins: nothing is wrong yet. `log`: what it says is appended there, unless it is null.
+  void narrate_to(std::string* log) {
+    log_ = log;
+    wrong_.clear();
+  }
+  // The event has happened. What is wrong, or nothing.
+  [[nodiscard]] std::string verdict() {
+    log_ = nullptr;
+    return std::move(wrong_);
+  }
+
+  // The first complaint is the cause.
+  void wrong(std::string what) {
+    if (wrong_.empty()) wrong_ = std::move(what);
+  }
+  [[nodiscard]] bool all_well() const { return wrong_.empty(); }
+  template <typename... Args>
+  void note(fmt::format_string<Args...> format, Args&&... args) {
+    if (log_ != nullptr) fmt::format_to(std::back_inserter(*log_), format, std::forward<Args>(args)...);
+  }
+
+ private:
+  std::string wrong_;
+  std::string* log_ = nullptr;
+};
+
+}  // namespace multigrain::exploring
