@@ -194,7 +194,7 @@ class Fabric {
   // For the service thread alone: handles messages while there are any, and sleeps when there are none or another
   // thread attends. Returns after handling something, or after wake_service().
   virtual void serve() = 0;
-  // Makes serve() return.
+  // Makes serve() return, or the next one if none is under way.
   virtual void wake_service() = 0;
 
   // Convenience forms.

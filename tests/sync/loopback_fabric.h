@@ -103,9 +103,13 @@ class LoopbackFabric final : public Fabric {
   void leave() override {}
   void serve() override {
     const uint32_t seen = doorbell_.prepare();
-    if (poll() == 0) doorbell_.sleep(seen);
+    if (poll() == 0 && !stop_serving_.exchange(false)) doorbell_.sleep(seen);
   }
-  void wake_service() override { doorbell_.notify(); }
+  // The next serve() returns, too, if none is under way.
+  void wake_service() override {
+    stop_serving_ = true;
+    doorbell_.notify();
+  }
 
   [[nodiscard]] uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
@@ -135,6 +139,7 @@ class LoopbackFabric final : public Fabric {
   std::vector<std::unique_ptr<Inbox>> inbox_;  // by sender
   std::array<Handler, 256> handlers_;
   EventCount doorbell_;
+  std::atomic<bool> stop_serving_{false};  // wake_service() was called
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> remote_atomics_{0};
   SparseArray<std::atomic<uint64_t>> words_{words::kBytes / sizeof(uint64_t)};

@@ -21,10 +21,11 @@ using namespace llvm;
 
 namespace {
 
-// A requester waits no longer than for so many iterations.
-constexpr uint64_t kHeldIterations = 32;
-// Iterations of loops with windows of their own that count as one of others (log2).
-constexpr uint64_t kCheapIterationsShift = 10;
+// A requester waits no longer than for so many instructions (as the program was before it had checks). Few would do for
+// the locked instruction's own price, but it also waits for the stores before it, each of which may have missed the cache.
+constexpr uint64_t kHeldInstructions = 4096;
+// Iterations of loops with windows of their own that count as one instruction (log2).
+constexpr uint64_t kCheapIterationsShift = 3;
 // What is no shared address's part.
 constexpr uint64_t kNoPart = 0;
 constexpr const char* kHoldOpen = "__multigrain_hold_open";
@@ -90,7 +91,7 @@ void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   part_ = builder.CreateAlloca(builder.getInt64Ty());
   left_ = builder.CreateAlloca(builder.getInt64Ty());
   builder.CreateStore(builder.getInt64(kNoPart), part_);
-  builder.CreateStore(builder.getInt64(kHeldIterations), left_);
+  builder.CreateStore(builder.getInt64(kHeldInstructions), left_);
   shift_ = load_line_shift(builder);
   table_ = builder.CreateSub(builder.getInt64(MG_FINE_TABLE_BASE),
                              builder.CreateShl(builder.CreateLShr(builder.getInt64(MG_FINE_VIEW_BASE), shift_), 3));
@@ -105,7 +106,7 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& store
       continue;
     }
     if (is_small(*inside)) {
-      back_edges_.insert(inside->getLoopLatch()->getTerminator());
+      count_iterations(*inside);
       continue;
     }
     without.insert(inside->block_begin(), inside->block_end());
@@ -128,13 +129,24 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& store
         close_before_.insert(call);
     }
   }
-  SmallVector<BasicBlock*, 4> latches;
-  loop.getLoopLatches(latches);
-  for (BasicBlock* latch : latches) back_edges_.insert(latch->getTerminator());
+  count_iterations(loop);
   if (loop.getParentLoop() != nullptr) return;
   SmallVector<BasicBlock*, 4> exits;
   loop.getExitBlocks(exits);
   exits_.insert(exits.begin(), exits.end());
+}
+
+void HeldWindow::count_iterations(const Loop& loop) {
+  uint64_t length = 0;
+  for (const BasicBlock* block : loop.blocks()) {
+    // Loops inside are counted by themselves, or the window is not open there.
+    if (any_of(loop, [&](const Loop* inside) { return inside->contains(block); })) continue;
+    const auto instructions = block->instructionsWithoutDebug();
+    length += static_cast<uint64_t>(std::distance(instructions.begin(), instructions.end()));
+  }
+  SmallVector<BasicBlock*, 4> latches;
+  loop.getLoopLatches(latches);
+  for (BasicBlock* latch : latches) back_edges_[latch->getTerminator()] = length;
 }
 
 Value* HeldWindow::part(IRBuilder<>& builder) { return builder.CreateLoad(builder.getInt64Ty(), part_); }
@@ -144,7 +156,7 @@ Value* HeldWindow::part_of(IRBuilder<>& builder, Value* address) {
 }
 
 void HeldWindow::open(IRBuilder<>& builder, Value* part) {
-  // Out of line: once in kHeldIterations, and the loop's registers are better spent on the looks at lines' words.
+  // Out of line: seldom, and the loop's registers are better spent on the looks at lines' words.
   Type* const i64 = builder.getInt64Ty();
   auto* const type = FunctionType::get(builder.getVoidTy(), {i64}, false);
   call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldOpen, type), {part});
@@ -186,16 +198,17 @@ void HeldWindow::finish() {
     IRBuilder<> builder(exit, exit->getFirstInsertionPt());
     close(builder);
   }
-  MDNode* const rarely = MDBuilder(function_.getContext()).createBranchWeights(1, kHeldIterations - 1);
-  for (Instruction* back : back_edges_) {
+  for (const auto& [back, length] : back_edges_) {
     IRBuilder<> builder(back);
-    Value* const left = builder.CreateSub(builder.CreateLoad(builder.getInt64Ty(), left_), builder.getInt64(1));
+    Value* const left = builder.CreateSub(builder.CreateLoad(builder.getInt64Ty(), left_), builder.getInt64(length));
     builder.CreateStore(left, left_);
+    const auto iterations = static_cast<uint32_t>(std::max<uint64_t>(kHeldInstructions / length, 2));
+    MDNode* const rarely = MDBuilder(function_.getContext()).createBranchWeights(1, iterations - 1);
     Instruction* const then =
         SplitBlockAndInsertIfThen(builder.CreateICmpSLE(left, builder.getInt64(0)), back, false, rarely);
     builder.SetInsertPoint(then);
     close(builder);
-    builder.CreateStore(builder.getInt64(kHeldIterations), left_);
+    builder.CreateStore(builder.getInt64(kHeldInstructions), left_);
   }
   DominatorTree dominators(function_);
   PromoteMemToReg({part_, left_}, dominators);

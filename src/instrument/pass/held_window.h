@@ -3,11 +3,12 @@
 // A window's price is its locked instruction. In a loop whose addresses are not known before, one window is opened over
 // everything around the first store, and stays open: each store then only looks at its own line's word, which is right
 // because the window was published before. It is closed where code may wait or take long: before calls, before loops
-// without stores, behind the loop, and after kHeldIterations iterations. Loops that have windows of their own (loops.h)
+// without stores, behind the loop, and after some thousand instructions. Loops that have windows of their own (loops.h)
 // do without them where it is open: their lines are looked at all the same.
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/MapVector.h>
 #include <llvm/ADT/SetVector.h>
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/IR/Function.h>
@@ -41,6 +42,7 @@ class HeldWindow {
  private:
   void find(const llvm::Loop& loop, const llvm::DenseSet<const llvm::BasicBlock*>& stores,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
+  void count_iterations(const llvm::Loop& loop);
   void forget(llvm::IRBuilder<>& builder);
   void close(llvm::IRBuilder<>& builder);
 
@@ -48,12 +50,12 @@ class HeldWindow {
   llvm::DenseSet<const llvm::BasicBlock*> blocks_;
   llvm::SetVector<llvm::Instruction*> close_before_;  // calls, and the ends of blocks before loops without stores
   llvm::SetVector<llvm::CallInst*> batch_opens_, batch_closes_;  // of loops' windows
-  llvm::SetVector<llvm::Instruction*> back_edges_;
+  llvm::MapVector<llvm::Instruction*, uint64_t> back_edges_;  // and how many instructions an iteration has
   llvm::SetVector<llvm::BasicBlock*> exits_;
   llvm::Value* shift_ = nullptr;
   llvm::Value* table_ = nullptr;
   llvm::AllocaInst* part_ = nullptr;
-  llvm::AllocaInst* left_ = nullptr;  // iterations until it is closed
+  llvm::AllocaInst* left_ = nullptr;  // instructions until it is closed
 };
 
 }  // namespace multigrain::checks

@@ -217,6 +217,57 @@ void hold(uintptr_t part) {
   if (open == 0 || (open & (MG_FINE_WINDOW_LINE - 1)) != line_of(part << MG_FINE_PART_SHIFT)) __multigrain_hold_open(part);
 }
 
+// all_good() of `rows` runs of lines, each `step` lines behind the one before. Rows are short: tiles of matrices.
+template <typename Combine>
+uint64_t combine_rows(const uint64_t* row, uint64_t lines, uint64_t step, uint64_t rows, uint64_t result,
+                      Combine combine) {
+  for (; rows > 0; --rows, row += step) {
+    uint64_t i = 0;
+    for (; i + 2 <= lines; i += 2) result = combine(combine(result, row[i]), row[i + 1]);
+    if (i < lines) result = combine(result, row[i]);
+  }
+  return result;
+}
+bool all_rows_good(const mg_fine_run& run) {
+  const uint64_t first = line_of(run.begin), last = line_of(run.end - 1);
+  const uintptr_t line = uintptr_t{1} << line_shift();
+  if (run.stride % line != 0) {
+    for (uintptr_t row = 0; row < run.rows; ++row) {
+      const uintptr_t way = row * run.stride;
+      if (!all_good(line_of(run.begin + way), line_of(run.end - 1 + way), run.stores != 0)) return false;
+    }
+    return true;
+  }
+  const auto* const words = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
+  const uint64_t step = run.stride >> line_shift();
+  if (run.stores != 0)
+    return combine_rows(words, last - first + 1, step, run.rows, 0,
+                        [](uint64_t all, uint64_t word) { return all | (word ^ MG_FINE_EXCLUSIVE); }) == 0;
+  return (combine_rows(words, last - first + 1, step, run.rows, ~uint64_t{0},
+                       [](uint64_t all, uint64_t word) { return all & word; }) &
+          MG_FINE_READABLE) != 0;
+}
+
+// What the calling thread has looked at under its held window, by the place in a batch. While that stays open no right
+// to these lines goes away, so the next piece of a loop need not look at them again: the next stage of a transform in
+// place, the row that is subtracted from all others.
+struct LookedAt {
+  uint64_t opening = 0;  // which one it was; 0: none
+  uint64_t first = 0, last = 0;
+  bool stores = false;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local LookedAt looked_at[MG_FINE_WINDOWS];
+
+// all_good() of lines that the held window is over.
+bool all_good_under_held(unsigned place, uint64_t first, uint64_t last, bool stores) {
+  LookedAt& seen = looked_at[place];
+  if (seen.opening == multigrain_openings && seen.first <= first && last <= seen.last && (seen.stores || !stores))
+    return true;
+  if (!all_good(first, last, stores)) return false;
+  seen = {multigrain_openings, first, last, stores};
+  return true;
+}
+
 // A batch that is refused this often goes access by access.
 constexpr int kAttempts = 4;
 
@@ -384,22 +435,30 @@ extern "C" __attribute__((visibility("default"))) unsigned __multigrain_batch_ho
                                                                                    unsigned count) {
   // Before each piece of a loop, so the usual runs, each within one part of the view or private, have a way of their own.
   uintptr_t part = 0;
-  bool usual = __multigrain_windows != windows_of_nobody;
+  bool usual = __multigrain_windows != windows_of_nobody && count <= MG_FINE_WINDOWS;
   for (unsigned i = 0; i < count && usual; ++i) {
     const mg_fine_run& run = runs[i];
+    uintptr_t way, end;
+    usual = static_cast<intptr_t>(run.stride) >= 0 && !__builtin_mul_overflow(run.stride, run.rows - 1, &way) &&
+            !__builtin_add_overflow(run.end, way, &end);
+    if (!usual) break;
     if (is_shared(run.begin)) {
       if (part == 0) part = part_of(run.begin);
-      usual = run.rows == 1 && part_of(run.begin) == part && part_of(run.end - 1) == part;
+      usual = part_of(run.begin) == part && part_of(end - 1) == part;
     } else {
-      usual = run.rows == 1 && !touches_shared(run.begin, run.end);
+      usual = !touches_shared(run.begin, end);
     }
   }
   if (usual && part != 0) {
     hold(part);
     bool good = true;
-    for (unsigned i = 0; i < count && good; ++i)
-      if (is_shared(runs[i].begin))
-        good = all_good(line_of(runs[i].begin), line_of(runs[i].end - 1), runs[i].stores != 0);
+    for (unsigned i = 0; i < count && good; ++i) {
+      if (!is_shared(runs[i].begin)) continue;
+      if (runs[i].rows == 1)
+        good = all_good_under_held(i, line_of(runs[i].begin), line_of(runs[i].end - 1), runs[i].stores != 0);
+      else
+        good = all_rows_good(runs[i]);
+    }
     if (good) return static_cast<unsigned>(part);
   }
   return hold_otherwise(runs, count);

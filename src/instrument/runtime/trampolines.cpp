@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/fine_grain.h"
+#include "instrument/runtime/windows.h"
 
 namespace {
 
@@ -221,8 +222,7 @@ static_assert(MG_FINE_SHIFT_ADDRESS == 0x480000000ff8 && MG_FINE_PART_SHIFT == 2
               MG_FINE_PART_SEQUENCE == 1024 && MG_FINE_WINDOW_LINE == uint64_t{1} << 40 &&
               MG_FINE_WINDOW_STORES == uint64_t{1} << 63 && MG_FINE_VIEW_BASE == 0x200000000000 &&
               MG_FINE_HELD_WINDOW == 7);
-// How often the calling thread has opened one: its number of lines says which opening it is.
-extern "C" [[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] __thread uint64_t multigrain_openings;
+// The number of its lines says which opening it is.
 __thread uint64_t multigrain_openings;
 asm(R"(
   .text

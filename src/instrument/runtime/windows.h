@@ -7,6 +7,9 @@
 
 #include "base/fine_grain.h"
 
+// How often the calling thread has opened a held window (trampolines.cpp).
+extern "C" [[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] __thread uint64_t multigrain_openings;
+
 namespace multigrain::checks {
 
 inline bool is_shared(uintptr_t address) {
