@@ -587,6 +587,8 @@ __attribute__((noinline)) static void add_rows(uint32_t* a, ptrdiff_t stride, lo
 static void loop_tiles(unsigned char* memory) {
   turn_tiles((uint64_t*)(memory + 24576), (const uint32_t*)memory, 60, 75, 8);
   turn_tiles((uint64_t*)(memory + 24576), (const uint32_t*)memory, 60, 75, 19);
+  turn_tiles((uint64_t*)(memory + 32768), (const uint32_t*)memory, 64, 64, 8); /* rows are whole lines apart */
+  turn_tiles((uint64_t*)(memory + 32768 + 40), (const uint32_t*)(memory + 20), 64, 62, 9);
   uint32_t* const words = (uint32_t*)memory;
   add_rows(words + 40, 200, 40, 23);
   add_rows(words + 9000, -150, 50, 16);
@@ -634,6 +636,52 @@ static void hold_between(unsigned char* memory) {
     if (t % 13 == 0)
       for (size_t i = 0; i < mix(&state) % 40; ++i) all[i].b += i;
   }
+}
+/* Again and again over the same lines under one window: a transform in place, whose first step exchanges numbers that are
+ * found bit by bit, and a row that is subtracted from all others. */
+struct pair {
+  uint64_t a, b;
+};
+__attribute__((noinline)) static void transform_row(struct pair* row, size_t length, const uint64_t* factors) {
+  for (size_t i = 1, reversed = 0; i < length; ++i) {
+    size_t bit = length / 2;
+    for (; reversed & bit; bit /= 2) reversed ^= bit;
+    reversed ^= bit;
+    if (i < reversed) {
+      const struct pair other = row[i];
+      row[i] = row[reversed];
+      row[reversed] = other;
+    }
+  }
+  for (size_t half = 1; half < length; half *= 2)
+    for (size_t first = 0; first < length; first += 2 * half)
+      for (size_t k = 0; k < half; ++k) {
+        const struct pair odd = {row[first + half + k].a * factors[k], row[first + half + k].b ^ factors[k]};
+        const struct pair even = row[first + k];
+        row[first + k] = (struct pair){even.a + odd.a, even.b - odd.b};
+        row[first + half + k] = (struct pair){even.a - odd.a, even.b + odd.b};
+      }
+}
+static void hold_stages(unsigned char* memory) {
+  struct pair* const rows = (struct pair*)memory;
+  const uint64_t* const factors = (const uint64_t*)(memory + 49152);
+  for (size_t r = 0; r < 24; ++r) {
+    transform_row(rows + 128 * r, 128, factors + r);
+    for (size_t k = 0; k < 128; ++k) rows[128 * r + k].a *= 3;
+  }
+  transform_row(rows + 77, 1024, factors + 300); /* of other lines than the rows' */
+}
+static void hold_pivot(unsigned char* memory) {
+  enum { kRows = 64 };
+  uint64_t* const matrix = (uint64_t*)memory;
+  for (size_t k = 0; k + 1 < kRows; k += 9)
+    for (size_t i = k + 1; i < kRows; ++i) {
+      const uint64_t* const pivot = matrix + k * kRows;
+      uint64_t* const row = matrix + (i * 29 % kRows == k ? k + 1 : i * 29 % kRows) * kRows;
+      const uint64_t multiple = row[k] ^ pivot[k];
+      row[k] = multiple;
+      for (size_t j = k + 1; j < kRows; ++j) row[j] -= multiple * pivot[j];
+    }
 }
 /* A pointer that is always one to a local, by way of recursion, and one that is so only at first. */
 __attribute__((noinline)) static uint64_t descend(const struct triple* from, uint64_t* sum, int depth) {
@@ -812,6 +860,8 @@ const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"loop_tiles", loop_tiles},
                                    {"hold_scatter", hold_scatter},
                                    {"hold_between", hold_between},
+                                   {"hold_stages", hold_stages},
+                                   {"hold_pivot", hold_pivot},
                                    {"private_arguments", private_arguments},
                                    {"list", list},
                                    {"through_pointers", through_pointers},

@@ -38,6 +38,19 @@ unsigned bounded_nest(unsigned seed) {
   return seed;
 }
 
+unsigned long lowest_zero(unsigned long n, unsigned long bit) {
+  for (; n & bit; bit >>= 1) n ^= bit;
+  return n ^ bit;
+}
+
+void scatter(unsigned* to, unsigned long mask, unsigned long times) {
+  unsigned long state = 1;
+  for (unsigned long i = 0; i < times; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    to[state >> 40 & mask] += 1;
+  }
+}
+
 static float table[1 << 14];
 void add(int length, float x) {
   for (int i = 0; i < length; ++i) table[i] += x;

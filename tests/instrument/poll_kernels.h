@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-/* --- Loops. On private memory, but for scale(). */
+/* --- Loops. On private memory, but for scale() and scatter(). */
 /* Nobody knows how often. Returns how often. */
 unsigned long collatz(unsigned long n);
 /* The same, by jumps into the midst of each other. */
@@ -15,6 +15,10 @@ unsigned long tangled(unsigned long n);
 /* A few hundred times, and 15 by 20 times. */
 unsigned bounded(unsigned seed);
 unsigned bounded_nest(unsigned seed);
+/* Until no bit is left, or before: from `bit` downwards, bits of n that are set are cleared, and the first other set. */
+unsigned long lowest_zero(unsigned long n, unsigned long bit);
+/* A window is held: adds to numbers here and there. */
+void scatter(unsigned* to, unsigned long mask, unsigned long times);
 /* Vectors, however long; and the same `rows` times. */
 void add(int length, float x);
 void add_rows(int rows, int length, float x);

@@ -126,6 +126,18 @@ TEST_P(Tells, LoopsThatEndSoonDoNotPoll) {
   if (!is_optimised()) GTEST_SKIP() << "how often is known to the optimiser only";
   EXPECT_EQ(protocol.polls_of([&] { KERNEL(bounded)(1); }), 0u);
   EXPECT_EQ(protocol.polls_of([&] { KERNEL(bounded_nest)(1); }), 0u);
+  EXPECT_EQ(protocol.polls_of([&] { EXPECT_EQ(KERNEL(lowest_zero)(0xff0f, 0x8000), 0x008fu); }), 0u);
+}
+TEST_P(Tells, LoopsThatHoldAWindowPollWhenTheirCountRunsOut) {
+  auto* const words = reinterpret_cast<unsigned*>(protocol.memory());
+  constexpr unsigned long kTimes = 100'000;
+  const uint64_t polls = protocol.polls_of([&] { KERNEL(scatter)(words, 511, kTimes); });
+  // Of an iteration of 5 to 40 instructions, of which 4,096 may go by without a poll.
+  EXPECT_GE(polls, kTimes * 5 / 4096);
+  EXPECT_LE(polls, kTimes * 40 / 4096);
+  unsigned long sum = 0;
+  for (unsigned i = 0; i < 512; ++i) sum += words[i];
+  EXPECT_EQ(sum, kTimes);
 }
 
 TEST_P(Tells, LoopsOfVectorsDoNotPollButThoseAroundThemDo) {

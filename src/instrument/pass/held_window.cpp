@@ -11,8 +11,10 @@
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
 #include "base/fine_grain.h"
+#include "bounded.h"
 #include "entry_calls.h"
 #include "options.h"
+#include "polls.h"
 #include "shared.h"
 
 namespace multigrain::checks {
@@ -86,6 +88,7 @@ void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   for (const Loop* loop : loops)
     if (has_any_of(*loop, stores)) find(*loop, stores, covered);
   if (blocks_.empty()) return;
+  for (CallInst* poll : polls_) remove(*poll);
   IRBuilder<> builder(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
   builder.SetCurrentDebugLocation({});
   part_ = builder.CreateAlloca(builder.getInt64Ty());
@@ -106,7 +109,8 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& store
       continue;
     }
     if (is_small(*inside)) {
-      count_iterations(*inside);
+      // To count what ends soon anyway would cost more than it does.
+      if (most_iterations_of_shifts(*inside) == 0) count_iterations(*inside);
       continue;
     }
     without.insert(inside->block_begin(), inside->block_end());
@@ -138,15 +142,44 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& store
 
 void HeldWindow::count_iterations(const Loop& loop) {
   uint64_t length = 0;
-  for (const BasicBlock* block : loop.blocks()) {
-    // Loops inside are counted by themselves, or the window is not open there.
+  CallInst* poll = nullptr;
+  bool has_pieces = false;  // which are long, and count for little
+  for (BasicBlock* block : loop.blocks()) {
+    // Loops inside are counted by themselves, or end soon, or the window is not open there.
     if (any_of(loop, [&](const Loop* inside) { return inside->contains(block); })) continue;
     const auto instructions = block->instructionsWithoutDebug();
     length += static_cast<uint64_t>(std::distance(instructions.begin(), instructions.end()));
+    const bool may_poll = block->getSinglePredecessor() == loop.getHeader();
+    for (Instruction& instruction : *block) {
+      auto* const call = dyn_cast<CallInst>(&instruction);
+      if (call == nullptr) continue;
+      has_pieces |= is_call_of(*call, kBatchOpen);
+      if (may_poll && is_call_of(*call, kPollMiss)) poll = call;
+    }
   }
+  if (has_pieces) poll = nullptr;
+  if (poll != nullptr) polls_.push_back(poll);
   SmallVector<BasicBlock*, 4> latches;
   loop.getLoopLatches(latches);
-  for (BasicBlock* latch : latches) back_edges_[latch->getTerminator()] = length;
+  for (BasicBlock* latch : latches) back_edges_[latch->getTerminator()] = {length, poll != nullptr};
+}
+
+// The poll that an iteration of a loop begins with. When the count runs out is soon enough for it.
+void HeldWindow::remove(CallInst& poll) {
+  BasicBlock* const calls = poll.getParent();
+  BasicBlock* const header = calls->getSinglePredecessor();
+  BasicBlock* const behind = calls->getSingleSuccessor();
+  auto* const branch = cast<BranchInst>(header->getTerminator());
+  auto* const compare = cast<ICmpInst>(branch->getCondition());
+  auto* const word = cast<LoadInst>(compare->getOperand(0));
+  auto* const pointer = cast<LoadInst>(word->getPointerOperand());
+  blocks_.erase(calls);
+  behind->removePredecessor(calls);
+  BranchInst::Create(behind, branch->getIterator());
+  for (Instruction* each : {static_cast<Instruction*>(branch), static_cast<Instruction*>(compare),
+                            static_cast<Instruction*>(word), static_cast<Instruction*>(pointer)})
+    each->eraseFromParent();
+  DeleteDeadBlock(calls);
 }
 
 Value* HeldWindow::part(IRBuilder<>& builder) { return builder.CreateLoad(builder.getInt64Ty(), part_); }
@@ -198,7 +231,8 @@ void HeldWindow::finish() {
     IRBuilder<> builder(exit, exit->getFirstInsertionPt());
     close(builder);
   }
-  for (const auto& [back, length] : back_edges_) {
+  for (const auto& [back, iteration] : back_edges_) {
+    const uint64_t length = iteration.length;
     IRBuilder<> builder(back);
     Value* const left = builder.CreateSub(builder.CreateLoad(builder.getInt64Ty(), left_), builder.getInt64(length));
     builder.CreateStore(left, left_);
@@ -209,6 +243,7 @@ void HeldWindow::finish() {
     builder.SetInsertPoint(then);
     close(builder);
     builder.CreateStore(builder.getInt64(kHeldInstructions), left_);
+    if (iteration.polls) insert_poll(*then);
   }
   DominatorTree dominators(function_);
   PromoteMemToReg({part_, left_}, dominators);

@@ -43,6 +43,7 @@ class HeldWindow {
   void find(const llvm::Loop& loop, const llvm::DenseSet<const llvm::BasicBlock*>& stores,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
   void count_iterations(const llvm::Loop& loop);
+  void remove(llvm::CallInst& poll);
   void forget(llvm::IRBuilder<>& builder);
   void close(llvm::IRBuilder<>& builder);
 
@@ -50,7 +51,12 @@ class HeldWindow {
   llvm::DenseSet<const llvm::BasicBlock*> blocks_;
   llvm::SetVector<llvm::Instruction*> close_before_;  // calls, and the ends of blocks before loops without stores
   llvm::SetVector<llvm::CallInst*> batch_opens_, batch_closes_;  // of loops' windows
-  llvm::MapVector<llvm::Instruction*, uint64_t> back_edges_;  // and how many instructions an iteration has
+  struct Iteration {
+    uint64_t length;  // instructions
+    bool polls;       // when the count runs out
+  };
+  llvm::MapVector<llvm::Instruction*, Iteration> back_edges_;
+  llvm::SmallVector<llvm::CallInst*> polls_;  // that the count stands for
   llvm::SetVector<llvm::BasicBlock*> exits_;
   llvm::Value* shift_ = nullptr;
   llvm::Value* table_ = nullptr;

@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "bounded.h"
 #include "covered.h"
 #include "entry_calls.h"
 #include "options.h"
@@ -71,7 +72,8 @@ class Chooser {
         swaps |= isa<AtomicCmpXchgInst>(instruction);
       }
     }
-    const unsigned times = evolution_.getSmallConstantMaxTripCount(&loop);
+    unsigned times = evolution_.getSmallConstantMaxTripCount(&loop);
+    if (times == 0) times = most_iterations_of_shifts(loop);
     const uint64_t all = SaturatingMultiply(once, uint64_t{times});
     if (known && times != 0 && all <= kSoon) return all;
     // A piece of bounded length; or vectors, which a branch in their midst would undo.
@@ -103,15 +105,14 @@ class Chooser {
   SmallVector<const BasicBlock*> polling_;  // where each passage polls
 };
 
-void poll(Instruction& before) {
+}  // namespace
+
+void insert_poll(Instruction& before) {
   IRBuilder<> builder(if_not_zero(before, "__multigrain_mail"));
   builder.SetCurrentDebugLocation(before.getDebugLoc());
   Module& module = *before.getModule();
-  call_cold_entry(builder, cold_entry(module, "__multigrain_poll_miss", FunctionType::get(builder.getVoidTy(), false)),
-                  {});
+  call_cold_entry(builder, cold_entry(module, kPollMiss, FunctionType::get(builder.getVoidTy(), false)), {});
 }
-
-}  // namespace
 
 Polls::Polls(Function& function, FunctionAnalysisManager& analyses, bool calls_itself) : function_(function) {
   if (!options().polls) return;
@@ -120,9 +121,9 @@ Polls::Polls(Function& function, FunctionAnalysisManager& analyses, bool calls_i
 }
 
 bool Polls::insert() {
-  for (BasicBlock* begin : begins_) poll(*begin->getFirstInsertionPt());
-  for (Instruction* end : ends_) poll(*end);
-  if (at_entry_) poll(*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
+  for (BasicBlock* begin : begins_) insert_poll(*begin->getFirstInsertionPt());
+  for (Instruction* end : ends_) insert_poll(*end);
+  if (at_entry_) insert_poll(*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
   return at_entry_ || !begins_.empty() || !ends_.empty();
 }
 

@@ -7,12 +7,18 @@
 
 namespace multigrain::checks {
 
+inline constexpr const char* kPollMiss = "__multigrain_poll_miss";
+
+// Puts a poll in front of an instruction.
+void insert_poll(llvm::Instruction& before);
+
 // The polls of one function: one an iteration of its loops, but for those
 //   that end soon for certain,
 //   that run with windows open, in which nobody may call anything (the loop of pieces around them polls),
 //   that the compiler has made vectors of (the loop around them polls), and
 //   in which an inner loop's poll is passed for certain;
-// and one at the beginning of a function that calls itself.
+// and one at the beginning of a function that calls itself. Loops that hold a window (held_window.h) count instructions,
+// and poll when the count runs out instead.
 class Polls {
  public:
   // Chooses the places. Before anything else is put into the function, when loops are as the optimiser knows them.
