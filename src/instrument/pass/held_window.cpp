@@ -85,8 +85,13 @@ void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   // In a cycle that is no loop nobody would count iterations.
   ReversePostOrderTraversal<Function*> order(&function_);
   if (containsIrreducibleCFG<const BasicBlock*>(order, loops)) return;
+  // Inside, loops with windows of their own do better under the held one, too.
+  DenseSet<const BasicBlock*> uses = stores;
+  for (const Instruction& instruction : instructions(function_))
+    if (const auto* call = dyn_cast<CallInst>(&instruction); call != nullptr && is_call_of(*call, kBatchOpen))
+      uses.insert(call->getParent());
   for (const Loop* loop : loops)
-    if (has_any_of(*loop, stores)) find(*loop, stores, covered);
+    if (has_any_of(*loop, stores)) find(*loop, uses, covered);
   if (blocks_.empty()) return;
   for (CallInst* poll : polls_) remove(*poll);
   IRBuilder<> builder(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
@@ -100,12 +105,12 @@ void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<co
                              builder.CreateShl(builder.CreateLShr(builder.getInt64(MG_FINE_VIEW_BASE), shift_), 3));
 }
 
-void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& stores,
+void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
                       const DenseSet<const Instruction*>& covered) {
-  DenseSet<const BasicBlock*> without;  // in loops inside that have no stores
+  DenseSet<const BasicBlock*> without;  // in loops inside that have no use for it
   for (const Loop* inside : loop) {
-    if (has_any_of(*inside, stores)) {
-      find(*inside, stores, covered);
+    if (has_any_of(*inside, uses)) {
+      find(*inside, uses, covered);
       continue;
     }
     if (is_small(*inside)) {

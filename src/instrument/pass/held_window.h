@@ -3,7 +3,7 @@
 // A window's price is its locked instruction. In a loop whose addresses are not known before, one window is opened over
 // everything around the first store, and stays open: each store then only looks at its own line's word, which is right
 // because the window was published before. It is closed where code may wait or take long: before calls, before loops
-// without stores, behind the loop, and after some thousand instructions. Loops that have windows of their own (loops.h)
+// without use for it, behind the loop, and after some thousand instructions. Loops that have windows of their own (loops.h)
 // do without them where it is open: their lines are looked at all the same.
 #pragma once
 
@@ -40,7 +40,7 @@ class HeldWindow {
   void finish();
 
  private:
-  void find(const llvm::Loop& loop, const llvm::DenseSet<const llvm::BasicBlock*>& stores,
+  void find(const llvm::Loop& loop, const llvm::DenseSet<const llvm::BasicBlock*>& uses,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
   void count_iterations(const llvm::Loop& loop);
   void remove(llvm::CallInst& poll);
@@ -49,7 +49,7 @@ class HeldWindow {
 
   llvm::Function& function_;
   llvm::DenseSet<const llvm::BasicBlock*> blocks_;
-  llvm::SetVector<llvm::Instruction*> close_before_;  // calls, and the ends of blocks before loops without stores
+  llvm::SetVector<llvm::Instruction*> close_before_;  // calls, and the ends of blocks before loops without use for it
   llvm::SetVector<llvm::CallInst*> batch_opens_, batch_closes_;  // of loops' windows
   struct Iteration {
     uint64_t length;  // instructions

@@ -3,7 +3,6 @@
 // None of these is called by signal handlers: programs' handlers must not touch shared memory (multigrain.h). But for
 // polls and fences: there may be loops and atomics in a handler. errno is the program's, and kept: the program has only
 // loaded or stored.
-#include <emmintrin.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -91,34 +90,51 @@ bool any_window_open() {
   return all != 0;
 }
 
-// Whether all words of lines first .. last are MG_FINE_EXCLUSIVE, or have MG_FINE_READABLE.
+// Whether all words of lines first .. last are MG_FINE_EXCLUSIVE, or have MG_FINE_READABLE; so many bytes at a time. The
+// processor does not tear aligned words of a vector load, and the fence before keeps it from being early.
+template <size_t kBytes>
+struct Vector {
+  typedef uint64_t Words __attribute__((vector_size(kBytes)));
+};
+template <size_t kBytes>
+[[gnu::always_inline]] inline bool all_good_in_vectors(uint64_t first, uint64_t last, bool stores) {
+  using Words = typename Vector<kBytes>::Words;
+  constexpr size_t kEach = kBytes / sizeof(uint64_t);
+  const auto* word = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
+  const uint64_t* const end = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + last + 1;
+  // Bits that differ from those are gathered.
+  const uint64_t good = stores ? MG_FINE_EXCLUSIVE : MG_FINE_READABLE;
+  const uint64_t relevant = stores ? ~uint64_t{0} : MG_FINE_READABLE;
+  uint64_t differ = 0;
+  Words in_vectors = {};
+  for (; static_cast<size_t>(end - word) >= 4 * kEach; word += 4 * kEach) {
+    Words a, b, c, d;
+    __builtin_memcpy(&a, word, kBytes);
+    __builtin_memcpy(&b, word + kEach, kBytes);
+    __builtin_memcpy(&c, word + 2 * kEach, kBytes);
+    __builtin_memcpy(&d, word + 3 * kEach, kBytes);
+    in_vectors |= ((a ^ good) | (b ^ good)) | ((c ^ good) | (d ^ good));
+  }
+  for (; static_cast<size_t>(end - word) >= kEach; word += kEach) {
+    Words a;
+    __builtin_memcpy(&a, word, kBytes);
+    in_vectors |= a ^ good;
+  }
+  for (; word < end; ++word) differ |= *word ^ good;
+  for (size_t i = 0; i < kEach; ++i) differ |= in_vectors[i];
+  return (differ & relevant) == 0;
+}
+bool all_good_here(uint64_t first, uint64_t last, bool stores) { return all_good_in_vectors<16>(first, last, stores); }
+[[gnu::target("avx2")]] bool all_good_by_avx2(uint64_t first, uint64_t last, bool stores) {
+  return all_good_in_vectors<32>(first, last, stores);
+}
+const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+// A row of a matrix is some ten lines; below that, wider vectors gain nothing.
+constexpr uint64_t kWorthWideVectors = 16;
+
 bool all_good(uint64_t first, uint64_t last, bool stores) {
-  const auto* const table = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE);
-  const uint64_t* word = table + first;
-  const uint64_t* const end = table + last + 1;
-  // The processor does not tear aligned words of a vector load, and the fence before keeps it from being early.
-  if (stores) {
-    const __m128i exclusive = _mm_set1_epi64x(MG_FINE_EXCLUSIVE);
-    __m128i differ = _mm_setzero_si128();
-    for (; end - word >= 8; word += 8) {
-      for (int i = 0; i < 8; i += 2)
-        differ = _mm_or_si128(
-            differ, _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(word + i)), exclusive));
-    }
-    uint64_t rest = 0;
-    for (; word < end; ++word) rest |= *word ^ MG_FINE_EXCLUSIVE;
-    differ = _mm_or_si128(differ, _mm_unpackhi_epi64(differ, differ));
-    return (static_cast<uint64_t>(_mm_cvtsi128_si64(differ)) | rest) == 0;
-  }
-  __m128i common = _mm_set1_epi64x(-1);
-  for (; end - word >= 8; word += 8) {
-    for (int i = 0; i < 8; i += 2)
-      common = _mm_and_si128(common, _mm_loadu_si128(reinterpret_cast<const __m128i*>(word + i)));
-  }
-  uint64_t rest = ~uint64_t{0};
-  for (; word < end; ++word) rest &= *word;
-  common = _mm_and_si128(common, _mm_unpackhi_epi64(common, common));
-  return (static_cast<uint64_t>(_mm_cvtsi128_si64(common)) & rest & MG_FINE_READABLE) != 0;
+  return last - first >= kWorthWideVectors && has_avx2 ? all_good_by_avx2(first, last, stores)
+                                                       : all_good_here(first, last, stores);
 }
 
 // A run's shared part: its lines from the first to the last, which its window names, and, if it has several rows, those,
@@ -434,33 +450,32 @@ namespace {
 extern "C" __attribute__((visibility("default"))) unsigned __multigrain_batch_hold(const mg_fine_run* runs,
                                                                                    unsigned count) {
   // Before each piece of a loop, so the usual runs, each within one part of the view or private, have a way of their own.
+  if (__multigrain_windows == windows_of_nobody || count > MG_FINE_WINDOWS) return hold_otherwise(runs, count);
   uintptr_t part = 0;
-  bool usual = __multigrain_windows != windows_of_nobody && count <= MG_FINE_WINDOWS;
-  for (unsigned i = 0; i < count && usual; ++i) {
+  for (unsigned i = 0; i < count; ++i) {
     const mg_fine_run& run = runs[i];
-    uintptr_t way, end;
-    usual = static_cast<intptr_t>(run.stride) >= 0 && !__builtin_mul_overflow(run.stride, run.rows - 1, &way) &&
-            !__builtin_add_overflow(run.end, way, &end);
-    if (!usual) break;
-    if (is_shared(run.begin)) {
-      if (part == 0) part = part_of(run.begin);
-      usual = part_of(run.begin) == part && part_of(end - 1) == part;
-    } else {
-      usual = !touches_shared(run.begin, end);
+    uintptr_t end = run.end;
+    if (run.rows != 1) {
+      uintptr_t way;
+      if (static_cast<intptr_t>(run.stride) < 0 || __builtin_mul_overflow(run.stride, run.rows - 1, &way) ||
+          __builtin_add_overflow(end, way, &end))
+        return hold_otherwise(runs, count);
     }
-  }
-  if (usual && part != 0) {
-    hold(part);
-    bool good = true;
-    for (unsigned i = 0; i < count && good; ++i) {
-      if (!is_shared(runs[i].begin)) continue;
-      if (runs[i].rows == 1)
-        good = all_good_under_held(i, line_of(runs[i].begin), line_of(runs[i].end - 1), runs[i].stores != 0);
-      else
-        good = all_rows_good(runs[i]);
+    if (!is_shared(run.begin)) {
+      if (touches_shared(run.begin, end)) return hold_otherwise(runs, count);
+      continue;
     }
-    if (good) return static_cast<unsigned>(part);
+    if (part == 0) {
+      part = part_of(run.begin);
+      hold(part);
+    }
+    if (part_of(run.begin) != part || part_of(end - 1) != part) return hold_otherwise(runs, count);
+    const bool good =
+        run.rows == 1 ? all_good_under_held(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0)
+                      : all_rows_good(run);
+    if (!good) return hold_otherwise(runs, count);
   }
+  if (part != 0) return static_cast<unsigned>(part);
   return hold_otherwise(runs, count);
 }
 
