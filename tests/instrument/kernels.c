@@ -683,6 +683,24 @@ static void hold_pivot(unsigned char* memory) {
       for (size_t j = k + 1; j < kRows; ++j) row[j] -= multiple * pivot[j];
     }
 }
+/* Rows that lie over each other, partly, some only loaded and some stored to as well. */
+__attribute__((noinline)) static void combine_rows(uint64_t* to, const uint64_t* one, const uint64_t* other, size_t n) {
+  for (size_t j = 0; j < n; ++j) to[j] = one[j] * 3 + other[j];
+}
+static void hold_overlap(unsigned char* memory) {
+  uint64_t* const all = (uint64_t*)memory;
+  uint32_t state = 17;
+  const size_t n = KERNEL_BYTES / sizeof *all - 512;
+  for (size_t t = 0; t < 1500; ++t) {
+    uint64_t* const row = all + mix(&state) % n;
+    const uint64_t* const one = row + mix(&state) % 200;
+    const size_t before = mix(&state) % 60, length = 20 + mix(&state) % 200;
+    const uint64_t* const other = one - (before < (size_t)(one - all) ? before : 0);
+    for (size_t j = 0; j < length; ++j) row[j] = one[j] * 3 + other[j];
+    if (t % 4 == 0) combine_rows(row + 20, row, row + 60, length);
+    all[mix(&state) % n] += t;
+  }
+}
 /* A pointer that is always one to a local, by way of recursion, and one that is so only at first. */
 __attribute__((noinline)) static uint64_t descend(const struct triple* from, uint64_t* sum, int depth) {
   struct triple mine = *from;
@@ -862,6 +880,7 @@ const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"hold_between", hold_between},
                                    {"hold_stages", hold_stages},
                                    {"hold_pivot", hold_pivot},
+                                   {"hold_overlap", hold_overlap},
                                    {"private_arguments", private_arguments},
                                    {"list", list},
                                    {"through_pointers", through_pointers},

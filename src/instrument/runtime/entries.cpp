@@ -276,11 +276,22 @@ struct LookedAt {
 
 // all_good() of lines that the held window is over.
 bool all_good_under_held(unsigned place, uint64_t first, uint64_t last, bool stores) {
-  LookedAt& seen = looked_at[place];
-  if (seen.opening == multigrain_openings && seen.first <= first && last <= seen.last && (seen.stores || !stores))
-    return true;
-  if (!all_good(first, last, stores)) return false;
-  seen = {multigrain_openings, first, last, stores};
+  LookedAt& own = looked_at[place];
+  const LookedAt now{multigrain_openings, first, last, stores};
+  // Of what has been looked at, by the piece before at this place, or just now at the place before (a stencil's rows lie
+  // over each other), only the rest is left.
+  const auto leave_out = [&](const LookedAt& seen) {
+    if (seen.opening != multigrain_openings || (stores && !seen.stores)) return false;
+    if (seen.first <= first && last <= seen.last) return true;
+    if (seen.first <= first && first <= seen.last)
+      first = seen.last + 1;
+    else if (seen.first <= last && last <= seen.last)
+      last = seen.first - 1;
+    return false;
+  };
+  if (leave_out(own)) return true;
+  if (!(place != 0 && leave_out(looked_at[place - 1])) && !all_good(first, last, stores)) return false;
+  own = now;
   return true;
 }
 
