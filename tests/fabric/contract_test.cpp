@@ -487,6 +487,7 @@ TEST_P(FabricContract, AWordIsNeverSeenInPart) {
       over.store(true);
       reader.join();
       ASSERT_PRED1(is_whole, seen) << "put of " << length << " bytes at " << begin << " from " << skew;
+      if (over_ucx) continue;
 
       over.store(false);
       others_rounds.store(0);

@@ -3,7 +3,8 @@
 // A processor that stores in a loop closes its window and opens it again a moment later, so that one who looks now and
 // then would hardly ever see it closed. But only windows that were open when the right was taken matter: whoever opened
 // one afterwards has seen that the right is gone. So what was open at the first look is written down, and a window whose
-// word is another at a later look is one of those.
+// word is another at a later look is one of those. So is one that changes while it is read, of which a network that copies
+// in software may bring parts of both: what was open before is closed by then.
 #pragma once
 
 #include <array>
