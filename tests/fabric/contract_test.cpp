@@ -467,7 +467,7 @@ TEST_P(FabricContract, AWordIsNeverSeenInPart) {
   for (const size_t length : {20, 24, 44, 60, 100, 140, 200, 300, 304}) {
     for (const auto& [begin, skew] : std::initializer_list<std::pair<unsigned, unsigned>>{
              {0, 0}, {4, 0}, {4, 4}, {3, 3}, {0, 4}}) {
-      if (over_ucx && (begin % 8 != 0 || length % 8 != 0 || skew % 8 != 0)) continue;  // fabric.h, Words
+      if (over_ucx && (begin % 8 != 0 || length % 8 != 0)) continue;  // fabric.h, Words
       const uint64_t first = (kAt + begin + 7) / 8 * 8;
       const uint64_t end = (kAt + begin + length) / 8 * 8;
       std::array<std::vector<std::byte>, 2> bytes;

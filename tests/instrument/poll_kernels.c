@@ -51,6 +51,17 @@ void scatter(unsigned* to, unsigned long mask, unsigned long times) {
   }
 }
 
+void scatter_chains(unsigned* to, unsigned long mask, unsigned long times) {
+  unsigned long state = 1;
+  for (unsigned long i = 0; i < times; ++i) {
+    to[i & mask] += 1;
+    do {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      to[state >> 40 & mask] += 1;
+    } while (state == 0);
+  }
+}
+
 static float table[1 << 14];
 void add(int length, float x) {
   for (int i = 0; i < length; ++i) table[i] += x;

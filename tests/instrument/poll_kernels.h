@@ -19,6 +19,8 @@ unsigned bounded_nest(unsigned seed);
 unsigned long lowest_zero(unsigned long n, unsigned long bit);
 /* A window is held: adds to numbers here and there. */
 void scatter(unsigned* to, unsigned long mask, unsigned long times);
+/* The same with a loop inside that never comes to a second iteration. */
+void scatter_chains(unsigned* to, unsigned long mask, unsigned long times);
 /* Vectors, however long; and the same `rows` times. */
 void add(int length, float x);
 void add_rows(int rows, int length, float x);

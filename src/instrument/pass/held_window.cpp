@@ -107,6 +107,7 @@ void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<co
 
 void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
                       const DenseSet<const Instruction*>& covered) {
+  const size_t polls_before = polls_.size();
   DenseSet<const BasicBlock*> without;  // in loops inside that have no use for it
   for (const Loop* inside : loop) {
     if (has_any_of(*inside, uses)) {
@@ -115,7 +116,7 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
     }
     if (is_small(*inside)) {
       // To count what ends soon anyway would cost more than it does.
-      if (most_iterations_of_shifts(*inside) == 0) count_iterations(*inside);
+      if (most_iterations_of_shifts(*inside) == 0) count_iterations(*inside, polls_.size());
       continue;
     }
     without.insert(inside->block_begin(), inside->block_end());
@@ -138,14 +139,14 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
         close_before_.insert(call);
     }
   }
-  count_iterations(loop);
+  count_iterations(loop, polls_before);
   if (loop.getParentLoop() != nullptr) return;
   SmallVector<BasicBlock*, 4> exits;
   loop.getExitBlocks(exits);
   exits_.insert(exits.begin(), exits.end());
 }
 
-void HeldWindow::count_iterations(const Loop& loop) {
+void HeldWindow::count_iterations(const Loop& loop, size_t polls_before) {
   uint64_t length = 0;
   CallInst* poll = nullptr;
   bool has_pieces = false;  // which are long, and count for little
@@ -166,7 +167,8 @@ void HeldWindow::count_iterations(const Loop& loop) {
   if (poll != nullptr) polls_.push_back(poll);
   SmallVector<BasicBlock*, 4> latches;
   loop.getLoopLatches(latches);
-  for (BasicBlock* latch : latches) back_edges_[latch->getTerminator()] = {length, poll != nullptr};
+  // The count of all loops of a nest is one. It may always run out here, and a loop inside may have polled for this one.
+  for (BasicBlock* latch : latches) back_edges_[latch->getTerminator()] = {length, polls_.size() > polls_before};
 }
 
 // The poll that an iteration of a loop begins with. When the count runs out is soon enough for it.

@@ -42,7 +42,8 @@ class HeldWindow {
  private:
   void find(const llvm::Loop& loop, const llvm::DenseSet<const llvm::BasicBlock*>& uses,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
-  void count_iterations(const llvm::Loop& loop);
+  // `polls_before`: how many polls were found before this loop, and those inside, were looked at.
+  void count_iterations(const llvm::Loop& loop, size_t polls_before);
   void remove(llvm::CallInst& poll);
   void forget(llvm::IRBuilder<>& builder);
   void close(llvm::IRBuilder<>& builder);

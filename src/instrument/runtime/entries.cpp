@@ -137,6 +137,35 @@ bool all_good(uint64_t first, uint64_t last, bool stores) {
                                                        : all_good_here(first, last, stores);
 }
 
+// all_good() of `rows` parts of memory, of which [begin, end) is the first, each `stride` behind the one before. Rows are
+// short: tiles of matrices.
+template <typename Combine>
+uint64_t combine_rows(const uint64_t* row, uint64_t lines, uint64_t step, uint64_t rows, uint64_t result,
+                      Combine combine) {
+  for (; rows > 0; --rows, row += step) {
+    uint64_t i = 0;
+    for (; i + 2 <= lines; i += 2) result = combine(combine(result, row[i]), row[i + 1]);
+    if (i < lines) result = combine(result, row[i]);
+  }
+  return result;
+}
+bool all_rows_good(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores) {
+  const uint64_t first = line_of(begin), last = line_of(end - 1);
+  if (stride % (uintptr_t{1} << line_shift()) != 0) {
+    for (uintptr_t way = 0; rows > 0; --rows, way += stride)
+      if (!all_good(line_of(begin + way), line_of(end - 1 + way), stores)) return false;
+    return true;
+  }
+  const auto* const words = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
+  const uint64_t step = stride >> line_shift();
+  if (stores)
+    return combine_rows(words, last - first + 1, step, rows, 0,
+                        [](uint64_t all, uint64_t word) { return all | (word ^ MG_FINE_EXCLUSIVE); }) == 0;
+  return (combine_rows(words, last - first + 1, step, rows, ~uint64_t{0},
+                       [](uint64_t all, uint64_t word) { return all & word; }) &
+          MG_FINE_READABLE) != 0;
+}
+
 // A run's shared part: its lines from the first to the last, which its window names, and, if it has several rows, those,
 // from the lowest on; what lies between them is not looked at. Without initial values: arrays of them are made for each
 // piece of a loop.
@@ -154,8 +183,7 @@ struct Lines {
     return true;
   }
   [[nodiscard]] bool are_good() const {
-    if (rows == 1) return all_good(first, last, stores);
-    return all_of([this](uintptr_t from, uintptr_t to) { return all_good(line_of(from), line_of(to - 1), stores); });
+    return rows == 1 ? all_good(first, last, stores) : all_rows_good(begin, end, stride, rows, stores);
   }
 };
 
@@ -231,37 +259,6 @@ uintptr_t part_of(uintptr_t address) {
 void hold(uintptr_t part) {
   const uint64_t open = window(MG_FINE_HELD_WINDOW).load(std::memory_order_relaxed);
   if (open == 0 || (open & (MG_FINE_WINDOW_LINE - 1)) != line_of(part << MG_FINE_PART_SHIFT)) __multigrain_hold_open(part);
-}
-
-// all_good() of `rows` runs of lines, each `step` lines behind the one before. Rows are short: tiles of matrices.
-template <typename Combine>
-uint64_t combine_rows(const uint64_t* row, uint64_t lines, uint64_t step, uint64_t rows, uint64_t result,
-                      Combine combine) {
-  for (; rows > 0; --rows, row += step) {
-    uint64_t i = 0;
-    for (; i + 2 <= lines; i += 2) result = combine(combine(result, row[i]), row[i + 1]);
-    if (i < lines) result = combine(result, row[i]);
-  }
-  return result;
-}
-bool all_rows_good(const mg_fine_run& run) {
-  const uint64_t first = line_of(run.begin), last = line_of(run.end - 1);
-  const uintptr_t line = uintptr_t{1} << line_shift();
-  if (run.stride % line != 0) {
-    for (uintptr_t row = 0; row < run.rows; ++row) {
-      const uintptr_t way = row * run.stride;
-      if (!all_good(line_of(run.begin + way), line_of(run.end - 1 + way), run.stores != 0)) return false;
-    }
-    return true;
-  }
-  const auto* const words = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
-  const uint64_t step = run.stride >> line_shift();
-  if (run.stores != 0)
-    return combine_rows(words, last - first + 1, step, run.rows, 0,
-                        [](uint64_t all, uint64_t word) { return all | (word ^ MG_FINE_EXCLUSIVE); }) == 0;
-  return (combine_rows(words, last - first + 1, step, run.rows, ~uint64_t{0},
-                       [](uint64_t all, uint64_t word) { return all & word; }) &
-          MG_FINE_READABLE) != 0;
 }
 
 // What the calling thread has looked at under its held window, by the place in a batch. While that stays open no right
@@ -483,7 +480,7 @@ extern "C" __attribute__((visibility("default"))) unsigned __multigrain_batch_ho
     if (part_of(run.begin) != part || part_of(end - 1) != part) return hold_otherwise(runs, count);
     const bool good =
         run.rows == 1 ? all_good_under_held(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0)
-                      : all_rows_good(run);
+                      : all_rows_good(run.begin, run.end, run.stride, run.rows, run.stores != 0);
     if (!good) return hold_otherwise(runs, count);
   }
   if (part != 0) return static_cast<unsigned>(part);
