@@ -13,7 +13,7 @@ extern "C" {
 
 /* The version of this contract, which compiled code carries in a note: code of another version does not run under a line
  * protocol. A macro without a suffix, as it goes into assembly. */
-#define MG_FINE_VERSION 2
+#define MG_FINE_VERSION 3
 
 /* The view of the shared region: an address is shared if its bits from MG_FINE_VIEW_SHIFT on are MG_FINE_VIEW_TAG. */
 #define MG_FINE_VIEW_SHIFT 44
@@ -46,8 +46,10 @@ extern "C" {
 #define MG_FINE_MAX_NODES (64 - MG_FINE_HOLDERS_SHIFT)
 
 /* A processor's windows: MG_FINE_WINDOWS words in one cache line. A word is 0 (closed), or the number of the first
- * line, plus the number of lines times MG_FINE_WINDOW_LINE, plus MG_FINE_WINDOW_STORES if it stores. */
+ * line, plus the number of lines times MG_FINE_WINDOW_LINE, plus MG_FINE_WINDOW_STORES if it stores. One over all lines
+ * has MG_FINE_WINDOW_ALL in the place of its first, and any number. */
 #define MG_FINE_WINDOWS 8
+#define MG_FINE_WINDOW_ALL (1ull << 39)
 #define MG_FINE_WINDOW_LINE (1ull << 40)
 #define MG_FINE_WINDOW_STORES (1ull << 63)
 #define MG_FINE_WINDOW_MAX_LINES ((1u << 23) - 1)
@@ -61,15 +63,12 @@ extern __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial
 extern const uint64_t* __multigrain_mail __attribute__((visibility("default")));
 extern const uint64_t* __multigrain_outstanding __attribute__((visibility("default")));
 
-/* A held window (docs/fine-grain.md): the last one, over the part of the view, of so many bytes (log2), that an address is
- * in, and so many lines behind; and up to so many more, which differ from one opening to the next. */
+/* A held window (docs/fine-grain.md): the last one, over all lines. Where the others have a number of lines it has one
+ * that differs from one opening to the next. */
 #define MG_FINE_HELD_WINDOW (MG_FINE_WINDOWS - 1)
-#define MG_FINE_PART_SHIFT 27
-#define MG_FINE_PART_BEHIND 4
-#define MG_FINE_PART_SEQUENCE 1024
 
-/* Opens it over a part of the view. Keeps registers. */
-void __multigrain_hold_open(uint64_t part);
+/* Opens it. Keeps registers. */
+void __multigrain_hold_open(void);
 
 /* --- The runtime's entries, for compiled code. They may wait for other nodes, and run message handlers meanwhile. Any
  * window of the caller that is open when they are called is closed. Only those named _miss keep registers: compiled
@@ -112,8 +111,8 @@ typedef struct mg_fine_run {
  * window open if other nodes took lines away too often meanwhile: then the caller goes access by access. The caller has
  * no others open when it calls, and closes windows 0 .. count-1 itself. */
 int __multigrain_batch_open(const mg_fine_run* runs, unsigned count);
-/* The same, in a loop that holds a window: if that is over all runs, or can be opened so, no other is opened. Returns the
- * part that it is over then; 1 with windows of the batch's own open; or 0 with none. */
+/* The same, in a loop that holds a window: if all lines are here, that does for them, and no other is opened. Returns 2 with
+ * the held window open; 1 with windows of the batch's own; or 0 with none. */
 unsigned __multigrain_batch_hold(const mg_fine_run* runs, unsigned count);
 /* The same, for a few stores whose own check failed; keeps registers. */
 uint64_t __multigrain_batch_miss(const mg_fine_run* runs, unsigned count);

@@ -922,21 +922,15 @@ class Checker {
     builder.SetCurrentDebugLocation(location);
     Opening o;
     o.begin = address_of(builder, run);
-    Value* const object = object_of(run.base);
-    if (object != run.base) {
-      // Mostly it is computed before the loop, whether the object is shared as well.
-      BasicBlock* const shared = BasicBlock::Create(context_, "", &function_, other);
-      builder.CreateCondBr(is_in_view(builder, builder.CreatePtrToInt(object, i64_)), shared, body);
-      builder.SetInsertPoint(shared);
-    }
-    Value* const part = HeldWindow::part_of(builder, o.begin);
-    builder.CreateCondBr(builder.CreateICmpEQ(part, held_.part(builder)), looking, other);
+    // Mostly the object is known before the loop, and its tag computed there.
+    Value* const object = builder.CreatePtrToInt(object_of(run.base), i64_);
+    builder.CreateCondBr(held_.is_open_for(builder, object), looking, other);
 
     builder.SetInsertPoint(other);
-    builder.CreateCondBr(is_in_view(builder, o.begin), opening, body, rarely_);
+    builder.CreateCondBr(is_in_view(builder, object), opening, body, rarely_);
 
     builder.SetInsertPoint(opening);
-    held_.open(builder, part);
+    held_.open(builder);
     builder.CreateBr(looking);
 
     builder.SetInsertPoint(looking);

@@ -28,14 +28,9 @@ namespace {
 constexpr uint64_t kHeldInstructions = 4096;
 // Iterations of loops with windows of their own that count as one instruction (log2).
 constexpr uint64_t kCheapIterationsShift = 3;
-// What is no shared address's part.
-constexpr uint64_t kNoPart = 0;
+// What no address has from MG_FINE_VIEW_SHIFT on, not even one that is not the program's to use.
+constexpr uint64_t kNoTag = ~uint64_t{0};
 constexpr const char* kHoldOpen = "__multigrain_hold_open";
-static_assert((uint64_t{1} << (MG_FINE_PART_SHIFT - MG_FINE_MIN_LINE_SHIFT)) + MG_FINE_PART_BEHIND +
-                  MG_FINE_PART_SEQUENCE <=
-              MG_FINE_WINDOW_MAX_LINES);
-static_assert(MG_FINE_VIEW_BASE % (uint64_t{1} << MG_FINE_PART_SHIFT) == 0 &&
-              MG_FINE_VIEW_BASE >> MG_FINE_PART_SHIFT != kNoPart);
 
 bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
   return any_of(loop.blocks(), [&](const BasicBlock* block) { return blocks.contains(block); });
@@ -96,9 +91,9 @@ void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   for (CallInst* poll : polls_) remove(*poll);
   IRBuilder<> builder(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
   builder.SetCurrentDebugLocation({});
-  part_ = builder.CreateAlloca(builder.getInt64Ty());
+  tag_ = builder.CreateAlloca(builder.getInt64Ty());
   left_ = builder.CreateAlloca(builder.getInt64Ty());
-  builder.CreateStore(builder.getInt64(kNoPart), part_);
+  builder.CreateStore(builder.getInt64(kNoTag), tag_);
   builder.CreateStore(builder.getInt64(kHeldInstructions), left_);
   shift_ = load_line_shift(builder);
   table_ = builder.CreateSub(builder.getInt64(MG_FINE_TABLE_BASE),
@@ -189,21 +184,19 @@ void HeldWindow::remove(CallInst& poll) {
   DeleteDeadBlock(calls);
 }
 
-Value* HeldWindow::part(IRBuilder<>& builder) { return builder.CreateLoad(builder.getInt64Ty(), part_); }
-
-Value* HeldWindow::part_of(IRBuilder<>& builder, Value* address) {
-  return builder.CreateLShr(address, MG_FINE_PART_SHIFT);
+Value* HeldWindow::is_open_for(IRBuilder<>& builder, Value* address) {
+  Value* const tag = builder.CreateLoad(builder.getInt64Ty(), tag_);
+  return builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), tag);
 }
 
-void HeldWindow::open(IRBuilder<>& builder, Value* part) {
+void HeldWindow::open(IRBuilder<>& builder) {
   // Out of line: seldom, and the loop's registers are better spent on the looks at lines' words.
-  Type* const i64 = builder.getInt64Ty();
-  auto* const type = FunctionType::get(builder.getVoidTy(), {i64}, false);
-  call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldOpen, type), {part});
-  builder.CreateStore(part, part_);
+  auto* const type = FunctionType::get(builder.getVoidTy(), {}, false);
+  call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldOpen, type), {});
+  builder.CreateStore(builder.getInt64(MG_FINE_VIEW_TAG), tag_);
 }
 
-void HeldWindow::forget(IRBuilder<>& builder) { builder.CreateStore(builder.getInt64(kNoPart), part_); }
+void HeldWindow::forget(IRBuilder<>& builder) { builder.CreateStore(builder.getInt64(kNoTag), tag_); }
 
 void HeldWindow::close(IRBuilder<>& builder) {
   Value* const all = windows_of_thread(builder, *function_.getParent());
@@ -212,7 +205,7 @@ void HeldWindow::close(IRBuilder<>& builder) {
 }
 
 void HeldWindow::finish() {
-  if (part_ == nullptr) return;
+  if (tag_ == nullptr) return;
   for (Instruction& instruction : instructions(function_)) {
     auto* const call = dyn_cast<CallInst>(&instruction);
     if (call == nullptr || !is_cold(*call)) continue;
@@ -223,7 +216,9 @@ void HeldWindow::finish() {
   for (CallInst* call : batch_opens_) {
     call->setCalledFunction(module.getOrInsertFunction(kBatchHold, call->getFunctionType()));
     IRBuilder<> builder(call->getNextNode());
-    builder.CreateStore(builder.CreateZExt(call, builder.getInt64Ty()), part_);
+    Value* const is_open = builder.CreateICmpEQ(call, builder.getInt32(kUnderHeldWindow));
+    builder.CreateStore(
+        builder.CreateSelect(is_open, builder.getInt64(MG_FINE_VIEW_TAG), builder.getInt64(kNoTag)), tag_);
   }
   for (CallInst* call : batch_closes_) {
     IRBuilder<> builder(call);
@@ -253,7 +248,7 @@ void HeldWindow::finish() {
     if (iteration.polls) insert_poll(*then);
   }
   DominatorTree dominators(function_);
-  PromoteMemToReg({part_, left_}, dominators);
+  PromoteMemToReg({tag_, left_}, dominators);
 }
 
 }  // namespace multigrain::checks

@@ -1,7 +1,7 @@
 // One window that loops hold over many stores (docs/fine-grain.md, "A held window").
 //
 // A window's price is its locked instruction. In a loop whose addresses are not known before, one window is opened over
-// everything around the first store, and stays open: each store then only looks at its own line's word, which is right
+// everything at the first store, and stays open: each store then only looks at its own line's word, which is right
 // because the window was published before. It is closed where code may wait or take long: before calls, before loops
 // without use for it, behind the loop, and after some thousand instructions. Loops that have windows of their own (loops.h)
 // do without them where it is open: their lines are looked at all the same.
@@ -27,11 +27,9 @@ class HeldWindow {
   // Whether the block, one of those there were when find() was called, is in such a loop.
   [[nodiscard]] bool holds(const llvm::BasicBlock* block) const { return blocks_.contains(block); }
 
-  // The part of the view (an address, shifted) that the window is open over, or one that no shared address is in.
-  llvm::Value* part(llvm::IRBuilder<>& builder);
-  // The part that an address is in.
-  static llvm::Value* part_of(llvm::IRBuilder<>& builder, llvm::Value* address);
-  void open(llvm::IRBuilder<>& builder, llvm::Value* part);
+  // Whether the window is open and the address shared, by one comparison.
+  llvm::Value* is_open_for(llvm::IRBuilder<>& builder, llvm::Value* address);
+  void open(llvm::IRBuilder<>& builder);
   // The line shift, and where the word of a line would be that began at address 0: computed once.
   [[nodiscard]] llvm::Value* shift() const { return shift_; }
   [[nodiscard]] llvm::Value* table() const { return table_; }
@@ -61,7 +59,7 @@ class HeldWindow {
   llvm::SetVector<llvm::BasicBlock*> exits_;
   llvm::Value* shift_ = nullptr;
   llvm::Value* table_ = nullptr;
-  llvm::AllocaInst* part_ = nullptr;
+  llvm::AllocaInst* tag_ = nullptr;   // the view's tag while it is open; else one that no address has
   llvm::AllocaInst* left_ = nullptr;  // instructions until it is closed
 };
 

@@ -251,14 +251,12 @@ bool try_open(std::span<const Lines> runs) {
   return false;
 }
 
-uintptr_t part_of(uintptr_t address) {
-  return address >> MG_FINE_PART_SHIFT;
-}
+// What __multigrain_batch_hold() returns.
+constexpr unsigned kUnderHeld = 2, kOwnWindows = 1;
 
-// Opens the held window over a part of the view, unless it is.
-void hold(uintptr_t part) {
-  const uint64_t open = window(MG_FINE_HELD_WINDOW).load(std::memory_order_relaxed);
-  if (open == 0 || (open & (MG_FINE_WINDOW_LINE - 1)) != line_of(part << MG_FINE_PART_SHIFT)) __multigrain_hold_open(part);
+// Opens the held window, unless it is open.
+void hold() {
+  if (window(MG_FINE_HELD_WINDOW).load(std::memory_order_relaxed) == 0) __multigrain_hold_open();
 }
 
 // What the calling thread has looked at under its held window, by the place in a batch. While that stays open no right
@@ -431,21 +429,14 @@ namespace {
 [[gnu::noinline]] unsigned hold_otherwise(const mg_fine_run* runs, unsigned count) {
   std::array<Lines, MG_FINE_WINDOWS> lines;
   if (__multigrain_windows != windows_of_nobody && find_lines(std::span(runs, count), lines)) {
-    uintptr_t part = 0;
-    bool in_one = true;
-    for (unsigned i = 0; i < count; ++i) {
-      if (!lines[i].any()) continue;
-      const auto part_of_line = [](uint64_t line) { return part_of(MG_FINE_VIEW_BASE + (line << line_shift())); };
-      if (part == 0) part = part_of_line(lines[i].first);
-      in_one &= part_of_line(lines[i].first) == part && part_of_line(lines[i].last) == part;
-    }
-    if (part != 0 && in_one) {
-      hold(part);
-      if (all_are_good(std::span(lines.data(), count))) return static_cast<unsigned>(part);
+    const std::span<const Lines> used(lines.data(), count);
+    if (std::ranges::any_of(used, &Lines::any)) {
+      hold();
+      if (all_are_good(used)) return kUnderHeld;
     }
   }
   window(MG_FINE_HELD_WINDOW).store(0, std::memory_order_release);
-  return static_cast<unsigned>(__multigrain_batch_open(runs, count));
+  return __multigrain_batch_open(runs, count) != 0 ? kOwnWindows : 0;
 }
 
 [[gnu::noinline, gnu::cold]] int open_batch_slowly(const mg_fine_run* runs, unsigned count) {
@@ -457,9 +448,9 @@ namespace {
 
 extern "C" __attribute__((visibility("default"))) unsigned __multigrain_batch_hold(const mg_fine_run* runs,
                                                                                    unsigned count) {
-  // Before each piece of a loop, so the usual runs, each within one part of the view or private, have a way of their own.
+  // Before each piece of a loop, so the usual runs, each within the view or private, have a way of their own.
   if (__multigrain_windows == windows_of_nobody || count > MG_FINE_WINDOWS) return hold_otherwise(runs, count);
-  uintptr_t part = 0;
+  bool any = false;
   for (unsigned i = 0; i < count; ++i) {
     const mg_fine_run& run = runs[i];
     uintptr_t end = run.end;
@@ -473,18 +464,15 @@ extern "C" __attribute__((visibility("default"))) unsigned __multigrain_batch_ho
       if (touches_shared(run.begin, end)) return hold_otherwise(runs, count);
       continue;
     }
-    if (part == 0) {
-      part = part_of(run.begin);
-      hold(part);
-    }
-    if (part_of(run.begin) != part || part_of(end - 1) != part) return hold_otherwise(runs, count);
+    if (!is_shared(end - 1)) return hold_otherwise(runs, count);
+    if (!any) hold();
+    any = true;
     const bool good =
         run.rows == 1 ? all_good_under_held(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0)
                       : all_rows_good(run.begin, run.end, run.stride, run.rows, run.stores != 0);
     if (!good) return hold_otherwise(runs, count);
   }
-  if (part != 0) return static_cast<unsigned>(part);
-  return hold_otherwise(runs, count);
+  return any ? kUnderHeld : hold_otherwise(runs, count);
 }
 
 // What the trampolines of these names call, with everything saved.

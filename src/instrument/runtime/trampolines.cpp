@@ -218,11 +218,9 @@ MULTIGRAIN_TRAMPOLINE __multigrain_store_range_miss multigrain_store_range_miss 
 )");
 
 // A held window's word is made and published here rather than in every loop that holds one; it needs no vector register.
-static_assert(MG_FINE_SHIFT_ADDRESS == 0x480000000ff8 && MG_FINE_PART_SHIFT == 27 && MG_FINE_PART_BEHIND == 4 &&
-              MG_FINE_PART_SEQUENCE == 1024 && MG_FINE_WINDOW_LINE == uint64_t{1} << 40 &&
-              MG_FINE_WINDOW_STORES == uint64_t{1} << 63 && MG_FINE_VIEW_BASE == 0x200000000000 &&
-              MG_FINE_HELD_WINDOW == 7);
-// The number of its lines says which opening it is.
+static_assert(MG_FINE_WINDOW_ALL == uint64_t{1} << 39 && MG_FINE_WINDOW_LINE == uint64_t{1} << 40 &&
+              MG_FINE_WINDOW_STORES == uint64_t{1} << 63 && MG_FINE_HELD_WINDOW == 7);
+// Its word has the lower bits of this in the place of a number of lines.
 __thread uint64_t multigrain_openings;
 asm(R"(
   .text
@@ -234,34 +232,19 @@ __multigrain_hold_open:
   endbr64
   pushq %rax
   .cfi_def_cfa_offset 16
-  pushq %rcx
-  .cfi_def_cfa_offset 24
   pushq %rdx
-  .cfi_def_cfa_offset 32
-  movabsq $0x480000000ff8, %rax
-  movq (%rax), %rcx
+  .cfi_def_cfa_offset 24
   movq multigrain_openings@gottpoff(%rip), %rax
   movq %fs:(%rax), %rdx
   incq %rdx
   movq %rdx, %fs:(%rax)
-  andl $1023, %edx
-  movl $(1 << 27), %eax
-  shrq %cl, %rax
-  leaq 4(%rax, %rdx), %rdx
   shlq $40, %rdx
-  movq %rdi, %rax
-  shlq $27, %rax
-  movabsq $0x200000000000, %r11
-  subq %r11, %rax
-  shrq %cl, %rax
-  addq %rax, %rdx
+  btsq $39, %rdx
   btsq $63, %rdx
   movq __multigrain_windows@gottpoff(%rip), %rax
   movq %fs:(%rax), %rax
   xchgq %rdx, 56(%rax)
   popq %rdx
-  .cfi_def_cfa_offset 24
-  popq %rcx
   .cfi_def_cfa_offset 16
   popq %rax
   .cfi_def_cfa_offset 8
