@@ -35,6 +35,18 @@ extern "C" {
 #define MG_FINE_MIN_LINE_SHIFT 5
 #define MG_FINE_MAX_LINE_SHIFT 11
 
+/* The page table of a node: a word for each MG_FINE_PAGE_SHIFT bytes of the view (log2), which says since when all their
+ * lines have been exclusive, or readable: the node's losses then, and what is added. Only this process has it. */
+#define MG_FINE_PAGES_BASE 0x4d0000000000ull
+#define MG_FINE_PAGE_SHIFT 12
+#define MG_FINE_PAGE_EXCLUSIVE 0u
+#define MG_FINE_PAGE_READABLE 1u
+#define MG_FINE_PAGE_NEITHER 2u
+
+/* A node's losses: a word that is another, never used before, after the node may have lost a right that it has remembered
+ * in its page table. The lowest bit: it has remembered something. The next is 0. Behind __multigrain_losses. */
+#define MG_FINE_REMEMBERED 1u
+
 /* Bits of a line's word; docs/fine-grain.md. */
 #define MG_FINE_WRITABLE 1u
 #define MG_FINE_READABLE 2u
@@ -62,6 +74,7 @@ extern __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial
  * may not be visible to others yet (fences). */
 extern const uint64_t* __multigrain_mail __attribute__((visibility("default")));
 extern const uint64_t* __multigrain_outstanding __attribute__((visibility("default")));
+extern uint64_t* __multigrain_losses __attribute__((visibility("default")));
 
 /* A held window (docs/fine-grain.md): the last one, over all lines. Where the others have a number of lines it has one
  * that differs from one opening to the next. */

@@ -50,6 +50,9 @@ class LineProtocol {
   // A word that is 0 while poll() has nothing to do (Fabric::mail). nullptr: it never has, or others see to it.
   [[nodiscard]] virtual const std::atomic<uint64_t>* mail() const { return nullptr; }
 
+  // The node's losses (fine_grain.h), which checks rely on while they have a window open. nullptr: nothing is lost ever.
+  [[nodiscard]] virtual std::atomic<uint64_t>* losses() { return nullptr; }
+
   // A hint: the caller will load from the line, and then store there by a compare-and-swap, perhaps again and again;
   // this is called once, before (shasta.txt, section 3.1.2). It may wait, or ask for the line and return.
   virtual void prefetch_exclusive(uintptr_t address) { static_cast<void>(address); }

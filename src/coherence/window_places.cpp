@@ -12,9 +12,11 @@ alignas(64) constinit uint64_t g_nowhere[MG_FINE_WINDOWS];
 
 }  // namespace
 
-WindowPlaces::WindowPlaces(std::span<std::byte> words)
+WindowPlaces::WindowPlaces(NodeId self, std::span<std::byte> words)
     : count_(*reinterpret_cast<std::atomic<uint64_t>*>(words.data() + words::kWindows)),
-      first_(reinterpret_cast<uint64_t*>(words.data() + words::kWindows + words::kBytesPerPlace)) {
+      losses_(*reinterpret_cast<std::atomic<uint64_t>*>(words.data() + words::kLosses)),
+      first_(reinterpret_cast<uint64_t*>(words.data() + words::kWindows + words::kBytesPerPlace)),
+      self_(self) {
   MG_CHECK(words.size() >= words::kBytes, words.size());
 }
 
@@ -34,6 +36,16 @@ void WindowPlaces::give_back(uint64_t* place) {
     std::atomic_ref<uint64_t>(place[i]).store(0, std::memory_order_release);
   const std::lock_guard hold(lock_);
   free_[free_count_++] = static_cast<uint16_t>(index_of(place));
+}
+
+void WindowPlaces::forget() {
+  if ((losses_.load(std::memory_order_seq_cst) & MG_FINE_REMEMBERED) != 0)
+    losses_.exchange(new_losses(self_), std::memory_order_seq_cst);
+}
+
+uint64_t new_losses(NodeId by) {
+  static constinit std::atomic<uint64_t> last{0};
+  return (uint64_t{by.value} + 1) << 48 | (last.fetch_add(1, std::memory_order_relaxed) + 1) << 2;
 }
 
 void WindowPlaces::bind() {

@@ -2,6 +2,7 @@
 // segment, so that a requester on another node can read them all with one get.
 //
 //   words::kWindows         one word: how many places there have been; it only grows
+//   words::kLosses          one word: the node's losses (fine_grain.h)
 //   + 64 * (1 + place)      MG_FINE_WINDOWS words
 //
 // A thread's place is its own from before it runs the program's code until it has ended, and then another's. A window
@@ -16,6 +17,7 @@
 #include <span>
 
 #include "base/fine_grain.h"
+#include "base/ids.h"
 #include "base/spin_lock.h"
 #include "coherence/window.h"
 #include "fabric/mapped_object.h"
@@ -28,7 +30,7 @@ static_assert(MG_FINE_WINDOWS * sizeof(uint64_t) == words::kBytesPerPlace);
 class WindowPlaces : public MappedObject {
  public:
   // `words`: the node's own kWords segment (Fabric::own_segment), all zero where the places are.
-  explicit WindowPlaces(std::span<std::byte> words);
+  WindowPlaces(NodeId self, std::span<std::byte> words);
 
   // A place, closed. Ends the run with a sentence if more threads live than there are places.
   uint64_t* take();
@@ -57,17 +59,28 @@ class WindowPlaces : public MappedObject {
     }
   }
 
+  // Voids what this node's processors remember of its lines, if they do. Between a change of lines' words for the worse
+  // and wait_until_closed(): who has read the old value published a window before, and is waited for.
+  void forget();
+  // Lives as long as this.
+  [[nodiscard]] std::atomic<uint64_t>& losses() const { return losses_; }
+
   // Gives the calling thread a place, or takes the place from it, which it has if it has one of these.
   void bind();
   void unbind();
 
  private:
-  std::atomic<uint64_t>& count_;  // exported
+  std::atomic<uint64_t>& count_;   // exported
+  std::atomic<uint64_t>& losses_;  // exported
   uint64_t* const first_;
+  const NodeId self_;
   SpinLock lock_;
   unsigned free_count_ = 0;
   std::array<uint16_t, words::kWindowPlaces> free_{};
 };
+
+// A value for a node's losses that no node has given any before: by the given one.
+uint64_t new_losses(NodeId by);
 
 // Whether the calling thread has a window open.
 [[nodiscard]] bool has_open_window();

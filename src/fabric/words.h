@@ -28,10 +28,11 @@ inline constexpr uint64_t kMarks = kLocks + kLockCount * kBytesPerLock;
 inline constexpr uint64_t kMarkCount = uint64_t{1} << 14;
 
 // src/coherence: the windows of the node's threads (docs/fine-grain.md). A line of which the first word says how many
-// places there have been, then a line a place (coherence/window_places.h).
+// places there have been, and the second is the node's losses; then a line a place (coherence/window_places.h).
 inline constexpr uint64_t kWindows = kMarks + NodeSet::kCapacity * kMarkCount * sizeof(uint64_t);
 inline constexpr uint64_t kWindowPlaces = 4096 - 1;
 inline constexpr uint64_t kBytesPerPlace = 64;
+inline constexpr uint64_t kLosses = kWindows + sizeof(uint64_t);
 
 // src/memory/heap: who has claimed the first-touch pages whose arbiter the node is. (home_claims.h)
 inline constexpr uint64_t kHomes = kWindows + (1 + kWindowPlaces) * kBytesPerPlace;

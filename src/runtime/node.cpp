@@ -177,7 +177,7 @@ Status Node::build_protocols() {
   protocol_ = page_protocol_.get();
 
   // Every thread has windows before it runs the program's code: this one now, those to come by pthread_create.
-  window_places_ = std::make_unique<WindowPlaces>(fabric_->own_segment(SegmentId::kWords));
+  window_places_ = std::make_unique<WindowPlaces>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
   window_places_->bind();
   g_window_places = window_places_.get();
   set_thread_hooks([] { g_window_places->bind(); }, [] { g_window_places->unbind(); });

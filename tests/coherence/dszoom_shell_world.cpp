@@ -559,7 +559,7 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     world.network.export_segment(NodeId(n), SegmentId::kLines, node.table->bytes());
     world.network.export_segment(NodeId(n), SegmentId::kWords, {node.words, words::kBytes});
     node.fabric = std::make_unique<HeldFabric>(world.network.node(NodeId(n)), scenario.mutant, world.next_id);
-    node.places = std::make_unique<WindowPlaces>(node.fabric->own_segment(SegmentId::kWords));
+    node.places = std::make_unique<WindowPlaces>(NodeId(n), node.fabric->own_segment(SegmentId::kWords));
     auto shell = Shell::create({*node.fabric, *node.region, node.rights, world.homes, WaitPolicy{}},
                                {*node.table, *node.places});
     if (!shell) panic("no shell for a node:", n);

@@ -67,7 +67,7 @@ class Machine : public shell_nodes::ShellNodes<TestNode> {
       EXPECT_TRUE(table) << table.error().message;
       each.table.emplace(std::move(*table));
       each.memory->export_segment(SegmentId::kLines, each.table->bytes().data(), each.table->bytes().size());
-      each.places = std::make_unique<WindowPlaces>(each.fabric->own_segment(SegmentId::kWords));
+      each.places = std::make_unique<WindowPlaces>(NodeId(n), each.fabric->own_segment(SegmentId::kWords));
       each.shell = make({*each.fabric, *each.region, *each.rights, homes, WaitPolicy{20'000}},
                         {*each.table, *each.places});
     }

@@ -40,6 +40,7 @@ class Shell final : public LineMemory {
   void open_store(uintptr_t address) override;
   void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
   // Waits for the line: its data and the right to store come in one miss, which the load would make anyway.
+  [[nodiscard]] std::atomic<uint64_t>* losses() override { return &lines_.places.losses(); }
   void prefetch_exclusive(uintptr_t address) override { bring(address, address + 1, true); }
   void spin() override;
 

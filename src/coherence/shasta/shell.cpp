@@ -278,6 +278,7 @@ void Shell::lower(const BlockAt& at, Right to) {
     word(line).store(rights, std::memory_order_relaxed);
   // Either a processor sees that, or its window is seen.
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  lines_.places.forget();
   wait_for_windows(at, to == Right::kNone);
 }
 

@@ -57,6 +57,7 @@ class Shell final : public LineMemory {
   [[nodiscard]] const std::atomic<uint64_t>* outstanding() const override;
   void poll() override;
   [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return services_.fabric.mail(); }
+  [[nodiscard]] std::atomic<uint64_t>* losses() override { return &lines_.places.losses(); }
   void prefetch_exclusive(uintptr_t address) override;
   void spin() override;
 
