@@ -46,6 +46,10 @@ extern "C" {
 /* A node's losses: a word that is another, never used before, after the node may have lost a right that it has remembered
  * in its page table. The lowest bit: it has remembered something. The next is 0. Behind __multigrain_losses. */
 #define MG_FINE_REMEMBERED 1u
+/* Where compiled code keeps the losses since when pages are remembered: there is no held window; there is one, under which
+ * the page table is not to be used. No word of that table has these values. */
+#define MG_FINE_NOT_HELD 4u
+#define MG_FINE_NOT_REMEMBERED 8u
 
 /* Bits of a line's word; docs/fine-grain.md. */
 #define MG_FINE_WRITABLE 1u
@@ -80,8 +84,12 @@ extern uint64_t* __multigrain_losses __attribute__((visibility("default")));
  * that differs from one opening to the next. */
 #define MG_FINE_HELD_WINDOW (MG_FINE_WINDOWS - 1)
 
-/* Opens it. Keeps registers. */
-void __multigrain_hold_open(void);
+/* Opens it. Returns the node's losses if words of the page table that equal them are right while the window is open, and
+ * else MG_FINE_NOT_REMEMBERED. Keeps registers. */
+uint64_t __multigrain_hold_open(void);
+/* With it open, and something remembered: looks at the lines of the pages of [address, address + size), and enters in the
+ * page table what it finds. Keeps registers. */
+void __multigrain_hold_look(const void* address, uint64_t size);
 
 /* --- The runtime's entries, for compiled code. They may wait for other nodes, and run message handlers meanwhile. Any
  * window of the caller that is open when they are called is closed. Only those named _miss keep registers: compiled
@@ -124,9 +132,10 @@ typedef struct mg_fine_run {
  * window open if other nodes took lines away too often meanwhile: then the caller goes access by access. The caller has
  * no others open when it calls, and closes windows 0 .. count-1 itself. */
 int __multigrain_batch_open(const mg_fine_run* runs, unsigned count);
-/* The same, in a loop that holds a window: if all lines are here, that does for them, and no other is opened. Returns 2 with
- * the held window open; 1 with windows of the batch's own; or 0 with none. */
-unsigned __multigrain_batch_hold(const mg_fine_run* runs, unsigned count);
+/* The same, in a loop that holds a window: if all lines are here, that does for them, and no other is opened. Returns what
+ * __multigrain_hold_open() returns with the held window open; MG_FINE_NOT_HELD with windows of the batch's own; or 0 with
+ * none. */
+uint64_t __multigrain_batch_hold(const mg_fine_run* runs, unsigned count);
 /* The same, for a few stores whose own check failed; keeps registers. */
 uint64_t __multigrain_batch_miss(const mg_fine_run* runs, unsigned count);
 /* __multigrain_load and __multigrain_store; keep registers. */

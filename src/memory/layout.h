@@ -45,6 +45,8 @@ inline constexpr uint64_t kTablesSize = uint64_t{8} << 40;
 // Compiled checks have the address in their code.
 inline constexpr uintptr_t kLineTableBase = MG_FINE_TABLE_BASE;
 static_assert(kViewBase == MG_FINE_VIEW_BASE);
+// The page table of compiled checks comes behind it.
+static_assert(MG_FINE_TABLE_BASE + kMaxRegionSize / 4 <= MG_FINE_PAGES_BASE);
 
 #endif
 

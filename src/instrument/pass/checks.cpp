@@ -911,9 +911,12 @@ class Checker {
     BasicBlock* const head = batch.accesses.front()->getParent();
     BasicBlock* const body = SplitBlock(head, batch.accesses.front());
     BasicBlock* const tail = SplitBlock(body, batch.accesses.back()->getNextNode());
-    BasicBlock* const other = BasicBlock::Create(context_, "", &function_, body);
-    BasicBlock* const opening = BasicBlock::Create(context_, "", &function_, body);
-    BasicBlock* const looking = BasicBlock::Create(context_, "", &function_, body);
+    BasicBlock* const shared = BasicBlock::Create(context_, "", &function_, body);
+    BasicBlock* const not_remembered = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const opening = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const open = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const looking_at_page = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const looking = BasicBlock::Create(context_, "", &function_);
     SmallVector<Instruction*, 8> slow_accesses;
     BasicBlock* const slow = copy_body(body, tail, batch, slow_accesses);
 
@@ -924,13 +927,45 @@ class Checker {
     o.begin = address_of(builder, run);
     // Mostly the object is known before the loop, and its tag computed there.
     Value* const object = builder.CreatePtrToInt(object_of(run.base), i64_);
-    builder.CreateCondBr(held_.is_open_for(builder, object), looking, other);
+    builder.CreateCondBr(is_in_view(builder, object), shared, body);
 
-    builder.SetInsertPoint(other);
-    builder.CreateCondBr(is_in_view(builder, object), opening, body, rarely_);
+    // Mostly all of the page is exclusive, and this is known.
+    builder.SetInsertPoint(shared);
+    Value* const since = held_.since(builder);
+    const auto size = static_cast<uint64_t>(run.end - run.begin);
+    const auto look_up = [&](Value* address) {
+      Value* const page = builder.CreateLShr(address, MG_FINE_PAGE_SHIFT);
+      // Where the word of a page would be that began at address 0.
+      Value* const table =
+          builder.getInt64(MG_FINE_PAGES_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
+      Value* const pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(page, 3), table), ptr_);
+      return builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
+    };
+    Value* const word = look_up(o.begin);
+    Value* remembered = builder.CreateICmpEQ(word, since);
+    if (!run.within_line) {
+      Value* const last = look_up(builder.CreateAdd(o.begin, builder.getInt64(size - 1)));
+      remembered = builder.CreateAnd(remembered, builder.CreateICmpEQ(last, since));
+    }
+    builder.CreateCondBr(remembered, body, not_remembered, mostly_);
+
+    builder.SetInsertPoint(not_remembered);
+    builder.CreateCondBr(builder.CreateICmpEQ(since, builder.getInt64(MG_FINE_NOT_HELD)), opening, open);
 
     builder.SetInsertPoint(opening);
     held_.open(builder);
+    builder.CreateBr(looking);
+
+    // Unless it is known that some of its lines are not.
+    builder.SetInsertPoint(open);
+    Value* const is_known =
+        builder.CreateICmpULE(builder.CreateSub(word, since), builder.getInt64(MG_FINE_PAGE_NEITHER));
+    Value* const may_remember = builder.CreateICmpNE(since, builder.getInt64(MG_FINE_NOT_REMEMBERED));
+    builder.CreateCondBr(builder.CreateAnd(may_remember, builder.CreateNot(is_known)), looking_at_page, looking,
+                         rarely_);
+
+    builder.SetInsertPoint(looking_at_page);
+    held_.look(builder, o.begin, size);
     builder.CreateBr(looking);
 
     builder.SetInsertPoint(looking);

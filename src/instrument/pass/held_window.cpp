@@ -28,9 +28,8 @@ namespace {
 constexpr uint64_t kHeldInstructions = 4096;
 // Iterations of loops with windows of their own that count as one instruction (log2).
 constexpr uint64_t kCheapIterationsShift = 3;
-// What no address has from MG_FINE_VIEW_SHIFT on, not even one that is not the program's to use.
-constexpr uint64_t kNoTag = ~uint64_t{0};
 constexpr const char* kHoldOpen = "__multigrain_hold_open";
+constexpr const char* kHoldLook = "__multigrain_hold_look";
 
 bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
   return any_of(loop.blocks(), [&](const BasicBlock* block) { return blocks.contains(block); });
@@ -42,7 +41,8 @@ bool is_call_of(const CallBase& call, StringRef name) {
 
 // An entry of the runtime, which closes all windows before it waits; polls and fences only if there is none.
 bool is_cold(const CallBase& call) {
-  return call.getCallingConv() == CallingConv::PreserveAll && !is_call_of(call, kHoldOpen);
+  return call.getCallingConv() == CallingConv::PreserveAll && !is_call_of(call, kHoldOpen) &&
+         !is_call_of(call, kHoldLook);
 }
 
 // A loop of some computations and a poll alone, such as on the bits of an index: to count its iterations costs less than
@@ -91,9 +91,9 @@ void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   for (CallInst* poll : polls_) remove(*poll);
   IRBuilder<> builder(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
   builder.SetCurrentDebugLocation({});
-  tag_ = builder.CreateAlloca(builder.getInt64Ty());
+  since_ = builder.CreateAlloca(builder.getInt64Ty());
   left_ = builder.CreateAlloca(builder.getInt64Ty());
-  builder.CreateStore(builder.getInt64(kNoTag), tag_);
+  builder.CreateStore(builder.getInt64(MG_FINE_NOT_HELD), since_);
   builder.CreateStore(builder.getInt64(kHeldInstructions), left_);
   shift_ = load_line_shift(builder);
   table_ = builder.CreateSub(builder.getInt64(MG_FINE_TABLE_BASE),
@@ -184,19 +184,22 @@ void HeldWindow::remove(CallInst& poll) {
   DeleteDeadBlock(calls);
 }
 
-Value* HeldWindow::is_open_for(IRBuilder<>& builder, Value* address) {
-  Value* const tag = builder.CreateLoad(builder.getInt64Ty(), tag_);
-  return builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), tag);
-}
+Value* HeldWindow::since(IRBuilder<>& builder) { return builder.CreateLoad(builder.getInt64Ty(), since_); }
 
 void HeldWindow::open(IRBuilder<>& builder) {
   // Out of line: seldom, and the loop's registers are better spent on the looks at lines' words.
-  auto* const type = FunctionType::get(builder.getVoidTy(), {}, false);
-  call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldOpen, type), {});
-  builder.CreateStore(builder.getInt64(MG_FINE_VIEW_TAG), tag_);
+  auto* const type = FunctionType::get(builder.getInt64Ty(), {}, false);
+  builder.CreateStore(call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldOpen, type), {}), since_);
 }
 
-void HeldWindow::forget(IRBuilder<>& builder) { builder.CreateStore(builder.getInt64(kNoTag), tag_); }
+void HeldWindow::look(IRBuilder<>& builder, Value* address, uint64_t size) {
+  auto* const type = FunctionType::get(builder.getVoidTy(), {builder.getInt64Ty(), builder.getInt64Ty()}, false);
+  call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldLook, type), {address, builder.getInt64(size)});
+}
+
+void HeldWindow::forget(IRBuilder<>& builder) {
+  builder.CreateStore(builder.getInt64(MG_FINE_NOT_HELD), since_);
+}
 
 void HeldWindow::close(IRBuilder<>& builder) {
   Value* const all = windows_of_thread(builder, *function_.getParent());
@@ -205,7 +208,7 @@ void HeldWindow::close(IRBuilder<>& builder) {
 }
 
 void HeldWindow::finish() {
-  if (tag_ == nullptr) return;
+  if (since_ == nullptr) return;
   for (Instruction& instruction : instructions(function_)) {
     auto* const call = dyn_cast<CallInst>(&instruction);
     if (call == nullptr || !is_cold(*call)) continue;
@@ -214,11 +217,14 @@ void HeldWindow::finish() {
   }
   Module& module = *function_.getParent();
   for (CallInst* call : batch_opens_) {
-    call->setCalledFunction(module.getOrInsertFunction(kBatchHold, call->getFunctionType()));
-    IRBuilder<> builder(call->getNextNode());
-    Value* const is_open = builder.CreateICmpEQ(call, builder.getInt32(kUnderHeldWindow));
-    builder.CreateStore(
-        builder.CreateSelect(is_open, builder.getInt64(MG_FINE_VIEW_TAG), builder.getInt64(kNoTag)), tag_);
+    IRBuilder<> builder(call);
+    auto* const type = FunctionType::get(builder.getInt64Ty(), call->getFunctionType()->params(), false);
+    Value* const since = builder.CreateCall(
+        module.getOrInsertFunction(kBatchHold, type), {call->getArgOperand(0), call->getArgOperand(1)});
+    builder.CreateStore(since, since_);
+    // Nothing it returns but 0 has only zeros in its lower half: losses under which something is remembered are odd.
+    call->replaceAllUsesWith(builder.CreateTrunc(since, call->getType()));
+    call->eraseFromParent();
   }
   for (CallInst* call : batch_closes_) {
     IRBuilder<> builder(call);
@@ -248,7 +254,7 @@ void HeldWindow::finish() {
     if (iteration.polls) insert_poll(*then);
   }
   DominatorTree dominators(function_);
-  PromoteMemToReg({tag_, left_}, dominators);
+  PromoteMemToReg({since_, left_}, dominators);
 }
 
 }  // namespace multigrain::checks

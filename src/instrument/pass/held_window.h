@@ -27,9 +27,11 @@ class HeldWindow {
   // Whether the block, one of those there were when find() was called, is in such a loop.
   [[nodiscard]] bool holds(const llvm::BasicBlock* block) const { return blocks_.contains(block); }
 
-  // Whether the window is open and the address shared, by one comparison.
-  llvm::Value* is_open_for(llvm::IRBuilder<>& builder, llvm::Value* address);
+  // The losses since when pages are remembered, if the window is open (fine_grain.h).
+  llvm::Value* since(llvm::IRBuilder<>& builder);
   void open(llvm::IRBuilder<>& builder);
+  // With it open: looks at the pages of [address, address + size).
+  void look(llvm::IRBuilder<>& builder, llvm::Value* address, uint64_t size);
   // The line shift, and where the word of a line would be that began at address 0: computed once.
   [[nodiscard]] llvm::Value* shift() const { return shift_; }
   [[nodiscard]] llvm::Value* table() const { return table_; }
@@ -59,7 +61,7 @@ class HeldWindow {
   llvm::SetVector<llvm::BasicBlock*> exits_;
   llvm::Value* shift_ = nullptr;
   llvm::Value* table_ = nullptr;
-  llvm::AllocaInst* tag_ = nullptr;   // the view's tag while it is open; else one that no address has
+  llvm::AllocaInst* since_ = nullptr;
   llvm::AllocaInst* left_ = nullptr;  // instructions until it is closed
 };
 

@@ -39,7 +39,6 @@ inline constexpr unsigned kMostRuns = MG_FINE_HELD_WINDOW;
 inline constexpr unsigned kWordsOfRun = sizeof(mg_fine_run) / sizeof(uint64_t);
 
 inline constexpr const char* kBatchHold = "__multigrain_batch_hold";
-inline constexpr uint32_t kUnderHeldWindow = 2;  // what that returns then
 inline constexpr const char* kBatchOpen = "__multigrain_batch_open";
 // Where loops.cpp has windows closed, with how many there are and how many iterations there were: checks.cpp puts the
 // stores there that close them.

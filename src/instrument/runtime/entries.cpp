@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "coherence/line_protocol.h"
 #include "coherence/window.h"
+#include "instrument/runtime/good_lines.h"
 #include "instrument/runtime/memory_access.h"
 #include "instrument/runtime/windows.h"
 #include "profile/virtual_time.h"
@@ -26,6 +27,8 @@ std::atomic<LineProtocol*> protocol_of_process{nullptr};
 
 // Compiled code reads it all the time, and so it shares no cache line with anything that changes.
 alignas(64) constinit const uint64_t nothing[8] = {};
+// No protocol's, whatever the page table has from before one began.
+alignas(64) constinit uint64_t losses_without_protocol = uint64_t{1} << 63 | MG_FINE_REMEMBERED;
 
 void let_compiled_code_look_at(const uint64_t*& pointer, const std::atomic<uint64_t>* word) {
   static_assert(sizeof *word == sizeof(uint64_t) && std::atomic<uint64_t>::is_always_lock_free);
@@ -41,6 +44,10 @@ void set_line_protocol(LineProtocol* protocol) {
   protocol_of_process.store(protocol, std::memory_order_release);
   let_compiled_code_look_at(__multigrain_mail, protocol != nullptr ? protocol->mail() : nullptr);
   let_compiled_code_look_at(__multigrain_outstanding, protocol != nullptr ? protocol->outstanding() : nullptr);
+  std::atomic<uint64_t>* const losses = protocol != nullptr ? protocol->losses() : nullptr;
+  __atomic_store_n(&__multigrain_losses,
+                   losses != nullptr ? reinterpret_cast<uint64_t*>(losses) : &losses_without_protocol,
+                   __ATOMIC_RELEASE);
 }
 
 namespace checks {
@@ -90,82 +97,6 @@ bool any_window_open() {
   return all != 0;
 }
 
-// Whether all words of lines first .. last are MG_FINE_EXCLUSIVE, or have MG_FINE_READABLE; so many bytes at a time. The
-// processor does not tear aligned words of a vector load, and the fence before keeps it from being early.
-template <size_t kBytes>
-struct Vector {
-  typedef uint64_t Words __attribute__((vector_size(kBytes)));
-};
-template <size_t kBytes>
-[[gnu::always_inline]] inline bool all_good_in_vectors(uint64_t first, uint64_t last, bool stores) {
-  using Words = typename Vector<kBytes>::Words;
-  constexpr size_t kEach = kBytes / sizeof(uint64_t);
-  const auto* word = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
-  const uint64_t* const end = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + last + 1;
-  // Bits that differ from those are gathered.
-  const uint64_t good = stores ? MG_FINE_EXCLUSIVE : MG_FINE_READABLE;
-  const uint64_t relevant = stores ? ~uint64_t{0} : MG_FINE_READABLE;
-  uint64_t differ = 0;
-  Words in_vectors = {};
-  for (; static_cast<size_t>(end - word) >= 4 * kEach; word += 4 * kEach) {
-    Words a, b, c, d;
-    __builtin_memcpy(&a, word, kBytes);
-    __builtin_memcpy(&b, word + kEach, kBytes);
-    __builtin_memcpy(&c, word + 2 * kEach, kBytes);
-    __builtin_memcpy(&d, word + 3 * kEach, kBytes);
-    in_vectors |= ((a ^ good) | (b ^ good)) | ((c ^ good) | (d ^ good));
-  }
-  for (; static_cast<size_t>(end - word) >= kEach; word += kEach) {
-    Words a;
-    __builtin_memcpy(&a, word, kBytes);
-    in_vectors |= a ^ good;
-  }
-  for (; word < end; ++word) differ |= *word ^ good;
-  for (size_t i = 0; i < kEach; ++i) differ |= in_vectors[i];
-  return (differ & relevant) == 0;
-}
-bool all_good_here(uint64_t first, uint64_t last, bool stores) { return all_good_in_vectors<16>(first, last, stores); }
-[[gnu::target("avx2")]] bool all_good_by_avx2(uint64_t first, uint64_t last, bool stores) {
-  return all_good_in_vectors<32>(first, last, stores);
-}
-const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-// A row of a matrix is some ten lines; below that, wider vectors gain nothing.
-constexpr uint64_t kWorthWideVectors = 16;
-
-bool all_good(uint64_t first, uint64_t last, bool stores) {
-  return last - first >= kWorthWideVectors && has_avx2 ? all_good_by_avx2(first, last, stores)
-                                                       : all_good_here(first, last, stores);
-}
-
-// all_good() of `rows` parts of memory, of which [begin, end) is the first, each `stride` behind the one before. Rows are
-// short: tiles of matrices.
-template <typename Combine>
-uint64_t combine_rows(const uint64_t* row, uint64_t lines, uint64_t step, uint64_t rows, uint64_t result,
-                      Combine combine) {
-  for (; rows > 0; --rows, row += step) {
-    uint64_t i = 0;
-    for (; i + 2 <= lines; i += 2) result = combine(combine(result, row[i]), row[i + 1]);
-    if (i < lines) result = combine(result, row[i]);
-  }
-  return result;
-}
-bool all_rows_good(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores) {
-  const uint64_t first = line_of(begin), last = line_of(end - 1);
-  if (stride % (uintptr_t{1} << line_shift()) != 0) {
-    for (uintptr_t way = 0; rows > 0; --rows, way += stride)
-      if (!all_good(line_of(begin + way), line_of(end - 1 + way), stores)) return false;
-    return true;
-  }
-  const auto* const words = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
-  const uint64_t step = stride >> line_shift();
-  if (stores)
-    return combine_rows(words, last - first + 1, step, rows, 0,
-                        [](uint64_t all, uint64_t word) { return all | (word ^ MG_FINE_EXCLUSIVE); }) == 0;
-  return (combine_rows(words, last - first + 1, step, rows, ~uint64_t{0},
-                       [](uint64_t all, uint64_t word) { return all & word; }) &
-          MG_FINE_READABLE) != 0;
-}
-
 // A run's shared part: its lines from the first to the last, which its window names, and, if it has several rows, those,
 // from the lowest on; what lies between them is not looked at. Without initial values: arrays of them are made for each
 // piece of a loop.
@@ -182,8 +113,9 @@ struct Lines {
       if (!function(begin + row * stride, end + row * stride)) return false;
     return true;
   }
-  [[nodiscard]] bool are_good() const {
-    return rows == 1 ? all_good(first, last, stores) : all_rows_good(begin, end, stride, rows, stores);
+  // `since`: of multigrain_read_losses(), after a window over them was published.
+  [[nodiscard]] bool are_good(uint64_t since) const {
+    return rows == 1 ? all_good(first, last, stores, since) : all_rows_good(begin, end, stride, rows, stores, since);
   }
 };
 
@@ -227,12 +159,13 @@ void bring(const Lines& lines) {
       protocol->bring(begin, end, lines.stores);
     else
       mark_writable(begin, end);
+    look_again_at(begin, end);
     return true;
   });
 }
 
-bool all_are_good(std::span<const Lines> runs) {
-  return std::ranges::all_of(runs, [](const Lines& run) { return !run.any() || run.are_good(); });
+bool all_are_good(std::span<const Lines> runs, uint64_t since) {
+  return std::ranges::all_of(runs, [since](const Lines& run) { return !run.any() || run.are_good(since); });
 }
 
 // Publishes windows over all runs, and says whether all lines are good. If not, no window is open.
@@ -246,17 +179,15 @@ bool try_open(std::span<const Lines> runs) {
     else
       window(i).exchange(word, std::memory_order_seq_cst);
   }
-  if (all_are_good(runs)) return true;
+  if (all_are_good(runs, multigrain_read_losses())) return true;
   close_windows();
   return false;
 }
 
-// What __multigrain_batch_hold() returns.
-constexpr unsigned kUnderHeld = 2, kOwnWindows = 1;
-
-// Opens the held window, unless it is open.
-void hold() {
-  if (window(MG_FINE_HELD_WINDOW).load(std::memory_order_relaxed) == 0) __multigrain_hold_open();
+// Opens the held window, unless it is open. Returns what opening it did.
+uint64_t hold() {
+  if (window(MG_FINE_HELD_WINDOW).load(std::memory_order_relaxed) == 0) return __multigrain_hold_open();
+  return multigrain_since;
 }
 
 // What the calling thread has looked at under its held window, by the place in a batch. While that stays open no right
@@ -270,7 +201,7 @@ struct LookedAt {
 [[gnu::tls_model("initial-exec")]] constinit thread_local LookedAt looked_at[MG_FINE_WINDOWS];
 
 // all_good() of lines that the held window is over.
-bool all_good_under_held(unsigned place, uint64_t first, uint64_t last, bool stores) {
+bool all_good_under_held(unsigned place, uint64_t first, uint64_t last, bool stores, uint64_t since) {
   LookedAt& own = looked_at[place];
   const LookedAt now{multigrain_openings, first, last, stores};
   // Of what has been looked at, by the piece before at this place, or just now at the place before (a stencil's rows lie
@@ -285,7 +216,7 @@ bool all_good_under_held(unsigned place, uint64_t first, uint64_t last, bool sto
     return false;
   };
   if (leave_out(own)) return true;
-  if (!(place != 0 && leave_out(looked_at[place - 1])) && !all_good(first, last, stores)) return false;
+  if (!(place != 0 && leave_out(looked_at[place - 1])) && !all_good(first, last, stores, since)) return false;
   own = now;
   return true;
 }
@@ -340,6 +271,7 @@ void load_within_line(uintptr_t address, size_t size, std::byte* value) {
   window(0).store(0, std::memory_order_release);
   if (good && !has_flag(value, size, address)) return;
   protocol->load(address, std::span(value, size));
+  look_again_at(address, address + size);
 }
 
 // Opens window 0 for stores over the line of a shared address, with the line exclusive; false. Or the protocol takes
@@ -350,11 +282,14 @@ bool open_line_or_hand_over(uintptr_t address, std::span<const std::byte> value)
   if (table_word(line).load() == MG_FINE_EXCLUSIVE) return false;
   window(0).store(0, std::memory_order_release);
   if (LineProtocol* const protocol = line_protocol()) {
-    if (!value.empty() && value.size() <= kLongestValue) return protocol->store(address, value);
-    protocol->open_store(address);
-    return false;
+    const bool offered = !value.empty() && value.size() <= kLongestValue;
+    const bool taken = offered && protocol->store(address, value);
+    if (!offered) protocol->open_store(address);
+    look_again_at(address, address + 1);
+    return taken;
   }
   mark_writable(address, address + 1);
+  look_again_at(address, address + 1);
   window(0).exchange(make_window(line, 1, true));
   return false;
 }
@@ -390,7 +325,7 @@ bool open_batch(std::span<const mg_fine_run> runs) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (try_open(used)) return true;
     for (const Lines& run : used)
-      if (run.any() && !run.are_good()) bring(run);
+      if (run.any() && !run.are_good(MG_FINE_NOT_REMEMBERED)) bring(run);
   }
   return try_open(used);
 }
@@ -423,20 +358,21 @@ using namespace multigrain::checks;
 __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec"))) = windows_of_nobody;
 constinit const uint64_t* __multigrain_mail = multigrain::nothing;
 constinit const uint64_t* __multigrain_outstanding = multigrain::nothing;
+constinit uint64_t* __multigrain_losses = &multigrain::losses_without_protocol;
 
 namespace {
 
-[[gnu::noinline]] unsigned hold_otherwise(const mg_fine_run* runs, unsigned count) {
+[[gnu::noinline]] uint64_t hold_otherwise(const mg_fine_run* runs, unsigned count) {
   std::array<Lines, MG_FINE_WINDOWS> lines;
   if (__multigrain_windows != windows_of_nobody && find_lines(std::span(runs, count), lines)) {
     const std::span<const Lines> used(lines.data(), count);
     if (std::ranges::any_of(used, &Lines::any)) {
-      hold();
-      if (all_are_good(used)) return kUnderHeld;
+      const uint64_t since = hold();
+      if (all_are_good(used, since)) return since;
     }
   }
   window(MG_FINE_HELD_WINDOW).store(0, std::memory_order_release);
-  return __multigrain_batch_open(runs, count) != 0 ? kOwnWindows : 0;
+  return __multigrain_batch_open(runs, count) != 0 ? MG_FINE_NOT_HELD : 0;
 }
 
 [[gnu::noinline, gnu::cold]] int open_batch_slowly(const mg_fine_run* runs, unsigned count) {
@@ -446,11 +382,11 @@ namespace {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) unsigned __multigrain_batch_hold(const mg_fine_run* runs,
+extern "C" __attribute__((visibility("default"))) uint64_t __multigrain_batch_hold(const mg_fine_run* runs,
                                                                                    unsigned count) {
   // Before each piece of a loop, so the usual runs, each within the view or private, have a way of their own.
   if (__multigrain_windows == windows_of_nobody || count > MG_FINE_WINDOWS) return hold_otherwise(runs, count);
-  bool any = false;
+  uint64_t since = 0;
   for (unsigned i = 0; i < count; ++i) {
     const mg_fine_run& run = runs[i];
     uintptr_t end = run.end;
@@ -465,14 +401,13 @@ extern "C" __attribute__((visibility("default"))) unsigned __multigrain_batch_ho
       continue;
     }
     if (!is_shared(end - 1)) return hold_otherwise(runs, count);
-    if (!any) hold();
-    any = true;
+    if (since == 0) since = hold();
     const bool good =
-        run.rows == 1 ? all_good_under_held(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0)
-                      : all_rows_good(run.begin, run.end, run.stride, run.rows, run.stores != 0);
+        run.rows == 1 ? all_good_under_held(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0, since)
+                      : all_rows_good(run.begin, run.end, run.stride, run.rows, run.stores != 0, since);
     if (!good) return hold_otherwise(runs, count);
   }
-  return any ? kUnderHeld : hold_otherwise(runs, count);
+  return since != 0 ? since : hold_otherwise(runs, count);
 }
 
 // What the trampolines of these names call, with everything saved.
@@ -481,6 +416,11 @@ extern "C" uint64_t multigrain_load_miss(const void* address, unsigned size) {
   uint64_t value = 0;
   load(reinterpret_cast<uintptr_t>(address), size, reinterpret_cast<std::byte*>(&value));
   return value;
+}
+
+extern "C" void multigrain_hold_look(const void* address, uint64_t size) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  for (uint64_t page = page_of(begin); page <= page_of(begin + size - 1); ++page) look_at_page(page, multigrain_since);
 }
 
 extern "C" void multigrain_store_miss(void* address) {

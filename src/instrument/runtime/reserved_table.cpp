@@ -1,4 +1,4 @@
-// The line table of a process that no line protocol has given one.
+// The line table of a process that no line protocol has given one, and the page table.
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -12,6 +12,20 @@ namespace {
 constexpr uint64_t kShiftWithoutProtocol = 6;
 // All lines of the view at the smallest line size, and the page with the line shift.
 constexpr size_t kBytes = ((kViewEnd - MG_FINE_VIEW_BASE) >> MG_FINE_MIN_LINE_SHIFT) * sizeof(uint64_t) + 0x1000;
+constexpr size_t kBytesOfPages = ((kViewEnd - MG_FINE_VIEW_BASE) >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t);
+static_assert(MG_FINE_TABLE_BASE - 0x1000 + kBytes <= MG_FINE_PAGES_BASE);
+
+// Under an address-space limit or a sanitizer's shadow there may be no room. A program without compiled checks does not
+// need the tables; one with them faults at its first shared store, at an address that docs/mgcc.md explains.
+bool reserve(uintptr_t address, size_t bytes) {
+  void* const at = reinterpret_cast<void*>(address);
+  void* const got =
+      mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == MAP_FAILED) return false;
+  if (got == at) return true;
+  munmap(got, bytes);  // a kernel that takes the address for a hint
+  return false;
+}
 
 // Library constructors run before those of the executable, so its code finds a table however early it stores.
 [[gnu::constructor]] void reserve_at_load() {
@@ -21,17 +35,9 @@ constexpr size_t kBytes = ((kViewEnd - MG_FINE_VIEW_BASE) >> MG_FINE_MIN_LINE_SH
 }  // namespace
 
 void reserve_line_table() {
-  void* const at = reinterpret_cast<void*>(MG_FINE_TABLE_BASE - 0x1000);
-  void* const got = mmap(at, kBytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  // Under an address-space limit or a sanitizer's shadow there may be no room. A program without compiled checks does
-  // not need the table; one with them faults at its first shared store, at an address that docs/mgcc.md explains.
-  if (got == MAP_FAILED) return;
-  if (got != at) {  // a kernel that takes the address for a hint
-    munmap(got, kBytes);
-    return;
-  }
-  *reinterpret_cast<uint64_t*>(MG_FINE_SHIFT_ADDRESS) = kShiftWithoutProtocol;
+  reserve(MG_FINE_PAGES_BASE, kBytesOfPages);
+  if (reserve(MG_FINE_TABLE_BASE - 0x1000, kBytes))
+    *reinterpret_cast<uint64_t*>(MG_FINE_SHIFT_ADDRESS) = kShiftWithoutProtocol;
 }
 
 void mark_writable(uintptr_t begin, uintptr_t end) {

@@ -193,6 +193,7 @@ asm(R"(
   .cfi_endproc
   .size \name, . - \name
 .endm
+.hidden multigrain_hold_look
 .hidden multigrain_load_miss
 .hidden multigrain_store_miss
 .hidden multigrain_batch_miss
@@ -202,6 +203,7 @@ asm(R"(
 .hidden multigrain_poll_miss
 .hidden multigrain_fence_miss
 .hidden multigrain_prefetch_exclusive_miss
+MULTIGRAIN_TRAMPOLINE __multigrain_hold_look multigrain_hold_look 0
 MULTIGRAIN_TRAMPOLINE __multigrain_load_miss multigrain_load_miss 1
 MULTIGRAIN_TRAMPOLINE __multigrain_store_miss multigrain_store_miss 0
 MULTIGRAIN_TRAMPOLINE __multigrain_batch_miss multigrain_batch_miss 1
@@ -218,10 +220,19 @@ MULTIGRAIN_TRAMPOLINE __multigrain_store_range_miss multigrain_store_range_miss 
 )");
 
 // A held window's word is made and published here rather than in every loop that holds one; it needs no vector register.
+// Both functions keep all registers but rax and r11.
 static_assert(MG_FINE_WINDOW_ALL == uint64_t{1} << 39 && MG_FINE_WINDOW_LINE == uint64_t{1} << 40 &&
               MG_FINE_WINDOW_STORES == uint64_t{1} << 63 && MG_FINE_HELD_WINDOW == 7);
 // Its word has the lower bits of this in the place of a number of lines.
 __thread uint64_t multigrain_openings;
+__thread uint64_t multigrain_since;
+// What a thread finds in the node's losses when it opens windows, and how often it has found the same. Where rights come
+// and go all the time it would look at pages in vain, and requesters would have to say so each time.
+static_assert(MG_FINE_REMEMBERED == 1 && MG_FINE_NOT_REMEMBERED == 8);
+extern "C" {
+__thread uint64_t multigrain_losses_before;
+__thread uint64_t multigrain_times_the_same;
+}
 asm(R"(
   .text
   .globl __multigrain_hold_open
@@ -230,10 +241,8 @@ asm(R"(
 __multigrain_hold_open:
   .cfi_startproc
   endbr64
-  pushq %rax
-  .cfi_def_cfa_offset 16
   pushq %rdx
-  .cfi_def_cfa_offset 24
+  .cfi_def_cfa_offset 16
   movq multigrain_openings@gottpoff(%rip), %rax
   movq %fs:(%rax), %rdx
   incq %rdx
@@ -245,10 +254,56 @@ __multigrain_hold_open:
   movq %fs:(%rax), %rax
   xchgq %rdx, 56(%rax)
   popq %rdx
-  .cfi_def_cfa_offset 16
-  popq %rax
   .cfi_def_cfa_offset 8
+  call multigrain_read_losses
+  movq multigrain_since@gottpoff(%rip), %r11
+  movq %rax, %fs:(%r11)
   ret
   .cfi_endproc
   .size __multigrain_hold_open, . - __multigrain_hold_open
+
+  .globl multigrain_read_losses
+  .hidden multigrain_read_losses
+  .type multigrain_read_losses, @function
+  .p2align 4
+multigrain_read_losses:
+  .cfi_startproc
+  endbr64
+  movq __multigrain_losses@GOTPCREL(%rip), %r11
+  movq (%r11), %r11
+  movq (%r11), %rax
+  testb $1, %al
+  jz 1f
+  ret
+1:
+  pushq %rdx
+  .cfi_def_cfa_offset 16
+  movq multigrain_losses_before@gottpoff(%rip), %rdx
+  cmpq %rax, %fs:(%rdx)
+  je 2f
+  movq %rax, %fs:(%rdx)
+  movq multigrain_times_the_same@gottpoff(%rip), %rdx
+  movq $0, %fs:(%rdx)
+  jmp 3f
+2:
+  movq multigrain_times_the_same@gottpoff(%rip), %rdx
+  incq %fs:(%rdx)
+  cmpq $8, %fs:(%rdx)
+  jb 3f
+  # Before any line is looked at: who takes one away afterwards knows that it may be remembered.
+  leaq 1(%rax), %rdx
+  lock cmpxchgq %rdx, (%r11)
+  jne 3f
+  movq %rdx, %rax
+  popq %rdx
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_def_cfa_offset 16
+3:
+  movl $8, %eax
+  popq %rdx
+  .cfi_def_cfa_offset 8
+  ret
+  .cfi_endproc
+  .size multigrain_read_losses, . - multigrain_read_losses
 )");

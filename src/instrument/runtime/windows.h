@@ -7,8 +7,12 @@
 
 #include "base/fine_grain.h"
 
-// How often the calling thread has opened a held window (trampolines.cpp).
+// How often the calling thread has opened a held window, and what __multigrain_hold_open() returned the last time
+// (trampolines.cpp).
 extern "C" [[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] __thread uint64_t multigrain_openings;
+extern "C" [[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] __thread uint64_t multigrain_since;
+// With a window open: the node's losses if what is remembered since is right while it is open, or MG_FINE_NOT_REMEMBERED.
+extern "C" [[gnu::visibility("hidden")]] uint64_t multigrain_read_losses();
 
 namespace multigrain::checks {
 
@@ -39,9 +43,9 @@ inline void close_windows() {
   for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i) window(i).store(0, std::memory_order_release);
 }
 
-// Maps zeroed memory at the line table's place, with the line shift of page protocols, unless something is there.
-// Compiled code looks there even in a run without a line protocol. The file that defines it runs it before any
-// constructor of the program.
+// Maps zeroed memory at the line table's place, with the line shift of page protocols, unless something is there, and at
+// the page table's. Compiled code looks there even in a run without a line protocol. The file that defines it runs it
+// before any constructor of the program.
 void reserve_line_table();
 // Without a line protocol all memory may be stored to: sets the words of the lines of [begin, end) so.
 void mark_writable(uintptr_t begin, uintptr_t end);

@@ -1,0 +1,139 @@
+#include "instrument/runtime/good_lines.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace multigrain::checks {
+namespace {
+
+// Whether all words of lines first .. last are MG_FINE_EXCLUSIVE, or have MG_FINE_READABLE; so many bytes at a time. The
+// processor does not tear aligned words of a vector load, and the fence before keeps it from being early.
+template <size_t kBytes>
+struct Vector {
+  typedef uint64_t Words __attribute__((vector_size(kBytes)));
+};
+template <size_t kBytes>
+[[gnu::always_inline]] inline bool all_good_in_vectors(uint64_t first, uint64_t last, bool stores) {
+  using Words = typename Vector<kBytes>::Words;
+  constexpr size_t kEach = kBytes / sizeof(uint64_t);
+  const auto* word = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
+  const uint64_t* const end = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + last + 1;
+  // Bits that differ from those are gathered.
+  const uint64_t good = stores ? MG_FINE_EXCLUSIVE : MG_FINE_READABLE;
+  const uint64_t relevant = stores ? ~uint64_t{0} : MG_FINE_READABLE;
+  uint64_t differ = 0;
+  Words in_vectors = {};
+  for (; static_cast<size_t>(end - word) >= 4 * kEach; word += 4 * kEach) {
+    Words a, b, c, d;
+    __builtin_memcpy(&a, word, kBytes);
+    __builtin_memcpy(&b, word + kEach, kBytes);
+    __builtin_memcpy(&c, word + 2 * kEach, kBytes);
+    __builtin_memcpy(&d, word + 3 * kEach, kBytes);
+    in_vectors |= ((a ^ good) | (b ^ good)) | ((c ^ good) | (d ^ good));
+  }
+  for (; static_cast<size_t>(end - word) >= kEach; word += kEach) {
+    Words a;
+    __builtin_memcpy(&a, word, kBytes);
+    in_vectors |= a ^ good;
+  }
+  for (; word < end; ++word) differ |= *word ^ good;
+  for (size_t i = 0; i < kEach; ++i) differ |= in_vectors[i];
+  return (differ & relevant) == 0;
+}
+bool all_good_here(uint64_t first, uint64_t last, bool stores) { return all_good_in_vectors<16>(first, last, stores); }
+[[gnu::target("avx2")]] bool all_good_by_avx2(uint64_t first, uint64_t last, bool stores) {
+  return all_good_in_vectors<32>(first, last, stores);
+}
+const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+// A row of a matrix is some ten lines; below that, wider vectors gain nothing.
+constexpr uint64_t kWorthWideVectors = 16;
+
+bool all_words_good(uint64_t first, uint64_t last, bool stores) {
+  return last - first >= kWorthWideVectors && has_avx2 ? all_good_by_avx2(first, last, stores)
+                                                       : all_good_here(first, last, stores);
+}
+
+unsigned lines_of_page_shift() {
+  return MG_FINE_PAGE_SHIFT - line_shift();
+}
+
+// all_good() of `rows` parts of memory, of which [begin, end) is the first, each `stride` behind the one before. Rows are
+// short: tiles of matrices.
+template <typename Combine>
+uint64_t combine_rows(const uint64_t* row, uint64_t lines, uint64_t step, uint64_t rows, uint64_t result,
+                      Combine combine) {
+  for (; rows > 0; --rows, row += step) {
+    uint64_t i = 0;
+    for (; i + 2 <= lines; i += 2) result = combine(combine(result, row[i]), row[i + 1]);
+    if (i < lines) result = combine(result, row[i]);
+  }
+  return result;
+}
+
+bool all_words_of_rows_good(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores) {
+  const uint64_t first = line_of(begin), last = line_of(end - 1);
+  if (stride % (uintptr_t{1} << line_shift()) != 0) {
+    for (uintptr_t way = 0; rows > 0; --rows, way += stride)
+      if (!all_words_good(line_of(begin + way), line_of(end - 1 + way), stores)) return false;
+    return true;
+  }
+  const auto* const words = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
+  const uint64_t step = stride >> line_shift();
+  if (stores)
+    return combine_rows(words, last - first + 1, step, rows, 0,
+                        [](uint64_t all, uint64_t word) { return all | (word ^ MG_FINE_EXCLUSIVE); }) == 0;
+  return (combine_rows(words, last - first + 1, step, rows, ~uint64_t{0},
+                       [](uint64_t all, uint64_t word) { return all & word; }) &
+          MG_FINE_READABLE) != 0;
+}
+
+}  // namespace
+
+void look_at_page(uint64_t page, uint64_t since) {
+  const uint64_t first = page << lines_of_page_shift();
+  const uint64_t last = first + (uint64_t{1} << lines_of_page_shift()) - 1;
+  uint64_t is = MG_FINE_PAGE_NEITHER;
+  if (all_words_good(first, last, true))
+    is = MG_FINE_PAGE_EXCLUSIVE;
+  else if (all_words_good(first, last, false))
+    is = MG_FINE_PAGE_READABLE;
+  page_word(page).store(since + is, std::memory_order_relaxed);
+}
+
+void look_again_at(uintptr_t begin, uintptr_t end) {
+  if (begin >= end || !is_shared(begin) || !is_shared(end - 1)) return;
+  for (uint64_t page = page_of(begin); page <= page_of(end - 1); ++page) {
+    const uint64_t was = page_word(page).load(std::memory_order_relaxed);
+    // Whenever that was: no losses are their equals in these bits.
+    if ((was & 3) > (MG_FINE_REMEMBERED | MG_FINE_PAGE_EXCLUSIVE)) page_word(page).store(0, std::memory_order_relaxed);
+  }
+}
+
+bool all_good(uint64_t first, uint64_t last, bool stores, uint64_t since) {
+  if (since == MG_FINE_NOT_REMEMBERED) return all_words_good(first, last, stores);
+  const unsigned shift = lines_of_page_shift();
+  for (uint64_t page = first >> shift, last_page = last >> shift; page <= last_page; ++page) {
+    uint64_t is = page_word(page).load(std::memory_order_relaxed) - since;
+    if (is > MG_FINE_PAGE_NEITHER) {
+      look_at_page(page, since);
+      is = page_word(page).load(std::memory_order_relaxed) - since;
+    }
+    if (is == MG_FINE_PAGE_EXCLUSIVE || (!stores && is == MG_FINE_PAGE_READABLE)) continue;
+    const uint64_t begin = page << shift;
+    if (!all_words_good(std::max(first, begin), std::min(last, begin + (uint64_t{1} << shift) - 1), stores))
+      return false;
+  }
+  return true;
+}
+
+bool all_rows_good(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores, uint64_t since) {
+  if (since == MG_FINE_NOT_REMEMBERED) return all_words_of_rows_good(begin, end, stride, rows, stores);
+  for (; rows > 0; --rows, begin += stride, end += stride) {
+    const uint64_t page = page_of(begin);
+    if (page == page_of(end - 1) && is_remembered(page, stores, since)) continue;
+    if (!all_good(line_of(begin), line_of(end - 1), stores, since)) return false;
+  }
+  return true;
+}
+
+}  // namespace multigrain::checks
