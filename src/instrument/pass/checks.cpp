@@ -927,7 +927,10 @@ class Checker {
     o.begin = address_of(builder, run);
     // Mostly the object is known before the loop, and its tag computed there.
     Value* const object = builder.CreatePtrToInt(object_of(run.base), i64_);
-    builder.CreateCondBr(is_in_view(builder, object), shared, body);
+    if (is_known_shared(run.base))
+      builder.CreateBr(shared);
+    else
+      builder.CreateCondBr(is_in_view(builder, object), shared, body);
 
     // Mostly all of the page is exclusive, and this is known.
     builder.SetInsertPoint(shared);

@@ -144,7 +144,7 @@ class LoopWindows {
     return frozen;
   }
 
-  static bool is_done(const Loop& loop) { return findOptionMDForLoop(&loop, kDone) != nullptr; }
+  static bool is_done(const Loop& loop) { return is_done_by_windows(loop); }
 
   // --- What a loop will access --------------------------------------------------------------------------------------
 
@@ -834,6 +834,10 @@ class LoopWindows {
 };
 
 }  // namespace
+
+bool is_done_by_windows(const Loop& loop) {
+  return findOptionMDForLoop(&loop, kDone) != nullptr;
+}
 
 bool open_windows_around_loops(Function& function, FunctionAnalysisManager& analyses) {
   if (!options().loops || !is_instrumented(function) || function.hasOptNone() || function.hasOptSize()) return false;

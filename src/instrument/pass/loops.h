@@ -2,6 +2,7 @@
 // can still become vectors (docs/mgcc.md).
 #pragma once
 
+#include <llvm/Analysis/LoopInfo.h>
 #include <llvm/IR/PassManager.h>
 
 namespace multigrain::checks {
@@ -10,5 +11,8 @@ namespace multigrain::checks {
 // length, each with windows open over what it accesses; and the loop as it was, for pieces whose windows cannot be
 // opened, or are not worth it. Whether the function changed.
 bool open_windows_around_loops(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
+
+// Whether the loop was made by that, or left over.
+bool is_done_by_windows(const llvm::Loop& loop);
 
 }  // namespace multigrain::checks

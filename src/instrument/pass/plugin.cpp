@@ -20,6 +20,7 @@
 #include "polls.h"
 #include "shared.h"
 #include "spins.h"
+#include "versions.h"
 
 namespace multigrain::checks {
 namespace {
@@ -53,17 +54,19 @@ Options parse() {
                              .Case("prefetch", &options.prefetch)
                              .Case("hold", &options.hold)
                              .Case("arguments", &options.arguments)
+                             .Case("versions", &options.versions)
                              .Default(nullptr);
     if (option != nullptr) {
       *option = on;
     } else if (word == "all") {
       for (bool* each : {&options.group_loads, &options.narrow, &options.batch_stores, &options.loops, &options.nests,
-                         &options.rows, &options.expand, &options.prefetch, &options.hold, &options.arguments})
+                         &options.rows, &options.expand, &options.prefetch, &options.hold, &options.arguments,
+                         &options.versions})
         *each = on;
     } else {
       report_fatal_error("-fmultigrain-checks: there is no '" + word +
-                             "'; it takes group, narrow, batch, loops, nests, rows, expand, prefetch, hold, arguments and "
-                             "all, each with no- in front or without",
+                             "'; it takes group, narrow, batch, loops, nests, rows, expand, prefetch, hold, arguments, "
+                             "versions and all, each with no- in front or without",
                          false);
     }
   }
@@ -112,13 +115,17 @@ struct CheckPass : PassInfoMixin<CheckPass> {
         if (something) functions.invalidate(*function, PreservedAnalyses::none());
         changed |= something;
       };
+      did(make_versions_of_loops(*function, functions));
       did(announce_spins(*function, functions.getResult<LoopAnalysis>(*function)));
       did(insert_fences(*function));
       did(prefetch_for_loops(*function, functions));
       did(polls.insert());
       did(insert_checks(*function, functions.getResult<AAManager>(*function)));
+      drop_marks(*function);
       if (changed) drop_promises(*function);
     }
+    for (const char* name : {kPrivateMark, kSharedMark})
+      if (Function* const mark = module.getFunction(name)) mark->eraseFromParent();
     add_note(module);
     return PreservedAnalyses::none();
   }

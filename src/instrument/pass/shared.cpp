@@ -16,7 +16,8 @@ constexpr const char* kPrivate = "multigrain-private";
 bool is_private_allocator(const CallBase& call) {
   const Function* const callee = call.getCalledFunction();
   if (callee == nullptr) return false;
-  static const StringSet<> names = {"malloc", "calloc", "aligned_alloc", "memalign", "valloc", "strdup", "strndup"};
+  static const StringSet<> names = {"malloc", "calloc", "aligned_alloc", "memalign", "valloc", "strdup", "strndup",
+                                    kPrivateMark};
   return names.contains(callee->getName());
 }
 
@@ -60,6 +61,16 @@ bool may_be_shared(const Value* pointer) {
   return any_of(objects, [](const Value* object) { return !is_private_object(object); });
 }
 
+bool is_known_shared(const Value* pointer) {
+  SmallVector<const Value*, 4> objects;
+  getUnderlyingObjects(pointer, objects, nullptr, 12);
+  return all_of(objects, [](const Value* object) {
+    const auto* const call = dyn_cast<CallBase>(object);
+    return call != nullptr && call->getCalledFunction() != nullptr &&
+           call->getCalledFunction()->getName() == kSharedMark;
+  });
+}
+
 bool is_marked_private(const Argument& argument) {
   return argument.getParent()->getAttributes().hasParamAttr(argument.getArgNo(), kPrivate);
 }
@@ -94,7 +105,8 @@ bool is_harmless_call(const CallBase& call) {
     }
   }
   const Function* const callee = call.getCalledFunction();
-  return callee != nullptr && callee->isDeclaration() && is_mathematical(callee->getName());
+  return callee != nullptr && callee->isDeclaration() &&
+         (is_mathematical(callee->getName()) || callee->getName() == kPrivateMark || callee->getName() == kSharedMark);
 }
 
 GlobalVariable* thread_local_of_runtime(Module& module, const char* name, Type* type) {

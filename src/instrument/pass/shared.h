@@ -15,6 +15,9 @@ namespace multigrain::checks {
 // null, what the C library's allocator returned, and arguments that are marked.
 bool may_be_shared(const llvm::Value* pointer);
 
+// Whether it certainly does.
+bool is_known_shared(const llvm::Value* pointer);
+
 // An argument that points to private memory in every call (arguments.h).
 bool is_marked_private(const llvm::Argument& argument);
 void mark_private(llvm::Argument& argument, bool is_private);
@@ -37,6 +40,11 @@ inline constexpr unsigned kMostRuns = MG_FINE_HELD_WINDOW;
 
 // mg_fine_run, as compiled code fills it.
 inline constexpr unsigned kWordsOfRun = sizeof(mg_fine_run) / sizeof(uint64_t);
+
+// What hand out their argument, a pointer, and say that it leads to private memory, or to shared memory: there are calls
+// of them for a while (versions.h).
+inline constexpr const char* kPrivateMark = "multigrain.private";
+inline constexpr const char* kSharedMark = "multigrain.shared";
 
 inline constexpr const char* kBatchHold = "__multigrain_batch_hold";
 inline constexpr const char* kBatchOpen = "__multigrain_batch_open";

@@ -1,0 +1,195 @@
+#include "versions.h"
+
+#include <llvm/ADT/MapVector.h>
+#include <llvm/Analysis/AssumptionCache.h>
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+#include <llvm/Transforms/Utils/LoopSimplify.h>
+#include <llvm/Transforms/Utils/LoopUtils.h>
+
+#include <optional>
+
+#include "base/fine_grain.h"
+#include "covered.h"
+#include "loops.h"
+#include "options.h"
+#include "shared.h"
+
+namespace multigrain::checks {
+
+using namespace llvm;
+
+namespace {
+
+// Two objects make four versions.
+constexpr unsigned kMostObjects = 2;
+constexpr unsigned kLargestLoop = 100;       // instructions
+constexpr unsigned kMostInFunction = 2'000;  // instructions that are added
+// What a check costs, roughly: of a store, some instructions and a look at a table; of a load, a comparison.
+constexpr unsigned kStore = 4, kLoad = 1;
+constexpr unsigned kWorth = 4;
+
+struct Access {
+  const Value* pointer;
+  unsigned cost;
+};
+std::optional<Access> access_of(const Instruction& instruction) {
+  if (const auto* load = dyn_cast<LoadInst>(&instruction))
+    return load->isSimple() ? std::optional(Access{load->getPointerOperand(), kLoad}) : std::nullopt;
+  if (const auto* store = dyn_cast<StoreInst>(&instruction))
+    return store->isSimple() ? std::optional(Access{store->getPointerOperand(), kStore}) : std::nullopt;
+  return std::nullopt;
+}
+
+// The one object that the pointer leads to, if it is known outside of the loop.
+Value* object_outside(const Value* pointer, const Loop& loop) {
+  SmallVector<const Value*, 4> objects;
+  getUnderlyingObjects(pointer, objects, nullptr, 12);
+  if (objects.size() != 1) return nullptr;
+  auto* const object = const_cast<Value*>(objects.front());
+  return loop.isLoopInvariant(object) && !isa<Constant>(object) ? object : nullptr;
+}
+
+class Versions {
+ public:
+  Versions(Function& function, LoopInfo& loops, DominatorTree& dominators)
+      : function_(function), loops_(loops), dominators_(dominators) {}
+
+  // Of one loop; how many instructions were added.
+  unsigned make(Loop& loop) {
+    unsigned size = 0;
+    MapVector<Value*, unsigned> costs;
+    for (const BasicBlock* block : loop.blocks()) {
+      for (const Instruction& instruction : *block) {
+        if (isa<DbgInfoIntrinsic>(instruction)) continue;
+        if (++size > kLargestLoop) return 0;
+        const auto access = access_of(instruction);
+        if (!access || !may_be_shared(access->pointer)) continue;
+        if (Value* const object = object_outside(access->pointer, loop)) costs[object] += access->cost;
+      }
+    }
+    auto worth = costs.takeVector();
+    erase_if(worth, [](const auto& each) { return each.second < kWorth; });
+    if (worth.empty()) return 0;
+    stable_sort(worth, [](const auto& a, const auto& b) { return a.second > b.second; });
+    if (worth.size() > kMostObjects) worth.resize(kMostObjects);
+    SmallVector<Loop*, 4> versions = {&loop};
+    for (const auto& [object, cost] : worth) {
+      SmallVector<Loop*, 4> copies;
+      for (Loop* version : versions) copies.push_back(copy_for_private(*version, *object));
+      versions.append(copies);
+    }
+    return size * static_cast<unsigned>(versions.size() - 1);
+  }
+
+ private:
+  Loop* copy_for_private(Loop& loop, Value& object) {
+    BasicBlock* const before = loop.getLoopPreheader();
+    SmallVector<BasicBlock*, 4> exits;
+    loop.getUniqueExitBlocks(exits);
+    BasicBlock* const preheader = SplitBlock(before, before->getTerminator(), &dominators_, &loops_);
+    ValueToValueMapTy map;
+    SmallVector<BasicBlock*, 8> blocks;
+    Loop* const copy = cloneLoopWithPreheader(preheader, before, &loop, map, ".private", &loops_, &dominators_, blocks);
+    remapInstructionsInBlocks(blocks, map);
+    for (BasicBlock* exit : exits) {
+      for (PHINode& phi : exit->phis()) {
+        const unsigned known = phi.getNumIncomingValues();
+        for (unsigned i = 0; i < known; ++i) {
+          if (!loop.contains(phi.getIncomingBlock(i))) continue;
+          Value* const value = phi.getIncomingValue(i);
+          const auto copied = map.find(value);
+          phi.addIncoming(copied != map.end() ? static_cast<Value*>(copied->second) : value,
+                          cast<BasicBlock>(&*map[phi.getIncomingBlock(i)]));
+        }
+      }
+      dominators_.changeImmediateDominator(exit,
+                                           dominators_.findNearestCommonDominator(before, dominators_[exit]->getIDom()->getBlock()));
+    }
+    IRBuilder<> builder(before->getTerminator());
+    Value* const tag = builder.CreateLShr(builder.CreatePtrToInt(&object, builder.getInt64Ty()), MG_FINE_VIEW_SHIFT);
+    Value* const shared = builder.CreateICmpEQ(tag, builder.getInt64(MG_FINE_VIEW_TAG));
+    builder.CreateCondBr(shared, preheader, copy->getLoopPreheader());
+    before->getTerminator()->eraseFromParent();
+    mark(*copy, object, kPrivateMark);
+    mark(loop, object, kSharedMark);
+    return copy;
+  }
+
+  // Everything from outside by which the loop gets to the object.
+  void mark(Loop& loop, const Value& object, const char* name) {
+    MapVector<Value*, SmallVector<Use*, 4>> ways;
+    for (BasicBlock* block : loop.blocks()) {
+      for (Instruction& instruction : *block) {
+        for (Use& use : instruction.operands()) {
+          Value* const value = use.get();
+          if (value->getType()->isPointerTy() && !isa<Constant>(value) && loop.isLoopInvariant(value) &&
+              getUnderlyingObject(value, 12) == &object)
+            ways[value].push_back(&use);
+        }
+      }
+    }
+    IRBuilder<> builder(loop.getLoopPreheader()->getTerminator());
+    builder.SetCurrentDebugLocation({});
+    auto* const callee = cast<Function>(
+        function_.getParent()->getOrInsertFunction(name, builder.getPtrTy(), builder.getPtrTy()).getCallee());
+    callee->setDoesNotAccessMemory();
+    callee->setDoesNotThrow();
+    callee->setWillReturn();
+    for (auto& [value, uses] : ways) {
+      Value* const marked = builder.CreateCall(callee, {value});
+      for (Use* use : uses) use->set(marked);
+    }
+  }
+
+  Function& function_;
+  LoopInfo& loops_;
+  DominatorTree& dominators_;
+};
+
+bool is_candidate(const Loop& loop, const DenseSet<const Instruction*>& covered, const DominatorTree& dominators) {
+  return loop.isInnermost() && loop.getLoopPreheader() != nullptr && loop.isSafeToClone() &&
+         loop.hasDedicatedExits() && loop.isLCSSAForm(dominators) &&
+         !covered.contains(loop.getHeader()->getTerminator()) && !is_done_by_windows(loop);
+}
+
+}  // namespace
+
+bool make_versions_of_loops(Function& function, FunctionAnalysisManager& analyses) {
+  if (!options().versions || function.hasOptNone() || function.hasOptSize() ||
+      function.callsFunctionThatReturnsTwice())
+    return false;
+  auto& loops = analyses.getResult<LoopAnalysis>(function);
+  if (loops.empty()) return false;
+  auto& dominators = analyses.getResult<DominatorTreeAnalysis>(function);
+  auto& assumptions = analyses.getResult<AssumptionAnalysis>(function);
+  for (Loop* loop : loops) {
+    simplifyLoop(loop, &dominators, &loops, nullptr, &assumptions, nullptr, false);
+    formLCSSARecursively(*loop, dominators, &loops, nullptr);
+  }
+  const DenseSet<const Instruction*> covered = covered_by_windows(function);
+  Versions versions(function, loops, dominators);
+  unsigned added = 0;
+  for (Loop* loop : loops.getLoopsInPreorder())
+    if (added < kMostInFunction && is_candidate(*loop, covered, dominators)) added += versions.make(*loop);
+  return true;  // the loops' form, if nothing else
+}
+
+void drop_marks(Function& function) {
+  for (Instruction& instruction : make_early_inc_range(instructions(function))) {
+    auto* const call = dyn_cast<CallInst>(&instruction);
+    if (call == nullptr || call->getCalledFunction() == nullptr) continue;
+    const StringRef name = call->getCalledFunction()->getName();
+    if (name != kPrivateMark && name != kSharedMark) continue;
+    call->replaceAllUsesWith(call->getArgOperand(0));
+    call->eraseFromParent();
+  }
+}
+
+}  // namespace multigrain::checks
