@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "coherence/window.h"
 
@@ -91,6 +93,17 @@ void FakeLineProtocol::bring(uintptr_t begin, uintptr_t end, bool to_store) {
   }
 }
 
+uint64_t FakeLineProtocol::new_losses() {
+  static std::atomic<uint64_t> last{0};
+  return (last.fetch_add(1) + 1) << 2;
+}
+
+void FakeLineProtocol::forget() {
+  if ((losses_.load() & MG_FINE_REMEMBERED) == 0) return;
+  losses_.exchange(new_losses());
+  forgotten_.fetch_add(1);
+}
+
 void FakeLineProtocol::wait_for_windows(uint64_t line, bool also_loads) {
   for (size_t thread = 0; thread < joined_.load(); ++thread) {
     for (auto& window : windows_[thread]) {
@@ -108,7 +121,11 @@ void FakeLineProtocol::take(uint64_t line, bool also_valid) {
   if (had == 0 || (had == MG_FINE_READABLE && !also_valid)) return;
   taken_.fetch_add(1);
   word(line).exchange(also_valid ? 0 : MG_FINE_READABLE);
+  forget();
   wait_for_windows(line, also_valid);
+  // On its way: who relies now on what it knew before the line was taken is found out.
+  if (taken_.load() % 16 == 0)
+    for (unsigned spins = 0; spins < 400; ++spins) cpu_relax();
   if (had == MG_FINE_EXCLUSIVE)
     std::memcpy(&elsewhere_[line << shift_], memory() + (line << shift_), line_bytes());
   if (!also_valid) return;
@@ -137,6 +154,8 @@ void FakeLineProtocol::spend_time(uint64_t seed, uint64_t* counter) {
       ++written_;
     }
     if (random() % 64 == 0) std::this_thread::yield();
+    // Long enough for whole pages to come back, and to be remembered.
+    if (random() % 128 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
   }
 }
 

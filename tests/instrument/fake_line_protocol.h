@@ -44,6 +44,8 @@ class FakeLineProtocol : public LineProtocol {
 
   [[nodiscard]] uint64_t misses() const { return misses_.load(); }
   [[nodiscard]] uint64_t taken() const { return taken_.load(); }
+  // How often something that was remembered had to be forgotten.
+  [[nodiscard]] uint64_t forgotten() const { return forgotten_.load(); }
 
   [[nodiscard]] uint64_t polls() const { return polls_.load(); }
   [[nodiscard]] uint64_t stores_taken() const { return stores_taken_.load(); }
@@ -57,6 +59,7 @@ class FakeLineProtocol : public LineProtocol {
   [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return options_.has_mail ? &has_mail_ : nullptr; }
   void open_store(uintptr_t address) override;
   void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
+  [[nodiscard]] std::atomic<uint64_t>* losses() override { return &losses_; }
   void spin() override { spins_.fetch_add(1); }
   [[nodiscard]] uint64_t spins() const { return spins_.load(); }
 
@@ -71,6 +74,9 @@ class FakeLineProtocol : public LineProtocol {
     return std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(MG_FINE_VIEW_BASE)[(line << shift_) / 8 + i]);
   }
   void make_valid(uint64_t line, bool writable);  // with its lock held
+  // Never the same again, not even in the next test, whose pages are at the same addresses.
+  static uint64_t new_losses();
+  void forget();
   void wait_for_windows(uint64_t line, bool also_loads);
   void take(uint64_t line, bool also_valid);
   void spend_time(uint64_t seed, uint64_t* counter);
@@ -83,7 +89,8 @@ class FakeLineProtocol : public LineProtocol {
   std::unique_ptr<std::mutex[]> locks_;
   alignas(64) std::array<std::array<std::atomic<uint64_t>, MG_FINE_WINDOWS>, kThreads> windows_{};
   std::atomic<size_t> joined_{0};
-  std::atomic<uint64_t> misses_{0}, taken_{0};
+  std::atomic<uint64_t> misses_{0}, taken_{0}, forgotten_{0};
+  alignas(64) std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> polls_{0}, spins_{0}, stores_offered_{0}, stores_taken_{0};
   const std::atomic<uint64_t> has_mail_{1};
   std::atomic<bool> stop_{false};

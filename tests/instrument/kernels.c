@@ -701,6 +701,47 @@ static void hold_overlap(unsigned char* memory) {
     all[mix(&state) % n] += t;
   }
 }
+/* Loops whose objects are private or shared, as their callers have it: they have versions. */
+__attribute__((noinline)) static void permute_by(const uint32_t* from, size_t n, unsigned shift, uint32_t* next,
+                                                 uint32_t* to) {
+  for (size_t j = 0; j < n; ++j) to[next[from[j] >> shift & 15]++] = from[j];
+}
+/* Two ways out, values that are used behind it, pointers that move, and one to the middle of an object. */
+__attribute__((noinline)) static uint32_t replace_until(uint32_t* at, const uint32_t* end, uint32_t* seen, uint32_t stop) {
+  uint32_t sum = 0;
+  uint32_t* const middle = seen + 8;
+  while (at != end) {
+    const uint32_t value = *at;
+    if (value == stop) return sum ^ (uint32_t)(end - at);
+    middle[(int)(value & 15) - 8] += value;
+    *at++ = value * 5 + sum;
+    sum += value;
+  }
+  return sum;
+}
+static void versions(unsigned char* memory) {
+  uint32_t* const all = (uint32_t*)memory;
+  const size_t n = KERNEL_BYTES / sizeof *all / 4;
+  uint32_t* const shared_next = all + 3 * n;
+  uint32_t private_next[16];
+  static __thread uint32_t private_to[KERNEL_BYTES / sizeof(uint32_t) / 4];
+  for (unsigned round = 0; round < 16; ++round) {
+    uint32_t* const next = round % 2 == 0 ? private_next : shared_next;
+    uint32_t* const to = round / 2 % 2 == 0 ? all + n : private_to;
+    const unsigned shift = 4 * (round / 4);
+    for (unsigned d = 0; d < 16; ++d) next[d] = 0;
+    for (size_t j = 0; j < n; ++j) ++next[all[j] >> shift & 15];
+    uint32_t before = 0;
+    for (unsigned d = 0; d < 16; ++d) {
+      const uint32_t here = next[d];
+      next[d] = before;
+      before += here;
+    }
+    permute_by(all, n, shift, next, to);
+    all[2 * n + round] = replace_until(to + round, to + n - round, next, to[n / 2]);
+    for (size_t j = 0; j < n; ++j) all[j] ^= to[n - 1 - j] + next[j & 15];
+  }
+}
 /* A pointer that is always one to a local, by way of recursion, and one that is so only at first. */
 __attribute__((noinline)) static uint64_t descend(const struct triple* from, uint64_t* sum, int depth) {
   struct triple mine = *from;
@@ -881,6 +922,7 @@ const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"hold_stages", hold_stages},
                                    {"hold_pivot", hold_pivot},
                                    {"hold_overlap", hold_overlap},
+                                   {"versions", versions},
                                    {"private_arguments", private_arguments},
                                    {"list", list},
                                    {"through_pointers", through_pointers},
