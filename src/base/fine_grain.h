@@ -128,6 +128,8 @@ typedef struct mg_fine_run {
   uintptr_t stride;
   uintptr_t rows; /* not 0 */
 } mg_fine_run;
+/* In `count` of the following: the page table is not looked at, to measure what it is worth. */
+#define MG_FINE_WITHOUT_PAGES (1u << 31)
 /* Opens windows over all runs (at most MG_FINE_WINDOWS), with all lines valid, or writable. Returns 1, or 0 with no
  * window open if other nodes took lines away too often meanwhile: then the caller goes access by access. The caller has
  * no others open when it calls, and closes windows 0 .. count-1 itself. */

@@ -335,7 +335,8 @@ TEST(Adversary, IsNoticedByPlainCode) {
   EXPECT_FALSE(std::equal(expected, expected + KERNEL_BYTES, protocol.memory()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Compiled, ::testing::Values("O0", "O1", "O2", "O3", "lto", "none", "no_hold", "sequential"),
+INSTANTIATE_TEST_SUITE_P(Ways, Compiled, ::testing::Values("O0", "O1", "O2", "O3", "lto", "none", "no_hold", "no_pages",
+                                                               "sequential"),
                          [](const auto& way) { return std::string(way.param); });
 
 }  // namespace

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 // Folders under workloads/ (workloads/CMakeLists.txt): plainly compiled, with polls and all optimisations of the
 // checks, without polls, with one of the optimisations switched off each, with none.
 constexpr std::array kWays = {"plain",    "fine",      "no-polls", "no-loops",     "no-nests", "no-rows", "no-batch",
-                              "no-group", "no-narrow", "no-expand", "no-hold",  "no-arguments", "no-all"};
+                              "no-group", "no-narrow", "no-expand", "no-hold",  "no-pages", "no-arguments", "no-versions",
+                              "no-all"};
 
 constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
 

@@ -912,10 +912,7 @@ class Checker {
     BasicBlock* const body = SplitBlock(head, batch.accesses.front());
     BasicBlock* const tail = SplitBlock(body, batch.accesses.back()->getNextNode());
     BasicBlock* const shared = BasicBlock::Create(context_, "", &function_, body);
-    BasicBlock* const not_remembered = BasicBlock::Create(context_, "", &function_);
     BasicBlock* const opening = BasicBlock::Create(context_, "", &function_);
-    BasicBlock* const open = BasicBlock::Create(context_, "", &function_);
-    BasicBlock* const looking_at_page = BasicBlock::Create(context_, "", &function_);
     BasicBlock* const looking = BasicBlock::Create(context_, "", &function_);
     SmallVector<Instruction*, 8> slow_accesses;
     BasicBlock* const slow = copy_body(body, tail, batch, slow_accesses);
@@ -925,50 +922,21 @@ class Checker {
     builder.SetCurrentDebugLocation(location);
     Opening o;
     o.begin = address_of(builder, run);
-    // Mostly the object is known before the loop, and its tag computed there.
-    Value* const object = builder.CreatePtrToInt(object_of(run.base), i64_);
     if (is_known_shared(run.base))
       builder.CreateBr(shared);
-    else
-      builder.CreateCondBr(is_in_view(builder, object), shared, body);
+    else  // mostly the object is known before the loop, and computed there whether it is shared
+      builder.CreateCondBr(is_in_view(builder, builder.CreatePtrToInt(object_of(run.base), i64_)), shared, body);
 
-    // Mostly all of the page is exclusive, and this is known.
     builder.SetInsertPoint(shared);
     Value* const since = held_.since(builder);
-    const auto size = static_cast<uint64_t>(run.end - run.begin);
-    const auto look_up = [&](Value* address) {
-      Value* const page = builder.CreateLShr(address, MG_FINE_PAGE_SHIFT);
-      // Where the word of a page would be that began at address 0.
-      Value* const table =
-          builder.getInt64(MG_FINE_PAGES_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
-      Value* const pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(page, 3), table), ptr_);
-      return builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
-    };
-    Value* const word = look_up(o.begin);
-    Value* remembered = builder.CreateICmpEQ(word, since);
-    if (!run.within_line) {
-      Value* const last = look_up(builder.CreateAdd(o.begin, builder.getInt64(size - 1)));
-      remembered = builder.CreateAnd(remembered, builder.CreateICmpEQ(last, since));
-    }
-    builder.CreateCondBr(remembered, body, not_remembered, mostly_);
-
-    builder.SetInsertPoint(not_remembered);
-    builder.CreateCondBr(builder.CreateICmpEQ(since, builder.getInt64(MG_FINE_NOT_HELD)), opening, open);
+    Value* const is_closed = builder.CreateICmpEQ(since, builder.getInt64(MG_FINE_NOT_HELD));
+    if (options().pages)
+      ask_page_table(builder, run, o.begin, since, is_closed, body, opening, looking);
+    else
+      builder.CreateCondBr(is_closed, opening, looking, rarely_);
 
     builder.SetInsertPoint(opening);
     held_.open(builder);
-    builder.CreateBr(looking);
-
-    // Unless it is known that some of its lines are not.
-    builder.SetInsertPoint(open);
-    Value* const is_known =
-        builder.CreateICmpULE(builder.CreateSub(word, since), builder.getInt64(MG_FINE_PAGE_NEITHER));
-    Value* const may_remember = builder.CreateICmpNE(since, builder.getInt64(MG_FINE_NOT_REMEMBERED));
-    builder.CreateCondBr(builder.CreateAnd(may_remember, builder.CreateNot(is_known)), looking_at_page, looking,
-                         rarely_);
-
-    builder.SetInsertPoint(looking_at_page);
-    held_.look(builder, o.begin, size);
     builder.CreateBr(looking);
 
     builder.SetInsertPoint(looking);
@@ -979,6 +947,46 @@ class Checker {
     for (Instruction* access : batch.accesses) fence_behind(*access);
     for (Instruction* access : slow_accesses) slowly(cast<StoreInst>(*access));
     changed_ = true;
+  }
+
+  // Goes to `good` if the run's page is remembered as exclusive, as it mostly is; else the window has to be opened, or the
+  // lines have to be looked at.
+  void ask_page_table(IRBuilder<>& builder, const Run& run, Value* begin, Value* since, Value* is_closed,
+                      BasicBlock* good, BasicBlock* opening, BasicBlock* looking) {
+    BasicBlock* const not_remembered = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const open = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const looking_at_page = BasicBlock::Create(context_, "", &function_);
+    const auto size = static_cast<uint64_t>(run.end - run.begin);
+    const auto look_up = [&](Value* address) {
+      Value* const page = builder.CreateLShr(address, MG_FINE_PAGE_SHIFT);
+      // Where the word of a page would be that began at address 0.
+      Value* const table =
+          builder.getInt64(MG_FINE_PAGES_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
+      Value* const pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(page, 3), table), ptr_);
+      return builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
+    };
+    Value* const word = look_up(begin);
+    Value* remembered = builder.CreateICmpEQ(word, since);
+    if (!run.within_line) {
+      Value* const last = look_up(builder.CreateAdd(begin, builder.getInt64(size - 1)));
+      remembered = builder.CreateAnd(remembered, builder.CreateICmpEQ(last, since));
+    }
+    builder.CreateCondBr(remembered, good, not_remembered, mostly_);
+
+    builder.SetInsertPoint(not_remembered);
+    builder.CreateCondBr(is_closed, opening, open);
+
+    // Unless it is known that some of its lines are not.
+    builder.SetInsertPoint(open);
+    Value* const is_known =
+        builder.CreateICmpULE(builder.CreateSub(word, since), builder.getInt64(MG_FINE_PAGE_NEITHER));
+    Value* const may_remember = builder.CreateICmpNE(since, builder.getInt64(MG_FINE_NOT_REMEMBERED));
+    builder.CreateCondBr(builder.CreateAnd(may_remember, builder.CreateNot(is_known)), looking_at_page, looking,
+                         rarely_);
+
+    builder.SetInsertPoint(looking_at_page);
+    held_.look(builder, begin, size);
+    builder.CreateBr(looking);
   }
 
   void open_around(Batch& batch) {
@@ -1070,7 +1078,7 @@ class Checker {
       }
       CallInst* const opened = call_miss(
           builder, miss("__multigrain_batch_miss", FunctionType::get(i64_, {ptr_, i32_}, false)),
-          {runs, builder.getInt32(static_cast<uint32_t>(openings.size()))});
+          {runs, builder.getInt32(count_for_runtime(openings.size()))});
       builder.CreateCondBr(builder.CreateICmpNE(opened, builder.getInt64(0)), body, slow);
     }
 

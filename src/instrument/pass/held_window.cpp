@@ -221,7 +221,8 @@ void HeldWindow::finish() {
     auto* const type = FunctionType::get(builder.getInt64Ty(), call->getFunctionType()->params(), false);
     Value* const since = builder.CreateCall(
         module.getOrInsertFunction(kBatchHold, type), {call->getArgOperand(0), call->getArgOperand(1)});
-    builder.CreateStore(since, since_);
+    Value* const refused = builder.CreateICmpEQ(since, builder.getInt64(0));
+    builder.CreateStore(builder.CreateSelect(refused, builder.getInt64(MG_FINE_NOT_HELD), since), since_);
     // Nothing it returns but 0 has only zeros in its lower half: losses under which something is remembered are odd.
     call->replaceAllUsesWith(builder.CreateTrunc(since, call->getType()));
     call->eraseFromParent();

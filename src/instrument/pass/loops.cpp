@@ -702,7 +702,7 @@ class LoopWindows {
     Module& module = *function_.getParent();
     CallInst* const opened = builder.CreateCall(
         module.getOrInsertFunction(kBatchOpen, builder.getInt32Ty(), builder.getPtrTy(), builder.getInt32Ty()),
-        {table, builder.getInt32(static_cast<uint32_t>(plan.runs.size()))});
+        {table, builder.getInt32(count_for_runtime(plan.runs.size()))});
     builder.CreateCondBr(builder.CreateICmpNE(opened, builder.getInt32(0)), fast_entry, slow_entry, mostly);
 
     // Both forms count the piece's iterations, and the copy knows no other end. The original loop has its own as well.

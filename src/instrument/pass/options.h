@@ -15,6 +15,7 @@ struct Options {
   bool polls = true;         // in loops
   bool hold = true;          // one window for the stores of several iterations
   bool arguments = true;     // arguments that are private in all calls have no checks
+  bool pages = true;         // what is remembered of pages takes the place of looks at lines
   bool versions = true;      // loops have versions for objects that turn out to be private
   bool sequential = false;   // a fence behind each store
   bool asm_is_error = false;

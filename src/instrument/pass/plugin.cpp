@@ -54,6 +54,7 @@ Options parse() {
                              .Case("prefetch", &options.prefetch)
                              .Case("hold", &options.hold)
                              .Case("arguments", &options.arguments)
+                             .Case("pages", &options.pages)
                              .Case("versions", &options.versions)
                              .Default(nullptr);
     if (option != nullptr) {
@@ -61,12 +62,12 @@ Options parse() {
     } else if (word == "all") {
       for (bool* each : {&options.group_loads, &options.narrow, &options.batch_stores, &options.loops, &options.nests,
                          &options.rows, &options.expand, &options.prefetch, &options.hold, &options.arguments,
-                         &options.versions})
+                         &options.pages, &options.versions})
         *each = on;
     } else {
       report_fatal_error("-fmultigrain-checks: there is no '" + word +
                              "'; it takes group, narrow, batch, loops, nests, rows, expand, prefetch, hold, arguments, "
-                             "versions and all, each with no- in front or without",
+                             "pages, versions and all, each with no- in front or without",
                          false);
     }
   }

@@ -4,6 +4,8 @@
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/IntrinsicInst.h>
 
+#include "options.h"
+
 namespace multigrain::checks {
 
 using namespace llvm;
@@ -107,6 +109,10 @@ bool is_harmless_call(const CallBase& call) {
   const Function* const callee = call.getCalledFunction();
   return callee != nullptr && callee->isDeclaration() &&
          (is_mathematical(callee->getName()) || callee->getName() == kPrivateMark || callee->getName() == kSharedMark);
+}
+
+uint32_t count_for_runtime(size_t runs) {
+  return static_cast<uint32_t>(runs) | (options().pages ? 0 : MG_FINE_WITHOUT_PAGES);
 }
 
 GlobalVariable* thread_local_of_runtime(Module& module, const char* name, Type* type) {

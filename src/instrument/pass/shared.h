@@ -46,6 +46,9 @@ inline constexpr unsigned kWordsOfRun = sizeof(mg_fine_run) / sizeof(uint64_t);
 inline constexpr const char* kPrivateMark = "multigrain.private";
 inline constexpr const char* kSharedMark = "multigrain.shared";
 
+// What the runtime's entries for batches are told.
+uint32_t count_for_runtime(size_t runs);
+
 inline constexpr const char* kBatchHold = "__multigrain_batch_hold";
 inline constexpr const char* kBatchOpen = "__multigrain_batch_open";
 // Where loops.cpp has windows closed, with how many there are and how many iterations there were: checks.cpp puts the

@@ -169,7 +169,7 @@ bool all_are_good(std::span<const Lines> runs, uint64_t since) {
 }
 
 // Publishes windows over all runs, and says whether all lines are good. If not, no window is open.
-bool try_open(std::span<const Lines> runs) {
+bool try_open(std::span<const Lines> runs, bool pages) {
   for (unsigned i = 0; i < runs.size(); ++i) {
     const Lines& lines = runs[i];
     const uint64_t word = lines.any() ? make_window(lines.first, lines.last - lines.first + 1, lines.stores) : 0;
@@ -179,7 +179,7 @@ bool try_open(std::span<const Lines> runs) {
     else
       window(i).exchange(word, std::memory_order_seq_cst);
   }
-  if (all_are_good(runs, multigrain_read_losses())) return true;
+  if (all_are_good(runs, pages ? multigrain_read_losses() : MG_FINE_NOT_REMEMBERED)) return true;
   close_windows();
   return false;
 }
@@ -318,16 +318,16 @@ void store(uintptr_t address, size_t size, const std::byte* value) {
   }
 }
 
-bool open_batch(std::span<const mg_fine_run> runs) {
+bool open_batch(std::span<const mg_fine_run> runs, bool pages) {
   std::array<Lines, MG_FINE_WINDOWS> lines;
   if (!find_lines(runs, lines)) return false;
   const std::span<const Lines> used(lines.data(), runs.size());
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (try_open(used)) return true;
+    if (try_open(used, pages)) return true;
     for (const Lines& run : used)
       if (run.any() && !run.are_good(MG_FINE_NOT_REMEMBERED)) bring(run);
   }
-  return try_open(used);
+  return try_open(used, pages);
 }
 
 void open_exclusive(uintptr_t address, size_t size) {
@@ -362,31 +362,34 @@ constinit uint64_t* __multigrain_losses = &multigrain::losses_without_protocol;
 
 namespace {
 
-[[gnu::noinline]] uint64_t hold_otherwise(const mg_fine_run* runs, unsigned count) {
+[[gnu::noinline]] uint64_t hold_otherwise(const mg_fine_run* runs, unsigned flagged) {
+  const unsigned count = flagged & ~MG_FINE_WITHOUT_PAGES;
   std::array<Lines, MG_FINE_WINDOWS> lines;
   if (__multigrain_windows != windows_of_nobody && find_lines(std::span(runs, count), lines)) {
     const std::span<const Lines> used(lines.data(), count);
     if (std::ranges::any_of(used, &Lines::any)) {
       const uint64_t since = hold();
-      if (all_are_good(used, since)) return since;
+      if (all_are_good(used, count == flagged ? since : MG_FINE_NOT_REMEMBERED)) return since;
     }
   }
   window(MG_FINE_HELD_WINDOW).store(0, std::memory_order_release);
-  return __multigrain_batch_open(runs, count) != 0 ? MG_FINE_NOT_HELD : 0;
+  return __multigrain_batch_open(runs, flagged) != 0 ? MG_FINE_NOT_HELD : 0;
 }
 
-[[gnu::noinline, gnu::cold]] int open_batch_slowly(const mg_fine_run* runs, unsigned count) {
+[[gnu::noinline, gnu::cold]] int open_batch_slowly(const mg_fine_run* runs, unsigned count, bool pages) {
   const Miss miss;
-  return open_batch(std::span(runs, count)) ? 1 : 0;
+  return open_batch(std::span(runs, count), pages) ? 1 : 0;
 }
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) uint64_t __multigrain_batch_hold(const mg_fine_run* runs,
-                                                                                   unsigned count) {
+                                                                                   unsigned flagged) {
+  const unsigned count = flagged & ~MG_FINE_WITHOUT_PAGES;
   // Before each piece of a loop, so the usual runs, each within the view or private, have a way of their own.
-  if (__multigrain_windows == windows_of_nobody || count > MG_FINE_WINDOWS) return hold_otherwise(runs, count);
+  if (__multigrain_windows == windows_of_nobody || count > MG_FINE_WINDOWS) return hold_otherwise(runs, flagged);
   uint64_t since = 0;
+  uint64_t remembered = MG_FINE_NOT_REMEMBERED;
   for (unsigned i = 0; i < count; ++i) {
     const mg_fine_run& run = runs[i];
     uintptr_t end = run.end;
@@ -394,20 +397,23 @@ extern "C" __attribute__((visibility("default"))) uint64_t __multigrain_batch_ho
       uintptr_t way;
       if (static_cast<intptr_t>(run.stride) < 0 || __builtin_mul_overflow(run.stride, run.rows - 1, &way) ||
           __builtin_add_overflow(end, way, &end))
-        return hold_otherwise(runs, count);
+        return hold_otherwise(runs, flagged);
     }
     if (!is_shared(run.begin)) {
-      if (touches_shared(run.begin, end)) return hold_otherwise(runs, count);
+      if (touches_shared(run.begin, end)) return hold_otherwise(runs, flagged);
       continue;
     }
-    if (!is_shared(end - 1)) return hold_otherwise(runs, count);
-    if (since == 0) since = hold();
+    if (!is_shared(end - 1)) return hold_otherwise(runs, flagged);
+    if (since == 0) {
+      since = hold();
+      if (count == flagged) remembered = since;
+    }
     const bool good =
-        run.rows == 1 ? all_good_under_held(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0, since)
-                      : all_rows_good(run.begin, run.end, run.stride, run.rows, run.stores != 0, since);
-    if (!good) return hold_otherwise(runs, count);
+        run.rows == 1 ? all_good_under_held(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0, remembered)
+                      : all_rows_good(run.begin, run.end, run.stride, run.rows, run.stores != 0, remembered);
+    if (!good) return hold_otherwise(runs, flagged);
   }
-  return since != 0 ? since : hold_otherwise(runs, count);
+  return since != 0 ? since : hold_otherwise(runs, flagged);
 }
 
 // What the trampolines of these names call, with everything saved.
@@ -484,13 +490,15 @@ extern "C" __attribute__((visibility("default"))) void __multigrain_store(void* 
 }
 
 extern "C" __attribute__((visibility("default"))) int __multigrain_batch_open(const mg_fine_run* runs,
-                                                                              unsigned count) {
+                                                                              unsigned flagged) {
+  const unsigned count = flagged & ~MG_FINE_WITHOUT_PAGES;
+  const bool pages = count == flagged;
   // Mostly all lines are here: nothing is waited for, and no window of the caller was open.
   std::array<Lines, MG_FINE_WINDOWS> lines;
   if (count != 0 && __multigrain_windows != windows_of_nobody && find_lines(std::span(runs, count), lines) &&
-      try_open(std::span(lines.data(), count)))
+      try_open(std::span(lines.data(), count), pages))
     return 1;
-  return open_batch_slowly(runs, count);
+  return open_batch_slowly(runs, count, pages);
 }
 
 extern "C" __attribute__((visibility("default"))) void __multigrain_spin(void) {

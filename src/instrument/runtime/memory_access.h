@@ -16,7 +16,7 @@ void begin_access();
 void load(uintptr_t address, size_t size, std::byte* value);
 void store(uintptr_t address, size_t size, const std::byte* value);
 // __multigrain_batch_open, after begin_access().
-bool open_batch(std::span<const mg_fine_run> runs);
+bool open_batch(std::span<const mg_fine_run> runs, bool pages = true);
 // Opens windows for stores over all lines of a shared object, however often it takes; after begin_access().
 void open_exclusive(uintptr_t address, size_t size);
 
