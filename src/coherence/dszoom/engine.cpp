@@ -84,8 +84,8 @@ Progress Miss::locked(const Outcome& outcome, Step& step) {
   return progress == Progress::kOpen && !(watches_ && outcome.open.contains(home_)) ? Progress::kGo : progress;
 }
 
-// Takes what has to be taken, and reads what has to be read, until every window is closed and the line is here. Of nodes
-// in `to_forget` the right has been taken, and their windows are to be looked at again; there is nothing to wait for.
+// Takes what has to be taken, and reads what has to be read, until every window is closed and the line is here. The
+// losses of `to_forget` are to become others, for which there is nothing to wait.
 Progress Miss::collect(NodeSet to_forget, Step& step) {
   step.clear();
   const bool again = to_take_.empty() && to_forget.empty() && !to_close_.empty();

@@ -14,11 +14,11 @@
 //  * A right is taken away, then the windows of that node are read, then the line. Whoever has seen the right before it
 //    was taken had published a window before, which is seen. So when no window is open the line's words are final, and
 //    nobody there stores, nor reads without a check, until the lock is released.
-//  * What a node's processors remember of lines counts while the node's losses are the value that they were then. So losses
-//    that say that something is remembered become another value after the right was taken, and only then the windows are
-//    read that count: who has read the old value had published a window before. What is remembered later was looked at
-//    later. Losses that say that nothing is remembered, but may have become so after the windows were read that came with
-//    them, prove nothing: then the windows are read again (seen_windows.h).
+//  * What a node's processors remember of lines counts while the node's losses are the value that they were then. So
+//    losses that say that something is remembered become another value after the right was taken, and only then the
+//    windows are read that count: who has read the old value had published a window before. What is remembered later
+//    was looked at later. Losses that say that nothing is remembered prove that only if they said so before the windows
+//    were read, too, by the same value: else the windows are read again (seen_windows.h).
 //  * A holder's frame is flagged when nobody can be in the middle of reading it, and before anybody may store.
 //  * The own frame is filled before the own word says that the line is here, and that before the entry is unlocked.
 #pragma once

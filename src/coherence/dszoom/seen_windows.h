@@ -2,15 +2,15 @@
 //
 // A processor that stores in a loop closes its window and opens it again a moment later, so that one who looks now and
 // then would hardly ever see it closed. But only windows that were open when the right was taken matter: whoever opened
-// one afterwards has seen that the right is gone. So what was open at the first look is written down, and a window whose
-// word is another at a later look is one of those. So is one that changes while it is read, of which a network that copies
-// in software may bring parts of both: what was open before is closed by then.
+// one afterwards has seen that the right is gone. So what was open at the first look is written down, and a window
+// whose word is another at a later look is one of those. So is one that changes while it is read, of which a network
+// that copies in software may bring parts of both: what was open before is closed by then.
 //
-// Not every look is the first. A processor of the node that trusts what its node remembers does not look at the line's
-// word: it has opened its window, and read the node's losses, before they were replaced (engine.h). So the first look that
-// counts is one behind that. The losses that come with the windows tell, though the get that brings both reads its words
-// in any order: no value is used twice, so one that was there before the get, and is there when the get reads it, was
-// there all the time.
+// Not every look is the first. A processor that trusts what its node remembers does not look at the line's word: it has
+// opened its window, and then read the node's losses, before they were replaced (engine.h). So the first look that
+// counts is one behind that. The losses that come with the windows tell, though the get that brings both reads its
+// words in any order: no value is used twice, so one that was there before the get, and is there when the get reads it,
+// was there all the time.
 #pragma once
 
 #include <array>
@@ -32,9 +32,9 @@ enum class Look : uint8_t {
 // No losses.
 inline constexpr uint64_t kNoLosses = MG_FINE_REMEMBERED;
 
-// `losses` were read, in any order, with windows that were read after the right was taken. `before`: losses that were
-// read, or set, by an operation that was over when this one began, from the node or by it; even. `since`: the same of one
-// that began after the right was taken; or kNoLosses.
+// `losses` were read, in any order, with windows that were read after the right was taken. `before`: what they were,
+// and even, at some time before the windows were read. `since`: the same, of some time after the right was taken; or
+// kNoLosses.
 //
 // Losses that were even, and are still, are those of a node that has remembered nothing meanwhile. Those that were even
 // after the right was taken may become odd: the line is looked at after that, and is found to be lost.

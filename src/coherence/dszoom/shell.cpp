@@ -433,8 +433,8 @@ void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_
   seen.looked_at(node);
 }
 
-// Whether windows of the node that were read with these losses count. Else says what has to be done before they are read
-// again. A later look than the first that counts does so in any case: whoever has opened a window since does not go by
+// Whether windows of the node that were read with these losses count. Else says what has to be done before they are
+// read again. A look behind the first that counts does so in any case: whoever has opened a window since does not go by
 // what was remembered of the line.
 bool Shell::counts(NodeId node, uint64_t losses, uint64_t before, SeenWindows& seen, Outcome& outcome) {
   const bool remembered = (losses & MG_FINE_REMEMBERED) != 0;
@@ -449,8 +449,8 @@ bool Shell::counts(NodeId node, uint64_t losses, uint64_t before, SeenWindows& s
   return false;
 }
 
-// The same for a node with many threads: several gets, one after the other, of which the first brings the losses. So what
-// they are, they were before any window was read.
+// The same for a node with many threads: several gets, one after the other, of which the first brings the losses. So
+// what they are, they were before any window was read.
 void Shell::look_at_many(NodeId node, uint64_t line, bool loads, SeenWindows& seen, Outcome& outcome) {
   std::array<uint64_t, kPlacesAtOnce * MG_FINE_WINDOWS> windows;
   std::array<uint64_t, kLossesIndex + 1> header{};
