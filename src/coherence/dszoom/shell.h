@@ -46,6 +46,8 @@ class Shell final : public LineMemory {
 
   // The word of the line at `address` in this node's table, for tests and diagnosis.
   [[nodiscard]] uint64_t inspect(uintptr_t address) const { return word(line_of(address)).load(); }
+  // What this node knows of another's losses, for tests.
+  [[nodiscard]] std::atomic<uint64_t>& known_losses(NodeId node) { return losses_of_[node.value]; }
 
  private:
   // A line of which this node may have a copy: its page is touched.
