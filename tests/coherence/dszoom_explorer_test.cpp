@@ -25,6 +25,9 @@ Op read_both(unsigned word) {
 Op write_both(unsigned word, Value value) {
   return {OpType::kWriteBoth, 0, static_cast<uint8_t>(word), value};
 }
+Op hold_both(unsigned word, Value value) {
+  return {OpType::kHoldBoth, 0, static_cast<uint8_t>(word), value};
+}
 
 std::vector<Scenario> scenarios() {
   std::vector<Scenario> all;
@@ -74,6 +77,55 @@ std::vector<Scenario> scenarios() {
   return all;
 }
 
+// Machines whose checks remember lines that they looked at. Their names say what they are made for.
+std::vector<Scenario> scenarios_that_remember() {
+  std::vector<Scenario> all;
+  const auto add_scenario = [&](const char* name, Remembers remembers, std::vector<unsigned> homes,
+                                std::vector<unsigned> processors, std::vector<Program> programs) {
+    Scenario scenario;
+    scenario.name = name;
+    scenario.homes = std::move(homes);
+    scenario.processors = std::move(processors);
+    scenario.programs = std::move(programs);
+    scenario.remembers = remembers;
+    for (const unsigned node : scenario.processors) scenario.nodes = std::max(node + 1, scenario.nodes);
+    all.push_back(std::move(scenario));
+  };
+  add_scenario("remembered: the home stores twice, and another once", Remembers::kLines, {0}, {0, 1},
+               {{store(0, 0, 1), store(0, 0, 2)}, {store(0, 1, 3)}});
+  add_scenario("remembered: the home stores, and another reads", Remembers::kLines, {0}, {0, 1},
+               {{store(0, 0, 1), store(0, 0, 2)}, {load(0, 0), load(0, 0)}});
+  add_scenario("remembered: ownership comes back", Remembers::kLines, {0}, {0, 1},
+               {{add(0, 0, 1), add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2), add(0, 0, 2)}});
+  add_scenario("remembered: three hops", Remembers::kLines, {2}, {0, 1},
+               {{add(0, 0, 1), add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2), add(0, 0, 2)}});
+  add_scenario("remembered: two processors of the home", Remembers::kLines, {0}, {0, 0, 1},
+               {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2)}, {add(0, 0, 4)}});
+  add_scenario("remembered: two requesters for two lines of a page", Remembers::kPages, {0, 0}, {0, 1, 2},
+               {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2)}, {store(1, 0, 4)}});
+  add_scenario("remembered: two requesters for two lines", Remembers::kLines, {0, 0}, {0, 1, 2},
+               {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2)}, {store(1, 0, 4)}});
+  add_scenario("remembered: two requesters of one node", Remembers::kPages, {0, 0}, {0, 1, 1},
+               {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2)}, {store(1, 0, 4)}});
+  add_scenario("remembered: two lines under a held window", Remembers::kPages, {0, 0}, {0, 1},
+               {{hold_both(0, 1), hold_both(0, 2)}, {store(0, 1, 3), store(1, 1, 4)}});
+  add_scenario("remembered: a held window over two homes", Remembers::kPages, {0, 1}, {0, 1},
+               {{hold_both(0, 1), hold_both(0, 2)}, {store(0, 1, 3)}});
+  add_scenario("remembered: lines under a held window", Remembers::kLines, {0, 1}, {0, 1},
+               {{hold_both(0, 1), hold_both(0, 2)}, {store(0, 1, 3)}});
+  add_scenario("remembered: a batch reads twice", Remembers::kPages, {0, 0}, {0, 1},
+               {{read_both(0), read_both(0)}, {store(0, 0, 1)}});
+  add_scenario("remembered: a batch reads a third node's lines", Remembers::kLines, {2, 2}, {0, 1},
+               {{read_both(0), read_both(0)}, {store(1, 0, 1)}});
+  add_scenario("remembered: batches store", Remembers::kPages, {0, 1}, {0, 1},
+               {{write_both(0, 1)}, {write_both(0, 2)}});
+  add_scenario("remembered: processors of the home share a page", Remembers::kPages, {0, 0}, {0, 0, 1},
+               {{add(0, 0, 1), add(1, 0, 1)}, {add(1, 0, 1)}, {store(0, 0, 2)}});
+  add_scenario("remembered: three nodes, a held window over two homes", Remembers::kPages, {0, 1}, {0, 1, 2},
+               {{hold_both(0, 1)}, {add(1, 0, 1)}, {store(0, 0, 2)}});
+  return all;
+}
+
 class DszoomSmallMachine : public testing::TestWithParam<Scenario> {};
 
 TEST_P(DszoomSmallMachine, HoldsInEveryOrder) {
@@ -81,6 +133,9 @@ TEST_P(DszoomSmallMachine, HoldsInEveryOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomSmallMachine, testing::ValuesIn(scenarios()),
+                         [](const auto& tested) { return exploring::test_name(tested.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(DszoomRemembers, DszoomSmallMachine, testing::ValuesIn(scenarios_that_remember()),
                          [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
 // What the mutant does wrong must show as a wrong value, an update that is lost, or a broken invariant.
@@ -96,6 +151,18 @@ INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomMutant,
                                          Mutant::kUnlockBeforeFill, Mutant::kOwnBeforeFill, Mutant::kNoOpen,
                                          Mutant::kNoFence, Mutant::kNoCheckInBatch, Mutant::kIgnoreLock,
                                          Mutant::kForgetReader, Mutant::kKeepWindow));
+
+class DszoomRememberingMutant : public testing::TestWithParam<Mutant> {};
+
+TEST_P(DszoomRememberingMutant, IsRefuted) {
+  exploring::expect_to_be_refuted<Machine>(scenarios_that_remember(), GetParam(), kMaxStates);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomRememberingMutant,
+                         testing::Values(Mutant::kIgnoreLosses, Mutant::kForgetAlone, Mutant::kTrustEven,
+                                         Mutant::kTrustOdd, Mutant::kKnowLate, Mutant::kAlwaysFirst,
+                                         Mutant::kForgetBeforeTake, Mutant::kScanBeforeBit,
+                                         Mutant::kLossesBeforeWindow, Mutant::kRememberSome));
 
 }  // namespace
 }  // namespace multigrain::dszoom::model

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "coherence/dszoom/seen_windows.h"
+
 namespace multigrain::dszoom::model {
 
 const char* name(Mutant mutant) {
@@ -38,6 +40,26 @@ const char* name(Mutant mutant) {
       return "a reader does not enter itself";
     case Mutant::kKeepWindow:
       return "wait with a window open";
+    case Mutant::kIgnoreLosses:
+      return "do not look at losses";
+    case Mutant::kForgetAlone:
+      return "replace losses, and do not look at windows again";
+    case Mutant::kTrustEven:
+      return "trust losses that are even, and others than are known";
+    case Mutant::kTrustOdd:
+      return "trust losses that are odd, and were known as even before the right was taken";
+    case Mutant::kKnowLate:
+      return "compare losses with what is known when the look is over";
+    case Mutant::kAlwaysFirst:
+      return "take a look in vain for the first";
+    case Mutant::kForgetBeforeTake:
+      return "replace losses, and then take the right";
+    case Mutant::kScanBeforeBit:
+      return "look at lines, and then say that something is remembered";
+    case Mutant::kLossesBeforeWindow:
+      return "read losses, and then publish the window";
+    case Mutant::kRememberSome:
+      return "look at one line of a page, and remember both";
   }
   return "?";
 }
@@ -67,7 +89,8 @@ size_t Machine::units(const Operation& operation) const {
       return kWords;
     case Verb::kWatch: {
       const auto threads = std::count(scenario_->processors.begin(), scenario_->processors.end(), operation.node.value);
-      return std::max<size_t>(1, static_cast<size_t>(threads) * (batches_ ? 2 : 1));
+      const size_t windows = std::max<size_t>(1, static_cast<size_t>(threads) * (batches_ ? 2 : 1));
+      return remembers() ? windows + 1 : windows;
     }
     default:
       return 1;
@@ -84,7 +107,13 @@ void Machine::enabled(std::vector<Event>& events) const {
       for (size_t i = 0; i < thread.step.size(); ++i)
         if (thread.done[i] < units(thread.step[i])) nodes |= static_cast<uint8_t>(1u << thread.step[i].node.value);
       for (uint8_t n = 0; n < scenario_->nodes; ++n)
-        if ((nodes >> n & 1) != 0) events.push_back({static_cast<uint8_t>(p), n});
+        if ((nodes >> n & 1) != 0) {
+          events.push_back({static_cast<uint8_t>(p), n});
+          size_t i = 0;
+          while (thread.step[i].node.value != n || thread.done[i] == units(thread.step[i])) ++i;
+          if (remembers() && thread.step[i].verb == Verb::kWatch && thread.done[i] == 0)
+            events.push_back({static_cast<uint8_t>(p), n, true});
+        }
       continue;
     }
     if (thread.at == At::kLocal && nodes_[node_of(p)].lines[thread.line].locked) continue;
@@ -98,6 +127,7 @@ std::string Machine::apply(const Event& event, std::string* log) {
   if (thread.at == At::kStep) {
     for (size_t i = 0; i < thread.step.size(); ++i) {
       if (thread.step[i].node.value != event.node || thread.done[i] == units(thread.step[i])) continue;
+      if (event.losses_first) thread.reads_losses_first |= static_cast<uint8_t>(1u << event.node);
       operate(event.processor, i);
       break;
     }
@@ -144,6 +174,9 @@ void Machine::begin_miss(unsigned processor, unsigned line, bool stores, bool fo
   thread.stores = stores;
   thread.for_batch = for_batch;
   if (!is(Mutant::kKeepWindow)) thread.window = {};
+  thread.losses = 0;
+  thread.at_line = thread.scans = 0;
+  thread.remembering = false;
   thread.at = At::kLocal;
 }
 
@@ -199,6 +232,17 @@ void Machine::set_step(Thread& thread, const Step& step) {
     case Mutant::kNoOpen:
       std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kOpen; });
       break;
+    case Mutant::kForgetAlone:
+      for (size_t i = 0; i + 1 < operations.size(); ++i)
+        if (operations[i].verb == Verb::kForget) operations.erase(operations.begin() + static_cast<ptrdiff_t>(i) + 1);
+      break;
+    case Mutant::kForgetBeforeTake:
+      for (size_t i = 0; i < operations.size(); ++i)
+        if (operations[i].verb == Verb::kLock || operations[i].verb == Verb::kTake) {
+          operations.insert(operations.begin() + static_cast<ptrdiff_t>(i), {Verb::kForget, operations[i].node});
+          ++i;
+        }
+      break;
     default:
       break;
   }
@@ -212,6 +256,11 @@ void Machine::operate(unsigned processor, size_t index) {
   const Operation& operation = thread.step[index];
   Frame& there = frame(operation.node.value, thread.line);
   const uint8_t unit = thread.done[index]++;
+  if (operation.verb == Verb::kLock || operation.verb == Verb::kTake || operation.verb == Verb::kForget) {
+    // As SeenWindows::forget().
+    thread.losses_since[operation.node.value] = kNoLosses;
+    thread.looked_at &= static_cast<uint8_t>(~(1u << operation.node.value));
+  }
   switch (operation.verb) {
     case Verb::kLock:
       thread.seen_entry = there.entry;
@@ -223,7 +272,15 @@ void Machine::operate(unsigned processor, size_t index) {
       note("     {} sets the word of line {} at node {} to {}\n", processor, thread.line, operation.node.value,
            operation.word);
       break;
+    case Verb::kForget:
+      nodes_[operation.node.value].losses = thread.losses_since[operation.node.value] = new_losses();
+      note("     {} sets the losses of node {} to {}\n", processor, operation.node.value, next_losses_);
+      break;
     case Verb::kWatch: {
+      if (remembers()) {
+        watch(processor, operation, unit);
+        break;
+      }
       unsigned seen = 0;
       for (unsigned p = 0; p < threads_.size(); ++p) {
         if (node_of(p) != operation.node.value) continue;
@@ -244,6 +301,65 @@ void Machine::operate(unsigned processor, size_t index) {
   }
 }
 
+// A word of a node's windows and losses.
+void Machine::watch(unsigned processor, const Operation& operation, uint8_t unit) {
+  Thread& thread = threads_[processor];
+  const unsigned n = operation.node.value;
+  if (unit == 0) thread.losses_before[n] = nodes_[node_of(processor)].known[n];
+  const bool losses_first = (thread.reads_losses_first >> n & 1) != 0;
+  if (unit == (losses_first ? 0 : units(operation) - 1)) {
+    thread.losses_read[n] = nodes_[n].losses;
+    note("     {} reads the losses of node {}: {}\n", processor, n, thread.losses_read[n]);
+    return;
+  }
+  unsigned seen = losses_first ? 1 : 0;
+  for (unsigned p = 0; p < threads_.size(); ++p) {
+    if (node_of(p) != n) continue;
+    for (unsigned w = 0; w < (batches_ ? 2u : 1u); ++w, ++seen)
+      if (seen == unit && covers(threads_[p].window[w], thread.line, operation.loads)) {
+        thread.windows_read[p][w] = threads_[p].window[w];
+        note("     {} sees a window of {}\n", processor, p);
+      }
+  }
+}
+
+// As Shell::look(), of all nodes that were looked at.
+void Machine::judge_looks(unsigned processor, Outcome& outcome) {
+  Thread& thread = threads_[processor];
+  for (const Operation& operation : thread.step) {
+    if (operation.verb != Verb::kWatch) continue;
+    const unsigned n = operation.node.value;
+    const Losses losses = thread.losses_read[n];
+    const bool even = (losses & MG_FINE_REMEMBERED) == 0;
+    Losses& known = nodes_[node_of(processor)].known[n];
+    const Losses before = is(Mutant::kKnowLate) ? known : thread.losses_before[n];
+    if (even) known = losses;
+    const auto bit = static_cast<uint8_t>(1u << n);
+    if ((thread.looked_at & bit) == 0) {
+      Look look = judge(losses, before, thread.losses_since[n]);
+      if (is(Mutant::kIgnoreLosses) || is(Mutant::kForgetBeforeTake) || (is(Mutant::kTrustEven) && even) ||
+          (is(Mutant::kTrustOdd) && (losses & ~MG_FINE_REMEMBERED) == before))
+        look = Look::kCounts;
+      if (look != Look::kCounts) {
+        if (even) thread.losses_since[n] = losses;
+        outcome.open.insert(operation.node);
+        if (look == Look::kRemembered) outcome.remembered.insert(operation.node);
+        if (!is(Mutant::kAlwaysFirst)) continue;
+      }
+    }
+    for (unsigned p = 0; p < threads_.size(); ++p)
+      for (unsigned w = 0; node_of(p) == n && w < 2; ++w) {
+        const uint64_t window = thread.windows_read[p][w];
+        if ((thread.looked_at & bit) == 0) thread.windows_seen[p][w] = window;
+        if (window != 0 && thread.windows_seen[p][w] == window) outcome.open.insert(operation.node);
+      }
+    thread.looked_at |= bit;
+  }
+  thread.losses_read = thread.losses_before = {};
+  thread.reads_losses_first = 0;
+  thread.windows_read = {};
+}
+
 void Machine::step_complete(unsigned processor) {
   Thread& thread = threads_[processor];
   Outcome outcome;
@@ -251,10 +367,16 @@ void Machine::step_complete(unsigned processor) {
   if (is(Mutant::kIgnoreLock)) outcome.entry &= ~kLocked;
   for (uint16_t n = 0; n < scenario_->nodes; ++n)
     if ((thread.open >> n & 1) != 0) outcome.open.insert(NodeId(n));
+  if (remembers()) judge_looks(processor, outcome);
   Step next;
   const Progress progress = thread.miss.front().proceed(outcome, next);
   thread.seen_entry = progress == Progress::kBusy ? 0 : thread.seen_entry;
-  if (progress == Progress::kBusy) thread.buffer = {};
+  if (progress == Progress::kBusy) {
+    thread.buffer = {};
+    thread.losses_since.fill(kNoLosses);
+    thread.looked_at = 0;
+    thread.windows_seen = {};
+  }
   if ((progress == Progress::kBusy || progress == Progress::kOpen) && thread.window != decltype(thread.window){})
     wrong("F4: a processor waits with a window open");
   set_step(thread, next);
@@ -338,6 +460,113 @@ void Machine::start_engine(unsigned processor) {
   thread.at = At::kStep;
 }
 
+// --- Checks that remember
+
+// Looks at the line, for what is about to be done there, or for what is to be remembered.
+void Machine::look_at_line(unsigned processor, unsigned line) {
+  Thread& thread = threads_[processor];
+  const unsigned node = node_of(processor);
+  const Op& what = op(thread, processor);
+  const bool stores = what.type != OpType::kReadBoth;
+  if (!has(node, line, stores)) {
+    if (line == thread.at_line) {
+      begin_miss(processor, line, stores, what.type != OpType::kStore && what.type != OpType::kAdd);
+      return;
+    }
+    thread.remembering = false;
+  }
+  const bool both = scenario_->remembers == Remembers::kPages && !is(Mutant::kRememberSome) && lines() == 2;
+  if (both && line == 0 && (thread.remembering || thread.at_line == 1)) {
+    thread.scans = 1;
+    return;
+  }
+  if (is(Mutant::kScanBeforeBit) && thread.remembering && (thread.losses & MG_FINE_REMEMBERED) == 0)
+    thread.at = At::kSetBit;
+  else if (thread.remembering)
+    thread.at = At::kRemember;
+  else
+    line_is_here(thread);
+}
+
+// The line that the check was about may be used.
+void Machine::line_is_here(Thread& thread) {
+  const Op& what = op(thread, static_cast<unsigned>(&thread - threads_.data()));
+  thread.remembering = false;
+  thread.scans = 0;
+  if (what.type == OpType::kHoldBoth) {
+    thread.at = At::kHoldDo;
+  } else if (what.type == OpType::kStore || what.type == OpType::kAdd) {
+    thread.at = At::kStore;
+  } else if (thread.at_line == 0) {
+    thread.at_line = 1;
+    thread.at = At::kTrust;
+  } else {
+    thread.at = At::kBatchDo;
+  }
+}
+
+void Machine::check_step(unsigned processor) {
+  Thread& thread = threads_[processor];
+  Node& node = nodes_[node_of(processor)];
+  const Op& what = op(thread, processor);
+  const bool stores = what.type != OpType::kReadBoth;
+  Losses& page = node.pages[page_of(thread.at_line)];
+  const Losses all = stores ? MG_FINE_PAGE_EXCLUSIVE : MG_FINE_PAGE_READABLE;
+  switch (thread.at) {
+    case At::kLosses:
+      if (is(Mutant::kLossesBeforeWindow))
+        thread.window[0] = cover(what.line, true);
+      else
+        thread.losses = node.losses;
+      thread.at = At::kTrust;
+      return;
+    case At::kTrust:
+      if ((thread.losses & MG_FINE_REMEMBERED) != 0 &&
+          (page == thread.losses + MG_FINE_PAGE_EXCLUSIVE || page == thread.losses + all)) {
+        note("     {} trusts what is remembered of line {}\n", processor, thread.at_line);
+        line_is_here(thread);
+        return;
+      }
+      thread.remembering = true;
+      thread.scans = scenario_->remembers == Remembers::kPages && !is(Mutant::kRememberSome) ? 0 : thread.at_line;
+      thread.at = (thread.losses & MG_FINE_REMEMBERED) == 0 && !is(Mutant::kScanBeforeBit) ? At::kSetBit : At::kScan;
+      return;
+    case At::kSetBit:
+      if (node.losses == thread.losses) {
+        node.losses |= MG_FINE_REMEMBERED;
+        thread.losses = node.losses;
+      } else {
+        thread.remembering = false;
+        if (!is(Mutant::kScanBeforeBit)) thread.scans = thread.at_line;
+      }
+      if (!is(Mutant::kScanBeforeBit))
+        thread.at = At::kScan;
+      else if (thread.remembering)
+        thread.at = At::kRemember;
+      else
+        line_is_here(thread);
+      return;
+    case At::kScan:
+      look_at_line(processor, thread.scans);
+      return;
+    case At::kRemember:
+      page = thread.losses + all;
+      note("     node {} remembers: {}\n", node_of(processor), page);
+      line_is_here(thread);
+      return;
+    case At::kHoldDo: {
+      Value& word = frame(node_of(processor), thread.at_line).words[what.word];
+      word = what.value;
+      stored(node_of(processor), thread.at_line, what.word, word);
+      thread.at = thread.at_line == 0 ? At::kTrust : At::kClose;
+      if (thread.at_line == 0) thread.at_line = 1;
+      return;
+    }
+    default:
+      wrong("a check in an impossible place");
+  }
+}
+
 void Machine::step(unsigned processor) {
   Thread& thread = threads_[processor];
   const unsigned node = node_of(processor);
@@ -351,6 +580,11 @@ void Machine::step(unsigned processor) {
         thread.at = At::kBatch;
         return;
       }
+      if (what.type == OpType::kHoldBoth) {
+        thread.window[0] = MG_FINE_WINDOW_ALL + MG_FINE_WINDOW_LINE + MG_FINE_WINDOW_STORES;
+        thread.at = At::kLosses;
+        return;
+      }
       thread.line = what.line;
       if (what.type == OpType::kLoad) {
         const Value value = frame(node, what.line).words[what.word];
@@ -360,6 +594,15 @@ void Machine::step(unsigned processor) {
         }
         loaded(processor, what.line, what.word, value);
         next_op(thread);
+        return;
+      }
+      if (remembers()) {
+        thread.at_line = what.line;
+        if (is(Mutant::kLossesBeforeWindow))
+          thread.losses = nodes_[node].losses;
+        else
+          thread.window[0] = cover(what.line, true);
+        thread.at = At::kLosses;
         return;
       }
       if (is(Mutant::kNoFence)) {
@@ -434,7 +677,7 @@ void Machine::step(unsigned processor) {
       return;
     case At::kBatch:
       thread.window[1] = cover(1, batch_stores);
-      thread.at = At::kBatchSee;
+      thread.at = remembers() ? At::kLosses : At::kBatchSee;
       return;
     case At::kBatchSee:
     case At::kBatchSee2: {
@@ -461,6 +704,14 @@ void Machine::step(unsigned processor) {
     }
     case At::kBatchEnd:
       next_op(thread);
+      return;
+    case At::kLosses:
+    case At::kTrust:
+    case At::kSetBit:
+    case At::kScan:
+    case At::kRemember:
+    case At::kHoldDo:
+      check_step(processor);
       return;
     case At::kStep:
       break;
@@ -499,6 +750,13 @@ void Machine::check() {
           if (word != kFlag) wrong(fmt::format("F2: line {} is invalid at node {} and has no flag", l, n));
       }
       if (here.filling) wrong(fmt::format("line {} is filled at node {} behind an entry that is unlocked", l, n));
+      // Of mutants the use of what is wrong is to be seen.
+      const Losses losses = nodes_[n].losses;
+      if (!remembers() || (losses & MG_FINE_REMEMBERED) == 0 || !is(Mutant::kNone)) continue;
+      const Losses page = nodes_[n].pages[page_of(l)];
+      if ((page == losses + MG_FINE_PAGE_EXCLUSIVE && !may_store(here.entry, at_home)) ||
+          (page == losses + MG_FINE_PAGE_READABLE && !readable))
+        wrong(fmt::format("F5: node {} remembers of line {} what it has lost", n, l));
     }
   }
 }
@@ -514,6 +772,15 @@ std::string Machine::check_end() const {
     }
   return {};
 }
+
+namespace {
+
+uint64_t in_short(uint64_t window) {
+  return window % 16 | (window >> 63) << 4 | uint64_t{window != 0} << 5 |
+         uint64_t{(window & MG_FINE_WINDOW_ALL) != 0} << 6;
+}
+
+}  // namespace
 
 void Machine::serialise(std::vector<uint8_t>& out) const {
   const auto put = [&](uint64_t value, unsigned bytes) {
@@ -531,7 +798,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
   for (const Thread& thread : threads_) {
     put(thread.pc, 1);
     put(static_cast<uint64_t>(thread.at), 1);
-    for (const uint64_t window : thread.window) put(window % 256 | (window >> 63) << 4 | (window != 0) << 5, 1);
+    for (const uint64_t window : thread.window) put(in_short(window), 1);
     put(thread.line, 1);
     put(thread.stores | thread.for_batch << 1, 1);
     put(thread.step.size(), 1);
@@ -548,6 +815,45 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     put(thread.index, 1);
     put(thread.word, 1);
   }
+  if (!remembers()) return;
+  for (unsigned n = 0; n < scenario_->nodes; ++n) {
+    // No more matters of values than which are equal. Those that nobody will meet again are one.
+    std::vector<unsigned> met;
+    const auto meet = [&](unsigned value) {
+      if (std::ranges::find(met, value >> 2) == met.end()) met.push_back(value >> 2);
+    };
+    const auto put_losses = [&](unsigned value) {
+      const auto at = std::ranges::find(met, value >> 2);
+      put(at == met.end() ? 0xff : static_cast<uint64_t>(at - met.begin()) << 2 | (value & 3), 1);
+    };
+    meet(nodes_[n].losses);
+    for (unsigned p = 0; p < threads_.size(); ++p) {
+      if (node_of(p) == n && (threads_[p].losses & MG_FINE_REMEMBERED) != 0) meet(threads_[p].losses);
+      if (threads_[p].at == At::kStep) meet(threads_[p].losses_read[n]);
+    }
+    put_losses(nodes_[n].losses);
+    for (const Losses page : nodes_[n].pages) put_losses(page);
+    for (unsigned by = 0; by < scenario_->nodes; ++by) put_losses(nodes_[by].known[n]);
+    for (unsigned p = 0; p < threads_.size(); ++p) {
+      const Thread& thread = threads_[p];
+      if (node_of(p) == n) put_losses(thread.losses);
+      if (thread.at != At::kStep) continue;
+      put_losses(thread.losses_read[n]);
+      put_losses(thread.losses_before[n]);
+      put(thread.losses_since[n] == kNoLosses, 1);
+      put_losses(thread.losses_since[n]);
+    }
+  }
+  for (const Thread& thread : threads_) {
+    put(thread.at_line | thread.scans << 1 | thread.remembering << 2 | uint64_t{thread.looked_at} << 3, 1);
+    put(thread.reads_losses_first, 1);
+    if (thread.at != At::kStep) continue;
+    for (unsigned p = 0; p < threads_.size(); ++p)
+      for (unsigned w = 0; w < (batches_ ? 2u : 1u); ++w) {
+        put(in_short(thread.windows_read[p][w]), 1);
+        put((thread.looked_at >> node_of(p) & 1) != 0 ? in_short(thread.windows_seen[p][w]) : 0, 1);
+      }
+  }
 }
 
 std::string Machine::describe() const {
@@ -561,6 +867,9 @@ std::string Machine::describe() const {
   for (unsigned p = 0; p < threads_.size(); ++p)
     out += fmt::format("processor {} (node {}): op {} at {} windows {:#x} {:#x}\n", p, node_of(p), threads_[p].pc,
                        static_cast<int>(threads_[p].at), threads_[p].window[0], threads_[p].window[1]);
+  for (unsigned n = 0; remembers() && n < scenario_->nodes; ++n)
+    out += fmt::format("node {}: losses {} remembers {} {}\n", n, nodes_[n].losses, nodes_[n].pages[0],
+                       nodes_[n].pages[1]);
   return out;
 }
 

@@ -32,7 +32,8 @@ enum class OpType : uint8_t {
   kStore,     // a checked store
   kAdd,       // an atomic in a window
   kReadBoth,  // a batch: loads a word of each line, behind windows over both
-  kWriteBoth  // a batch: stores to a word of each line
+  kWriteBoth, // a batch: stores to a word of each line
+  kHoldBoth   // the same under one window over all lines, each line looked at before the store there
 };
 struct Op {
   OpType type = OpType::kLoad;
@@ -60,8 +61,26 @@ enum class Mutant : uint8_t {
   kIgnoreLock,          // a locked entry is taken for an unlocked one without holders but the home
   kForgetReader,        // a reader does not enter itself
   kKeepWindow,          // who waits for a lock keeps its windows open
+  // Of machines that remember.
+  kIgnoreLosses,      // a requester does not look at a node's losses
+  kForgetAlone,       // it replaces them, and does not look at windows again
+  kTrustEven,         // losses that are even, but others than it knows, are as good
+  kTrustOdd,          // odd losses are as good as the even ones that they were, whenever it has seen those
+  kKnowLate,          // the losses that they must equal are what is known when the look is over, not when it began
+  kAlwaysFirst,       // windows that were looked at in vain are the first look
+  kForgetBeforeTake,  // it replaces the losses, and then takes the right
+  kScanBeforeBit,     // a check looks at the lines, and then sets the bit
+  kLossesBeforeWindow,// a check reads the losses, and then publishes its window
+  kRememberSome,      // a check looks at one line of the page, and remembers all
 };
 [[nodiscard]] const char* name(Mutant mutant);
+
+// What compiled checks remember of lines that they looked at (docs/fine-grain.md, Losses).
+enum class Remembers : uint8_t {
+  kNothing,
+  kLines,  // each line is a page
+  kPages,  // the lines are one page
+};
 
 struct Scenario {
   std::string name;
@@ -70,6 +89,7 @@ struct Scenario {
   std::vector<unsigned> processors;  // of each processor, its node
   std::vector<Program> programs;
   Mutant mutant = Mutant::kNone;
+  Remembers remembers = Remembers::kNothing;
 };
 
 class Machine : exploring::Narrator {
@@ -78,6 +98,7 @@ class Machine : exploring::Narrator {
   struct Event {
     uint8_t processor = 0;
     uint8_t node = 0;  // of the operations of a step under way: on which node the next one takes effect
+    bool losses_first = false;  // a look begins at the node's losses; else it ends there
   };
 
   explicit Machine(const Scenario& scenario);
@@ -98,8 +119,13 @@ class Machine : exploring::Narrator {
     bool locked = false;   // the lock of the node's processors on the line
     bool filling = false;  // by who holds the lock of the entry
   };
+  // A value of a node's losses: as in fine_grain.h, but the numbers are the machine's.
+  using Losses = uint16_t;
   struct Node {
     std::array<Frame, kMaxLines> lines;
+    Losses losses = 0;
+    std::array<Losses, kMaxLines> pages{};   // what is remembered, of each page
+    std::array<Losses, kMaxNodes> known{};   // the losses of others that its requesters know
   };
   enum class At : uint8_t {
     kOp,        // at the begin of an operation, or of an access of a batch
@@ -120,6 +146,12 @@ class Machine : exploring::Narrator {
     kBatchDo,   // the accesses
     kBatchDo2,
     kBatchEnd,  // closes both
+    kLosses,    // with windows open: reads the node's losses
+    kTrust,     // looks at what is remembered of the page
+    kSetBit,    // sets the losses' lowest bit
+    kScan,      // looks at the word of a line of the page
+    kRemember,  // stores what is to be remembered
+    kHoldDo,    // stores under the window over all lines
   };
   struct Thread {
     uint8_t pc = 0;
@@ -138,6 +170,19 @@ class Machine : exploring::Narrator {
     std::array<Value, kWords> buffer{};
     uint8_t index = 0;  // in the last step
     uint8_t word = 0;   // of an operation that moves words
+    // A check that remembers.
+    Losses losses = 0;
+    uint8_t at_line = 0;     // that it is about to use
+    uint8_t scans = 0;       // the next line that it looks at
+    bool remembering = false;
+    // A requester that looks at losses, by node; and by processor what its windows were.
+    std::array<Losses, kMaxNodes> losses_read{};
+    std::array<Losses, kMaxNodes> losses_before{};
+    std::array<Losses, kMaxNodes> losses_since = {1, 1, 1};
+    uint8_t reads_losses_first = 0;
+    uint8_t looked_at = 0;   // a look counted
+    std::array<std::array<uint64_t, 2>, kMaxProcessors> windows_read{};
+    std::array<std::array<uint64_t, 2>, kMaxProcessors> windows_seen{};
   };
 
   [[nodiscard]] unsigned node_of(unsigned processor) const { return scenario_->processors[processor]; }
@@ -152,6 +197,16 @@ class Machine : exploring::Narrator {
   }
   Frame& frame(unsigned node, unsigned line) { return nodes_[node].lines[line]; }
 
+  [[nodiscard]] bool remembers() const { return scenario_->remembers != Remembers::kNothing; }
+  [[nodiscard]] unsigned page_of(unsigned line) const {
+    return scenario_->remembers == Remembers::kLines ? line : 0;
+  }
+  Losses new_losses() { return next_losses_ += 4; }
+  void look_at_line(unsigned processor, unsigned line);
+  void line_is_here(Thread& thread);
+  void check_step(unsigned processor);
+  void watch(unsigned processor, const Operation& operation, uint8_t unit);
+  void judge_looks(unsigned processor, Outcome& outcome);
   void next_op(Thread& thread);
   [[nodiscard]] size_t units(const Operation& operation) const;
   [[nodiscard]] static uint64_t cover(unsigned line, bool stores) { return make_window(line, 1, stores); }
@@ -173,6 +228,7 @@ class Machine : exploring::Narrator {
   std::vector<Thread> threads_;
   std::array<std::array<Value, kWords>, kMaxLines> golden_{};
   bool batches_ = false;  // some program has one: a thread uses two windows
+  Losses next_losses_ = 0;
 };
 
 }  // namespace multigrain::dszoom::model

@@ -115,6 +115,49 @@ TEST(DszoomShell, AReaderDoesNotWaitForWindowsOfLoads) {
   a_reader_does_not_wait_for_windows_of_loads(machine);
 }
 
+// Also of a node whose windows take more than one get.
+TEST(DszoomShell, WhatANodeRemembersIsVoidedWhenALineIsTaken) {
+  for (const unsigned more_places : {0, 40}) {
+    Dszoom machine(2);
+    CheckedProcessor home(machine, 0);
+    for (unsigned i = 0; i < more_places; ++i) machine.node(0).places->take();
+    for (uint64_t i = 0; i < 8; ++i) home.store(i * 64, i);
+    std::atomic<uint64_t>& losses = machine.node(0).places->losses();
+    std::thread([&] {
+      CheckedProcessor p(machine, 1);
+      const auto cost_of_add = [&](uint64_t line) {
+        const uint64_t before = remote(p);
+        EXPECT_EQ(p.add(line * 64, 1), line);
+        return remote(p) - before;
+      };
+      cost_of_add(0);
+      const uint64_t usual = cost_of_add(1);
+      EXPECT_EQ(losses.load(), 0u) << "nothing was remembered";
+      losses.fetch_or(MG_FINE_REMEMBERED);
+      const uint64_t with_losses = cost_of_add(2);
+      const uint64_t first = losses.load();
+      EXPECT_EQ(first & 3, 0u);
+      EXPECT_NE(first, 0u);
+      EXPECT_GT(with_losses, usual);
+      EXPECT_EQ(cost_of_add(3), usual) << "they are known now";
+      EXPECT_EQ(losses.load(), first);
+      // Others have replaced them.
+      losses.store(new_losses(NodeId(0)));
+      const uint64_t others = losses.load();
+      cost_of_add(4);
+      EXPECT_EQ(losses.load(), others);
+      EXPECT_EQ(cost_of_add(5), usual);
+      losses.fetch_or(MG_FINE_REMEMBERED);
+      EXPECT_EQ(p.load(6 * 64), 6u);
+      EXPECT_EQ(losses.load() & 3, 0u) << "the right to store is a right, too";
+      losses.fetch_or(MG_FINE_REMEMBERED);
+      const uint64_t odd = losses.load();
+      EXPECT_EQ(p.load(6 * 64), 6u);
+      EXPECT_EQ(losses.load(), odd) << "nothing was taken";
+    }).join();
+  }
+}
+
 class DszoomStress : public testing::TestWithParam<Shape> {
  protected:
   Dszoom machine_{GetParam().nodes, GetParam().line_shift};

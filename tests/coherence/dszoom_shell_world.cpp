@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -90,6 +91,7 @@ struct Record {
   bool changed = false;    // it has changed memory
   bool nobody_waits = false;
   uint8_t moved = 0;       // words of a line
+  uint64_t known_before = 0;  // of a look: the losses that the node knew when it began
   // Of operations.
   uint64_t id = 0;
   uint64_t after = 0;  // which operation must have taken effect
@@ -114,6 +116,12 @@ uint64_t mix_bytes(uint64_t hash, std::span<const std::byte> bytes) {
   }
   return hash;
 }
+
+// Whether checks remember; what losses are called in states; and that a look is over.
+bool some_remember();
+uint64_t name_of_losses(uint64_t losses);
+void looked(const Record& look);
+constexpr size_t kLossesInHeader = words::kLosses - words::kWindows;
 
 // Operations that were started are held back here, and take effect when the explorer says so.
 class HeldFabric final : public ForwardingFabric {
@@ -175,6 +183,11 @@ class HeldFabric final : public ForwardingFabric {
   void perform(Record& record) {
     switch (record.kind) {
       case Kind::kSwap: {
+        if (record.segment == SegmentId::kWords) {
+          *record.old = inner().fetch_and_set(record.at, record.segment, record.offset, record.value);
+          record.changed = true;
+          break;
+        }
         const bool is_lock = record.value == kLocked;
         if (mutant_ == (is_lock ? Mutant::kLocksWithoutEffect : Mutant::kNothingTaken)) {
           inner().get(record.at, record.segment, record.offset, std::as_writable_bytes(std::span(record.old, 1)));
@@ -191,8 +204,12 @@ class HeldFabric final : public ForwardingFabric {
         inner().get(record.at, record.segment, record.offset + begin, to);
         if (mutant_ == Mutant::kSeesNoWindows && record.segment == SegmentId::kWords)
           std::ranges::fill(to.subspan(words::kBytesPerPlace), std::byte{0});
+        if (record.segment == SegmentId::kWords && some_remember() && begin == 0) {
+          look_ends(record);
+          break;
+        }
         record.result = mix_bytes(record.result, to);
-        if (begin + size < record.to.size()) return;
+        if (begin + size < record.to.size() || (begin != 0 && record.segment == SegmentId::kWords)) return;
         break;
       }
       case Kind::kPut: {
@@ -216,8 +233,25 @@ class HeldFabric final : public ForwardingFabric {
   Completion issue(Record record, NodeId at, SegmentId segment, uint64_t offset);
   void refill_after(Completion unlock, uint64_t frame);
   static bool has_read_a_line();
+  // The line with the losses has come, behind the windows.
+  void look_ends(Record& record) {
+    const std::span<std::byte> losses = record.to.subspan(kLossesInHeader, sizeof(uint64_t));
+    uint64_t value = 0;
+    std::memcpy(&value, losses.data(), sizeof value);
+    const bool even = (value & MG_FINE_REMEMBERED) == 0;
+    if (mutant_ == Mutant::kSeesNoLosses || (mutant_ == Mutant::kOneEvenValue && even)) value = 0;
+    std::memcpy(losses.data(), &value, sizeof value);
+    record.result = mix(record.result, name_of_losses(value));
+    record.value = value;
+    looked(record);
+  }
   // Of a line each word by itself; programs use the first, and what is behind them goes with the last.
   static std::pair<size_t, size_t> part(Record& record, size_t bytes) {
+    if (record.segment == SegmentId::kWords && record.kind == Kind::kGet && some_remember()) {
+      MG_CHECK(bytes > words::kBytesPerPlace, bytes);
+      if (record.moved++ == 0) return {words::kBytesPerPlace, bytes - words::kBytesPerPlace};
+      return {0, words::kBytesPerPlace};
+    }
     if (record.segment != SegmentId::kFrames) return {0, bytes};
     const size_t begin = record.moved * sizeof(uint64_t);
     ++record.moved;
@@ -251,6 +285,13 @@ struct Fibre {
   uint8_t pc = 0;
   std::vector<uint64_t> results;
   std::vector<Record> records;
+  // What its miss has of each node's losses, as SeenWindows has it.
+  struct Losses {
+    uint64_t since = kNoLosses;
+    bool counted = false;
+  };
+  std::array<Losses, kMaxNodes> losses{};
+  uint64_t replaced = 0;  // how many losses
 
   Record* find(uint64_t id) {
     for (Record& record : records)
@@ -293,6 +334,14 @@ const char* name(Mutant mutant) {
       return "a check looks at the word, and then publishes";
     case Mutant::kWindowStaysOpen:
       return "a check leaves its window open";
+    case Mutant::kSeesNoLosses:
+      return "losses look as if nothing were remembered";
+    case Mutant::kOneEvenValue:
+      return "of losses that say that nothing is remembered, one looks like the other";
+    case Mutant::kLookThenRemember:
+      return "a check looks at the word, and then says that something is remembered";
+    case Mutant::kLossesThenPublish:
+      return "a check reads the losses, and then publishes its window";
   }
   return "?";
 }
@@ -313,8 +362,20 @@ struct World::Impl {
   void* explorer = nullptr;
   int running = -1;  // which fibre
   uint64_t next_id = 1;
+  bool remembers = false;
+  // Losses are named by who has made them, so that the same choices lead to the same state.
+  std::map<uint64_t, uint64_t> names;
+  // What nodes remember of lines: losses.
+  std::array<std::array<uint64_t, kLines>, kMaxNodes> pages{};
 
   // --- Memory
+
+  [[nodiscard]] bool is_losses(const void* address) const {
+    const auto* const at = reinterpret_cast<const uint64_t*>(address);
+    for (const Node& node : nodes)
+      if (address == node.words + words::kLosses) return true;
+    return at >= pages.front().data() && at < pages.back().data() + kLines;
+  }
 
   [[nodiscard]] uint64_t offset_of(unsigned line) const { return scenario.homes[line] * kPage + line * kLineBytes; }
   [[nodiscard]] uint64_t number_of(unsigned line) const { return offset_of(line) >> kShift; }
@@ -356,12 +417,14 @@ struct World::Impl {
     Record record;
     record.what = mix(1, reinterpret_cast<uintptr_t>(address));
     std::memcpy(&record.result, address, sizeof record.result);
+    if (is_losses(address)) record.result = name_of_losses(record.result);
     record.done = true;
     fibre.records.push_back(record);
   }
   void access_over() {
     Fibre& fibre = self();
     std::erase_if(fibre.records, [](const Record& record) { return record.done; });
+    fibre.losses = {};
     ++fibre.pc;
   }
 
@@ -398,6 +461,38 @@ struct World::Impl {
     window(0);
     nodes[node].shell->open_store(address_of(node, line));
     return true;
+  }
+  // The same, by a check that remembers.
+  void open_known(unsigned node, unsigned line) {
+    std::atomic<uint64_t>& losses = nodes[node].places->losses();
+    uint64_t& page = pages[node][line];
+    const uint64_t wanted = make_window(number_of(line), 1, true);
+    if (!is(Mutant::kLossesThenPublish)) window(wanted);
+    before_access(&losses);
+    uint64_t seen = losses.load();
+    if (is(Mutant::kLossesThenPublish)) window(wanted);
+    const auto is_remembered = [&] { return (seen & MG_FINE_REMEMBERED) != 0; };
+    if (is_remembered()) {
+      before_access(&page);
+      if (page == seen + MG_FINE_PAGE_EXCLUSIVE) return;
+    }
+    // If others have replaced the losses meanwhile, nothing is remembered.
+    const auto say_so = [&] {
+      if (is_remembered()) return;
+      before_access(&losses);
+      uint64_t expected = seen;
+      seen = losses.compare_exchange_strong(expected, seen | MG_FINE_REMEMBERED) ? seen | MG_FINE_REMEMBERED : 0;
+    };
+    if (!is(Mutant::kLookThenRemember)) say_so();
+    if (looks_writable(node, line)) {
+      if (is(Mutant::kLookThenRemember)) say_so();
+      if (!is_remembered()) return;
+      before_access(&page);
+      page = seen + MG_FINE_PAGE_EXCLUSIVE;
+      return;
+    }
+    window(0);
+    nodes[node].shell->open_store(address_of(node, line));
   }
   uint64_t add(unsigned node, unsigned line, unsigned word, uint64_t addend) {
     uint64_t* const at = frame(node, line) + word;
@@ -441,8 +536,12 @@ struct World::Impl {
       add_to_both(node, op);
       return;
     }
-    const bool opened = open(node, op.line);
-    if (op.access == Access::kAdd) {
+    bool opened = true;
+    if (op.access == Access::kAddKnown)
+      open_known(node, op.line);
+    else
+      opened = open(node, op.line);
+    if (op.access != Access::kStore) {
       self().results.push_back(add(node, op.line, op.word, op.value));
     } else {
       before_access(at);
@@ -466,6 +565,28 @@ World::Impl* g_world = nullptr;
 
 }  // namespace
 
+namespace {
+
+bool some_remember() {
+  return g_world->remembers;
+}
+
+uint64_t name_of_losses(uint64_t losses) {
+  const auto found = g_world->names.find(losses & ~uint64_t{3});
+  return (found == g_world->names.end() ? uint64_t{1} << 20 : found->second) << 2 | (losses & 3);
+}
+
+void looked(const Record& look) {
+  for (const auto& fibre : g_world->fibres) {
+    if (std::ranges::none_of(fibre->records, [&](const Record& r) { return &r == &look; })) continue;
+    Fibre::Losses& losses = fibre->losses[look.at.value];
+    losses.counted = losses.counted || judge(look.value, look.known_before, losses.since) == Look::kCounts;
+    if (!losses.counted && (look.value & MG_FINE_REMEMBERED) == 0) losses.since = look.value;
+  }
+}
+
+}  // namespace
+
 void step(const void* address) {
   if (g_world != nullptr) g_world->before_access(address);
 }
@@ -480,9 +601,22 @@ namespace {
 Completion HeldFabric::issue(Record record, NodeId at, SegmentId segment, uint64_t offset) {
   MG_CHECK(g_world != nullptr && g_world->self().node == self().value, self().value);
   std::vector<Record>& records = g_world->self().records;
+  uint64_t value = record.value;
+  Fibre& fibre = g_world->self();
+  if (record.kind == Kind::kSwap) {
+    fibre.losses[at.value] = {};
+    if (segment == SegmentId::kWords) {
+      MG_CHECK(some_remember() && offset == words::kLosses, offset);
+      g_world->names[value] = static_cast<uint64_t>(g_world->running + 1) << 8 | ++fibre.replaced;
+      fibre.losses[at.value].since = value;
+      value = name_of_losses(value);
+    }
+  }
+  if (record.kind == Kind::kGet && segment == SegmentId::kWords)
+    record.known_before = g_world->nodes[fibre.node].shell->known_losses(at);
   record.what = mix(mix(mix(mix(2 + static_cast<uint64_t>(record.kind), at.value), static_cast<uint64_t>(segment)),
                         offset),
-                    record.value);
+                    value);
   record.at = at;
   record.segment = segment;
   record.offset = offset;
@@ -573,6 +707,8 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     fibre.node = scenario.nodes[p];
     fibre.windows = world.nodes[fibre.node].places->take();
   }
+  for (const Program& program : scenario.programs)
+    for (const Op& op : program) world.remembers = world.remembers || op.access == Access::kAddKnown;
   g_world = &world;
 }
 
@@ -586,7 +722,11 @@ World::~World() {
 
 void World::start() {
   Impl& world = *impl_;
+  world.names = {{0, 0}};
   for (unsigned n = 0; n < kMaxNodes; ++n) {
+    world.nodes[n].places->losses().store(0);
+    world.pages[n] = {};
+    for (uint16_t of = 0; of < kMaxNodes; ++of) world.nodes[n].shell->known_losses(NodeId(of)).store(0);
     for (unsigned l = 0; l < kLines; ++l) {
       const bool is_home = world.scenario.homes[l] == n;
       std::fill_n(world.frame(n, l), kLineBytes / sizeof(uint64_t), is_home ? 0 : MG_FINE_FLAG64);
@@ -600,6 +740,8 @@ void World::start() {
     fibre.pc = 0;
     fibre.results.clear();
     fibre.records.clear();
+    fibre.losses = {};
+    fibre.replaced = 0;
     // As if play() had been called from nowhere, and had switched: six registers and the address to go to.
     auto** const top = reinterpret_cast<void**>(fibre.stack.get() + kStack) - 2;
     top[0] = reinterpret_cast<void*>(&exploring_shell::play);
@@ -758,7 +900,16 @@ void World::serialise(std::vector<uint8_t>& out) const {
       add(record.what);
       add(record.result);
       add(uint64_t{record.done} | uint64_t{record.moved} << 8);
+      if (impl_->remembers) add(name_of_losses(record.known_before));
     }
+    for (unsigned n = 0; impl_->remembers && n < kMaxNodes; ++n)
+      add(name_of_losses(fibre->losses[n].since) << 1 | uint64_t{fibre->losses[n].counted});
+  }
+  for (unsigned n = 0; impl_->remembers && n < kMaxNodes; ++n) {
+    const Node& node = impl_->nodes[n];
+    add(name_of_losses(node.places->losses().load()));
+    for (const uint64_t page : impl_->pages[n]) add(name_of_losses(page));
+    for (uint16_t of = 0; of < kMaxNodes; ++of) add(name_of_losses(node.shell->known_losses(NodeId(of)).load()));
   }
 }
 
@@ -780,7 +931,7 @@ void enumerate(const Scenario& scenario, const Abstract& state, std::set<Outcome
     uint64_t& word = next.memory[op.line][op.word];
     if (op.access != Access::kStore) next.results[p].push_back(word);
     if (op.access == Access::kStore) word = op.value;
-    if (op.access == Access::kAdd) word += op.value;
+    if (op.access == Access::kAdd || op.access == Access::kAddKnown) word += op.value;
     enumerate(scenario, next, outcomes);
   }
   if (!over) return;

@@ -13,7 +13,9 @@
 // order can be tried by starting again. Two states are the same if all memory that nodes share is, and for each
 // processor what it has done: the operations since its last access, with what came of them. Of operations that were
 // tried again because an entry was locked or a window open the last try counts alone: the shell keeps nothing of the
-// others.
+// others, but what losses it saw, which is noted by itself.
+//
+// Checks that remember do so in scenarios that have kAddKnown. There a look reads the windows, and then the node's losses.
 #pragma once
 
 #include <fmt/format.h>
@@ -37,7 +39,8 @@ enum class Access : uint8_t {
   kLoad,
   kStore,
   kAdd,
-  kAddBoth  // a batch: adds to this word of the first line, and then of the second, if it can be opened at once
+  kAddBoth,  // a batch: adds to this word of the first line, and then of the second, if it can be opened at once
+  kAddKnown  // an addition whose check remembers the line, which is a page, and uses what is remembered of it
 };
 struct Op {
   Access access = Access::kLoad;
@@ -62,6 +65,11 @@ enum class Mutant : uint8_t {
   kStoreWithoutWindow,  // compiled checks look at the word, and store
   kLookThenPublish,     // compiled checks look at the word, and then publish the window
   kWindowStaysOpen,     // compiled checks do not close the window
+  // Of scenarios whose checks remember; the last ones.
+  kSeesNoLosses,        // losses look as if nothing were remembered
+  kOneEvenValue,        // of losses that say so, one looks like the other
+  kLookThenRemember,    // compiled checks look at the word, and then say that something is remembered
+  kLossesThenPublish,   // compiled checks read the node's losses, and then publish the window
 };
 [[nodiscard]] const char* name(Mutant mutant);
 

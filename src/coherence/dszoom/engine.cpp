@@ -40,7 +40,7 @@ Progress Miss::proceed(const Outcome& outcome, Step& step) {
         brought_ = true;
       }
       to_close_ = outcome.open;
-      return collect(step);
+      return collect(outcome.remembered, step);
     }
     case Stage::kFlagging:
       return finish(step);
@@ -78,19 +78,22 @@ Progress Miss::locked(const Outcome& outcome, Step& step) {
       brought_ = true;
     }
   }
-  const Progress progress = collect(step);
+  const bool forgets = to_close_.contains(home_) && outcome.remembered.contains(home_);
+  const Progress progress = collect(forgets ? NodeSet::of(home_) : NodeSet(), step);
   // Only the home's windows have been looked at so far.
   return progress == Progress::kOpen && !(watches_ && outcome.open.contains(home_)) ? Progress::kGo : progress;
 }
 
-// Takes what has to be taken, and reads what has to be read, until every window is closed and the line is here.
-Progress Miss::collect(Step& step) {
+// Takes what has to be taken, and reads what has to be read, until every window is closed and the line is here. The
+// losses of `to_forget` are to become others, for which there is nothing to wait.
+Progress Miss::collect(NodeSet to_forget, Step& step) {
   step.clear();
-  const bool again = to_take_.empty() && !to_close_.empty();
+  const bool again = to_take_.empty() && to_forget.empty() && !to_close_.empty();
   NodeSet asked = to_close_;
   if (needs_) asked.insert(source_);
   asked.for_each([&](NodeId node) {
     if (to_take_.contains(node)) step.add(Verb::kTake, node, stores_ ? kInvalid : kReadable);
+    if (to_forget.contains(node)) step.add(Verb::kForget, node);
     if (to_close_.contains(node)) step.watch(node, stores_);
     if (needs_ && node == source_) step.add(Verb::kRead, node);
   });

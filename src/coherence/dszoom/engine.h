@@ -14,6 +14,11 @@
 //  * A right is taken away, then the windows of that node are read, then the line. Whoever has seen the right before it
 //    was taken had published a window before, which is seen. So when no window is open the line's words are final, and
 //    nobody there stores, nor reads without a check, until the lock is released.
+//  * What a node's processors remember of lines counts while the node's losses are the value that they were then. So
+//    losses that say that something is remembered become another value after the right was taken, and only then the
+//    windows are read that count: who has read the old value had published a window before. What is remembered later
+//    was looked at later. Losses that say that nothing is remembered prove that only if they said so before the windows
+//    were read, too, by the same value: else the windows are read again (seen_windows.h).
 //  * A holder's frame is flagged when nobody can be in the middle of reading it, and before anybody may store.
 //  * The own frame is filled before the own word says that the line is here, and that before the entry is unlocked.
 #pragma once
@@ -29,7 +34,8 @@ namespace multigrain::dszoom {
 enum class Verb : uint8_t {
   kLock,     // at the home: swap kLocked into the entry. The outcome has what it was
   kTake,     // elsewhere than at home: swap `word` into the node's word
-  kWatch,    // read the node's windows. The outcome says whether one is open that must close first
+  kForget,   // a value that was never used before into the node's losses
+  kWatch,    // read the node's windows and losses. The outcome says whether a window is open that must close first
   kRead,     // the line from the node's frame into the buffer
   kFlag,     // the flag value into the node's frame
   kFill,     // here: the buffer into the own frame
@@ -61,7 +67,7 @@ class Step {
     MG_CHECK(size_ < operations_.size());
     operations_[size_++] = operation;
   }
-  // Of every holder its word and windows; one line; the lock or what ends the miss.
+  // Of every holder its word, or its losses, and its windows; one line; the lock or what ends the miss.
   std::array<Operation, 2 * kMaxNodes + 6> operations_;
   size_t size_ = 0;
 };
@@ -69,7 +75,9 @@ class Step {
 // What came of a step.
 struct Outcome {
   uint64_t entry = 0;  // of kLock
-  NodeSet open;        // nodes with a window that must close first
+  // Nodes with a window that must close first, or whose windows were read at a time that proves nothing.
+  NodeSet open;
+  NodeSet remembered;  // those of them whose losses must become another value, before their windows are read again
 };
 
 enum class Progress : uint8_t {
@@ -119,7 +127,7 @@ class Miss {
   enum class Stage : uint8_t { kLocking, kClosing, kFlagging, kOver };
 
   Progress locked(const Outcome& outcome, Step& step);
-  Progress collect(Step& step);
+  Progress collect(NodeSet to_forget, Step& step);
   Progress finish(Step& step);
 
   NodeId self_;

@@ -25,6 +25,8 @@ constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
 // Places of windows that one get reads, and nodes whose windows are read at a time: what fits a stack.
 constexpr uint32_t kPlacesAtOnce = 32;
 constexpr size_t kWatchedAtOnce = 8;
+// Of the words at words::kWindows, which has the node's losses.
+constexpr size_t kLossesIndex = (words::kLosses - words::kWindows) / sizeof(uint64_t);
 
 void count(Counter counter, uint64_t n = 1) {
   this_profile().count(counter, n);
@@ -329,6 +331,7 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, Se
     NodeId node;
     bool loads = false;
     uint32_t places = 0;
+    uint64_t losses_before = 0;
   };
   constexpr size_t kWindowWords = (1 + kPlacesAtOnce) * MG_FINE_WINDOWS;
   std::array<std::array<uint64_t, kWindowWords>, kWatchedAtOnce> windows;
@@ -348,7 +351,8 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, Se
     under_way = 0;
     for (size_t i = 0; i < watching; ++i)
       look(watched[i].node, line.number, watched[i].loads,
-           std::span(windows[i].data(), (1 + watched[i].places) * MG_FINE_WINDOWS), seen, outcome);
+           std::span(windows[i].data(), (1 + watched[i].places) * MG_FINE_WINDOWS), watched[i].losses_before, seen,
+           outcome);
     watching = 0;
   };
   Completion last;
@@ -369,6 +373,13 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, Se
                                           is_lock ? kLocked : operation.word, old[taken++]);
         break;
       }
+      case Verb::kForget: {
+        const uint64_t losses = new_losses(self_);
+        seen.forget(operation.node);
+        seen.set_losses(operation.node, losses);
+        last = fabric.start_fetch_and_set(operation.node, SegmentId::kWords, words::kLosses, losses, old[taken++]);
+        break;
+      }
       case Verb::kWatch: {
         const uint32_t places = places_of_[operation.node.value].load(std::memory_order_relaxed);
         if (places > kPlacesAtOnce) {
@@ -378,7 +389,8 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, Se
           break;
         }
         if (watching == kWatchedAtOnce) finish();
-        watched[watching] = {operation.node, operation.loads, places};
+        watched[watching] = {operation.node, operation.loads, places,
+                             losses_of_[operation.node.value].load(std::memory_order_acquire)};
         last = get(operation.node, SegmentId::kWords, words::kWindows,
                    std::as_writable_bytes(std::span(windows[watching].data(), (1 + places) * MG_FINE_WINDOWS)));
         ++watching;
@@ -402,9 +414,9 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, Se
   return outcome;
 }
 
-// `windows` is what was read at words::kWindows of the node.
-void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, SeenWindows& seen,
-                 Outcome& outcome) {
+// `windows` is what was read at words::kWindows of the node, and `losses_before` what was known before.
+void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, uint64_t losses_before,
+                 SeenWindows& seen, Outcome& outcome) {
   const uint64_t places = windows[0];
   if (places > words::kWindowPlaces)
     panic("a node counts more windows than it can have: node, places", node.value, places);
@@ -414,22 +426,43 @@ void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_
     outcome.open.insert(node);
     return;
   }
+  if (!counts(node, windows[kLossesIndex], losses_before, seen, outcome)) return;
   for (size_t i = MG_FINE_WINDOWS; i < (1 + places) * MG_FINE_WINDOWS; ++i)
     if (covers(windows[i], line, loads) && seen.must_close(node, i, windows[i]))
       outcome.open.insert(node);
   seen.looked_at(node);
 }
 
-// The same for a node with many threads: several gets, one after the other.
+// Whether windows of the node that were read with these losses count. Else says what has to be done before they are
+// read again. A look behind the first that counts does so in any case: whoever has opened a window since does not go by
+// what was remembered of the line.
+bool Shell::counts(NodeId node, uint64_t losses, uint64_t before, SeenWindows& seen, Outcome& outcome) {
+  const bool remembered = (losses & MG_FINE_REMEMBERED) != 0;
+  // Other misses that begin from now on know it.
+  if (!remembered) losses_of_[node.value].store(losses, std::memory_order_release);
+  if (seen.has_looked_at(node)) return true;
+  const Look look = judge(losses, before, seen.losses(node));
+  if (look == Look::kCounts) return true;
+  if (!remembered) seen.set_losses(node, losses);
+  outcome.open.insert(node);
+  if (look == Look::kRemembered) outcome.remembered.insert(node);
+  return false;
+}
+
+// The same for a node with many threads: several gets, one after the other, of which the first brings the losses. So
+// what they are, they were before any window was read.
 void Shell::look_at_many(NodeId node, uint64_t line, bool loads, SeenWindows& seen, Outcome& outcome) {
   std::array<uint64_t, kPlacesAtOnce * MG_FINE_WINDOWS> windows;
-  uint64_t places = 0;
+  std::array<uint64_t, kLossesIndex + 1> header{};
   const auto get = [&](uint64_t offset, std::span<uint64_t> to) {
     services_.fabric.get(node, SegmentId::kWords, words::kWindows + offset, std::as_writable_bytes(to));
   };
-  get(0, {&places, 1});
+  get(0, header);
+  const uint64_t places = header[0];
   if (places > words::kWindowPlaces)
     panic("a node counts more windows than it can have: node, places", node.value, places);
+  const uint64_t losses = header[kLossesIndex];
+  if (!counts(node, losses, losses & ~uint64_t{MG_FINE_REMEMBERED}, seen, outcome)) return;
   for (uint64_t done = 0; done < places; done += kPlacesAtOnce) {
     const std::span<uint64_t> some(windows.data(), std::min<uint64_t>(places - done, kPlacesAtOnce) * MG_FINE_WINDOWS);
     get((1 + done) * words::kBytesPerPlace, some);

@@ -39,13 +39,15 @@ class Shell final : public LineMemory {
   void load(uintptr_t address, std::span<std::byte> out) override;
   void open_store(uintptr_t address) override;
   void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
-  // Waits for the line: its data and the right to store come in one miss, which the load would make anyway.
   [[nodiscard]] std::atomic<uint64_t>* losses() override { return &lines_.places.losses(); }
+  // Waits for the line: its data and the right to store come in one miss, which the load would make anyway.
   void prefetch_exclusive(uintptr_t address) override { bring(address, address + 1, true); }
   void spin() override;
 
   // The word of the line at `address` in this node's table, for tests and diagnosis.
   [[nodiscard]] uint64_t inspect(uintptr_t address) const { return word(line_of(address)).load(); }
+  // What this node knows of another's losses, for tests.
+  [[nodiscard]] std::atomic<uint64_t>& known_losses(NodeId node) { return losses_of_[node.value]; }
 
  private:
   // A line of which this node may have a copy: its page is touched.
@@ -83,8 +85,9 @@ class Shell final : public LineMemory {
   bool try_open(const Line& line);
   void miss(const Line& line, bool stores, const Wanted& wanted);
   Outcome perform(const Step& step, const Line& line, std::byte* buffer, SeenWindows& seen);
-  void look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, SeenWindows& seen,
-            Outcome& outcome);
+  void look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, uint64_t losses_before,
+            SeenWindows& seen, Outcome& outcome);
+  bool counts(NodeId node, uint64_t losses, uint64_t before, SeenWindows& seen, Outcome& outcome);
   void look_at_many(NodeId node, uint64_t line, bool loads, SeenWindows& seen, Outcome& outcome);
   void end(const Step& step, const Line& line, const std::byte* buffer, const Wanted& wanted);
   void unlock(const Line& line, uint64_t entry);
@@ -104,6 +107,8 @@ class Shell final : public LineMemory {
   SparseTable<LineLock> locks_;
   // How many places of windows a node is known to have had.
   std::array<std::atomic<uint32_t>, kMaxNodes> places_of_{};
+  // A node's losses, as they were read last while nothing was remembered there, or set: by an operation that is over.
+  std::array<std::atomic<uint64_t>, kMaxNodes> losses_of_{};
 };
 
 }  // namespace multigrain::dszoom
