@@ -35,7 +35,6 @@ constexpr uint64_t kSmallestLine = uint64_t{1} << MG_FINE_MIN_LINE_SHIFT;
 constexpr int64_t kLargestRun = 64;      // bytes of a run of stores: three lines at the most, whatever their size
 constexpr unsigned kLargestGroup = 8;    // loads that share a branch
 constexpr unsigned kLongestGroup = 200;  // instructions between a batch's first store and its last
-constexpr uint64_t kLargestExpansion = 64;
 
 class Checker {
  public:
@@ -258,10 +257,6 @@ class Checker {
     auto* const transfer = dyn_cast<AnyMemTransferInst>(&memory);
     Value* const from = transfer != nullptr ? transfer->getRawSource() : nullptr;
     if (!may_be_shared(to) && (from == nullptr || !may_be_shared(from))) return;
-    if (const auto* length = dyn_cast<ConstantInt>(memory.getLength()); length != nullptr && options().expand) {
-      const uint64_t bytes = length->getZExtValue();
-      if (bytes <= kLargestExpansion && bytes % 4 == 0 && expand(memory, to, transfer, bytes)) return;
-    }
     IRBuilder<> builder(&memory);
     Value* const length = builder.CreateZExtOrTrunc(memory.getLength(), i64_);
     if (transfer != nullptr) {
@@ -274,49 +269,6 @@ class Checker {
     }
     memory.eraseFromParent();
     changed_ = true;
-  }
-
-  // A short copy or fill of words, as loads and stores.
-  bool expand(AnyMemIntrinsic& memory, Value* to, AnyMemTransferInst* transfer, uint64_t bytes) {
-    const Align to_align = memory.getDestAlign().valueOrOne();
-    const Align from_align = transfer != nullptr ? transfer->getSourceAlign().valueOrOne() : Align(16);
-    if (to_align < Align(4) || from_align < Align(4)) return false;
-    auto* const set = dyn_cast<AnyMemSetInst>(&memory);
-    if (set != nullptr && !isa<ConstantInt>(set->getValue())) return false;
-    IRBuilder<> builder(&memory);
-    struct Part {
-      uint64_t offset;
-      Type* type;
-      Value* value;
-    };
-    SmallVector<Part, 8> parts;
-    for (uint64_t at = 0; at < bytes;) {
-      const bool wide = bytes - at >= 8;
-      parts.push_back({at, wide ? i64_ : i32_, nullptr});
-      at += wide ? 8 : 4;
-    }
-    const bool is_volatile = memory.isVolatile();
-    for (Part& part : parts) {
-      if (transfer == nullptr) {
-        const APInt byte = cast<ConstantInt>(set->getValue())->getValue();
-        part.value = ConstantInt::get(part.type, APInt::getSplat(part.type->getIntegerBitWidth(), byte));
-        continue;
-      }
-      Value* const pointer = builder.CreatePtrAdd(transfer->getRawSource(), builder.getInt64(part.offset));
-      LoadInst* const load =
-          builder.CreateAlignedLoad(part.type, pointer, commonAlignment(from_align, part.offset), is_volatile);
-      if (may_be_shared(pointer)) accesses_.insert(load);
-      part.value = load;
-    }
-    for (Part& part : parts) {
-      Value* const pointer = builder.CreatePtrAdd(to, builder.getInt64(part.offset));
-      StoreInst* const store =
-          builder.CreateAlignedStore(part.value, pointer, commonAlignment(to_align, part.offset), is_volatile);
-      if (may_be_shared(pointer)) accesses_.insert(store);
-    }
-    memory.eraseFromParent();
-    changed_ = true;
-    return true;
   }
 
   void prepare_call(CallBase& call) {
@@ -957,19 +909,18 @@ class Checker {
     BasicBlock* const open = BasicBlock::Create(context_, "", &function_);
     BasicBlock* const looking_at_page = BasicBlock::Create(context_, "", &function_);
     const auto size = static_cast<uint64_t>(run.end - run.begin);
-    const auto look_up = [&](Value* address) {
-      Value* const page = builder.CreateLShr(address, MG_FINE_PAGE_SHIFT);
-      // Where the word of a page would be that began at address 0.
-      Value* const table =
-          builder.getInt64(MG_FINE_PAGES_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
-      Value* const pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(page, 3), table), ptr_);
-      return builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
-    };
-    Value* const word = look_up(begin);
+    Value* const page = builder.CreateLShr(begin, MG_FINE_PAGE_SHIFT);
+    // Where the word of a page would be that began at address 0.
+    Value* const table =
+        builder.getInt64(MG_FINE_PAGES_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
+    Value* const pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(page, 3), table), ptr_);
+    Value* const word = builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
     Value* remembered = builder.CreateICmpEQ(word, since);
     if (!run.within_line) {
-      Value* const last = look_up(builder.CreateAdd(begin, builder.getInt64(size - 1)));
-      remembered = builder.CreateAnd(remembered, builder.CreateICmpEQ(last, since));
+      // Of two pages, which is rare, the lines are looked at.
+      constexpr uint64_t kPage = uint64_t{1} << MG_FINE_PAGE_SHIFT;
+      Value* const within = builder.CreateAnd(begin, builder.getInt64(kPage - 1));
+      remembered = builder.CreateAnd(remembered, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
     }
     builder.CreateCondBr(remembered, good, not_remembered, mostly_);
 

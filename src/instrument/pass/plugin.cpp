@@ -12,6 +12,7 @@
 
 #include "arguments.h"
 #include "checks.h"
+#include "copies.h"
 #include "entry_calls.h"
 #include "exclusive.h"
 #include "fences.h"
@@ -116,6 +117,7 @@ struct CheckPass : PassInfoMixin<CheckPass> {
         if (something) functions.invalidate(*function, PreservedAnalyses::none());
         changed |= something;
       };
+      did(expand_short_copies(*function, functions));
       did(make_versions_of_loops(*function, functions));
       did(announce_spins(*function, functions.getResult<LoopAnalysis>(*function)));
       did(insert_fences(*function));
