@@ -47,9 +47,9 @@ extern "C" {
  * in its page table. The lowest bit: it has remembered something. The next is 0. Behind __multigrain_losses. */
 #define MG_FINE_REMEMBERED 1u
 /* Where compiled code keeps the losses since when pages are remembered: there is no held window; there is one, under which
- * the page table is not to be used. No word of that table has these values. */
-#define MG_FINE_NOT_HELD 4u
-#define MG_FINE_NOT_REMEMBERED 8u
+ * the page table is not to be used. No losses are so great, nor words of that table. */
+#define MG_FINE_NOT_HELD (~3ull)
+#define MG_FINE_NOT_REMEMBERED (~7ull)
 
 /* Bits of a line's word; docs/fine-grain.md. */
 #define MG_FINE_WRITABLE 1u

@@ -408,6 +408,9 @@ extern "C" __attribute__((visibility("default"))) uint64_t __multigrain_batch_ho
       since = hold();
       if (count == flagged) remembered = since;
     }
+    // Nothing is remembered with MG_FINE_NOT_REMEMBERED.
+    if (page_of(run.begin) == page_of(end - 1) && is_remembered(page_of(run.begin), run.stores != 0, remembered))
+      continue;
     const bool good =
         run.rows == 1 ? all_good_under_held(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0, remembered)
                       : all_rows_good(run.begin, run.end, run.stride, run.rows, run.stores != 0, remembered);

@@ -128,9 +128,16 @@ bool all_good(uint64_t first, uint64_t last, bool stores, uint64_t since) {
 
 bool all_rows_good(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores, uint64_t since) {
   if (since == MG_FINE_NOT_REMEMBERED) return all_words_of_rows_good(begin, end, stride, rows, stores);
+  uint64_t good_page = ~uint64_t{0};  // several rows may lie in one
   for (; rows > 0; --rows, begin += stride, end += stride) {
     const uint64_t page = page_of(begin);
-    if (page == page_of(end - 1) && is_remembered(page, stores, since)) continue;
+    if (page == page_of(end - 1)) {
+      if (page == good_page) continue;
+      if (is_remembered(page, stores, since)) {
+        good_page = page;
+        continue;
+      }
+    }
     if (!all_good(line_of(begin), line_of(end - 1), stores, since)) return false;
   }
   return true;

@@ -228,7 +228,7 @@ __thread uint64_t multigrain_openings;
 __thread uint64_t multigrain_since;
 // What a thread finds in the node's losses when it opens windows, and how often it has found the same. Where rights come
 // and go all the time it would look at pages in vain, and requesters would have to say so each time.
-static_assert(MG_FINE_REMEMBERED == 1 && MG_FINE_NOT_REMEMBERED == 8);
+static_assert(MG_FINE_REMEMBERED == 1 && MG_FINE_NOT_REMEMBERED == uint64_t(-8));
 extern "C" {
 __thread uint64_t multigrain_losses_before;
 __thread uint64_t multigrain_times_the_same;
@@ -300,7 +300,7 @@ multigrain_read_losses:
   ret
   .cfi_def_cfa_offset 16
 3:
-  movl $8, %eax
+  movq $-8, %rax
   popq %rdx
   .cfi_def_cfa_offset 8
   ret
