@@ -109,14 +109,13 @@ class Versions {
                           cast<BasicBlock>(&*map[phi.getIncomingBlock(i)]));
         }
       }
-      dominators_.changeImmediateDominator(exit,
-                                           dominators_.findNearestCommonDominator(before, dominators_[exit]->getIDom()->getBlock()));
     }
     IRBuilder<> builder(before->getTerminator());
     Value* const tag = builder.CreateLShr(builder.CreatePtrToInt(&object, builder.getInt64Ty()), MG_FINE_VIEW_SHIFT);
     Value* const shared = builder.CreateICmpEQ(tag, builder.getInt64(MG_FINE_VIEW_TAG));
     builder.CreateCondBr(shared, preheader, copy->getLoopPreheader());
     before->getTerminator()->eraseFromParent();
+    dominators_.recalculate(function_);  // also of what the ways out meet in
     mark(*copy, object, kPrivateMark);
     mark(loop, object, kSharedMark);
     return copy;
