@@ -6,6 +6,9 @@
 //   mgbench-lines false-sharing ROUNDS   under any protocol: one writer a line, all of them on every page
 //
 // The floor of a miss of two hops is two atomics on another core's cache lines, and a copy of a line that it wrote.
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -92,6 +95,18 @@ void miss_on_lines(void*) {
   }
 }
 
+// Keeps the calling thread on one core, or away from it. Threads inherit where mgrun has put their node: without this the
+// other core would be the same.
+void stay_on(int core, bool away) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  const auto count = static_cast<int>(sysconf(_SC_NPROCESSORS_CONF));
+  for (int each = 0; each < count; ++each)
+    if ((each == core) != away) CPU_SET(each, &cores);
+  if (sched_setaffinity(0, sizeof cores, &cores) != 0)
+    std::fprintf(stderr, "mgbench-lines: there is no other core: the floor is that of one core's own lines\n");
+}
+
 // Two atomics and a copy, on lines that another core has just written.
 Series measure_floor(unsigned rounds) {
   struct alignas(kLine) Line {
@@ -99,8 +114,13 @@ Series measure_floor(unsigned rounds) {
   };
   static std::array<Line, 3 * size_t{kLines}> lines;
   std::atomic<unsigned> turn{0};
+  cpu_set_t before;
+  const bool known = sched_getaffinity(0, sizeof before, &before) == 0;
+  const int core = sched_getcpu();
+  stay_on(core, false);
   Series floor{"two remote atomics and a copy", {}};
   std::thread other([&] {
+    stay_on(core, true);
     for (unsigned round = 0; round < rounds + 1; ++round) {
       while (turn.load() != 2 * round) std::this_thread::yield();
       for (Line& line : lines) line.word[0].store(round, std::memory_order_relaxed);
@@ -122,6 +142,7 @@ Series measure_floor(unsigned rounds) {
     turn = 2 * round + 2;
   }
   other.join();
+  if (known) sched_setaffinity(0, sizeof before, &before);
   return floor;
 }
 
