@@ -43,6 +43,8 @@ All options are clang's, but for these:
                              [no-]prefetch  a line for a compare-and-swap loop, once, before the loop
                              [no-]hold    one window for the stores of several iterations
                              [no-]arguments  no checks for arguments that point to locals in all calls
+                             [no-]pages   pages whose lines are all here are remembered
+                             [no-]versions  loops have versions for objects that turn out to be private
                              [no-]all     all of these
   -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
   -fmultigrain-sequential    a fence behind each plain store, so that data races, too, are sequentially consistent
