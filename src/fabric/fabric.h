@@ -10,7 +10,7 @@
 //  Words     Puts and gets move the aligned 64-bit words that they cover wholly as words: a word is seen as it was
 //            before a put or after it, whatever happens to its neighbours meanwhile. (UCX, where it copies in software:
 //            puts that begin and end at words. What a get reads of a word that is changed meanwhile may
-//            be parts of both, as memcpy follows the alignment of UCX's buffers: no protocol uses such a word.)
+//            be parts of both, as memcpy follows the alignment of UCX's buffers: docs/dszoom.md, Limits, has the one use.)
 //            A put of one word stores it once, as an atomic operation does:
 //            it does not undo what somebody makes of the word as soon as he sees it.
 //  Delivery  No message is lost or duplicated. Queues are bounded: send() from ordinary code waits for room (and polls

@@ -76,10 +76,8 @@ class Checker {
 
   void close_batches() {
     for (Instruction& instruction : make_early_inc_range(instructions_of_function())) {
-      auto* const call = dyn_cast<CallInst>(&instruction);
-      if (call == nullptr || call->getCalledFunction() == nullptr ||
-          call->getCalledFunction()->getName() != kBatchClose)
-        continue;
+      if (!is_call_of(instruction, kBatchClose)) continue;
+      auto* const call = cast<CallInst>(&instruction);
       IRBuilder<> builder(call);
       close(builder, windows(builder), cast<ConstantInt>(call->getArgOperand(0))->getZExtValue());
       call->eraseFromParent();

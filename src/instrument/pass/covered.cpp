@@ -13,11 +13,6 @@ using namespace llvm;
 
 namespace {
 
-bool calls(const Instruction& instruction, StringRef name) {
-  const auto* const call = dyn_cast<CallInst>(&instruction);
-  return call != nullptr && call->getCalledFunction() != nullptr && call->getCalledFunction()->getName() == name;
-}
-
 void cover_behind(Instruction& open, DenseSet<const Instruction*>& covered) {
   // open; compare with 0; branch. Another shape would be the work of a pass that does not exist today, and then every
   // access has its own check, which is right as well.
@@ -39,7 +34,7 @@ void cover_behind(Instruction& open, DenseSet<const Instruction*>& covered) {
     if (!seen.insert(block).second) continue;
     bool closed = false;
     for (Instruction& instruction : *block) {
-      if (calls(instruction, kBatchClose)) {
+      if (is_call_of(instruction, kBatchClose)) {
         closed = true;
         break;
       }
@@ -64,7 +59,7 @@ DenseSet<const Instruction*> covered_by_windows(Function& function) {
   DenseSet<const Instruction*> covered;
   for (BasicBlock& block : function)
     for (Instruction& instruction : block)
-      if (calls(instruction, kBatchOpen)) cover_behind(instruction, covered);
+      if (is_call_of(instruction, kBatchOpen)) cover_behind(instruction, covered);
   return covered;
 }
 

@@ -35,10 +35,6 @@ bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
   return any_of(loop.blocks(), [&](const BasicBlock* block) { return blocks.contains(block); });
 }
 
-bool is_call_of(const CallBase& call, StringRef name) {
-  return call.getCalledFunction() != nullptr && call.getCalledFunction()->getName() == name;
-}
-
 // An entry of the runtime, which closes all windows before it waits; polls and fences only if there is none.
 bool is_cold(const CallBase& call) {
   return call.getCallingConv() == CallingConv::PreserveAll && !is_call_of(call, kHoldOpen) &&

@@ -118,7 +118,8 @@ struct CheckPass : PassInfoMixin<CheckPass> {
         changed |= something;
       };
       did(expand_short_copies(*function, functions));
-      did(make_versions_of_loops(*function, functions));
+      // Brings loops into another form at least, by which no promise is broken.
+      if (make_versions_of_loops(*function, functions)) functions.invalidate(*function, PreservedAnalyses::none());
       did(announce_spins(*function, functions.getResult<LoopAnalysis>(*function)));
       did(insert_fences(*function));
       did(prefetch_for_loops(*function, functions));

@@ -18,8 +18,7 @@ constexpr const char* kPrivate = "multigrain-private";
 bool is_private_allocator(const CallBase& call) {
   const Function* const callee = call.getCalledFunction();
   if (callee == nullptr) return false;
-  static const StringSet<> names = {"malloc", "calloc", "aligned_alloc", "memalign", "valloc", "strdup", "strndup",
-                                    kPrivateMark};
+  static const StringSet<> names = {"malloc", "calloc", "aligned_alloc", "memalign", "valloc", "strdup", "strndup"};
   return names.contains(callee->getName());
 }
 
@@ -39,7 +38,7 @@ bool is_private_object(const Value* object) {
       return intrinsic->getIntrinsicID() == Intrinsic::threadlocal_address ||
              intrinsic->getIntrinsicID() == Intrinsic::stacksave;
     }
-    return is_private_allocator(*call);
+    return is_private_allocator(*call) || is_call_of(*call, kPrivateMark);
   }
   return is_virtual_table(object);
 }
@@ -56,6 +55,11 @@ bool is_mathematical(StringRef name) {
 
 }  // namespace
 
+bool is_call_of(const Value& value, StringRef name) {
+  const auto* const call = dyn_cast<CallBase>(&value);
+  return call != nullptr && call->getCalledFunction() != nullptr && call->getCalledFunction()->getName() == name;
+}
+
 bool may_be_shared(const Value* pointer) {
   if (pointer->getType()->getPointerAddressSpace() != 0) return false;  // of fs and gs: thread-local
   SmallVector<const Value*, 4> objects;
@@ -66,11 +70,7 @@ bool may_be_shared(const Value* pointer) {
 bool is_known_shared(const Value* pointer) {
   SmallVector<const Value*, 4> objects;
   getUnderlyingObjects(pointer, objects, nullptr, 12);
-  return all_of(objects, [](const Value* object) {
-    const auto* const call = dyn_cast<CallBase>(object);
-    return call != nullptr && call->getCalledFunction() != nullptr &&
-           call->getCalledFunction()->getName() == kSharedMark;
-  });
+  return all_of(objects, [](const Value* object) { return is_call_of(*object, kSharedMark); });
 }
 
 bool is_marked_private(const Argument& argument) {
@@ -106,9 +106,9 @@ bool is_harmless_call(const CallBase& call) {
         return false;
     }
   }
+  if (is_call_of(call, kPrivateMark) || is_call_of(call, kSharedMark)) return true;
   const Function* const callee = call.getCalledFunction();
-  return callee != nullptr && callee->isDeclaration() &&
-         (is_mathematical(callee->getName()) || callee->getName() == kPrivateMark || callee->getName() == kSharedMark);
+  return callee != nullptr && callee->isDeclaration() && is_mathematical(callee->getName());
 }
 
 uint32_t count_for_runtime(size_t runs) {

@@ -25,6 +25,9 @@ void mark_private(llvm::Argument& argument, bool is_private);
 // Whether code of this function gets checks at all.
 bool is_instrumented(const llvm::Function& function);
 
+// Whether it is a call of the function of that name.
+bool is_call_of(const llvm::Value& value, llvm::StringRef name);
+
 // Calls that end soon, wait for nothing and touch no memory that may be shared: allowed while windows are open.
 bool is_harmless_call(const llvm::CallBase& call);
 

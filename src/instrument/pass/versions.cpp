@@ -182,12 +182,9 @@ bool make_versions_of_loops(Function& function, FunctionAnalysisManager& analyse
 
 void drop_marks(Function& function) {
   for (Instruction& instruction : make_early_inc_range(instructions(function))) {
-    auto* const call = dyn_cast<CallInst>(&instruction);
-    if (call == nullptr || call->getCalledFunction() == nullptr) continue;
-    const StringRef name = call->getCalledFunction()->getName();
-    if (name != kPrivateMark && name != kSharedMark) continue;
-    call->replaceAllUsesWith(call->getArgOperand(0));
-    call->eraseFromParent();
+    if (!is_call_of(instruction, kPrivateMark) && !is_call_of(instruction, kSharedMark)) continue;
+    instruction.replaceAllUsesWith(cast<CallInst>(instruction).getArgOperand(0));
+    instruction.eraseFromParent();
   }
 }
 
