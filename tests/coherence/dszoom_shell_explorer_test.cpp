@@ -1,7 +1,5 @@
 // DSZOOM's shell (coherence/dszoom/shell.cpp) on three nodes and two lines, in every order of its remote operations and
-// of the accesses of memory that nodes share: dszoom_shell_world.h says what a step is. Depth first, and stateless:
-// each execution begins at the start, repeats the choices that led to where another is open, goes on with new ones
-// until it comes to a state that was seen, and is then brought to its end anyhow.
+// of the accesses of memory that nodes share: dszoom_shell_world.h says what a step is.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,161 +8,13 @@
 #include <string>
 
 #include "dszoom_shell_world.h"
-#include "explorer.h"
+#include "shell_explorer.h"
 
-namespace multigrain::dszoom::exploring_shell {
+namespace multigrain::dszoom::explored {
 namespace {
 
-constexpr size_t kMaxStates = 20'000'000;
-constexpr size_t kMaxSteps = 10'000;  // of one execution
-
-struct Result {
-  exploring::Report report;
-  size_t executions = 0;
-  std::set<Outcome> outcomes;
-};
-
-class Explorer {
- public:
-  explicit Explorer(const Scenario& scenario) : scenario_(scenario), allowed_(sequential_outcomes(scenario)) {}
-
-  Result run() {
-    auto world = std::make_unique<World>(scenario_);
-    do {
-      ++result_.executions;
-      if (!execute(*world)) break;
-      if (seen_.size() > kMaxStates) {
-        fail("too many states: the exploration is not complete");
-        break;
-      }
-    } while (next_path());
-    exploring::Report& report = result_.report;
-    report.states = seen_.size();
-    report.transitions = edges_.size();
-    report.ends = ends_.size();
-    if (report.failure.empty() && exploring::find_livelock(seen_.size(), edges_, ends_) != seen_.size())
-      fail("livelock: there is a state from which the programs cannot end");
-    if (!report.failure.empty()) {
-      // One that failed is left where it is.
-      world.reset();
-      tell();
-    }
-    return std::move(result_);
-  }
-
- private:
-  struct Branch {
-    std::vector<World::Choice> choices;
-    size_t taken = 0;
-    uint32_t state = 0;
-  };
-
-  void fail(std::string what) {
-    if (result_.report.failure.empty()) result_.report.failure = std::move(what);
-  }
-
-  // Whether this and all before went well.
-  bool execute(World& world) {
-    world.start();
-    steps_.clear();
-    for (size_t i = 0; i < path_.size(); ++i)
-      // Only the last is new.
-      if (!take(world, path_[i].choices[path_[i].taken], i + 1 == path_.size())) return false;
-    bool is_new = true;
-    while (!world.is_over()) {
-      if (is_new) is_new = come_to(world);
-      World::Choice choice;
-      if (is_new) {
-        choice = path_.back().choices.front();
-      } else {
-        // Everybody in turn, so that who waits for another does so for a bounded time.
-        world.enabled(choices_);
-        if (choices_.empty()) break;
-        choice = choices_[steps_.size() % choices_.size()];
-      }
-      if (!take(world, choice, true)) return false;
-      if (steps_.size() > kMaxSteps) {
-        fail("an execution does not end");
-        return false;
-      }
-    }
-    if (!world.is_over()) {
-      fail("deadlock");
-      return false;
-    }
-    if (is_new) {
-      const auto [state, is_first] = remember(world);
-      if (is_first) ends_.push_back(state);
-    }
-    fail(world.check_end());
-    if (!result_.report.failure.empty()) return false;
-    const Outcome outcome = world.outcome();
-    if (allowed_.count(outcome) == 0) fail("not sequentially consistent: " + in_words(outcome));
-    result_.outcomes.insert(outcome);
-    return result_.report.failure.empty();
-  }
-
-  bool take(World& world, World::Choice choice, bool is_new) {
-    steps_.push_back(choice);
-    world.take(choice);
-    if (is_new) fail(world.check());
-    return result_.report.failure.empty();
-  }
-
-  std::pair<uint32_t, bool> remember(const World& world) {
-    bytes_.clear();
-    world.serialise(bytes_);
-    const auto found = seen_.insert(exploring::hash(bytes_));
-    if (!path_.empty()) edges_.push_back({path_.back().state, found.first});
-    return found;
-  }
-
-  // Returns whether the state is new; if so, path_ has what can be done there.
-  bool come_to(const World& world) {
-    const auto [state, is_new] = remember(world);
-    if (!is_new) return false;
-    Branch branch;
-    branch.state = state;
-    world.enabled(branch.choices);
-    if (branch.choices.empty()) return false;
-    path_.push_back(std::move(branch));
-    result_.report.depth = std::max(result_.report.depth, path_.size());
-    return true;
-  }
-
-  bool next_path() {
-    while (!path_.empty() && ++path_.back().taken == path_.back().choices.size()) path_.pop_back();
-    return !path_.empty();
-  }
-
-  static std::string in_words(const Outcome& outcome) {
-    std::string out;
-    for (const uint64_t value : outcome) out += fmt::format(" {:#x}", value);
-    return out;
-  }
-
-  // Repeats what failed, in words.
-  void tell() {
-    World world(scenario_);
-    world.start();
-    std::string& out = result_.report.trace;
-    for (size_t i = 0; i < steps_.size() && i < 400; ++i) {
-      out += fmt::format("{:3}. {}\n", i + 1, world.in_words(steps_[i]));
-      world.take(steps_[i]);
-    }
-  }
-
-  const Scenario& scenario_;
-  const std::set<Outcome> allowed_;
-  Result result_;
-  exploring::Seen seen_;
-  std::vector<exploring::Edge> edges_;
-  std::vector<uint32_t> ends_;
-  std::vector<Branch> path_;
-  std::vector<World::Choice> steps_;  // of this execution
-  std::vector<World::Choice> choices_;
-  std::vector<uint8_t> bytes_;
-};
+using exploring_shell::Explorer;
+using Result = exploring_shell::Result<World>;
 
 Op load(uint8_t line, uint8_t word) {
   return {Access::kLoad, line, word, 0};
@@ -277,7 +127,7 @@ bool remembers(const Scenario& scenario) {
 class DszoomShellOrders : public testing::TestWithParam<Scenario> {};
 
 TEST_P(DszoomShellOrders, AreSequentiallyConsistent) {
-  const Result result = Explorer(GetParam()).run();
+  const Result result = Explorer<World>(GetParam(), sequential_outcomes(GetParam())).run();
   std::printf("%s, %zu executions, %zu outcomes\n", exploring::summary(GetParam().name, result.report).c_str(),
               result.executions, result.outcomes.size());
   ASSERT_EQ(result.report.failure, "") << result.report.trace;
@@ -305,7 +155,7 @@ TEST_P(DszoomShellMutant, IsRefuted) {
   for (Scenario& scenario : all) {
     if (remembers(scenario) != (GetParam() >= Mutant::kSeesNoLosses)) continue;
     scenario.mutant = GetParam();
-    const Result result = Explorer(scenario).run();
+    const Result result = Explorer<World>(scenario, sequential_outcomes(scenario)).run();
     if (result.report.failure.empty()) continue;
     EXPECT_EQ(result.report.failure.find("too many"), std::string::npos) << result.report.failure;
     std::printf("%s | %s | %zu | %s\n", name(GetParam()), scenario.name.c_str(), result.executions,
@@ -324,4 +174,4 @@ INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomShellMutant,
                                          Mutant::kLossesThenPublish, Mutant::kLookThenRemember));
 
 }  // namespace
-}  // namespace multigrain::dszoom::exploring_shell
+}  // namespace multigrain::dszoom::explored

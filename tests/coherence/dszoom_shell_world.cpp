@@ -1,6 +1,5 @@
 #include "dszoom_shell_world.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,44 +10,13 @@
 #include <span>
 
 #include "coherence/dszoom/shell.h"
-#include "dszoom_shell_step.h"
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fabric/sim/sim_fabric.h"
+#include "fibre.h"
+#include "shell_steps.h"
 
-// The shell gives the core to others when it has tried again a few times. There are none here, and other programs would
-// take it for milliseconds.
-extern "C" int sched_yield() noexcept {
-  return 0;
-}
-
-// Goes on where `to` was left, and leaves the caller's stack pointer at `from`. swapcontext() would save the signal
-// mask as well: two system calls a step.
-extern "C" void multigrain_switch_stacks(void** from, void* to);
-asm(R"(
-  .pushsection .text
-  .type multigrain_switch_stacks, @function
-multigrain_switch_stacks:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-  .size multigrain_switch_stacks, .-multigrain_switch_stacks
-  .popsection
-)");
-
-namespace multigrain::dszoom::exploring_shell {
+namespace multigrain::dszoom::explored {
 namespace {
 
 constexpr uint64_t kPage = 4096;
@@ -56,7 +24,6 @@ constexpr uint64_t kRegionSize = uint64_t{1} << 20;
 constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions, and the tables, of two nodes
 constexpr unsigned kShift = MG_FINE_MIN_LINE_SHIFT;
 constexpr size_t kLineBytes = size_t{1} << kShift;
-constexpr size_t kStack = 128 * 1024;
 
 // Page n is at home on node n.
 class Homes final : public HomeDirectory {
@@ -272,10 +239,8 @@ struct Node {
   std::unique_ptr<Shell> shell;
 };
 
-struct Fibre {
+struct Processor : exploring_shell::Fibre {
   enum class At : uint8_t { kStep, kWait, kEnd };
-  void* context = nullptr;  // its stack pointer
-  std::unique_ptr<std::byte[]> stack;
   unsigned node = 0;
   uint64_t* windows = nullptr;
   ProcessorProfile profile;
@@ -358,8 +323,7 @@ struct World::Impl {
   SimNetwork network;
   Homes homes;
   std::array<Node, kMaxNodes> nodes;
-  std::vector<std::unique_ptr<Fibre>> fibres;
-  void* explorer = nullptr;
+  std::vector<std::unique_ptr<Processor>> fibres;
   int running = -1;  // which fibre
   uint64_t next_id = 1;
   bool remembers = false;
@@ -388,15 +352,15 @@ struct World::Impl {
 
   // --- Fibres
 
-  Fibre& self() { return *fibres[static_cast<size_t>(running)]; }
+  Processor& self() { return *fibres[static_cast<size_t>(running)]; }
   void run(unsigned fibre) {
     running = static_cast<int>(fibre);
     __multigrain_windows = fibres[fibre]->windows;
     set_this_profile(fibres[fibre]->profile);
-    multigrain_switch_stacks(&explorer, fibres[fibre]->context);
+    fibres[fibre]->run();
     running = -1;
   }
-  void stop() { multigrain_switch_stacks(&self().context, explorer); }
+  void stop() { self().stop(); }
 
   // Whether anybody looks at the word: not beyond those of a line that programs use.
   [[nodiscard]] bool is_watched(const void* address) const {
@@ -406,13 +370,13 @@ struct World::Impl {
     return static_cast<size_t>(at - frames) % kLineBytes < kWords * sizeof(uint64_t);
   }
   void stop_before(const void* address) {
-    self().at = Fibre::At::kStep;
+    self().at = Processor::At::kStep;
     self().address = address;
     stop();
   }
   void before_access(const void* address) {
     if (running < 0 || !is_watched(address)) return;
-    Fibre& fibre = self();
+    Processor& fibre = self();
     stop_before(address);
     Record record;
     record.what = mix(1, reinterpret_cast<uintptr_t>(address));
@@ -422,7 +386,7 @@ struct World::Impl {
     fibre.records.push_back(record);
   }
   void access_over() {
-    Fibre& fibre = self();
+    Processor& fibre = self();
     std::erase_if(fibre.records, [](const Record& record) { return record.done; });
     fibre.losses = {};
     ++fibre.pc;
@@ -554,7 +518,7 @@ struct World::Impl {
       execute(self().node, op);
       access_over();
     }
-    self().at = Fibre::At::kEnd;
+    self().at = Processor::At::kEnd;
     stop();
   }
 };
@@ -579,7 +543,7 @@ uint64_t name_of_losses(uint64_t losses) {
 void looked(const Record& look) {
   for (const auto& fibre : g_world->fibres) {
     if (std::ranges::none_of(fibre->records, [&](const Record& r) { return &r == &look; })) continue;
-    Fibre::Losses& losses = fibre->losses[look.at.value];
+    Processor::Losses& losses = fibre->losses[look.at.value];
     losses.counted = losses.counted || judge(look.value, look.known_before, losses.since) == Look::kCounts;
     if (!losses.counted && (look.value & MG_FINE_REMEMBERED) == 0) losses.since = look.value;
   }
@@ -587,7 +551,13 @@ void looked(const Record& look) {
 
 }  // namespace
 
-void step(const void* address) {
+}  // namespace multigrain::dszoom::explored
+
+namespace multigrain::exploring_shell {
+
+using dszoom::explored::g_world;
+
+void step(const void* address, size_t) {
   if (g_world != nullptr) g_world->before_access(address);
 }
 
@@ -596,13 +566,20 @@ void step_of_lock(const void* lock) {
   g_world->stop_before(lock);
 }
 
+void step_of_change(const uint64_t*, uint64_t) {
+  panic("DSZOOM waits for a window of its own node");
+}
+
+}  // namespace multigrain::exploring_shell
+
+namespace multigrain::dszoom::explored {
 namespace {
 
 Completion HeldFabric::issue(Record record, NodeId at, SegmentId segment, uint64_t offset) {
   MG_CHECK(g_world != nullptr && g_world->self().node == self().value, self().value);
   std::vector<Record>& records = g_world->self().records;
   uint64_t value = record.value;
-  Fibre& fibre = g_world->self();
+  Processor& fibre = g_world->self();
   if (record.kind == Kind::kSwap) {
     fibre.losses[at.value] = {};
     if (segment == SegmentId::kWords) {
@@ -656,9 +633,9 @@ bool HeldFabric::is_complete(Completion completion) {
 }
 
 void HeldFabric::wait(Completion completion) {
-  Fibre& fibre = g_world->self();
+  Processor& fibre = g_world->self();
   while (!is_complete(completion)) {
-    fibre.at = Fibre::At::kWait;
+    fibre.at = Processor::At::kWait;
     fibre.waits_for = completion.id;
     g_world->stop();
   }
@@ -701,9 +678,8 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     for (const uint8_t home : scenario.homes) node.shell->on_fault(PageId(home), true);
   }
   for (size_t p = 0; p < scenario.programs.size(); ++p) {
-    world.fibres.push_back(std::make_unique<Fibre>());
-    Fibre& fibre = *world.fibres.back();
-    fibre.stack = std::make_unique<std::byte[]>(kStack);
+    world.fibres.push_back(std::make_unique<Processor>());
+    Processor& fibre = *world.fibres.back();
     fibre.node = scenario.nodes[p];
     fibre.windows = world.nodes[fibre.node].places->take();
   }
@@ -734,19 +710,15 @@ void World::start() {
     }
   }
   for (unsigned f = 0; f < world.fibres.size(); ++f) {
-    Fibre& fibre = *world.fibres[f];
-    MG_CHECK(fibre.at == Fibre::At::kEnd, f);
+    Processor& fibre = *world.fibres[f];
+    MG_CHECK(fibre.at == Processor::At::kEnd, f);
     std::fill_n(fibre.windows, MG_FINE_WINDOWS, uint64_t{0});
     fibre.pc = 0;
     fibre.results.clear();
     fibre.records.clear();
     fibre.losses = {};
     fibre.replaced = 0;
-    // As if play() had been called from nowhere, and had switched: six registers and the address to go to.
-    auto** const top = reinterpret_cast<void**>(fibre.stack.get() + kStack) - 2;
-    top[0] = reinterpret_cast<void*>(&exploring_shell::play);
-    top[1] = nullptr;
-    fibre.context = top - 6;
+    fibre.begin(&explored::play);
     world.run(f);
   }
 }
@@ -754,9 +726,9 @@ void World::start() {
 void World::enabled(std::vector<Choice>& choices) const {
   choices.clear();
   for (size_t f = 0; f < impl_->fibres.size(); ++f) {
-    const Fibre& fibre = *impl_->fibres[f];
+    const Processor& fibre = *impl_->fibres[f];
     const auto first = static_cast<Choice>(f * kChoicesOfOne);
-    if (fibre.at == Fibre::At::kStep) choices.push_back(first + kRun);
+    if (fibre.at == Processor::At::kStep) choices.push_back(first + kRun);
     MG_CHECK(fibre.records.size() <= kRun, fibre.records.size());
     for (size_t r = 0; r < fibre.records.size(); ++r) {
       const Record& record = fibre.records[r];
@@ -767,25 +739,25 @@ void World::enabled(std::vector<Choice>& choices) const {
 
 void World::take(Choice choice) {
   const unsigned f = choice / kChoicesOfOne;
-  Fibre& fibre = *impl_->fibres[f];
+  Processor& fibre = *impl_->fibres[f];
   if (choice % kChoicesOfOne == kRun) {
     impl_->run(f);
     return;
   }
   Record& record = fibre.records[choice % kChoicesOfOne];
   impl_->nodes[fibre.node].fabric->perform(record);
-  const bool goes_on = record.done && fibre.at == Fibre::At::kWait && fibre.waits_for == record.id;
+  const bool goes_on = record.done && fibre.at == Processor::At::kWait && fibre.waits_for == record.id;
   // What it goes on to is an access, or the wait for another operation: nothing that others see.
   if (goes_on) impl_->run(f);
   // Of an access that is over, nothing is kept but what is under way.
-  if (fibre.at == Fibre::At::kEnd) std::erase_if(fibre.records, [](const Record& r) { return r.done; });
+  if (fibre.at == Processor::At::kEnd) std::erase_if(fibre.records, [](const Record& r) { return r.done; });
 }
 
 std::string World::in_words(Choice choice) const {
   static constexpr std::array<const char*, 5> kKinds = {"step", "put", "get", "swap", "late fill"};
   static constexpr std::array<const char*, 3> kSegments = {"frame", "windows", "word"};
   const unsigned f = choice / kChoicesOfOne;
-  const Fibre& fibre = *impl_->fibres[f];
+  const Processor& fibre = *impl_->fibres[f];
   const auto line_at = [&](uint64_t number) {
     for (unsigned l = 0; l < kLines; ++l)
       if (impl_->number_of(l) == number) return static_cast<int>(l);
@@ -818,7 +790,7 @@ std::string World::in_words(Choice choice) const {
 
 bool World::is_over() const {
   return std::ranges::all_of(impl_->fibres, [](const auto& fibre) {
-    return fibre->at == Fibre::At::kEnd &&
+    return fibre->at == Processor::At::kEnd &&
            std::ranges::all_of(fibre->records, [](const Record& record) { return record.done; });
   });
 }
@@ -893,7 +865,7 @@ void World::serialise(std::vector<uint8_t>& out) const {
     add(static_cast<uint64_t>(fibre->at) | uint64_t{fibre->pc} << 8 | fibre->results.size() << 16 |
         fibre->records.size() << 32);
     // Whether it is before the lock of a line or behind, which is not among its records.
-    add(fibre->at == Fibre::At::kStep ? reinterpret_cast<uintptr_t>(fibre->address) : 0);
+    add(fibre->at == Processor::At::kStep ? reinterpret_cast<uintptr_t>(fibre->address) : 0);
     for (unsigned l = 0; l < kLines; ++l) add(fibre->windows[l]);
     for (const uint64_t result : fibre->results) add(result);
     for (const Record& record : fibre->records) {
@@ -963,4 +935,4 @@ std::set<Outcome> sequential_outcomes(const Scenario& of) {
   return outcomes;
 }
 
-}  // namespace multigrain::dszoom::exploring_shell
+}  // namespace multigrain::dszoom::explored

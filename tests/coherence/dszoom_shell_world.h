@@ -29,7 +29,7 @@
 
 #include "coherence/dszoom/entry.h"
 
-namespace multigrain::dszoom::exploring_shell {
+namespace multigrain::dszoom::explored {
 
 inline constexpr unsigned kMaxNodes = 3;
 inline constexpr unsigned kLines = 2;
@@ -88,6 +88,9 @@ using Outcome = std::vector<uint64_t>;
 
 class World {
  public:
+  using Scenario = explored::Scenario;
+  using Outcome = explored::Outcome;
+
   // One of these at a time.
   explicit World(const Scenario& scenario);
   World(const World&) = delete;
@@ -116,4 +119,4 @@ class World {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace multigrain::dszoom::exploring_shell
+}  // namespace multigrain::dszoom::explored

@@ -33,6 +33,11 @@ namespace multigrain::shasta {
 // The name of a message of this protocol, for reports; nullptr for other types.
 const char* message_name(MessageType type);
 
+// What the test that explores the shell sees of it (tests/coherence/shasta_shell_world.cpp).
+namespace explored {
+struct ShellState;
+}
+
 // Nodes that a directory entry has bits for.
 inline constexpr unsigned kMaxNodes = 56;
 
@@ -65,6 +70,8 @@ class Shell final : public LineMemory {
   [[nodiscard]] Block inspect(uintptr_t address);
 
  private:
+  friend struct explored::ShellState;
+
   struct Page : LinePage {
     std::atomic<uint32_t> block_lines{0};  // once the grain is known
   };
