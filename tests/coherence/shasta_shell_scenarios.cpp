@@ -87,11 +87,10 @@ std::vector<Scenario> scenarios() {
           kUntouched);
   add_one("two of the home touch what another asks for", {0}, {0, 0, 1}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}},
           kUntouched);
-  add_one("two of a node touch what is at home elsewhere", {1}, {0, 0, 1}, {{load(x, 0)}, {store(x1, 1)}, {store(x, 2)}},
-          kUntouched);
+  add_one("two of a node touch what is at home elsewhere", {1}, {0, 0}, {{load(x, 0)}, {store(x1, 1)}}, kUntouched);
   add_one("nodes claim a page", {0}, {0, 1}, {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}}, kFirstTouch);
-  add_one("a touch under a held window", {0, 0}, {0, 0, 1}, {{both(in(x, 0), put(y, 1))}, {load(x, 0)}, {store(y, 2)}},
-          kUntouched | kHeld);
+  add_one.one(Model::kSc, "a touch under a held window", {0, 0}, {0, 0, 1},
+              {{both(in(x, 0), put(y, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kHeld);
   // Misses.
   add_one("two hops", {0}, {0, 1}, {{store(x, 1), store(x1, 2)}, {load(x, 0), load(x1, 1)}});
   add_one("ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}});
@@ -123,6 +122,10 @@ std::vector<Scenario> long_scenarios() {
   Adder add_one;
   add_one("three nodes touch a page", {0}, {0, 1, 2}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}}, kUntouched);
   add_one("three nodes claim a page", {0}, {0, 1, 2}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}}, kFirstTouch);
+  add_one("two of a node touch what its home stores to", {1}, {0, 0, 1}, {{load(x, 0)}, {store(x1, 1)}, {store(x, 2)}},
+          kUntouched);
+  add_one.one(Model::kRc, "a touch under a held window", {0, 0}, {0, 0, 1},
+              {{both(in(x, 0), put(y, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kHeld);
   add_one("two of the home touch and store", {0}, {0, 0, 1},
           {{store(x, 1), load(x1, 0)}, {store(x, 2)}, {load(x, 0), store(x1, 4)}}, kUntouched);
   add_one("two of each node touch", {0}, {0, 0, 1, 1}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}, {store(x1, 2)}},

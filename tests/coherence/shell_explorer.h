@@ -43,14 +43,15 @@ class Explorer {
   using Choice = typename World::Choice;
   using Result = exploring_shell::Result<World>;
 
-  Explorer(const Scenario& scenario, std::set<Outcome> allowed) : scenario_(scenario), allowed_(std::move(allowed)) {}
+  Explorer(const Scenario& scenario, std::set<Outcome> allowed, size_t max_states = kMaxStates)
+      : scenario_(scenario), allowed_(std::move(allowed)), max_states_(max_states) {}
 
   Result run() {
     auto world = std::make_unique<World>(scenario_);
     do {
       ++result_.executions;
       if (!execute(*world)) break;
-      if (seen_.size() > kMaxStates) {
+      if (seen_.size() > max_states_) {
         fail("too many states: the exploration is not complete");
         break;
       }
@@ -173,6 +174,7 @@ class Explorer {
 
   const Scenario& scenario_;
   const std::set<Outcome> allowed_;
+  const size_t max_states_;
   Result result_;
   exploring::Seen seen_;
   std::vector<exploring::Edge> edges_;
