@@ -14,6 +14,8 @@ namespace {
 
 using exploring_shell::Explorer;
 
+constexpr size_t kSamples = 5'000;
+
 class ShastaShellOrders : public testing::TestWithParam<Scenario> {};
 
 TEST_P(ShastaShellOrders, ShowWhatTheModelAllows) {
@@ -31,11 +33,19 @@ TEST_P(ShastaShellOrders, ShowWhatTheModelAllows) {
   }
 }
 
+class ShastaShellSamples : public testing::TestWithParam<Scenario> {};
+
+TEST_P(ShastaShellSamples, ShowWhatTheModelAllows) {
+  const auto result = Explorer<World>(GetParam(), allowed_outcomes(GetParam())).sample(kSamples, 1);
+  ASSERT_EQ(result.report.failure, "") << result.report.trace;
+}
+
 std::string test_name(const testing::TestParamInfo<Scenario>& tested) {
   return exploring::test_name(tested.param.name);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shasta, ShastaShellOrders, testing::ValuesIn(scenarios()), test_name);
+INSTANTIATE_TEST_SUITE_P(Shasta, ShastaShellSamples, testing::ValuesIn(long_scenarios()), test_name);
 INSTANTIATE_TEST_SUITE_P(DISABLED_Long, ShastaShellOrders, testing::ValuesIn(long_scenarios()), test_name);
 
 }  // namespace

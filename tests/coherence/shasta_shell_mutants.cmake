@@ -110,6 +110,7 @@ mutate([[  seat.looking = looking;
   {]] [[  if (is(Mutant::kLooksLate)) {
     hold.unlock();
     MULTIGRAIN_STEP(&due_count_);
+    MULTIGRAIN_LOCK_STEP(lock_);
     hold.lock();
   }
   seat.looking = looking;

@@ -43,7 +43,7 @@ Op fence() {
   return {OpType::kFence, {}, {}};
 }
 
-enum Kind : unsigned { kTouched = 0, kUntouched = 1, kFirstTouch = 2, kHeld = 4, kTwoLines = 8, kWarm = 16 };
+enum Kind : unsigned { kTouched = 0, kUntouched = 1, kFirstTouch = 2, kHeld = 4, kTwoLines = 8, kWarm = 16, kSecondTouched = 32 };
 
 Scenario make(std::string name, Model model, std::vector<unsigned> homes, std::vector<unsigned> processors,
               std::vector<Program> programs, unsigned kind) {
@@ -57,7 +57,7 @@ Scenario make(std::string name, Model model, std::vector<unsigned> homes, std::v
   s.machine.processors = std::move(processors);
   s.machine.programs = std::move(programs);
   s.machine.warm = (kind & kWarm) != 0;
-  s.touched = (kind & (kUntouched | kFirstTouch)) == 0;
+  if ((kind & (kUntouched | kFirstTouch)) != 0) s.touched = (kind & kSecondTouched) != 0 ? 2 : 0;
   s.first_touch = (kind & kFirstTouch) != 0;
   s.held = (kind & kHeld) != 0;
   s.lines = (kind & kTwoLines) != 0 ? 2 : 1;
@@ -89,8 +89,8 @@ std::vector<Scenario> scenarios() {
           kUntouched);
   add_one("two of a node touch what is at home elsewhere", {1}, {0, 0}, {{load(x, 0)}, {store(x1, 1)}}, kUntouched);
   add_one("nodes claim a page", {0}, {0, 1}, {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}}, kFirstTouch);
-  add_one.one(Model::kSc, "a touch under a held window", {0, 0}, {0, 0, 1},
-              {{both(in(x, 0), put(y, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kHeld);
+  add_one.one(Model::kSc, "a touch under a window that a handler waits for", {0, 0}, {0, 0, 1},
+              {{both(in(x, 0), in(x1, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kSecondTouched | kHeld);
   // Misses.
   add_one("two hops", {0}, {0, 1}, {{store(x, 1), store(x1, 2)}, {load(x, 0), load(x1, 1)}});
   add_one("ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}});
@@ -124,7 +124,7 @@ std::vector<Scenario> long_scenarios() {
   add_one("three nodes claim a page", {0}, {0, 1, 2}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}}, kFirstTouch);
   add_one("two of a node touch what its home stores to", {1}, {0, 0, 1}, {{load(x, 0)}, {store(x1, 1)}, {store(x, 2)}},
           kUntouched);
-  add_one.one(Model::kRc, "a touch under a held window", {0, 0}, {0, 0, 1},
+  add_one("a touch under a held window", {0, 0}, {0, 0, 1},
               {{both(in(x, 0), put(y, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kHeld);
   add_one("two of the home touch and store", {0}, {0, 0, 1},
           {{store(x, 1), load(x1, 0)}, {store(x, 2)}, {load(x, 0), store(x1, 4)}}, kUntouched);
@@ -136,6 +136,9 @@ std::vector<Scenario> long_scenarios() {
           {{add(x, 1, 0)}, {add(x, 2, 0)}, {add(x, 4, 0)}, {load(x, 0)}});
   add_one("WRC with fences, two of a node", {2, 0}, {0, 0, 1},
           {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}}, kWarm);
+  // What says that the store has been seen comes over a third node.
+  add_one.one(Model::kRc, "WRC with fences, two of the home, by way of a third node", {0, 2}, {0, 0, 1, 2},
+              {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}, {load(y, 0)}}, kWarm);
   add_one("WRC with fences", {0, 2}, {0, 1, 2},
           {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
   add_one("batches against each other, and a writer", {0, 1}, {0, 1, 1},

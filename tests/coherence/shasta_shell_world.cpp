@@ -787,8 +787,9 @@ void World::start() {
       for (uint64_t l = 0; l < (kPage >> kShift); ++l) world.table_word(n, b * (kPage >> kShift) + l).store(0);
     }
   }
-  for (unsigned n = 0; n < world.node_count() && world.scenario.touched; ++n)
+  for (unsigned n = 0; n < world.node_count(); ++n)
     for (unsigned b = 0; b < world.blocks(); ++b) {
+      if ((world.scenario.touched >> b & 1) == 0) continue;
       MG_CHECK(world.nodes[n].shell->on_fault(PageId(b), true));
       if (!world.scenario.machine.warm) continue;
       // A copy everywhere.

@@ -40,8 +40,8 @@ enum class Fault : uint8_t {
 struct Scenario {
   std::string name;
   model::Scenario machine;
-  // All nodes have touched all pages before; else nobody has.
-  bool touched = true;
+  // The pages, a bit each, that all nodes have touched before; others nobody has.
+  uint8_t touched = 0xff;
   // Homes are those of who is first; else the machine's.
   bool first_touch = false;
   // A batch is two accesses under one held window, which are looked at each by itself.

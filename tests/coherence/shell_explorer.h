@@ -1,6 +1,7 @@
 // Every order of every step of a shell itself, on a small machine (a World: dszoom_shell_world.h, shasta_shell_world.h).
 // Depth first, and stateless: each execution begins at the start, repeats the choices that led to where another is open,
-// goes on with new ones until it comes to a state that was seen, and is then brought to its end anyhow.
+// goes on with new ones until it comes to a state that was seen, and is then brought to its end anyhow. A machine that is
+// too large for that is sampled: executions by choices at random.
 //
 // A World has the types Scenario (with a name), Choice and Outcome, is made from a Scenario, one at a time, and has
 //   start()               back to the beginning; only if is_over(), or at first
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -70,6 +72,46 @@ class Explorer {
     return std::move(result_);
   }
 
+  // That many executions, the same for the same seed. What can be done goes on at very different speeds, which change now
+  // and then: so one thread or message may stay where it is while others do much.
+  Result sample(size_t executions, uint64_t seed) {
+    auto world = std::make_unique<World>(scenario_);
+    std::mt19937_64 random(seed);
+    std::vector<uint32_t> speeds;
+    const auto new_speed = [&] { return uint32_t{1} << 4 * (random() % 4); };
+    while (result_.executions < executions && result_.report.failure.empty()) {
+      ++result_.executions;
+      world->start();
+      steps_.clear();
+      speeds.clear();
+      while (!world->is_over() && result_.report.failure.empty()) {
+        world->enabled(choices_);
+        if (choices_.empty()) {
+          fail("deadlock");
+          break;
+        }
+        if (steps_.size() > kMaxSteps) {
+          fail("an execution does not end");
+          break;
+        }
+        while (speeds.size() <= choices_.back()) speeds.push_back(new_speed());
+        if (random() % 16 == 0) speeds[random() % speeds.size()] = new_speed();
+        uint64_t sum = 0;
+        for (const Choice choice : choices_) sum += speeds[choice];
+        uint64_t point = random() % sum;
+        size_t taken = 0;
+        for (; point >= speeds[choices_[taken]]; ++taken) point -= speeds[choices_[taken]];
+        take(*world, choices_[taken], true);
+      }
+      if (result_.report.failure.empty()) check_end(*world);
+    }
+    if (!result_.report.failure.empty()) {
+      world.reset();
+      tell();
+    }
+    return std::move(result_);
+  }
+
  private:
   struct Branch {
     std::vector<Choice> choices;
@@ -114,6 +156,10 @@ class Explorer {
       const auto [state, is_first] = remember(world);
       if (is_first) ends_.push_back(state);
     }
+    return check_end(world);
+  }
+
+  bool check_end(const World& world) {
     fail(world.check_end());
     if (!result_.report.failure.empty()) return false;
     const Outcome outcome = world.outcome();
