@@ -193,6 +193,22 @@ class Statistics(EndsTest):
             self.assertEqual(json.load(file)["nodes"], 2)
 
 
+class Texts(EndsTest):
+    def test_that_are_lost_are_no_success(self):
+        source = f"{self.folder}/x.c"
+        with open(source, "w", encoding="ascii") as file:
+            file.write("int main(void) { return 0; }\n")
+        for tool, *arguments in (["mgrun", "--help"], ["mgrun", "--version"], ["mgrun", "--net", "list"], ["mgcc", "--help"],
+                                 ["mgcc", "--showme", source], ["mg++", "--multigrain-version"], ["mgtrace", "--help"],
+                                 ["mgtrace", "info", "--help"], ["mgbench", "--help"], ["mgbench", "--list"],
+                                 ["mgstudy", "--help"], ["mgstudy", "family", "--help"]):
+            with self.subTest(tool=tool, arguments=arguments), open("/dev/full", "wb") as full:
+                done = subprocess.run([f"{BIN}/{tool}", *arguments], stdin=subprocess.DEVNULL, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+                self.assertEqual((done.returncode, done.stderr),
+                                 (1, f"{tool}: cannot write to standard output: No space left on device\n"))
+
+
 class Limits(EndsTest):
     def test_of_address_space(self):
         status, out, err = self.run_command("sh", "-c", f"ulimit -v 4000000; exec {MGRUN} --nodes 2 {' '.join(BRIEF)}")
