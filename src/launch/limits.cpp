@@ -27,18 +27,23 @@ Status check_open_files(unsigned more, const std::string& for_what) {
               limit.rlim_cur, needed);
 }
 
+std::string advice_on_address_space() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format(
+      "; the limit on address space is {} bytes, and a node reserves about 40 TiB, of which it uses what the program needs: "
+      "remove the limit (ulimit -v unlimited)",
+      limit.rlim_cur);
+}
+
 FileSizes::FileSizes() {
   getrlimit(RLIMIT_FSIZE, &limit_);
   rlimit highest = limit_;
   highest.rlim_cur = highest.rlim_max;
   setrlimit(RLIMIT_FSIZE, &highest);
-  struct sigaction ignore{};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGXFSZ, &ignore, &action_);
 }
 
 FileSizes::~FileSizes() {
-  sigaction(SIGXFSZ, &action_, nullptr);
   setrlimit(RLIMIT_FSIZE, &limit_);
 }
 

@@ -1,7 +1,6 @@
 // The limits of this process (ulimit) that a run can break.
 #pragma once
 
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <string>
@@ -13,9 +12,11 @@ namespace multigrain {
 // Whether this process may open `more` files than it has open. The error says how many it needs, for what.
 Status check_open_files(unsigned more, const std::string& for_what);
 
+// To be added to the sentence about memory that could not be mapped: what to do about the limit, if there is one.
+std::string advice_on_address_space();
+
 // Memory that processes share is a file to the kernel, and the limit on the size of files counts for it. While one of
-// these lives, this process's own limit is as high as it may be, and a file that is too large is an error (EFBIG)
-// instead of the signal that ends the process.
+// these lives, this process's own limit is as high as it may be.
 class FileSizes {
  public:
   FileSizes();
@@ -27,7 +28,6 @@ class FileSizes {
 
  private:
   rlimit limit_{};
-  struct sigaction action_{};
 };
 
 }  // namespace multigrain

@@ -85,7 +85,7 @@ Status LocalNodes::create_memory() {
           errno, fmt::format("cannot give the frames of node {} {} bytes of address space", node, config.region_size));
   }
   auto memory = JobMemory::map(job_fd_);
-  if (!memory) return tl::unexpected<Error>(memory.error());
+  if (!memory) return fail("{}{}", memory.error().message, advice_on_address_space());
   memory_.emplace(std::move(*memory));
   return {};
 }

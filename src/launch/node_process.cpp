@@ -1,6 +1,7 @@
 #include "launch/node_process.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -60,6 +61,8 @@ bool fix_addresses() {
   for (const int fd : start.inherited) {
     if (fcntl(fd, F_SETFD, 0) < 0) give_up(report, Step::kDescriptors);
   }
+  // mgrun has its own way with files that grow too large (tools/mgrun).
+  signal(SIGXFSZ, SIG_DFL);
   sigprocmask(SIG_SETMASK, &start.signal_mask, nullptr);
   execve(start.path.c_str(), argv, envp);
   give_up(report, Step::kExec);

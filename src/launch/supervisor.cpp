@@ -84,8 +84,10 @@ void Supervisor::node_ended(const NodeEnd& end) {
   if (node.ended) return;
   node.ended = true;
   node.status = end.status;
-  // Node 0, and a node that somebody killed, did not end because of another.
-  const bool own_reason = end.node == NodeId(0) || WIFSIGNALED(end.status);
+  // A node that somebody killed did not end because of another, nor did the program, unless its status is one that the
+  // runtime gives it, which may have lost another node.
+  const bool own_reason = WIFSIGNALED(end.status) ||
+                          (end.node == NodeId(0) && WEXITSTATUS(end.status) != 1 && WEXITSTATUS(end.status) != 2);
   if (phase_ == Phase::kRunning && rules_.patience.count() != 0 && !own_reason) {
     if (pending_.empty()) pending_until_ = Clock::now() + rules_.patience;
     pending_.push_back(end);
@@ -96,6 +98,8 @@ void Supervisor::node_ended(const NodeEnd& end) {
 }
 
 void Supervisor::judge_pending() {
+  // The end of the program explains the others', whichever was seen first.
+  std::ranges::stable_sort(pending_, {}, [](const NodeEnd& end) { return end.node != NodeId(0); });
   for (const NodeEnd& end : std::exchange(pending_, {})) judge(end);
 }
 

@@ -78,7 +78,7 @@ def make(seed):
     weights = [weight for _, weight, _ in FAULTS]
     fault, _, victims = r.choices(FAULTS, weights)[0]
     victim = r.choice([one for one in victims if one != AGENT or fabric == "hosts"])
-    limit = {"limit-files": r.randint(6, 60), "limit-file-size": r.choice([0, 4096, 1 << 20, 1 << 34]),
+    limit = {"limit-files": r.randint(6, 60), "limit-file-size": r.choice([4096, 4096, 1 << 20, 1 << 34]),
              "limit-address-space": 1 << r.randint(27, 45), "limit-memory": 1 << r.randint(18, 22)}
     first = r.randint(1, nodes - 1)
     stop = LONG_STOP if fault == "stop-long" else SHORT_STOP

@@ -346,6 +346,8 @@ TEST_F(MgrunTest, LimitsThatAreTooLowAreNamed) {
   EXPECT_EQ(finish(start_shell("ulimit -f 1000; " + nodes + "true" + to_files)), 1);
   EXPECT_THAT(err(), HasSubstr("ulimit -f"));
   EXPECT_EQ(lines_of(err()).size(), 1u) << err();
+  EXPECT_EQ(finish(start_shell("ulimit -v 150000; " + nodes + "true" + to_files)), 1);
+  EXPECT_THAT(err(), HasSubstr("ulimit -v"));
   // One that may be raised does not hinder what is not written to a disk, and is the program's still.
   EXPECT_EQ(finish(start_shell("ulimit -S -f 1000; " + std::string(MGRUN) + " bash -c 'ulimit -f'" + to_files)), 0) << err();
   EXPECT_EQ(out(), "1000\n");

@@ -1,6 +1,7 @@
 // mgrun: runs a Multigrain program on an emulated cluster on this machine or on several hosts, as mpirun does with MPI
 // programs.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <string_view>
@@ -28,6 +29,8 @@ void fill_standard_descriptors() {
 
 int main(int argc, char** argv) {
   fill_standard_descriptors();
+  // A file that grows beyond the limit (ulimit -f) is an error with a sentence, not a sudden end.
+  signal(SIGXFSZ, SIG_IGN);
   // What mgrun starts on other hosts; not for users.
   if (argc == 2 && std::string_view(argv[1]) == "--agent") return multigrain::run_agent();
   multigrain::fail_if_output_is_lost("mgrun");
