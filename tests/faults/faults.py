@@ -198,8 +198,8 @@ def expected(plan):
     if plan.fault == "stop-short":
         return set(), None
     if plan.fault == "stop-long":
-        return {1}, (rf"lost {named}\b|{named}\b.*(lost|silent|heard)|host (localhost|here) .*is gone: (nothing has been "
-                     r"heard from it|.*heard nothing from mgrun)|did not start|has not answered")
+        return {1}, (rf"lost {named}\b|{named}\b.*(lost|silent|heard)|host (localhost|here) .*is gone: nothing has been heard "
+                     r"from it|its agent has heard nothing from mgrun|did not start|has not answered")
     if plan.fault == "limit-files":
         return {1, 2}, r"open files|ulimit -n"
     if plan.fault == "limit-file-size":
