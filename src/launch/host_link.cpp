@@ -53,6 +53,7 @@ Status HostLink::start(const std::vector<std::string>& command, bool dies_with_u
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
+    signal(SIGXFSZ, SIG_DFL);
     dup2(channel[1], STDIN_FILENO);
     dup2(channel[1], STDOUT_FILENO);
     dup2(complaints[1], STDERR_FILENO);

@@ -117,7 +117,7 @@ class BadHosts(ClusterTest):
         with open(other, "w", encoding="ascii") as file:
             file.write("#!/bin/sh\necho noise of a shell\necho 'multigrain-agent 1 0.0.9'\nexec cat > /dev/null\n")
         os.chmod(other, 0o755)
-        self.refused(1, r"^mgrun: host b: the mgrun there is of another version \('1 0.0.9' instead of '1 ", "--remote-mgrun",
+        self.refused(1, r"^mgrun: host b: the mgrun there is of another version \('1 0.0.9' instead of '[0-9]+ ", "--remote-mgrun",
                      other, "--hosts", "a,b", "true")
 
     def test_a_host_where_something_else_answers(self):

@@ -1863,7 +1863,7 @@ void UcpFabric::wake_service() {
 
 // --- Who is still there
 
-// Heartbeats form a star: every node and node 0 say once a second that they are there, and node 0 tells the others who
+// Heartbeats form a star: every node and node 0 say twice a second that they are there, and node 0 tells the others who
 // is not. Everything that arrives counts as a sign of life.
 void UcpFabric::tend() {
   if (options_.silence_limit == 0 || context_.nodes == 1) {
@@ -1873,7 +1873,10 @@ void UcpFabric::tend() {
   const Nanoseconds now = monotonic_ns();
   if (now < next_tick_) return;
   const bool first = next_heartbeat_ == 0;
-  const Nanoseconds period = std::min(kSecond, options_.silence_limit / 4);
+  const Nanoseconds period = std::min(kSecond / 2, options_.silence_limit / 8);
+  // The time in which this process was stopped itself is nobody's silence.
+  const Nanoseconds pause = first ? 0 : now - (next_tick_ - period / 2);
+  const Nanoseconds own_pause = pause > 3 * period ? pause : 0;
   next_tick_ = now + period / 2;
   const bool speaks = now >= next_heartbeat_;
   if (speaks) next_heartbeat_ = now + period;
@@ -1882,10 +1885,12 @@ void UcpFabric::tend() {
     Peer& peer = peers_[n];
     if (n == context_.self || (context_.self != 0 && n != 0) || peer.lost.load(std::memory_order_relaxed)) continue;
     if (speaks) send_control(n, ControlKind::kAlive);
+    peer.last_heard = std::min(now, peer.last_heard + own_pause);
     if (first || std::exchange(peer.heard, false)) peer.last_heard = now;
     const Nanoseconds limit =
         peer.ever_heard ? options_.silence_limit : std::max(options_.silence_limit, kFirstHeartbeat);
-    if (now - peer.last_heard > limit) lose(n, LossReason::kSilent, false);
+    // A pause that is shorter than the limit is borne wherever between two signs of life it begins.
+    if (now - peer.last_heard > limit + period) lose(n, LossReason::kSilent, false);
   }
 }
 
