@@ -7,10 +7,14 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "runtime/interpose/foreign_tools.h"
 
 namespace multigrain {
 
 void* find_real_function(const char* name) {
+  // Where a sanitizer's runtime begins before all constructors, this is the first call that comes here; dlsym would
+  // not survive it.
+  refuse_foreign_tools();
   const int saved = errno;
   // Of conditions the C library has an older kind, to which dlsym would lead.
   const bool has_older_kind = std::strncmp(name, "pthread_cond_", 13) == 0;
