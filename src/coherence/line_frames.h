@@ -11,14 +11,17 @@
 #include "base/fine_grain.h"
 #include "base/spin_lock.h"
 #include "coherence/line_memory.h"
+#include "coherence/steps.h"
 
 namespace multigrain {
 
 // Of a whole number of words.
 inline void fill_with_flags(std::byte* frame, size_t bytes) {
   auto* const words = reinterpret_cast<uint64_t*>(frame);
-  for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i)
+  for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) {
+    MULTIGRAIN_STEP(&words[i]);
     std::atomic_ref<uint64_t>(words[i]).store(MG_FINE_FLAG64, std::memory_order_relaxed);
+  }
 }
 
 // Copies between a frame and private memory: one access of the frame if it can be one.

@@ -19,6 +19,7 @@
 #include "base/fine_grain.h"
 #include "base/ids.h"
 #include "base/spin_lock.h"
+#include "coherence/steps.h"
 #include "coherence/window.h"
 #include "fabric/mapped_object.h"
 #include "fabric/words.h"
@@ -53,9 +54,14 @@ class WindowPlaces : public MappedObject {
     const uint64_t places = count_.load(std::memory_order_seq_cst);
     for (uint64_t i = 0; i < places * MG_FINE_WINDOWS; ++i) {
       const std::atomic_ref<uint64_t> window(first_[i]);
+      MULTIGRAIN_STEP(&first_[i]);
       const uint64_t seen = window.load(std::memory_order_seq_cst);
       if (!covers(seen, first, lines, loads)) continue;
-      while (window.load(std::memory_order_seq_cst) == seen) pause();
+      while (true) {
+        MULTIGRAIN_CHANGE_STEP(&first_[i], seen);
+        if (window.load(std::memory_order_seq_cst) != seen) break;
+        pause();
+      }
     }
   }
 

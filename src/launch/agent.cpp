@@ -126,6 +126,8 @@ bool Agent::take_job(FieldReader& fields) {
   job_.path = fields.text();
   directory_ = fields.text();
   interface_address_ = fields.text();
+  job_.config.interface = fields.text();
+  job_.config.stats_file = fields.text();
   silence_ = agent::Silence(job_.config.silence_limit, Clock::now());
   return fields.complete() && job_.config.processors_per_node != 0 && job_.count != 0 &&
          job_.first.value + job_.count <= job_.config.nodes;
@@ -242,7 +244,7 @@ void Agent::check_job() {
   if (null_fd_ < 0) return refuse(1, "cannot open /dev/null");
   job_.signal_mask = signals_.program_mask();
   nodes_ = std::make_unique<LocalNodes>(job_);
-  if (const Status status = nodes_->choose_placement(); !status) return refuse(2, status.error().message);
+  if (const Status status = nodes_->check(); !status) return refuse(2, status.error().message);
   if (const Status status = nodes_->prepare(); !status) return refuse(1, status.error().message);
   phase_ = Phase::kReady;
   send(agent::kReady, FieldWriter().text(nodes_->description()));
@@ -388,8 +390,17 @@ int Agent::run() {
     wait_for_something();
     root_.flush();
     const Clock::time_point now = Clock::now();
-    if (!hear() || silence_.too_long(now)) {
-      // mgrun is gone, or cannot be reached: the run is over, and there is nobody to tell.
+    if (!hear()) {
+      // mgrun is gone: the run is over, and there is nobody to tell.
+      close_run();
+      return 1;
+    }
+    if (silence_.too_long(now)) {
+      // It may read this if it was only stopped.
+      refuse(1, fmt::format("its agent has heard nothing from mgrun for {:.3g} s and has ended its nodes (mgrun was "
+                            "stopped, or the network paused; --timeout says how long that may last)",
+                            static_cast<double>(job_.config.silence_limit) / 1e9));
+      root_.flush();
       close_run();
       return 1;
     }
@@ -398,6 +409,12 @@ int Agent::run() {
     while (const auto signal = signals_.next()) {
       const auto number = static_cast<int>(signal->ssi_signo);
       if (number == SIGCHLD || number == SIGPIPE || phase_ == Phase::kClosing) continue;
+      // A node passes on what is for the run.
+      const auto node = nodes_ ? nodes_->node_of(static_cast<pid_t>(signal->ssi_pid)) : std::nullopt;
+      if (node) {
+        send(agent::kSignalled, FieldWriter().number(node->value).number(static_cast<uint64_t>(number)));
+        continue;
+      }
       refuse(1, fmt::format("its agent was ended by {}", signal_name(number)));
       close_run();
       return 1;
@@ -414,7 +431,8 @@ int Agent::run() {
                                   .number(end.node.value)
                                   .number(static_cast<uint64_t>(end.pid))
                                   .number(static_cast<uint32_t>(end.status))
-                                  .number(end.attached ? 1 : 0));
+                                  .number(end.attached ? 1 : 0)
+                                  .number(static_cast<uint64_t>(end.memory)));
       }
     }
     if (phase_ == Phase::kClosing && (outputs_.empty() || now >= last_words_until_)) {

@@ -30,14 +30,14 @@
 namespace multigrain::agent {
 
 inline constexpr std::string_view kPreamble = "multigrain-agent ";  // then the protocol, the version, end of line
-inline constexpr unsigned kProtocol = 1;
+inline constexpr unsigned kProtocol = 2;
 // What the shell over there may print first, bytes.
 inline constexpr size_t kMaxNoise = 64 * 1024;
 
 enum Type : uint8_t {
   // From mgrun.
   kJob = 1,  // nodes, processors a node, time-out in ns, first node here, nodes here, pinning, program, directory,
-  //             address of the interface to use
+  //             address of the interface to use, network devices, file of the statistics
   kArgument,      // text
   kVariable,      // name, value
   kCheck,         //
@@ -56,7 +56,8 @@ enum Type : uint8_t {
   kStarted,     // node, process
   kOutput,      // node, 1 or 2, blob
   kInputTaken,  // bytes
-  kEnded,       // node, process, status as of waitpid, whether it took part
+  kEnded,       // node, process, status as of waitpid, whether it took part, whether memory had run out
+  kSignalled,   // node, number: the node has got this signal, which is for the run, from somebody here
   kClosed,      //
   // From both.
   kCard,  // round, node, blob
@@ -68,12 +69,13 @@ inline constexpr size_t kPiece = 32 * 1024;    // of output or input in one fram
 
 // How often each side says something at least, if silence of `limit` ends the run (0: none does).
 inline std::chrono::nanoseconds beat_interval(Nanoseconds limit) {
-  constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
-  return limit == 0 ? kLongest : std::min(kLongest, std::chrono::nanoseconds(limit / 4));
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::milliseconds(500);
+  return limit == 0 ? kLongest : std::min(kLongest, std::chrono::nanoseconds(limit / 8));
 }
 
 // Whether somebody has been silent for too long, asked again and again by a loop that may itself have been stopped for
-// a while (a suspended machine, a debugger): that time is nobody's silence.
+// a while (a suspended machine, a debugger): that time is nobody's silence. A pause that is shorter than the limit is
+// always borne, wherever between two signs of life it begins; one that is longer by two intervals never is.
 class Silence {
  public:
   using Clock = std::chrono::steady_clock;
@@ -85,7 +87,7 @@ class Silence {
     const std::chrono::nanoseconds pause = now - asked_;
     asked_ = now;
     if (pause > 3 * beat_interval(limit_.count())) heard_ = std::min(now, heard_ + pause);
-    return limit_.count() != 0 && now - heard_ >= limit_;
+    return limit_.count() != 0 && now - heard_ >= limit_ + beat_interval(limit_.count());
   }
 
  private:

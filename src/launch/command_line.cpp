@@ -151,7 +151,7 @@ std::vector<Setting> make_settings() {
       {"--timeout",
        "MULTIGRAIN_TIMEOUT",
        "SECONDS",
-       "how long a node or host may be silent before it counts as gone (default 4; 0: for ever)",
+       "a node or host that is silent for longer counts as gone, a second later at most (default 4; 0: never)",
        parsed(parse_silence_limit, &Config::silence_limit),
        {}},
       {"--net",
@@ -298,7 +298,7 @@ constexpr const char* kDescription =
     "Each option up to --stats can also be given as a variable of the environment, for example MULTIGRAIN_NODES.";
 constexpr const char* kFooter =
     "Exit status: the program's own; 128 + the signal that killed it; 2 for bad usage; 1 when a node other than 0 "
-    "or a host fails.";
+    "or a host fails, or output is lost.";
 
 }  // namespace
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <memory>
@@ -27,6 +26,7 @@
 #include "launch/output_writer.h"
 #include "launch/signals.h"
 #include "launch/supervisor.h"
+#include "launch/tell.h"
 #include "launch/wireup_channels.h"
 
 extern char** environ;
@@ -126,7 +126,7 @@ class HostLauncher final : private NodeControl {
   }
   template <typename... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) const {
-    if (options_.config.verbose) fmt::print(stderr, "mgrun: {}\n", fmt::format(format, std::forward<Args>(args)...));
+    if (options_.config.verbose) tell("{}", fmt::format(format, std::forward<Args>(args)...));
   }
 
   const LaunchOptions& options_;
@@ -200,7 +200,9 @@ void HostLauncher::describe_job(HostLink& link, const std::string& address) {
                              .number(static_cast<uint64_t>(options_.pinning))
                              .text(path_)
                              .text(directory_)
-                             .text(address));
+                             .text(address)
+                             .text(config.interface)
+                             .text(config.stats_file));
   for (const std::string& argument : options_.program) link.send(agent::kArgument, FieldWriter().text(argument));
   const auto variable = [&](std::string_view name, std::string_view value) {
     link.send(agent::kVariable, FieldWriter().text(name).text(value));
@@ -246,7 +248,7 @@ void HostLauncher::abort(NodeId culprit) {
 void HostLauncher::refuse(int status, const std::string& message) {
   if (!refused_) {
     refused_ = status;
-    fmt::print(stderr, "mgrun: {}\n", message);
+    tell("{}", message);
   }
   close_run();
 }
@@ -284,7 +286,7 @@ void HostLauncher::hear(size_t index) {
   // Until the agent speaks, what ssh says is the reason of its failure; afterwards it is news.
   if (link.hello() && !host.closed && heard)
     for (const std::string& line : link.take_complaints())
-      fmt::print(stderr, "mgrun: host {}: {}\n", link.name(), line);
+      tell("host {}: {}", link.name(), line);
   if (!heard && !host.closed) host_failed(index, heard.error().message);
 }
 
@@ -348,8 +350,16 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       end.pid = static_cast<pid_t>(fields.number(INT32_MAX));
       end.status = static_cast<int>(fields.number(UINT32_MAX));
       end.attached = fields.number(1) != 0;
+      end.memory = static_cast<MemoryKill>(fields.number(static_cast<uint64_t>(MemoryKill::kUnknown)));
       if (!fields.complete() || !has(host, end.node)) return unclear();
       if (phase_ == Phase::kRunning) supervisor_.node_ended(end);
+      return {};
+    }
+    case agent::kSignalled: {
+      const NodeId node = read_node();
+      const auto number = static_cast<int>(fields.number(64));
+      if (!fields.complete() || !has(host, node)) return unclear();
+      if (phase_ == Phase::kRunning) supervisor_.signal_arrived(number, false, node);
       return {};
     }
     case agent::kClosed:
@@ -401,10 +411,10 @@ void HostLauncher::handle_signals() {
     const auto number = static_cast<int>(info->ssi_signo);
     if (number == SIGCHLD) continue;
     if (number == SIGTSTP) {
-      if (!suspension_told_) fmt::print(stderr, "mgrun: a run on several hosts cannot be suspended\n");
+      if (!suspension_told_) tell("a run on several hosts cannot be suspended");
       suspension_told_ = true;
     } else if (phase_ == Phase::kRunning) {
-      supervisor_.signal_arrived(*info);
+      supervisor_.signal_arrived(number, info->ssi_code == SI_KERNEL, std::nullopt);
     } else if (phase_ != Phase::kClosing && number != SIGUSR1 && number != SIGUSR2) {
       refuse(128 + number, fmt::format("{} ended the run before it began", signal_name(number)));
     }
@@ -451,7 +461,7 @@ void HostLauncher::advance() {
       if (now < deadline_) return;
       for (Host& host : hosts_) {
         if (!host.closed)
-          fmt::print(stderr, "mgrun: host {} does not say whether anything is left there\n", host.link->name());
+          tell("host {} does not say whether anything is left there", host.link->name());
         host.closed = true;
       }
       return;
@@ -475,7 +485,7 @@ void HostLauncher::close_run() {
 int HostLauncher::run() {
   auto path = find_program(options_.program.front());
   if (!path) {
-    fmt::print(stderr, "mgrun: {}\n", path.error().message);
+    tell("{}", path.error().message);
     return 2;
   }
   directory_ = working_directory();
@@ -491,7 +501,7 @@ int HostLauncher::run() {
     return writer_.start();
   };
   if (const Status begun = begin(); !begun) {
-    fmt::print(stderr, "mgrun: {}\n", begun.error().message);
+    tell("{}", begun.error().message);
     return 1;
   }
   deadline_ = Clock::now() + kStartLimit;
@@ -499,6 +509,8 @@ int HostLauncher::run() {
     wait_for_something();
     for (size_t i = 0; i < hosts_.size(); ++i) hear(i);
     acknowledge_output();
+    if (phase_ == Phase::kRunning)
+      if (const auto lost = writer_.lost()) supervisor_.output_lost(*lost);
     pass_on_input();
     handle_signals();
     advance();
@@ -511,6 +523,7 @@ int HostLauncher::run() {
     writer_.write(STDERR_FILENO, labellers_[node][1].finish(), 0, 0);
   }
   writer_.finish();
+  if (const auto lost = writer_.lost()) supervisor_.output_lost(*lost);
   return refused_ ? *refused_ : supervisor_.exit_status();
 }
 

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 namespace multigrain {
 
-void write_all(int target, std::string_view text) {
+std::optional<std::string> write_all(int target, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(target, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -17,9 +18,12 @@ void write_all(int target, std::string_view text) {
       poll(&ready, 1, -1);
       continue;
     }
-    if (written < 0) return;
+    if (written < 0)
+      return fmt::format("cannot write the output of nodes to standard {}: {}",
+                         target == STDERR_FILENO ? "error" : "output", std::strerror(errno));
     text.remove_prefix(static_cast<size_t>(written));
   }
+  return std::nullopt;
 }
 
 // --- LineLabeller
@@ -72,7 +76,11 @@ void LabelledOutput::drain() {
 
 void LabelledOutput::finish() {
   drain();
-  for (Stream& stream : streams_) write_all(stream.target, stream.lines.finish());
+  for (Stream& stream : streams_) pass_on(stream.target, stream.lines.finish());
+}
+
+void LabelledOutput::pass_on(int target, std::string_view text) {
+  if (!lost_) lost_ = write_all(target, text);
 }
 
 void LabelledOutput::drain(Stream& stream) {
@@ -87,7 +95,7 @@ void LabelledOutput::drain(Stream& stream) {
       return;
     }
     // One write a batch, so that lines of different nodes do not tear each other apart.
-    write_all(stream.target, stream.lines.add({buffer, static_cast<size_t>(got)}));
+    pass_on(stream.target, stream.lines.add({buffer, static_cast<size_t>(got)}));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,8 @@ class LabelledOutput {
   void drain();
   // The same, and what is left of lines that never ended. For the end, when no node writes any more.
   void finish();
+  // Why some of it could not be passed on; from then on all is thrown away, so that no node waits for mgrun.
+  [[nodiscard]] const std::optional<std::string>& lost() const { return lost_; }
 
  private:
   struct Stream {
@@ -53,13 +56,15 @@ class LabelledOutput {
     LineLabeller lines;
   };
 
-  static void drain(Stream& stream);
+  void drain(Stream& stream);
+  void pass_on(int target, std::string_view text);
 
   std::vector<Stream> streams_;
+  std::optional<std::string> lost_;
 };
 
 // Writes all of it, waiting where that is needed. A reader that has gone away sends SIGPIPE, which ends mgrun as it
-// would end the program; other errors lose output that nobody can receive.
-void write_all(int target, std::string_view text);
+// would end the program. Otherwise returns the sentence about what could not be written.
+std::optional<std::string> write_all(int target, std::string_view text);
 
 }  // namespace multigrain

@@ -1,12 +1,10 @@
 #include "launch/launcher.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -16,6 +14,7 @@
 #include "launch/local_nodes.h"
 #include "launch/signals.h"
 #include "launch/supervisor.h"
+#include "launch/tell.h"
 
 namespace multigrain {
 namespace {
@@ -25,7 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kNetworkPatience{300};
 
 int refuse(int status, const Error& error) {
-  fmt::print(stderr, "mgrun: {}\n", error.message);
+  tell("{}", error.message);
   return status;
 }
 
@@ -115,11 +114,11 @@ void Launcher::wait_for_something() {
 }
 
 int Launcher::run() {
-  if (const Status status = nodes_.choose_placement(); !status) return refuse(2, status.error());
+  if (const Status status = nodes_.check(); !status) return refuse(2, status.error());
   if (const Status status = nodes_.prepare(); !status) return refuse(1, status.error());
   null_fd_ = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null_fd_ < 0) return refuse(1, fail_errno(errno, "cannot open /dev/null").value());
-  if (options_.config.verbose) fmt::print(stderr, "mgrun: {}: {}\n", nodes_.description(), path_);
+  if (options_.config.verbose) tell("{}: {}", nodes_.description(), path_);
 
   for (uint16_t node = 0; node < options_.config.nodes; ++node) {
     const Result<pid_t> pid = start(NodeId(node));
@@ -129,22 +128,26 @@ int Launcher::run() {
     }
     supervisor_.add({});
     supervisor_.started(NodeId(node), *pid);
-    if (options_.config.verbose) fmt::print(stderr, "mgrun: node {} is pid {}\n", node, *pid);
+    if (options_.config.verbose) tell("node {} is pid {}", node, *pid);
   }
   while (supervisor_.anyone_left()) {
     wait_for_something();
     output_.drain();
+    if (output_.lost()) supervisor_.output_lost(*output_.lost());
     nodes_.channels().handle([this](NodeId from, uint64_t round, std::span<const std::byte> card) {
       nodes_.channels().deliver(from, round, card);
     });
     while (const auto info = signals_.next()) {
-      if (info->ssi_signo != SIGCHLD) supervisor_.signal_arrived(*info);
+      if (info->ssi_signo != SIGCHLD)
+        supervisor_.signal_arrived(static_cast<int>(info->ssi_signo), info->ssi_code == SI_KERNEL,
+                                   nodes_.node_of(static_cast<pid_t>(info->ssi_pid)));
     }
     for (const NodeEnd& end : nodes_.reap()) supervisor_.node_ended(end);
     supervisor_.check_deadline();
   }
   LocalNodes::end_adopted_processes();
   output_.finish();
+  if (output_.lost()) supervisor_.output_lost(*output_.lost());
   return supervisor_.exit_status();
 }
 

@@ -10,7 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <utility>
 
+#include "base/output_file.h"
+#include "launch/interfaces.h"
+#include "launch/limits.h"
+#include "launch/memory_kills.h"
 #include "launch/pinning.h"
 
 extern char** environ;
@@ -21,6 +26,23 @@ LocalNodes::LocalNodes(LocalJob job) : job_(std::move(job)), channels_(job_.conf
 LocalNodes::~LocalNodes() {
   for (const int fd : frames_fds_) close(fd);
   if (job_fd_ >= 0) close(job_fd_);
+}
+
+Status LocalNodes::check() {
+  // Node 0 writes the statistics when the run is over; that would be late to find out.
+  if (job_.first == NodeId(0) && !job_.config.stats_file.empty()) {
+    if (const auto file = check_output_file(job_.config.stats_file); !file)
+      return fail("--stats: {}", file.error().message);
+  }
+  if (job_.config.fabric == FabricKind::kUcx)
+    if (const Status status = check_devices(job_.config.interface); !status)
+      return fail("--interface: {}", status.error().message);
+  // What mgrun opens, and with shm every node inherits: two descriptors a node at most, and some while it starts. UCX
+  // has about twenty of its own in a node, and more for each other node.
+  const unsigned shared = 2 * job_.count + 10;
+  const unsigned of_ucx = job_.config.fabric == FabricKind::kUcx ? 24 + 2 * job_.config.nodes : 0;
+  if (const Status status = check_open_files(std::max(shared, of_ucx), fmt::format("a run of {} nodes", job_.config.nodes)); !status) return status;
+  return choose_placement();
 }
 
 Status LocalNodes::choose_placement() {
@@ -39,7 +61,10 @@ Status LocalNodes::choose_placement() {
 Status LocalNodes::prepare() {
   // What nodes leave behind becomes our child, so that it can be found at the end.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  if (job_.config.fabric == FabricKind::kShm) return create_memory();
+  memory_kills_ = count_memory_kills();
+  if (job_.config.fabric != FabricKind::kShm) return {};
+  const FileSizes sizes;
+  if (const Status created = create_memory(); !created) return fail("{}{}", created.error().message, sizes.advice());
   return {};
 }
 
@@ -111,6 +136,7 @@ Result<pid_t> LocalNodes::start_next(const StandardDescriptors& standard) {
   start.environment = environment_of(id, wireup_fd);
   start.signal_mask = job_.signal_mask;
   start.inherited = frames_fds_;
+  start.alone = job_.config.nodes == 1;
   if (job_fd_ >= 0) start.inherited.push_back(job_fd_);
   if (wireup_fd >= 0) start.inherited.push_back(wireup_fd);
   start.input = standard.input;
@@ -131,7 +157,7 @@ std::vector<NodeEnd> LocalNodes::reap() {
     if (process == processes_.end()) return;
     process->ended = true;
     const NodeId node(static_cast<uint16_t>(job_.first.value + (process - processes_.begin())));
-    ended.push_back({node, pid, status, has_attached(node)});
+    ended.push_back({node, pid, status, has_attached(node), was_memory_kill(status)});
   };
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) note(pid);
   // The others end because node 0 has ended, but the kernel looked at them one after the other: node 0 may have ended
@@ -141,6 +167,20 @@ std::vector<NodeEnd> LocalNodes::reap() {
     note(processes_.front().pid);
   std::ranges::sort(ended, {}, &NodeEnd::node);
   return ended;
+}
+
+MemoryKill LocalNodes::was_memory_kill(int status) {
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return MemoryKill::kNo;
+  const auto count = count_memory_kills();
+  if (!count) return MemoryKill::kUnknown;
+  // The kernel counts before it kills.
+  return count != std::exchange(memory_kills_, count) ? MemoryKill::kYes : MemoryKill::kNo;
+}
+
+std::optional<NodeId> LocalNodes::node_of(pid_t pid) const {
+  const auto process = std::ranges::find(processes_, pid, &Process::pid);
+  if (process == processes_.end() || process->ended) return std::nullopt;
+  return NodeId(static_cast<uint16_t>(job_.first.value + (process - processes_.begin())));
 }
 
 bool LocalNodes::has_attached(NodeId id) const {

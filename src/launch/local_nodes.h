@@ -50,8 +50,8 @@ class LocalNodes {
   LocalNodes& operator=(const LocalNodes&) = delete;
   ~LocalNodes();
 
-  // What the user asked for and cannot be had here (cores to pin to). Status 2.
-  Status choose_placement();
+  // What the user asked for and cannot be had here (cores to pin to, a file to write, a network device). Status 2.
+  Status check();
   // Everything that the nodes share. Also makes this process the parent of what nodes leave behind.
   Status prepare();
   // Starts the next node: job.first, job.first + 1, ...
@@ -63,6 +63,8 @@ class LocalNodes {
 
   // The nodes that have ended since the last call, in their order.
   std::vector<NodeEnd> reap();
+  // The node that is this process.
+  [[nodiscard]] std::optional<NodeId> node_of(pid_t pid) const;
   // Sends a signal to every node that has not ended.
   void signal_all(int number) const;
   // Node 0 has exited. With shm every node sees that by itself.
@@ -83,9 +85,11 @@ class LocalNodes {
     bool ended = false;
   };
 
+  Status choose_placement();
   Status create_memory();
   [[nodiscard]] std::vector<std::string> environment_of(NodeId id, int wireup_fd) const;
   [[nodiscard]] bool has_attached(NodeId id) const;
+  MemoryKill was_memory_kill(int status);
 
   const LocalJob job_;
   std::vector<unsigned> cores_;  // of each processor here; empty: not pinned
@@ -94,6 +98,7 @@ class LocalNodes {
   std::optional<JobMemory> memory_;
   WireupChannels channels_;  // with ucx
   std::vector<Process> processes_;
+  std::optional<uint64_t> memory_kills_;  // that are accounted for
 };
 
 }  // namespace multigrain

@@ -33,13 +33,26 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   _exit(127);
 }
 
+// Whether programs that this process executes have the same addresses each time.
+bool fix_addresses() {
+  const int persona = personality(0xffffffff);
+  if (persona >= 0 && (persona & ADDR_NO_RANDOMIZE) != 0) return true;
+  if (persona >= 0 && personality(static_cast<unsigned long>(persona) | ADDR_NO_RANDOMIZE) >= 0) return true;
+  // Off for the whole machine?
+  const int code = errno;
+  char first = 0;
+  const int setting = open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC);
+  const bool off = setting >= 0 && read(setting, &first, 1) == 1 && first == '0';
+  if (setting >= 0) close(setting);
+  errno = code;
+  return off;
+}
+
 [[noreturn]] void become_node(const NodeStart& start, char* const* argv, char* const* envp, pid_t parent, int report) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have died before that took effect.
   if (getppid() != parent) _exit(127);
-  const int persona = personality(0xffffffff);
-  if (persona < 0 || personality(static_cast<unsigned long>(persona) | ADDR_NO_RANDOMIZE) < 0)
-    give_up(report, Step::kRandomisation);
+  if (!fix_addresses() && !start.alone) give_up(report, Step::kRandomisation);
   const int standard[] = {start.input, start.output, start.error};
   for (int target = 0; target < 3; ++target) {
     if (standard[target] >= 0 && dup2(standard[target], target) < 0) give_up(report, Step::kDescriptors);
@@ -56,8 +69,9 @@ tl::unexpected<Error> describe(const Failure& failure, const std::string& path) 
   switch (failure.step) {
     case Step::kRandomisation:
       return fail_errno(failure.code,
-                        "cannot turn address randomisation off (personality), which the nodes need to agree on "
-                        "addresses; if a container forbids it, allow that system call");
+                        "cannot turn address randomisation off (the system call personality), which several nodes "
+                        "need to agree on addresses; Docker's default profile forbids it: start the container with "
+                        "docker run --security-opt seccomp=unconfined, or with a profile that allows personality");
     case Step::kDescriptors:
       return fail_errno(failure.code, "cannot hand descriptors to a node");
     case Step::kExec:

@@ -50,6 +50,11 @@ void OutputWriter::finish() {
   changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
 }
 
+std::optional<std::string> OutputWriter::lost() {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
 void OutputWriter::run() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -58,9 +63,12 @@ void OutputWriter::run() {
     const Piece piece = std::move(queue_.front());
     queue_.pop_front();
     busy_ = true;
-    lock.unlock();
-    write_all(piece.target, piece.text);
-    lock.lock();
+    if (!lost_) {
+      lock.unlock();
+      std::optional<std::string> lost = write_all(piece.target, piece.text);
+      lock.lock();
+      lost_ = std::move(lost);
+    }
     busy_ = false;
     done_.push_back(piece.done);
     eventfd_write(event_, 1);

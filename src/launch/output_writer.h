@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +39,8 @@ class OutputWriter {
 
   // Waits until all is written.
   void finish();
+  // Why some of it could not be written; from then on all is thrown away, so that no node waits for mgrun.
+  std::optional<std::string> lost();
 
  private:
   struct Piece {
@@ -53,6 +56,7 @@ class OutputWriter {
   std::condition_variable changed_;
   std::deque<Piece> queue_;  // guarded by mutex_, as the rest
   std::vector<Done> done_;
+  std::optional<std::string> lost_;
   bool busy_ = false;
   bool ending_ = false;
 };

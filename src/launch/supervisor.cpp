@@ -2,27 +2,44 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "launch/launcher.h"
 #include "launch/signals.h"
+#include "launch/tell.h"
 
 namespace multigrain {
 namespace {
 
-std::string ending(int status) {
+// A signal that is sent to a whole group of processes (by timeout, scancel, systemd) reaches mgrun several times: itself,
+// and once for every node, which passes on what it gets. The second within such a time is not the user's impatience.
+constexpr std::chrono::milliseconds kOfTheGroup{1000};
+constexpr std::chrono::milliseconds kOfANode{10000};
+
+const char* reason_of(const NodeEnd& end) {
+  if (!WIFSIGNALED(end.status)) return "";
+  if (end.memory == MemoryKill::kYes) return ", because memory ran out (see dmesg for whose limit)";
+  if (end.memory == MemoryKill::kUnknown) return ", perhaps because memory ran out (see dmesg)";
+  if (WTERMSIG(end.status) == SIGXFSZ) return ": the limit on the size of files (ulimit -f) counts for shared memory, too";
+  return "";
+}
+
+std::string ending(const NodeEnd& end) {
+  const int status = end.status;
   if (WIFSIGNALED(status))
-    return fmt::format("was killed by {}{}", signal_name(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
+    return fmt::format("was killed by {}{}{}", signal_name(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "",
+                       reason_of(end));
   return fmt::format("exited with status {}", WEXITSTATUS(status));
 }
 
-template <typename... Args>
-void tell(fmt::format_string<Args...> format, Args&&... args) {
-  fmt::print(stderr, "mgrun: {}\n", fmt::format(format, std::forward<Args>(args)...));
+bool reader_of_output_has_left() {
+  pollfd output{STDOUT_FILENO, 0, 0};
+  return poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
 }
 
 }  // namespace
@@ -46,18 +63,20 @@ std::string Supervisor::name(NodeId node) const {
   return fmt::format("node {} (pid {}){}{}", node.value, known.pid, known.host.empty() ? "" : " on host ", known.host);
 }
 
-void Supervisor::signal_arrived(const signalfd_siginfo& signal) {
-  const int number = static_cast<int>(signal.ssi_signo);
+void Supervisor::signal_arrived(int number, bool from_terminal, std::optional<NodeId> node) {
   const bool asks_for_the_end = number == SIGINT || number == SIGTERM || number == SIGQUIT || number == SIGHUP;
   if (asks_for_the_end && forwarded_ == number && phase_ == Phase::kRunning) {
+    if (Clock::now() - forwarded_at_ < (node ? kOfANode : kOfTheGroup)) return;
     // The program has chosen to survive the first one, or cannot see it: the second is for mgrun.
     tell("{} came twice; the run ends", signal_name(number));
     terminate(NodeId(0));
     return;
   }
   forwarded_ = number;
-  // The terminal signals the whole process group (si_code SI_KERNEL), so the nodes have that one already.
-  if (signal.ssi_code != SI_KERNEL || !rules_.nodes_share_terminal) control_.signal_all(number);
+  forwarded_at_ = Clock::now();
+  forwarded_from_ = node;
+  // The terminal signals the whole process group, so the nodes have that one already.
+  if (!from_terminal || !rules_.nodes_share_terminal) control_.signal_all(number);
 }
 
 void Supervisor::node_ended(const NodeEnd& end) {
@@ -83,7 +102,9 @@ void Supervisor::judge_pending() {
 void Supervisor::judge(const NodeEnd& end) {
   if (phase_ == Phase::kTerminating || phase_ == Phase::kKilling) return;
   if (WIFSIGNALED(end.status) && WTERMSIG(end.status) == forwarded_) {
-    if (!forwarded_told_) tell("{} ended the run", signal_name(forwarded_));
+    if (!forwarded_told_)
+      tell("{}{} ended the run", signal_name(forwarded_),
+           forwarded_from_ ? fmt::format(", which was sent to {},", name(*forwarded_from_)) : "");
     forwarded_told_ = true;
     terminate(end.node);
     return;
@@ -92,6 +113,14 @@ void Supervisor::judge(const NodeEnd& end) {
     phase_ = Phase::kFinishing;
     deadline_ = Clock::now() + kEndingGrace;
     control_.program_ended();
+    // It could not take part, so those that do cannot see that it has ended.
+    if (!end.attached && end.status != 0) control_.abort(end.node);
+    return;
+  }
+  if (WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGPIPE && reader_of_output_has_left()) {
+    // As with any program in a pipeline: no word, and the status that a shell gives it.
+    reader_left_ = true;
+    terminate(end.node);
     return;
   }
   if (end.node != NodeId(0) && !was_premature(end)) return;
@@ -99,7 +128,7 @@ void Supervisor::judge(const NodeEnd& end) {
   const bool told = phase_ == Phase::kFinishing && nodes_.front().status.value_or(0) != 0;
   node_failed_ = end.node != NodeId(0) && !told;
   if (!told)
-    tell("{} {}{}; the run ends", name(end.node), ending(end.status),
+    tell("{} {}{}; the run ends", name(end.node), ending(end),
          phase_ == Phase::kRunning && !WIFSIGNALED(end.status) ? " before the program did" : "");
   terminate(end.node);
 }
@@ -109,6 +138,14 @@ void Supervisor::judge(const NodeEnd& end) {
 bool Supervisor::was_premature(const NodeEnd& end) const {
   if (WIFSIGNALED(end.status) || WEXITSTATUS(end.status) != 0) return true;
   return phase_ == Phase::kRunning && end.attached;
+}
+
+// The program believes that its bytes were written, so it cannot be left to deal with that.
+void Supervisor::output_lost(const std::string& reason) {
+  if (output_lost_) return;
+  output_lost_ = true;
+  tell("{}{}", reason, phase_ == Phase::kRunning ? "; the run ends" : "");
+  if (phase_ == Phase::kRunning) terminate(NodeId(0));
 }
 
 void Supervisor::host_lost(const std::string& host, const std::string& reason) {
@@ -157,7 +194,8 @@ void Supervisor::terminate(NodeId culprit) {
 
 int Supervisor::exit_status() const {
   // Whatever node 0 made of its own end then, it is not the program's result.
-  if (node_failed_ || !nodes_.front().status) return 1;
+  if (reader_left_) return 128 + SIGPIPE;
+  if (output_lost_ || node_failed_ || !nodes_.front().status) return 1;
   const int program = *nodes_.front().status;
   if (WIFSIGNALED(program)) return 128 + (forwarded_told_ ? forwarded_ : WTERMSIG(program));
   return WEXITSTATUS(program);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -17,12 +16,16 @@
 
 namespace multigrain {
 
+// Whether it was the kernel that killed a node, because memory ran out.
+enum class MemoryKill { kNo, kYes, kUnknown };
+
 // How a node ended.
 struct NodeEnd {
   NodeId node;
   pid_t pid = 0;
   int status = 0;         // as waitpid gives it
   bool attached = false;  // it took part in the run; otherwise it ran a program without Multigrain
+  MemoryKill memory = MemoryKill::kNo;
 };
 
 // What the supervisor asks of those who have the processes.
@@ -58,7 +61,10 @@ class Supervisor {
   [[nodiscard]] bool has_started(NodeId node) const { return nodes_[node.value].pid != 0; }
 
   void node_ended(const NodeEnd& end);
-  void signal_arrived(const signalfd_siginfo& signal);
+  // A signal for the run: from outside, or one that was sent to `node`, which has passed it on.
+  void signal_arrived(int number, bool from_terminal, std::optional<NodeId> node);
+  // What a node has written was lost on its way, for this reason: a run that is thought to be well ends. Once.
+  void output_lost(const std::string& reason);
   // Nothing more will be heard of the host's nodes.
   void host_lost(const std::string& host, const std::string& reason);
 
@@ -98,8 +104,12 @@ class Supervisor {
   std::vector<NodeEnd> pending_;  // ends that were not judged yet, and until when
   Clock::time_point pending_until_{};
   int forwarded_ = 0;            // the last signal that was passed on
+  Clock::time_point forwarded_at_{};
+  std::optional<NodeId> forwarded_from_;  // the node that it had been sent to
   bool forwarded_told_ = false;  // the message about it is out
   bool node_failed_ = false;     // one other than node 0, of itself
+  bool output_lost_ = false;
+  bool reader_left_ = false;     // of standard output, upon which a node was killed as any program would be
 };
 
 }  // namespace multigrain

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "fabric/wireup/launcher_wireup.h"
+#include "launch/tell.h"
 
 namespace multigrain {
 
@@ -61,7 +62,7 @@ bool WireupChannels::handle(NodeId node, Channel& channel, const OnCard& on_card
         continue;
       }
     }
-    fmt::print(stderr, "mgrun: node {} breaks the rules of the wire-up, and is told to end\n", node.value);
+    tell("node {} breaks the rules of the wire-up, and is told to end", node.value);
     return false;
   }
 }

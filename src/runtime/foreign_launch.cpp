@@ -236,7 +236,8 @@ Status join_foreign_launch(char** argv) {
   if (persona < 0 || personality(static_cast<unsigned long>(persona) | ADDR_NO_RANDOMIZE) < 0)
     return fail_errno(errno,
                       "cannot turn address randomisation off (personality), which the nodes need to agree on "
-                      "addresses; if a container forbids it, allow that system call, or start the program with mgrun");
+                      "addresses; Docker's default profile forbids it: start the container with docker run "
+                      "--security-opt seccomp=unconfined, or with a profile that allows personality");
   for (const char* stale : {"MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_PIN"}) unsetenv(stale);
   setenv("MULTIGRAIN_NODE", std::to_string(found.node).c_str(), 1);
   setenv("MULTIGRAIN_NODES", std::to_string(found.nodes).c_str(), 1);

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fine_grain.h"
+#include "base/output_file.h"
 #include "coherence/line_protocol.h"
 #include "fabric/emulation.h"
 #include "profile/virtual_time.h"
@@ -78,6 +79,11 @@ Status Node::start() {
   auto config = config_from_environment();
   if (!config) return tl::unexpected(config.error());
   set_panic_node(config->node.value);
+  if (config->node == NodeId(0) && !config->stats_file.empty()) {
+    auto file = check_output_file(config->stats_file);
+    if (!file) return fail("--stats: {}", file.error().message);
+    config->stats_file = std::move(*file);
+  }
   auto* const node = new Node(std::move(*config), std::move(*meeting), std::move(checks));
   if (Status built = node->build(); !built) return built;
   g_node = node;
@@ -536,7 +542,7 @@ void Node::report(NodeReport& out) {
   add_service(out, end_[service].since(baseline_[service]), time_stamps_per_us());
 }
 
-void Node::write_statistics(std::span<const NodeReport> reports) const {
+bool Node::write_statistics(std::span<const NodeReport> reports) const {
   RunDescription run;
   run.program = program_invocation_short_name;
   run.nodes = config_.nodes;
@@ -553,10 +559,13 @@ void Node::write_statistics(std::span<const NodeReport> reports) const {
   const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &message_name_for_reports)
                                                                : render_text(run, reports, &message_name_for_reports);
   std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");
-  if (out == nullptr || std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0)
-    std::fprintf(stderr, "multigrain: cannot write the statistics to %s: %s\n", config_.stats_file.c_str(),
-                 strerror(errno));
+  const bool written =
+      out != nullptr && std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0;
+  if (!written)
+    std::fprintf(stderr, "multigrain: cannot write the statistics to %s: %s\n",
+                 config_.stats_file.empty() ? "standard error" : config_.stats_file.c_str(), strerror(errno));
   if (out != nullptr && out != stderr) std::fclose(out);
+  return written;
 }
 
 // --- The end
@@ -584,8 +593,8 @@ void Node::tell_never_started_processors() const {
   std::fprintf(stderr, "multigrain: %s\n", tell_never_started(idle).c_str());
 }
 
-void Node::finish(int status) {
-  if (finishing_.exchange(1) != 0) return;
+bool Node::finish(int status) {
+  if (finishing_.exchange(1) != 0) return true;
   const BootHeapScope boot;
   if (config_.node != NodeId(0)) {
     MessageHeader header;
@@ -604,15 +613,45 @@ void Node::finish(int status) {
   wait_until(*fabric_, wait_, changed_,
              [this] { return static_cast<unsigned>(std::popcount(reports_in_.load())) + 1 == config_.nodes; });
   if (status == 0) tell_never_started_processors();
-  if (config_.stats == StatsFormat::kNone) return;
+  if (config_.stats == StatsFormat::kNone) return true;
   report(reports_[0]);
-  write_statistics({&reports_[0], config_.nodes});
+  return write_statistics({&reports_[0], config_.nodes});
 }
+
+namespace {
+
+// Processes that this node's signal handler tells apart.
+pid_t g_self = 0;
+pid_t g_parent = 0;
+bool g_parent_is_mgrun = false;
+
+// Whoever ends one process of a run means the run: mgrun gives the signal to node 0, whose program has the handlers.
+void pass_on(int number, siginfo_t* info, void*) {
+  if (getpid() != g_self) {
+    // A child that the program has forked is a process like any other.
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  // From the launcher, or from a terminal, which has signalled the launcher too.
+  if (info->si_code == SI_KERNEL || info->si_pid == g_parent) return;
+  if (!g_parent_is_mgrun) die(128 + number, "was ended by signal", static_cast<uint64_t>(number));
+  if (getppid() == g_parent) kill(g_parent, number);
+}
+
+}  // namespace
 
 void Node::serve_until_the_end() {
   // The launcher passes these on to every node, but the program's handlers are node 0's: what it survives must not end
   // the run here. If it dies of one, the run ends.
-  for (int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
+  for (int number : {SIGQUIT, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
+  g_self = getpid();
+  g_parent = getppid();
+  g_parent_is_mgrun = !meeting_ || config_.wireup.starts_with("fd:");
+  struct sigaction action{};
+  action.sa_sigaction = &pass_on;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (int number : {SIGHUP, SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
   // Node 0 may end without a word (_exit, a signal): then this node ends as well, quietly.
   const int node_0 = watch_node_0();
   // Over UCX the launcher may say so, too; poll passes over a descriptor of -1.

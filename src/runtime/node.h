@@ -74,8 +74,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[noreturn]] void serve_until_the_end();
 
   // The end of the run, on the node whose process is exiting with `status`; writes the statistics. Node 0: collects
-  // the others' reports. Others: tells node 0 to exit too, and waits to be ended.
-  void finish(int status);
+  // the others' reports. Others: tells node 0 to exit too, and waits to be ended. False: the statistics were lost, which
+  // has been said.
+  [[nodiscard]] bool finish(int status);
 
   // The process is about to run its libraries' destructors: nothing here enters them from now on.
   void stop();
@@ -124,7 +125,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void tell_never_started_processors() const;
   [[noreturn]] static void refuse_thread_sync_object(const char* function, const void* object, const char* instead);
   void report(NodeReport& out);
-  void write_statistics(std::span<const NodeReport> reports) const;
+  [[nodiscard]] bool write_statistics(std::span<const NodeReport> reports) const;
 
   Config config_;                   // constant after build()
   std::optional<Meeting> meeting_;  // of a run over UCX

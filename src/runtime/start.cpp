@@ -13,7 +13,10 @@ namespace {
 // Registered before main(), so it runs after everything that the program registers.
 void at_exit(int status, void*) {
   // Not in a child that the program forked: its exit is its own affair.
-  if (Node* const node = Node::get()) node->finish(status);
+  Node* const node = Node::get();
+  if (node == nullptr || node->finish(status) || status != 0) return;
+  // What the user asked for is lost. The C library goes on with what is left to do at the end, with this status.
+  std::exit(1);
 }
 
 }  // namespace

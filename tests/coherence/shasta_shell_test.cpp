@@ -1,5 +1,11 @@
 // Shasta at work, with real threads, faults and messages (line_machine.h).
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <fstream>
+#include <functional>
+#include <string>
 
 #include "coherence/shasta/shell.h"
 #include "fabric/forwarding_fabric.h"
@@ -246,6 +252,179 @@ TEST(ShastaShell, UnderReleaseConsistencyStoresRunOnWhileThereIsRoom) {
   EXPECT_EQ(stored, kBlocks);
   stage = 3;
   reader.join();
+}
+
+// A page is not granted before `may_be` says so.
+class SlowGrants final : public AccessRights {
+ public:
+  SlowGrants(AccessRights& inner, PageId page, std::function<bool()> may_be)
+      : inner_(inner), page_(page), may_be_(std::move(may_be)) {}
+  void grant_read(PageId page, uint64_t pages) override { inner_.grant_read(page, pages); }
+  void grant_write(PageId page, uint64_t pages) override {
+    while (page == page_ && !may_be_()) std::this_thread::yield();
+    inner_.grant_write(page, pages);
+  }
+  void upgrade(PageId page, uint64_t pages) override { inner_.upgrade(page, pages); }
+  void revoke_write(PageId page, uint64_t pages) override { inner_.revoke_write(page, pages); }
+  void revoke(PageId page, uint64_t pages) override { inner_.revoke(page, pages); }
+  [[nodiscard]] std::string_view name() const override { return inner_.name(); }
+  [[nodiscard]] int fault_signal() const override { return inner_.fault_signal(); }
+  [[nodiscard]] std::optional<Fault> decode(int signal, const siginfo_t* info, const void* context) const override {
+    return inner_.decode(signal, info, context);
+  }
+
+ private:
+  AccessRights& inner_;
+  const PageId page_;
+  const std::function<bool()> may_be_;
+};
+
+// A load under a window that a handler waits for touches a page, which another thread of the node is just touching. So
+// that one must not wait for the handler before it lets the load go on.
+TEST(ShastaShell, AFirstTouchUnderAWindowWaitsForNoHandler) {
+  constexpr uint64_t kTouched = 0, kTaken = 4 * kPage;  // at home on node 0
+  static thread_local bool is_watched = false;
+  static std::atomic<bool> has_asked, is_granting, is_lowered;
+  has_asked = is_granting = is_lowered = false;
+  struct Homes : InterleavedHomes {
+    Homes() : InterleavedHomes(2) {}
+    std::optional<NodeId> home_of(PageId page) override {
+      if (is_watched && page == PageId(kTouched / kPage)) has_asked = true;
+      return InterleavedHomes::home_of(page);
+    }
+  } homes;
+  std::unique_ptr<SlowGrants> rights;
+  Machine machine(
+      2, 6, homes, [](Fabric& memory) { return std::make_unique<ForwardingFabric>(memory); },
+      [&](const NodeServices& services, const LineServices& lines) {
+        // Until the thread with the window has found the page untouched, and a handler waits for the window.
+        if (services.fabric.self() == NodeId(0))
+          rights = std::make_unique<SlowGrants>(services.rights, PageId(kTouched / kPage), [] {
+            is_granting = true;
+            return has_asked && is_lowered;
+          });
+        AccessRights& used = services.fabric.self() == NodeId(0) ? *rights : services.rights;
+        auto shell =
+            Shell::create({services.fabric, services.region, used, services.homes, services.wait}, lines, Model::kSc);
+        EXPECT_TRUE(shell) << shell.error().message;
+        return std::move(*shell);
+      },
+      true);
+  std::atomic<bool> has_window{false};
+  std::thread with_window([&] {
+    CheckedProcessor p(machine, 0);
+    p.store(kTaken, 1);
+    std::atomic_ref<uint64_t> window(__multigrain_windows[3]);
+    window.exchange(make_window(kTaken >> 6, 1, true));
+    ASSERT_EQ(machine.word(0, kTaken), kExclusiveWord);
+    has_window = true;
+    while (!is_granting) std::this_thread::yield();
+    is_watched = true;
+    EXPECT_EQ(p.load(kTouched), 0u);
+    is_watched = false;
+    window.store(0, std::memory_order_release);
+  });
+  while (!has_window) std::this_thread::yield();
+  std::thread touches([&] {
+    CheckedProcessor p(machine, 0);
+    p.store(kTouched + 64, 2);
+  });
+  while (!is_granting) std::this_thread::yield();
+  std::thread takes([&] {
+    CheckedProcessor p(machine, 1);
+    EXPECT_EQ(p.add(kTaken, 1), 1u);
+  });
+  while (machine.word(0, kTaken) != kInvalidWord) std::this_thread::yield();
+  is_lowered = true;
+  with_window.join();
+  touches.join();
+  takes.join();
+}
+
+// Sleeps, and is not about to do something else.
+void wait_until_asleep(pid_t thread) {
+  const std::string path = "/proc/self/task/" + std::to_string(thread) + "/stat";
+  for (char state = 0; state != 'S';) {
+    std::ifstream stat(path);
+    std::string text;
+    std::getline(stat, text);
+    state = text[text.rfind(')') + 2];
+    usleep(1000);
+  }
+}
+
+// A processor of the engine may become free without its thread: when the last store that the thread has left queued is
+// made. A thread that waits for one is told.
+TEST(ShastaShell, AThreadGetsTheProcessorThatStoresOfAnotherHaveUsed) {
+  Shasta machine(2, 6, Model::kRc);
+  CheckedProcessor home(machine, 0);
+  home.store(0, 0);
+  home.store(2 * kPage, 7);
+  // Nobody gets anything of node 0.
+  std::atomic_ref<uint64_t> window(__multigrain_windows[3]);
+  window.exchange(make_window(0, kPage / 64, false));
+  constexpr unsigned kThreads = ProcessorSet::kCapacity;
+  std::barrier stored(kThreads + 1), over(kThreads + 1);
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      CheckedProcessor p(machine, 1);
+      p.store(t * 64, t + 1);
+      stored.arrive_and_wait();
+      over.arrive_and_wait();
+    });
+  stored.arrive_and_wait();
+  std::atomic<pid_t> number{0};
+  std::thread one_more([&] {
+    CheckedProcessor p(machine, 1);
+    number = gettid();
+    EXPECT_EQ(p.load(2 * kPage), 7u);
+  });
+  while (number == 0) std::this_thread::yield();
+  wait_until_asleep(number);
+  window.store(0, std::memory_order_release);
+  one_more.join();
+  over.arrive_and_wait();
+  for (std::thread& thread : threads) thread.join();
+  for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(home.load(t * 64), t + 1);
+}
+
+// A signal handler with loops and atomics may interrupt whatever a poll handles: then its polls and fences do nothing.
+TEST(ShastaShell, APollInsideAPollDoesNothing) {
+  Shasta machine(2);
+  CheckedProcessor p(machine, 0);
+  static std::atomic<bool> handled, is_elsewhere;
+  static std::thread::id poller;
+  handled = is_elsewhere = false;
+  poller = std::this_thread::get_id();
+  p.fabric().set_handler(
+      message_range::kTest,
+      [](void* shell, const multigrain::Message&) {
+        if (std::this_thread::get_id() != poller) {
+          is_elsewhere = true;
+          return;
+        }
+        static_cast<LineMemory*>(shell)->poll();
+        static_cast<LineMemory*>(shell)->fence();
+        handled = true;
+      },
+      &p.shell());
+  ProcessorProfile profile;
+  set_this_profile(profile);
+  const Attendance attendance(p.fabric());
+  const auto send = [&] {
+    MessageHeader header;
+    header.type = message_range::kTest;
+    machine.node(1).fabric->send(NodeId(0), header, SendContext::kOrdinary);
+  };
+  send();
+  while (!handled) {
+    p.shell().poll();
+    // The service thread was first.
+    if (is_elsewhere.exchange(false)) send();
+  }
+  static ProcessorProfile nobody;
+  set_this_profile(nobody);
 }
 
 struct ShastaShape : Shape {

@@ -95,15 +95,41 @@ TEST(Interfaces, AreFoundByAddress) {
   EXPECT_EQ(interface_with("lo"), "");
 }
 
+TEST(Interfaces, ThatCannotBeUsedAreNamedWithThoseThatCan) {
+  EXPECT_TRUE(check_devices(""));
+  EXPECT_TRUE(check_devices("lo"));
+  for (const char* list : {"nosuch0", "lo,nosuch0", "nosuch0,lo", "mlx5_77:1"}) {
+    const Status checked = check_devices(list);
+    ASSERT_FALSE(checked) << list;
+    EXPECT_THAT(checked.error().message, testing::ContainsRegex("no network device '(nosuch0|mlx5_77:1)'"));
+    EXPECT_THAT(checked.error().message, testing::ContainsRegex("; there (is only|are) .*lo"));
+  }
+  EXPECT_FALSE(check_devices("lo,")) << "an empty name";
+}
+
 // Times are made up: no clock is asked.
 TEST(Silence, IsNoticedAfterItsLimit) {
   using namespace std::chrono_literals;
   const agent::Silence::Clock::time_point start{};
   agent::Silence silence(Nanoseconds{4'000'000'000}, start);
-  for (auto passed = 0ms; passed < 4000ms; passed += 1000ms) EXPECT_FALSE(silence.too_long(start + passed));
-  EXPECT_TRUE(silence.too_long(start + 4000ms));
-  silence.heard(start + 4500ms);
+  for (auto passed = 0ms; passed < 4500ms; passed += 500ms) EXPECT_FALSE(silence.too_long(start + passed));
+  EXPECT_TRUE(silence.too_long(start + 4500ms));
+  silence.heard(start + 4600ms);
   EXPECT_FALSE(silence.too_long(start + 5000ms));
+}
+
+TEST(Silence, ThatIsShorterThanItsLimitIsBorneWhereverItBegins) {
+  using namespace std::chrono_literals;
+  const agent::Silence::Clock::time_point start{};
+  const auto beat = agent::beat_interval(4'000'000'000);
+  EXPECT_EQ(beat, 500ms);
+  EXPECT_EQ(agent::beat_interval(400'000'000), 50ms);
+  // The other side is stopped for 3.99 s, just before it would have spoken again.
+  for (auto since_word = 0ms; since_word < 500ms; since_word += 50ms) {
+    agent::Silence silence(Nanoseconds{4'000'000'000}, start);
+    for (auto passed = 0ms; passed < since_word + 3990ms; passed += 100ms)
+      EXPECT_FALSE(silence.too_long(start + passed)) << passed.count();
+  }
 }
 
 TEST(Silence, IsNotTheTimeInWhichNobodyListened) {
@@ -115,7 +141,8 @@ TEST(Silence, IsNotTheTimeInWhichNobodyListened) {
   EXPECT_FALSE(silence.too_long(start + 1000s));
   EXPECT_FALSE(silence.too_long(start + 1001s));
   EXPECT_FALSE(silence.too_long(start + 1002s));
-  EXPECT_TRUE(silence.too_long(start + 1003s));
+  EXPECT_FALSE(silence.too_long(start + 1003s));
+  EXPECT_TRUE(silence.too_long(start + 1003500ms));
 }
 
 TEST(Silence, WithoutALimitIsForEver) {

@@ -34,6 +34,12 @@ std::string contents(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+  return text;
+}
+
 Strings lines_of(const std::string& text) {
   std::istringstream stream(text);
   Strings lines;
@@ -70,6 +76,15 @@ class MgrunTest : public testing::Test {
     redirect("out", O_WRONLY | O_CREAT | O_TRUNC, 1);
     redirect("err", O_WRONLY | O_CREAT | O_TRUNC, 2);
     exec_mgrun(arguments, variables);
+  }
+
+  // A command line, in a group of processes of its own.
+  static pid_t start_shell(const std::string& command) {
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    setpgid(0, 0);
+    execl("/bin/bash", "bash", "-c", command.c_str(), nullptr);
+    _exit(126);
   }
 
   // Waits for mgrun and returns its exit status, or 1000 + the signal that killed it.
@@ -172,6 +187,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadUsage{{"--fabric", "tcp", "true"}, "--fabric: fabric is 'tcp'"},
         BadUsage{{"--timeout", "soon", "true"}, "--timeout: time-out is 'soon'"},
         BadUsage{{"--interface", "", "true"}, "--interface"},
+        BadUsage{{"--fabric", "ucx", "--interface", "nosuch0", "true"}, "--interface: there is no network device 'nosuch0'"},
+        BadUsage{{"--hosts", "localhost:2", "--interface", "nosuch0", "true"},
+                 "host localhost: --interface: there is no network device 'nosuch0'"},
+        BadUsage{{"--stats", "text:/nonexistent/x", "echo", "started"}, "--stats: cannot write '/nonexistent/x': No such"},
+        BadUsage{{"--stats", "json:/tmp", "echo", "started"}, "--stats: cannot write '/tmp': Is a directory"},
+        BadUsage{{"--hosts", "localhost", "--stats", "text:/nonexistent/x", "echo", "started"},
+                 "host localhost: --stats: cannot write '/nonexistent/x': No such"},
         BadUsage{{"--hosts", "a,,b", "true"}, "--hosts: '' is not the name of a host"},
         BadUsage{{"--hosts", "-oProxyCommand=x", "true"}, "--hosts"},
         BadUsage{{"--hosts", "a", "--hostfile", "/etc/hosts", "true"}, "exclude each other"},
@@ -267,6 +289,68 @@ TEST_F(MgrunTest, LabelledOutputOfAnyLengthArrivesWhole) {
   EXPECT_EQ(characters, 300000u);
 }
 
+// The nodes have been told that their bytes were written.
+TEST_F(MgrunTest, OutputThatIsLostEndsTheRun) {
+  fs::create_symlink("/dev/full", folder_ / "out");
+  const Strings chatty = {"sh", "-c", "seq 1 100000; exec sleep 60"};
+  const Strings brief = {"sh", "-c", "echo last words"};
+  for (const Strings& where : {Strings{"--label-output", "--nodes", "2"}, Strings{"--hosts", "localhost:2"}}) {
+    for (const Strings& program : {chatty, brief}) {
+      Strings arguments = where;
+      arguments.insert(arguments.end(), program.begin(), program.end());
+      EXPECT_EQ(run(arguments), 1);
+      EXPECT_THAT(err(), StartsWith("mgrun: cannot write the output of nodes to standard output: No space left"));
+      EXPECT_EQ(lines_of(err()).size(), 1u) << err();
+    }
+  }
+}
+
+TEST_F(MgrunTest, InformationThatIsLostIsNoSuccess) {
+  fs::create_symlink("/dev/full", folder_ / "out");
+  for (const Strings& arguments : {Strings{"--help"}, Strings{"--version"}, Strings{"--net", "list"}}) {
+    EXPECT_EQ(run(arguments), 1);
+    EXPECT_EQ(err(), "mgrun: cannot write to standard output: No space left on device\n");
+  }
+}
+
+TEST_F(MgrunTest, MessagesThatAreLostEndNothing) {
+  fs::create_symlink("/dev/full", folder_ / "err");
+  EXPECT_EQ(run({"--verbose", "--nodes", "2", "sh", "-c", "echo $MULTIGRAIN_NODE"}), 0);
+  EXPECT_THAT(lines_of(out()), testing::UnorderedElementsAre("0", "1"));
+  EXPECT_EQ(run({"--bogus", "true"}), 2);
+}
+
+TEST_F(MgrunTest, AStandardDescriptorThatIsClosedStaysUnusable) {
+  const std::string command = std::string(MGRUN) + " --nodes 2 bash -c 'echo x' 0<&- 1>&- 2>" + (folder_ / "err").string();
+  // As without mgrun: the shell's echo fails.
+  EXPECT_NE(finish(start_shell(command)), 0);
+  EXPECT_THAT(err(), HasSubstr("Bad file descriptor"));
+}
+
+TEST_F(MgrunTest, AReaderThatHasEnoughEndsTheRunWithoutAWord) {
+  const std::string command = std::string("exec 2>") + (folder_ / "err").string() + "; { " + MGRUN +
+                              " --nodes 2 sh -c 'exec yes'; echo $? > " + (folder_ / "status").string() + "; } | head -1";
+  EXPECT_EQ(finish(start_shell(command)), 0);
+  EXPECT_EQ(contents(folder_ / "status"), "141\n");
+  EXPECT_EQ(err(), "");
+}
+
+TEST_F(MgrunTest, LimitsThatAreTooLowAreNamed) {
+  const std::string nodes = std::string(MGRUN) + " --nodes 16 ";
+  const std::string to_files = " > " + (folder_ / "out").string() + " 2> " + (folder_ / "err").string();
+  EXPECT_EQ(finish(start_shell("ulimit -n 16; " + nodes + "true" + to_files)), 2);
+  EXPECT_THAT(err(), testing::ContainsRegex("^mgrun: a run of 16 nodes needs [0-9]+ open files in a process, and the limit "
+                                            "is 16: raise it \\(ulimit -n [0-9]+\\)\n$"));
+  EXPECT_EQ(finish(start_shell("ulimit -n 16; " + nodes + "--fabric ucx true" + to_files)), 2);
+  EXPECT_THAT(err(), HasSubstr("ulimit -n"));
+  EXPECT_EQ(finish(start_shell("ulimit -f 1000; " + nodes + "true" + to_files)), 1);
+  EXPECT_THAT(err(), HasSubstr("ulimit -f"));
+  EXPECT_EQ(lines_of(err()).size(), 1u) << err();
+  // One that may be raised does not hinder what is not written to a disk, and is the program's still.
+  EXPECT_EQ(finish(start_shell("ulimit -S -f 1000; " + std::string(MGRUN) + " bash -c 'ulimit -f'" + to_files)), 0) << err();
+  EXPECT_EQ(out(), "1000\n");
+}
+
 TEST_F(MgrunTest, GivesEachNodeWhatItNeeds) {
   EXPECT_EQ(run({"--nodes", "2", "--procs-per-node", "3", "--page-size", "16K", "--region-size", "1G", "--label-output",
                  FAKE_NODE, "report"},
@@ -288,8 +372,8 @@ TEST_F(MgrunTest, WiresUpNodesThatShareNothing) {
   const std::string rest = std::string(" of 4 on ") + host + ", fixed addresses, interface 'lo'";
   EXPECT_THAT(lines_of(out()),
               testing::UnorderedElementsAre("node 0" + rest, "node 1" + rest, "node 2" + rest, "node 3" + rest));
-  EXPECT_EQ(run({"--fabric", "ucx", "--interface", "eth7", "--nodes", "2", WIREUP_NODE, "report"}), 0);
-  EXPECT_THAT(out(), HasSubstr("interface 'eth7'"));
+  EXPECT_EQ(run({"--fabric", "ucx", "--interface", "lo,lo", "--nodes", "2", WIREUP_NODE, "report"}), 0);
+  EXPECT_THAT(out(), HasSubstr("interface 'lo,lo'"));
   EXPECT_EQ(run({"--fabric", "ucx", "--nodes", "2", "sh", "-c", "echo $MULTIGRAIN_NODES"}), 0) << "any program";
   EXPECT_EQ(out(), "2\n2\n");
 }
@@ -473,6 +557,39 @@ TEST_F(MgrunTest, AProgramMayHandleTheSignal) {
   kill(mgrun, SIGTERM);
   EXPECT_EQ(finish(mgrun), 3);
   EXPECT_EQ(err(), "");
+  EXPECT_TRUE(all_gone(processes));
+}
+
+// As timeout, scancel and systemd send it: to every process that belongs to the run.
+TEST_F(MgrunTest, ASignalToAllProcessesIsOneSignal) {
+  const std::string got = (folder_ / "got").string();
+  const std::string script = "echo $$ > " + (folder_ / "pid.").string() +
+                             "$MULTIGRAIN_NODE; test $MULTIGRAIN_NODE = 0 && trap 'sleep 0.3; echo > " + got +
+                             "; exit 3' TERM || trap '' TERM; echo > " + (folder_ / "set.").string() +
+                             "$MULTIGRAIN_NODE; while ! test -e " + got + "; do sleep 0.02; done";
+  const pid_t mgrun = start_shell(std::string("exec ") + MGRUN + " --nodes 2 sh -c \"" + replaced(script, "$", "\\$") +
+                                  "\" 2> " + (folder_ / "err").string());
+  const std::vector<pid_t> processes = pids(2);
+  ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / "set.0") && fs::exists(folder_ / "set.1"); }));
+  // The second one is timeout's to its group.
+  kill(mgrun, SIGTERM);
+  kill(-mgrun, SIGTERM);
+  EXPECT_EQ(finish(mgrun), 3);
+  // The shells may have lost their sleep.
+  EXPECT_THAT(err(), testing::Not(HasSubstr("mgrun")));
+  EXPECT_TRUE(all_gone(processes));
+}
+
+TEST_F(MgrunTest, ASecondSignalAfterAWhileEndsTheRun) {
+  const pid_t mgrun = start(nodes(2, "trap '' TERM; echo > " + (folder_ / "set.").string() +
+                                         "$MULTIGRAIN_NODE; while :; do sleep 0.02; done"));
+  const std::vector<pid_t> processes = pids(2);
+  ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / "set.0") && fs::exists(folder_ / "set.1"); }));
+  kill(mgrun, SIGTERM);
+  usleep(1'200'000);
+  kill(mgrun, SIGTERM);
+  EXPECT_EQ(finish(mgrun), 128 + SIGKILL);
+  EXPECT_EQ(err(), "mgrun: signal 15 (Terminated) came twice; the run ends\n");
   EXPECT_TRUE(all_gone(processes));
 }
 

@@ -2,7 +2,7 @@
 //
 // One process measures, the other is the target, in one of three ways: it polls, as a processor that waits does; it is
 // asleep; or it computes and only its service thread is there. The transport is UCX's choice: set UCX_TLS (tcp, or
-// posix,sysv,cma). Compare, in the same minute and with the same UCX_TLS, with ucx_perftest (package ucx-utils):
+// posix,cma). Compare, in the same minute and with the same UCX_TLS, with ucx_perftest (package ucx-utils):
 //
 //   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_am_lat -s 64      one way; a page fetch is at best this and
 //   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_am_lat -s 4096    this

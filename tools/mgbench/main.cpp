@@ -19,6 +19,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/standard_output.h"
 #include "checks.h"
 #include "rights.h"
 #include "roles.h"
@@ -391,6 +392,7 @@ int measure_blocks(const Options& options, const std::string& mgrun, const std::
 }  // namespace
 
 int main(int argc, char** argv) {
+  multigrain::fail_if_output_is_lost("mgbench");
   if (argc > 1 && std::string_view(argv[1]) == "checks") return multigrain::bench::measure_checks(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "trace") return multigrain::bench::measure_traces(argc - 1, argv + 1);
   if (argc > 1 && std::string_view(argv[1]) == "rights") return multigrain::bench::measure_rights(argc - 1, argv + 1);

@@ -119,7 +119,7 @@ Result<std::vector<double>> measure(const Transport& transport, const char* test
 
 const std::vector<Transport>& transports() {
   static const std::vector<Transport> all = {{"TCP, loopback", "tcp,self", "lo"},
-                                             {"shared memory", "posix,sysv,cma,self", nullptr}};
+                                             {"shared memory", "posix,cma,self", nullptr}};
   return all;
 }
 

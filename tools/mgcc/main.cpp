@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/installation.h"
+#include "base/standard_output.h"
 #include "command.h"
 
 namespace {
@@ -107,17 +108,19 @@ Result<Places> find_places() {
 }
 
 void print(const std::vector<std::string>& words) {
-  fmt::print("{}\n", quoted(words));
+  print_text(quoted(words) + "\n");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  fail_if_output_is_lost(MULTIGRAIN_NAME);
   const auto request = understand(std::vector<std::string>(argv + 1, argv + argc));
   if (!request) return complain(request.error());
   if (request->help) {
-    fmt::print(fmt::runtime(kHelp), MULTIGRAIN_NAME, MULTIGRAIN_LANGUAGE, MULTIGRAIN_OVERRIDE, MULTIGRAIN_COMPILER,
-               MULTIGRAIN_LANGUAGE == std::string_view("C") ? "program.c" : "program.cpp");
+    print_text(fmt::format(fmt::runtime(kHelp), MULTIGRAIN_NAME, MULTIGRAIN_LANGUAGE, MULTIGRAIN_OVERRIDE,
+                           MULTIGRAIN_COMPILER,
+                           MULTIGRAIN_LANGUAGE == std::string_view("C") ? "program.c" : "program.cpp"));
     return 0;
   }
   if (request->version) {

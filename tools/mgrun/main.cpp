@@ -1,25 +1,43 @@
 // mgrun: runs a Multigrain program on an emulated cluster on this machine or on several hosts, as mpirun does with MPI
 // programs.
-#include <fmt/format.h>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include <cstdio>
 #include <string_view>
 
+#include "base/standard_output.h"
 #include "launch/agent.h"
 #include "launch/command_line.h"
 #include "launch/host_launcher.h"
 #include "launch/launcher.h"
+#include "launch/tell.h"
+
+namespace {
+
+// A descriptor that mgrun opens must not be taken for a standard one that is closed. What is written there fails, as it
+// would without mgrun.
+void fill_standard_descriptors() {
+  while (true) {
+    const int fd = open("/dev/null", O_RDONLY);
+    if (fd > 2) close(fd);
+    if (fd > 2 || fd < 0) return;
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
+  fill_standard_descriptors();
   // What mgrun starts on other hosts; not for users.
   if (argc == 2 && std::string_view(argv[1]) == "--agent") return multigrain::run_agent();
+  multigrain::fail_if_output_is_lost("mgrun");
   auto parsed = multigrain::parse_command_line(argc, argv);
   if (!parsed) {
-    fmt::print(stderr, "mgrun: {}\n", parsed.error().message);
+    multigrain::tell("{}", parsed.error().message);
     return 2;
   }
   if (const auto* information = std::get_if<multigrain::Information>(&*parsed)) {
-    fmt::print("{}", information->text);
+    multigrain::print_text(information->text);
     return 0;
   }
   const auto& options = std::get<multigrain::LaunchOptions>(*parsed);

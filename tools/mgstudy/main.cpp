@@ -22,14 +22,25 @@ int main(int argc, char** argv) {
   std::vector<std::string> command = {multigrain::python_interpreter(),
                                       "-B",
                                       "-c",
-                                      "import sys\n"
+                                      "import os, sys\n"
                                       "try:\n"
                                       "    sys.path[0] = sys.argv[1]\n"
                                       "    from pathlib import Path\n"
                                       "    from multigrain.study.command import main\n"
-                                      "    sys.exit(main(sys.argv[3:], Path(sys.argv[2])))\n"
+                                      "    try:\n"
+                                      "        status = main(sys.argv[3:], Path(sys.argv[2]))\n"
+                                      "    except SystemExit as end:\n"  // --help
+                                      "        status = end.code\n"
+                                      "    sys.stdout.flush()\n"
+                                      "    sys.exit(status)\n"
                                       "except KeyboardInterrupt:\n"  // before main() is there to say more
-                                      "    sys.exit(130)\n",
+                                      "    sys.exit(130)\n"
+                                      "except BrokenPipeError:\n"
+                                      "    os._exit(1)\n"
+                                      "except OSError as error:\n"  // main() says what becomes of its own files
+                                      "    print(f'mgstudy: cannot write to standard output: {error.strerror}',"
+                                      " file=sys.stderr)\n"
+                                      "    os._exit(1)\n",
                                       *directory,
                                       *own};
   command.insert(command.end(), argv + 1, argv + argc);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "base/standard_output.h"
 #include "commands.h"
 
 namespace {
@@ -31,6 +33,7 @@ std::vector<std::string> without_separator(std::vector<std::string> words, const
 
 int main(int argc, char** argv) {
   using namespace multigrain::trace::tool;
+  multigrain::fail_if_output_is_lost("mgtrace");
   CLI::App app{"Reference traces: record them, import and change them, and compare a program with optimal placement."};
   app.name("mgtrace");
   app.require_subcommand(1);
@@ -59,10 +62,15 @@ int main(int argc, char** argv) {
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
-    const auto status = command.run();
-    if (status) return *status;
-    fmt::print(stderr, "mgtrace: {}\n", status.error().message);
-    return 2;
+    try {
+      const auto status = command.run();
+      if (status) return *status;
+      fmt::print(stderr, "mgtrace: {}\n", status.error().message);
+      return 2;
+    } catch (const std::system_error&) {
+      // Printing failed; why is said at the end.
+      return 1;
+    }
   }
   return 2;
 }

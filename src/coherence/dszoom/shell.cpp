@@ -7,16 +7,9 @@
 #include <mutex>
 
 #include "base/clock.h"
+#include "coherence/steps.h"
 #include "fabric/words.h"
 #include "profile/virtual_time.h"
-
-// Stands before each access of a word of this node that other nodes access as well. Nothing; but the test that tries
-// all orders of such accesses (tests/coherence/dszoom_shell_explorer_test.cpp) builds this file with a stop here.
-// Before the lock that processors of a node have between them it goes on only when that is free.
-#ifndef MULTIGRAIN_DSZOOM_STEP
-#define MULTIGRAIN_DSZOOM_STEP(address) static_cast<void>(0)
-#define MULTIGRAIN_DSZOOM_LOCK_STEP(lock) static_cast<void>(0)
-#endif
 
 namespace multigrain::dszoom {
 namespace {
@@ -47,23 +40,23 @@ void fill(std::byte* frame, const std::byte* buffer, size_t bytes) {
   auto* const to = reinterpret_cast<uint64_t*>(frame);
   const auto* const from = reinterpret_cast<const uint64_t*>(buffer);
   for (size_t i = bytes / sizeof(uint64_t); i-- > 0;) {
-    MULTIGRAIN_DSZOOM_STEP(&to[i]);
+    MULTIGRAIN_STEP(&to[i]);
     Words(to[i]).store(from[i], std::memory_order_relaxed);
   }
   std::atomic_thread_fence(std::memory_order_release);
 }
 
 void read(std::span<std::byte> out, const std::byte* from) {
-  MULTIGRAIN_DSZOOM_STEP(from);
+  MULTIGRAIN_STEP(from);
   copy_out(out, from);
 }
 
 void publish(uint64_t window) {
-  MULTIGRAIN_DSZOOM_STEP(__multigrain_windows);
+  MULTIGRAIN_STEP(__multigrain_windows);
   publish_window(window);
 }
 void close() {
-  MULTIGRAIN_DSZOOM_STEP(__multigrain_windows);
+  MULTIGRAIN_STEP(__multigrain_windows);
   close_window();
 }
 
@@ -167,7 +160,7 @@ std::optional<Shell::Line> Shell::find(uintptr_t address) {
 
 // Whether the line may be read, or stored to, here. The caller has a window open over it, or wants a hint.
 bool Shell::has(const Line& line, bool to_store) {
-  MULTIGRAIN_DSZOOM_STEP(&word(line.number));
+  MULTIGRAIN_STEP(&word(line.number));
   const uint64_t now = word(line.number).load(std::memory_order_seq_cst);
   if (to_store ? now == kExclusive : (now & kReadable) != 0) return true;
   if (now != 0 || line.home != self_) return false;
@@ -246,7 +239,7 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   SpinLock& lock = locks_[line.number * 0x9e3779b97f4a7c15u >> 52].lock;
-  MULTIGRAIN_DSZOOM_LOCK_STEP(lock);
+  MULTIGRAIN_LOCK_STEP(lock);
   if (!lock.try_lock()) {
     profile.enter(Category::kDataWait);
     {
@@ -261,7 +254,7 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
     return;
   }
 
-  MULTIGRAIN_DSZOOM_STEP(&word(line.number));
+  MULTIGRAIN_STEP(&word(line.number));
   Miss miss(self_, line.home, stores, (word(line.number).load(std::memory_order_relaxed) & kReadable) != 0);
   Step step;
   alignas(64) std::array<std::byte, kLongestLine> buffer;
@@ -481,7 +474,7 @@ void Shell::end(const Step& step, const Line& line, const std::byte* buffer, con
         fill(line.frame, buffer, line_size());
         break;
       case Verb::kSetOwn:
-        MULTIGRAIN_DSZOOM_STEP(&word(line.number));
+        MULTIGRAIN_STEP(&word(line.number));
         word(line.number).store(operation.word, std::memory_order_seq_cst);
         break;
       case Verb::kOpen:
@@ -503,7 +496,7 @@ void Shell::end(const Step& step, const Line& line, const std::byte* buffer, con
 // caller need not wait for it (dszoom.txt, section 2.3).
 void Shell::unlock(const Line& line, uint64_t entry) {
   if (line.home == self_) {
-    MULTIGRAIN_DSZOOM_STEP(&word(line.number));
+    MULTIGRAIN_STEP(&word(line.number));
     word(line.number).store(entry, std::memory_order_seq_cst);
     return;
   }

@@ -6,6 +6,8 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "coherence/shasta/inside.h"
+#include "coherence/steps.h"
 #include "coherence/window.h"
 #include "profile/virtual_time.h"
 
@@ -40,22 +42,20 @@ uint64_t store_window(uint64_t line) {
   return make_window(line, 1, true);
 }
 
-// While it exists the calling thread is inside the protocol, perhaps with its lock held: polls and fences of a signal
-// handler that interrupts it do nothing. Of the initial-exec kind: it is used in the fault handler.
-class Inside {
- public:
-  Inside() { ++depth(); }
-  ~Inside() { --depth(); }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-  [[nodiscard]] static bool is() { return depth() != 0; }
+// A window of the calling thread.
+void publish(uint64_t window) {
+  MULTIGRAIN_STEP(__multigrain_windows);
+  publish_window(window);
+}
+void close() {
+  MULTIGRAIN_STEP(__multigrain_windows);
+  close_window();
+}
 
- private:
-  static unsigned& depth() {
-    [[gnu::tls_model("initial-exec")]] static constinit thread_local unsigned depth = 0;
-    return depth;
-  }
-};
+std::unique_lock<SpinLock> hold(SpinLock& lock) {
+  MULTIGRAIN_LOCK_STEP(lock);
+  return std::unique_lock(lock);
+}
 
 }  // namespace
 
@@ -118,8 +118,7 @@ Shell::BlockAt Shell::block_at(PageId page, const Page& record, uint64_t line) c
   const uint64_t block = (line - begin) / block_lines * block_lines;
   return {.first = begin + block,
           .lines = static_cast<uint32_t>(std::min(block_lines, lines - block)),
-          .home = NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1)),
-          .touched = record.touched.load(std::memory_order_relaxed)};
+          .home = NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1))};
 }
 
 Place Shell::engine_place(const BlockAt& at) const {
@@ -128,29 +127,24 @@ Place Shell::engine_place(const BlockAt& at) const {
 
 // The first touch of a page at this node. Returns false if it is not allocated.
 bool Shell::touch(PageId page, Page& record) {
+  MULTIGRAIN_STEP(&record.touched);
   if (record.touched.load(std::memory_order_acquire)) return true;
+  const Inside inside;
+  // A load inside a held window has faulted: a handler may be waiting for that window, with lock_ held.
+  const bool in_window = has_open_window();
   std::optional<NodeId> home = services_.homes.home_of(page);
   if (!home) {
     std::optional<HandlersElsewhere> elsewhere;
-    if (has_open_window()) elsewhere.emplace();
+    if (in_window) elsewhere.emplace();
     home = services_.homes.claim_home(page);
   }
   if (!home) return false;
-  const std::lock_guard hold(record.lock);
-  if (record.touched.load(std::memory_order_relaxed)) return true;
-  const size_t page_size = services_.region.page_size();
-  // Nobody else writes to this frame before this node has asked for a block, for which the page must be touched.
-  if (*home != self_) fill_with_flags(services_.region.alias(page), page_size);
-  services_.rights.grant_write(page, 1);
-  this_profile().count_rights(RightsChange::kGrantWrite, 1);
-  record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);
-  record.touched.store(true, std::memory_order_release);
-  // A load inside a held window has faulted: whoever has the lock may be waiting for that window. Checks then miss once
-  // for each block, and find out.
-  if (*home != self_ || has_open_window()) return true;
-  const std::lock_guard hold_blocks(lock_);
+  if (!settle_page(page, record, *home)) return true;
+  // Checks then miss once for each block, and find out.
+  if (*home != self_ || in_window) return true;
   // What nobody has taken is the home's. Compiled checks need to see that.
-  const uint64_t lines = page_size >> shift_;
+  const auto hold_blocks = hold(lock_);
+  const uint64_t lines = services_.region.page_size() >> shift_;
   const uint64_t begin = page.value * lines;
   for (uint64_t line = begin; line < begin + lines;) {
     const BlockAt at = block_at(page, record, line);
@@ -161,10 +155,27 @@ bool Shell::touch(PageId page, Page& record) {
   return true;
 }
 
+// Makes the page ready for this node's processors. False: another thread has done so. A thread with a window open may
+// wait for the page's lock, so whoever holds that must not wait for lock_.
+bool Shell::settle_page(PageId page, Page& record, NodeId home) {
+  const auto hold_page = hold(record.lock);
+  if (record.touched.load(std::memory_order_relaxed)) return false;
+  // Nobody else writes to this frame before this node has asked for a block, for which the page must be touched.
+  if (home != self_) fill_with_flags(services_.region.alias(page), services_.region.page_size());
+  services_.rights.grant_write(page, 1);
+  this_profile().count_rights(RightsChange::kGrantWrite, 1);
+  MULTIGRAIN_STEP(&record.home_plus_one);
+  record.home_plus_one.store(static_cast<uint16_t>(home.value + 1), std::memory_order_relaxed);
+  MULTIGRAIN_STEP(&record.touched);
+  record.touched.store(true, std::memory_order_release);
+  return true;
+}
+
 bool Shell::on_fault(PageId page, bool) {
   const Inside inside;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   Page& record = pages_[page];
+  MULTIGRAIN_STEP(&record.touched);
   if (record.touched.load(std::memory_order_acquire)) {
     // The kernel took the page-table entry away, or another thread was first: granting again is always right. Nothing
     // else may be done here: the access may be one inside a window.
@@ -180,6 +191,7 @@ std::optional<Shell::BlockAt> Shell::find(uintptr_t address) {
   const PageId page((address - view_) >> services_.region.page_shift());
   if (page.value >= pages_.count()) return std::nullopt;
   Page& record = pages_[page];
+  MULTIGRAIN_STEP(&record.touched);
   if (!record.touched.load(std::memory_order_acquire)) [[unlikely]] {
     if (grain_of(page, record) != Grain::kLine || !touch(page, record)) return std::nullopt;
   }
@@ -188,17 +200,19 @@ std::optional<Shell::BlockAt> Shell::find(uintptr_t address) {
 
 // The same for what a message is about. It may be the first that this node hears of the page, if it is at home here.
 Shell::BlockAt Shell::find_for_message(uint64_t line, NodeId from, Kind kind) {
-  const PageId page(line >> (services_.region.page_shift() - shift_));
+  const PageId page = page_of(line);
   if (page.value >= pages_.count())
     panic("a message about a block outside the region, from node / line", from.value, line);
   Page& record = pages_[page];
   if (grain_of(page, record) != Grain::kLine)
     panic("a message about memory that is not kept coherent by blocks, from node / line", from.value, line);
+  MULTIGRAIN_STEP(&record.home_plus_one);
   if (record.home_plus_one.load(std::memory_order_acquire) == 0) {
     std::optional<NodeId> home = services_.homes.home_of(page);
     // The arbiter has told the sender that this node is home before its answer to this node came in.
     if (!home && kind <= Kind::kStoreConditional && services_.homes.is_first_touch(page)) home = self_;
     if (!home) panic("a message about a block whose home is not settled, from node / line", from.value, line);
+    MULTIGRAIN_STEP(&record.home_plus_one);
     record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);
   }
   const BlockAt at = block_at(page, record, line);
@@ -258,24 +272,37 @@ Block Shell::at_rest(const BlockAt& at) const {
 
 // Lets checks use what the block allows now, and keeps what there is to know of a block at rest.
 void Shell::publish(const BlockAt& at, const Block& block) {
-  const uint64_t rights = at.touched ? bits_of(inline_right(block, engine_place(at), engine_node())) : 0;
+  // Only messages may have come for a page at home here: then it gives no rights before a processor touches it, which
+  // publishes them when it gets the lock. So this is looked at with the lock held: whoever saw the page untouched before
+  // would take away what has been published since.
+  const std::atomic<bool>& touched = pages_[page_of(at.first)].touched;
+  MULTIGRAIN_STEP(&touched);
+  const uint64_t rights =
+      touched.load(std::memory_order_acquire) ? bits_of(inline_right(block, engine_place(at), engine_node())) : 0;
   const uint64_t before = word(at.first).load(std::memory_order_relaxed);
   uint64_t first = rights;
   if (at.home == self_ && block.is_at_rest() && block.state != State::kExclusive)
     first |= uint64_t{block.owner.value} << kOwnerShift | block.sharers.bits() << MG_FINE_HOLDERS_SHIFT;
   // Rights that are taken away are taken by lower().
   MG_CHECK((before & kRights) <= rights, at.first, before, rights);
-  if (first != before) word(at.first).store(first, std::memory_order_release);
+  if (first != before) {
+    MULTIGRAIN_STEP(&word(at.first));
+    word(at.first).store(first, std::memory_order_release);
+  }
   if ((before & kRights) == rights) return;
-  for (uint64_t line = at.first + 1; line < at.first + at.lines; ++line)
+  for (uint64_t line = at.first + 1; line < at.first + at.lines; ++line) {
+    MULTIGRAIN_STEP(&word(line));
     word(line).store(rights, std::memory_order_release);
+  }
 }
 
 void Shell::lower(const BlockAt& at, Right to) {
   const uint64_t rights = bits_of(to);
   if ((word(at.first).load(std::memory_order_relaxed) & kRights) <= rights) return;
-  for (uint64_t line = at.first; line < at.first + at.lines; ++line)
+  for (uint64_t line = at.first; line < at.first + at.lines; ++line) {
+    MULTIGRAIN_STEP(&word(line));
     word(line).store(rights, std::memory_order_relaxed);
+  }
   // Either a processor sees that, or its window is seen.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   lines_.places.forget();
@@ -311,6 +338,9 @@ Outcome Shell::transition(const BlockAt& at, const multigrain::Message* message,
   Actions actions;
   Node node = engine_node();
   const Outcome outcome = event(block, engine_place(at), node, actions);
+  // The node's other processors may see a store as soon as an action makes it, and must find then that a fence has to
+  // wait for it.
+  if (const uint64_t now = count_outstanding(); now > outstanding_.load(std::memory_order_relaxed)) tell_outstanding(now);
   for (const Action& action : actions) perform(at, action, message);
   publish(at, block);
   if (!block.is_at_rest()) {
@@ -318,12 +348,23 @@ Outcome Shell::transition(const BlockAt& at, const multigrain::Message* message,
   } else if (record != nullptr) {
     remove_record(at.first);
   }
-  if (model_ == Model::kRc) {
-    uint64_t outstanding = epochs_.idle() ? 0 : 1;
-    for (size_t i = 0; i < seats_used_; ++i) outstanding += seats_[i].queued;
-    outstanding_.store(outstanding, std::memory_order_release);
-  }
+  if (const uint64_t now = count_outstanding(); now != outstanding_.load(std::memory_order_relaxed)) tell_outstanding(now);
   return outcome;
+}
+
+// What fences of this node have to wait for.
+uint64_t Shell::count_outstanding() const {
+  if (model_ != Model::kRc) return 0;
+  uint64_t outstanding = epochs_.idle() ? 0 : 1;
+  for (size_t i = 0; i < seats_used_; ++i) outstanding += seats_[i].queued;
+  return outstanding;
+}
+
+void Shell::tell_outstanding(uint64_t number) {
+  MULTIGRAIN_STEP(&outstanding_);
+  outstanding_.store(number, std::memory_order_release);
+  // Before whatever else this thread stores.
+  std::atomic_thread_fence(std::memory_order_release);
 }
 
 void Shell::perform(const BlockAt& at, const Action& action, const multigrain::Message* message) {
@@ -340,6 +381,7 @@ void Shell::perform(const BlockAt& at, const Action& action, const multigrain::M
       send(at, action);
       return;
     case Verb::kCopy:
+      MULTIGRAIN_STEP(frame);
       read_coherent(at, offset_of(at), {&copy_[0], bytes_of(at)});
       return;
     case Verb::kFill:
@@ -371,10 +413,12 @@ void Shell::perform(const BlockAt& at, const Action& action, const multigrain::M
         --seat.queued;
         if (!done.opens) retire(at, done);
       }
+      if (seat.queued == 0 && !seat.in_use && without_seat_.load(std::memory_order_relaxed) != 0) seat_left_.notify();
       return;
     }
     case Verb::kDeliver: {
       Seat& seat = seats_[action.processor];
+      MULTIGRAIN_STEP(this->frame(seat.load_from));
       read_coherent(at, seat.load_from, seat.load_to);
       wake(seat);
       return;
@@ -427,7 +471,7 @@ void Shell::handle_message(const multigrain::Message& message) {
   }
   if (at.home != self_ && header.extra != 0) count(Counter::kLinesInvalidated, uint64_t{header.extra} * at.lines);
 
-  const std::lock_guard hold(lock_);
+  const auto hold_blocks = hold(lock_);
   if (due_count_.load(std::memory_order_relaxed) != 0) serve_due();
   transition(at, &message, [&](Block& block, const Place& place, Node& node, Actions& actions) {
     if (!on_message(block, place, node, message.from, event, actions))
@@ -442,7 +486,7 @@ void Shell::serve_due() {
   const uint32_t number = due_count_.exchange(0, std::memory_order_relaxed);
   for (uint32_t i = 0; i < number; ++i) {
     const uint64_t line = due_[i];
-    const PageId page(line >> (services_.region.page_shift() - shift_));
+    const PageId page = page_of(line);
     transition(block_at(page, pages_[page], line), nullptr,
                [](Block& block, const Place& place, Node& node, Actions& actions) {
                  on_advance(block, place, node, actions);
@@ -452,17 +496,20 @@ void Shell::serve_due() {
 }
 
 void Shell::serve() {
+  MULTIGRAIN_STEP(&due_count_);
   if (due_count_.load(std::memory_order_acquire) == 0) return;
   const Inside inside;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  const std::lock_guard hold(lock_);
+  const auto hold_blocks = hold(lock_);
   serve_due();
 }
 
 void Shell::poll() {
   // Elsewhere in the runtime other locks may be held.
   const Category now = this_profile().current();
-  if (Inside::is() || (now != Category::kUser && now != Category::kStopped)) return;
+  if (Inside::on() || (now != Category::kUser && now != Category::kStopped)) return;
+  // Handlers of other rooms run in there as well, and may be interrupted.
+  const Inside inside;
   services_.fabric.poll();
   serve();
 }
@@ -498,7 +545,9 @@ void Shell::fill(const BlockAt& at, std::span<const std::byte> data) {
       for_each_hidden(at, [&](const Queued& store) {
         hidden = hidden || (w >= store.first_word() && w <= store.last_word());
       });
-    if (!hidden) Words(words[w]).store(value(w), std::memory_order_relaxed);
+    if (hidden) continue;
+    MULTIGRAIN_STEP(&words[w]);
+    Words(words[w]).store(value(w), std::memory_order_relaxed);
   }
   std::atomic_thread_fence(std::memory_order_release);
 }
@@ -507,10 +556,12 @@ void Shell::hide(const BlockAt& at, Queued& store) {
   uint64_t* const words = words_at(frame(0));
   for (uint64_t w = store.first_word(); w <= store.last_word(); ++w) {
     uint64_t& under = store.under[w - store.first_word()];
+    MULTIGRAIN_STEP(&words[w]);
     under = Words(words[w]).load(std::memory_order_relaxed);
     for_each_hidden(at, [&](const Queued& other) {
       if (w >= other.first_word() && w <= other.last_word()) under = other.under[w - other.first_word()];
     });
+    MULTIGRAIN_STEP(&words[w]);
     Words(words[w]).store(MG_FINE_FLAG64, std::memory_order_relaxed);
   }
   store.hidden = true;
@@ -519,6 +570,7 @@ void Shell::hide(const BlockAt& at, Queued& store) {
 // Makes a store that is no longer in its queue. Its words stay hidden if others to them are queued.
 void Shell::retire(const BlockAt& at, const Queued& store) {
   if (!store.hidden) {
+    MULTIGRAIN_STEP(frame(store.offset));
     copy_in(frame(store.offset), {store.bytes.data(), store.size});
     return;
   }
@@ -536,7 +588,9 @@ void Shell::retire(const BlockAt& at, const Queued& store) {
       other.under[w - other.first_word()] = value;
       hidden = true;
     });
-    if (!hidden) Words(words[w]).store(value, std::memory_order_relaxed);
+    if (hidden) continue;
+    MULTIGRAIN_STEP(&words[w]);
+    Words(words[w]).store(value, std::memory_order_relaxed);
   }
 }
 
@@ -578,6 +632,7 @@ Shell::Seat& Shell::take_seat(std::unique_lock<SpinLock>& hold, Attendance& atte
     const uint32_t seen = seat_left_.prepare();
     hold.unlock();
     wait_until(attendance, services_.wait, seat_left_, [&] { return seat_left_.changed_since(seen); });
+    MULTIGRAIN_LOCK_STEP(lock_);
     hold.lock();
     without_seat_.fetch_sub(1, std::memory_order_relaxed);
     seat = find_seat(thread);
@@ -588,6 +643,8 @@ Shell::Seat& Shell::take_seat(std::unique_lock<SpinLock>& hold, Attendance& atte
 }
 
 void Shell::wake(Seat& seat) {
+  // The thread may see that it is woken before it is notified.
+  seat.changed.mark();
   seat.woken.store(1, std::memory_order_release);
   seat.changed.notify();
 }
@@ -601,6 +658,7 @@ void Shell::wait(std::unique_lock<SpinLock>& hold, Seat& seat, Attendance& atten
     wait_until(attendance, services_.wait, seat.changed,
                [&] { return seat.woken.load(std::memory_order_acquire) != 0; });
   }
+  MULTIGRAIN_LOCK_STEP(lock_);
   hold.lock();
   seat.looking = false;
   seat.woken.store(0, std::memory_order_relaxed);
@@ -613,7 +671,7 @@ class Shell::Entry {
       : shell_(shell),
         protocol_(this_profile(), Category::kProtocol),
         attendance_(shell.services_.fabric),
-        hold_(shell.lock_),
+        hold_(hold(shell.lock_)),
         seat_(shell.take_seat(hold_, attendance_)) {
     if (shell.due_count_.load(std::memory_order_relaxed) != 0) shell.serve_due();
   }
@@ -652,18 +710,23 @@ void Shell::make_room(Entry& entry) {
 
 bool Shell::try_load(uint64_t offset, std::span<std::byte> out) {
   const uint64_t line = offset >> shift_;
-  publish_window(make_window(line, 1, false));
+  shasta::publish(make_window(line, 1, false));
+  MULTIGRAIN_STEP(&word(line));
   const bool here = (word(line).load(std::memory_order_seq_cst) & kReadable) != 0;
-  if (here) copy_out(out, frame(offset));
-  close_window();
+  if (here) {
+    MULTIGRAIN_STEP(frame(offset));
+    copy_out(out, frame(offset));
+  }
+  close();
   return here;
 }
 
 // Leaves the window open if it succeeds.
 bool Shell::try_open(uint64_t line) {
-  publish_window(store_window(line));
+  shasta::publish(store_window(line));
+  MULTIGRAIN_STEP(&word(line));
   if (word(line).load(std::memory_order_seq_cst) == kExclusive) return true;
-  close_window();
+  close();
   return false;
 }
 
@@ -708,6 +771,7 @@ void Shell::load(uintptr_t address, std::span<std::byte> out) {
   if (outcome == Outcome::kWait) {
     entry.wait(false);
   } else {
+    MULTIGRAIN_STEP(frame(offset));
     read_coherent(*at, offset, out);
     count(Counter::kLinesFound);
   }
@@ -717,7 +781,7 @@ bool Shell::store(uintptr_t address, std::span<const std::byte> value) {
   const std::optional<BlockAt> at = find(address);
   if (!at) {
     // The store itself finds out what it may.
-    publish_window(store_window(line_of(address)));
+    shasta::publish(store_window(line_of(address)));
     return false;
   }
   if (try_open(line_of(address))) return false;
@@ -739,7 +803,10 @@ bool Shell::store(uintptr_t address, std::span<const std::byte> value) {
         transition(*at, nullptr, [&](Block& block, const Place& place, Node& node, Actions& actions) {
           const Outcome o = on_store(block, place, node, entry.processor(), actions);
           if (o == Outcome::kQueued) seat.stores[seat.queued++] = queued;
-          if (o == Outcome::kResolved) copy_in(frame(offset), value);
+          if (o == Outcome::kResolved) {
+            MULTIGRAIN_STEP(frame(offset));
+            copy_in(frame(offset), value);
+          }
           return o;
         });
     if (outcome == Outcome::kResolved) count(Counter::kLinesFound);
@@ -754,7 +821,7 @@ void Shell::open_store(uintptr_t address) {
   const uint64_t line = line_of(address);
   const std::optional<BlockAt> at = find(address);
   if (!at) {
-    publish_window(store_window(line));
+    shasta::publish(store_window(line));
     return;
   }
   if (try_open(line)) return;
@@ -778,7 +845,7 @@ void Shell::open_store(uintptr_t address) {
     while (entry.must_wait()) entry.wait(true);
     // The block is here until the window is open: granted, or by the lock.
     MG_CHECK(word(line).load(std::memory_order_relaxed) == kExclusive, line);
-    publish_window(store_window(line));
+    shasta::publish(store_window(line));
     if (outcome == Outcome::kResolved) {
       count(Counter::kLinesFound);
     } else {
@@ -800,6 +867,7 @@ void Shell::open_store(uintptr_t address) {
 
 void Shell::bring(uintptr_t begin, uintptr_t end, bool to_store) {
   const auto is_here = [&](const BlockAt& at) {
+    MULTIGRAIN_STEP(&word(at.first));
     const uint64_t now = word(at.first).load(std::memory_order_relaxed);
     return to_store ? now == kExclusive : (now & kReadable) != 0;
   };
@@ -836,10 +904,12 @@ void Shell::bring(uintptr_t begin, uintptr_t end, bool to_store) {
 
 void Shell::prefetch_exclusive(uintptr_t address) {
   const std::optional<BlockAt> at = find(address);
-  if (!at || word(at->first).load(std::memory_order_relaxed) == kExclusive) return;
+  if (!at) return;
+  MULTIGRAIN_STEP(&word(at->first));
+  if (word(at->first).load(std::memory_order_relaxed) == kExclusive) return;
   const Inside inside;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  const std::lock_guard hold(lock_);
+  const auto hold_blocks = hold(lock_);
   if (record_count_ >= kUnawaited) return;
   transition(*at, nullptr, [](Block& block, const Place& place, Node& node, Actions& actions) {
     on_prefetch_exclusive(block, place, node, actions);
@@ -859,7 +929,8 @@ const std::atomic<uint64_t>* Shell::outstanding() const {
 }
 
 void Shell::fence() {
-  if (is_clean() || Inside::is()) return;
+  MULTIGRAIN_STEP(&outstanding_);
+  if (is_clean() || Inside::on()) return;
   Entry entry(*this);
   Node node = engine_node();
   while (!on_fence(model_, node, entry.processor())) entry.wait(true);
@@ -867,7 +938,8 @@ void Shell::fence() {
 
 // Stores that are queued are hidden from the node's other processors, too.
 void Shell::settle() {
-  if (is_clean() || Inside::is()) return;
+  MULTIGRAIN_STEP(&outstanding_);
+  if (is_clean() || Inside::on()) return;
   Entry entry(*this);
   while (!processors_[entry.processor()].queue.empty()) entry.wait(true);
 }
@@ -876,7 +948,7 @@ Block Shell::inspect(uintptr_t address) {
   const Inside inside;
   const std::optional<BlockAt> at = find(address);
   MG_CHECK(at.has_value(), address);
-  const std::lock_guard hold(lock_);
+  const auto hold_blocks = hold(lock_);
   const Record* const record = find_record(at->first);
   return record != nullptr ? record->block : at_rest(*at);
 }

@@ -68,11 +68,11 @@ class Shell final : public LineMemory {
   struct Page : LinePage {
     std::atomic<uint32_t> block_lines{0};  // once the grain is known
   };
+  // What is found of a block before the lock is taken, and used with it held: nothing of it changes ever.
   struct BlockAt {
     uint64_t first;  // its first line, by which it is known
     uint32_t lines;
     NodeId home;
-    bool touched;  // else it is at home here, and only messages have come for it
   };
   struct Record {
     Block block;
@@ -114,12 +114,16 @@ class Shell final : public LineMemory {
   [[nodiscard]] uint64_t line_of(uintptr_t address) const { return (address - view_) >> shift_; }
   [[nodiscard]] std::atomic<uint64_t>& word(uint64_t line) const { return lines_.table.word(line); }
   [[nodiscard]] std::byte* frame(uint64_t offset) const { return services_.region.alias(PageId(0)) + offset; }
+  [[nodiscard]] PageId page_of(uint64_t line) const {
+    return PageId(line >> (services_.region.page_shift() - shift_));
+  }
   [[nodiscard]] uint64_t offset_of(const BlockAt& at) const { return at.first << shift_; }
   [[nodiscard]] size_t bytes_of(const BlockAt& at) const { return size_t{at.lines} << shift_; }
 
   // --- Pages and blocks
   std::optional<Grain> grain_of(PageId page, Page& record);
   bool touch(PageId page, Page& record);
+  bool settle_page(PageId page, Page& record, NodeId home);
   std::optional<BlockAt> find(uintptr_t address);
   BlockAt find_for_message(uint64_t line, NodeId from, Kind kind);
   [[nodiscard]] BlockAt block_at(PageId page, const Page& record, uint64_t line) const;
@@ -136,6 +140,8 @@ class Shell final : public LineMemory {
   // Runs `event` on the block, carries out the actions, and lets go of the block. `message`: what is being handled.
   template <typename Event>
   Outcome transition(const BlockAt& at, const multigrain::Message* message, Event&& event);
+  [[nodiscard]] uint64_t count_outstanding() const;
+  void tell_outstanding(uint64_t number);
   void perform(const BlockAt& at, const Action& action, const multigrain::Message* message);
   void send(const BlockAt& at, const Action& action);
   void handle_message(const multigrain::Message& message);

@@ -116,8 +116,9 @@ std::span<std::byte> ShmFabric::words() const {
 
 void ShmFabric::check_aborted() const {
   const uint32_t aborted = job_.header().aborted.load(std::memory_order_relaxed);
+  // Without a word: the launcher has said why, and a line of each node would bury that.
   if (aborted != 0) [[unlikely]]
-    die(kAbortedStatus, "stopped, because the run has lost node", aborted - 1);
+    _exit(kAbortedStatus);
 }
 
 // --- Memory

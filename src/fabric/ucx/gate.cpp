@@ -17,10 +17,12 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/line.h"
 #include "base/spin_lock.h"
+#include "fabric/ucx/confine.h"
 #include "fabric/ucx/gate_token.h"
 #include "fabric/ucx/linkage.h"
 
@@ -478,11 +480,12 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
 
   // Calls of the C library are made in libucs alone today; its siblings are looked through in case that changes.
   constexpr const char* kLibraries[] = {"libucs.so", "libuct", "libucp.so"};
-  const Redirection functions[] = {{"connect", address_of(&gate_connect)},
-                                   {"listen", address_of(&gate_listen)},
-                                   {"accept", address_of(&gate_accept)},
-                                   {"accept4", address_of(&gate_accept4)},
-                                   {"recv", address_of(&gate_recv)}};
+  std::vector<Redirection> functions = {{"connect", address_of(&gate_connect)},
+                                        {"listen", address_of(&gate_listen)},
+                                        {"accept", address_of(&gate_accept)},
+                                        {"accept4", address_of(&gate_accept4)},
+                                        {"recv", address_of(&gate_recv)}};
+  functions.insert(functions.end(), confine::redirections().begin(), confine::redirections().end());
   Result<Redirected> redirected = Redirected::redirect(kLibraries, functions);
   if (!redirected) return tl::unexpected(redirected.error());
   for (const char* needed : {"connect", "listen", "recv"})
@@ -495,6 +498,7 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
     return fail(
         "UCX's libraries make no call of accept(): Multigrain cannot keep strangers out of this version of UCX's TCP "
         "transport, and does not run over it (1.13 is known to work)");
+  if (Status confined = confine::check(*redirected); !confined) return confined;
   gate.redirected = std::move(*redirected);
   gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   gate.strangers.reset();
@@ -511,6 +515,7 @@ void remove_gate() {
   if (Status restored = gate.redirected.restore(); !restored) panic("UCX's linkage tables cannot be put back");
   g_gate.store(nullptr, std::memory_order_release);
   if (const int spare = gate.spare.exchange(-1); spare >= 0) ::close(spare);
+  confine::close_doorbells();
   if (const uint64_t withheld = gate.strangers.take_withheld(); withheld != 0)
     Line()
         .text("multigrain: node ")

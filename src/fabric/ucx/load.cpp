@@ -35,7 +35,9 @@ constexpr Setting kSettings[] = {
     {"UCX_VFS_ENABLE", "n", true},
     // Endpoints must report that a peer is gone; UCX uses its shared-memory transports for such only if told so.
     {"UCX_POSIX_ERROR_HANDLING", "y", false},
-    {"UCX_SYSV_ERROR_HANDLING", "y", false},
+    // Shared memory without a name in a file system (confine.h).
+    {"UCX_POSIX_DIR", "/dev/shm", true},
+    {"UCX_POSIX_USE_PROC_LINK", "y", true},
     // The fabric has heartbeats of its own, faster than these.
     {"UCX_KEEPALIVE_INTERVAL", "inf", false},
     // Standard output is the program's.

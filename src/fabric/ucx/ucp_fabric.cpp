@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <ucs/async/async_fwd.h>
+#include <uct/api/uct.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,7 @@
 
 #include "fabric/copy_words.h"
 #include "fabric/ucx/gate.h"
+#include "fabric/ucx/transports.h"
 #include "fabric/ucx/ucx_module.h"
 
 namespace multigrain::ucx {
@@ -100,9 +102,42 @@ std::string_view device_of(std::string_view line) {
 bool puts(std::string_view line) {
   const std::string_view device = device_of(line);
   const std::string_view transport = device.substr(0, device.find('/'));
-  for (const std::string_view none : {"tcp", "posix", "sysv", "self"})
+  for (const std::string_view none : {"tcp", "posix", "self"})
     if (transport == none) return false;
   return line.find(" rma") != std::string_view::npos;
+}
+
+// The components of UCX's transport layer ("posix", "tcp", ...). Asking loads those that are libraries of their own.
+std::vector<std::string> components() {
+  std::vector<std::string> names;
+  uct_component_h* all = nullptr;
+  unsigned count = 0;
+  if (uct_query_components(&all, &count) != UCS_OK) return names;
+  for (unsigned i = 0; i < count; ++i) {
+    uct_component_attr_t attributes{};
+    attributes.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME;
+    if (uct_component_query(all[i], &attributes) == UCS_OK) names.emplace_back(attributes.name);
+  }
+  uct_release_component_list(all);
+  return names;
+}
+
+// A setting as UCX has it: from its environment, its configuration file, or its default. It tells that only to a
+// stream, a line each.
+std::string setting_of(const ucp_config_t* config, std::string_view name) {
+  char* text = nullptr;
+  size_t length = 0;
+  std::string value;
+  if (std::FILE* const stream = open_memstream(&text, &length); stream != nullptr) {
+    ucp_config_print(config, stream, nullptr, UCS_CONFIG_PRINT_CONFIG);
+    std::fclose(stream);
+    const std::string key = "\n" + std::string(name) + "=";
+    const std::string all = "\n" + std::string(text, length);
+    if (const size_t at = all.find(key); at != std::string::npos)
+      value = all.substr(at + key.size(), all.find('\n', at + 1) - at - key.size());
+    std::free(text);
+  }
+  return value;
 }
 
 // What a node tells the others in exchange #2. The address and the key of its words follow.
@@ -250,6 +285,7 @@ Result<std::unique_ptr<UcxFabric>> UcpFabric::open(const UcxOptions& options) {
 }
 
 Status UcpFabric::start() {
+  const std::vector<std::string> available = components();
   // Before UCX listens anywhere.
   if (Status gated = install_gate(options_.secret, context_.self, options_.interface); !gated) return gated;
   gated_ = true;
@@ -262,6 +298,12 @@ Status UcpFabric::start() {
   if (status != UCS_OK) return fail_ucx("cannot read UCX's configuration (the UCX_* variables)", status);
   // The word's own node uses its processors' atomic instructions, so everybody's must go through its processors.
   status = ucp_config_modify(config, "ATOMIC_MODE", "cpu");
+  const Result<std::string> transports = without_system_v(setting_of(config, "UCX_TLS"), available);
+  if (!transports) {
+    ucp_config_release(config);
+    return tl::unexpected(transports.error());
+  }
+  if (status == UCS_OK) status = ucp_config_modify(config, "TLS", transports->c_str());
   if (status == UCS_OK && !options_.interface.empty())
     status = ucp_config_modify(config, "NET_DEVICES", options_.interface.c_str());
   if (status == UCS_OK) {
@@ -1821,7 +1863,7 @@ void UcpFabric::wake_service() {
 
 // --- Who is still there
 
-// Heartbeats form a star: every node and node 0 say once a second that they are there, and node 0 tells the others who
+// Heartbeats form a star: every node and node 0 say twice a second that they are there, and node 0 tells the others who
 // is not. Everything that arrives counts as a sign of life.
 void UcpFabric::tend() {
   if (options_.silence_limit == 0 || context_.nodes == 1) {
@@ -1831,7 +1873,10 @@ void UcpFabric::tend() {
   const Nanoseconds now = monotonic_ns();
   if (now < next_tick_) return;
   const bool first = next_heartbeat_ == 0;
-  const Nanoseconds period = std::min(kSecond, options_.silence_limit / 4);
+  const Nanoseconds period = std::min(kSecond / 2, options_.silence_limit / 8);
+  // The time in which this process was stopped itself is nobody's silence.
+  const Nanoseconds pause = first ? 0 : now - (next_tick_ - period / 2);
+  const Nanoseconds own_pause = pause > 3 * period ? pause : 0;
   next_tick_ = now + period / 2;
   const bool speaks = now >= next_heartbeat_;
   if (speaks) next_heartbeat_ = now + period;
@@ -1840,10 +1885,12 @@ void UcpFabric::tend() {
     Peer& peer = peers_[n];
     if (n == context_.self || (context_.self != 0 && n != 0) || peer.lost.load(std::memory_order_relaxed)) continue;
     if (speaks) send_control(n, ControlKind::kAlive);
+    peer.last_heard = std::min(now, peer.last_heard + own_pause);
     if (first || std::exchange(peer.heard, false)) peer.last_heard = now;
     const Nanoseconds limit =
         peer.ever_heard ? options_.silence_limit : std::max(options_.silence_limit, kFirstHeartbeat);
-    if (now - peer.last_heard > limit) lose(n, LossReason::kSilent, false);
+    // A pause that is shorter than the limit is borne wherever between two signs of life it begins.
+    if (now - peer.last_heard > limit + period) lose(n, LossReason::kSilent, false);
   }
 }
 

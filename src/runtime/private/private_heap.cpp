@@ -88,6 +88,8 @@ Mode decide() {
     see_initial_environment(choice);
   }
   errno = saved;
+  // For what may be said before the runtime has started.
+  set_panic_node(static_cast<unsigned>(choice.node));
   const Mode mode = choice.nodes <= 1 ? Mode::kCLibrary : choice.node == 0 ? Mode::kPrivate : Mode::kBoot;
   // Two threads would decide alike; but a copy may have arrived meanwhile.
   Mode expected = Mode::kUndecided;

@@ -1,0 +1,13 @@
+// Where a test that tries all orders of the accesses of memory stops a thread of a shell: before an access of memory that
+// other threads access as well and that no lock guards which all of them hold. Nothing in the product; such a test
+// builds a shell's source once more, and includes a header before it that defines these (tests/coherence/shell_steps.h).
+#pragma once
+
+#ifndef MULTIGRAIN_STEP
+// Before the word, or the bytes, at `address` are read, and before they are written.
+#define MULTIGRAIN_STEP(address) static_cast<void>(0)
+// Before a lock is taken: the thread goes on when it is free.
+#define MULTIGRAIN_LOCK_STEP(lock) static_cast<void>(0)
+// Before the word at `address` is looked at again, which was `seen`: the thread goes on when it is something else.
+#define MULTIGRAIN_CHANGE_STEP(address, seen) static_cast<void>(0)
+#endif

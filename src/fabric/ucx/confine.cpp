@@ -1,0 +1,271 @@
+#include "fabric/ucx/confine.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/timerfd.h>
+#include <sys/types.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+#include "base/line.h"
+#include "base/spin_lock.h"
+
+namespace multigrain::confine {
+namespace {
+
+constexpr char kSharedMemoryFolder[] = "/dev/shm";
+
+int close_keeping_errno(int fd) {
+  const int saved = errno;
+  ::close(fd);
+  errno = saved;
+  return -1;
+}
+
+// --- Shared memory
+
+int anonymous_shm_open(const char* name, int flags, mode_t mode) {
+  // UCX opens by name only what it has just made (its peers use /proc). Anything else is not there.
+  if ((flags & O_CREAT) == 0) {
+    errno = ENOENT;
+    return -1;
+  }
+  const int fd = memfd_create(name + (*name == '/' ? 1 : 0), MFD_CLOEXEC);
+  if (fd < 0) return -1;
+  // An anonymous file is everybody's to open who gets as far as /proc/PID/fd; that is the same user and root.
+  if (fchmod(fd, mode & 0600) != 0) return close_keeping_errno(fd);
+  return fd;
+}
+
+int anonymous_shm_unlink(const char* /*name*/) {
+  return 0;
+}
+
+int roomy_statvfs(const char* path, struct statvfs* result) {
+  if (strcmp(path, kSharedMemoryFolder) != 0) return ::statvfs(path, result);
+  // Anonymous files are limited by memory alone.
+  *result = {};
+  result->f_bsize = result->f_frsize = static_cast<unsigned long>(sysconf(_SC_PAGESIZE));
+  result->f_blocks = result->f_bfree = result->f_bavail = uint64_t{1} << 30;
+  return 0;
+}
+
+int refused_shmget(key_t /*key*/, size_t /*size*/, int /*flags*/) {
+  // The one error that UCX takes as "not here" without a word, where it asks for huge pages.
+  errno = ENOMEM;
+  return -1;
+}
+
+void* undumped_mmap(void* address, size_t length, int protection, int flags, int fd, off_t offset) {
+  void* const memory = ::mmap(address, length, protection, flags, fd, offset);
+  // Without it (a kernel without core files) there is nothing to be kept out of.
+  if (memory != MAP_FAILED) madvise(memory, length, MADV_DONTDUMP);
+  return memory;
+}
+
+// --- Doorbells: pipes in the place of datagram sockets
+
+// The "address" of a doorbell, which UCX puts into the shared memory for its peers. The numbers of the pipe itself
+// guard against a process that has got the identifier of one that is gone.
+struct Address {
+  static constexpr uint64_t kMagic = 0x6c6c6562726f6f64;
+  uint64_t magic = 0;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int32_t process = 0;
+  int32_t descriptor = 0;
+  bool operator==(const Address&) const = default;
+};
+constexpr size_t kAddressBytes = offsetof(sockaddr_un, sun_path) + sizeof(Address);
+static_assert(kAddressBytes <= sizeof(sockaddr_un));
+
+int open_descriptor(int process, int descriptor) {
+  Line path;
+  path.text("/proc/").number(static_cast<unsigned>(process)).text("/fd/").number(static_cast<unsigned>(descriptor));
+  // Both ends: a pipe without a reader would kill its writer by SIGPIPE, one without a writer would be at its end.
+  return ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+}
+
+int make_doorbell() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_NONBLOCK | O_CLOEXEC) != 0) return -1;
+  const int doorbell = open_descriptor(getpid(), ends[0]);
+  close_keeping_errno(ends[0]);
+  close_keeping_errno(ends[1]);
+  return doorbell;
+}
+
+bool is_doorbell(int fd, struct stat* state) {
+  return fstat(fd, state) == 0 && S_ISFIFO(state->st_mode);
+}
+
+// Doorbells of peers that were rung before. UCX rings them under the fabric's lock; the lock here is for processes with
+// several fabrics.
+class Doorbells {
+ public:
+  // The descriptor for `address`, or -1 and errno.
+  int open(const Address& address) {
+    const std::lock_guard held(lock_);
+    Entry& entry = entries_[static_cast<size_t>(address.process * 31 + address.descriptor) % entries_.size()];
+    if (entry.fd >= 0 && entry.address == address) return entry.fd;
+    const int fd = open_descriptor(address.process, address.descriptor);
+    if (fd < 0) return -1;
+    struct stat state {};
+    if (!is_doorbell(fd, &state) || state.st_dev != address.device || state.st_ino != address.inode) {
+      ::close(fd);
+      errno = ENOENT;
+      return -1;
+    }
+    if (entry.fd >= 0) ::close(entry.fd);
+    entry = {fd, address};
+    return fd;
+  }
+  void close_all() {
+    const std::lock_guard held(lock_);
+    for (Entry& entry : entries_) {
+      if (entry.fd >= 0) ::close(entry.fd);
+      entry = {};
+    }
+  }
+
+ private:
+  struct Entry {
+    int fd = -1;
+    Address address;
+  };
+  SpinLock lock_;
+  std::array<Entry, 256> entries_{};
+};
+constinit Doorbells g_doorbells;
+
+// Of the type of a socket; the rest is flags.
+constexpr int kTypeMask = 0xf;
+
+int confined_socket(int domain, int type, int protocol) {
+  if (domain == AF_UNIX && (type & kTypeMask) == SOCK_DGRAM) return make_doorbell();
+  return ::socket(domain, type | SOCK_CLOEXEC, protocol);
+}
+
+int confined_bind(int fd, const sockaddr* address, socklen_t length) {
+  struct stat state {};
+  // A doorbell has no name to be bound to.
+  if (address != nullptr && length >= sizeof address->sa_family && address->sa_family == AF_UNIX &&
+      is_doorbell(fd, &state))
+    return 0;
+  return ::bind(fd, address, length);
+}
+
+int confined_getsockname(int fd, sockaddr* name, socklen_t* length) {
+  struct stat state {};
+  if (!is_doorbell(fd, &state)) return ::getsockname(fd, name, length);
+  const Address address{Address::kMagic, state.st_dev, state.st_ino, getpid(), fd};
+  std::array<std::byte, kAddressBytes> bytes{};
+  const sa_family_t family = AF_UNIX;
+  memcpy(bytes.data(), &family, sizeof family);
+  memcpy(bytes.data() + offsetof(sockaddr_un, sun_path), &address, sizeof address);
+  memcpy(name, bytes.data(), std::min<size_t>(*length, bytes.size()));
+  *length = bytes.size();
+  return 0;
+}
+
+ssize_t confined_sendto(int fd, const void* bytes, size_t length, int flags, const sockaddr* to, socklen_t to_length) {
+  if (to == nullptr || to_length < sizeof to->sa_family || to->sa_family != AF_UNIX)
+    return ::sendto(fd, bytes, length, flags, to, to_length);
+  Address address;
+  if (to_length == kAddressBytes)
+    memcpy(&address, reinterpret_cast<const std::byte*>(to) + offsetof(sockaddr_un, sun_path), sizeof address);
+  const int doorbell = address.magic == Address::kMagic ? g_doorbells.open(address) : -1;
+  if (doorbell >= 0) return ::write(doorbell, bytes, length);
+  // To go on would be to let the peer sleep: its work would come to a halt for seconds, and nobody could tell why.
+  if (address.magic == Address::kMagic && (errno == EMFILE || errno == ENFILE))
+    panic("another node cannot be woken: the process has no descriptor left (ulimit -n)");
+  errno = ECONNREFUSED;  // the peer is gone
+  return -1;
+}
+
+ssize_t confined_recvfrom(int fd, void* bytes, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
+  // For a socket this is the same, and a doorbell is none.
+  if (flags == 0 && from == nullptr) return ::read(fd, bytes, length);
+  return ::recvfrom(fd, bytes, length, flags, from, from_length);
+}
+
+// --- Descriptors
+
+int confined_pipe(int* ends) {
+  return pipe2(ends, O_CLOEXEC);
+}
+int confined_epoll_create(int /*size*/) {
+  return epoll_create1(EPOLL_CLOEXEC);
+}
+int confined_epoll_create1(int flags) {
+  return epoll_create1(flags | EPOLL_CLOEXEC);
+}
+int confined_timerfd_create(int clock, int flags) {
+  return timerfd_create(clock, flags | TFD_CLOEXEC);
+}
+int confined_open(const char* path, int flags, ...) {
+  mode_t mode = 0;
+  if ((flags & (O_CREAT | O_TMPFILE)) != 0) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+  }
+  return ::open(path, flags | O_CLOEXEC, mode);
+}
+
+template <typename Function>
+void* address_of(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
+std::span<const Redirection> redirections() {
+  static const Redirection functions[] = {{"shm_open", address_of(&anonymous_shm_open)},
+                                          {"shm_unlink", address_of(&anonymous_shm_unlink)},
+                                          {"statvfs", address_of(&roomy_statvfs)},
+                                          {"shmget", address_of(&refused_shmget)},
+                                          {"mmap", address_of(&undumped_mmap)},
+                                          {"socket", address_of(&confined_socket)},
+                                          {"bind", address_of(&confined_bind)},
+                                          {"getsockname", address_of(&confined_getsockname)},
+                                          {"sendto", address_of(&confined_sendto)},
+                                          {"recvfrom", address_of(&confined_recvfrom)},
+                                          {"pipe", address_of(&confined_pipe)},
+                                          {"epoll_create", address_of(&confined_epoll_create)},
+                                          {"epoll_create1", address_of(&confined_epoll_create1)},
+                                          {"timerfd_create", address_of(&confined_timerfd_create)},
+                                          {"open", address_of(&confined_open)}};
+  return functions;
+}
+
+Status check(const Redirected& redirected) {
+  if (redirected.count("shm_open") == 0) return {};  // it has no transport over shared memory
+  for (const char* needed : {"shm_unlink", "socket", "bind", "getsockname", "sendto", "recvfrom", "mmap"})
+    if (redirected.count(needed) == 0)
+      return fail(
+          "UCX's libraries make no call of {}(): Multigrain cannot keep other users out of this version of UCX's "
+          "shared memory, and does not run over it (1.13 is known to work)",
+          needed);
+  return {};
+}
+
+void close_doorbells() {
+  g_doorbells.close_all();
+}
+
+}  // namespace multigrain::confine
