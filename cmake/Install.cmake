@@ -15,7 +15,10 @@ foreach(tool mgrun mgcc mgcxx mgbench mgbench-role mgbench-lines mgbench-blocks 
   endif()
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+# In a folder docs beside README.md, as its links and the library's messages say.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+
+install(FILES ${PROJECT_SOURCE_DIR}/tools/gdb/multigrain.gdb DESTINATION ${CMAKE_INSTALL_DATADIR}/multigrain)
 
 install(EXPORT MultigrainTargets NAMESPACE Multigrain:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/MultigrainConfig.cmake.in

@@ -6,7 +6,9 @@
  *
  * The memory model is release consistency: what a processor wrote before a release (mg_unlock, mg_barrier, mg_cond_*,
  * mg_sem_post, mg_flag_set, mg_spawn, mg_join's end, mg_release) is seen by a processor after the matching acquire.
- * Programs without data races that synchronise through this interface behave as on one machine (mgs.txt, section 3.2).
+ * Programs without data races that synchronise through this interface behave as on one machine. Mutexes, conditions,
+ * barriers and semaphores of POSIX and of C++ work inside one node: one that lies in shared memory ends the run with a
+ * sentence when it is locked or waited for in a run of several nodes.
  *
  * Functions that can fail return 0 or a negative errno value, or NULL with errno set; mg_error() gives the sentence.
  * Unless a function says otherwise it may be called from any processor at any time between start and end of main(),
@@ -57,9 +59,11 @@ typedef void (*mg_function)(void* argument);
 
 /* Starts `function(argument)` on a processor that is idle. A release. If no processor runs on its node, node 0's
  * globals and malloc heap are copied there first. `argument` may point to shared memory, to globals or to the heap,
- * not to the caller's stack unless the processor is on the caller's node.
- * Called on node 0 (any of its processors). Returns 0, -EINVAL (no such processor), -EBUSY (it runs already, or is 0),
- * -EPERM (called on another node). */
+ * not to the caller's stack unless the processor is on the caller's node. What a global or a block of the heap holds must
+ * be there before the first processor of a node starts: to a node that runs already, nothing is copied.
+ * Called on node 0 (any of its processors). Returns 0, -EINVAL (no such processor; the argument is a local variable, or
+ * private memory that the processor's node has not as it is here), -EBUSY (it runs already, or is 0), -EPERM (called on
+ * another node). */
 MG_API int mg_spawn(unsigned processor, mg_function function, void* argument);
 
 /* Runs `function(argument)` on every processor, the caller included, and returns when all have ended. Called on
@@ -115,6 +119,9 @@ MG_API void* mg_alloc(size_t size, const mg_alloc_options* options);
 MG_API void mg_free(void* block);
 /* Whether the address lies in the shared region. Async-signal-safe. */
 MG_API int mg_is_shared(const void* address);
+/* Whether the address is in that part of the calling thread's stack that is in use: that of a local variable of its own or
+ * of its callers, which no other node has. */
+MG_API int mg_is_on_stack(const void* address);
 /* The node that is home of a shared address, or -1 if it is not allocated, or first-touch and not yet touched. */
 MG_API int mg_home_of(const void* address);
 

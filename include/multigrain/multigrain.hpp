@@ -20,6 +20,11 @@
 #ifndef MULTIGRAIN_MULTIGRAIN_HPP
 #define MULTIGRAIN_MULTIGRAIN_HPP
 
+// One sentence rather than the errors of all that an older standard does not know: the rest is left out.
+#if __cplusplus < 202002L
+#error "multigrain.hpp needs C++20: compile with -std=c++20 (in CMake: target_compile_features(program PRIVATE cxx_std_20))"
+#else
+
 #include <multigrain/multigrain.h>
 
 #include <algorithm>
@@ -27,6 +32,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -355,11 +361,32 @@ void call(Callable& callable) {
     callable();
 }
 
-// What a callable must be to be copied to another node byte by byte. A by-reference capture passes this test and is
-// still wrong unless it refers to shared memory or to a global: the caller's stack is not there.
+// What a callable must be to be copied to another node byte by byte. A by-reference capture passes this test;
+// refuse_locals() finds it.
 template <typename Callable>
 concept sendable = std::is_trivially_copyable_v<Callable> && std::is_trivially_destructible_v<Callable> &&
                    (std::is_invocable_v<Callable&> || std::is_invocable_v<Callable&, unsigned>);
+
+// Throws if the callable holds the address of a local variable of the caller: a capture by reference, or a pointer or a
+// span that was captured by value. Other nodes have another stack there. Such an address is a word of the callable: no
+// number that programs use looks like one. Only in callables of up to 256 bytes: larger ones have arrays in them, perhaps
+// with bytes that nobody has written.
+template <typename Callable>
+void refuse_locals(const Callable& callable, const char* what) {
+  if constexpr (!std::is_empty_v<Callable> && alignof(Callable) >= alignof(void*) && sizeof(Callable) <= 256) {
+    for (std::size_t at = 0; at < sizeof(Callable); at += sizeof(void*)) {
+      const void* word;
+      std::memcpy(&word, reinterpret_cast<const char*>(&callable) + at, sizeof word);
+      if (mg_is_on_stack(word) == 0) continue;
+      throw std::system_error(
+          EINVAL, std::generic_category(),
+          std::string(what) + ": the callable has captured a local variable of the caller by reference, or its address (" +
+              "bytes " + std::to_string(at) + " to " + std::to_string(at + sizeof word - 1) + " of its " +
+              std::to_string(sizeof(Callable)) + "), and other nodes have another stack there: capture it by value, " +
+              "or put it into shared memory (mg::make_unique, mg::make_shared_array) and capture a pointer or span");
+    }
+  }
+}
 
 template <typename Callable>
 Callable* send(const Callable& callable) {
@@ -374,9 +401,11 @@ Callable* send(const Callable& callable) {
 // by value, is copied into a block of shared memory, from which the processor takes a copy of its own: so it must be
 // trivially copyable and may capture pointers into shared memory, numbers and mutex_refs, but neither containers by
 // value nor anything of the caller's stack by reference. If it accepts an unsigned it gets the processor's number.
-// An exception that leaves it ends the program. Throws std::system_error: EINVAL, EBUSY, EPERM as mg_spawn.
+// An exception that leaves it ends the program. Throws std::system_error: EINVAL, EBUSY, EPERM as mg_spawn; EINVAL also
+// for a capture of a local variable by reference, unless the processor is on the caller's node.
 template <detail::sendable Callable>
 void spawn(unsigned processor, Callable callable) {
+  if (processor / processors_per_node() != node()) detail::refuse_locals(callable, "mg::spawn");
   Callable* const block = detail::send(callable);
   const int status = mg_spawn(
       processor,
@@ -394,6 +423,7 @@ void spawn(unsigned processor, Callable callable) {
 // processor 0 while no other processor runs. The rules for callables are those of spawn.
 template <detail::sendable Callable>
 void run_on_all(Callable callable) {
+  if (nodes() > 1) detail::refuse_locals(callable, "mg::run_on_all");
   Callable* const block = detail::send(callable);
   const int status = mg_spawn_all(
       [](void* argument) noexcept {
@@ -416,4 +446,5 @@ inline void join_all() {
 
 }  // namespace mg
 
+#endif
 #endif

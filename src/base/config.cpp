@@ -312,6 +312,7 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_CLOCK_SCALE", Setting::Of::kRun, parsed<&Config::clock_scale, parse_clock_scale>},
     {"MULTIGRAIN_SKEW", Setting::Of::kRun, parsed<&Config::skew, parse_skew>},
     {"MULTIGRAIN_HLRC", Setting::Of::kRun, parsed<&Config::hlrc, parse_hlrc>},
+    {"MULTIGRAIN_CHECK", Setting::Of::kRun, whole<&Config::check, 0, 1>},
     {"MULTIGRAIN_VERBOSE", Setting::Of::kRun, whole<&Config::verbose, 0, 1>},
     {"MULTIGRAIN_FABRIC", Setting::Of::kNode, parsed<&Config::fabric, parse_fabric>},
     {"MULTIGRAIN_INTERFACE", Setting::Of::kNode, parsed<&Config::interface, parse_text>},

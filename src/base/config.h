@@ -116,6 +116,7 @@ struct Config {
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time for CPU time
   Nanoseconds skew = 20'000;                             // MULTIGRAIN_SKEW: between runnable processors; virtual time
   HlrcOptions hlrc;                                      // MULTIGRAIN_HLRC
+  bool check = false;                                    // MULTIGRAIN_CHECK: 0 or 1; of mistakes in porting
   bool verbose = false;                                  // MULTIGRAIN_VERBOSE: 0 or 1
   FabricKind fabric = FabricKind::kShm;                  // MULTIGRAIN_FABRIC: shm or ucx
   std::string interface;                                 // MULTIGRAIN_INTERFACE: network device; empty: UCX's choice

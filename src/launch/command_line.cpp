@@ -227,12 +227,13 @@ Status apply(std::vector<Setting>& settings, LaunchOptions& options) {
   return validate(options.config);
 }
 
-Status apply_verbose(bool given, LaunchOptions& options) {
-  const char* inherited = std::getenv("MULTIGRAIN_VERBOSE");
+// A flag that is an option or a variable.
+Status apply_flag(const char* variable, bool given, bool Config::* member, LaunchOptions& options) {
+  const char* inherited = std::getenv(variable);
   const std::string_view text = given ? "1" : inherited != nullptr ? inherited : "0";
-  if (text != "0" && text != "1") return fail("MULTIGRAIN_VERBOSE: '{}' is neither 0 nor 1", text);
-  options.config.verbose = text == "1";
-  if (given) options.environment.emplace_back("MULTIGRAIN_VERBOSE", "1");
+  if (text != "0" && text != "1") return fail("{}: '{}' is neither 0 nor 1", variable, text);
+  options.config.*member = text == "1";
+  if (given) options.environment.emplace_back(variable, "1");
   return {};
 }
 
@@ -306,6 +307,7 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   LaunchOptions options;
   HostArguments hosts;
   bool verbose = false;
+  bool check = false;
   bool pin = false;
   bool no_pin = false;
 
@@ -333,6 +335,8 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
       ->allow_extra_args(false)
       ->type_name("NAME");
   app.add_flag("--verbose", verbose, "say what is started and how");
+  app.add_flag("--check", check,
+               "name mistakes in porting: globals that another node than 0 writes, processors that are never started");
   app.add_flag("--label-output", options.label_output, "begin each line of output with its [node]");
   app.add_flag("--pin", pin, "one core a processor, or refuse to start");
   app.add_flag("--no-pin", no_pin, "leave placement to the system (default: pin when there are enough cores)");
@@ -358,7 +362,10 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   }
   if (options.program.empty()) return fail("there is no program to run; usage: {}", kUsage);
   if (const Status status = apply(settings, options); !status) return tl::unexpected<Error>(status.error());
-  if (const Status status = apply_verbose(verbose, options); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = apply_flag("MULTIGRAIN_VERBOSE", verbose, &Config::verbose, options); !status)
+    return tl::unexpected<Error>(status.error());
+  if (const Status status = apply_flag("MULTIGRAIN_CHECK", check, &Config::check, options); !status)
+    return tl::unexpected<Error>(status.error());
   if (const Status status = apply_hosts(hosts, settings, options); !status)
     return tl::unexpected<Error>(status.error());
   options.pinning = pin ? Pinning::kAlways : no_pin ? Pinning::kNever : Pinning::kAutomatic;

@@ -158,6 +158,7 @@ class TextTable {
     times();
     inside_protocol();
     counters();
+    if (!run_.never_started.empty()) print("\nOf the machine, {}.\n", tell_never_started(run_.never_started));
     return std::move(out_);
   }
 
@@ -350,6 +351,21 @@ Status check_report(const NodeReport& report) {
   return {};
 }
 
+std::string tell_never_started(std::span<const unsigned> numbers) {
+  std::string list;
+  for (size_t first = 0; first < numbers.size();) {
+    size_t last = first;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    if (!list.empty()) list += ", ";
+    list += first == last ? std::to_string(numbers[first]) : fmt::format("{} to {}", numbers[first], numbers[last]);
+    first = last + 1;
+  }
+  return fmt::format(
+      "processor{} {} {} never started: mg_spawn starts processors, and threads of pthread_create, std::thread or OpenMP "
+      "stay on the node of their creator",
+      numbers.size() == 1 ? "" : "s", list, numbers.size() == 1 ? "was" : "were");
+}
+
 std::string render_text(const RunDescription& run, std::span<const NodeReport> reports, MessageNamer name) {
   return TextTable(run, reports, name).render();
 }
@@ -361,7 +377,8 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
   json["run"] = {
       {"program", run.program},   {"nodes", run.nodes},         {"processors_per_node", run.processors_per_node},
       {"protocol", run.protocol}, {"page_size", run.page_size}, {"network", run.network},
-      {"clock", run.clock},       {"access", run.access},       {"elapsed_ns", run.elapsed_ns}};
+      {"clock", run.clock},       {"access", run.access},       {"elapsed_ns", run.elapsed_ns},
+      {"never_started", run.never_started}};
   json["sum"] = to_json(sum_of_processors(reports));
   json["nodes"] = Json::array();
   size_t processor_number = 0;

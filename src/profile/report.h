@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "base/error.h"
@@ -63,7 +64,11 @@ struct RunDescription {
   std::string clock = "wall";  // what all times are of: wall or virtual
   std::string access;          // the mechanism that was chosen
   Nanoseconds elapsed_ns = 0;  // from the start of main(), or the last reset, to its end
+  std::vector<unsigned> never_started{};  // the processors that no mg_spawn has started
 };
+
+// "processors 1 to 3 were never started: ...", without the end of a sentence. `numbers` ascend and are not empty.
+std::string tell_never_started(std::span<const unsigned> numbers);
 
 // The name of a message type for people, or nullptr.
 using MessageNamer = const char* (*)(uint8_t type);

@@ -9,6 +9,7 @@
 #include "base/fine_grain.h"
 #include "multigrain/multigrain.h"
 #include "runtime/node.h"
+#include "runtime/stacks.h"
 
 using multigrain::Node;
 using multigrain::NodeId;
@@ -232,6 +233,10 @@ void mg_free(void* block) {
 int mg_is_shared(const void* address) {
   Node* const self = Node::get();
   return self != nullptr && self->region().contains(address) ? 1 : 0;
+}
+
+int mg_is_on_stack(const void* address) {
+  return multigrain::stack_of_this_thread().contains(reinterpret_cast<uintptr_t>(address)) ? 1 : 0;
 }
 
 int mg_home_of(const void* address) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/fine_grain.h"
+#include "runtime/private/loaded_objects.h"
 
 namespace multigrain {
 namespace {
@@ -43,21 +44,6 @@ Note find_note(const dl_phdr_info& object) {
   return result;
 }
 
-bool holds_this_code(const dl_phdr_info& object) {
-  const auto here = reinterpret_cast<uintptr_t>(&holds_this_code);
-  for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD && here - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) return true;
-  }
-  return false;
-}
-
-bool is_system_library(std::string_view path) {
-  if (path.find('/') == std::string_view::npos) return true;  // the kernel's
-  if (path.starts_with("/usr/local/")) return false;
-  return path.starts_with("/lib/") || path.starts_with("/lib64/") || path.starts_with("/usr/");
-}
-
 }  // namespace
 
 CompiledChecks find_compiled_checks() {
@@ -71,7 +57,8 @@ CompiledChecks find_compiled_checks() {
     if (is_program) checks.in_program = note == Note::kOfThisVersion;
     if (note == Note::kOfAnother && checks.of_another_version.empty())
       checks.of_another_version = is_program ? program_invocation_name : path;
-    if (has || holds_this_code(*object) || (!is_program && is_system_library(path))) return 0;
+    const bool is_ours = holds(*object, reinterpret_cast<uintptr_t>(&find_compiled_checks));
+    if (has || is_ours || (!is_program && is_system_library(path))) return 0;
     if (checks.missing.empty()) checks.missing = is_program ? program_invocation_name : path;
     return 0;
   };

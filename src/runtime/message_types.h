@@ -12,6 +12,10 @@ inline constexpr MessageType kReport = message_range::kRuntime + 3;       // to 
 inline constexpr MessageType kExit = message_range::kRuntime + 4;         // to node 0: exit() with status word[0]
 inline constexpr MessageType kProfileMark = message_range::kRuntime + 5;  // word 0: a PhaseMark
 inline constexpr MessageType kProfileMarked = message_range::kRuntime + 6;
+// From node 0: what is in the private memory [word[0], word[0] + word[1]), at most 4 bytes? The answer: payload, nothing
+// if that is none of it.
+inline constexpr MessageType kPeek = message_range::kRuntime + 7;
+inline constexpr MessageType kPeeked = message_range::kRuntime + 8;
 // message_range::kRuntime + 0x10 .. 0x17 belong to runtime/private/state_copy.h.
 
 }  // namespace multigrain::runtime_message

@@ -28,6 +28,7 @@
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
 #include "runtime/interpose/syscalls.h"
+#include "runtime/interpose/thread_sync.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "runtime/private/private_heap.h"
@@ -94,6 +95,7 @@ Status Node::start() {
     set_thread_hooks(nullptr, nullptr);
     set_line_protocol(nullptr);
     set_shared_copies(nullptr, nullptr);
+    refuse_thread_sync(nullptr);
   });
   return node->start_service();
 }
@@ -161,6 +163,7 @@ Status Node::build() {
 
   if (Status installed = install_fault_entry(*region_, *rights_, *protocol_); !installed) return installed;
   set_shared_region(region_->base(), region_->size());
+  if (config_.nodes > 1) refuse_thread_sync(&Node::refuse_thread_sync_object);
   if (line_protocol_ != nullptr) set_shared_copies(&__multigrain_load, &__multigrain_store);
   if (config_.node == NodeId(0))
     processors_->adopt_main_thread();
@@ -313,6 +316,28 @@ void Node::emulate(ShmFabric& shm) {
                                            .processors = config_.processors_per_node});
   shm.carry_arrivals();
   fabric_ = std::make_unique<VirtualFabric>(std::move(fabric_), config_.network, emulation.nodes());
+}
+
+// Called by the thread that is about to use it, so it may wait.
+void Node::refuse_thread_sync_object(const char* function, const void* object, const char* instead) {
+  const BootHeapScope boot;
+  Node& self = *get();
+  // Its block begins at a multiple of 16 bytes before it.
+  const auto* start = reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(object) / 16 * 16);
+  auto size = self.heap_->usable_size(start);
+  for (unsigned steps = 0; !size && steps < Config::kMinPageSize / 16 && self.region_->contains(start - 16); ++steps) {
+    start -= 16;
+    size = self.heap_->usable_size(start);
+  }
+  const std::string block = size ? fmt::format(" (byte {} of the {} that mg_alloc gave at {})",
+                                               static_cast<const std::byte*>(object) - start, *size,
+                                               static_cast<const void*>(start))
+                                 : std::string();
+  std::fflush(stdout);
+  die(1, {fmt::format("{} for {}, which is in shared memory{}: it would exclude and wake threads of one node only, and the "
+                      "run has {}; use {} (docs/porting.md)",
+                      function, object, block, self.config_.nodes, instead)
+              .c_str()});
 }
 
 // --- The service thread
@@ -530,6 +555,7 @@ bool Node::write_statistics(std::span<const NodeReport> reports) const {
   const Nanoseconds end = measured_to_.load();
   run.elapsed_ns = (end != 0 ? end : time_of_mark()) - measured_from_.load();
   run.clock = virtual_time::on() ? "virtual" : "wall";
+  run.never_started = processors_->never_started();
   const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &message_name_for_reports)
                                                                : render_text(run, reports, &message_name_for_reports);
   std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");
@@ -558,6 +584,15 @@ void Node::stop() {
   if (ucx_ != nullptr) ucx_->stop();
 }
 
+// A program whose threads are all on one node runs, and gives the right results: only nothing is distributed.
+void Node::tell_never_started_processors() const {
+  if (config_.nodes == 1) return;
+  const std::vector<unsigned> idle = processors_->never_started();
+  const bool has_own_threads = idle.size() + 1 == config_.processors() && counted_threads() != 0;
+  if (idle.empty() || !(has_own_threads || config_.check)) return;
+  std::fprintf(stderr, "multigrain: %s\n", tell_never_started(idle).c_str());
+}
+
 bool Node::finish(int status) {
   if (finishing_.exchange(1) != 0) return true;
   const BootHeapScope boot;
@@ -577,6 +612,7 @@ bool Node::finish(int status) {
     fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
   wait_until(*fabric_, wait_, changed_,
              [this] { return static_cast<unsigned>(std::popcount(reports_in_.load())) + 1 == config_.nodes; });
+  if (status == 0) tell_never_started_processors();
   if (config_.stats == StatsFormat::kNone) return true;
   report(reports_[0]);
   return write_statistics({&reports_[0], config_.nodes});
@@ -626,6 +662,7 @@ void Node::serve_until_the_end() {
   while (poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
   }
   if (events[1].revents != 0 || events[2].revents != 0) std::_Exit(0);
+  processors_->tell_written_globals();
   flush_output();
   static NodeReport mine;
   report(mine);

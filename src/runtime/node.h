@@ -122,6 +122,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] static Nanoseconds time_of_mark();
   void take_mark(PhaseMark mark, Nanoseconds when);
   void take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds when);
+  void tell_never_started_processors() const;
+  [[noreturn]] static void refuse_thread_sync_object(const char* function, const void* object, const char* instead);
   void report(NodeReport& out);
   [[nodiscard]] bool write_statistics(std::span<const NodeReport> reports) const;
 

@@ -116,7 +116,7 @@ Result<NodeCard> describe_this_node(bool is_node_0) {
     if (!hash) return tl::unexpected(hash.error());
     card.identity = std::move(*hash);
   }
-  card.fingerprint = executable_fingerprint();
+  card.fingerprint = program_fingerprint();
   const int persona = personality(0xffffffff);
   card.randomised = persona < 0 || (persona & ADDR_NO_RANDOMIZE) == 0;
   dl_iterate_phdr(&add_library, &card.libraries);

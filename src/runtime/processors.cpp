@@ -4,11 +4,17 @@
 #include <link.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <memory>
+#include <span>
 
 #include "runtime/message_types.h"
+#include "runtime/private/globals.h"
 #include "runtime/private/private_heap.h"
+#include "runtime/private/variables.h"
 #include "runtime/signal_mask.h"
 
 namespace multigrain {
@@ -22,6 +28,9 @@ cpu_set_t only(int core) {
   CPU_SET(core, &set);
   return set;
 }
+
+// In the flags of a kSpawn: private state has been copied for it.
+constexpr uint8_t kFirstAfterCopy = 1;
 
 // Whether a program can have something to call there: a spawn names a place in memory, and comes from another process.
 bool is_code(mg_function function) {
@@ -55,6 +64,13 @@ Result<std::unique_ptr<Processors>> Processors::create(const Config& config, Fab
   made->known_ = std::move(*known);
   fabric.set_handler(runtime_message::kSpawn, &Processors::handle_spawn, made.get());
   fabric.set_handler(runtime_message::kDone, &Processors::handle_done, made.get());
+  fabric.set_handler(runtime_message::kPeek, &Processors::handle_peek, made.get());
+  fabric.set_handler(runtime_message::kPeeked, &Processors::handle_peeked, made.get());
+  if (config.check && config.node != NodeId(0)) {
+    auto written = WrittenGlobals::create(config.node);
+    if (!written) return tl::unexpected(written.error());
+    made->written_.emplace(std::move(*written));
+  }
   if (Status started = made->start_threads(); !started) return tl::unexpected(started.error());
   return made;
 }
@@ -100,6 +116,7 @@ void Processors::adopt_main_thread() {
   virtual_time::adopt(0);
   virtual_time::begin_function(0);
   known_[local.number].runs = 1;
+  known_[local.number].has_run = true;
   set_this_profile(local.profile);
   local.profile.start();
 }
@@ -113,6 +130,7 @@ unsigned Processors::current() const {
 
 void* Processors::thread_main(void* argument) {
   auto* local = static_cast<Local*>(argument);
+  local->stack = stack_of_this_thread();
   t_processor = static_cast<int>(local->number);
   virtual_time::adopt(local->number % local->owner->config_.processors_per_node);
   set_this_profile(local->profile);
@@ -145,12 +163,16 @@ void Processors::run(Local& local) {
     virtual_time::synchronise();
     local.profile.stop();
     virtual_time::end_function();
+    // Before node 0 hears of it: while a processor runs here nothing is copied here, and what is said is said before
+    // mg_join has returned.
+    if (running_here_.fetch_sub(1) == 1) tell_written_globals();
     local.has_work.store(0, std::memory_order_release);
     finished(local.number);
   }
 }
 
 void Processors::hand_over(Local& local, mg_function function, void* argument) {
+  running_here_.fetch_add(1);
   local.function = function;
   local.argument = argument;
   local.work.mark();
@@ -191,11 +213,99 @@ void Processors::handle_spawn(void* context, const Message& message) {
     panic("work for a processor of another node, from node / processor", message.from.value, processor);
   Local& local = self.local_[processor % self.config_.processors_per_node];
   if (local.has_work.load() != 0) panic("work for a processor that runs", processor);
+  // No processor runs here yet, and none tells what was written.
+  if (message.header.flags == kFirstAfterCopy && self.written_) self.written_->remember();
   self.hand_over(local, reinterpret_cast<mg_function>(message.header.word[1]),
                  reinterpret_cast<void*>(message.header.word[2]));
 }
 
+void Processors::tell_written_globals() {
+  if (!written_) return;
+  const BootHeapScope boot;
+  const std::lock_guard one_at_a_time(telling_);
+  for (const std::string& sentence : written_->news()) std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());
+}
+
 // --- Spawn and join, on node 0
+
+std::vector<unsigned> Processors::never_started() const {
+  std::vector<unsigned> numbers;
+  for (unsigned p = 0; p < config_.processors(); ++p)
+    if (!known_[p].has_run) numbers.push_back(p);
+  return numbers;
+}
+
+// The caller's stack, that of main() and those of this node's processors are known; what the program does with threads
+// of its own is its affair.
+std::optional<std::string> Processors::why_not(const void* argument, unsigned processor, bool will_be_copied) {
+  const NodeId node = node_of(processor);
+  const auto address = reinterpret_cast<uintptr_t>(argument);
+  bool on_a_stack = stack_of_this_thread().contains(address);
+  for (unsigned i = 1; i < config_.processors_per_node; ++i) on_a_stack |= local_[i].stack.contains(address);
+  if (on_a_stack)
+    return fmt::format(
+        "the argument {:#x} of processor {} is a local variable of node 0: node {} has another stack there; put it into "
+        "shared memory (mg_alloc), or into a global or malloc's memory before the first processor of that node starts",
+        address, processor, node.value);
+  if (will_be_copied) {
+    argument_at_copy_[node.value] = argument;
+    return std::nullopt;
+  }
+  // What all processors of a node are given is that node's own from the copy on; each may change its.
+  if (argument == argument_at_copy_[node.value]) return std::nullopt;
+  return why_not_there(argument, node);
+}
+
+// The node got its private memory when its first processor started. What has been stored here since, into a block of its
+// own for each processor above all, is not there: then the first bytes differ. No more than four of them, since
+// where the object ends is not known, and what is beside it may differ.
+std::optional<std::string> Processors::why_not_there(const void* argument, NodeId node) {
+  const auto address = reinterpret_cast<uintptr_t>(argument);
+  const bool in_heap = in_private_heap(address, 1);
+  if (!in_heap && !in_program_globals(address, 1)) return std::nullopt;
+  size_t length = std::min<size_t>(sizeof(int), address & -address);
+  while (!(in_heap ? in_private_heap(address, length) : in_program_globals(address, length))) length /= 2;
+
+  MessageHeader header;
+  header.type = runtime_message::kPeek;
+  header.word = {address, length, 0};
+  const uint32_t answered = peeks_answered_.load(std::memory_order_acquire);
+  fabric_.send(node, header, SendContext::kOrdinary);
+  wait_until(fabric_, wait_, peeked_, [&] { return peeks_answered_.load(std::memory_order_acquire) != answered; });
+  if (peeked_length_ == length && std::memcmp(peeked_bytes_.data(), argument, length) == 0) return std::nullopt;
+
+  const auto variable = variable_at(address);
+  return fmt::format(
+      "the argument {:#x} ({}) is private memory, and node {} has not what is in it here: private memory is copied when a "
+      "node's first processor starts, and this has changed since; fill in all arguments before the first mg_spawn, or "
+      "put them into shared memory (mg_alloc)",
+      address, variable ? variable->described() : in_heap ? "a block of malloc" : "a global", node.value);
+}
+
+void Processors::handle_peek(void* context, const Message& message) {
+  auto& self = *static_cast<Processors*>(context);
+  const uint64_t address = message.header.word[0];
+  const uint64_t length = message.header.word[1];
+  if (message.from != NodeId(0) || length == 0 || length > sizeof(int))
+    panic("a question about private memory that node 0 would not ask, from node / bytes", message.from.value, length);
+  MessageHeader header;
+  header.type = runtime_message::kPeeked;
+  std::span<const std::byte> bytes;
+  if (in_program_globals(address, length) || in_private_heap(address, length))
+    bytes = {reinterpret_cast<const std::byte*>(address), length};
+  self.fabric_.send(message.from, header, bytes, {}, SendContext::kHandler);
+}
+
+void Processors::handle_peeked(void* context, const Message& message) {
+  auto& self = *static_cast<Processors*>(context);
+  if (self.config_.node != NodeId(0) || message.payload.size() > self.peeked_bytes_.size())
+    panic("an answer about private memory that nobody asked for, from node", message.from.value);
+  self.peeked_length_ = message.payload.size();
+  std::ranges::copy(message.payload, self.peeked_bytes_.begin());
+  self.peeked_.mark();
+  self.peeks_answered_.fetch_add(1, std::memory_order_release);
+  self.peeked_.notify();
+}
 
 bool Processors::node_is_idle(NodeId node) {
   const unsigned first = node.value * config_.processors_per_node;
@@ -227,6 +337,15 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
     error = fmt::format("mg_spawn: processor {} is running already", processor);
     return -EBUSY;
   }
+  if (node != NodeId(0)) {
+    const BootHeapScope boot;
+    if (const auto wrong = why_not(argument, processor, needs_state)) {
+      known_[processor].runs = 0;
+      error = "mg_spawn: " + *wrong;
+      return -EINVAL;
+    }
+  }
+  known_[processor].has_run = true;
   host_.release();
   if (needs_state) {
     if (Status copied = host_.copy_state(node); !copied) {
@@ -241,6 +360,7 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
   }
   MessageHeader header;
   header.type = runtime_message::kSpawn;
+  header.flags = needs_state ? kFirstAfterCopy : 0;
   header.word = {processor, reinterpret_cast<uint64_t>(function), reinterpret_cast<uint64_t>(argument)};
   fabric_.send(node, header, SendContext::kOrdinary);
   return 0;

@@ -7,9 +7,12 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +22,8 @@
 #include "memory/sparse_table.h"
 #include "multigrain/multigrain.h"
 #include "profile/this_thread.h"
+#include "runtime/private/written_globals.h"
+#include "runtime/stacks.h"
 
 namespace multigrain {
 
@@ -48,6 +53,12 @@ class Processors {
   int spawn(unsigned processor, mg_function function, void* argument, std::string& error);
   int join(unsigned processor, std::string& error);
 
+  // Node 0: the processors that no mg_spawn has started. They did nothing; threads that the program started by other
+  // means run on their own node.
+  [[nodiscard]] std::vector<unsigned> never_started() const;
+  // Says which globals this node has written since they were copied here, if the run is to check that (--check).
+  void tell_written_globals();
+
   // The machine-wide number of the calling thread's processor.
   [[nodiscard]] unsigned current() const;
   [[nodiscard]] unsigned local_count() const { return config_.processors_per_node; }
@@ -63,12 +74,14 @@ class Processors {
     mg_function function = nullptr;
     void* argument = nullptr;
     pthread_t thread{};
+    Stack stack;
     unsigned number = 0;  // in the machine
     Processors* owner = nullptr;
   };
   // Any one, as node 0 sees it.
   struct Known {
     std::atomic<uint32_t> runs{0};
+    std::atomic<bool> has_run{false};
     EventCount changed;
   };
 
@@ -82,6 +95,11 @@ class Processors {
   [[nodiscard]] NodeId node_of(unsigned processor) const {
     return NodeId(static_cast<uint16_t>(processor / config_.processors_per_node));
   }
+  // A sentence, without its first words, if what `argument` points to is not on the node what it is here.
+  std::optional<std::string> why_not(const void* argument, unsigned processor, bool will_be_copied);
+  std::optional<std::string> why_not_there(const void* argument, NodeId node);
+  static void handle_peek(void* context, const Message& message);
+  static void handle_peeked(void* context, const Message& message);
   static void handle_spawn(void* context, const Message& message);
   static void handle_done(void* context, const Message& message);
 
@@ -94,6 +112,19 @@ class Processors {
   SparseTable<Local> local_;
   SparseTable<Known> known_;
   std::mutex spawning_;  // one spawn at a time: a state copy takes several messages
+
+  // Node 0, under spawning_: the argument with which a node's first processor was started after its copy, and what a
+  // node has answered.
+  std::array<const void*, NodeSet::kCapacity> argument_at_copy_{};
+  EventCount peeked_;
+  std::atomic<uint32_t> peeks_answered_{0};
+  std::array<std::byte, sizeof(int)> peeked_bytes_{};
+  size_t peeked_length_ = 0;
+
+  // --check, on other nodes than 0.
+  std::optional<WrittenGlobals> written_;
+  std::mutex telling_;
+  std::atomic<uint32_t> running_here_{0};
 };
 
 }  // namespace multigrain

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "runtime/foreign_launch.h"
+#include "runtime/interpose/threads.h"
 #include "runtime/node.h"
 
 namespace multigrain {
@@ -42,6 +43,7 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
   forget_launch();
   Node& node = *Node::get();
   if (node.config().node != NodeId(0)) node.serve_until_the_end();
+  count_threads();
   return user_main(argc, argv, envp);
 }
 

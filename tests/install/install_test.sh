@@ -30,6 +30,7 @@ cmake -S "$consumer" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" > "
   cmake --build "$work/build" >> "$work/log" 2>&1 || { cat "$work/log"; fail "find_package(Multigrain) does not work"; }
 mgrun=$prefix/bin/mgrun
 expect "find_package" "4 processors on 2 nodes: the sum is 6" "$mgrun" --nodes 2 --procs-per-node 2 "$work/build/first"
+expect "a shared library's variables" "499500" "$mgrun" --nodes 2 --procs-per-node 2 "$work/build/library_user"
 expect "without mgrun" "1 processors on 1 nodes: the sum is 0" "$work/build/first"
 
 expect "over UCX" "4 processors on 2 nodes: the sum is 6" "$mgrun" --fabric ucx --nodes 2 --procs-per-node 2 "$work/build/first"

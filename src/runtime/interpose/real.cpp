@@ -7,12 +7,19 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "runtime/interpose/foreign_tools.h"
 
 namespace multigrain {
 
 void* find_real_function(const char* name) {
+  // Where a sanitizer's runtime begins before all constructors, this is the first call that comes here; dlsym would
+  // not survive it.
+  refuse_foreign_tools();
   const int saved = errno;
-  void* found = ::dlsym(RTLD_NEXT, name);
+  // Of conditions the C library has an older kind, to which dlsym would lead.
+  const bool has_older_kind = std::strncmp(name, "pthread_cond_", 13) == 0;
+  void* found = has_older_kind ? ::dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2") : nullptr;
+  if (found == nullptr) found = ::dlsym(RTLD_NEXT, name);
   if (found == nullptr) {
     // Not through die() alone: its message has no room for a name.
     char line[96] = "the C library lacks a function that Multigrain wraps: ";

@@ -21,6 +21,8 @@ struct Hooks {
   std::atomic<void (*)()> end{nullptr};
 };
 constinit Hooks g_hooks;
+constinit std::atomic<bool> g_counts{false};
+constinit std::atomic<unsigned long> g_counted{0};
 pthread_key_t g_key;
 pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 
@@ -70,8 +72,25 @@ void set_thread_hooks(void (*begin)(), void (*end)()) {
   g_hooks.end.store(end, std::memory_order_release);
 }
 
+void count_threads() {
+  g_counts.store(true, std::memory_order_relaxed);
+}
+
+unsigned long counted_threads() {
+  return g_counted.load(std::memory_order_relaxed);
+}
+
+namespace {
+
+void count_one() {
+  if (g_counts.load(std::memory_order_relaxed)) g_counted.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
 MG_WRAPPER(int, pthread_create, pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
            void* argument) {
+  count_one();
   const BootHeapScope boot;
   if (g_hooks.begin.load(std::memory_order_acquire) == nullptr)
     return MG_REAL(pthread_create)(thread, attributes, function, argument);
@@ -86,6 +105,7 @@ MG_WRAPPER(int, pthread_create, pthread_t* thread, const pthread_attr_t* attribu
 
 // The C library's own does not come by pthread_create.
 MG_WRAPPER(int, thrd_create, thrd_t* thread, thrd_start_t function, void* argument) {
+  count_one();
   const BootHeapScope boot;
   if (g_hooks.begin.load(std::memory_order_acquire) == nullptr) return MG_REAL(thrd_create)(thread, function, argument);
   Start* const start = make_start();

@@ -7,4 +7,9 @@ namespace multigrain {
 // function, and `end` when it ends, after the destructors of its thread-local objects. Neither may fail. Null: nothing.
 void set_thread_hooks(void (*begin)(), void (*end)());
 
+// How many threads the program has started since count_threads() was called. Before, threads are the runtime's and
+// those of libraries.
+void count_threads();
+unsigned long counted_threads();
+
 }  // namespace multigrain

@@ -4,27 +4,149 @@
 #include <link.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "base/fnv.h"
 #include "runtime/private/build_id.h"
+#include "runtime/private/loaded_objects.h"
 
 namespace multigrain {
 namespace {
 
-constexpr size_t kMaxHoles = 4096;
-constexpr size_t kMaxRanges = kMaxHoles + 16;
+constexpr size_t kMaxHoles = 16384;
+constexpr size_t kMaxSegments = 1024;
+constexpr size_t kMaxRanges = kMaxHoles + kMaxSegments;
+constexpr size_t kMaxObjects = 512;
 
 struct Interval {
   uintptr_t begin;
   uintptr_t end;
 };
 
+// What the dynamic section of an object says. Addresses in it are relocated by the loader except on some systems, where
+// they are offsets: whichever is below the load address is one.
+struct Dynamic {
+  const ElfW(Dyn) * entries = nullptr;
+  uintptr_t rela = 0, rela_bytes = 0, jump_rela = 0, jump_rela_bytes = 0, global_offset_table = 0;
+  const ElfW(Sym) * symbols = nullptr;
+  const char* strings = nullptr;
+  const uint32_t* gnu_hash = nullptr;
+  const uint32_t* hash = nullptr;
+  uint64_t soname = 0;  // in `strings`; 0: it has none
+
+  Dynamic() = default;
+  Dynamic(uintptr_t load, const ElfW(Dyn) * section) : entries(section) {
+    const auto absolute = [&](uintptr_t value) { return value < load ? value + load : value; };
+    for (const ElfW(Dyn)* entry = section; entry->d_tag != DT_NULL; ++entry) {
+      const uintptr_t address = absolute(entry->d_un.d_ptr);
+      switch (entry->d_tag) {
+        case DT_RELA:
+          rela = address;
+          break;
+        case DT_RELASZ:
+          rela_bytes = entry->d_un.d_val;
+          break;
+        case DT_JMPREL:
+          jump_rela = address;
+          break;
+        case DT_PLTRELSZ:
+          jump_rela_bytes = entry->d_un.d_val;
+          break;
+        case DT_SYMTAB:
+          symbols = reinterpret_cast<const ElfW(Sym)*>(address);
+          break;
+        case DT_STRTAB:
+          strings = reinterpret_cast<const char*>(address);
+          break;
+        case DT_GNU_HASH:
+          gnu_hash = reinterpret_cast<const uint32_t*>(address);
+          break;
+        case DT_HASH:
+          hash = reinterpret_cast<const uint32_t*>(address);
+          break;
+        case DT_PLTGOT:
+          global_offset_table = address;
+          break;
+        case DT_SONAME:
+          soname = entry->d_un.d_val;
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  [[nodiscard]] bool defines(const char* name) const {
+    const auto is_it = [&](uint32_t index) {
+      return symbols[index].st_shndx != SHN_UNDEF && std::strcmp(strings + symbols[index].st_name, name) == 0;
+    };
+    if (gnu_hash != nullptr) {
+      // Buckets, the first symbol in the table, words of the Bloom filter, its shift; filter, buckets, chains.
+      const uint32_t buckets = gnu_hash[0], first = gnu_hash[1], words = gnu_hash[2];
+      const uint32_t* const bucket = gnu_hash + 4 + words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+      const uint32_t* const chain = bucket + buckets;
+      uint32_t wanted = 5381;
+      for (const char* c = name; *c != 0; ++c) wanted = wanted * 33 + static_cast<unsigned char>(*c);
+      if (buckets == 0) return false;
+      uint32_t index = bucket[wanted % buckets];
+      if (index < first) return false;
+      for (;; ++index) {
+        const uint32_t hash_of_it = chain[index - first];
+        if ((hash_of_it | 1) == (wanted | 1) && is_it(index)) return true;
+        if ((hash_of_it & 1) != 0) return false;
+      }
+    }
+    if (hash == nullptr) return false;
+    for (uint32_t index = 1; index < hash[1]; ++index)
+      if (is_it(index)) return true;
+    return false;
+  }
+};
+
+// The executable or a shared library.
+struct Object {
+  dl_phdr_info info;
+  std::string_view path;
+  Dynamic dynamic;
+  bool is_ours = false;       // Multigrain's runtime
+  bool of_program = false;    // the executable needs it, perhaps by way of others
+  bool of_a_runtime = false;  // Multigrain's runtime needs it, or another that keeps threads of its own
+
+  [[nodiscard]] bool is_called(std::string_view name) const {
+    const std::string_view file = path.substr(path.rfind('/') + 1);
+    return name == path || (!file.empty() && name == file) ||
+           (dynamic.soname != 0 && name == dynamic.strings + dynamic.soname);
+  }
+};
+
+// Libraries that keep threads, connections or shadows of memory: what fork would do to them, too, none of them survives.
+bool is_a_runtime(std::string_view path) {
+  static constexpr std::string_view kNames[] = {"libgomp.so", "libomp.so",  "libiomp5.so", "libtbb.so", "libmpi.so",
+                                                "libmpich.so", "libasan.so", "libtsan.so", "liblsan.so", "libubsan.so"};
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  return std::ranges::any_of(kNames, [&](std::string_view name) { return file.starts_with(name); });
+}
+
+// Whether the user has named the library in MULTIGRAIN_PRIVATE_LIBRARIES: file names, colons between them.
+bool is_to_stay(const Object& object) {
+  const char* const list = std::getenv("MULTIGRAIN_PRIVATE_LIBRARIES");
+  for (std::string_view rest = list != nullptr ? list : ""; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find(':'));
+    if (!name.empty() && object.is_called(name)) return true;
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+  }
+  return false;
+}
+
 // Fixed tables: this runs before main(), where an allocation would already be part of what is to be copied.
-struct Executable {
+struct Program {
+  std::array<Object, kMaxObjects> objects;  // the executable first
+  size_t object_count = 0;
   std::array<Interval, kMaxHoles> holes;
   size_t hole_count = 0;
-  std::array<Interval, 16> segments;
+  std::array<Interval, kMaxSegments> segments;
   size_t segment_count = 0;
   std::array<Range, kMaxRanges> ranges;
   size_t range_count = 0;
@@ -32,63 +154,83 @@ struct Executable {
 
   void exclude(uintptr_t begin, size_t length) {
     if (length == 0) return;
+    // Slots of one table follow each other.
+    if (hole_count != 0 && holes[hole_count - 1].end == begin) {
+      holes[hole_count - 1].end = begin + length;
+      return;
+    }
     if (hole_count == holes.size())
-      die(1, "the executable takes too many variables from libraries by copy; link it as position-independent (-fPIE)");
+      die(1,
+          "the program and its libraries take too many variables from other libraries; link it as position-independent "
+          "(-fPIE), and its libraries with -Wl,-z,now");
     holes[hole_count++] = {begin, begin + length};
   }
-};
 
-Executable g_executable;
-
-// The entries of the dynamic section that matter here. Addresses in it are relocated by the loader except on some
-// systems, where they are offsets: whichever is below the load address is one.
-struct Dynamic {
-  uintptr_t rela = 0, rela_bytes = 0, jump_rela = 0, jump_rela_bytes = 0, symbols = 0, global_offset_table = 0;
-
-  Dynamic(uintptr_t load, const ElfW(Dyn) * entry) {
-    const auto absolute = [&](uintptr_t value) { return value < load ? value + load : value; };
-    for (; entry->d_tag != DT_NULL; ++entry) {
-      switch (entry->d_tag) {
-        case DT_RELA:
-          rela = absolute(entry->d_un.d_ptr);
-          break;
-        case DT_RELASZ:
-          rela_bytes = entry->d_un.d_val;
-          break;
-        case DT_JMPREL:
-          jump_rela = absolute(entry->d_un.d_ptr);
-          break;
-        case DT_PLTRELSZ:
-          jump_rela_bytes = entry->d_un.d_val;
-          break;
-        case DT_SYMTAB:
-          symbols = absolute(entry->d_un.d_ptr);
-          break;
-        case DT_PLTGOT:
-          global_offset_table = absolute(entry->d_un.d_ptr);
-          break;
-        default:
-          break;
-      }
+  // Marks what `from` needs, and what that needs.
+  void mark(Object& from, bool Object::* flag) {
+    if (from.*flag) return;
+    from.*flag = true;
+    if (from.dynamic.entries == nullptr) return;
+    for (const ElfW(Dyn)* entry = from.dynamic.entries; entry->d_tag != DT_NULL; ++entry) {
+      if (entry->d_tag != DT_NEEDED) continue;
+      const char* const name = from.dynamic.strings + entry->d_un.d_val;
+      for (size_t i = 0; i < object_count; ++i)
+        if (objects[i].is_called(name)) mark(objects[i], flag);
     }
+  }
+
+  // A library whose state is the program's: that the executable is linked with, and which is neither the system's nor
+  // a runtime's.
+  [[nodiscard]] static bool is_own_library(const Object& object) {
+    return object.of_program && !object.of_a_runtime && !is_system_library(object.path) && !is_to_stay(object);
+  }
+  // Of a variable that the linker placed in the executable.
+  [[nodiscard]] bool own_library_defines(const char* name) const {
+    for (size_t i = 1; i < object_count; ++i)
+      if (is_own_library(objects[i]) && objects[i].dynamic.defines(name)) return true;
+    return false;
   }
 };
 
-void exclude_relocated(Executable& executable, uintptr_t load, const Dynamic& dynamic, uintptr_t table, size_t bytes) {
-  const auto* symbols = reinterpret_cast<const ElfW(Sym)*>(dynamic.symbols);
+constinit Program g_program{};
+
+int list_object(dl_phdr_info* info, size_t, void* context) {
+  Program& program = *static_cast<Program*>(context);
+  if (program.object_count == program.objects.size()) die(1, "the program has more libraries than Multigrain can list");
+  Object& object = program.objects[program.object_count++];
+  object.info = *info;
+  object.path = info->dlpi_name != nullptr ? info->dlpi_name : "";
+  object.is_ours = holds(*info, reinterpret_cast<uintptr_t>(&list_object));
+  for (size_t i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = info->dlpi_phdr[i];
+    if (header.p_type == PT_DYNAMIC)
+      object.dynamic = Dynamic(info->dlpi_addr, reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + header.p_vaddr));
+  }
+  return 0;
+}
+
+void exclude_relocated(Program& program, const Object& object, uintptr_t table, size_t bytes) {
+  const uintptr_t load = object.info.dlpi_addr;
+  const ElfW(Sym)* const symbols = object.dynamic.symbols;
   const auto* entry = reinterpret_cast<const ElfW(Rela)*>(table);
   for (size_t i = 0; i < bytes / sizeof *entry; ++i) {
     const uintptr_t target = load + entry[i].r_offset;
     switch (ELF64_R_TYPE(entry[i].r_info)) {
-      case R_X86_64_COPY:
-        executable.exclude(target, symbols[ELF64_R_SYM(entry[i].r_info)].st_size);
+      case R_X86_64_COPY: {
+        const ElfW(Sym)& symbol = symbols[ELF64_R_SYM(entry[i].r_info)];
+        if (!program.own_library_defines(object.dynamic.strings + symbol.st_name))
+          program.exclude(target, symbol.st_size);
         break;
+      }
       case R_X86_64_GLOB_DAT:
       case R_X86_64_JUMP_SLOT:
       case R_X86_64_DTPMOD64:
       case R_X86_64_DTPOFF64:
       case R_X86_64_TPOFF64:
-        executable.exclude(target, sizeof(uintptr_t));
+        program.exclude(target, sizeof(uintptr_t));
+        break;
+      case R_X86_64_TLSDESC:
+        program.exclude(target, 2 * sizeof(uintptr_t));
         break;
       // Initial values of the program's own variables, which it may have changed since.
       default:
@@ -97,57 +239,49 @@ void exclude_relocated(Executable& executable, uintptr_t load, const Dynamic& dy
   }
 }
 
-int inspect(dl_phdr_info* info, size_t, void* context) {
-  Executable& executable = *static_cast<Executable*>(context);
-  const uintptr_t load = info->dlpi_addr;
-  for (size_t i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info->dlpi_phdr[i];
+void inspect(Program& program, const Object& object) {
+  const uintptr_t load = object.info.dlpi_addr;
+  for (size_t i = 0; i < object.info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = object.info.dlpi_phdr[i];
     const uintptr_t begin = load + header.p_vaddr;
     switch (header.p_type) {
       case PT_LOAD:
         if ((header.p_flags & PF_W) == 0 || header.p_memsz == 0) break;
-        if (executable.segment_count == executable.segments.size())
-          die(1, "the executable has more writable segments than Multigrain can copy");
-        executable.segments[executable.segment_count++] = {begin, begin + header.p_memsz};
+        if (program.segment_count == program.segments.size())
+          die(1, "the program has more writable segments than Multigrain can copy");
+        program.segments[program.segment_count++] = {begin, begin + header.p_memsz};
         break;
-      case PT_GNU_RELRO: {
+      case PT_GNU_RELRO:
         // The loader protects whole pages; what lies on the last one beyond the last boundary stays writable, yet the
         // linker still means it to be the loader's.
-        executable.exclude(begin, header.p_memsz);
+        program.exclude(begin, header.p_memsz);
         break;
-      }
-      case PT_DYNAMIC: {
-        executable.exclude(begin, header.p_memsz);
-        const Dynamic dynamic(load, reinterpret_cast<const ElfW(Dyn)*>(begin));
-        exclude_relocated(executable, load, dynamic, dynamic.rela, dynamic.rela_bytes);
-        exclude_relocated(executable, load, dynamic, dynamic.jump_rela, dynamic.jump_rela_bytes);
+      case PT_DYNAMIC:
+        program.exclude(begin, header.p_memsz);
+        exclude_relocated(program, object, object.dynamic.rela, object.dynamic.rela_bytes);
+        exclude_relocated(program, object, object.dynamic.jump_rela, object.dynamic.jump_rela_bytes);
         // Its first three words are the loader's (link map, resolver).
-        if (dynamic.global_offset_table != 0) executable.exclude(dynamic.global_offset_table, 3 * sizeof(uintptr_t));
-        break;
-      }
-      case PT_NOTE:
-        if (executable.build_id.empty())
-          executable.build_id = find_build_id({reinterpret_cast<const std::byte*>(begin), header.p_memsz});
+        if (object.dynamic.global_offset_table != 0)
+          program.exclude(object.dynamic.global_offset_table, 3 * sizeof(uintptr_t));
         break;
       default:
         break;
     }
   }
-  return 1;  // the executable comes first; nothing else is wanted
 }
 
-void subtract_holes(Executable& executable) {
+void subtract_holes(Program& program) {
   const auto by_begin = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };
-  std::sort(executable.segments.begin(), executable.segments.begin() + executable.segment_count, by_begin);
-  std::sort(executable.holes.begin(), executable.holes.begin() + executable.hole_count, by_begin);
-  for (size_t s = 0; s < executable.segment_count; ++s) {
-    uintptr_t at = executable.segments[s].begin;
-    const uintptr_t end = executable.segments[s].end;
+  std::sort(program.segments.begin(), program.segments.begin() + program.segment_count, by_begin);
+  std::sort(program.holes.begin(), program.holes.begin() + program.hole_count, by_begin);
+  for (size_t s = 0; s < program.segment_count; ++s) {
+    uintptr_t at = program.segments[s].begin;
+    const uintptr_t end = program.segments[s].end;
     const auto keep = [&](uintptr_t until) {
-      if (at < until) executable.ranges[executable.range_count++] = {reinterpret_cast<std::byte*>(at), until - at};
+      if (at < until) program.ranges[program.range_count++] = {reinterpret_cast<std::byte*>(at), until - at};
     };
-    for (size_t h = 0; h < executable.hole_count; ++h) {
-      const Interval& hole = executable.holes[h];
+    for (size_t h = 0; h < program.hole_count; ++h) {
+      const Interval& hole = program.holes[h];
       if (hole.end <= at) continue;
       if (hole.begin >= end) break;
       keep(hole.begin);
@@ -158,38 +292,58 @@ void subtract_holes(Executable& executable) {
   }
 }
 
-const Executable& executable() {
+std::span<const std::byte> build_id_of(const Object& object) {
+  for (size_t i = 0; i < object.info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = object.info.dlpi_phdr[i];
+    if (header.p_type != PT_NOTE) continue;
+    const auto* const notes = reinterpret_cast<const std::byte*>(object.info.dlpi_addr + header.p_vaddr);
+    if (const auto id = find_build_id({notes, header.p_memsz}); !id.empty()) return id;
+  }
+  return {};
+}
+
+const Program& program() {
   static const bool found = [] {
-    dl_iterate_phdr(inspect, &g_executable);
-    subtract_holes(g_executable);
+    Program& it = g_program;
+    dl_iterate_phdr(list_object, &it);
+    it.build_id = build_id_of(it.objects[0]);
+    it.mark(it.objects[0], &Object::of_program);
+    for (size_t i = 1; i < it.object_count; ++i)
+      if (it.objects[i].is_ours || is_a_runtime(it.objects[i].path)) it.mark(it.objects[i], &Object::of_a_runtime);
+    inspect(it, it.objects[0]);
+    for (size_t i = 1; i < it.object_count; ++i)
+      if (Program::is_own_library(it.objects[i])) inspect(it, it.objects[i]);
+    subtract_holes(it);
     return true;
   }();
   static_cast<void>(found);
-  return g_executable;
+  return g_program;
 }
 
 }  // namespace
 
-std::span<const Range> executable_globals() {
-  const Executable& found = executable();
+std::span<const Range> program_globals() {
+  const Program& found = program();
   return {found.ranges.data(), found.range_count};
 }
 
-bool in_executable_globals(uint64_t address, uint64_t length) {
-  for (const Range& range : executable_globals()) {
-    const auto begin = reinterpret_cast<uintptr_t>(range.begin);
-    if (address >= begin && address - begin <= range.length && length <= range.length - (address - begin)) return true;
-  }
-  return false;
+bool in_program_globals(uint64_t address, uint64_t length) {
+  const auto ranges = program_globals();
+  const auto begin_of = [](const Range& range) { return reinterpret_cast<uintptr_t>(range.begin); };
+  const auto after = std::ranges::upper_bound(ranges, address, {}, begin_of);
+  if (after == ranges.begin()) return false;
+  const Range& range = *(after - 1);
+  const uint64_t offset = address - begin_of(range);
+  return offset <= range.length && length <= range.length - offset;
 }
 
 std::span<const std::byte> executable_build_id() {
-  return executable().build_id;
+  return program().build_id;
 }
 
-uint64_t executable_fingerprint() {
+uint64_t program_fingerprint() {
   Fnv hash;
-  for (const Range& range : executable_globals()) hash.mix(std::as_bytes(std::span(&range, 1)));
+  for (const Range& range : program_globals()) hash.mix(std::as_bytes(std::span(&range, 1)));
   hash.mix(executable_build_id());
   return hash.value();
 }

@@ -1,15 +1,20 @@
-// The executable's own writable globals: what fork would copy besides the heap, and the stack of the caller.
+// The program's own writable globals: what fork would copy besides the heap, and the stack of the caller.
 //
-// Its writable segments, less what belongs to others and differs from process to process:
+// They are those of the executable and of its own shared libraries: those that the executable is linked with (perhaps by
+// way of others), less
+//   * the system's, by their folders (/lib, /usr but /usr/local);
+//   * Multigrain's runtime, runtimes of threads and of MPI (OpenMP's, TBB, MPI), and what these are linked with;
+//   * those that the user has named in MULTIGRAIN_PRIVATE_LIBRARIES.
+// Of a library that was preloaded, or opened at run time, nothing is copied.
+//
+// Of each, its writable segments, less what belongs to others and differs from process to process:
 //   * what the loader filled in: the RELRO part, the global offset table, every slot that a symbol of a library is
-//   bound
-//     to;
-//   * objects of libraries that the linker placed in the executable (copy relocations: std::cout, stdout, environ): the
-//     library uses that copy as its own state;
+//     bound to;
+//   * objects of other libraries that the linker placed in the executable (copy relocations: std::cout, stdout,
+//     environ): the library uses that copy as its own state;
 //   * thread-local variables: each thread has its own.
-// Libraries' globals are not the program's: the C library's and the runtime's must not be overwritten, and those of
-// the program's own libraries are not copied either. With the C++ library linked statically its state is part of the
-// executable and is copied; likewise a sanitizer's, which is one reason why builds with a sanitizer cannot be copied.
+// With the C++ library linked statically its state is part of the executable and is copied; likewise a sanitizer's,
+// which is one reason why builds with a sanitizer cannot be copied.
 #pragma once
 
 #include <array>
@@ -26,21 +31,21 @@ struct Range {
   size_t length;
 };
 
-// The executable's writable globals, in ascending order, not overlapping, none empty. Found once, at the first call;
+// The program's writable globals, in ascending order, not overlapping, none empty. Found once, at the first call;
 // that call allocates nothing, takes the loader's lock, and is not async-signal-safe. Later calls are. Ends the process
-// with a sentence if the executable has more exclusions than the table holds (4096).
-std::span<const Range> executable_globals();
+// with a sentence if the program has more libraries, or takes more from other libraries, than the tables hold.
+std::span<const Range> program_globals();
 
 // Whether all of [address, address + length) lies in one of those ranges. Async-signal-safe after the first call of
-// executable_globals().
-bool in_executable_globals(uint64_t address, uint64_t length);
+// program_globals().
+bool in_program_globals(uint64_t address, uint64_t length);
 
 // The executable's build id (the linker's --build-id note), for checking that all nodes run the same one. Empty if it
 // was linked without. Allocates nothing.
 std::span<const std::byte> executable_build_id();
 
-// A number that two processes share if they run the same executable at the same addresses: of the ranges and the
-// build id. For messages that must not be believed otherwise.
-uint64_t executable_fingerprint();
+// A number that two processes share if they run the same executable and libraries at the same addresses: of the ranges
+// and the build id. For messages that must not be believed otherwise.
+uint64_t program_fingerprint();
 
 }  // namespace multigrain

@@ -34,6 +34,14 @@ class HeapEngine {
     return reinterpret_cast<uintptr_t>(address) - base_ < capacity_;
   }
 
+  // Whether all of it is memory that the heap has at the moment, in use or not. Async-signal-safe.
+  [[nodiscard]] bool has(uintptr_t address, size_t length) const {
+    const uintptr_t offset = address - base_;
+    if (!ready_.load(std::memory_order_acquire) || offset >= capacity_) return false;
+    const uint64_t size = root().image_bytes;
+    return offset <= size && length <= size - offset;
+  }
+
   // All return nullptr when the range or the machine's memory is used up. Size 0 gives a unique block.
   void* allocate(size_t size);
   void* allocate_zeroed(size_t size);

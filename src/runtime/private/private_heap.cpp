@@ -144,6 +144,10 @@ bool private_heap_active() {
 }
 #endif
 
+bool in_private_heap(uintptr_t address, size_t length) {
+  return g_private.has(address, length);
+}
+
 void BootHeapScope::enter() {
   ++t_boot_scopes;
 }

@@ -22,6 +22,9 @@ namespace multigrain {
 // to start a run of several nodes without it. Async-signal-safe.
 bool private_heap_active();
 
+// Whether all of it lies in the private heap, as much of that as there is now. Async-signal-safe.
+bool in_private_heap(uintptr_t address, size_t length);
+
 // While one exists, the calling thread allocates from the boot heap. Nests. free() finds a block's heap by itself.
 class BootHeapScope {
  public:

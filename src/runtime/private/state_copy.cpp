@@ -66,7 +66,7 @@ class StateCopy::Sender {
   Sender(Fabric& fabric, NodeId to) : fabric_(fabric), to_(to) {}
 
   void begin(size_t image_bytes) {
-    send(message_type::kStateBegin, {image_bytes, executable_fingerprint(), 0}, {});
+    send(message_type::kStateBegin, {image_bytes, program_fingerprint(), 0}, {});
     totals_ = {};
     bytes_ = 0;
   }
@@ -148,7 +148,7 @@ class StateCopy::Sender {
 };
 
 StateCopy::StateCopy(Fabric& fabric, const WaitPolicy& policy) : fabric_(fabric), policy_(policy) {
-  executable_globals();
+  program_globals();
   fabric.set_handler(message_type::kStateBegin, call<&StateCopy::on_begin>, this);
   fabric.set_handler(message_type::kStateHeap, call<&StateCopy::on_heap>, this);
   fabric.set_handler(message_type::kStateGlobals, call<&StateCopy::on_globals>, this);
@@ -168,7 +168,7 @@ StateCopyTotals StateCopy::send_state(NodeId to) {
     HeapFreeze frozen;
     const std::span<const std::byte> image = frozen.image();
     sender.begin(image.size());
-    for (const Range& range : executable_globals()) sender.globals(range);
+    for (const Range& range : program_globals()) sender.globals(range);
     sender.heap(image);
     totals = sender.end();
   }
@@ -188,7 +188,7 @@ void StateCopy::count(const Message& message) {
 void StateCopy::on_begin(const Message& message) {
   if (message.from != NodeId(0) || receiving_)
     panic("a copy of private state began that cannot be; sender:", message.from.value);
-  if (message.header.word[1] != executable_fingerprint())
+  if (message.header.word[1] != program_fingerprint())
     die(1,
         "this node runs another executable than node 0, or has it at other addresses (is address randomisation on?)");
   receiving_ = true;
@@ -205,7 +205,7 @@ void StateCopy::on_heap(const Message& message) {
 void StateCopy::on_globals(const Message& message) {
   count(message);
   const uint64_t address = message.header.word[0];
-  if (!in_executable_globals(address, message.payload.size()))
+  if (!in_program_globals(address, message.payload.size()))
     panic("a piece of node 0's globals lies outside this node's; address, bytes:", address, message.payload.size());
   std::memcpy(reinterpret_cast<std::byte*>(address), message.payload.data(), message.payload.size());
 }
@@ -214,7 +214,7 @@ void StateCopy::on_zeros(const Message& message) {
   count(message);
   const uint64_t address = message.header.word[0];
   const uint64_t length = message.header.word[1];
-  if (length > kMaxZeros || !in_executable_globals(address, length))
+  if (length > kMaxZeros || !in_program_globals(address, length))
     panic("a piece of node 0's globals lies outside this node's; address, bytes:", address, length);
   // Page by page, and only where needed: untouched pages of .bss stay untouched.
   for (uint64_t done = 0; done < length;) {

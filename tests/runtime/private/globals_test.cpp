@@ -7,6 +7,8 @@
 #include <iostream>
 #include <string>
 
+#include "globals_library.h"
+
 // External linkage, so that the compiler cannot know their values or drop them.
 int initialised_global = 7;
 int zero_global;
@@ -24,13 +26,13 @@ namespace {
 
 template <typename T>
 bool covered(T& variable) {
-  return in_executable_globals(reinterpret_cast<uintptr_t>(&variable), sizeof variable);
+  return in_program_globals(reinterpret_cast<uintptr_t>(&variable), sizeof variable);
 }
 
 template <typename T>
 bool touched_by_a_range(T& variable) {
   const auto begin = reinterpret_cast<uintptr_t>(&variable);
-  for (const Range& range : executable_globals()) {
+  for (const Range& range : program_globals()) {
     const auto at = reinterpret_cast<uintptr_t>(range.begin);
     if (at < begin + sizeof variable && begin < at + range.length) return true;
   }
@@ -48,6 +50,13 @@ TEST(Globals, TheProgramsVariablesAreCovered) {
   EXPECT_TRUE(covered(function_static));
   EXPECT_TRUE(covered(object_with_constructor));
   EXPECT_TRUE(covered(function_pointer_global));
+}
+
+TEST(Globals, ThoseOfItsOwnLibrariesAreCovered) {
+  EXPECT_EQ(library_global, 11);
+  EXPECT_TRUE(covered(library_global));
+  EXPECT_EQ(*library_static(), 12);
+  EXPECT_TRUE(covered(*library_static()));
 }
 
 TEST(Globals, WhatBelongsToOthersIsNot) {
@@ -73,7 +82,7 @@ __attribute__((no_sanitize("address"))) void rewrite(const Range& range) {
 
 TEST(Globals, RangesAreOrderedAndWritable) {
   uintptr_t end = 0;
-  for (const Range& range : executable_globals()) {
+  for (const Range& range : program_globals()) {
     EXPECT_GT(range.length, 0u);
     EXPECT_GE(reinterpret_cast<uintptr_t>(range.begin), end);
     end = reinterpret_cast<uintptr_t>(range.begin) + range.length;
@@ -84,17 +93,17 @@ TEST(Globals, RangesAreOrderedAndWritable) {
 
 TEST(Globals, PiecesMustLieInside) {
   const auto address = reinterpret_cast<uintptr_t>(&large_global[0]);
-  EXPECT_TRUE(in_executable_globals(address, 100'000));
-  EXPECT_TRUE(in_executable_globals(address, 0));
-  EXPECT_FALSE(in_executable_globals(address, ~uint64_t{0}));
-  EXPECT_FALSE(in_executable_globals(address, uint64_t{1} << 40));
-  EXPECT_FALSE(in_executable_globals(0, 8));
-  EXPECT_FALSE(in_executable_globals(~uint64_t{0} - 3, 8));
+  EXPECT_TRUE(in_program_globals(address, 100'000));
+  EXPECT_TRUE(in_program_globals(address, 0));
+  EXPECT_FALSE(in_program_globals(address, ~uint64_t{0}));
+  EXPECT_FALSE(in_program_globals(address, uint64_t{1} << 40));
+  EXPECT_FALSE(in_program_globals(0, 8));
+  EXPECT_FALSE(in_program_globals(~uint64_t{0} - 3, 8));
 }
 
 TEST(Globals, TheBuildIdIsFoundAndStable) {
   EXPECT_GE(executable_build_id().size(), 8u);
-  EXPECT_EQ(executable_fingerprint(), executable_fingerprint());
+  EXPECT_EQ(program_fingerprint(), program_fingerprint());
 }
 
 }  // namespace

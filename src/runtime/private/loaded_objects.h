@@ -1,0 +1,28 @@
+// What the loader has put into this process: the executable and shared libraries, and what can be said of each.
+#pragma once
+
+#include <elf.h>
+#include <link.h>
+
+#include <cstdint>
+#include <string_view>
+
+namespace multigrain {
+
+// Whether a segment of the object holds the address.
+inline bool holds(const dl_phdr_info& object, uintptr_t address) {
+  for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && address - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz) return true;
+  }
+  return false;
+}
+
+// Whether the path is that of a library which belongs to the system, or of the kernel's own object.
+inline bool is_system_library(std::string_view path) {
+  if (path.find('/') == std::string_view::npos) return true;  // the kernel's
+  if (path.starts_with("/usr/local/")) return false;
+  return path.starts_with("/lib/") || path.starts_with("/lib64/") || path.starts_with("/usr/");
+}
+
+}  // namespace multigrain

@@ -1,0 +1,1 @@
+long sum(const int *numbers, long count);
