@@ -48,7 +48,8 @@ std::string Supervisor::name(NodeId node) const {
 
 void Supervisor::signal_arrived(const signalfd_siginfo& signal) {
   const int number = static_cast<int>(signal.ssi_signo);
-  const bool asks_for_the_end = number == SIGINT || number == SIGTERM || number == SIGQUIT || number == SIGHUP;
+  // SIGQUIT asks what the processors do, as often as anybody likes; the nodes get it for programs with a handler.
+  const bool asks_for_the_end = number == SIGINT || number == SIGTERM || number == SIGHUP;
   if (asks_for_the_end && forwarded_ == number && phase_ == Phase::kRunning) {
     // The program has chosen to survive the first one, or cannot see it: the second is for mgrun.
     tell("{} came twice; the run ends", signal_name(number));
@@ -109,6 +110,13 @@ void Supervisor::judge(const NodeEnd& end) {
 bool Supervisor::was_premature(const NodeEnd& end) const {
   if (WIFSIGNALED(end.status) || WEXITSTATUS(end.status) != 0) return true;
   return phase_ == Phase::kRunning && end.attached;
+}
+
+void Supervisor::give_up(const std::string& reason) {
+  if (phase_ != Phase::kRunning) return;
+  node_failed_ = true;
+  tell("{}; the run ends", reason);
+  terminate(NodeId(0));
 }
 
 void Supervisor::host_lost(const std::string& host, const std::string& reason) {

@@ -59,6 +59,8 @@ class Supervisor {
 
   void node_ended(const NodeEnd& end);
   void signal_arrived(const signalfd_siginfo& signal);
+  // The run cannot go on, for a reason that makes a sentence with "the run ends".
+  void give_up(const std::string& reason);
   // Nothing more will be heard of the host's nodes.
   void host_lost(const std::string& host, const std::string& reason);
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "fabric/copy_words.h"
+#include "status/node_status.h"
 
 namespace multigrain {
 namespace {
@@ -116,8 +117,12 @@ std::span<std::byte> ShmFabric::words() const {
 
 void ShmFabric::check_aborted() const {
   const uint32_t aborted = job_.header().aborted.load(std::memory_order_relaxed);
-  if (aborted != 0) [[unlikely]]
-    die(kAbortedStatus, "stopped, because the run has lost node", aborted - 1);
+  if (aborted == 0) [[likely]]
+    return;
+  // The launcher has said why the run ends, and that is to be the last word.
+  if (const NodeStatus* const status = node_status(); status != nullptr && status->launched != 0)
+    _exit(kAbortedStatus);
+  die(kAbortedStatus, "stopped, because the run has lost node", aborted - 1);
 }
 
 // --- Memory
