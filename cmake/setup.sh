@@ -6,7 +6,7 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libcli11-dev nlohmann-json3-dev libhwloc-dev libexpected-dev
           libboost-dev libsodium-dev libucx-dev libpmix-dev libpmi2-0-dev libgtest-dev libgmock-dev
-          clang-19 llvm-19-dev libzydis-dev
+          clang-19 llvm-19-dev libzydis-dev libdw-dev
           libzstd-dev libxxhash-dev python3-dev python3-venv)
 case "${1-}" in
   build) ;;

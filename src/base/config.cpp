@@ -333,9 +333,10 @@ std::vector<const char*> run_settings() {
 }
 
 bool is_told_to_a_node(std::string_view name) {
-  // The last three are runtime/environment.h's.
+  // The three before the last are runtime/environment.h's, the last is status/node_status.h's.
   constexpr std::string_view kNames[] = {"MULTIGRAIN_NODE",       "MULTIGRAIN_JOB_FD", "MULTIGRAIN_WIREUP",
-                                         "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN"};
+                                         "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",
+                                         "MULTIGRAIN_STATUS_FD"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 

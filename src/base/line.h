@@ -28,6 +28,18 @@ class Line {
     while (n != 0) text({&digits[--n], 1});
     return *this;
   }
+  // "0x7f12".
+  Line& hexadecimal(uint64_t value) {
+    char digits[16];
+    size_t n = 0;
+    do {
+      digits[n++] = "0123456789abcdef"[value % 16];
+      value /= 16;
+    } while (value != 0);
+    text("0x");
+    while (n != 0) text({&digits[--n], 1});
+    return *this;
+  }
   // What is there so far. Valid until something is added.
   [[nodiscard]] const char* c_str() {
     buffer_[length_] = '\0';

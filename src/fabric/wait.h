@@ -11,6 +11,7 @@
 #include "base/futex.h"
 #include "fabric/fabric.h"
 #include "profile/virtual_time.h"
+#include "status/node_status.h"
 
 namespace multigrain {
 
@@ -132,6 +133,7 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
   // An earlier wait of the same attendance may have ended asleep.
   attendance.resume();
   const uint64_t start = ticks();
+  Nanoseconds since = 0;
   while (true) {
     const bool elsewhere = HandlersElsewhere::on();
     const unsigned handled = elsewhere ? 0 : attendance.fabric().poll();
@@ -145,7 +147,10 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
     if (done()) return;
     attendance.pause();
     virtual_wait.again();
-    event.sleep(seen);
+    {
+      const SleepScope asleep(since);
+      event.sleep(seen);
+    }
     if (done()) return;
     attendance.resume();
   }

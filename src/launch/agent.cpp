@@ -36,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 
 // Output that nobody ends: something of the run escaped, with a node's standard output in its hand.
 constexpr std::chrono::seconds kLastWords{2};
+// Of a node that has crashed.
+constexpr size_t kMaxLastWords = 64 * 1024;
 
 // One node's standard output or error.
 struct OutputPipe {
@@ -68,6 +70,7 @@ class Agent {
   void refuse(int status, const std::string& reason);
   void pass_on_input();
   void pass_on_output();
+  void tell_stillness();
   void close_run();
   void send(agent::Type type, const FieldWriter& fields = {}) {
     root_.send(type, fields.payload());
@@ -84,6 +87,7 @@ class Agent {
   agent::Silence silence_;
   Clock::time_point spoke_{};
   Clock::time_point last_words_until_{};
+  Stillness told_;  // to mgrun
 
   int null_fd_ = -1;
   int input_ = -1;  // the writing end of node 0's standard input
@@ -187,6 +191,11 @@ bool Agent::obey(const Frame& frame) {
       if (fields.complete() && nodes_) nodes_->signal_all(number);
       return fields.complete();
     }
+    case agent::kAsk:
+      if (nodes_)
+        for (const NodeSnapshot& snapshot : nodes_->statuses().snapshots())
+          send(agent::kSnapshot, FieldWriter().number(snapshot.node).blob(pack(snapshot)));
+      return true;
     case agent::kProgramEnded:
       if (nodes_) nodes_->program_ended();
       return true;
@@ -375,6 +384,13 @@ void Agent::wait_for_something() {
   poll(polled.data(), polled.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
 }
 
+void Agent::tell_stillness() {
+  const Stillness now = nodes_->statuses().stillness();
+  if (now == told_) return;
+  told_ = now;
+  send(agent::kStillness, FieldWriter().number(now.still ? 1 : 0).number(now.anyone ? 1 : 0).number(now.digest));
+}
+
 void Agent::close_run() {
   if (phase_ == Phase::kClosing) return;
   phase_ = Phase::kClosing;
@@ -426,13 +442,17 @@ int Agent::run() {
       pass_on_input();
       pass_on_output();
       if (phase_ == Phase::kRunning) {
-        for (const NodeEnd& end : nodes_->reap())
+        for (const NodeEnd& end : nodes_->reap()) {
+          if (const std::string words = nodes_->statuses().last_words(end.node); !words.empty())
+            send(agent::kLastWords, FieldWriter().text(std::string_view(words).substr(0, kMaxLastWords)));
           send(agent::kEnded, FieldWriter()
                                   .number(end.node.value)
                                   .number(static_cast<uint64_t>(end.pid))
                                   .number(static_cast<uint32_t>(end.status))
                                   .number(end.attached ? 1 : 0)
                                   .number(static_cast<uint64_t>(end.memory)));
+        }
+        tell_stillness();
       }
     }
     if (phase_ == Phase::kClosing && (outputs_.empty() || now >= last_words_until_)) {

@@ -10,7 +10,7 @@
 //   kReady      agent   the job can be run here (or kRefuse: why not)
 //   kGo         mgrun   every host is ready: start the nodes
 //   kStarted    agent   a node runs (or kRefuse)
-//               ...     kCard, kOutput, kInput, kSignal, kAbort, kEnded as things happen
+//               ...     kCard, kOutput, kInput, kSignal, kAbort, kLastWords, kEnded, kStillness, kAsk as things happen
 //   kClose      mgrun   the run is over: end what is left; the last words are kOutput and
 //   kClosed     agent   nothing of the run is left here
 //
@@ -49,6 +49,7 @@ enum Type : uint8_t {
   kSignal,        // number: for every node
   kAbort,         // the node whose end ends the run
   kClose,         //
+  kAsk,           // what do the processors of your nodes do?
   // From the agent.
   kHello,       // process, cores, host name, address of mgrun's end of the ssh connection, of the agent's
   kReady,       // text: for --verbose
@@ -59,6 +60,9 @@ enum Type : uint8_t {
   kEnded,       // node, process, status as of waitpid, whether it took part, whether memory had run out
   kSignalled,   // node, number: the node has got this signal, which is for the run, from somebody here
   kClosed,      //
+  kLastWords,   // text: why a node has ended, before its kEnded
+  kStillness,   // whether the nodes' processors all sleep, whether any runs, a number: when one of them has changed
+  kSnapshot,    // node, blob (report/node_snapshot.h): the answer to kAsk, one a node
   // From both.
   kCard,  // round, node, blob
   kBeat,  //

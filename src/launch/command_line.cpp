@@ -310,6 +310,8 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   bool check = false;
   bool pin = false;
   bool no_pin = false;
+  std::string deadlock = "report";
+  std::optional<std::string> deadlock_after;
 
   CLI::App app(kDescription, "mgrun");
   app.footer(kFooter);
@@ -338,6 +340,15 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   app.add_flag("--check", check,
                "name mistakes in porting: globals that another node than 0 writes, processors that are never started");
   app.add_flag("--label-output", options.label_output, "begin each line of output with its [node]");
+  app.add_option("--deadlock", deadlock,
+                 "what a run does in which every processor waits for another: report (default: say who waits for what, "
+                 "and go on) or end")
+      ->take_last()
+      ->type_name("WHAT");
+  app.add_option("--deadlock-after", deadlock_after,
+                 "how long every processor has slept before that is reported (default 10; 0: never)")
+      ->take_last()
+      ->type_name("SECONDS");
   app.add_flag("--pin", pin, "one core a processor, or refuse to start");
   app.add_flag("--no-pin", no_pin, "leave placement to the system (default: pin when there are enough cores)");
 
@@ -351,6 +362,14 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
     return fail("{} (mgrun --help lists the options)", error.what());
   }
 
+  if (deadlock != "report" && deadlock != "end")
+    return fail("--deadlock: '{}' is neither report nor end", deadlock);
+  options.deadlock_ends = deadlock == "end";
+  if (deadlock_after) {
+    const auto limit = parse_silence_limit(*deadlock_after);
+    if (!limit) return fail("--deadlock-after: {}", limit.error().message);
+    options.deadlock_after = *limit;
+  }
   if (pin && no_pin) return fail("--pin and --no-pin exclude each other");
   const auto net = std::ranges::find(settings, std::string_view("--net"), &Setting::option);
   if (net->given == "list") return Information{render_network_presets()};

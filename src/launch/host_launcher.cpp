@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,8 +26,10 @@
 #include "launch/launcher.h"
 #include "launch/output_writer.h"
 #include "launch/signals.h"
+#include "launch/standstill.h"
 #include "launch/supervisor.h"
 #include "launch/tell.h"
+#include "launch/waiting.h"
 #include "launch/wireup_channels.h"
 
 extern char** environ;
@@ -41,6 +44,8 @@ constexpr std::chrono::seconds kStartLimit{60};
 constexpr const char* kConnectTimeout = "ConnectTimeout=10";
 // For agents that have been told that the run is over.
 constexpr std::chrono::seconds kClosingLimit{5};
+// For agents that were asked what their processors do: they read debug information first.
+constexpr std::chrono::seconds kAnswerLimit{10};
 // See Supervisor::Rules.
 constexpr std::chrono::milliseconds kNetworkPatience{500};
 
@@ -81,7 +86,9 @@ std::string own_path() {
 class HostLauncher final : private NodeControl {
  public:
   explicit HostLauncher(const LaunchOptions& options)
-      : options_(options), supervisor_(*this, {.nodes_share_terminal = false, .patience = kNetworkPatience}) {}
+      : options_(options),
+        supervisor_(*this, {.nodes_share_terminal = false, .patience = kNetworkPatience}),
+        standstill_(options.deadlock_after) {}
   int run();
 
  private:
@@ -95,6 +102,7 @@ class HostLauncher final : private NodeControl {
     std::unique_ptr<HostLink> link;
     bool ready = false;
     bool closed = false;  // nothing more will come from it
+    Stillness stillness{};  // of its nodes
   };
 
   // NodeControl
@@ -117,6 +125,8 @@ class HostLauncher final : private NodeControl {
   void pass_on_input();
   void pass_on_output(size_t index, NodeId node, int target, std::span<const std::byte> bytes);
   void acknowledge_output();
+  void look_at_processors();
+  void ask_what_processors_do(Nanoseconds slept);
   void advance();
   void close_run();
   [[nodiscard]] bool all(bool Host::* property) const { return std::ranges::all_of(hosts_, property); }
@@ -139,6 +149,12 @@ class HostLauncher final : private NodeControl {
   Clock::time_point deadline_{};
   std::optional<int> refused_;  // the exit status, if the run did not come about
   bool suspension_told_ = false;
+
+  Standstill standstill_;
+  // Since when and why all agents were asked what their processors do, and what they have answered.
+  std::optional<Clock::time_point> asked_;
+  Nanoseconds asked_of_sleepers_ = 0;
+  std::map<unsigned, NodeSnapshot> snapshots_;
 
   OutputWriter writer_;
   std::vector<std::array<LineLabeller, 2>> labellers_;  // of each node's output and error
@@ -362,6 +378,28 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       if (phase_ == Phase::kRunning) supervisor_.signal_arrived(number, false, node);
       return {};
     }
+    case agent::kLastWords: {
+      const std::string words = fields.text();
+      if (!fields.complete()) return unclear();
+      if (phase_ == Phase::kRunning) fmt::print(stderr, "mgrun: {}\n", words);
+      return {};
+    }
+    case agent::kStillness: {
+      Stillness now;
+      now.still = fields.number(1) != 0;
+      now.anyone = fields.number(1) != 0;
+      now.digest = fields.number();
+      if (!fields.complete()) return unclear();
+      host.stillness = now;
+      return {};
+    }
+    case agent::kSnapshot: {
+      const NodeId node = read_node();
+      auto snapshot = unpack(fields.blob());
+      if (!fields.complete() || !has(host, node) || !snapshot || snapshot->node != node.value) return unclear();
+      snapshots_[node.value] = std::move(*snapshot);
+      return {};
+    }
     case agent::kClosed:
       host.closed = true;
       return {};
@@ -414,6 +452,7 @@ void HostLauncher::handle_signals() {
       if (!suspension_told_) tell("a run on several hosts cannot be suspended");
       suspension_told_ = true;
     } else if (phase_ == Phase::kRunning) {
+      if (number == SIGQUIT) ask_what_processors_do(0);
       supervisor_.signal_arrived(number, info->ssi_code == SI_KERNEL, std::nullopt);
     } else if (phase_ != Phase::kClosing && number != SIGUSR1 && number != SIGUSR2) {
       refuse(128 + number, fmt::format("{} ended the run before it began", signal_name(number)));
@@ -430,9 +469,43 @@ void HostLauncher::wait_for_something() {
     polled.push_back({STDIN_FILENO, POLLIN, 0});
   Clock::time_point until = Clock::now() + agent::beat_interval(options_.config.silence_limit);
   if (const auto deadline = supervisor_.deadline()) until = std::min(until, *deadline);
+  if (const auto next = standstill_.next()) until = std::min(until, *next);
+  if (asked_) until = std::min(until, *asked_ + kAnswerLimit);
   if (phase_ != Phase::kRunning) until = std::min(until, deadline_);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   poll(polled.data(), polled.size(), static_cast<int>(std::max(left.count(), std::chrono::milliseconds::rep{0})));
+}
+
+// --- What the processors do
+
+void HostLauncher::ask_what_processors_do(Nanoseconds slept) {
+  if (asked_) return;
+  asked_ = Clock::now();
+  asked_of_sleepers_ = slept;
+  snapshots_.clear();
+  for (Host& host : hosts_)
+    if (!host.closed) host.link->send(agent::kAsk);
+}
+
+void HostLauncher::look_at_processors() {
+  const Clock::time_point now = Clock::now();
+  if (asked_ && (snapshots_.size() == options_.config.nodes || now >= *asked_ + kAnswerLimit)) {
+    asked_.reset();
+    std::vector<NodeSnapshot> nodes;
+    for (unsigned node = 0; node < options_.config.nodes; ++node) {
+      auto& snapshot = snapshots_[node];
+      snapshot.node = node;
+      nodes.push_back(std::move(snapshot));
+    }
+    tell_waiting(nodes, asked_of_sleepers_, options_.deadlock_ends, supervisor_);
+  }
+  Stillness all{.still = true};
+  for (const Host& host : hosts_) {
+    if (!host.stillness.still) all.still = false;
+    all.anyone = all.anyone || host.stillness.anyone;
+    all.digest = all.digest * 31 + host.stillness.digest;
+  }
+  if (const auto slept = standstill_.see(all, now)) ask_what_processors_do(*slept);
 }
 
 // What is next, when all that came has been dealt with.
@@ -454,6 +527,7 @@ void HostLauncher::advance() {
       if (all(&Host::ready)) start_nodes();
       return;
     case Phase::kRunning:
+      look_at_processors();
       supervisor_.check_deadline();
       if (!supervisor_.anyone_left()) close_run();
       return;

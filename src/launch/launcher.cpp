@@ -13,8 +13,10 @@
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
 #include "launch/signals.h"
+#include "launch/standstill.h"
 #include "launch/supervisor.h"
 #include "launch/tell.h"
+#include "launch/waiting.h"
 
 namespace multigrain {
 namespace {
@@ -56,7 +58,8 @@ class Launcher final : private NodeControl {
         }()),
         supervisor_(*this, {.nodes_share_terminal = true,
                             .patience = options.config.fabric == FabricKind::kShm ? std::chrono::milliseconds{0}
-                                                                                  : kNetworkPatience}) {}
+                                                                                  : kNetworkPatience}),
+        standstill_(options.deadlock_after) {}
   ~Launcher() override {
     if (null_fd_ >= 0) close(null_fd_);
   }
@@ -69,12 +72,14 @@ class Launcher final : private NodeControl {
 
   Result<pid_t> start(NodeId id);
   void wait_for_something();
+  void tell_what_processors_do(Nanoseconds slept);
 
   const LaunchOptions& options_;
   const std::string path_;
   WatchedSignals& signals_;
   LocalNodes nodes_;
   Supervisor supervisor_;
+  Standstill standstill_;
   LabelledOutput output_;
   int null_fd_ = -1;
 };
@@ -106,11 +111,19 @@ void Launcher::wait_for_something() {
   output_.append_to(polled);
   nodes_.append_to(polled);
   int timeout_ms = -1;
-  if (const auto deadline = supervisor_.deadline()) {
+  for (const auto& deadline : {supervisor_.deadline(), standstill_.next()}) {
+    if (!deadline) continue;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Supervisor::Clock::now());
-    timeout_ms = static_cast<int>(std::max(left.count(), std::chrono::milliseconds::rep{0}));
+    const auto ms = static_cast<int>(std::max(left.count(), std::chrono::milliseconds::rep{0}));
+    timeout_ms = timeout_ms < 0 ? ms : std::min(timeout_ms, ms);
   }
   poll(polled.data(), polled.size(), timeout_ms);
+}
+
+// `slept`: see describe_waiting().
+void Launcher::tell_what_processors_do(Nanoseconds slept) {
+  const std::vector<NodeSnapshot> nodes = nodes_.statuses().snapshots();
+  tell_waiting(nodes, slept, options_.deadlock_ends, supervisor_);
 }
 
 int Launcher::run() {
@@ -138,11 +151,18 @@ int Launcher::run() {
       nodes_.channels().deliver(from, round, card);
     });
     while (const auto info = signals_.next()) {
+      if (info->ssi_signo == SIGQUIT) tell_what_processors_do(0);
       if (info->ssi_signo != SIGCHLD)
         supervisor_.signal_arrived(static_cast<int>(info->ssi_signo), info->ssi_code == SI_KERNEL,
                                    nodes_.node_of(static_cast<pid_t>(info->ssi_pid)));
     }
-    for (const NodeEnd& end : nodes_.reap()) supervisor_.node_ended(end);
+    for (const NodeEnd& end : nodes_.reap()) {
+      if (const std::string words = nodes_.statuses().last_words(end.node); !words.empty())
+        fmt::print(stderr, "mgrun: {}\n", words);
+      supervisor_.node_ended(end);
+    }
+    if (const auto slept = standstill_.see(nodes_.statuses().stillness(), Standstill::Clock::now()))
+      tell_what_processors_do(*slept);
     supervisor_.check_deadline();
   }
   LocalNodes::end_adopted_processes();

@@ -21,7 +21,7 @@
 extern char** environ;
 
 namespace multigrain {
-LocalNodes::LocalNodes(LocalJob job) : job_(std::move(job)), channels_(job_.config.nodes) {}
+LocalNodes::LocalNodes(LocalJob job) : job_(std::move(job)), channels_(job_.config.nodes), statuses_(job_.first) {}
 
 LocalNodes::~LocalNodes() {
   for (const int fd : frames_fds_) close(fd);
@@ -90,7 +90,7 @@ Status LocalNodes::create_memory() {
   return {};
 }
 
-std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd) const {
+std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd, int status_fd) const {
   const Config& config = job_.config;
   std::vector<std::pair<std::string, std::string>> wanted = job_.environment;
   const auto own = [&](const char* name, std::string value) {
@@ -99,6 +99,7 @@ std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd) co
   };
   own("MULTIGRAIN_NODE", std::to_string(id.value));
   own("MULTIGRAIN_CORES", std::to_string(usable_cores()));
+  own(kStatusVariable, std::to_string(status_fd));
   if (wireup_fd >= 0) {
     own("MULTIGRAIN_NODES", std::to_string(config.nodes));
     own("MULTIGRAIN_WIREUP", fmt::format("fd:{}", wireup_fd));
@@ -130,21 +131,31 @@ Result<pid_t> LocalNodes::start_next(const StandardDescriptors& standard) {
     if (!opened) return tl::unexpected<Error>(opened.error());
     wireup_fd = *opened;
   }
+  const Result<int> status_fd = statuses_.open_next();
+  if (!status_fd) {
+    if (wireup_fd >= 0) close(wireup_fd);
+    return tl::unexpected<Error>(status_fd.error());
+  }
   NodeStart start;
   start.path = job_.path;
   start.arguments = job_.arguments;
-  start.environment = environment_of(id, wireup_fd);
+  start.environment = environment_of(id, wireup_fd, *status_fd);
   start.signal_mask = job_.signal_mask;
   start.inherited = frames_fds_;
   start.alone = job_.config.nodes == 1;
   if (job_fd_ >= 0) start.inherited.push_back(job_fd_);
   if (wireup_fd >= 0) start.inherited.push_back(wireup_fd);
+  start.inherited.push_back(*status_fd);
   start.input = standard.input;
   start.output = standard.output;
   start.error = standard.error;
   Result<pid_t> pid = start_node(start);
   if (wireup_fd >= 0) close(wireup_fd);
-  if (pid) processes_.push_back({*pid});
+  close(*status_fd);
+  if (pid) {
+    processes_.push_back({*pid});
+    statuses_.started(*pid);
+  }
   return pid;
 }
 

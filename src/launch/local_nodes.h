@@ -20,6 +20,7 @@
 #include "fabric/shm/job_memory.h"
 #include "launch/command_line.h"
 #include "launch/node_process.h"
+#include "launch/node_statuses.h"
 #include "launch/supervisor.h"
 #include "launch/wireup_channels.h"
 
@@ -61,6 +62,9 @@ class LocalNodes {
   // Cards of nodes here, for whoever knows the others; see WireupChannels.
   WireupChannels& channels() { return channels_; }
 
+  // What the nodes here say about themselves.
+  [[nodiscard]] const NodeStatuses& statuses() const { return statuses_; }
+
   // The nodes that have ended since the last call, in their order.
   std::vector<NodeEnd> reap();
   // The node that is this process.
@@ -87,7 +91,7 @@ class LocalNodes {
 
   Status choose_placement();
   Status create_memory();
-  [[nodiscard]] std::vector<std::string> environment_of(NodeId id, int wireup_fd) const;
+  [[nodiscard]] std::vector<std::string> environment_of(NodeId id, int wireup_fd, int status_fd) const;
   [[nodiscard]] bool has_attached(NodeId id) const;
   MemoryKill was_memory_kill(int status);
 
@@ -97,6 +101,7 @@ class LocalNodes {
   int job_fd_ = -1;
   std::optional<JobMemory> memory_;
   WireupChannels channels_;  // with ucx
+  NodeStatuses statuses_;
   std::vector<Process> processes_;
   std::optional<uint64_t> memory_kills_;  // that are accounted for
 };

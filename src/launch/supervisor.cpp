@@ -64,7 +64,8 @@ std::string Supervisor::name(NodeId node) const {
 }
 
 void Supervisor::signal_arrived(int number, bool from_terminal, std::optional<NodeId> node) {
-  const bool asks_for_the_end = number == SIGINT || number == SIGTERM || number == SIGQUIT || number == SIGHUP;
+  // SIGQUIT asks what the processors do, as often as anybody likes; the nodes get it for programs with a handler.
+  const bool asks_for_the_end = number == SIGINT || number == SIGTERM || number == SIGHUP;
   if (asks_for_the_end && forwarded_ == number && phase_ == Phase::kRunning) {
     if (Clock::now() - forwarded_at_ < (node ? kOfANode : kOfTheGroup)) return;
     // The program has chosen to survive the first one, or cannot see it: the second is for mgrun.
@@ -150,6 +151,13 @@ void Supervisor::output_lost(const std::string& reason) {
   output_lost_ = true;
   tell("{}{}", reason, phase_ == Phase::kRunning ? "; the run ends" : "");
   if (phase_ == Phase::kRunning) terminate(NodeId(0));
+}
+
+void Supervisor::give_up(const std::string& reason) {
+  if (phase_ != Phase::kRunning) return;
+  node_failed_ = true;
+  tell("{}; the run ends", reason);
+  terminate(NodeId(0));
 }
 
 void Supervisor::host_lost(const std::string& host, const std::string& reason) {

@@ -65,6 +65,8 @@ class Supervisor {
   void signal_arrived(int number, bool from_terminal, std::optional<NodeId> node);
   // What a node has written was lost on its way, for this reason: a run that is thought to be well ends. Once.
   void output_lost(const std::string& reason);
+  // The run cannot go on, for a reason that makes a sentence with "the run ends".
+  void give_up(const std::string& reason);
   // Nothing more will be heard of the host's nodes.
   void host_lost(const std::string& host, const std::string& reason);
 

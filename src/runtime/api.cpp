@@ -8,9 +8,13 @@
 
 #include "base/fine_grain.h"
 #include "multigrain/multigrain.h"
+#include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
 #include "runtime/stacks.h"
+#include "status/node_status.h"
 
+using multigrain::Call;
+using multigrain::CallScope;
 using multigrain::Node;
 using multigrain::NodeId;
 using multigrain::PageId;
@@ -112,7 +116,41 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
   return multigrain::fail("mg_alloc: {} is no home placement", static_cast<int>(options->home));
 }
 
+// Objects remember where the program made them; a report that names one then names the line.
+uint64_t made(multigrain::SyncId object, const void* site) {
+  multigrain::note_made(object.value, 0, site);
+  return object.value;
+}
+
+int join_all(Node& self, const void* site) {
+  for (unsigned p = 0; p < self.config().processors(); ++p) {
+    if (p == self.processors().current()) continue;
+    const CallScope call(Call::kJoin, p, site);
+    std::string error;
+    if (const int failed = self.processors().join(p, error); failed != 0) return fail_with(failed, error);
+  }
+  return 0;
+}
+
+// The caller takes part in what it has spawned.
+void run_here(mg_function function, void* argument) {
+  multigrain::ProcessorStatus* const status = multigrain::this_status();
+  if (status != nullptr) status->function.store(reinterpret_cast<uint64_t>(function), std::memory_order_relaxed);
+  function(argument);
+  if (status != nullptr) status->function.store(0, std::memory_order_relaxed);
+}
+
+// It never works, and would wait in silence.
+void refuse_lock_twice(mg_lock_t lock, const void* site) {
+  const uint64_t taken = multigrain::taken_at(lock);
+  if (taken != 0) [[unlikely]]
+    multigrain::die_of_lock_twice(lock, site, taken);
+}
+
 }  // namespace
+
+// Where the program's call returns to: in each function of the interface itself, before anything is called.
+#define MG_CALL_SITE __builtin_return_address(0)
 
 extern "C" {
 
@@ -151,18 +189,14 @@ int mg_spawn(unsigned processor, mg_function function, void* argument) {
 }
 
 int mg_join(unsigned processor) {
+  const CallScope call(Call::kJoin, processor, MG_CALL_SITE);
   std::string error;
   const int result = node("mg_join").processors().join(processor, error);
   return result == 0 ? 0 : fail_with(result, error);
 }
 
 int mg_join_all(void) {
-  Node& self = node("mg_join_all");
-  for (unsigned p = 0; p < self.config().processors(); ++p) {
-    if (p == self.processors().current()) continue;
-    if (const int failed = mg_join(p); failed != 0) return failed;
-  }
-  return 0;
+  return join_all(node("mg_join_all"), MG_CALL_SITE);
 }
 
 int mg_spawn_all(mg_function function, void* argument) {
@@ -172,13 +206,14 @@ int mg_spawn_all(mg_function function, void* argument) {
     if (p == caller) continue;
     if (const int failed = mg_spawn(p, function, argument); failed != 0) return failed;
   }
-  function(argument);
-  return mg_join_all();
+  run_here(function, argument);
+  return join_all(self, MG_CALL_SITE);
 }
 
 // --- Shared memory
 
 void* mg_alloc(size_t size, const mg_alloc_options* options) {
+  const size_t asked_for = size;
   Node& self = node("mg_alloc");
   const auto placement = placement_of(size, options, self);
   size_t alignment = options != nullptr ? options->alignment : 0;
@@ -216,6 +251,7 @@ void* mg_alloc(size_t size, const mg_alloc_options* options) {
     else
       self.heap().for_each_touched(block->address, block->size, clear);
   }
+  multigrain::note_made(reinterpret_cast<uint64_t>(block->address), asked_for, MG_CALL_SITE);
   return block->address;
 }
 
@@ -224,8 +260,15 @@ void mg_free(void* block) {
   Node& self = node("mg_free");
   // A diff of this node's last writes to the block, made later, would overwrite what its next user has written.
   self.release();
+  // Before, because the block's next user may be there at once.
+  const auto address = reinterpret_cast<uint64_t>(block);
+  const uint64_t freed_before = multigrain::note_freed(address, reinterpret_cast<uint64_t>(MG_CALL_SITE));
   if (const auto freed = self.heap().free(block); !freed) {
+    multigrain::note_freed(address, freed_before);
     std::fprintf(stderr, "multigrain: node %u: mg_free: %s\n", mg_node(), freed.error().message.c_str());
+    multigrain::CrashRecord& crash = multigrain::node_status()->crash;
+    crash.address = address;
+    crash.free_site = reinterpret_cast<uint64_t>(MG_CALL_SITE);
     std::abort();
   }
 }
@@ -249,39 +292,56 @@ int mg_home_of(const void* address) {
 // --- Synchronisation
 
 mg_lock_t mg_lock_create(void) {
-  return node("mg_lock_create").sync().lock_create().value;
+  return made(node("mg_lock_create").sync().lock_create(), MG_CALL_SITE);
 }
 void mg_lock_destroy(mg_lock_t lock) {
   node("mg_lock_destroy").sync().lock_destroy(SyncId(lock));
 }
 void mg_lock(mg_lock_t lock) {
+  const void* const site = MG_CALL_SITE;
+  const CallScope call(Call::kLock, lock, site);
+  refuse_lock_twice(lock, site);
   node("mg_lock").sync().lock(SyncId(lock));
+  multigrain::note_taken(lock, site);
 }
 int mg_trylock(mg_lock_t lock) {
-  return node("mg_trylock").sync().trylock(SyncId(lock)) ? 1 : 0;
+  const void* const site = MG_CALL_SITE;
+  const CallScope call(Call::kLock, lock, site);
+  if (!node("mg_trylock").sync().trylock(SyncId(lock))) return 0;
+  multigrain::note_taken(lock, site);
+  return 1;
 }
 void mg_unlock(mg_lock_t lock) {
-  node("mg_unlock").sync().unlock(SyncId(lock));
+  multigrain::Sync& sync = node("mg_unlock").sync();
+  if (!multigrain::note_let_go(lock) && sync.exists(SyncId(lock))) [[unlikely]]
+    multigrain::die_of_foreign_unlock(lock, MG_CALL_SITE);
+  sync.unlock(SyncId(lock));
 }
 
 mg_barrier_t mg_barrier_create(unsigned count) {
-  return node("mg_barrier_create").sync().barrier_create(count).value;
+  return made(node("mg_barrier_create").sync().barrier_create(count), MG_CALL_SITE);
 }
 void mg_barrier_destroy(mg_barrier_t barrier) {
   node("mg_barrier_destroy").sync().barrier_destroy(SyncId(barrier));
 }
 void mg_barrier(mg_barrier_t barrier) {
+  const CallScope call(Call::kBarrier, barrier, MG_CALL_SITE);
   node("mg_barrier").sync().barrier(SyncId(barrier));
 }
 
 mg_cond_t mg_cond_create(void) {
-  return node("mg_cond_create").sync().cond_create().value;
+  return made(node("mg_cond_create").sync().cond_create(), MG_CALL_SITE);
 }
 void mg_cond_destroy(mg_cond_t cond) {
   node("mg_cond_destroy").sync().cond_destroy(SyncId(cond));
 }
 void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) {
-  node("mg_cond_wait").sync().cond_wait(SyncId(cond), SyncId(lock));
+  const CallScope call(Call::kCondition, cond, MG_CALL_SITE, lock);
+  multigrain::Sync& sync = node("mg_cond_wait").sync();
+  const uint64_t taken = multigrain::taken_at(lock);
+  const bool was_held = multigrain::note_let_go(lock);
+  sync.cond_wait(SyncId(cond), SyncId(lock));
+  if (was_held) multigrain::note_taken(lock, reinterpret_cast<const void*>(taken));
 }
 void mg_cond_signal(mg_cond_t cond) {
   node("mg_cond_signal").sync().cond_signal(SyncId(cond));
@@ -291,12 +351,13 @@ void mg_cond_broadcast(mg_cond_t cond) {
 }
 
 mg_sem_t mg_sem_create(unsigned value) {
-  return node("mg_sem_create").sync().sem_create(value).value;
+  return made(node("mg_sem_create").sync().sem_create(value), MG_CALL_SITE);
 }
 void mg_sem_destroy(mg_sem_t sem) {
   node("mg_sem_destroy").sync().sem_destroy(SyncId(sem));
 }
 void mg_sem_wait(mg_sem_t sem) {
+  const CallScope call(Call::kSemaphore, sem, MG_CALL_SITE);
   node("mg_sem_wait").sync().sem_wait(SyncId(sem));
 }
 int mg_sem_trywait(mg_sem_t sem) {
@@ -307,7 +368,7 @@ void mg_sem_post(mg_sem_t sem) {
 }
 
 mg_flag_t mg_flag_create(void) {
-  return node("mg_flag_create").sync().flag_create().value;
+  return made(node("mg_flag_create").sync().flag_create(), MG_CALL_SITE);
 }
 void mg_flag_destroy(mg_flag_t flag) {
   node("mg_flag_destroy").sync().flag_destroy(SyncId(flag));
@@ -319,6 +380,7 @@ uint32_t mg_flag_get(mg_flag_t flag) {
   return node("mg_flag_get").sync().flag_get(SyncId(flag));
 }
 void mg_flag_wait(mg_flag_t flag, uint32_t value) {
+  const CallScope call(Call::kFlag, flag, MG_CALL_SITE, value);
   node("mg_flag_wait").sync().flag_wait(SyncId(flag), value);
 }
 

@@ -18,6 +18,7 @@
 
 #include "coherence/window_places.h"
 #include "profile/virtual_time.h"
+#include "runtime/crash_record.h"
 #include "runtime/interpose/signals.h"
 
 namespace multigrain {
@@ -38,6 +39,7 @@ void let_it_happen(int signal) {
 
 void on_signal(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
+  return_to_crash_record();
   if (const auto fault = g_entry.rights->decode(signal, info, context)) {
     virtual_time::trapped();
     // Whoever waits for a window of this processor's to close may be the one that it would wait for here.
@@ -48,6 +50,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     }
     // Inside the region, but never allocated: a wild pointer, which deserves SIGSEGV whatever the mechanism raised.
     if (forward_to_user_handler(SIGSEGV, info, context)) return;
+    record_crash(SIGSEGV, info, context, fault->address);
     if (signal != SIGSEGV) {
       mprotect(g_entry.region->view(fault->page), g_entry.region->page_size(), PROT_NONE);
       signal = SIGSEGV;
@@ -57,6 +60,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     return;
   }
   if (forward_to_user_handler(signal, info, context)) return;
+  record_crash(signal, info, context, info->si_code > 0 ? info->si_addr : nullptr);
   let_it_happen(signal);
   // A signal that another process sent is not raised again by returning.
   if (info->si_code <= 0) raise(signal);
@@ -129,13 +133,17 @@ Status install_fault_entry(const Region& region, const AccessRights& rights, Pro
   g_entry = {&region, &rights, &protocol};
   struct sigaction action = {};
   action.sa_sigaction = &on_signal;
-  // Not on an alternate stack: the handler may run messages' handlers and wants more room than those usually have.
   action.sa_flags = SA_SIGINFO;
   // A program's asynchronous handlers must not run in the middle of the protocol.
   sigfillset(&action.sa_mask);
   for (int synchronous : {SIGILL, SIGTRAP, SIGFPE, SIGABRT}) sigdelset(&action.sa_mask, synchronous);
-  for (int signal : {SIGBUS, SIGSEGV})
+  for (int signal : {SIGBUS, SIGSEGV}) {
+    // A stack that has overflowed is a SIGSEGV, whose handler needs another stack: the runtime's own, which has room for
+    // the handlers of messages, as those that programs have need not (interpose/signals.h).
+    if (signal == SIGSEGV) action.sa_flags |= SA_ONSTACK;
     if (real_sigaction(signal, &action, nullptr) != 0) return fail_errno(errno, "cannot install the fault handler");
+  }
+  install_crash_handlers();
   return {};
 }
 

@@ -238,7 +238,7 @@ Status join_foreign_launch(char** argv) {
                       "cannot turn address randomisation off (personality), which the nodes need to agree on "
                       "addresses; Docker's default profile forbids it: start the container with docker run "
                       "--security-opt seccomp=unconfined, or with a profile that allows personality");
-  for (const char* stale : {"MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_PIN"}) unsetenv(stale);
+  for (const char* stale : {"MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_PIN", "MULTIGRAIN_STATUS_FD"}) unsetenv(stale);
   setenv("MULTIGRAIN_NODE", std::to_string(found.node).c_str(), 1);
   setenv("MULTIGRAIN_NODES", std::to_string(found.nodes).c_str(), 1);
   setenv("MULTIGRAIN_WIREUP", found.wireup.c_str(), 1);

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "base/clock.h"
 #include "base/fine_grain.h"
@@ -33,6 +34,7 @@
 #include "runtime/message_types.h"
 #include "runtime/private/private_heap.h"
 #include "runtime/signal_mask.h"
+#include "status/node_status.h"
 
 namespace multigrain {
 namespace {
@@ -72,6 +74,7 @@ Status Node::start() {
   MG_CHECK(g_node == nullptr);
   // What is built here lives as long as the process, across copies of the private heap.
   const BootHeapScope boot;
+  if (Status opened = open_node_status(); !opened) return opened;
   // Before the runtime loads libraries of its own.
   CompiledChecks checks = find_compiled_checks();
   auto meeting = Meeting::hold();
@@ -91,13 +94,37 @@ Status Node::start() {
   pthread_atfork(nullptr, nullptr, [] {
     g_node = nullptr;
     g_forked = true;
+    forget_node_status();
     forget_windows();
     set_thread_hooks(nullptr, nullptr);
     set_line_protocol(nullptr);
     set_shared_copies(nullptr, nullptr);
     refuse_thread_sync(nullptr);
   });
+  node->describe();
   return node->start_service();
+}
+
+// From here on the launcher can tell what happens here. Before any message is served: the first may bring work.
+void Node::describe() const {
+  NodeStatus& status = *node_status();
+  status.node = config_.node.value;
+  status.processors = config_.processors_per_node;
+  status.first_processor = config_.node.value * config_.processors_per_node;
+  status.region = reinterpret_cast<uint64_t>(region_->base());
+  status.region_size = region_->size();
+  unsigned threads = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator task("/proc/self/task", error), end; !error && task != end;
+       task.increment(error))
+    ++threads;
+  // With the service thread, and that which ends the program.
+  status.threads_at_start = threads + (config_.nodes == 1 ? 1 : 2);
+  status.magic.store(NodeStatus::kMagic, std::memory_order_release);
+  // mgrun answers SIGQUIT with what the processors do, and the run goes on; a terminal sends it to the nodes as well.
+  struct sigaction now = {};
+  if (status.launched != 0 && sigaction(SIGQUIT, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
+    signal(SIGQUIT, SIG_IGN);
 }
 
 template <void (Node::*Handler)(const Message&)>
@@ -189,7 +216,11 @@ Status Node::build_protocols() {
   window_places_ = std::make_unique<WindowPlaces>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
   window_places_->bind();
   g_window_places = window_places_.get();
-  set_thread_hooks([] { g_window_places->bind(); }, [] { g_window_places->unbind(); });
+  set_thread_hooks([] { g_window_places->bind(); },
+                   [] {
+                     Processors::thread_ends();
+                     g_window_places->unbind();
+                   });
 
   if (config_.grain() == Grain::kLine && !checks_.of_another_version.empty())
     return fail(
@@ -366,6 +397,7 @@ Status Node::start_service() {
 // handlers, which may touch shared memory: so not on the service thread, which others and they themselves wait for.
 void* Node::exit_main(void* argument) {
   auto* const node = static_cast<Node*>(argument);
+  pthread_setname_np(pthread_self(), "mg exit");
   while (true) {
     const uint32_t seen = node->exit_event_.prepare();
     if (node->exit_wanted_.load(std::memory_order_acquire) != 0 && node->finishing_.load() == 0)
@@ -376,6 +408,7 @@ void* Node::exit_main(void* argument) {
 
 void* Node::service_main(void* node) {
   const BootHeapScope boot;
+  pthread_setname_np(pthread_self(), "mg service");
   static_cast<Node*>(node)->service();
   return nullptr;
 }
@@ -595,6 +628,7 @@ void Node::tell_never_started_processors() const {
 
 bool Node::finish(int status) {
   if (finishing_.exchange(1) != 0) return true;
+  node_status()->leaves = 1;
   const BootHeapScope boot;
   if (config_.node != NodeId(0)) {
     MessageHeader header;

@@ -89,6 +89,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Status build_protocols();
   void emulate(ShmFabric& shm);
   Status start_service();
+  void describe() const;
 
   // --- What the parts ask of the node.
   [[nodiscard]] const WaitPolicy& wait_policy() const override { return wait_; }  // SyncHost

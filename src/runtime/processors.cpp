@@ -11,16 +11,22 @@
 #include <memory>
 #include <span>
 
+#include "base/line.h"
+#include "runtime/crash_record.h"
+#include "runtime/lock_mistakes.h"
 #include "runtime/message_types.h"
 #include "runtime/private/globals.h"
 #include "runtime/private/private_heap.h"
 #include "runtime/private/variables.h"
 #include "runtime/signal_mask.h"
+#include "status/node_status.h"
 
 namespace multigrain {
 namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local int t_processor = -1;
+// A Processors::Local, of threads that were started for a processor.
+[[gnu::tls_model("initial-exec")]] thread_local void* t_local = nullptr;
 
 cpu_set_t only(int core) {
   cpu_set_t set;
@@ -86,22 +92,25 @@ Status Processors::start_threads() {
     local.number = config_.node.value * config_.processors_per_node + i;
     local.owner = this;
     if (has_main && i == 0) continue;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    if (i < cpus_.size()) {
-      const cpu_set_t core = only(cpus_[i]);
-      pthread_attr_setaffinity_np(&attributes, sizeof core, &core);
-    }
-    int failed;
-    {
-      // What the C library allocates for a thread outlives state copies.
-      const BootHeapScope boot;
-      failed = pthread_create(&local.thread, &attributes, &Processors::thread_main, &local);
-    }
-    pthread_attr_destroy(&attributes);
-    if (failed != 0) return fail_errno(failed, fmt::format("cannot start the thread of processor {}", local.number));
+    if (const int failed = start_thread(local); failed != 0)
+      return fail_errno(failed, fmt::format("cannot start the thread of processor {}", local.number));
   }
   return {};
+}
+
+int Processors::start_thread(Local& local) {
+  const size_t place = local.number % config_.processors_per_node;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  if (place < cpus_.size()) {
+    const cpu_set_t core = only(cpus_[place]);
+    pthread_attr_setaffinity_np(&attributes, sizeof core, &core);
+  }
+  // What the C library allocates for a thread outlives state copies.
+  const BootHeapScope boot;
+  const int failed = pthread_create(&local.thread, &attributes, &Processors::thread_main, &local);
+  pthread_attr_destroy(&attributes);
+  return failed;
 }
 
 void Processors::adopt_main_thread() {
@@ -113,6 +122,12 @@ void Processors::adopt_main_thread() {
     static_cast<void>(pthread_setaffinity_np(local.thread, sizeof core, &core));
   }
   t_processor = static_cast<int>(local.number);
+  node_status()->processor[0].life.store(Life::kRuns, std::memory_order_release);
+  {
+    const BootHeapScope boot;
+    become_processor(node_status()->processor[0]);
+  }
+  use_alternate_stack();
   virtual_time::adopt(0);
   virtual_time::begin_function(0);
   known_[local.number].runs = 1;
@@ -132,7 +147,18 @@ void* Processors::thread_main(void* argument) {
   auto* local = static_cast<Local*>(argument);
   local->stack = stack_of_this_thread();
   t_processor = static_cast<int>(local->number);
-  virtual_time::adopt(local->number % local->owner->config_.processors_per_node);
+  t_local = local;
+  const unsigned place = local->number % local->owner->config_.processors_per_node;
+  // For debuggers and profilers. That of main() keeps the program's name, which is the process's.
+  Line name;
+  pthread_setname_np(pthread_self(), name.text("mg proc ").number(local->number).c_str());
+  {
+    // The private heap may be overwritten with node 0's at any time.
+    const BootHeapScope boot;
+    become_processor(node_status()->processor[place]);
+  }
+  use_alternate_stack();
+  virtual_time::adopt(place);
   set_this_profile(local->profile);
   local->owner->run(*local);
   return nullptr;
@@ -157,18 +183,48 @@ void Processors::run(Local& local) {
     sigset_t blocked;
     pthread_sigmask(SIG_SETMASK, &program_mask_, &blocked);
     host_.acquire(NodeId(0));
+    ProcessorStatus& status = *this_status();
+    status.function.store(reinterpret_cast<uint64_t>(local.function), std::memory_order_relaxed);
+    status.life.store(Life::kRuns, std::memory_order_release);
     local.function(local.argument);
     pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
-    host_.release();
-    virtual_time::synchronise();
-    local.profile.stop();
-    virtual_time::end_function();
-    // Before node 0 hears of it: while a processor runs here nothing is copied here, and what is said is said before
-    // mg_join has returned.
-    if (running_here_.fetch_sub(1) == 1) tell_written_globals();
+    returned(local);
     local.has_work.store(0, std::memory_order_release);
     finished(local.number);
   }
+}
+
+// The program's function has returned. Nobody could ever let go of a lock that it still holds.
+void Processors::returned(Local& local) {
+  ProcessorStatus& status = *this_status();
+  if (status.held.load(std::memory_order_relaxed) != 0)
+    die_of_return_with_lock(status.locks[0].lock.load(std::memory_order_relaxed),
+                            status.locks[0].site.load(std::memory_order_relaxed), status.function.load());
+  status.life.store(Life::kReturned, std::memory_order_release);
+  host_.release();
+  virtual_time::synchronise();
+  local.profile.stop();
+  virtual_time::end_function();
+  // Before node 0 hears of it: while a processor runs here nothing is copied here, and what is said is said before
+  // mg_join has returned.
+  if (running_here_.fetch_sub(1) == 1) tell_written_globals();
+}
+
+// What the program's own destructors of the thread did has been done, so that it is released, too.
+void Processors::thread_ends() {
+  auto* const local = static_cast<Local*>(std::exchange(t_local, nullptr));
+  if (local == nullptr) return;
+  Processors& self = *local->owner;
+  {
+    const AsynchronousSignalsBlocked blocked;
+    self.returned(*local);
+    local->has_work.store(0, std::memory_order_release);
+    pthread_detach(pthread_self());
+    if (const int failed = self.start_thread(*local); failed != 0)
+      die(1, "pthread_exit: cannot start another thread for the processor; its number, errno:", local->number,
+          static_cast<uint64_t>(failed));
+  }
+  self.finished(local->number);
 }
 
 void Processors::hand_over(Local& local, mg_function function, void* argument) {

@@ -62,6 +62,9 @@ class Processors {
   // The machine-wide number of the calling thread's processor.
   [[nodiscard]] unsigned current() const;
   [[nodiscard]] unsigned local_count() const { return config_.processors_per_node; }
+  // The calling thread is about to end, as only the program can make it (pthread_exit, pthread_cancel): a processor has
+  // then returned from its function, and goes on with another thread.
+  static void thread_ends();
   // The profile of this node's i-th processor.
   [[nodiscard]] ProcessorProfile& profile(unsigned i) { return local_[i].profile; }
 
@@ -88,7 +91,9 @@ class Processors {
   Processors(const Config& config, Fabric& fabric, const WaitPolicy& wait, ProcessorHost& host, std::vector<int> cpus);
   Status start_threads();
   static void* thread_main(void* local);
+  [[nodiscard]] int start_thread(Local& local);
   void run(Local& local);
+  void returned(Local& local);
   void hand_over(Local& local, mg_function function, void* argument);
   void finished(unsigned processor);
   [[nodiscard]] bool node_is_idle(NodeId node);

@@ -227,6 +227,12 @@ bool Sync::is_held(SyncId id) const {
   return (word & ~kSlow) == (free_word(lock) | kHeld);
 }
 
+bool Sync::exists(SyncId id) const {
+  const SyncHandle lock = check(id, SyncKind::kLock, "mg_unlock: not a lock (0 is an uninitialised handle):");
+  if (network_locks_) return !network_locks_->is_destroyed(lock);
+  return find(locks_, lock).word.load(std::memory_order_relaxed) >> kGenerationShift <= lock.generation;
+}
+
 void Sync::unlock(SyncId id) {
   const SyncHandle lock = check(id, SyncKind::kLock, "mg_unlock: not a lock (0 is an uninitialised handle):");
   if (network_locks_) {

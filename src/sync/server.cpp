@@ -1,5 +1,6 @@
 // Conditions, semaphores and flags: the shell of server_engine.h.
 #include "base/error.h"
+#include "status/node_status.h"
 #include "sync/messages.h"
 #include "sync/sync.h"
 
@@ -178,6 +179,10 @@ void Sync::cond_wait(SyncId cond, SyncId lock) {
   }
   free_slot(slot);
   host_.acquire_all();
+  if (ProcessorStatus* const status = this_status()) {
+    status->object.store(lock.value, std::memory_order_relaxed);
+    status->call.store(Call::kRelock, std::memory_order_relaxed);
+  }
   this->lock(lock);
   host_.leave();
 }

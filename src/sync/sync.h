@@ -92,6 +92,9 @@ class Sync {
   // The lock must be held, by the calling processor.
   void unlock(SyncId lock);
 
+  // Whether the lock was not destroyed, as far as this node knows. Ends the run if it is no lock.
+  [[nodiscard]] bool exists(SyncId lock) const;
+
   // --- Barriers.
   // `count` processors, 0: all of the machine, at most 65535. A barrier of as many as the machine has is for each
   // processor of the machine once an episode: arrivals are counted per node. Any other count takes whoever comes.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "fabric/copy_words.h"
+#include "status/node_status.h"
 
 namespace multigrain {
 namespace {

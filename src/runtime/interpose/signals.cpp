@@ -29,6 +29,8 @@ constinit std::atomic<KernelMask> g_taken{0};  // the signals whose handler is t
 constinit SpinLock g_lock;                     // held for copies of private memory only, with signals blocked
 Action g_program_segv;                         // under g_lock
 Action g_program_bus;                          // under g_lock
+Action g_runtime_segv;                         // under g_lock: the runtime's, if it has asked for the alternate stack
+bool g_program_has_stacks = false;             // under g_lock
 
 bool is_ours(int signo) {
   return (signo == SIGSEGV || signo == SIGBUS) && (g_taken.load(std::memory_order_acquire) & bit(signo)) != 0;
@@ -64,6 +66,8 @@ KernelMask kernel_mask(const sigset_t& set) {
   return mask;
 }
 
+void choose_stack();
+
 sigset_t without_ours(sigset_t set) {
   sigdelset(&set, SIGSEGV);
   sigdelset(&set, SIGBUS);
@@ -93,12 +97,23 @@ MG_WRAPPER(int, sigaction, int signo, const Action* action, Action* old) {
     Action& current = program_action(signo);
     previous = current;
     if (action != nullptr) current = wanted;
+    if (action != nullptr && signo == SIGSEGV) choose_stack();
   }
   if (old != nullptr) *old = previous;
   return 0;
 }
 
 namespace {
+
+// Under g_lock: lets the runtime's handler for SIGSEGV run on the alternate stack, or not; see signals.h.
+void choose_stack() {
+  if ((g_runtime_segv.sa_flags & SA_ONSTACK) == 0) return;
+  const bool has_handler = g_program_segv.sa_handler != SIG_DFL && g_program_segv.sa_handler != SIG_IGN;
+  const bool wanted = has_handler ? (g_program_segv.sa_flags & SA_ONSTACK) != 0 : !g_program_has_stacks;
+  Action action = g_runtime_segv;
+  if (!wanted) action.sa_flags &= ~SA_ONSTACK;
+  MG_REAL(sigaction)(SIGSEGV, &action, nullptr);
+}
 
 // signal() for our signals in terms of sigaction, with the flags that tell its dialects apart.
 sighandler_t remember(int signo, sighandler_t handler, int flags) {
@@ -136,6 +151,16 @@ MG_WRAPPER(int, pthread_sigmask, int how, const sigset_t* set, sigset_t* old) {
   return MG_REAL(pthread_sigmask)(how, In(harmless(how, set, copy)), InOut(old));
 }
 
+MG_WRAPPER(int, sigaltstack, const stack_t* stack, stack_t* old) {
+  const int result = MG_REAL(sigaltstack)(In(stack), InOut(old));
+  if (result == 0 && stack != nullptr && (g_taken.load(std::memory_order_acquire) & bit(SIGSEGV)) != 0) {
+    const ActionLock lock;
+    g_program_has_stacks = true;
+    choose_stack();
+  }
+  return result;
+}
+
 int real_sigaction(int signo, const struct sigaction* action, struct sigaction* old) {
   Action previous;
   const int result = MG_REAL(sigaction)(signo, action, &previous);
@@ -147,6 +172,10 @@ int real_sigaction(int signo, const struct sigaction* action, struct sigaction* 
     if ((taken & bit(signo)) == 0) {
       program_action(signo) = previous;
       g_taken.store(taken | bit(signo), std::memory_order_release);
+    }
+    if (signo == SIGSEGV) {
+      g_runtime_segv = *action;
+      choose_stack();
     }
   }
   return 0;

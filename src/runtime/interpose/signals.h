@@ -5,6 +5,11 @@
 // kills the process, so the two are also taken out of every mask that the program sets (sigprocmask, pthread_sigmask,
 // the sa_mask of other handlers); sigset, sigsuspend and the masks of ppoll and pselect are left alone, as they hold
 // while no program code runs, or rarely.
+//
+// The runtime's handler for SIGSEGV asks for the thread's alternate stack (SA_ONSTACK), where a processor has one of the
+// runtime's: a stack that has overflowed has no room for a handler. It does without where that might be wrong: a program
+// whose own handler did not ask for it finds the interrupted stack; and once a program has set alternate stacks, which may
+// be too small for the protocol, only a handler of its own that asks for them is called there.
 #pragma once
 
 #include <csignal>

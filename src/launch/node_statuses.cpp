@@ -1,0 +1,52 @@
+#include "launch/node_statuses.h"
+
+#include <unistd.h>
+
+#include "report/crash_report.h"
+
+namespace multigrain {
+
+NodeStatuses::~NodeStatuses() {
+  for (const NodeStatus* const status : statuses_) unmap_node_status(const_cast<NodeStatus*>(status));
+}
+
+Result<int> NodeStatuses::open_next() {
+  const auto fd = create_node_status();
+  if (!fd) return fd;
+  const auto mapped = map_node_status(*fd);
+  if (!mapped) {
+    close(*fd);
+    return tl::unexpected<Error>(mapped.error());
+  }
+  statuses_.push_back(*mapped);
+  return fd;
+}
+
+std::string NodeStatuses::last_words(NodeId node) const {
+  const size_t place = size_t{node.value} - first_.value;
+  if (place >= statuses_.size()) return {};
+  std::string text = describe_mistake(*statuses_[place], statuses_);
+  return text.empty() ? describe_crash(*statuses_[place], statuses_) : text;
+}
+
+Stillness NodeStatuses::stillness() const {
+  Stillness all{.still = true};
+  for (const NodeStatus* const status : statuses_) {
+    const Stillness one = stillness_of(*status);
+    if (!one.still) return {};
+    all.anyone = all.anyone || one.anyone;
+    all.digest = all.digest * 31 + one.digest;
+  }
+  return all;
+}
+
+std::vector<NodeSnapshot> NodeStatuses::snapshots() const {
+  std::vector<NodeSnapshot> result;
+  for (size_t i = 0; i < pids_.size(); ++i) {
+    result.push_back(take_snapshot(*statuses_[i], pids_[i], statuses_));
+    result.back().node = first_.value + static_cast<unsigned>(i);
+  }
+  return result;
+}
+
+}  // namespace multigrain

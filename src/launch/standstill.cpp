@@ -1,0 +1,37 @@
+#include "launch/standstill.h"
+
+#include <algorithm>
+
+namespace multigrain {
+namespace {
+
+std::chrono::nanoseconds interval(Nanoseconds limit) {
+  return std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(limit / 8), std::chrono::milliseconds(20),
+                                              std::chrono::seconds(1));
+}
+
+}  // namespace
+
+std::optional<Standstill::Clock::time_point> Standstill::next() const {
+  if (limit_ == 0) return std::nullopt;
+  return seen_ + interval(limit_);
+}
+
+std::optional<Nanoseconds> Standstill::see(const Stillness& now_is, Clock::time_point now) {
+  if (limit_ == 0) return std::nullopt;
+  // An observer that was itself stopped has not seen that nobody moved.
+  const bool was_away = now - seen_ > 2 * interval(limit_) + std::chrono::seconds(1);
+  seen_ = now;
+  if (was_away || !now_is.still || !now_is.anyone || now_is != last_) {
+    last_ = now_is;
+    since_ = now;
+    told_ = false;
+    return std::nullopt;
+  }
+  const std::chrono::nanoseconds still = now - since_;
+  if (told_ || still < std::chrono::nanoseconds(limit_)) return std::nullopt;
+  told_ = true;
+  return static_cast<Nanoseconds>(still.count());
+}
+
+}  // namespace multigrain

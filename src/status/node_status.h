@@ -1,0 +1,261 @@
+// What a node's processors are doing, in memory that the node's launcher reads: while the node runs, and after it has
+// died. So nothing has to be asked of a node that hangs, and a node that crashes need not get a word out.
+//
+// The launcher makes a memfd a node (create_node_status) and hands it to the process; a node without such a launcher
+// uses private memory, so that nobody has to ask. A processor's part is written by its own thread with relaxed stores
+// to cache lines of its own; that is all that it costs while all is well. Whoever reads may see a moment's mixture, and
+// must believe no number that he has not checked.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/error.h"
+
+namespace multigrain {
+
+// A processor's life, as far as the program's functions go. The thread of main() runs from the start on.
+enum class Life : uint32_t { kNotStarted, kRuns, kReturned };
+
+// The calls of the interface in which a processor can wait, and what `object` is then.
+enum class Call : uint32_t {
+  kNone,       // the program's own code, or a call that does not wait for other processors
+  kLock,       // a lock
+  kBarrier,    // a barrier
+  kCondition,  // a condition; `lock`: what was given up meanwhile
+  kRelock,     // mg_cond_wait was signalled and waits for the lock again: a lock
+  kSemaphore,  // a semaphore
+  kFlag,       // a flag; `lock`: the value that is waited for
+  kJoin,       // a processor's number
+  kCount
+};
+
+struct HeldLock {
+  std::atomic<uint64_t> lock;  // its handle
+  std::atomic<uint64_t> site;  // where the program took it
+};
+
+struct alignas(64) ProcessorStatus {
+  static constexpr uint32_t kMaxHeld = 20;
+
+  std::atomic<Life> life;
+  std::atomic<Call> call;
+  std::atomic<uint64_t> object;  // of the call
+  std::atomic<uint64_t> lock;    // of the call
+  std::atomic<uint64_t> site;    // the address in the program to which the call returns
+  std::atomic<uint32_t> sleeps;  // odd while it sleeps in Multigrain; grows with each time that it begins and ends
+  std::atomic<uint32_t> held;    // locks; of more than kMaxHeld the first are below
+  std::atomic<Nanoseconds> since;      // when the wait in which it sleeps, or slept last, first put it to sleep
+  std::atomic<uint64_t> function;      // what it runs, or ran last; 0: main()
+  std::atomic<uint64_t> stack_low;     // its stack is [stack_low, stack_high)
+  std::atomic<uint64_t> stack_high;    //
+  std::atomic<uint32_t> thread;        // as the system numbers it
+  alignas(64) HeldLock locks[kMaxHeld];
+};
+
+// Where something that the program made came from: a block of shared memory, by its address, or an object of
+// synchronisation, by its handle (no handle is an address). A table of these forgets: two things that fall on one entry
+// leave the later. An entry is valid when `key` is what is looked for before and after it was read.
+struct Origin {
+  static constexpr uint64_t kBusy = 1;
+  std::atomic<uint64_t> key;
+  std::atomic<uint64_t> size;   // of a block, as the program asked for it; 0 in a node that did not make it
+  std::atomic<uint64_t> made;   // where; 0: not by this node
+  std::atomic<uint64_t> freed;  // where, if this node did
+  std::atomic<Nanoseconds> when;
+};
+
+// What is known of a fatal signal. Written by the thread that got it, in its signal handler.
+struct CrashRecord {
+  static constexpr uint32_t kMaxFrames = 48;  // from the innermost on
+  static constexpr uint32_t kLastFrames = 8;  // of a deeper stack also the outermost
+  static constexpr uint32_t kMaxModules = 32;
+  static constexpr uint32_t kNoProcessor = ~0u;
+  enum State : uint32_t { kNone, kBegun, kComplete };
+  enum Subject : uint32_t { kNoSubject, kAccess, kFreedPointer };  // what `address` is
+
+  struct Frame {
+    uint64_t pc;
+    uint32_t module;  // an index below; kMaxModules: in none that is known
+    uint32_t is_call;  // pc is where a call returns to
+  };
+  struct Module {
+    uint64_t base;  // what was added to the addresses of the file
+    char path[256];  // empty: the program's own file
+  };
+
+  std::atomic<uint32_t> state;
+  uint32_t signal;
+  int32_t code;       // si_code
+  uint32_t sender;    // of a signal that a process sent
+  uint32_t processor;  // of the machine
+  uint32_t thread;
+  uint32_t is_write;  // of an access
+  uint32_t subject;
+  uint64_t address;
+  uint64_t pc;
+  uint64_t stack_pointer;
+  uint64_t registers[16];
+  std::atomic<uint32_t> modules;
+  std::atomic<uint32_t> frames;       // how many there are; those beyond kMaxFrames are in a ring of kLastFrames
+  std::atomic<uint64_t> free_site;    // of a kFreedPointer: where mg_free was called
+  Module module[kMaxModules];
+  Frame frame[kMaxFrames];
+  Frame last[kLastFrames];
+};
+
+// Why a processor ended the run: a mistake of the program, with places in it that only a launcher can turn into lines.
+struct MistakeRecord {
+  struct Place {
+    uint64_t site;  // an address that a call returns to; 0: none
+    char label[64];
+  };
+  std::atomic<uint32_t> state;  // 1: being written, 2: valid
+  uint32_t processor;           // of the machine
+  uint64_t lock;                // its handle
+  char sentence[256];
+  Place place[2];
+};
+
+struct NodeStatus {
+  static constexpr uint64_t kMagic = 0x3153757461745367;
+  static constexpr uint32_t kOrigins = 1u << 15;
+
+  std::atomic<uint64_t> magic;  // kMagic once the rest of the head is valid
+  uint32_t node;
+  uint32_t processors;        // of this node
+  uint32_t first_processor;   // its number in the machine
+  uint32_t pid;
+  uint32_t launched;          // a launcher reads this
+  uint32_t threads_at_start;  // of the process, before main()
+  uint64_t region;            // the shared region: its address
+  uint64_t region_size;
+  std::atomic<uint64_t> allocated_end;  // no page of the region from here on was ever handed out, as far as is known
+  std::atomic<uint32_t> leaves;         // the program is ending
+  uint64_t program_base;                // what was added to the addresses of the program's file
+  char program[4096];
+
+  ProcessorStatus processor[Config::kMaxProcessorsPerNode];
+  CrashRecord crash;
+  MistakeRecord mistake;
+  Origin origin[kOrigins];
+};
+
+// --- For launchers.
+
+// A memfd that holds a NodeStatus of zeroes, close-on-exec; the caller's.
+Result<int> create_node_status();
+// Maps it. Unmap with unmap_node_status().
+Result<NodeStatus*> map_node_status(int fd);
+void unmap_node_status(NodeStatus* status);
+
+// --- For the node.
+
+// The variable that names the descriptor.
+inline constexpr const char* kStatusVariable = "MULTIGRAIN_STATUS_FD";
+
+// Makes this process's status: in the launcher's memory if the environment names it, else in private memory. It is not
+// inherited by forked children. Once, at start-up. Errors: the descriptor that the variable names is none.
+Status open_node_status();
+// This process's; nullptr before open_node_status() and in a forked child.
+NodeStatus* node_status();
+// In a forked child.
+void forget_node_status();
+
+// The calling thread's; nullptr of a thread that is no processor. Async-signal-safe.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local ProcessorStatus* t_processor_status;
+inline ProcessorStatus* this_status() {
+  return t_processor_status;
+}
+// Makes `status` the calling thread's and writes down its thread and stack. Allocates meanwhile.
+void become_processor(ProcessorStatus& status);
+
+// While it exists the calling thread is in a call of the interface.
+class CallScope {
+ public:
+  CallScope(Call call, uint64_t object, const void* site, uint64_t lock = 0) : status_(this_status()) {
+    if (status_ == nullptr) return;
+    status_->object.store(object, std::memory_order_relaxed);
+    status_->lock.store(lock, std::memory_order_relaxed);
+    status_->site.store(reinterpret_cast<uint64_t>(site), std::memory_order_relaxed);
+    status_->call.store(call, std::memory_order_relaxed);
+  }
+  ~CallScope() {
+    if (status_ != nullptr) status_->call.store(Call::kNone, std::memory_order_relaxed);
+  }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  ProcessorStatus* const status_;
+};
+
+// Around each sleep of one wait; `since` is the wait's own, 0 at first.
+class SleepScope {
+ public:
+  explicit SleepScope(Nanoseconds& since) : status_(this_status()) {
+    if (status_ == nullptr) return;
+    if (since == 0) since = monotonic_ns();
+    status_->since.store(since, std::memory_order_relaxed);
+    step();
+  }
+  ~SleepScope() {
+    if (status_ != nullptr) step();
+  }
+  SleepScope(const SleepScope&) = delete;
+  SleepScope& operator=(const SleepScope&) = delete;
+
+ private:
+  void step() {
+    status_->sleeps.store(status_->sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+  ProcessorStatus* const status_;
+};
+
+// --- The locks that the calling processor holds. Of a thread that is no processor nothing is known.
+
+inline void note_taken(uint64_t lock, const void* site) {
+  ProcessorStatus* const status = this_status();
+  if (status == nullptr) return;
+  const uint32_t held = status->held.load(std::memory_order_relaxed);
+  if (held < ProcessorStatus::kMaxHeld) {
+    status->locks[held].lock.store(lock, std::memory_order_relaxed);
+    status->locks[held].site.store(reinterpret_cast<uint64_t>(site), std::memory_order_relaxed);
+  }
+  status->held.store(held + 1, std::memory_order_release);
+}
+
+// Whether the calling processor may let go: false if it is certain that it does not hold the lock.
+bool note_let_go_slowly(ProcessorStatus& status, uint64_t lock);
+[[nodiscard]] inline bool note_let_go(uint64_t lock) {
+  ProcessorStatus* const status = this_status();
+  if (status == nullptr) return true;
+  const uint32_t held = status->held.load(std::memory_order_relaxed);
+  if (held != 0 && held <= ProcessorStatus::kMaxHeld &&
+      status->locks[held - 1].lock.load(std::memory_order_relaxed) == lock) [[likely]] {
+    status->held.store(held - 1, std::memory_order_release);
+    return true;
+  }
+  return note_let_go_slowly(*status, lock);
+}
+
+// Where the calling processor took the lock that it holds; 0 if it does not hold it, as far as is known.
+[[nodiscard]] inline uint64_t taken_at(uint64_t lock) {
+  const ProcessorStatus* const status = this_status();
+  if (status == nullptr) return 0;
+  const uint32_t held = status->held.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < held && i < ProcessorStatus::kMaxHeld; ++i)
+    if (status->locks[i].lock.load(std::memory_order_relaxed) == lock)
+      return status->locks[i].site.load(std::memory_order_relaxed);
+  return 0;
+}
+
+// --- Origins. Any thread.
+void note_made(uint64_t key, uint64_t size, const void* site);
+// Returns what it replaces: where the block was freed before, or 0. A `site` of 0: it was not freed.
+uint64_t note_freed(uint64_t key, uint64_t site);
+
+}  // namespace multigrain
