@@ -24,6 +24,13 @@ class LineProtocol {
   // Makes the lines of [begin, end) valid here, or exclusive. They may have been taken away again when it returns.
   virtual void bring(uintptr_t begin, uintptr_t end, bool to_store) = 0;
 
+  // Whether the memory at the address is kept coherent by lines. Memory of a page protocol is not: accesses that are not
+  // checked find it by faults.
+  [[nodiscard]] virtual bool keeps(uintptr_t address) {
+    static_cast<void>(address);
+    return true;
+  }
+
   // A plain store of `value`, which is 1 to 16 bytes in one line, whose check failed. True: it is taken, the caller
   // goes on, and the protocol makes it when the line has come (shasta.txt, section 2.1: non-blocking stores). False: as
   // open_store(), and the caller stores.

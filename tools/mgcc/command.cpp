@@ -95,9 +95,17 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       request.asm_is_error = argument.ends_with("error");
     } else if (argument == "-fmultigrain-explain") {
       request.explain = true;
+    } else if (argument == "-Wmultigrain-unchecked-call" || argument == "-Wno-error=multigrain-unchecked-call") {
+      request.unchecked_call = "warn";
+    } else if (argument == "-Wno-multigrain-unchecked-call") {
+      request.unchecked_call = "ignore";
+    } else if (argument == "-Werror=multigrain-unchecked-call") {
+      request.unchecked_call = "error";
     } else if (is_impossible_sanitizer(argument)) {
       return fail("{} is not possible: the sanitizer and Multigrain both want to stand in front of the C library", argument);
-    } else if (argument.starts_with("-fmultigrain") || argument.starts_with("-fno-multigrain")) {
+    } else if (argument.starts_with("-fmultigrain") || argument.starts_with("-fno-multigrain") ||
+               argument.starts_with("-Wmultigrain") || argument.starts_with("-Wno-multigrain") ||
+               argument.starts_with("-Werror=multigrain")) {
       return fail("there is no option {}; --help lists those that there are", argument);
     } else {
       request.arguments.emplace_back(argument);
@@ -127,12 +135,17 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   // that reaches the linker, too.
   flags.push_back("-fplugin=" + places.pass);
   flags.push_back("-fpass-plugin=" + places.pass);
+  // Templates of libstdc++ are to be instantiated where checks are.
+  flags.insert(flags.end(), {"-isystem", places.includes + "/multigrain/libstdc++"});
+  // No pass has this name: so that the pass knows where in the source a call is, also without -g.
+  flags.push_back("-Rpass=^multigrain$");
   const auto option = [&](const std::string& word) { flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", word}); };
   if (!request.optimisations.empty()) option("-multigrain-checks=" + request.optimisations);
   if (!request.polls) option("-multigrain-polls=0");
   if (request.sequential) option("-multigrain-sequential");
   if (request.asm_is_error) option("-multigrain-asm-error");
   if (request.explain) option("-multigrain-explain");
+  if (!request.unchecked_call.empty()) option("-multigrain-unchecked-call=" + request.unchecked_call);
   return flags;
 }
 

@@ -24,6 +24,7 @@ struct Request {
   bool sequential = false;
   bool asm_is_error = false;
   bool explain = false;
+  std::string unchecked_call;  // "ignore", "warn" or "error"; empty: the pass's default
 };
 
 // Takes out what is ours. An error says which option makes no sense.

@@ -50,6 +50,9 @@ All options are clang's, but for these:
   -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
   -fmultigrain-sequential    a fence behind each plain store, so that data races, too, are sequentially consistent
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)
+  -W[no-]multigrain-unchecked-call  warn where a pointer that may be to shared memory is handed to a function of the
+                             C or C++ library that has no access checks, which ends a run under a line protocol if it
+                             is one (on by default); -Werror=multigrain-unchecked-call: an error
   -fmultigrain-explain       say of each loop why it has no check before it, if it has none
   --multigrain-version       Multigrain's version (--version: clang's)
   --help                     this text

@@ -143,6 +143,11 @@ bool Shell::on_fault(PageId page, bool) {
   return touch(page, record);
 }
 
+bool Shell::keeps(uintptr_t address) {
+  const PageId page((address - view_) >> services_.region.page_shift());
+  return page.value < pages_.count() && grain_of(page, pages_[page]) == Grain::kLine;
+}
+
 // The line at an address of line-grain memory, touched. Nothing if the memory is of another kind, or of none.
 std::optional<Shell::Line> Shell::find(uintptr_t address) {
   const PageId page((address - view_) >> services_.region.page_shift());

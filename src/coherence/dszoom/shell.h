@@ -39,6 +39,7 @@ class Shell final : public LineMemory {
   void load(uintptr_t address, std::span<std::byte> out) override;
   void open_store(uintptr_t address) override;
   void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
+  bool keeps(uintptr_t address) override;
   [[nodiscard]] std::atomic<uint64_t>* losses() override { return &lines_.places.losses(); }
   // Waits for the line: its data and the right to store come in one miss, which the load would make anyway.
   void prefetch_exclusive(uintptr_t address) override { bring(address, address + 1, true); }

@@ -186,6 +186,11 @@ bool Shell::on_fault(PageId page, bool) {
   return grain_of(page, record) == Grain::kLine && touch(page, record);
 }
 
+bool Shell::keeps(uintptr_t address) {
+  const PageId page((address - view_) >> services_.region.page_shift());
+  return page.value < pages_.count() && grain_of(page, pages_[page]) == Grain::kLine;
+}
+
 // The block at an address of memory that is kept coherent by lines. Nothing if it is of another kind, or of none.
 std::optional<Shell::BlockAt> Shell::find(uintptr_t address) {
   const PageId page((address - view_) >> services_.region.page_shift());

@@ -58,6 +58,7 @@ class Shell final : public LineMemory {
   void open_store(uintptr_t address) override;
   bool store(uintptr_t address, std::span<const std::byte> value) override;
   void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
+  bool keeps(uintptr_t address) override;
   void fence() override;
   [[nodiscard]] const std::atomic<uint64_t>* outstanding() const override;
   void poll() override;

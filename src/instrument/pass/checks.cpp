@@ -24,6 +24,7 @@
 #include "library_calls.h"
 #include "options.h"
 #include "shared.h"
+#include "vector_accesses.h"
 
 namespace multigrain::checks {
 
@@ -327,15 +328,11 @@ class Checker {
     }
     if (!intrinsic.mayReadOrWriteMemory() || is_harmless_call(intrinsic)) return;
     if (!intrinsic.getCalledFunction()->getName().starts_with("llvm.x86.")) return;
-    for (const Use& argument : intrinsic.args()) {
-      if (!argument->getType()->isPointerTy() || !may_be_shared(argument.get())) continue;
-      context_.diagnose(DiagnosticInfoInlineAsm(
-          intrinsic,
-          "multigrain: " + intrinsic.getCalledFunction()->getName() +
-              " accesses memory that may be shared; its accesses are not checked",
-          options().asm_is_error ? DS_Error : DS_Warning));
-      return;
+    if (Instruction* const same = replace_vector_access(intrinsic)) {
+      changed_ = true;
+      return prepare(*same);
     }
+    changed_ |= look_at_intrinsic(intrinsic);
   }
 
   // Lane by lane.

@@ -1,13 +1,17 @@
 #include "library_calls.h"
 
-#include <llvm/ADT/StringExtras.h>
-#include <llvm/ADT/StringMap.h>
 #include <llvm/ADT/StringSet.h>
-#include <llvm/Analysis/ValueTracking.h>
+#include <llvm/Demangle/Demangle.h>
+#include <llvm/IR/DebugInfoMetadata.h>
+#include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/Module.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
 
 #include "atomics.h"
+#include "base/fine_grain.h"
+#include "library_names.h"
+#include "options.h"
 #include "shared.h"
 
 namespace multigrain::checks {
@@ -16,79 +20,118 @@ using namespace llvm;
 
 namespace {
 
-// memory_functions.h and fine_grain.h: the same signature, with a prefix.
-const StringSet<>& wrapped() {
-  static const StringSet<> names = {"memcpy",   "memmove", "memset", "mempcpy", "memcmp",   "bcmp",     "memchr",
-                                    "strlen",   "strnlen", "strcmp", "strncmp", "strcpy",   "stpcpy",   "strncpy",
-                                    "strcat",   "strchr",  "strrchr", "strstr", "strdup",   "qsort",    "sprintf",
-                                    "snprintf", "vsprintf", "vsnprintf", "fgets",
-                                    "strtol",   "strtoul", "strtoll", "strtoull", "strtof", "strtod",  "strtold",
-                                    "scanf",    "fscanf",  "sscanf",  "vscanf",   "vfscanf", "vsscanf",
-                                    // Of the C++ library: nodes of trees and lists (runtime/containers.cpp).
-                                    "_ZSt18_Rb_tree_incrementPSt18_Rb_tree_node_base",
-                                    "_ZSt18_Rb_tree_incrementPKSt18_Rb_tree_node_base",
-                                    "_ZSt18_Rb_tree_decrementPSt18_Rb_tree_node_base",
-                                    "_ZSt18_Rb_tree_decrementPKSt18_Rb_tree_node_base",
-                                    "_ZSt29_Rb_tree_insert_and_rebalancebPSt18_Rb_tree_node_baseS0_RS_",
-                                    "_ZSt28_Rb_tree_rebalance_for_erasePSt18_Rb_tree_node_baseRS_",
-                                    "_ZNSt8__detail15_List_node_base7_M_hookEPS0_",
-                                    "_ZNSt8__detail15_List_node_base9_M_unhookEv",
-                                    "_ZNSt8__detail15_List_node_base11_M_transferEPS0_S1_",
-                                    "_ZNSt8__detail15_List_node_base10_M_reverseEv",
-                                    "_ZNSt8__detail15_List_node_base4swapERS0_S1_"};
-  return names;
-}
-
-// Functions that read strings and keep none of them: which arguments are strings (a bit each), and whether the variable
-// arguments may be.
-struct Strings {
-  unsigned fixed;
-  bool variable;
-};
-const StringMap<Strings>& string_readers() {
-  static const StringMap<Strings> readers = {
-      {"printf", {1, true}},   {"fprintf", {2, true}}, {"dprintf", {2, true}}, {"sprintf", {2, true}},
-      {"snprintf", {4, true}}, {"puts", {1, false}},   {"perror", {1, false}}, {"atoi", {1, false}},
-      {"atol", {1, false}},    {"atoll", {1, false}},  {"atof", {1, false}},   {"fopen", {3, false}},
-      {"getenv", {1, false}},  {"remove", {1, false}}, {"rename", {3, false}}, {"system", {1, false}},
-      {"setenv", {3, false}},  {"strcasecmp", {3, false}}, {"strncasecmp", {3, false}}};
-  return readers;
-}
-
-// Only what printf will take for a string; of a format that is not constant, every pointer might be one.
-bool is_string_conversion(const CallBase& call, unsigned format_argument, unsigned argument) {
-  StringRef format;
-  if (!getConstantStringInfo(call.getArgOperand(format_argument), format)) return false;
-  unsigned at = format_argument + 1;
-  for (size_t i = 0; i < format.size(); ++i) {
-    if (format[i] != '%') continue;
-    if (++i < format.size() && format[i] == '%') continue;
-    for (; i < format.size() && !isAlpha(format[i]); ++i)
-      if (format[i] == '*') ++at;
-    while (i < format.size() && StringRef("hlLqjzt").contains(format[i])) ++i;
-    if (i >= format.size()) break;
-    if (at == argument) return format[i] == 's';
-    ++at;
-  }
-  return false;
-}
-
-// Under which names the C library's headers declare them.
-StringRef without_prefix(StringRef name) {
-  for (const char* prefix : {"__isoc99_", "__isoc23_"}) name.consume_front(prefix);
-  return name;
-}
-
-// Whether a function may reach shared memory by its arguments.
+// Whether a wrapped function may reach shared memory by its arguments.
 bool reaches_shared(const CallBase& call, StringRef name) {
-  // Nodes that are shared may hang on one that is not.
-  if (name.starts_with("_ZNSt8__detail15_List_node_base") || name.contains("_Rb_tree_")) return true;
-  // Through the list of arguments.
-  if (name.starts_with("v") && name.ends_with("scanf")) return true;
+  // By a list of arguments; by what a place of the program's own has from the call before; by nodes that hang on one which
+  // is not shared. And dlsym finds such functions.
+  static const StringSet<> always = {"strtok", "strtok_r", "__strtok_r", "strsep", "getline", "getdelim", "__getdelim",
+                                     "dlsym"};
+  if (always.contains(name) || name.contains("_List_node_base") || name.contains("_Rb_tree_")) return true;
+  if ((name.starts_with("v") || name.starts_with("__v")) && (name.contains("printf") || name.contains("scanf")))
+    return true;
   // A stream is the C library's.
-  return any_of(drop_begin(call.args(), name == "fscanf" ? 1 : 0), [](const Use& argument) {
+  const bool stream_is_first = name == "fscanf" || name == "fprintf" || name == "__fprintf_chk";
+  return any_of(drop_begin(call.args(), stream_is_first ? 1 : 0), [](const Use& argument) {
     return argument->getType()->isPointerTy() && may_be_shared(argument.get());
   });
+}
+
+FunctionCallee wrapper_in(Module& module, const Function& function) {
+  return module.getOrInsertFunction(wrapper_of(function), function.getFunctionType());
+}
+
+std::string readable(const Function& function) {
+  return demangle(function.getName().str());
+}
+
+void warn(const Function& caller, const DebugLoc& location, const Twine& what, bool is_error = false) {
+  is_error |= options().unchecked_call == Options::Unchecked::kError;
+  if (options().unchecked_call == Options::Unchecked::kIgnore && !is_error) return;
+  caller.getContext().diagnose(DiagnosticInfoUnsupported(
+      caller, "multigrain: " + what + (is_error ? " [-Werror=multigrain-unchecked-call]" : " [-Wmultigrain-unchecked-call]"),
+      location, is_error ? DS_Error : DS_Warning));
+}
+
+// The runtime ends the run if the argument is shared, and kept coherent by lines.
+void look_at(CallBase& call, Value* pointer) {
+  Module& module = *call.getModule();
+  IRBuilder<> builder(&call);
+  Value* const number = builder.CreatePtrToInt(pointer, builder.getInt64Ty());
+  Value* const shared =
+      builder.CreateICmpEQ(builder.CreateLShr(number, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
+  MDNode* const rarely = MDBuilder(module.getContext()).createBranchWeights(1, 1 << 20);
+  Instruction* const then = SplitBlockAndInsertIfThen(shared, &call, false, rarely);
+  builder.SetInsertPoint(then);
+  builder.SetCurrentDebugLocation(call.getDebugLoc());
+  auto* const type = builder.getPtrTy();
+  Value* file = ConstantPointerNull::get(type);
+  unsigned line = 0;
+  if (const DILocation* const location = call.getDebugLoc()) {
+    file = builder.CreateGlobalString(location->getFilename());
+    line = location->getLine();
+  }
+  const FunctionCallee entry =
+      module.getOrInsertFunction("__multigrain_hand_out", builder.getVoidTy(), type, type, type, type, builder.getInt32Ty());
+  Function& callee = *call.getCalledFunction();
+  Value* address = &callee;
+  if (callee.isIntrinsic()) address = ConstantPointerNull::get(type);
+  builder.CreateCall(entry, {pointer, address, builder.CreateGlobalString(callee.getName()), file, builder.getInt32(line)});
+}
+
+// A call of a function that has no wrapper.
+bool look_at_arguments(CallBase& call, const Function& callee, Library kind) {
+  SmallVector<Value*, 4> suspects;
+  bool likely = false;
+  for (unsigned i = 0; i < call.arg_size(); ++i) {
+    const Use& argument = call.getArgOperandUse(i);
+    if (!argument->getType()->isPointerTy() || !may_be_shared(argument.get()) || call.isByValArgument(i)) continue;
+    suspects.push_back(argument.get());
+    // The object of a member function is private mostly, such as a stream that was handed over by reference.
+    likely |= !(i == 0 && callee.getName().starts_with("_ZN"));
+  }
+  if (suspects.empty()) return false;
+  if (likely && kind == Library::kUnchecked) {
+    warn(*call.getFunction(), call.getDebugLoc(),
+         readable(callee) +
+             " has no access checks, and may be handed a pointer to shared memory, which ends a run under a line "
+             "protocol: hand it private memory");
+  }
+  for (Value* pointer : suspects) look_at(call, pointer);
+  return true;
+}
+
+// A function of this file that looks at its arguments and calls the other.
+Function* make_looking(Function& function) {
+  Module& module = *function.getParent();
+  const std::string name = ("multigrain.looking." + function.getName()).str();
+  if (Function* const known = module.getFunction(name)) return known;
+  auto* const looking = Function::Create(function.getFunctionType(), GlobalValue::InternalLinkage, name, module);
+  looking->setAttributes(function.getAttributes());
+  looking->addFnAttr(Attribute::DisableSanitizerInstrumentation);  // no checks of its own
+  IRBuilder<> builder(BasicBlock::Create(module.getContext(), "", looking));
+  SmallVector<Value*, 8> arguments;
+  for (Argument& argument : looking->args()) arguments.push_back(&argument);
+  CallInst* const call = builder.CreateCall(&function, arguments);
+  if (call->getType()->isVoidTy())
+    builder.CreateRetVoid();
+  else
+    builder.CreateRet(call);
+  for (Value* argument : arguments)
+    if (argument->getType()->isPointerTy()) look_at(*call, argument);
+  return looking;
+}
+
+bool is_called_by(const Use& use) {
+  const auto* const call = dyn_cast<CallBase>(use.getUser());
+  return call != nullptr && call->isCallee(&use);
+}
+
+// Where a pointer to the function is made, if that is in code.
+const Instruction* first_user(const Function& function) {
+  for (const Use& use : function.uses())
+    if (!is_called_by(use))
+      if (const auto* instruction = dyn_cast<Instruction>(use.getUser())) return instruction;
+  return nullptr;
 }
 
 }  // namespace
@@ -97,29 +140,60 @@ bool redirect_library_call(CallBase& call) {
   Function* const callee = call.getCalledFunction();
   if (callee == nullptr || callee->isIntrinsic() || !callee->isDeclaration()) return false;
   if (redirect_atomic_call(call)) return true;
-  Module& module = *call.getModule();
-  const StringRef name = without_prefix(callee->getName());
-  bool changed = false;
-  if (const auto reader = string_readers().find(name); reader != string_readers().end()) {
-    const Strings& strings = reader->second;
-    const unsigned fixed = callee->getFunctionType()->getNumParams();
-    for (unsigned i = 0; i < call.arg_size(); ++i) {
-      const bool is_string = i < fixed ? (strings.fixed >> i & 1) != 0
-                                       : strings.variable && is_string_conversion(call, fixed - 1, i);
-      if (!is_string || !call.getArgOperand(i)->getType()->isPointerTy() || !may_be_shared(call.getArgOperand(i)))
-        continue;
-      IRBuilder<> builder(&call);
-      auto* const pointer = builder.getPtrTy();
-      call.setArgOperand(i, builder.CreateCall(module.getOrInsertFunction("__multigrain_string", pointer, pointer),
-                                               {call.getArgOperand(i)}));
-      changed = true;
-    }
+  if (is_wrapped(*callee) && callee->getFunctionType() == call.getFunctionType()) {
+    StringRef name = callee->getName();
+    if (!reaches_shared(call, name)) return false;
+    call.setCalledFunction(wrapper_in(*call.getModule(), *callee));
+    // What the compiler knew of the library's function does not hold for one that may wait for other nodes.
+    call.setAttributes(AttributeList());
+    return true;
   }
-  if (!wrapped().contains(name) || !reaches_shared(call, name)) return changed;
-  call.setCalledFunction(module.getOrInsertFunction(("__multigrain_" + name).str(), callee->getFunctionType()));
-  // What the compiler knew of the library's function does not hold for one that may wait for other nodes.
-  call.setAttributes(AttributeList());
+  const Library kind = kind_of(*callee);
+  if (kind == Library::kNone || kind == Library::kAccepts) return false;
+  return look_at_arguments(call, *callee, kind);
+}
+
+bool look_at_intrinsic(IntrinsicInst& intrinsic) {
+  SmallVector<Value*, 4> suspects;
+  for (const Use& argument : intrinsic.args())
+    if (argument->getType()->isPointerTy() && may_be_shared(argument.get())) suspects.push_back(argument.get());
+  if (suspects.empty()) return false;
+  warn(*intrinsic.getFunction(), intrinsic.getDebugLoc(),
+       intrinsic.getCalledFunction()->getName() +
+           " accesses memory that may be shared by an instruction that is not checked; a run under a line protocol ends "
+           "where it is: hand it private memory",
+       options().asm_is_error);
+  for (Value* pointer : suspects) look_at(intrinsic, pointer);
   return true;
+}
+
+bool redirect_function_pointers(Module& module) {
+  bool changed = false;
+  std::vector<Function*> declared;
+  for (Function& function : module)
+    if (function.isDeclaration() && !all_of(function.uses(), is_called_by)) declared.push_back(&function);
+  for (Function* function : declared) {
+    Value* instead = nullptr;
+    if (is_wrapped(*function)) {
+      instead = wrapper_in(module, *function).getCallee();
+    } else if (kind_of(*function) == Library::kUnchecked && !function->getName().starts_with("_Z") &&
+               any_of(function->getFunctionType()->params(), [](const Type* type) { return type->isPointerTy(); })) {
+      const Instruction* const user = first_user(*function);
+      if (user != nullptr)
+        warn(*user->getFunction(), user->getDebugLoc(),
+             readable(*function) +
+                 " has no access checks: a call through this pointer that hands it a pointer to shared memory ends a run "
+                 "under a line protocol");
+      if (!function->isVarArg()) instead = make_looking(*function);
+    }
+    if (instead == nullptr) continue;
+    function->replaceUsesWithIf(instead, [&](const Use& use) {
+      return !is_called_by(use) && !(isa<Instruction>(use.getUser()) &&
+                                     is_call_of(*cast<Instruction>(use.getUser()), "__multigrain_hand_out"));
+    });
+    changed = true;
+  }
+  return changed;
 }
 
 }  // namespace multigrain::checks

@@ -19,6 +19,9 @@ struct Options {
   bool versions = true;      // loops have versions for objects that turn out to be private
   bool sequential = false;   // a fence behind each store
   bool asm_is_error = false;
+  // What is said of calls that hand what may be shared to libraries' functions without checks.
+  enum class Unchecked { kIgnore, kWarn, kError };
+  Unchecked unchecked_call = Unchecked::kWarn;
   bool explain = false;      // say why a loop has no windows
 };
 

@@ -16,6 +16,7 @@
 #include "entry_calls.h"
 #include "exclusive.h"
 #include "fences.h"
+#include "library_calls.h"
 #include "loops.h"
 #include "options.h"
 #include "polls.h"
@@ -31,6 +32,7 @@ using namespace llvm;
 cl::opt<std::string> switches("multigrain-checks", cl::desc("what -fmultigrain-checks= says"), cl::Hidden);
 cl::opt<bool> sequential("multigrain-sequential", cl::desc("a fence behind each shared store"), cl::Hidden);
 cl::opt<bool> asm_is_error("multigrain-asm-error", cl::desc("unchecked inline assembly is an error"), cl::Hidden);
+cl::opt<std::string> unchecked_call("multigrain-unchecked-call", cl::desc("ignore, warn or error"), cl::Hidden);
 cl::opt<bool> polls("multigrain-polls", cl::desc("polls in loops"), cl::init(true), cl::Hidden);
 cl::opt<bool> explain("multigrain-explain", cl::desc("say why a loop has no windows"), cl::Hidden);
 
@@ -40,6 +42,9 @@ Options parse() {
   options.asm_is_error = asm_is_error;
   options.polls = polls;
   options.explain = explain;
+  options.unchecked_call = unchecked_call == "ignore"  ? Options::Unchecked::kIgnore
+                           : unchecked_call == "error" ? Options::Unchecked::kError
+                                                       : Options::Unchecked::kWarn;
   SmallVector<StringRef> words;
   StringRef(switches).split(words, ',', -1, false);
   for (StringRef word : words) {
@@ -107,6 +112,7 @@ struct CheckPass : PassInfoMixin<CheckPass> {
     }
     auto& functions = analyses.getResult<FunctionAnalysisManagerModuleProxy>(module).getManager();
     const DenseSet<Function*> recursive = find_recursive(analyses.getResult<CallGraphAnalysis>(module));
+    redirect_function_pointers(module);
     std::vector<Function*> all;
     for (Function& function : module)
       if (is_instrumented(function)) all.push_back(&function);

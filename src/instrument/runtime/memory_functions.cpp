@@ -1,29 +1,18 @@
 #include "instrument/runtime/memory_functions.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <string>
+#include <search.h>
 
-#include "base/error.h"
-#include "instrument/runtime/memory_access.h"
-#include "instrument/runtime/windows.h"
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+
+#include "instrument/runtime/private_copies.h"
 
 namespace multigrain::checks {
 namespace {
 
 // What one batch of a long copy covers: windows are open for a bounded time.
 constexpr size_t kPiece = 4096;
-
-uintptr_t number(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer);
-}
-bool shared(const void* begin, size_t size) {
-  return touches_shared(number(begin), number(begin) + size);
-}
 
 void copy_piece(std::byte* to, const std::byte* from, size_t size) {
   const mg_fine_run runs[] = {{number(to), number(to) + size, 1, 0, 1}, {number(from), number(from) + size, 0, 0, 1}};
@@ -39,7 +28,7 @@ void copy_piece(std::byte* to, const std::byte* from, size_t size) {
 
 // Overlapping or not, as memmove.
 void* move(void* to, const void* from, size_t size) {
-  if (!shared(to, size) && !shared(from, size)) return std::memmove(to, from, size);
+  if (!touches_shared(to, size) && !touches_shared(from, size)) return std::memmove(to, from, size);
   begin_access();
   auto* const out = static_cast<std::byte*>(to);
   const auto* const in = static_cast<const std::byte*>(from);
@@ -54,62 +43,6 @@ void* move(void* to, const void* from, size_t size) {
   }
   return to;
 }
-
-// A private copy of [from, from + size) if that is shared.
-class Readable {
- public:
-  Readable(const void* from, size_t size) : data_(static_cast<const char*>(from)) {
-    if (size == 0 || !shared(from, size)) return;
-    if (size > sizeof small_) copy_ = std::make_unique<char[]>(size);
-    char* const copy = copy_ != nullptr ? copy_.get() : small_;
-    begin_access();
-    load(number(from), size, reinterpret_cast<std::byte*>(copy));
-    data_ = copy;
-  }
-  [[nodiscard]] const char* data() const { return data_; }
-
- private:
-  const char* data_;
-  char small_[256];
-  std::unique_ptr<char[]> copy_;
-};
-
-// A C string, or at most the first `limit` characters of it.
-class String {
- public:
-  explicit String(const char* s, size_t limit = SIZE_MAX) : original_(s), data_(s) {
-    if (!is_shared(number(s))) {
-      size_ = limit == SIZE_MAX ? std::strlen(s) : strnlen(s, limit);
-      return;
-    }
-    begin_access();
-    // No further than the string is sure to go: to the end of its line.
-    constexpr size_t kStep = size_t{1} << MG_FINE_MIN_LINE_SHIFT;
-    for (size_t at = 0; at < limit;) {
-      const size_t part = std::min(kStep - (number(s) + at) % kStep, limit - at);
-      char buffer[kStep];
-      load(number(s) + at, part, reinterpret_cast<std::byte*>(buffer));
-      const void* const end = std::memchr(buffer, 0, part);
-      copy_.append(buffer, end != nullptr ? static_cast<const char*>(end) - buffer : part);
-      if (end != nullptr) break;
-      at += part;
-    }
-    data_ = copy_.c_str();
-    size_ = copy_.size();
-  }
-  [[nodiscard]] const char* data() const { return data_; }
-  [[nodiscard]] size_t size() const { return size_; }
-  // Where in the original a pointer into data() points.
-  [[nodiscard]] char* original(const char* at) const {
-    return at == nullptr ? nullptr : const_cast<char*>(original_) + (at - data_);
-  }
-
- private:
-  const char* original_;
-  const char* data_;
-  size_t size_ = 0;
-  std::string copy_;
-};
 
 }  // namespace
 }  // namespace multigrain::checks
@@ -131,7 +64,7 @@ MG_ENTRY void* __multigrain_mempcpy(void* to, const void* from, size_t size) {
   return static_cast<char*>(__multigrain_memmove(to, from, size)) + size;
 }
 MG_ENTRY void* __multigrain_memset(void* to, int byte, size_t size) {
-  if (!shared(to, size)) return std::memset(to, byte, size);
+  if (!touches_shared(to, size)) return std::memset(to, byte, size);
   const int error = errno;
   begin_access();
   for (size_t at = 0; at < size; at += kPiece) {
@@ -151,13 +84,32 @@ MG_ENTRY void* __multigrain_memset(void* to, int byte, size_t size) {
   return to;
 }
 
+MG_ENTRY void* __multigrain_memccpy(void* to, const void* from, int last, size_t size) {
+  const auto* const end = static_cast<const char*>(__multigrain_memchr(from, last, size));
+  const size_t length = end != nullptr ? static_cast<size_t>(end - static_cast<const char*>(from)) + 1 : size;
+  __multigrain_memmove(to, from, length);
+  return end != nullptr ? static_cast<char*>(to) + length : nullptr;
+}
+MG_ENTRY void __multigrain_bcopy(const void* from, void* to, size_t size) {
+  __multigrain_memmove(to, from, size);
+}
+MG_ENTRY void __multigrain_bzero(void* to, size_t size) {
+  __multigrain_memset(to, 0, size);
+}
+MG_ENTRY void __multigrain_explicit_bzero(void* to, size_t size) {
+  __multigrain_memset(to, 0, size);
+}
+MG_ENTRY void __multigrain_swab(const void* from, void* to, ssize_t size) {
+  if (size > 1) swab(InBytes(from, static_cast<size_t>(size)), InOutBytes(to, static_cast<size_t>(size) & ~size_t{1}), size);
+}
+
 MG_ENTRY int __multigrain_memcmp(const void* a, const void* b, size_t size) {
   // In pieces: memory behind the first difference need not be there.
   for (size_t at = 0; at < size; at += kPiece) {
     const size_t piece = std::min(kPiece, size - at);
-    const Readable left(static_cast<const char*>(a) + at, piece);
-    const Readable right(static_cast<const char*>(b) + at, piece);
-    if (const int order = std::memcmp(left.data(), right.data(), piece); order != 0) return order;
+    const InBytes left(static_cast<const char*>(a) + at, piece);
+    const InBytes right(static_cast<const char*>(b) + at, piece);
+    if (const int order = std::memcmp(left, right, piece); order != 0) return order;
   }
   return 0;
 }
@@ -168,127 +120,256 @@ MG_ENTRY void* __multigrain_memchr(const void* in, int byte, size_t size) {
   const char* const start = static_cast<const char*>(in);
   // To the end of a line at a time: behind the byte that is looked for there may be no memory.
   constexpr size_t kStep = size_t{1} << MG_FINE_MIN_LINE_SHIFT;
-  if (!shared(in, std::min<size_t>(size, SIZE_MAX - number(in)))) return const_cast<void*>(std::memchr(in, byte, size));
+  if (!touches_shared(in, std::min<size_t>(size, SIZE_MAX - number(in))))
+    return const_cast<void*>(std::memchr(in, byte, size));
   for (size_t at = 0; at < size;) {
     const size_t part = std::min(kStep - (number(start) + at) % kStep, size - at);
-    const Readable here(start + at, part);
-    if (const void* const found = std::memchr(here.data(), byte, part))
-      return const_cast<char*>(start) + at + (static_cast<const char*>(found) - here.data());
+    const InBytes here(start + at, part);
+    if (const void* const found = std::memchr(static_cast<const void*>(here), byte, part)) return here.original(found);
     at += part;
   }
   return nullptr;
 }
+MG_ENTRY void* __multigrain_rawmemchr(const void* in, int byte) {
+  return __multigrain_memchr(in, byte, SIZE_MAX - number(in));
+}
+MG_ENTRY void* __multigrain_memrchr(const void* in, int byte, size_t size) {
+  const InBytes bytes(in, size);
+  return bytes.original(memrchr(static_cast<const void*>(bytes), byte, size));
+}
+MG_ENTRY void* __multigrain_memmem(const void* in, size_t size, const void* part, size_t part_size) {
+  const InBytes bytes(in, size);
+  return bytes.original(memmem(bytes, size, InBytes(part, part_size), part_size));
+}
 
 MG_ENTRY size_t __multigrain_strlen(const char* s) {
-  return String(s).size();
+  return Text(s).size();
 }
 MG_ENTRY size_t __multigrain_strnlen(const char* s, size_t size) {
-  return String(s, size).size();
+  return Text(s, size).size();
 }
 MG_ENTRY int __multigrain_strcmp(const char* a, const char* b) {
-  return std::strcmp(String(a).data(), String(b).data());
+  return std::strcmp(Text(a), Text(b));
 }
 MG_ENTRY int __multigrain_strncmp(const char* a, const char* b, size_t size) {
-  return std::strncmp(String(a, size).data(), String(b, size).data(), size);
+  return std::strncmp(Text(a, size), Text(b, size), size);
+}
+MG_ENTRY int __multigrain_strcasecmp(const char* a, const char* b) {
+  return strcasecmp(Text(a), Text(b));
+}
+MG_ENTRY int __multigrain_strncasecmp(const char* a, const char* b, size_t size) {
+  return strncasecmp(Text(a, size), Text(b, size), size);
+}
+MG_ENTRY int __multigrain_strcoll(const char* a, const char* b) {
+  return std::strcoll(Text(a), Text(b));
+}
+MG_ENTRY int __multigrain_strverscmp(const char* a, const char* b) {
+  return strverscmp(Text(a), Text(b));
+}
+MG_ENTRY size_t __multigrain_strxfrm(char* to, const char* from, size_t size) {
+  return std::strxfrm(InOutBytes(to, size), Text(from), size);
 }
 MG_ENTRY char* __multigrain_strcpy(char* to, const char* from) {
-  const String source(from);
+  const Text source(from);
   __multigrain_memcpy(to, source.data(), source.size() + 1);
   return to;
 }
 MG_ENTRY char* __multigrain_stpcpy(char* to, const char* from) {
-  const String source(from);
-  __multigrain_memcpy(to, source.data(), source.size() + 1);
-  return to + source.size();
+  const Text source(from);
+  const size_t size = source.size();
+  __multigrain_memcpy(to, source.data(), size + 1);
+  return to + size;
 }
-MG_ENTRY char* __multigrain_strncpy(char* to, const char* from, size_t size) {
-  const String source(from, size);
-  __multigrain_memcpy(to, source.data(), source.size());
-  __multigrain_memset(to + source.size(), 0, size - source.size());
+MG_ENTRY char* __multigrain_stpncpy(char* to, const char* from, size_t room) {
+  const Text source(from, room);
+  const size_t size = source.size();
+  __multigrain_memcpy(to, source.data(), size);
+  __multigrain_memset(to + size, 0, room - size);
+  return to + size;
+}
+MG_ENTRY char* __multigrain_strncpy(char* to, const char* from, size_t room) {
+  __multigrain_stpncpy(to, from, room);
   return to;
 }
 MG_ENTRY char* __multigrain_strcat(char* to, const char* from) {
   __multigrain_strcpy(to + __multigrain_strlen(to), from);
   return to;
 }
-MG_ENTRY char* __multigrain_strchr(const char* s, int c) {
-  const String string(s);
-  return string.original(std::strchr(string.data(), c));
-}
-MG_ENTRY char* __multigrain_strrchr(const char* s, int c) {
-  const String string(s);
-  return string.original(std::strrchr(string.data(), c));
-}
-MG_ENTRY char* __multigrain_strstr(const char* s, const char* part) {
-  const String string(s);
-  return string.original(std::strstr(string.data(), String(part).data()));
-}
-MG_ENTRY char* __multigrain_strdup(const char* s) {
-  return strdup(String(s).data());
-}
-
-MG_ENTRY void __multigrain_qsort(void* base, size_t count, size_t size, int (*compare)(const void*, const void*)) {
-  if (!shared(base, count * size)) {
-    std::qsort(base, count, size, compare);
-    return;
-  }
-  // Sorted as a copy: the comparison may be compiled code that waits for other nodes, but what the C library moves is
-  // not.
-  const std::unique_ptr<char[]> copy(new (std::nothrow) char[count * size]);
-  if (copy == nullptr)
-    multigrain::die(1, "qsort of shared memory: no private memory for a copy of it, bytes:", count * size);
-  __multigrain_memcpy(copy.get(), base, count * size);
-  std::qsort(copy.get(), count, size, compare);
-  __multigrain_memcpy(base, copy.get(), count * size);
-}
-
-MG_ENTRY int __multigrain_vsnprintf(char* to, size_t size, const char* format, va_list arguments) {
-  if (size == 0 || !shared(to, size)) return std::vsnprintf(to, size, format, arguments);
-  char* text = nullptr;
-  const int length = vasprintf(&text, format, arguments);
-  if (length < 0) return length;
-  const size_t kept = std::min<size_t>(static_cast<size_t>(length), size - 1);
-  text[kept] = 0;
-  __multigrain_memcpy(to, text, kept + 1);
-  std::free(text);
-  return length;
-}
-MG_ENTRY int __multigrain_vsprintf(char* to, const char* format, va_list arguments) {
-  // Of private memory nothing is known but where it begins, so it is left to the C library.
-  if (!is_shared(number(to))) return std::vsprintf(to, format, arguments);
-  return __multigrain_vsnprintf(to, kViewEnd - number(to), format, arguments);
-}
-MG_ENTRY int __multigrain_snprintf(char* to, size_t size, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  const int length = __multigrain_vsnprintf(to, size, format, arguments);
-  va_end(arguments);
-  return length;
-}
-MG_ENTRY int __multigrain_sprintf(char* to, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  const int length = __multigrain_vsprintf(to, format, arguments);
-  va_end(arguments);
-  return length;
-}
-MG_ENTRY char* __multigrain_fgets(char* to, int size, FILE* stream) {
-  if (size <= 0 || !shared(to, static_cast<size_t>(size))) return std::fgets(to, size, stream);
-  const std::unique_ptr<char[]> line(new (std::nothrow) char[static_cast<size_t>(size)]);
-  if (line == nullptr) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  if (std::fgets(line.get(), size, stream) == nullptr) return nullptr;
-  __multigrain_memcpy(to, line.get(), std::strlen(line.get()) + 1);
+MG_ENTRY char* __multigrain_strncat(char* to, const char* from, size_t most) {
+  const Text source(from, most);
+  const size_t size = source.size();
+  char* const end = to + __multigrain_strlen(to);
+  __multigrain_memcpy(end, source.data(), size);
+  __multigrain_memset(end + size, 0, 1);
   return to;
 }
+MG_ENTRY char* __multigrain_strchr(const char* s, int c) {
+  const Text text(s);
+  return text.original(std::strchr(text.data(), c));
+}
+MG_ENTRY char* __multigrain_strrchr(const char* s, int c) {
+  const Text text(s);
+  return text.original(std::strrchr(text.data(), c));
+}
+MG_ENTRY char* __multigrain_strchrnul(const char* s, int c) {
+  const Text text(s);
+  return text.original(strchrnul(text.data(), c));
+}
+MG_ENTRY char* __multigrain_index(const char* s, int c) {
+  return __multigrain_strchr(s, c);
+}
+MG_ENTRY char* __multigrain_rindex(const char* s, int c) {
+  return __multigrain_strrchr(s, c);
+}
+MG_ENTRY char* __multigrain_strstr(const char* s, const char* part) {
+  const Text text(s);
+  return text.original(std::strstr(text.data(), Text(part)));
+}
+MG_ENTRY char* __multigrain_strcasestr(const char* s, const char* part) {
+  const Text text(s);
+  return text.original(strcasestr(text.data(), Text(part)));
+}
+MG_ENTRY char* __multigrain_strpbrk(const char* s, const char* set) {
+  const Text text(s);
+  return text.original(std::strpbrk(text.data(), Text(set)));
+}
+MG_ENTRY size_t __multigrain_strspn(const char* s, const char* set) {
+  return std::strspn(Text(s), Text(set));
+}
+MG_ENTRY size_t __multigrain_strcspn(const char* s, const char* set) {
+  return std::strcspn(Text(s), Text(set));
+}
 
-MG_ENTRY const char* __multigrain_string(const char* s) {
-  if (!is_shared(number(s))) return s;
-  static thread_local std::array<std::string, 16> copies;
-  static thread_local size_t next;
-  std::string& copy = copies[next++ % copies.size()];
-  copy = String(s).data();
-  return copy.c_str();
+// The next token of `at`, whose end is stored there and in `at` itself: nullptr when there is none left.
+static char* next_token(char*& at, const char* set) {
+  const Text separators(set);
+  const Text text(at);
+  const size_t begin = std::strspn(text, separators);
+  if (text[begin] == 0) {
+    at += begin;
+    return nullptr;
+  }
+  const size_t length = std::strcspn(text.data() + begin, separators);
+  char* const token = at + begin;
+  const bool is_last = text[begin + length] == 0;
+  at = token + length;
+  if (!is_last) __multigrain_memset(at++, 0, 1);
+  return token;
+}
+MG_ENTRY char* __multigrain_strtok_r(char* s, const char* set, char** rest) {
+  char* at = s != nullptr ? s : load_shared(rest);
+  if (at == nullptr) return nullptr;
+  char* const token = next_token(at, set);
+  store_shared(rest, at);
+  return token;
+}
+MG_ENTRY char* __multigrain___strtok_r(char* s, const char* set, char** rest) {
+  return __multigrain_strtok_r(s, set, rest);
+}
+MG_ENTRY char* __multigrain_strtok(char* s, const char* set) {
+  // The C library's has one place for all threads as well; code without checks has its own.
+  static char* rest;
+  return __multigrain_strtok_r(s, set, &rest);
+}
+MG_ENTRY char* __multigrain_strsep(char** rest, const char* set) {
+  char* const token = load_shared(rest);
+  if (token == nullptr) return nullptr;
+  char* end = __multigrain_strpbrk(token, set);
+  if (end != nullptr) __multigrain_memset(end++, 0, 1);
+  store_shared(rest, end);
+  return token;
+}
+MG_ENTRY char* __multigrain_strdup(const char* s) {
+  return strdup(Text(s));
+}
+MG_ENTRY char* __multigrain___strdup(const char* s) {
+  return strdup(Text(s));
+}
+MG_ENTRY char* __multigrain_strndup(const char* s, size_t size) {
+  return strndup(Text(s, size), size);
+}
+MG_ENTRY char* __multigrain___strndup(const char* s, size_t size) {
+  return strndup(Text(s, size), size);
+}
+
+// --- Sorting and searching. What is compared is the program's code, which has checks.
+
+// Sorted as a copy: the comparison may be compiled code that waits for other nodes, but what the C library moves is not.
+template <typename Sort>
+static void sort_copy(void* base, size_t count, size_t size, Sort&& sort) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes) || !touches_shared(base, bytes)) return sort(base);
+  const std::unique_ptr<char[]> copy(new (std::nothrow) char[bytes]);
+  if (copy == nullptr) multigrain::die(1, "qsort of shared memory: no private memory for a copy of it, bytes:", bytes);
+  __multigrain_memcpy(copy.get(), base, bytes);
+  sort(copy.get());
+  __multigrain_memcpy(base, copy.get(), bytes);
+}
+MG_ENTRY void __multigrain_qsort(void* base, size_t count, size_t size, int (*compare)(const void*, const void*)) {
+  sort_copy(base, count, size, [&](void* items) { std::qsort(items, count, size, compare); });
+}
+MG_ENTRY void __multigrain_qsort_r(void* base, size_t count, size_t size,
+                                   int (*compare)(const void*, const void*, void*), void* more) {
+  sort_copy(base, count, size, [&](void* items) { qsort_r(items, count, size, compare, more); });
+}
+MG_ENTRY void* __multigrain_bsearch(const void* key, const void* base, size_t count, size_t size,
+                                    int (*compare)(const void*, const void*)) {
+  for (size_t low = 0, high = count; low < high;) {
+    const size_t middle = low + (high - low) / 2;
+    const char* const item = static_cast<const char*>(base) + middle * size;
+    const int order = compare(key, item);
+    if (order == 0) return const_cast<char*>(item);
+    if (order < 0)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return nullptr;
+}
+MG_ENTRY void* __multigrain_lfind(const void* key, const void* base, size_t* count, size_t size,
+                                  int (*compare)(const void*, const void*)) {
+  const char* item = static_cast<const char*>(base);
+  for (size_t left = load_shared(count); left > 0; --left, item += size)
+    if (compare(key, item) == 0) return const_cast<char*>(item);
+  return nullptr;
+}
+MG_ENTRY void* __multigrain_lsearch(const void* key, void* base, size_t* count, size_t size,
+                                    int (*compare)(const void*, const void*)) {
+  if (void* const found = __multigrain_lfind(key, base, count, size, compare)) return found;
+  const size_t known = load_shared(count);
+  void* const place = static_cast<char*>(base) + known * size;
+  __multigrain_memcpy(place, key, size);
+  store_shared(count, known + 1);
+  return place;
+}
+
+// The table keeps the key, and compares it without checks: it gets a private one, which it keeps for as long as itself.
+static char* key_to_keep(char* key, const ENTRY* found) {
+  return !is_shared(key) || found != nullptr ? key : strdup(Text(key));
+}
+MG_ENTRY int __multigrain_hsearch_r(char* key, void* data, int action, void** entry, void* table) {
+  const auto in_out_table = in_out(static_cast<hsearch_data*>(table));
+  const Text text(key);
+  ENTRY* found = nullptr;
+  int done = hsearch_r({const_cast<char*>(text.data()), nullptr}, FIND, &found, in_out_table);
+  if (found == nullptr && action == ENTER) done = hsearch_r({key_to_keep(key, found), data}, ENTER, &found, in_out_table);
+  store_shared(entry, static_cast<void*>(found));
+  return done;
+}
+MG_ENTRY void* __multigrain_hsearch(char* key, void* data, int action) {
+  const Text text(key);
+  ENTRY* const found = hsearch({const_cast<char*>(text.data()), nullptr}, FIND);
+  return found != nullptr || action == FIND ? found : hsearch({key_to_keep(key, found), data}, ENTER);
+}
+// Nodes of the tree are private.
+MG_ENTRY void* __multigrain_tsearch(const void* key, void** root, int (*compare)(const void*, const void*)) {
+  return tsearch(key, in_out(root), compare);
+}
+MG_ENTRY void* __multigrain_tfind(const void* key, void* const* root, int (*compare)(const void*, const void*)) {
+  void* const at = root != nullptr ? load_shared(root) : nullptr;
+  return tfind(key, root != nullptr ? &at : nullptr, compare);
+}
+MG_ENTRY void* __multigrain_tdelete(const void* key, void** root, int (*compare)(const void*, const void*)) {
+  // What it returns for the root's own node is unspecified.
+  return tdelete(key, in_out(root), compare);
 }

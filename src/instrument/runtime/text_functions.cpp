@@ -12,32 +12,26 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/fine_grain.h"
 #include "instrument/runtime/memory_functions.h"
-#include "instrument/runtime/windows.h"
+#include "instrument/runtime/private_copies.h"
 
 namespace multigrain::checks {
 namespace {
 
-bool is_shared_pointer(const void* pointer) {
-  return is_shared(reinterpret_cast<uintptr_t>(pointer));
-}
-
 // strtol and its relatives.
 template <typename Value, typename... Base>
 Value number_in(const char* text, char** end, Value (*read)(const char*, char**, Base...), Base... base) {
-  const char* const copy = __multigrain_string(text);
+  const Text copy(text);
   char* stop = nullptr;
   const Value value = read(copy, &stop, base...);
-  char* const original = const_cast<char*>(text) + (stop - copy);
-  if (end != nullptr) __multigrain_store(end, sizeof original, &original);
+  if (end != nullptr) store_shared(end, copy.original(stop));
   return value;
 }
 
 // What a call of scanf's family leaves its results in.
 class Results {
  public:
-  Results(const char* format, va_list arguments) { read(__multigrain_string(format), arguments); }
+  Results(const char* format, va_list arguments) { read(Text(format), arguments); }
 
   [[nodiscard]] const char* format() const { return format_.c_str(); }
 
@@ -129,7 +123,7 @@ class Results {
     void* const to = va_arg(arguments, void*);
     const size_t place = used_++;
     pointers_[place] = to;
-    if (!is_shared_pointer(to)) {
+    if (!is_shared(to)) {
       format_ += whole;
       return at;
     }
@@ -176,8 +170,7 @@ class Results {
 }  // namespace
 }  // namespace multigrain::checks
 
-using multigrain::checks::number_in;
-using multigrain::checks::Results;
+using namespace multigrain::checks;
 
 #define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
@@ -203,6 +196,37 @@ MG_ENTRY long double __multigrain_strtold(const char* text, char** end) {
   return number_in(text, end, std::strtold);
 }
 
+MG_ENTRY intmax_t __multigrain_strtoimax(const char* text, char** end, int base) {
+  return number_in(text, end, strtoimax, base);
+}
+MG_ENTRY uintmax_t __multigrain_strtoumax(const char* text, char** end, int base) {
+  return number_in(text, end, strtoumax, base);
+}
+MG_ENTRY float __multigrain___strtof_l(const char* text, char** end, void* locale) {
+  return number_in(text, end, strtof_l, static_cast<locale_t>(locale));
+}
+MG_ENTRY double __multigrain___strtod_l(const char* text, char** end, void* locale) {
+  return number_in(text, end, strtod_l, static_cast<locale_t>(locale));
+}
+MG_ENTRY long double __multigrain___strtold_l(const char* text, char** end, void* locale) {
+  return number_in(text, end, strtold_l, static_cast<locale_t>(locale));
+}
+MG_ENTRY int __multigrain_atoi(const char* text) {
+  return std::atoi(Text(text));
+}
+MG_ENTRY long __multigrain_atol(const char* text) {
+  return std::atol(Text(text));
+}
+MG_ENTRY long long __multigrain_atoll(const char* text) {
+  return std::atoll(Text(text));
+}
+MG_ENTRY double __multigrain_atof(const char* text) {
+  return std::atof(Text(text));
+}
+MG_ENTRY long __multigrain_a64l(const char* text) {
+  return a64l(Text(text));
+}
+
 MG_ENTRY int __multigrain_vfscanf(FILE* stream, const char* format, va_list arguments) {
   return Results(format, arguments).through([&](const char* private_format, auto... pointers) {
     return std::fscanf(stream, private_format, pointers...);
@@ -212,9 +236,9 @@ MG_ENTRY int __multigrain_vscanf(const char* format, va_list arguments) {
   return __multigrain_vfscanf(stdin, format, arguments);
 }
 MG_ENTRY int __multigrain_vsscanf(const char* text, const char* format, va_list arguments) {
-  const std::string copy(__multigrain_string(text));
+  const Text copy(text);
   return Results(format, arguments).through([&](const char* private_format, auto... pointers) {
-    return std::sscanf(copy.c_str(), private_format, pointers...);
+    return std::sscanf(copy, private_format, pointers...);
   });
 }
 MG_ENTRY int __multigrain_fscanf(FILE* stream, const char* format, ...) {

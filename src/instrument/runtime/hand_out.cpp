@@ -1,0 +1,50 @@
+// Where the program hands shared memory to a function of a library that has neither checks nor a wrapper. It would read the
+// flag value where a line is invalid, and what it stores there would be lost; how far it goes from the pointer nobody knows.
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "coherence/line_protocol.h"
+#include "instrument/runtime/memory_functions.h"
+
+namespace {
+
+// Whether the pointer is to the library's function of that name, and not to one of the program's own that has the same.
+bool is_of_library(const void* function, const char* name) {
+  if (function == nullptr) return true;  // an instruction
+  if (dlsym(RTLD_DEFAULT, name) != function) return false;
+  Dl_info info{};
+  const ElfW(Sym)* symbol = nullptr;
+  if (dladdr1(function, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) == 0)
+    return true;
+  // The first object is the executable; there, what is not defined is a way to the library.
+  const bool in_executable = info.dli_fbase != nullptr && _r_debug.r_map != nullptr &&
+                             reinterpret_cast<uintptr_t>(info.dli_fbase) == _r_debug.r_map->l_addr;
+  return !in_executable || symbol == nullptr || symbol->st_shndx == SHN_UNDEF;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void __multigrain_hand_out(const void* pointer, const void* function,
+                                                                             const char* name, const char* file,
+                                                                             unsigned line) {
+  multigrain::LineProtocol* const protocol = multigrain::line_protocol();
+  if (protocol == nullptr || !protocol->keeps(reinterpret_cast<uintptr_t>(pointer)) || !is_of_library(function, name))
+    return;
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
+  const std::string where = file != nullptr ? fmt::format("{}:{}: ", file, line) : std::string();
+  const std::string sentence = fmt::format(
+      "{}the pointer {} to shared memory is handed to {}, which has no access checks: it would read "
+      "memory that is not here, and what it stores would be lost; hand it private memory, and copy from or to that",
+      where, pointer, status == 0 && readable != nullptr ? readable.get() : name);
+  multigrain::die(1, sentence.c_str());
+}
