@@ -144,6 +144,10 @@ uint64_t __multigrain_batch_miss(const mg_fine_run* runs, unsigned count);
 void __multigrain_load_range_miss(const void* address, size_t size, void* value);
 void __multigrain_store_range_miss(void* address, size_t size, const void* value);
 
+/* Ends the process unless the calling thread has windows open over [address, address + size), of stores if `stores` is 1:
+ * code that was compiled with -fmultigrain-checks=verify calls this before each access that relies on a window. */
+void __multigrain_verify(const void* address, size_t size, int stores);
+
 /* The caller waits in a loop for what another processor will store, and has just looked again in vain. */
 void __multigrain_spin(void);
 

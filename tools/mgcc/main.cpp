@@ -46,6 +46,9 @@ All options are clang's, but for these:
                              [no-]pages   pages whose lines are all here are remembered
                              [no-]versions  loops have versions for objects that turn out to be private
                              [no-]all     all of these
+                             and, off unless it is asked for:
+                             verify       a call before each access under a window, which ends the program if none
+                                          is open: to look for faults of the checks themselves
   -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
   -fmultigrain-sequential    a fence behind each plain store, so that data races, too, are sequentially consistent
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)

@@ -68,6 +68,7 @@ class Checker {
     }
     held_.finish();
     close_batches();
+    if (options().verify) verify_accesses();
     return changed_;
   }
 
@@ -82,6 +83,36 @@ class Checker {
       close(builder, windows(builder), cast<ConstantInt>(call->getArgOperand(0))->getZExtValue());
       call->eraseFromParent();
       changed_ = true;
+    }
+  }
+
+  // -fmultigrain-checks=verify: before each access that relies on an open window, the runtime looks whether there is one.
+  void verify_accesses() {
+    SmallVector<Instruction*> accesses;
+    for (const Batch& batch : batches_) accesses.append(batch.accesses.begin(), batch.accesses.end());
+    for (Instruction& instruction : instructions_of_function())
+      if (covered_.contains(&instruction)) accesses.push_back(&instruction);
+    const auto verify = [&](Instruction& access, Value* pointer, uint64_t size, bool stores) {
+      if (!may_be_shared(pointer)) return;
+      IRBuilder<> builder(&access);
+      builder.CreateCall(
+          module_.getOrInsertFunction("__multigrain_verify", Type::getVoidTy(context_), ptr_, i64_, i32_),
+          {pointer, builder.getInt64(size), builder.getInt32(stores ? 1 : 0)});
+      changed_ = true;
+    };
+    for (Instruction* access : accesses) {
+      if (auto* memory = dyn_cast<MemIntrinsic>(access)) {
+        const uint64_t size = cast<ConstantInt>(memory->getLength())->getZExtValue();
+        verify(*memory, memory->getRawDest(), size, true);
+        if (auto* transfer = dyn_cast<MemTransferInst>(memory)) verify(*memory, transfer->getRawSource(), size, false);
+        continue;
+      }
+      const bool stores = !isa<LoadInst>(access) || access->isAtomic();
+      if (!isa<LoadInst, StoreInst, AtomicRMWInst, AtomicCmpXchgInst>(access)) continue;
+      const Place place = place_of(*access);
+      verify(*access, const_cast<Value*>(getLoadStorePointerOperand(access) != nullptr ? getLoadStorePointerOperand(access)
+                                                                                     : access->getOperand(0)),
+             static_cast<uint64_t>(place.end - place.begin), stores);
     }
   }
 

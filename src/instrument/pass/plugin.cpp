@@ -57,6 +57,7 @@ Options parse() {
                              .Case("arguments", &options.arguments)
                              .Case("pages", &options.pages)
                              .Case("versions", &options.versions)
+                             .Case("verify", &options.verify)
                              .Default(nullptr);
     if (option != nullptr) {
       *option = on;
@@ -68,7 +69,7 @@ Options parse() {
     } else {
       report_fatal_error("-fmultigrain-checks: there is no '" + word +
                              "'; it takes group, narrow, batch, loops, nests, rows, expand, prefetch, hold, arguments, "
-                             "pages, versions and all, each with no- in front or without",
+                             "pages, versions, verify and all (but verify), each with no- in front or without",
                          false);
     }
   }
