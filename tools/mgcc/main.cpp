@@ -50,7 +50,8 @@ All options are clang's, but for these:
                              verify       a call before each access under a window, which ends the program if none
                                           is open: to look for faults of the checks themselves
   -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
-  -fmultigrain-sequential    a fence behind each plain store, so that data races, too, are sequentially consistent
+  -fmultigrain-sequential    plain accesses of memory that may be shared stay in the order of the program's text, with
+                             a fence behind each store: data races are sequentially consistent (slow)
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)
   -fmultigrain-explain       say of each loop why it has no check before it, if it has none
   --multigrain-version       Multigrain's version (--version: clang's)

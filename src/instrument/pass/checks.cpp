@@ -53,6 +53,7 @@ class Checker {
 
   bool run() {
     covered_ = covered_by_windows(function_);
+    drop_non_temporal();
     prepare();
     held_.find(accesses_, covered_);
     std::vector<BasicBlock*> blocks;
@@ -84,6 +85,15 @@ class Checker {
       call->eraseFromParent();
       changed_ = true;
     }
+  }
+
+  // A store that bypasses the caches may become visible after the plain store that closes its window, and so in a line that
+  // a requester has taken meanwhile. Its hint is worth less than the fence that would be needed before each window closes.
+  void drop_non_temporal() {
+    for (Instruction& instruction : instructions_of_function())
+      if (auto* store = dyn_cast<StoreInst>(&instruction);
+          store != nullptr && store->hasMetadata(LLVMContext::MD_nontemporal) && may_be_shared(store->getPointerOperand()))
+        store->setMetadata(LLVMContext::MD_nontemporal, nullptr);
   }
 
   // -fmultigrain-checks=verify: before each access that relies on an open window, the runtime looks whether there is one.
@@ -274,6 +284,7 @@ class Checker {
       builder.CreateStore(store.getValueOperand(), value);
       builder.CreateCall(module_.getOrInsertFunction("__multigrain_store", Type::getVoidTy(context_), ptr_, i64_, ptr_),
                          {store.getPointerOperand(), builder.getInt64(size.getFixedValue()), value});
+      if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
       store.eraseFromParent();
       changed_ = true;
       return;
@@ -296,6 +307,7 @@ class Checker {
       builder.CreateCall(module_.getOrInsertFunction("__multigrain_memset", ptr_, ptr_, i32_, i64_),
                          {to, byte, length});
     }
+    if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
     memory.eraseFromParent();
     changed_ = true;
   }

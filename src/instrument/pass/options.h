@@ -18,7 +18,7 @@ struct Options {
   bool pages = true;         // what is remembered of pages takes the place of looks at lines
   bool versions = true;      // loops have versions for objects that turn out to be private
   bool verify = false;       // a call before each access under windows: that they are open
-  bool sequential = false;   // a fence behind each store
+  bool sequential = false;   // plain accesses stay in order, with a fence behind each store
   bool asm_is_error = false;
   bool explain = false;      // say why a loop has no windows
 };

@@ -19,6 +19,7 @@
 #include "loops.h"
 #include "options.h"
 #include "polls.h"
+#include "sequential.h"
 #include "shared.h"
 #include "spins.h"
 #include "versions.h"
@@ -29,7 +30,7 @@ namespace {
 using namespace llvm;
 
 cl::opt<std::string> switches("multigrain-checks", cl::desc("what -fmultigrain-checks= says"), cl::Hidden);
-cl::opt<bool> sequential("multigrain-sequential", cl::desc("a fence behind each shared store"), cl::Hidden);
+cl::opt<bool> sequential("multigrain-sequential", cl::desc("plain accesses keep their order"), cl::Hidden);
 cl::opt<bool> asm_is_error("multigrain-asm-error", cl::desc("unchecked inline assembly is an error"), cl::Hidden);
 cl::opt<bool> polls("multigrain-polls", cl::desc("polls in loops"), cl::init(true), cl::Hidden);
 cl::opt<bool> explain("multigrain-explain", cl::desc("say why a loop has no windows"), cl::Hidden);
@@ -80,6 +81,15 @@ struct ArgumentPass : PassInfoMixin<ArgumentPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
     return mark_private_arguments(module) ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
+};
+
+struct SequentialPass : PassInfoMixin<SequentialPass> {
+  PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
+    bool changed = false;
+    for (Function& function : module) changed |= keep_accesses_in_order(function);
+    return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }  // also of functions that are not optimised
 };
 
 struct LoopPass : PassInfoMixin<LoopPass> {
@@ -148,6 +158,11 @@ const Options& options() {
 
 extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "multigrain-checks", "1", [](llvm::PassBuilder& builder) {
+            // Before everything that changes the order of accesses.
+            if (multigrain::checks::options().sequential)
+              builder.registerPipelineStartEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+                passes.addPass(multigrain::checks::SequentialPass());
+              });
             // When functions have been put into each other, and before the passes that ask what may be shared.
             builder.registerOptimizerEarlyEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
               passes.addPass(multigrain::checks::ArgumentPass());
