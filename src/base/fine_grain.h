@@ -73,6 +73,10 @@ extern "C" {
 /* The calling thread's windows; never NULL. A thread that is no processor has a place as well, from its start on. */
 extern __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec"), visibility("default")));
 
+/* While a handler of a signal runs on this thread, with windows of its own: those of the code that it interrupted. Else
+ * NULL. The runtime's, not compiled code's. */
+extern __thread uint64_t* __multigrain_interrupted __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 /* Words that compiled code looks at; 0 in a run whose protocol has no use for them. Behind __multigrain_mail: whether
  * messages wait that this processor should handle (polls). Behind __multigrain_outstanding: whether stores of this node
  * may not be visible to others yet (fences). */

@@ -23,9 +23,11 @@
 #include "base/fine_grain.h"
 #include "coherence/line_protocol.h"
 #include "fabric/emulation.h"
+#include "instrument/runtime/windows.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
+#include "runtime/interpose/handlers.h"
 #include "runtime/interpose/syscalls.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
@@ -200,6 +202,8 @@ Status Node::build_protocols() {
   both_protocols_ = std::make_unique<ByGrain>(*page_protocol_, *line_protocol_, homes);
   protocol_ = both_protocols_.get();
   set_line_protocol(line_protocol_.get());
+  set_handler_hooks([] { checks::begin_handler(g_window_places->place_for_handlers()); },
+                    [](bool returned) { checks::end_handler(returned); });
   return {};
 }
 
