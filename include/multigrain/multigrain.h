@@ -89,8 +89,8 @@ typedef enum mg_home {
 
 /* What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc), whose accesses
  * faults find, and, if the program was compiled with mgcc or mg++, one line protocol beside it (dszoom, unless --protocol
- * says shasta), whose accesses compiled checks find: memory of both may be used in one program. Memory under dszoom is
- * sequentially consistent, and so is that under shasta unless --model says otherwise. */
+ * says shasta), whose accesses compiled checks find: memory of both may be used in one program. Under dszoom, and under
+ * shasta unless --model says otherwise, atomics of C11 and C++ are sequentially consistent across nodes, too. */
 typedef enum mg_protocol {
   MG_PROTOCOL_DEFAULT = 0, /* what --protocol says */
   MG_PROTOCOL_MGS,

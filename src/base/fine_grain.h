@@ -73,6 +73,10 @@ extern "C" {
 /* The calling thread's windows; never NULL. A thread that is no processor has a place as well, from its start on. */
 extern __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec"), visibility("default")));
 
+/* While a handler of a signal runs on this thread, with windows of its own: those of the code that it interrupted. Else
+ * NULL. The runtime's, not compiled code's. */
+extern __thread uint64_t* __multigrain_interrupted __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 /* Words that compiled code looks at; 0 in a run whose protocol has no use for them. Behind __multigrain_mail: whether
  * messages wait that this processor should handle (polls). Behind __multigrain_outstanding: whether stores of this node
  * may not be visible to others yet (fences). */
@@ -143,6 +147,10 @@ uint64_t __multigrain_batch_miss(const mg_fine_run* runs, unsigned count);
 /* __multigrain_load and __multigrain_store; keep registers. */
 void __multigrain_load_range_miss(const void* address, size_t size, void* value);
 void __multigrain_store_range_miss(void* address, size_t size, const void* value);
+
+/* Ends the process unless the calling thread has windows open over [address, address + size), of stores if `stores` is 1:
+ * code that was compiled with -fmultigrain-checks=verify calls this before each access that relies on a window. */
+void __multigrain_verify(const void* address, size_t size, int stores);
 
 /* The caller waits in a loop for what another processor will store, and has just looked again in vain. */
 void __multigrain_spin(void);

@@ -1,6 +1,7 @@
 #include "coherence/window_places.h"
 
 #include <mutex>
+#include <utility>
 
 #include "base/error.h"
 
@@ -9,6 +10,8 @@ namespace {
 
 // The windows of threads that have given back their place, and in forked children. Nobody reads them.
 alignas(64) constinit uint64_t g_nowhere[MG_FINE_WINDOWS];
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local uint64_t* t_place_for_handlers = nullptr;
 
 }  // namespace
 
@@ -22,9 +25,15 @@ WindowPlaces::WindowPlaces(NodeId self, std::span<std::byte> words)
 
 uint64_t* WindowPlaces::take() {
   const std::lock_guard hold(lock_);
+  uint64_t* const place = take_locked();
+  if (place == nullptr) die(1, "more threads live on this node than it has windows for:", words::kWindowPlaces);
+  return place;
+}
+
+uint64_t* WindowPlaces::take_locked() {
   if (free_count_ != 0) return first_ + size_t{free_[--free_count_]} * MG_FINE_WINDOWS;
   const uint64_t next = count_.load(std::memory_order_relaxed);
-  if (next == words::kWindowPlaces) die(1, "more threads live on this node than it has windows for:", next);
+  if (next == words::kWindowPlaces) return nullptr;
   // Before any window is published there.
   count_.store(next + 1, std::memory_order_seq_cst);
   return first_ + next * MG_FINE_WINDOWS;
@@ -57,12 +66,25 @@ void WindowPlaces::unbind() {
   if (!contains(place)) return;
   __multigrain_windows = g_nowhere;
   give_back(place);
+  if (t_place_for_handlers != nullptr) give_back(std::exchange(t_place_for_handlers, nullptr));
+}
+
+uint64_t* WindowPlaces::place_for_handlers() {
+  // The thread may have been interrupted with the lock held.
+  if (t_place_for_handlers == nullptr && lock_.try_lock()) {
+    t_place_for_handlers = take_locked();
+    lock_.unlock();
+  }
+  return t_place_for_handlers != nullptr ? t_place_for_handlers : g_nowhere;
 }
 
 bool has_open_window() {
   uint64_t all = 0;
   for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i)
     all |= std::atomic_ref<uint64_t>(__multigrain_windows[i]).load(std::memory_order_relaxed);
+  if (__multigrain_interrupted != nullptr)
+    for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i)
+      all |= std::atomic_ref<uint64_t>(__multigrain_interrupted[i]).load(std::memory_order_relaxed);
   return all != 0;
 }
 

@@ -74,8 +74,13 @@ class WindowPlaces : public MappedObject {
   // Gives the calling thread a place, or takes the place from it, which it has if it has one of these.
   void bind();
   void unbind();
+  // Windows for the handlers of signals that interrupt the calling thread: a place of their own from the first time on, or,
+  // while there is none to be had, windows that no requester reads. Async-signal-safe.
+  uint64_t* place_for_handlers();
 
  private:
+  uint64_t* take_locked();
+
   std::atomic<uint64_t>& count_;   // exported
   std::atomic<uint64_t>& losses_;  // exported
   uint64_t* const first_;
@@ -88,7 +93,7 @@ class WindowPlaces : public MappedObject {
 // A value for a node's losses that no node has given any before: by the given one.
 uint64_t new_losses(NodeId by);
 
-// Whether the calling thread has a window open.
+// Whether the calling thread has a window open, or a handler of a signal runs and the code that it interrupted has.
 [[nodiscard]] bool has_open_window();
 // The calling thread has no place in memory that others read, as in a forked child.
 void forget_windows();

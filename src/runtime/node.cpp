@@ -25,9 +25,11 @@
 #include "base/output_file.h"
 #include "coherence/line_protocol.h"
 #include "fabric/emulation.h"
+#include "instrument/runtime/windows.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
+#include "runtime/interpose/handlers.h"
 #include "runtime/interpose/syscalls.h"
 #include "runtime/interpose/thread_sync.h"
 #include "runtime/interpose/threads.h"
@@ -240,6 +242,8 @@ Status Node::build_protocols() {
   both_protocols_ = std::make_unique<ByGrain>(*page_protocol_, *line_protocol_, homes);
   protocol_ = both_protocols_.get();
   set_line_protocol(line_protocol_.get());
+  set_handler_hooks([] { checks::begin_handler(g_window_places->place_for_handlers()); },
+                    [](bool returned) { checks::end_handler(returned); });
   return {};
 }
 

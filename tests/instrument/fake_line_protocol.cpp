@@ -41,6 +41,7 @@ void FakeLineProtocol::join() {
 void FakeLineProtocol::make_valid(uint64_t line, bool writable) {
   if ((word(line).load() & MG_FINE_READABLE) == 0) {
     misses_.fetch_add(1);
+    missed_.store(line, std::memory_order_relaxed);
     // Words, the last one first: docs/fine-grain.md.
     for (size_t i = line_bytes() / 8; i-- > 0;) {
       uint64_t value;
@@ -132,12 +133,21 @@ void FakeLineProtocol::take(uint64_t line, bool also_valid) {
   for (size_t i = 0; i < line_bytes() / 8; ++i) frame(line, i).store(MG_FINE_FLAG64, std::memory_order_relaxed);
 }
 
+uint64_t FakeLineProtocol::line_in_use(uint64_t number) const {
+  const auto& windows = windows_[number % std::max<size_t>(joined_.load(), 1)];
+  const uint64_t open = windows[number / kThreads % MG_FINE_WINDOWS].load();
+  if (open == 0 || (open & MG_FINE_WINDOW_ALL) != 0) return (missed_.load() + number / 1024 % 8) % lines_;
+  const uint64_t lines = (open & ~MG_FINE_WINDOW_STORES) / MG_FINE_WINDOW_LINE;
+  return ((open & (MG_FINE_WINDOW_LINE - 1)) + number / 1024 % lines) % lines_;
+}
+
 void FakeLineProtocol::spend_time(uint64_t seed, uint64_t* counter) {
   std::mt19937_64 random(seed);
   const uint64_t counted = counter == nullptr ? lines_ : line_of(reinterpret_cast<uintptr_t>(counter));
   while (!stop_.load()) {
-    // Now a few lines here and there, now a whole stretch.
-    uint64_t line = random() % lines_;
+    // Now a few lines here and there, now a whole stretch; now the line of a window that is open, so that it goes away the
+    // moment that the window is closed.
+    uint64_t line = random() % 2 == 0 ? random() % lines_ : line_in_use(random());
     const uint64_t count = random() % 4 == 0 ? random() % 64 : 1;
     for (uint64_t i = 0; i < count; ++i, line = (line + 1) % lines_) {
       const std::lock_guard lock(locks_[line]);

@@ -79,6 +79,8 @@ class FakeLineProtocol : public LineProtocol {
   void forget();
   void wait_for_windows(uint64_t line, bool also_loads);
   void take(uint64_t line, bool also_valid);
+  // A line that some thread has a window over, or that it has just missed.
+  [[nodiscard]] uint64_t line_in_use(uint64_t number) const;
   void spend_time(uint64_t seed, uint64_t* counter);
 
   const FakeOptions options_;
@@ -93,6 +95,7 @@ class FakeLineProtocol : public LineProtocol {
   alignas(64) std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> polls_{0}, spins_{0}, stores_offered_{0}, stores_taken_{0};
   const std::atomic<uint64_t> has_mail_{1};
+  std::atomic<uint64_t> missed_{0};  // the last line that was brought
   std::atomic<bool> stop_{false};
   uint64_t written_ = 0;
   std::thread adversary_;

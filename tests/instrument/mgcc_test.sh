@@ -53,6 +53,16 @@ expect "-flto" 999 "${run[@]}" ./with_lto
 readelf -n separate | grep -q Multigrain || fail "the executable has no note"
 objdump --dwarf=decodedline part.o | grep -q 'part.c *1 ' || fail "the lines of part.c are gone"
 
+# Non-temporal stores are not ordered before the closing of their windows: they become ordinary ones, in loops as well.
+cat > stream.c << 'TEXT'
+#include <emmintrin.h>
+void one(double *to, __m128d value) { _mm_stream_pd(to, value); }
+void many(double *to, long n) { for (long i = 0; i < n; i += 2) _mm_stream_pd(to + i, _mm_set1_pd((double)i)); }
+TEXT
+"$bin/mgcc" -O2 -fno-multigrain-checks -c stream.c -o stream_plain.o && "$bin/mgcc" -O2 -c stream.c -o stream.o
+objdump -d stream_plain.o | grep -q movntpd || fail "the test of non-temporal stores has none"
+! objdump -d stream.o | grep -q movnt || fail "a non-temporal store to what may be shared is left"
+
 cat > containers.cpp << 'TEXT'
 #include <multigrain/multigrain.hpp>
 #include <cstdio>

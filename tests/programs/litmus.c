@@ -17,7 +17,9 @@
  * In the last two roles are processors, who meet at a barrier of Multigrain's.
  *
  * Built with LITMUS_PLAIN, the variables of the form `atomic` are not atomics but volatile: what is left are the orders
- * of the hardware, and of compiled checks. That shows that these tests can fail: `store buffering` does on one node.
+ * of the hardware, and of compiled checks. That shows that these tests can fail: `store buffering` does on one node. With
+ * LITMUS_RACING as well they are plain integers, for mgcc's -fmultigrain-sequential: elsewhere the compiler may do with
+ * them what it likes.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -37,7 +39,9 @@
 #ifndef LITMUS_INTEGER
 #define LITMUS_INTEGER int
 #endif
-#ifdef LITMUS_PLAIN
+#ifdef LITMUS_RACING
+typedef LITMUS_INTEGER variable;
+#elif defined LITMUS_PLAIN
 typedef volatile LITMUS_INTEGER variable;
 #else
 typedef _Atomic LITMUS_INTEGER variable;
@@ -178,6 +182,40 @@ static void store_buffering(unsigned role, unsigned i) {
   result(role, i, load(role == 0 ? y : x, i));
 }
 
+/* Store buffering behind a load of something else, with nothing in between: a compiler that gathers loads would make the
+ * second one before the store. */
+__attribute__((noinline)) static int store_one_between(variable* restrict before, variable* restrict mine,
+                                                       variable* restrict others) {
+  const int first = *before;
+  *mine = 1;
+  const int second = *others;
+  return first != 0 ? 9 : second;
+}
+static void store_between_loads(unsigned role, unsigned i) {
+  result(role, i, store_one_between(at(role == 0 ? z : w, i), at(role == 0 ? x : y, i), at(role == 0 ? y : x, i)));
+}
+
+/* Message passing in which each role also loads before it stores. */
+static void message_behind_loads(unsigned role, unsigned i) {
+  variable* const message = at(x, i);
+  variable* const flag = at(y, i);
+  variable* const mine = at(role == 0 ? z : w, i);
+  const int first = *mine;
+  if (role == 0) {
+    *message = 1;
+    *mine = 1;
+    const int second = *mine;
+    *flag = first == 0 && second == 1 ? 1 : 9;
+  } else {
+    *mine = 1;
+    const int seen_flag = *flag;
+    *mine = 2;
+    const int seen_message = *message;
+    result(0, i, first != 0 ? 9 : seen_flag);
+    result(1, i, seen_message);
+  }
+}
+
 static void message_passing(unsigned role, unsigned i) {
   if (role == 0) {
     store(x, i, 1);
@@ -308,6 +346,10 @@ static void ticket_lock(unsigned role, unsigned i) {
 static const struct test tests[] = {
     {.name = "sb", .about = "store buffering: x=1, read y; y=1, read x", .roles = 2, .variables = 2, .registers = 2,
      .body = store_buffering, .allowed = {"01 10 11", "00", ""}},
+    {.name = "sbl", .about = "store buffering behind loads: read z, x=1, read y; read w, y=1, read x", .roles = 2,
+     .variables = 4, .registers = 2, .body = store_between_loads, .allowed = {"01 10 11", "00", ""}, .atomic_only = true},
+    {.name = "mpl", .about = "message passing among loads and stores of other variables", .roles = 2, .variables = 4,
+     .registers = 2, .body = message_behind_loads, .allowed = {"00 01 11", "", "10"}, .atomic_only = true},
     {.name = "mp", .about = "message passing: x=1, y=1; read y, x", .roles = 2, .variables = 2, .registers = 2,
      .body = message_passing, .allowed = {"00 01 11", "", "10"}},
     {.name = "lb", .about = "load buffering: read x, y=1; read y, x=1", .roles = 2, .variables = 2, .registers = 2,

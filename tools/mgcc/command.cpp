@@ -45,7 +45,7 @@ bool is_impossible_sanitizer(std::string_view argument) {
 // What -fmultigrain-checks= may be given: as plugin.cpp of the pass.
 Status check_list(std::string_view list) {
   static constexpr std::array kWords = {"loops",  "nests",    "rows", "batch", "group",     "narrow",
-                                        "expand", "prefetch", "hold",  "arguments", "pages", "versions", "all"};
+                                        "expand", "prefetch", "hold",  "arguments", "pages", "versions", "verify", "all"};
   while (true) {
     const std::string_view given = list.substr(0, list.find(','));
     const std::string_view word = given.starts_with("no-") ? given.substr(3) : given;

@@ -47,8 +47,12 @@ All options are clang's, but for these:
                              [no-]pages   pages whose lines are all here are remembered
                              [no-]versions  loops have versions for objects that turn out to be private
                              [no-]all     all of these
+                             and, off unless it is asked for:
+                             verify       a call before each access under a window, which ends the program if none
+                                          is open: to look for faults of the checks themselves
   -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
-  -fmultigrain-sequential    a fence behind each plain store, so that data races, too, are sequentially consistent
+  -fmultigrain-sequential    plain accesses of memory that may be shared stay in the order of the program's text, with
+                             a fence behind each store: data races are sequentially consistent (slow)
   -fmultigrain-asm=error     inline assembly that accesses memory which may be shared is an error (warn: the default)
   -W[no-]multigrain-unchecked-call  warn where a pointer that may be to shared memory is handed to a function of the
                              C or C++ library that has no access checks, which ends a run under a line protocol if it

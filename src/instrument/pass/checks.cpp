@@ -54,6 +54,7 @@ class Checker {
 
   bool run() {
     covered_ = covered_by_windows(function_);
+    drop_non_temporal();
     prepare();
     held_.find(accesses_, covered_);
     std::vector<BasicBlock*> blocks;
@@ -69,6 +70,7 @@ class Checker {
     }
     held_.finish();
     close_batches();
+    if (options().verify) verify_accesses();
     return changed_;
   }
 
@@ -83,6 +85,45 @@ class Checker {
       close(builder, windows(builder), cast<ConstantInt>(call->getArgOperand(0))->getZExtValue());
       call->eraseFromParent();
       changed_ = true;
+    }
+  }
+
+  // A store that bypasses the caches may become visible after the plain store that closes its window, and so in a line that
+  // a requester has taken meanwhile. Its hint is worth less than the fence that would be needed before each window closes.
+  void drop_non_temporal() {
+    for (Instruction& instruction : instructions_of_function())
+      if (auto* store = dyn_cast<StoreInst>(&instruction);
+          store != nullptr && store->hasMetadata(LLVMContext::MD_nontemporal) && may_be_shared(store->getPointerOperand()))
+        store->setMetadata(LLVMContext::MD_nontemporal, nullptr);
+  }
+
+  // -fmultigrain-checks=verify: before each access that relies on an open window, the runtime looks whether there is one.
+  void verify_accesses() {
+    SmallVector<Instruction*> accesses;
+    for (const Batch& batch : batches_) accesses.append(batch.accesses.begin(), batch.accesses.end());
+    for (Instruction& instruction : instructions_of_function())
+      if (covered_.contains(&instruction)) accesses.push_back(&instruction);
+    const auto verify = [&](Instruction& access, Value* pointer, uint64_t size, bool stores) {
+      if (!may_be_shared(pointer)) return;
+      IRBuilder<> builder(&access);
+      builder.CreateCall(
+          module_.getOrInsertFunction("__multigrain_verify", Type::getVoidTy(context_), ptr_, i64_, i32_),
+          {pointer, builder.getInt64(size), builder.getInt32(stores ? 1 : 0)});
+      changed_ = true;
+    };
+    for (Instruction* access : accesses) {
+      if (auto* memory = dyn_cast<MemIntrinsic>(access)) {
+        const uint64_t size = cast<ConstantInt>(memory->getLength())->getZExtValue();
+        verify(*memory, memory->getRawDest(), size, true);
+        if (auto* transfer = dyn_cast<MemTransferInst>(memory)) verify(*memory, transfer->getRawSource(), size, false);
+        continue;
+      }
+      const bool stores = !isa<LoadInst>(access) || access->isAtomic();
+      if (!isa<LoadInst, StoreInst, AtomicRMWInst, AtomicCmpXchgInst>(access)) continue;
+      const Place place = place_of(*access);
+      verify(*access, const_cast<Value*>(getLoadStorePointerOperand(access) != nullptr ? getLoadStorePointerOperand(access)
+                                                                                     : access->getOperand(0)),
+             static_cast<uint64_t>(place.end - place.begin), stores);
     }
   }
 
@@ -244,6 +285,7 @@ class Checker {
       builder.CreateStore(store.getValueOperand(), value);
       builder.CreateCall(module_.getOrInsertFunction("__multigrain_store", Type::getVoidTy(context_), ptr_, i64_, ptr_),
                          {store.getPointerOperand(), builder.getInt64(size.getFixedValue()), value});
+      if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
       store.eraseFromParent();
       changed_ = true;
       return;
@@ -266,6 +308,7 @@ class Checker {
       builder.CreateCall(module_.getOrInsertFunction("__multigrain_memset", ptr_, ptr_, i32_, i64_),
                          {to, byte, length});
     }
+    if (options().sequential) builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
     memory.eraseFromParent();
     changed_ = true;
   }

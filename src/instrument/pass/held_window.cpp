@@ -7,6 +7,7 @@
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
@@ -122,12 +123,17 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
     for (Instruction& instruction : *block) {
       auto* const call = dyn_cast<CallBase>(&instruction);
       if (call == nullptr || is_harmless_call(*call) || isa<DbgInfoIntrinsic>(call) || is_cold(*call)) continue;
-      if (is_call_of(*call, kBatchOpen))
+      if (is_call_of(*call, kBatchOpen)) {
         batch_opens_.insert(cast<CallInst>(call));
-      else if (is_call_of(*call, kBatchClose))
+      } else if (is_call_of(*call, kBatchClose)) {
         batch_closes_.insert(cast<CallInst>(call));
-      else
+      } else if (!covered.contains(call)) {
         close_before_.insert(call);
+      } else if (!is_short_copy(*call)) {
+        // The piece's windows, of which this may be one, stay open until its end: loops.cpp has let no such call in.
+        report_fatal_error("multigrain: a call stands under a loop's windows in " + Twine(function_.getName()) +
+                           ": please report this, and compile with -fmultigrain-checks=no-loops", false);
+      }
     }
   }
   count_iterations(loop, polls_before);

@@ -40,7 +40,6 @@ constexpr uint64_t kLongestRun = 1 << 20;
 // A piece of fewer iterations is done sooner with checks of its own.
 constexpr uint64_t kWorthLoads = 12;
 constexpr uint64_t kWorthStores = 4;
-constexpr uint64_t kLongestCopy = 256;  // bytes that one instruction moves
 constexpr unsigned kLargestNest = 300;  // instructions: a nest is in the program twice
 
 constexpr const char* kDone = "multigrain.loop.done";
@@ -295,10 +294,8 @@ class LoopWindows {
   // Whether windows may be open across the instruction; of an access that may be shared, adds what it touches.
   bool is_allowed(Instruction& instruction, const Loop& inside, Plan& plan) {
     if (auto* memory = dyn_cast<MemIntrinsic>(&instruction)) {
-      // Short copies and fills, such as of structures.
-      const auto* const length = dyn_cast<ConstantInt>(memory->getLength());
-      if (length == nullptr || length->getZExtValue() > kLongestCopy || memory->isVolatile()) return false;
-      const auto bytes = static_cast<int64_t>(length->getZExtValue());
+      if (!is_short_copy(*memory)) return false;
+      const auto bytes = static_cast<int64_t>(cast<ConstantInt>(memory->getLength())->getZExtValue());
       auto* const transfer = dyn_cast<MemTransferInst>(memory);
       return add_access(instruction, memory->getRawDest(), bytes, true, inside, plan) &&
              (transfer == nullptr || add_access(instruction, transfer->getRawSource(), bytes, false, inside, plan));

@@ -17,7 +17,8 @@ struct Options {
   bool arguments = true;     // arguments that are private in all calls have no checks
   bool pages = true;         // what is remembered of pages takes the place of looks at lines
   bool versions = true;      // loops have versions for objects that turn out to be private
-  bool sequential = false;   // a fence behind each store
+  bool verify = false;       // a call before each access under windows: that they are open
+  bool sequential = false;   // plain accesses stay in order, with a fence behind each store
   bool asm_is_error = false;
   // What is said of calls that hand what may be shared to libraries' functions without checks.
   enum class Unchecked { kIgnore, kWarn, kError };

@@ -20,6 +20,7 @@
 #include "loops.h"
 #include "options.h"
 #include "polls.h"
+#include "sequential.h"
 #include "shared.h"
 #include "spins.h"
 #include "versions.h"
@@ -30,7 +31,7 @@ namespace {
 using namespace llvm;
 
 cl::opt<std::string> switches("multigrain-checks", cl::desc("what -fmultigrain-checks= says"), cl::Hidden);
-cl::opt<bool> sequential("multigrain-sequential", cl::desc("a fence behind each shared store"), cl::Hidden);
+cl::opt<bool> sequential("multigrain-sequential", cl::desc("plain accesses keep their order"), cl::Hidden);
 cl::opt<bool> asm_is_error("multigrain-asm-error", cl::desc("unchecked inline assembly is an error"), cl::Hidden);
 cl::opt<std::string> unchecked_call("multigrain-unchecked-call", cl::desc("ignore, warn or error"), cl::Hidden);
 cl::opt<bool> polls("multigrain-polls", cl::desc("polls in loops"), cl::init(true), cl::Hidden);
@@ -62,6 +63,7 @@ Options parse() {
                              .Case("arguments", &options.arguments)
                              .Case("pages", &options.pages)
                              .Case("versions", &options.versions)
+                             .Case("verify", &options.verify)
                              .Default(nullptr);
     if (option != nullptr) {
       *option = on;
@@ -73,7 +75,7 @@ Options parse() {
     } else {
       report_fatal_error("-fmultigrain-checks: there is no '" + word +
                              "'; it takes group, narrow, batch, loops, nests, rows, expand, prefetch, hold, arguments, "
-                             "pages, versions and all, each with no- in front or without",
+                             "pages, versions, verify and all (but verify), each with no- in front or without",
                          false);
     }
   }
@@ -84,6 +86,15 @@ struct ArgumentPass : PassInfoMixin<ArgumentPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
     return mark_private_arguments(module) ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
+};
+
+struct SequentialPass : PassInfoMixin<SequentialPass> {
+  PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
+    bool changed = false;
+    for (Function& function : module) changed |= keep_accesses_in_order(function);
+    return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }  // also of functions that are not optimised
 };
 
 struct LoopPass : PassInfoMixin<LoopPass> {
@@ -153,6 +164,11 @@ const Options& options() {
 
 extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "multigrain-checks", "1", [](llvm::PassBuilder& builder) {
+            // Before everything that changes the order of accesses.
+            if (multigrain::checks::options().sequential)
+              builder.registerPipelineStartEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+                passes.addPass(multigrain::checks::SequentialPass());
+              });
             // When functions have been put into each other, and before the passes that ask what may be shared.
             builder.registerOptimizerEarlyEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
               passes.addPass(multigrain::checks::ArgumentPass());

@@ -111,6 +111,14 @@ bool is_harmless_call(const CallBase& call) {
   return callee != nullptr && callee->isDeclaration() && is_mathematical(callee->getName());
 }
 
+bool is_short_copy(const CallBase& call) {
+  constexpr uint64_t kLongest = 256;  // bytes
+  const auto* const memory = dyn_cast<MemIntrinsic>(&call);
+  if (memory == nullptr || memory->isVolatile()) return false;
+  const auto* const length = dyn_cast<ConstantInt>(memory->getLength());
+  return length != nullptr && length->getZExtValue() <= kLongest;
+}
+
 uint32_t count_for_runtime(size_t runs) {
   return static_cast<uint32_t>(runs) | (options().pages ? 0 : MG_FINE_WITHOUT_PAGES);
 }

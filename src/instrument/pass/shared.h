@@ -30,6 +30,9 @@ bool is_call_of(const llvm::Value& value, llvm::StringRef name);
 
 // Calls that end soon, wait for nothing and touch no memory that may be shared: allowed while windows are open.
 bool is_harmless_call(const llvm::CallBase& call);
+// Copies and fills of a few bytes, whose number is known, such as of structures. With windows open over what they touch, or
+// of private memory, they are made like any other access, without a call of the runtime.
+bool is_short_copy(const llvm::CallBase& call);
 
 // A variable of the runtime that every thread has (fine_grain.h).
 llvm::GlobalVariable* thread_local_of_runtime(llvm::Module& module, const char* name, llvm::Type* type);

@@ -92,6 +92,7 @@ class Miss {
 
 // In a signal handler's poll or fence, windows may be open that the interrupted code relies on.
 bool any_window_open() {
+  if (__multigrain_interrupted != nullptr) return true;
   uint64_t all = 0;
   for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i) all |= window(i).load(std::memory_order_relaxed);
   return all != 0;
@@ -350,12 +351,27 @@ void begin_access() {
   enter();
 }
 
+void begin_handler(uint64_t* windows) {
+  __multigrain_interrupted = __multigrain_windows;
+  __multigrain_windows = windows;
+}
+
+void end_handler(bool returned) {
+  close_windows();
+  __multigrain_windows = __multigrain_interrupted;
+  __multigrain_interrupted = nullptr;
+  // What the handler has looked at was looked at under its own windows.
+  for (LookedAt& one : looked_at) one.opening = 0;
+  if (!returned) close_windows();
+}
+
 }  // namespace checks
 }  // namespace multigrain
 
 using namespace multigrain::checks;
 
 __thread uint64_t* __multigrain_windows __attribute__((tls_model("initial-exec"))) = windows_of_nobody;
+__thread uint64_t* __multigrain_interrupted __attribute__((tls_model("initial-exec"))) = nullptr;
 constinit const uint64_t* __multigrain_mail = multigrain::nothing;
 constinit const uint64_t* __multigrain_outstanding = multigrain::nothing;
 constinit uint64_t* __multigrain_losses = &multigrain::losses_without_protocol;

@@ -43,6 +43,11 @@ inline void close_windows() {
   for (unsigned i = 0; i < MG_FINE_WINDOWS; ++i) window(i).store(0, std::memory_order_release);
 }
 
+// A handler of a signal begins on the calling thread, which uses these windows until it ends; `returned`: the code that it
+// interrupted goes on, with its own windows as they were. Else they are closed. Not nested. Async-signal-safe.
+void begin_handler(uint64_t* windows);
+void end_handler(bool returned);
+
 // Maps zeroed memory at the line table's place, with the line shift of page protocols, unless something is there, and at
 // the page table's. Compiled code looks there even in a run without a line protocol. The file that defines it runs it
 // before any constructor of the program.

@@ -11,6 +11,7 @@
 
 #include "base/spin_lock.h"
 #include "runtime/interpose/bounce.h"
+#include "runtime/interpose/handlers.h"
 #include "runtime/interpose/real.h"
 
 namespace multigrain {
@@ -84,12 +85,12 @@ const sigset_t* harmless(int how, const sigset_t* set, sigset_t& copy) {
 }  // namespace
 
 MG_WRAPPER(int, sigaction, int signo, const Action* action, Action* old) {
-  if (g_taken.load(std::memory_order_acquire) == 0) return MG_REAL(sigaction)(signo, In(action), InOut(old));
+  if (g_taken.load(std::memory_order_acquire) == 0) return sigaction_of_program(signo, In(action), InOut(old));
   Action wanted;
   if (action != nullptr) wanted = *action;
   if (!is_ours(signo)) {
     if (action != nullptr) wanted.sa_mask = without_ours(wanted.sa_mask);
-    return MG_REAL(sigaction)(signo, action != nullptr ? &wanted : nullptr, InOut(old));
+    return sigaction_of_program(signo, action != nullptr ? &wanted : nullptr, InOut(old));
   }
   Action previous;
   {
@@ -115,13 +116,13 @@ void choose_stack() {
   MG_REAL(sigaction)(SIGSEGV, &action, nullptr);
 }
 
-// signal() for our signals in terms of sigaction, with the flags that tell its dialects apart.
+// signal() in terms of sigaction, with the flags that tell its dialects apart.
 sighandler_t remember(int signo, sighandler_t handler, int flags) {
   Action action{};
   Action old{};
   action.sa_handler = handler;
   action.sa_flags = flags;
-  mg_wrap_sigaction(signo, &action, &old);
+  if (mg_wrap_sigaction(signo, &action, &old) != 0) return SIG_ERR;
   return old.sa_handler;
 }
 
@@ -132,7 +133,7 @@ constexpr int kSystemV = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
 
 #define MG_SIGNAL(name, flags)                                      \
   MG_WRAPPER(sighandler_t, name, int signo, sighandler_t handler) { \
-    if (is_ours(signo)) return remember(signo, handler, flags);     \
+    if (is_ours(signo) || has_handler_hooks()) return remember(signo, handler, flags); \
     return MG_REAL(name)(signo, handler);                           \
   }
 MG_SIGNAL(signal, kBsd)
@@ -198,10 +199,14 @@ bool forward_to_user_handler(int signo, siginfo_t* info, void* context) {
   KernelMask interrupted;
   std::memcpy(&interrupted, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof interrupted);
   const KernelMask before = set_mask((interrupted | kernel_mask(program.sa_mask)) & ~kOurs);
-  if ((program.sa_flags & SA_SIGINFO) != 0) {
-    program.sa_sigaction(signo, info, context);
-  } else {
-    program.sa_handler(signo);
+  {
+    HandlerScope scope;
+    if ((program.sa_flags & SA_SIGINFO) != 0) {
+      program.sa_sigaction(signo, info, context);
+    } else {
+      program.sa_handler(signo);
+    }
+    scope.returned();
   }
   set_mask(before);
   return true;

@@ -1,0 +1,43 @@
+// Handlers of the program's signals run in the middle of other code of their thread, which may have windows open over
+// lines (docs/fine-grain.md). Compiled code in a handler opens and closes windows as well, be it only for stores to
+// private memory of which the compiler does not know that. So a handler has windows of its own while it runs.
+//
+// A handler need not return: it may leave by longjmp or an exception. Then the code that it interrupted does not go on,
+// and nothing of it would ever close its windows: other nodes would wait for them for ever. So they are closed then.
+//
+// What the kernel calls is a function of the runtime, which calls the program's handler. sigaction and signal report the
+// program's handler back as if it had been installed itself.
+#pragma once
+
+#include <csignal>
+
+namespace multigrain {
+
+// From now on `begin` runs before each handler that the program installs by sigaction or signal, on the handler's thread,
+// and `end` after it; `end` is told whether the handler has returned, to code that goes on. Nested handlers count as
+// part of the outermost one. Both must be async-signal-safe.
+void set_handler_hooks(void (*begin)(), void (*end)(bool returned));
+
+// sigaction of a signal that is not the runtime's, with private arguments: installs the runtime's function in place of a
+// handler of the program's if there are hooks. Async-signal-safe.
+int sigaction_of_program(int signo, const struct sigaction* action, struct sigaction* old);
+
+// Whether handlers are called by the runtime's function.
+bool has_handler_hooks();
+
+// While it exists, a handler of the program's runs.
+class HandlerScope {
+ public:
+  HandlerScope();
+  // If the program's handler has not returned(), an exception leaves it.
+  ~HandlerScope();
+  HandlerScope(const HandlerScope&) = delete;
+  HandlerScope& operator=(const HandlerScope&) = delete;
+  void returned() { returned_ = true; }
+
+ private:
+  bool outermost_ = false;
+  bool returned_ = false;
+};
+
+}  // namespace multigrain
