@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "base/fine_grain.h"
+#include "coherence/window_places.h"
+#include "instrument/runtime/windows.h"
 #include "multigrain/multigrain.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
@@ -116,6 +118,20 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
   return multigrain::fail("mg_alloc: {} is no home placement", static_cast<int>(options->home));
 }
 
+// A call in which a processor can wait. Its thread has no window open then, which the processor that it waits for may need
+// closed; unless the program has left code that had one open in a way that the runtime does not see (handlers.h), such as
+// setcontext() in a handler.
+struct ClosedWindows {
+  ClosedWindows() {
+    if (multigrain::has_open_window()) [[unlikely]]
+      multigrain::checks::close_windows();
+  }
+};
+class WaitingCall : private ClosedWindows, private CallScope {
+ public:
+  using CallScope::CallScope;
+};
+
 // Objects remember where the program made them; a report that names one then names the line.
 uint64_t made(multigrain::SyncId object, const void* site) {
   multigrain::note_made(object.value, 0, site);
@@ -125,7 +141,7 @@ uint64_t made(multigrain::SyncId object, const void* site) {
 int join_all(Node& self, const void* site) {
   for (unsigned p = 0; p < self.config().processors(); ++p) {
     if (p == self.processors().current()) continue;
-    const CallScope call(Call::kJoin, p, site);
+    const WaitingCall call(Call::kJoin, p, site);
     std::string error;
     if (const int failed = self.processors().join(p, error); failed != 0) return fail_with(failed, error);
   }
@@ -189,7 +205,7 @@ int mg_spawn(unsigned processor, mg_function function, void* argument) {
 }
 
 int mg_join(unsigned processor) {
-  const CallScope call(Call::kJoin, processor, MG_CALL_SITE);
+  const WaitingCall call(Call::kJoin, processor, MG_CALL_SITE);
   std::string error;
   const int result = node("mg_join").processors().join(processor, error);
   return result == 0 ? 0 : fail_with(result, error);
@@ -299,14 +315,14 @@ void mg_lock_destroy(mg_lock_t lock) {
 }
 void mg_lock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
-  const CallScope call(Call::kLock, lock, site);
+  const WaitingCall call(Call::kLock, lock, site);
   refuse_lock_twice(lock, site);
   node("mg_lock").sync().lock(SyncId(lock));
   multigrain::note_taken(lock, site);
 }
 int mg_trylock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
-  const CallScope call(Call::kLock, lock, site);
+  const WaitingCall call(Call::kLock, lock, site);
   if (!node("mg_trylock").sync().trylock(SyncId(lock))) return 0;
   multigrain::note_taken(lock, site);
   return 1;
@@ -325,7 +341,7 @@ void mg_barrier_destroy(mg_barrier_t barrier) {
   node("mg_barrier_destroy").sync().barrier_destroy(SyncId(barrier));
 }
 void mg_barrier(mg_barrier_t barrier) {
-  const CallScope call(Call::kBarrier, barrier, MG_CALL_SITE);
+  const WaitingCall call(Call::kBarrier, barrier, MG_CALL_SITE);
   node("mg_barrier").sync().barrier(SyncId(barrier));
 }
 
@@ -336,7 +352,7 @@ void mg_cond_destroy(mg_cond_t cond) {
   node("mg_cond_destroy").sync().cond_destroy(SyncId(cond));
 }
 void mg_cond_wait(mg_cond_t cond, mg_lock_t lock) {
-  const CallScope call(Call::kCondition, cond, MG_CALL_SITE, lock);
+  const WaitingCall call(Call::kCondition, cond, MG_CALL_SITE, lock);
   multigrain::Sync& sync = node("mg_cond_wait").sync();
   const uint64_t taken = multigrain::taken_at(lock);
   const bool was_held = multigrain::note_let_go(lock);
@@ -357,7 +373,7 @@ void mg_sem_destroy(mg_sem_t sem) {
   node("mg_sem_destroy").sync().sem_destroy(SyncId(sem));
 }
 void mg_sem_wait(mg_sem_t sem) {
-  const CallScope call(Call::kSemaphore, sem, MG_CALL_SITE);
+  const WaitingCall call(Call::kSemaphore, sem, MG_CALL_SITE);
   node("mg_sem_wait").sync().sem_wait(SyncId(sem));
 }
 int mg_sem_trywait(mg_sem_t sem) {
@@ -380,7 +396,7 @@ uint32_t mg_flag_get(mg_flag_t flag) {
   return node("mg_flag_get").sync().flag_get(SyncId(flag));
 }
 void mg_flag_wait(mg_flag_t flag, uint32_t value) {
-  const CallScope call(Call::kFlag, flag, MG_CALL_SITE, value);
+  const WaitingCall call(Call::kFlag, flag, MG_CALL_SITE, value);
   node("mg_flag_wait").sync().flag_wait(SyncId(flag), value);
 }
 

@@ -32,6 +32,7 @@ class Way:
 
 
 DEFAULT = Way(("-O2",), ("--line-shift", "6"))
+VERIFIED = Way(("-O2", "-fmultigrain-checks=verify"), ("--line-shift", "6"))
 
 
 def random_way(seed):
@@ -47,6 +48,8 @@ def random_way(seed):
             options.append("-fmultigrain-checks=" + ",".join("no-" + switch for switch in off))
     else:
         options.append("-fmultigrain-checks=no-" + r.choice(SWITCHES))
+    if r.random() < 0.3:
+        options.append("-fmultigrain-checks=verify")
     if r.random() < 0.1:
         options.append("-fmultigrain-sequential")
     if r.random() < 0.15:

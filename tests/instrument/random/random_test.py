@@ -5,15 +5,16 @@
     random_test.py --bin BUILD/bin --first 0 --count 20000 --jobs 2
     random_test.py --bin BUILD/bin --first 17 --count 1 --way '-O2 -- --line-shift 6' --rounds 50
 
-Each program has a number, from which it, and the options that it is compiled with beside the default, follow. What fails
-is said with the command that repeats it, and reduce_program.py makes it smaller.
+Each program has a number, from which it, and the options that it is compiled with beside the default, follow. It is run with
+the default's options, with these and a look at the open windows before each access, and with others. What fails is said with
+the command that repeats it, and reduce_program.py makes it smaller.
 """
 import argparse
 import concurrent.futures
 import os
 import sys
 
-from differential import DEFAULT, Differential, Way, random_way
+from differential import DEFAULT, VERIFIED, Differential, Way, random_way
 from random_programs import Program
 
 TRIES_TO_ISOLATE = 20
@@ -81,7 +82,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         running = {}
         for seeds in batches:
-            ways = [Way.parse(arguments.way)] if arguments.way else [DEFAULT, random_way(seeds[0])]
+            ways = [Way.parse(arguments.way)] if arguments.way else [DEFAULT, VERIFIED, random_way(seeds[0])]
             running[pool.submit(run_batch, tools, seeds, ways, arguments.rounds)] = seeds
         for future in concurrent.futures.as_completed(running):
             for failure in future.result():
