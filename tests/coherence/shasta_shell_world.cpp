@@ -610,6 +610,27 @@ struct World::Impl {
     panic("a program goes on after its end");
   }
 
+  // Frames differ only while somebody waits for acknowledgements, and says so.
+  [[nodiscard]] std::string check_copies(unsigned block) const {
+    bool is_outstanding = false;
+    for (unsigned n = 0; n < node_count(); ++n)
+      is_outstanding = is_outstanding || state(n).outstanding().load() != 0;
+    if (is_outstanding) return {};
+    for (unsigned w = 0; w < kMaxWords; ++w) {
+      std::optional<uint64_t> first;
+      for (unsigned n = 0; n < node_count(); ++n) {
+        const uint64_t value = *frame(n, block, w);
+        const bool is_used = state(n).page(block).touched.load() || state(n).page(block).home_plus_one.load() == n + 1;
+        if (!is_used || value == MG_FINE_FLAG64) continue;
+        if (first.value_or(value) != value)
+          return fmt::format("S7: word {} of block {} is {:#x} in one frame and {:#x} in another, and nothing is outstanding",
+                             w, block, *first, value);
+        first = value;
+      }
+    }
+    return {};
+  }
+
   // How many ways the thread may go on: more than one if there are several messages, of which it may take any.
   [[nodiscard]] unsigned ways(const Thread& thread) const {
     switch (thread.at) {
@@ -888,8 +909,8 @@ model::Outcome World::outcome() const {
   return all;
 }
 
-// F1 of docs/fine-grain.md. Under rc the home's directory knows who has the block exclusively, and copies may be on their
-// way to be invalidated; but nobody else may store.
+// F1 of docs/fine-grain.md; under rc copies may be on their way to be invalidated, but nobody else may store. And a store
+// that not all nodes can see (S2, S7 of engine.h) is one that a fence waits for, whoever has seen it.
 std::string World::check() const {
   if (impl_->has_stopped) return "the shell ends the run: an invariant of its own does not hold";
   for (unsigned b = 0; b < impl_->blocks(); ++b) {
@@ -906,6 +927,7 @@ std::string World::check() const {
                                theirs);
         }
       }
+    if (const std::string wrong = impl_->check_copies(b); !wrong.empty()) return wrong;
   }
   return {};
 }
