@@ -17,8 +17,10 @@ namespace {
 constexpr uint64_t kMinRegionSize = uint64_t{1} << 20;
 constexpr double kMaxSilenceSeconds = 3600;
 
+// secure_getenv here and wherever else the runtime looks at its environment: a program with more rights than its caller
+// (setuid) obeys no variable of the caller's, such as MULTIGRAIN_STATS, which names a file to write.
 std::optional<std::string_view> variable(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   if (value == nullptr) return std::nullopt;
   return std::string_view(value);
 }

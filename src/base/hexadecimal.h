@@ -1,7 +1,6 @@
 // Bytes as text: two lower-case digits each, the high one first.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -31,14 +30,6 @@ inline bool append_hexadecimal(std::string_view text, std::vector<std::byte>& by
     if (high == std::string_view::npos || low == std::string_view::npos) return false;
     bytes.push_back(static_cast<std::byte>(high << 4 | low));
   }
-  return true;
-}
-
-// Fills `bytes`; false if `text` is not just as long, or no hexadecimal text.
-inline bool read_hexadecimal(std::string_view text, std::span<std::byte> bytes) {
-  std::vector<std::byte> read;
-  if (text.size() != 2 * bytes.size() || !append_hexadecimal(text, read)) return false;
-  std::copy(read.begin(), read.end(), bytes.begin());
   return true;
 }
 

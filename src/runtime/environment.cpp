@@ -10,7 +10,7 @@ namespace {
 
 std::vector<int> read_numbers(const char* variable) {
   std::vector<int> numbers;
-  const char* const text = std::getenv(variable);
+  const char* const text = secure_getenv(variable);
   if (text == nullptr) return numbers;
   std::string_view rest = text;
   while (!rest.empty()) {

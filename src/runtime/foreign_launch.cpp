@@ -1,6 +1,7 @@
 #include "runtime/foreign_launch.h"
 
 #include <sched.h>
+#include <sys/auxv.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -172,7 +173,7 @@ LaunchFacts facts_of_this_process() {
     if (equals != std::string_view::npos) facts.environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   facts.process = getpid();
-  if (const char* const fd = std::getenv("PMI_FD"); fd != nullptr && is_socket(std::atoi(fd)))
+  if (const char* const fd = secure_getenv("PMI_FD"); fd != nullptr && is_socket(std::atoi(fd)))
     facts.sockets.push_back(std::atoi(fd));
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) facts.usable_cores = static_cast<unsigned>(CPU_COUNT(&cores));
@@ -228,6 +229,8 @@ Result<std::optional<ForeignLaunch>> detect_foreign_launch(const LaunchFacts& gi
 }
 
 Status join_foreign_launch(char** argv) {
+  // A program with more rights than its caller (setuid) takes no launcher's word for it.
+  if (getauxval(AT_SECURE) != 0) return {};
   const auto launch = detect_foreign_launch(facts_of_this_process());
   if (!launch) return tl::unexpected<Error>(launch.error());
   if (!*launch) return {};
@@ -251,7 +254,7 @@ Status join_foreign_launch(char** argv) {
 
 void forget_launch() {
   // With PMI, that there is more than one node was the launcher's doing, and so was the fabric.
-  const char* const wireup = std::getenv("MULTIGRAIN_WIREUP");
+  const char* const wireup = secure_getenv("MULTIGRAIN_WIREUP");
   if (wireup != nullptr && std::string_view(wireup).starts_with("pmi")) unsetenv("MULTIGRAIN_FABRIC");
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {

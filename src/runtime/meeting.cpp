@@ -1,6 +1,7 @@
 #include "runtime/meeting.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include "runtime/node_card.h"
 #include "runtime/private/private_heap.h"
@@ -15,9 +16,9 @@ constexpr std::chrono::seconds kPatience{120};
 }  // namespace
 
 Result<std::optional<Meeting>> Meeting::hold() {
-  const char* const name = std::getenv("MULTIGRAIN_WIREUP");
+  const char* const name = secure_getenv("MULTIGRAIN_WIREUP");
   if (name == nullptr) return std::nullopt;
-  const char* const number = std::getenv("MULTIGRAIN_NODE");
+  const char* const number = secure_getenv("MULTIGRAIN_NODE");
   // The libraries are looked at before the wire-up loads one of its own.
   auto mine = describe_this_node(number == nullptr || std::string_view(number) == "0");
   if (!mine) return tl::unexpected(mine.error());
@@ -35,7 +36,6 @@ Result<std::optional<Meeting>> Meeting::hold() {
     cards.push_back(std::move(*card));
   }
   if (Status agree = check_agreement(cards); !agree) return tl::unexpected(agree.error());
-  meeting.secret = cards.front().secret;
   adopt_settings(cards.front());
   return std::optional(std::move(meeting));
 }
@@ -44,10 +44,12 @@ Result<std::unique_ptr<UcxFabric>> Meeting::connect(const Config& config, std::s
                                                     std::span<std::byte> lines,
                                                     void (*lost)(void* context, NodeId node, const char* reason),
                                                     void* context) {
+  auto secret = agree_on_secret(*wireup);
+  if (!secret) return tl::unexpected(secret.error());
   UcxOptions options;
   options.self = config.node;
   options.hosts = hosts;
-  options.secret = secret;
+  options.secret = std::move(*secret);
   options.interface = config.interface;
   options.region_size = frames.size();
   options.lines_bytes = lines.size();

@@ -27,7 +27,6 @@ struct Meeting {
 
   std::unique_ptr<Wireup> wireup;
   std::vector<std::string> hosts;  // of every node
-  JobSecret secret{};
 };
 
 }  // namespace multigrain

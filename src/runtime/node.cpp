@@ -586,7 +586,7 @@ bool Node::write_statistics(std::span<const NodeReport> reports) const {
   run.processors_per_node = config_.processors_per_node;
   run.protocol = config_.protocol;
   run.page_size = config_.page_size;
-  const char* const network = std::getenv("MULTIGRAIN_NET");
+  const char* const network = secure_getenv("MULTIGRAIN_NET");
   run.network = network != nullptr ? network : "ideal";
   run.access = rights_->name();
   const Nanoseconds end = measured_to_.load();

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sys/personality.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -122,10 +121,8 @@ Result<NodeCard> describe_this_node(bool is_node_0) {
   dl_iterate_phdr(&add_library, &card.libraries);
   if (!is_node_0) return card;
   for (const char* name : run_settings()) {
-    if (const char* value = std::getenv(name)) card.settings.emplace_back(name, value);
+    if (const char* value = secure_getenv(name)) card.settings.emplace_back(name, value);
   }
-  if (getrandom(card.secret.data(), card.secret.size(), 0) != static_cast<ssize_t>(card.secret.size()))
-    return fail_errno(errno, "cannot make the secret of the job");
   return card;
 }
 
@@ -142,8 +139,7 @@ Card encode(const NodeCard& card) {
                       {"fingerprint", card.fingerprint},
                       {"randomised", card.randomised},
                       {"libraries", libraries},
-                      {"settings", settings},
-                      {"secret", to_hexadecimal(card.secret)}};
+                      {"settings", settings}};
   // A host name or a path need not be UTF-8.
   const std::string text = whole.dump(-1, ' ', false, json::error_handler_t::replace);
   const auto bytes = std::as_bytes(std::span(text));
@@ -187,9 +183,6 @@ Result<NodeCard> decode(const Card& bytes) {
     if (std::ranges::find(known, name) == known.end()) return bad("settings");
     card.settings.emplace_back(name, setting[1].get<std::string>());
   }
-  const auto secret = whole.find("secret");
-  if (secret == whole.end() || !secret->is_string() || !read_hexadecimal(secret->get<std::string>(), card.secret))
-    return bad("secret");
   return card;
 }
 

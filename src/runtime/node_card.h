@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "fabric/ucx/ucx_fabric.h"
 #include "fabric/wireup/wireup.h"
 
 namespace multigrain {
@@ -32,13 +31,12 @@ struct NodeCard {
   bool randomised = false;   // address randomisation is on
   std::vector<Library> libraries;
 
-  // From node 0 alone: its settings (MULTIGRAIN_* variables), which are the run's, and the secret of the job.
+  // From node 0 alone: its settings (MULTIGRAIN_* variables), which are the run's.
   std::vector<std::pair<std::string, std::string>> settings;
-  JobSecret secret{};
 };
 
-// This process's card. Call it before libraries are opened at run time. `is_node_0`: with settings and a new secret.
-// Errors: no random numbers, the executable cannot be read.
+// This process's card. Call it before libraries are opened at run time. `is_node_0`: with settings.
+// Errors: the executable cannot be read.
 Result<NodeCard> describe_this_node(bool is_node_0);
 
 Card encode(const NodeCard& card);

@@ -34,7 +34,7 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
   on_exit(&at_exit, nullptr);
   if (Status started = Node::start(); !started) {
     // The launcher checked what it could; this is what only the node itself finds out.
-    const char* const number = std::getenv("MULTIGRAIN_NODE");
+    const char* const number = secure_getenv("MULTIGRAIN_NODE");
     std::fprintf(stderr, "multigrain: node %s cannot start: %s\n", number != nullptr ? number : "0",
                  started.error().message.c_str());
     // _Exit: nothing of the program has run, so nothing of it is to be flushed.

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -220,6 +221,23 @@ class SameHost(unittest.TestCase):
             self.host.run(["mount", "-o", "remount,size=50%", "/dev/shm"], check=True)
         self.assertEqual(run.returncode, 0, output)
         self.assertIn("check: passed", output)
+
+    def test_a_setuid_program_obeys_no_variable_of_its_caller(self):
+        with tempfile.TemporaryDirectory(prefix="multigrain-setuid-") as folder:
+            os.chmod(folder, 0o777)
+            program, report = f"{folder}/program", f"{folder}/report"
+            shutil.copy(f"{BIN}/workloads/jacobi", program)
+            command = ["env", f"MULTIGRAIN_STATS=json:{report}", program, "--size", "test"]
+            self.host.run(as_user(STRANGER, command), check=True)
+            self.assertTrue(os.path.exists(report), "a program of its caller does obey")
+            os.unlink(report)
+
+            os.chmod(program, 0o4755)
+            others = ["MULTIGRAIN_NODES=2", "MULTIGRAIN_NODE=1", "MULTIGRAIN_WIREUP=fd:0", "MULTIGRAIN_FABRIC=ucx",
+                      "PMI_FD=0", "PMI_SIZE=2", "PMI_RANK=1"]
+            done = self.host.run(as_user(STRANGER, [command[0], *others, *command[1:]]), stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertFalse(os.path.exists(report))
 
     def test_system_v_memory_is_refused(self):
         run = self.start(["--nodes", 2, "--fabric", "ucx", f"{BIN}/tests/idle_program"], environment={"UCX_TLS": "sysv"})

@@ -23,8 +23,16 @@ class UcxJob {
     options_.hosts.assign(nodes, "here");
     options_.region_size = frames_bytes;
     options_.lines_bytes = kLinesBytes;
-    options_.secret.fill(std::byte{0x5a});
+    JobSecret secret{};
+    secret.fill(std::byte{0x5a});
+    set_secret(secret);
     options_.silence_limit = 0;
+  }
+
+  void set_secret(const JobSecret& secret) {
+    auto kept = std::make_shared<Secret<JobSecret>>();
+    **kept = secret;
+    options_.secret = std::move(kept);
   }
 
   // May be changed before nodes join.

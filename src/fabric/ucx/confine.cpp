@@ -17,6 +17,7 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -69,11 +70,42 @@ int refused_shmget(key_t /*key*/, size_t /*size*/, int /*flags*/) {
   return -1;
 }
 
-void* undumped_mmap(void* address, size_t length, int protection, int flags, int fd, off_t offset) {
-  void* const memory = ::mmap(address, length, protection, flags, fd, offset);
-  // Without it (a kernel without core files) there is nothing to be kept out of.
-  if (memory != MAP_FAILED) madvise(memory, length, MADV_DONTDUMP);
+// --- Core files
+
+// Blocks from this length on are buffers: UCX takes them from its pools of many.
+constexpr size_t kBuffers = 2048;
+
+// Whole pages, so neighbours of the block go with it. (While a thread is inside UCX its malloc is that of the boot heap,
+// where no memory of the program is.) Without the system call, in a kernel without core files, there is nothing to be
+// kept out of.
+void* undumped(void* memory, size_t length) {
+  if (memory == nullptr || memory == MAP_FAILED || length < kBuffers) return memory;
+  static const auto page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const int saved = errno;
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  const uintptr_t begin = address & ~(page_size - 1);
+  const uintptr_t end = (address + length + page_size - 1) & ~(page_size - 1);
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTDUMP);
+  errno = saved;
   return memory;
+}
+
+void* undumped_mmap(void* address, size_t length, int protection, int flags, int fd, off_t offset) {
+  return undumped(::mmap(address, length, protection, flags, fd, offset), length);
+}
+void* undumped_malloc(size_t length) {
+  return undumped(::malloc(length), length);
+}
+void* undumped_calloc(size_t count, size_t length) {
+  return undumped(::calloc(count, length), count * length);
+}
+void* undumped_realloc(void* block, size_t length) {
+  return undumped(::realloc(block, length), length);
+}
+int undumped_posix_memalign(void** block, size_t alignment, size_t length) {
+  const int error = ::posix_memalign(block, alignment, length);
+  if (error == 0) undumped(*block, length);
+  return error;
 }
 
 // --- Doorbells: pipes in the place of datagram sockets
@@ -240,6 +272,10 @@ std::span<const Redirection> redirections() {
                                           {"statvfs", address_of(&roomy_statvfs)},
                                           {"shmget", address_of(&refused_shmget)},
                                           {"mmap", address_of(&undumped_mmap)},
+                                          {"malloc", address_of(&undumped_malloc)},
+                                          {"calloc", address_of(&undumped_calloc)},
+                                          {"realloc", address_of(&undumped_realloc)},
+                                          {"posix_memalign", address_of(&undumped_posix_memalign)},
                                           {"socket", address_of(&confined_socket)},
                                           {"bind", address_of(&confined_bind)},
                                           {"getsockname", address_of(&confined_getsockname)},

@@ -14,7 +14,9 @@
 //  socket, bind,         the datagram socket is a pipe instead, whose address names the process and the descriptor.
 //  getsockname, sendto,  The peer opens that as /proc/PID/fd/N, keeps it open, and writes a byte.
 //  recvfrom
-//  mmap                  what UCX maps holds messages: not for core files.
+//  mmap, malloc, calloc, buffers hold messages, and those the keys of the pairs: not for core files.
+//  realloc,
+//  posix_memalign
 //  pipe, epoll_create,   are closed when the process executes another program.
 //  timerfd_create, open
 #pragma once

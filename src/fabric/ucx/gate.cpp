@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/line.h"
+#include "base/secret.h"
 #include "base/spin_lock.h"
 #include "fabric/ucx/confine.h"
 #include "fabric/ucx/gate_token.h"
@@ -152,7 +153,7 @@ struct Awaited {
 };
 
 struct Gate {
-  Key key;
+  Secret<Key> key;
   unsigned node = 0;
   std::string interface;
   unsigned users = 0;
@@ -246,9 +247,9 @@ int gate_connect(int fd, const sockaddr* address, socklen_t length) {
     errno = EAFNOSUPPORT;
     return -1;
   }
-  const Token token = gate->key.make_token(gate->node, connection);
+  const Token token = gate->key->make_token(gate->node, connection);
   Awaited& awaited = g_awaited[fd];
-  awaited.answer = gate->key.answer(token);
+  awaited.answer = gate->key->answer(token);
   awaited.waiting.store(true, std::memory_order_release);
   // The first bytes of a new connection always fit into its buffer; if not, something is wrong with it.
   if (::send(fd, &token, sizeof token, MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(sizeof token)) {
@@ -357,7 +358,7 @@ const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
   if (got == 0) return "it was closed without a word";
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? "it said nothing" : "it broke at once";
   if (got < static_cast<ssize_t>(sizeof token)) return "it did not send a whole token";
-  switch (gate.key.check(token, connection)) {
+  switch (gate.key->check(token, connection)) {
     case Key::Verdict::kRight:
       break;
     case Key::Verdict::kNoToken:
@@ -375,7 +376,7 @@ const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
     case UsedTokens::Use::kFull:
       return "this node has let in as many connections as it can in one run";
   }
-  const Mac answer = gate.key.answer(token);
+  const Mac answer = gate.key->answer(token);
   if (::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(answer.size()))
     return "it broke at once";
   return nullptr;
@@ -469,12 +470,12 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
   Gate& gate = the_gate();
   const Key key(secret);
   if (gate.users != 0) {
-    if (key != gate.key || interface != gate.interface)
+    if (key != *gate.key || interface != gate.interface)
       return fail("this process is part of a run already, with another secret or interface: one process, one run");
     ++gate.users;
     return {};
   }
-  gate.key = key;
+  *gate.key = key;
   gate.node = node;
   gate.interface = interface;
 

@@ -2,7 +2,8 @@
 //
 // UCX's TCP transport listens on a port of every interface it uses and believes whoever connects, down to stores at any
 // address of the process. It has no place for a check. So the gate takes the place of the C library's socket calls in
-// UCX's libraries (their linkage tables are changed; no other code of the process is affected):
+// UCX's libraries (their linkage tables are changed; no other code of the process is affected). With them go the calls
+// that confine.h is about. Those of the gate:
 //
 //  connect  lets the connection come up, for at most kConnectLimit_ms, and sends a token (gate_token.h) as its first
 //           bytes.

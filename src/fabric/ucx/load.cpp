@@ -78,15 +78,33 @@ class UcxEnvironment {
   std::vector<Saved> saved_;
 };
 
+// UCX's libraries come with the module, and read their environment then.
+Result<void*> load_function(const char* name) {
+  const Result<void*> function = load_module("ucx", name);
+  if (!function) return fail("{}; UCX is in the package libucx0", function.error().message);
+  return function;
+}
+
 }  // namespace
+
+Result<std::shared_ptr<const Secret<JobSecret>>> agree_on_secret(Wireup& wireup) {
+  const UcxEnvironment environment;
+  const Result<void*> function = load_function(ucx::kAgreeFunction);
+  if (!function) return tl::unexpected(function.error());
+  auto secret = std::make_shared<Secret<JobSecret>>();
+  Status agreed;
+  reinterpret_cast<ucx::AgreeFunction>(*function)(wireup, **secret, agreed);
+  if (!agreed) return tl::unexpected(agreed.error());
+  return secret;
+}
 
 Result<std::unique_ptr<UcxFabric>> load_ucx_fabric(const UcxOptions& options) {
   // The environment is the process's: several fabrics of one process open one after the other.
   static std::mutex one_at_a_time;
   const std::lock_guard guard(one_at_a_time);
   const UcxEnvironment environment;
-  const Result<void*> function = load_module("ucx", ucx::kModuleFunction);
-  if (!function) return fail("{}; UCX is in the package libucx0", function.error().message);
+  const Result<void*> function = load_function(ucx::kModuleFunction);
+  if (!function) return tl::unexpected(function.error());
   Result<std::unique_ptr<UcxFabric>> result;
   reinterpret_cast<ucx::ModuleFunction>(*function)(options, result);
   return result;

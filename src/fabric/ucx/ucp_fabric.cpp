@@ -5,7 +5,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <ucs/async/async_fwd.h>
 #include <uct/api/uct.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 
 #include "fabric/copy_words.h"
 #include "fabric/ucx/gate.h"
+#include "fabric/ucx/job_secret.h"
 #include "fabric/ucx/transports.h"
 #include "fabric/ucx/ucx_module.h"
 
@@ -142,11 +142,10 @@ std::string setting_of(const ucp_config_t* config, std::string_view name) {
 
 // What a node tells the others in exchange #2. The address and the key of its words follow.
 struct CardHead {
-  static constexpr uint64_t kMagic = 0x3178637567746c6d;
+  static constexpr uint64_t kMagic = 0x3278637567746c6d;
   uint64_t magic;
   std::array<uint64_t, index(SegmentId::kCount)> base;
   std::array<uint64_t, index(SegmentId::kCount)> length;
-  std::array<uint64_t, NodeSet::kCapacity> key;  // what node i must send with everything to this one
   uint32_t address_bytes;
   uint32_t words_key_bytes;
 };
@@ -258,6 +257,7 @@ class UcpFabric::AsyncThread {
 // --- Start
 
 UcpFabric::UcpFabric(const UcxOptions& options) : options_(options) {
+  madvise(static_cast<void*>(this), sizeof *this, MADV_DONTDUMP);  // it holds the keys of the pairs
   context_.self = options.self.value;
   context_.nodes = static_cast<uint16_t>(options.hosts.size());
   context_.segment_bytes = {options.region_size, options.words_bytes, options.lines_bytes};
@@ -287,8 +287,13 @@ Result<std::unique_ptr<UcxFabric>> UcpFabric::open(const UcxOptions& options) {
 Status UcpFabric::start() {
   const std::vector<std::string> available = components();
   // Before UCX listens anywhere.
-  if (Status gated = install_gate(options_.secret, context_.self, options_.interface); !gated) return gated;
+  if (Status gated = install_gate(**options_.secret, context_.self, options_.interface); !gated) return gated;
   gated_ = true;
+  for (unsigned n = 0; n < context_.nodes; ++n) {
+    context_.key[n] = pair_key(**options_.secret, n, context_.self);
+    peers_[n].key = pair_key(**options_.secret, context_.self, n);
+  }
+  options_.secret.reset();
   auto async = AsyncThread::start(*this);
   if (!async) return tl::unexpected(async.error());
   async_ = *async;
@@ -420,10 +425,6 @@ Result<std::vector<Card>> UcpFabric::meet(Wireup& wireup) {
     head.base[i] = reinterpret_cast<uint64_t>(exported_[i].base);
     head.length[i] = exported_[i].length;
   }
-  if (getrandom(head.key.data(), sizeof head.key, 0) != static_cast<ssize_t>(sizeof head.key))
-    return fail_errno(errno, "the system gives no random numbers");
-  context_.key = head.key;
-
   ucp_address_t* address = nullptr;
   size_t address_bytes = 0;
   ucs_status_t status = ucp_worker_get_address(worker_, &address, &address_bytes);
@@ -460,7 +461,6 @@ Result<std::vector<Card>> UcpFabric::meet(Wireup& wireup) {
                     their.length[i], context_.segment_bytes[i]);
     }
     peer.base = their.base;
-    peer.key = their.key[context_.self];
     peer.chunk_keys =
         static_cast<std::atomic<ucp_rkey_h>*>(map_sparse(std::max<size_t>(chunks_, 1) * sizeof(ucp_rkey_h)));
     if (peer.chunk_keys == nullptr) return fail_errno(errno, "no memory for the remote keys of other nodes");
@@ -1925,9 +1925,17 @@ void UcpFabric::report_losses() {
 
 }  // namespace multigrain::ucx
 
-// Through an argument: a function of C linkage returns no C++ object.
+// Through arguments: a function of C linkage returns no C++ object.
 extern "C" [[gnu::visibility("default")]] void multigrain_ucx_open(
     const multigrain::UcxOptions& options, multigrain::Result<std::unique_ptr<multigrain::UcxFabric>>& result);
+
+extern "C" [[gnu::visibility("default")]] void multigrain_ucx_agree(multigrain::Wireup& wireup,
+                                                                    multigrain::JobSecret& secret,
+                                                                    multigrain::Status& result);
+
+void multigrain_ucx_agree(multigrain::Wireup& wireup, multigrain::JobSecret& secret, multigrain::Status& result) {
+  result = multigrain::ucx::agree(wireup, secret);
+}
 
 void multigrain_ucx_open(const multigrain::UcxOptions& options,
                          multigrain::Result<std::unique_ptr<multigrain::UcxFabric>>& result) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/secret.h"
 #include "fabric/fabric.h"
 #include "fabric/wireup/wireup.h"
 #include "fabric/words.h"
@@ -21,7 +22,7 @@ using JobSecret = std::array<std::byte, 32>;
 struct UcxOptions {
   NodeId self;
   std::vector<std::string> hosts;      // of every node, for messages; as many as there are nodes
-  JobSecret secret{};                  // only who knows it may connect
+  std::shared_ptr<const Secret<JobSecret>> secret;  // only who knows it may connect; let go when UCX is open
   std::string interface;               // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
   uint64_t region_size = 0;            // bytes: length of every node's kFrames segment
   size_t words_bytes = words::kBytes;  // length of every node's kWords segment, which the fabric supplies
@@ -59,6 +60,10 @@ class UcxFabric : public Fabric {
   // What UCX chose, for people: "tcp over eth0", say.
   [[nodiscard]] virtual std::string description() const = 0;
 };
+
+// The secret of the job, drawn by node 0 and sealed for each node while it travels (job_secret.h). Collective, before
+// UCX is opened. Errors: those of the wire-up, and of loading the module.
+Result<std::shared_ptr<const Secret<JobSecret>>> agree_on_secret(Wireup& wireup);
 
 // Opens UCX. The library is loaded only now, by way of the module multigrain-ucx.so: programs that run on one machine
 // need not have it. Errors: no such module or library (and which package has it), no usable transport or interface.

@@ -16,7 +16,7 @@
 // put. They are no messages of the fabric: not numbered, carried out in the order in which they come, and answered by
 // kDeposited when they are where they belong.
 //
-// Every structure begins with a key: a random number that the receiver gave to this sender through the wire-up. What
+// Every structure begins with a key: a number that is drawn from the job's secret for this sender and this receiver. What
 // comes with another key comes from nobody in the job, and is dropped. What comes with the right key is checked field
 // by field, and if it cannot be right the run ends, naming the sender. The checks are pure functions of the bytes.
 //

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -82,10 +83,13 @@ void see_initial_environment(Choice& choice) {
 Mode decide() {
   const int saved = errno;
   Choice choice;
-  if (environ != nullptr) {
-    for (char** entry = environ; *entry != nullptr; ++entry) choice.see(*entry);
-  } else {
-    see_initial_environment(choice);
+  // A program with more rights than its caller (setuid) obeys no variable of the caller's: it is one node.
+  if (getauxval(AT_SECURE) == 0) {
+    if (environ != nullptr) {
+      for (char** entry = environ; *entry != nullptr; ++entry) choice.see(*entry);
+    } else {
+      see_initial_environment(choice);
+    }
   }
   errno = saved;
   // For what may be said before the runtime has started.

@@ -75,7 +75,7 @@ TEST(FabricStrangers, AreRefusedWhileTheTrafficGoesOn) {
   auto& board = *new (shared) Board;
   const int output = memfd_create("output of nodes", MFD_CLOEXEC);
   UcxJob job(2);
-  job.options().secret = secret_of(1);
+  job.set_secret(secret_of(1));
   job.options().interface = "lo";
   std::array<pid_t, 2> nodes{};
   for (unsigned self = 0; self < 2; ++self) {

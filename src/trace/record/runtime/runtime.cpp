@@ -511,7 +511,7 @@ void in_child_of_fork() {
 __attribute__((constructor(101))) void start() {
   if (g_started) return;
   g_started = true;
-  const char* const environment = getenv(raw::kEnvironment);
+  const char* const environment = secure_getenv(raw::kEnvironment);
   int chunks = -1;
   int descriptions = -1;
   if (environment == nullptr || sscanf(environment, "%d,%d", &chunks, &descriptions) != 2) return;
