@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import random
 import signal
 import subprocess
 import tempfile
@@ -67,6 +68,15 @@ class Metrics(unittest.TestCase):
         self.assertEqual(metrics.spread([3.0, 1.0, 2.0, 9.0]).median, 2.0)
         self.assertAlmostEqual(metrics.imbalance([1, 1, 4]), 1.0)
         self.assertEqual(metrics.imbalance([0, 0]), 0.0)
+
+    def test_shares_add_up(self) -> None:
+        self.assertEqual(metrics.shares([1, 1, 1]), [334, 333, 333])
+        self.assertEqual(metrics.shares([5, 0, 0]), [1000, 0, 0])
+        self.assertEqual(metrics.shares([0, 0]), [0, 0])
+        random.seed(1)
+        for _ in range(1000):
+            parts = [random.randrange(10**9) for _ in range(random.randrange(1, 8))]
+            self.assertEqual(sum(metrics.shares(parts)), 1000 if sum(parts) else 0)
 
     def test_latencies(self):
         for text, value in (("50us", 50_000), ("4.75us", 4_750), ("1ms", 1_000_000), ("110ns", 110)):

@@ -429,20 +429,20 @@ def print_study(study: Json) -> None:
     console.print(
         Text(
             f"\n{study['title']}: {study['processors']} processors, network {study['network']['given']}, {study['clock']} clock, "
-            f"median of {study['repetitions']}"
+            + ("the faster of 2 runs" if study["repetitions"] == 2 else f"median of {study['repetitions']} runs")
             if study["repetitions"] > 1
             else f"\n{study['title']}: {study['processors']} processors, network {study['network']['given']}, {study['clock']} clock"
         )
     )
     several = len(study["series"]) > 1
     latency = study["kind"] == "latency"
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
     if several:
         table.add_column("what", overflow="fold")
     for name in ("C", "latency" if latency else "nodes"):  # with both, 80 columns are not enough
         table.add_column(name, justify="right", no_wrap=True)
     alone = {each["series"]: each["sequential_ns"] for each in study.get("metrics", []) if each["sequential_ns"]}
-    shown = ["time", "spread", *(["speedup"] if alone else []), *(name.replace("_", " ") for name in studies.CATEGORIES)]
+    shown = ["time", "spread", *(["speedup"] if alone else []), *(name.replace("_", "\n") for name in studies.CATEGORIES), "outside"]
     for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
     order = {label: index for index, label in enumerate(study["series"])}
@@ -453,7 +453,7 @@ def print_study(study: Json) -> None:
             studies.latency_text(point["latency_ns"]) if latency else str(point["nodes"]),
         ]
         if "elapsed_ns" in point:
-            total = sum(point["mean_ns"].values()) + point["outside_ns"]
+            parts = metrics.shares([*(point["mean_ns"][name] for name in studies.CATEGORIES), point["outside_ns"]])
             base = alone.get(point["series"])
             row += [
                 duration(point["elapsed_ns"]),
@@ -461,12 +461,15 @@ def print_study(study: Json) -> None:
                 if len(point["repetitions_ns"]) > 1
                 else "–",
                 *([f"{base / point['elapsed_ns']:.2f}" if base else "–"] if alone else []),
-                *(percent(point["mean_ns"][name] / total) for name in studies.CATEGORIES),
+                *(f"{part // 10}.{part % 10}%" for part in parts),
             ]
         else:
             row += ["failed"] + ["–"] * (len(shown) - 1)
         table.add_row(*row)
     console.print(table)
+    console.print(
+        "Each row adds up to its time; outside: before a processor began its function, or after it ended.", style="dim"
+    )
     for each in study.get("metrics", []):
         where = f"{each['series']}: " if several else ""
         console.print(

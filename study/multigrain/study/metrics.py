@@ -119,6 +119,20 @@ def nearest_to_median(values: Sequence[float]) -> int:
     return order[(len(values) - 1) // 2]
 
 
+def shares(parts: Sequence[float], of: int = 1000) -> list[int]:
+    """The parts as whole multiples of 1/of of their sum, which add up to `of`: those that rounding down takes most from get
+    what is missing. All 0 if the sum is."""
+    whole = sum(parts)
+    if whole <= 0:
+        return [0] * len(parts)
+    exact = [of * part / whole for part in parts]
+    rounded = [int(each) for each in exact]
+    by_loss = sorted(range(len(parts)), key=lambda index: rounded[index] - exact[index])
+    for index in by_loss[: of - sum(rounded)]:
+        rounded[index] += 1
+    return rounded
+
+
 def imbalance(values: Sequence[float]) -> float:
     """How much the largest exceeds the mean, as a part of the mean; 0 is perfect balance."""
     mean = statistics.fmean(values) if values else 0.0

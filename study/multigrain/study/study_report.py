@@ -171,7 +171,13 @@ class StudyReport:
                     if self.study["clock"] == "virtual"
                     else "of this machine (wall clock)"
                 )
-                + (f", median of {self.study['repetitions']} runs" if self.study["repetitions"] > 1 else ", of one run"),
+                + (
+                    f", median of {self.study['repetitions']} runs"
+                    if self.study["repetitions"] > 2
+                    else ", the faster of 2 runs"
+                    if self.study["repetitions"] == 2
+                    else ", of one run"
+                ),
             ),
             (
                 "Measured on",
