@@ -119,6 +119,56 @@ says "assembly.c:3:" 0 "$bin/mgcc" -O1 -c assembly.c
 says "inline assembly accesses memory that may be shared" 1 "$bin/mgcc" -O1 -fmultigrain-asm=error -c assembly.c
 [[ $("$bin/mgcc" -O1 -c assembly.c 2>&1 | grep -c 'warning: multigrain') == 1 ]] || fail "assembly on a local is reported"
 
+# Functions of libraries that have no wrapper: a warning with file and line, an error on request, and the end of a run that
+# hands one shared memory. Of a page protocol's memory it is none.
+cat > unchecked.c << 'TEXT'
+#define _GNU_SOURCE
+#include <multigrain/multigrain.h>
+#include <stdio.h>
+#include <string.h>
+char *(*volatile by_pointer)(char *) = strfry;
+int main(int argc, char **argv) {
+  char *text = mg_alloc(64, 0);
+  char own[] = "private";
+  strcpy(text, "shared");
+  strfry(own);
+  by_pointer(own);
+  if (argc == 2 && argv[1][0] == 'd')
+    strfry(text);
+  else if (argc == 2)
+    by_pointer(text);
+  puts("end");
+}
+TEXT
+says "unchecked.c:13:5: warning: multigrain: strfry has no access checks" 0 "$bin/mgcc" -O1 unchecked.c -o unchecked
+[[ $("$bin/mgcc" -O1 -c unchecked.c 2>&1 | grep -c 'warning: multigrain') == 1 ]] || fail "a function that is handed private memory is reported"
+[[ -z $("$bin/mgcc" -O1 -Wno-multigrain-unchecked-call -c unchecked.c 2>&1) ]] || fail "-Wno-multigrain-unchecked-call warns"
+says "unchecked.c:13:5: error: multigrain: strfry" 1 "$bin/mgcc" -O1 -Werror=multigrain-unchecked-call -c unchecked.c
+says "there is no option -Wmultigrain-unchecked" 2 "$bin/mgcc" -Wmultigrain-unchecked -c unchecked.c
+line_run=("$bin/mgrun" --nodes 1 --procs-per-node 1 --protocol dszoom)
+expect "a library's function on private memory" end "${line_run[@]}" ./unchecked
+expect "a library's function on shared pages" end "${run[@]}" ./unchecked direct
+says "unchecked.c:13: the pointer 0x2" 1 "${line_run[@]}" ./unchecked direct
+says "is handed to strfry, which has no access checks" 1 "${line_run[@]}" ./unchecked pointer
+# A function of the program's own that has a name of the library's goes where it should.
+cat > getline.c << 'TEXT'
+int getline(char *to, int size) { for (int i = 0; i < size; ++i) to[i] = 'x'; return size; }
+int swab(int *to) { return *to = 5; }
+TEXT
+cat > own_names.c << 'TEXT'
+#include <multigrain/multigrain.h>
+#include <stdio.h>
+int getline(char *to, int size);
+int swab(int *to);
+int main(void) {
+  char *text = mg_alloc(64, 0);
+  int *number = mg_alloc(64, 0);
+  printf("%d %d %c\n", getline(text, 5), swab(number), text[4]);
+}
+TEXT
+"$bin/mgcc" -w -O1 getline.c own_names.c -o own_names
+expect "functions with names of the library's" "5 5 x" "${line_run[@]}" ./own_names
+
 # Polls do not stop loops from becoming vectors: as many operations on vectors with them as without.
 cat > vectors.c << 'TEXT'
 float table[1 << 14];

@@ -141,8 +141,7 @@ bool redirect_library_call(CallBase& call) {
   if (callee == nullptr || callee->isIntrinsic() || !callee->isDeclaration()) return false;
   if (redirect_atomic_call(call)) return true;
   if (is_wrapped(*callee) && callee->getFunctionType() == call.getFunctionType()) {
-    StringRef name = callee->getName();
-    if (!reaches_shared(call, name)) return false;
+    if (!reaches_shared(call, without_prefix(callee->getName()))) return false;
     call.setCalledFunction(wrapper_in(*call.getModule(), *callee));
     // What the compiler knew of the library's function does not hold for one that may wait for other nodes.
     call.setAttributes(AttributeList());

@@ -67,12 +67,6 @@ const StringMap<HasType>& wrapped() {
   return functions;
 }
 
-// Under which names the C library's headers declare them.
-StringRef without_prefix(StringRef name) {
-  for (const char* prefix : {"__isoc99_", "__isoc23_"}) name.consume_front(prefix);
-  return name;
-}
-
 // What the libraries of the machine on which this was built export.
 bool is_exported(StringRef name) {
   static constexpr const char* kNames[] = {
@@ -128,7 +122,7 @@ bool takes_handles(StringRef name) {
       // Where a call is left for another.
       "setjmp", "_setjmp", "__sigsetjmp", "sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "call_once",
       // The program's arguments.
-      "getopt", "getopt_long", "getopt_long_only"};
+      "getopt", "__posix_getopt", "getopt_long", "getopt_long_only"};
   return names.contains(name) || has_prefix(name, {"pthread_", "__pthread_", "sem_", "mtx_", "cnd_", "thrd_", "tss_"}) ||
          // Of C++: locales, streams' state, exceptions, paths, what threads wait for each other with.
          has_prefix(name, {"_ZNSt6locale", "_ZNKSt6locale", "_ZNSt8ios_base", "_ZNKSt8ios_base", "_ZNSt15__exception_ptr",
@@ -143,6 +137,11 @@ bool takes_handles(StringRef name) {
 }
 
 }  // namespace
+
+StringRef without_prefix(StringRef name) {
+  for (const char* prefix : {"__isoc99_", "__isoc23_"}) name.consume_front(prefix);
+  return name;
+}
 
 bool is_wrapped(const Function& function) {
   if (!function.isDeclaration() || function.isIntrinsic()) return false;

@@ -6,6 +6,9 @@
 
 namespace multigrain::checks {
 
+// A name without what the C library's headers may put in front of it: __isoc99_sscanf is sscanf.
+llvm::StringRef without_prefix(llvm::StringRef name);
+
 // Of a declaration: whether there is a wrapper (wrapped_functions.def) for it.
 bool is_wrapped(const llvm::Function& function);
 // And the wrapper's name.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdarg>
 #include <cstddef>
 #include <ctime>
 #include <istream>
@@ -297,6 +298,25 @@ MG_THROW(_ZSt19__throw_logic_errorPKc)
 MG_THROW(_ZSt20__throw_length_errorPKc)
 MG_THROW(_ZSt24__throw_invalid_argumentPKc)
 
+MG_CXX_ENTRY(void throw_out_of_range(const char* format, ...), "_ZSt24__throw_out_of_range_fmtPKcz");
+void throw_out_of_range(const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  __multigrain_vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  throw std::out_of_range(text);
+}
+
+// --- What std::get_time does in the end
+
+#define MG_FINALIZE "_ZNSt16__time_get_state17_M_finalize_stateEP2tm"
+MG_CXX_REAL(void library_finalize(void* state, std::tm* time), MG_FINALIZE);
+MG_CXX_ENTRY(void finalize(void* state, std::tm* time), MG_FINALIZE);
+void finalize(void* state, std::tm* time) {
+  library_finalize(state, in_out(time));
+}
+
 // --- Of std::unordered_map and its like: when to make more room
 
 using Policy = std::__detail::_Prime_rehash_policy;
@@ -404,28 +424,35 @@ std::streamsize multigrain_filebuf_read(void* self, char* to, std::streamsize si
 MG_NUM_GETS(multigrain_num_get, char, "c")
 MG_NUM_GETS(multigrain_wide_num_get, wchar_t, "w")
 
-#define MG_TIMES(name, Char, letter)                                                                                     \
-  MG_IN_FRONT_OF(Out<Char> name##_put(const void* self, Out<Char> to, std::ios_base& stream, Char fill,                  \
-                                      const std::tm* time, char format, char modifier),                                  \
+#define MG_TIME_PUT(name, Char, letter)                                                                                  \
+  MG_IN_FRONT_OF(Out<Char> name(const void* self, Out<Char> to, std::ios_base& stream, Char fill, const std::tm* time,   \
+                                char format, char modifier),                                                             \
                  "_ZNKSt8time_putI" letter "St19ostreambuf_iteratorI" letter "St11char_traitsI" letter                   \
                  "EEE6do_putES3_RSt8ios_base" letter "PK2tmcc");                                                         \
-  Out<Char> name##_put(const void* self, Out<Char> to, std::ios_base& stream, Char fill, const std::tm* time,            \
-                       char format, char modifier) {                                                                     \
+  Out<Char> name(const void* self, Out<Char> to, std::ios_base& stream, Char fill, const std::tm* time, char format,     \
+                 char modifier) {                                                                                        \
     static auto* const library =                                                                                         \
-        library_function(&name##_put, "_ZNKSt8time_putI" letter "St19ostreambuf_iteratorI" letter                        \
-                                      "St11char_traitsI" letter "EEE6do_putES3_RSt8ios_base" letter "PK2tmcc");          \
+        library_function(&name, "_ZNKSt8time_putI" letter "St19ostreambuf_iteratorI" letter "St11char_traitsI" letter    \
+                                "EEE6do_putES3_RSt8ios_base" letter "PK2tmcc");                                          \
     return library(self, to, stream, fill, in(time), format, modifier);                                                  \
-  }                                                                                                                      \
-  MG_IN_FRONT_OF(In<Char> name##_get(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream,              \
-                                     std::ios_base::iostate& state, std::tm* time, char format, char modifier),          \
-                 "_ZNKSt8time_getI" letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter                   \
-                 "EEE6do_getES3_S3_RSt8ios_baseRSt12_Ios_IostateP2tmcc");                                                \
-  In<Char> name##_get(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream,                             \
-                      std::ios_base::iostate& state, std::tm* time, char format, char modifier) {                        \
-    static auto* const library =                                                                                         \
-        library_function(&name##_get, "_ZNKSt8time_getI" letter "St19istreambuf_iteratorI" letter                        \
-                                      "St11char_traitsI" letter "EEE6do_getES3_S3_RSt8ios_baseRSt12_Ios_IostateP2tmcc"); \
+  }
+MG_TIME_PUT(multigrain_time_put, char, "c")
+MG_TIME_PUT(multigrain_wide_time_put, wchar_t, "w")
+
+// Of two binary interfaces.
+#define MG_TIME_GET(name, Char, where, letter, self_number)                                                              \
+  MG_IN_FRONT_OF(In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream,                    \
+                               std::ios_base::iostate& state, std::tm* time, char format, char modifier),                \
+                 where letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter "EEE6do_getE" self_number      \
+                 self_number "RSt8ios_baseRSt12_Ios_IostateP2tmcc");                                                     \
+  In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream, std::ios_base::iostate& state,    \
+                std::tm* time, char format, char modifier) {                                                             \
+    static auto* const library = library_function(                                                                       \
+        &name, where letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter "EEE6do_getE" self_number        \
+               self_number "RSt8ios_baseRSt12_Ios_IostateP2tmcc");                                                       \
     return library(self, begin, end, stream, state, in_out(time), format, modifier);                                     \
   }
-MG_TIMES(multigrain_time, char, "c")
-MG_TIMES(multigrain_wide_time, wchar_t, "w")
+MG_TIME_GET(multigrain_time_get, char, "_ZNKSt8time_getI", "c", "S3_")
+MG_TIME_GET(multigrain_wide_time_get, wchar_t, "_ZNKSt8time_getI", "w", "S3_")
+MG_TIME_GET(multigrain_new_time_get, char, "_ZNKSt7__cxx118time_getI", "c", "S4_")
+MG_TIME_GET(multigrain_new_wide_time_get, wchar_t, "_ZNKSt7__cxx118time_getI", "w", "S4_")
