@@ -18,7 +18,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { kNumbers = 1024, kRounds = 3000, kSignals = 200 };
+enum { kNumbers = 1024, kRounds = 300, kSignals = 50 };
 
 static long* numbers; /* shared */
 static _Atomic int* stop; /* shared */
@@ -110,7 +110,7 @@ static int stores(void) {
     return 0;
   }
   memset(numbers, 0, kNumbers * sizeof *numbers);
-  ring_every(50);
+  ring_every(500);
   int rounds = 0;
   for (; rounds < kRounds || (handled < kSignals && rounds < 100 * kRounds); ++rounds)
     add_everywhere(numbers, places, kNumbers);
