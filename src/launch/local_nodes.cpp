@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/output_file.h"
-#include "launch/interfaces.h"
+#include "fabric/network_devices.h"
 #include "launch/limits.h"
 #include "launch/memory_kills.h"
 #include "launch/pinning.h"

@@ -100,7 +100,7 @@ void Supervisor::node_ended(const NodeEnd& end) {
 
 void Supervisor::judge_pending() {
   // The end of the program explains the others', whichever was seen first.
-  std::ranges::stable_sort(pending_, {}, [](const NodeEnd& end) { return end.node != NodeId(0); });
+  std::ranges::sort(pending_, {}, &NodeEnd::node);
   for (const NodeEnd& end : std::exchange(pending_, {})) judge(end);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fabric/module.h"
+#include "fabric/network_devices.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "fabric/ucx/ucx_module.h"
 
@@ -99,6 +100,9 @@ Result<std::shared_ptr<const Secret<JobSecret>>> agree_on_secret(Wireup& wireup)
 }
 
 Result<std::unique_ptr<UcxFabric>> load_ucx_fabric(const UcxOptions& options) {
+  // UCX would warn, and take another.
+  if (const Status checked = check_devices(options.interface); !checked)
+    return fail("MULTIGRAIN_INTERFACE: {}", checked.error().message);
   // The environment is the process's: several fabrics of one process open one after the other.
   static std::mutex one_at_a_time;
   const std::lock_guard guard(one_at_a_time);
