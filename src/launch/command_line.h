@@ -25,6 +25,7 @@ struct LaunchOptions {
   std::vector<std::pair<std::string, std::string>> environment;
   Pinning pinning = Pinning::kAutomatic;
   bool label_output = false;
+  bool quiet = false;
   std::vector<HostNodes> hosts;  // empty: this machine, without agents
   std::vector<std::string> ssh;  // the command that reaches a host, in words
   std::string remote_mgrun;      // where mgrun is on the hosts; empty: where it is here
