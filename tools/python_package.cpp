@@ -9,8 +9,11 @@ namespace fs = std::filesystem;
 
 std::string python_interpreter() {
   if (const char* chosen = std::getenv("MULTIGRAIN_PYTHON"); chosen != nullptr && *chosen != '\0') return chosen;
+  // The build's own is for what runs in the build tree: an installation must not depend on it.
   std::error_code ignored;
-  if (fs::exists(MULTIGRAIN_BUILD_PYTHON, ignored)) return MULTIGRAIN_BUILD_PYTHON;
+  const auto own = own_directory();
+  if (own && fs::equivalent(*own, MULTIGRAIN_BUILD_BIN, ignored) && fs::exists(MULTIGRAIN_BUILD_PYTHON, ignored))
+    return MULTIGRAIN_BUILD_PYTHON;
   return "python3";
 }
 

@@ -7,7 +7,7 @@
 
 namespace multigrain {
 
-// The interpreter: MULTIGRAIN_PYTHON, the one that cmake/setup.sh made, or whatever python3 is.
+// The interpreter: MULTIGRAIN_PYTHON; in the build tree the one that cmake/setup.sh made; or whatever python3 is.
 std::string python_interpreter();
 
 // The folder to import from: beside the executable, as installed or as built. Errors: an incomplete installation.

@@ -1,5 +1,7 @@
 #include "base/config.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -8,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/quantity.h"
 
@@ -340,6 +343,54 @@ bool is_told_to_a_node(std::string_view name) {
                                          "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",
                                          "MULTIGRAIN_STATUS_FD"};
   return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+namespace {
+
+// Read elsewhere than here: by the runtime, mgrun, the compilers and the Python tools.
+constexpr std::string_view kOtherVariables[] = {
+    "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",   "MULTIGRAIN_SPIN",    "MULTIGRAIN_PRIVATE_LIBRARIES",
+    "MULTIGRAIN_SSH",        "MULTIGRAIN_PYTHON", "MULTIGRAIN_CLANG", "MULTIGRAIN_CLANGXX"};
+
+// How many letters must be changed, put in or left out (Levenshtein's distance).
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::vector<std::string> unknown_variables(bool of_launcher) {
+  std::vector<std::string_view> known(std::begin(kOtherVariables), std::end(kOtherVariables));
+  for (const Setting& setting : kSettings) known.emplace_back(setting.name);
+  // What a run tells its nodes is there where the caller was started in one: mgrun in a node's program.
+  const bool in_a_run = std::getenv("MULTIGRAIN_JOB_FD") != nullptr || std::getenv("MULTIGRAIN_WIREUP") != nullptr;
+  std::vector<std::string> sentences;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("MULTIGRAIN_") || name.starts_with("MULTIGRAIN_TEST")) continue;
+    if (of_launcher && !in_a_run && is_told_to_a_node(name)) {
+      sentences.push_back(fmt::format("the variable {} is ignored: mgrun tells it to each node{}", name,
+                                      name == "MULTIGRAIN_NODE" ? "; is MULTIGRAIN_NODES meant?" : ""));
+      continue;
+    }
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const auto nearest = std::ranges::min(known, {}, [&](std::string_view other) { return distance(name, other); });
+    sentences.push_back(fmt::format("the variable {} is ignored: Multigrain does not know it{}", name,
+                                    distance(name, nearest) <= 4 ? fmt::format("; is {} meant?", nearest) : ""));
+  }
+  return sentences;
 }
 
 Result<Config> config_from_environment() {

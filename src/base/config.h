@@ -152,6 +152,10 @@ std::vector<const char*> run_settings();
 // the node, is not meant for anybody else.
 bool is_told_to_a_node(std::string_view name);
 
+// A sentence for each variable MULTIGRAIN_... of the environment that nothing reads, with the name that was perhaps meant.
+// `of_launcher`: also for those that a launcher tells its nodes, of which it takes none itself.
+std::vector<std::string> unknown_variables(bool of_launcher);
+
 // Reads and validates the environment. Every error names the variable, the value and what is allowed. A variable that
 // is set to nothing is an error too: it is more often a typing mistake in a script than a wish for the default.
 Result<Config> config_from_environment();

@@ -339,6 +339,8 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   app.add_flag("--verbose", verbose, "say what is started and how");
   app.add_flag("--check", check,
                "name mistakes in porting: globals that another node than 0 writes, processors that are never started");
+  app.add_flag("--quiet", options.quiet,
+               "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
   app.add_flag("--label-output", options.label_output, "begin each line of output with its [node]");
   app.add_option("--deadlock", deadlock,
                  "what a run does in which every processor waits for another: report (default: say who waits for what, "

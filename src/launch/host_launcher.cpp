@@ -598,6 +598,7 @@ int HostLauncher::run() {
   }
   writer_.finish();
   if (const auto lost = writer_.lost()) supervisor_.output_lost(*lost);
+  if (!refused_ && !options_.quiet) supervisor_.tell_of_copies(options_.program.front());
   return refused_ ? *refused_ : supervisor_.exit_status();
 }
 

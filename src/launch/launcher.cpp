@@ -168,6 +168,7 @@ int Launcher::run() {
   LocalNodes::end_adopted_processes();
   output_.finish();
   if (output_.lost()) supervisor_.output_lost(*output_.lost());
+  if (!options_.quiet) supervisor_.tell_of_copies(options_.program.front());
   return supervisor_.exit_status();
 }
 

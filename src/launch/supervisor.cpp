@@ -81,6 +81,7 @@ void Supervisor::signal_arrived(int number, bool from_terminal, std::optional<No
 }
 
 void Supervisor::node_ended(const NodeEnd& end) {
+  any_attached_ |= end.attached;
   Node& node = nodes_[end.node.value];
   if (node.ended) return;
   node.ended = true;
@@ -211,6 +212,15 @@ int Supervisor::exit_status() const {
   const int program = *nodes_.front().status;
   if (WIFSIGNALED(program)) return 128 + (forwarded_told_ ? forwarded_ : WTERMSIG(program));
   return WEXITSTATUS(program);
+}
+
+// Only what took part is known to: what a script or a wrapper starts in the end is none of mgrun's business.
+void Supervisor::tell_of_copies(const std::string& program) const {
+  const bool all_ended_well = std::ranges::all_of(nodes_, [](const Node& node) { return node.status == 0; });
+  if (nodes_.size() == 1 || any_attached_ || !all_ended_well || forwarded_ != 0 || output_lost_) return;
+  tell("{} independent copies of '{}' ran: it does not use Multigrain, nor does anything that it started (is it linked "
+       "with libmultigrain? --quiet keeps this back)",
+       nodes_.size(), program);
 }
 
 }  // namespace multigrain

@@ -77,6 +77,9 @@ class Supervisor {
   [[nodiscard]] bool anyone_left() const;
   // Of the run, once nobody is left.
   [[nodiscard]] int exit_status() const;
+  // Says that the nodes were no nodes of one machine, if they all ended well and none took part in the run: a program
+  // that is not linked with the library, started so by mistake. Once nobody is left.
+  void tell_of_copies(const std::string& program) const;
 
  private:
   struct Node {
@@ -109,6 +112,7 @@ class Supervisor {
   Clock::time_point forwarded_at_{};
   std::optional<NodeId> forwarded_from_;  // the node that it had been sent to
   bool forwarded_told_ = false;  // the message about it is out
+  bool any_attached_ = false;
   bool node_failed_ = false;     // one other than node 0, of itself
   bool output_lost_ = false;
   bool reader_left_ = false;     // of standard output, upon which a node was killed as any program would be

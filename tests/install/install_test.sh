@@ -83,4 +83,8 @@ mgtrace=$prefix/bin/mgtrace
 "$mgtrace" analyze "$work/plain.mgt" --machine numa > "$work/log" 2>&1 || { cat "$work/log"; fail "mgtrace analyze"; }
 grep -q numa "$work/log" || { cat "$work/log"; fail "mgtrace analyze says nothing of the machine"; }
 echo "mgtrace: cc, record, analyze"
+# Not by the Python of the build, which may be gone tomorrow. One that says that it was called stands in for the system's.
+mkdir "$work/path"
+printf '#!/bin/sh\necho "python3 of PATH"\n' > "$work/path/python3" && chmod +x "$work/path/python3"
+expect "Python of the installation" "python3 of PATH" env -u MULTIGRAIN_PYTHON PATH="$work/path:$PATH" "$prefix/bin/mgstudy" --help
 "$prefix/bin/mgstudy" family --help > "$work/log" 2>&1 || { cat "$work/log"; fail "mgstudy finds no Python or not its package"; }

@@ -208,6 +208,22 @@ says "'fast' is none of loops, nests" 2 "$bin/mgcc" -fmultigrain-checks=fast -c 
 says "there is no option -fmultigrain-chekcs" 2 "$bin/mgcc" -fmultigrain-chekcs -c part.c
 says "need clang 19" 2 env MG_CC=/nowhere/clang "$bin/mgcc" -c part.c
 says "'' is none of" 2 "$bin/mgcc" -fmultigrain-checks=no-loops, -c part.c
+# OpenMP: as clang's is installed or not.
+cat > openmp.c << 'TEXT'
+#include <omp.h>
+int main(void) {
+  int n = 0;
+#pragma omp parallel for reduction(+ : n) num_threads(2)
+  for (int i = 0; i < 10; ++i) n += i;
+  return n == 45 ? 0 : 1;
+}
+TEXT
+if [[ -e $("${MULTIGRAIN_CLANG:-clang-19}" -print-file-name=include/omp.h) ]]; then
+  "$bin/mgcc" -fopenmp openmp.c -o openmp || fail "-fopenmp does not work, though omp.h is there"
+  "$bin/mgrun" ./openmp || fail "a program of OpenMP does not run"
+else
+  says "-fopenmp needs the OpenMP runtime of clang 19" 2 "$bin/mgcc" -fopenmp openmp.c -o openmp
+fi
 says "-fsanitize=undefined,address is not possible" 2 "$bin/mgcc" -fsanitize=undefined,address -c part.c
 says "error: multigrain: access checks are made for x86-64, not for i386" 1 "$bin/mgcc" -m32 -c part.c
 says "is version" 2 env MG_CC="$(command -v gcc)" "$bin/mgcc" -c part.c

@@ -267,7 +267,7 @@ TEST_F(MgrunTest, OnlyNodeZeroReadsTheInput) {
 
 TEST_F(MgrunTest, LabelsEachLine) {
   const std::string script = "echo one; echo two $MULTIGRAIN_NODE; echo bad >&2; printf unfinished";
-  EXPECT_EQ(run({"--label-output", "--nodes", "2", "sh", "-c", script}), 0);
+  EXPECT_EQ(run({"--label-output", "--quiet", "--nodes", "2", "sh", "-c", script}), 0);
   EXPECT_THAT(lines_of(out()), testing::UnorderedElementsAre("[0] one", "[0] two 0", "[0] unfinished", "[1] one",
                                                              "[1] two 1", "[1] unfinished"));
   EXPECT_THAT(lines_of(err()), testing::UnorderedElementsAre("[0] bad", "[1] bad"));

@@ -108,6 +108,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
                argument.starts_with("-Werror=multigrain")) {
       return fail("there is no option {}; --help lists those that there are", argument);
     } else {
+      if (argument == "-fopenmp" || argument.starts_with("-fopenmp=")) request.openmp = true;
+      if (argument == "-fno-openmp") request.openmp = false;
       request.arguments.emplace_back(argument);
       if (takes_value(argument)) {
         if (argument == "-l") has_input = true;

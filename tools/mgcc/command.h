@@ -17,6 +17,7 @@ struct Request {
   bool version = false;                // our own
   bool checks = true;                  // -fno-multigrain-checks
   bool links = false;                  // the compiler would link
+  bool openmp = false;                 // -fopenmp, which needs the compiler's runtime for it
   std::vector<std::string> arguments;  // for the compiler
   // For the pass.
   std::string optimisations;  // what -fmultigrain-checks= said, the last word on each last

@@ -114,6 +114,25 @@ Result<Places> find_places() {
   return places;
 }
 
+// Debian has clang's OpenMP in a package of its own; without it clang says that omp.h is not found, or the linker that
+// libomp is not.
+Status check_openmp(const std::string& compiler) {
+  const std::string question = "'" + compiler + "' -print-file-name=include/omp.h 2>/dev/null";
+  std::FILE* const answer = popen(question.c_str(), "r");
+  if (answer == nullptr) return {};
+  char line[4096] = "";
+  const bool read = std::fgets(line, sizeof line, answer) != nullptr;
+  pclose(answer);
+  std::string file = read ? line : "";
+  while (!file.empty() && file.back() == '\n') file.pop_back();
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored)) return {};
+  return fail(
+      "-fopenmp needs the OpenMP runtime of clang 19, which is not installed (on Debian: apt install libomp-19-dev); its "
+      "threads stay on the node of the processor that starts them, as those of gcc -fopenmp do, which works with page "
+      "protocols (docs/porting.md)");
+}
+
 void print(const std::vector<std::string>& words) {
   print_text(quoted(words) + "\n");
 }
@@ -136,6 +155,8 @@ int main(int argc, char** argv) {
   }
   const auto places = find_places();
   if (!places) return complain(places.error());
+  if (request->openmp)
+    if (const Status possible = check_openmp(places->compiler); !possible) return complain(possible.error());
   std::vector<std::string> words = command(*request, *places);
   switch (request->show) {
     case Show::kNothing:

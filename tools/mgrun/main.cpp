@@ -4,8 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <string>
 #include <string_view>
 
+#include "base/config.h"
 #include "base/standard_output.h"
 #include "launch/agent.h"
 #include "launch/command_line.h"
@@ -44,5 +46,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   const auto& options = std::get<multigrain::LaunchOptions>(*parsed);
+  if (!options.quiet)
+    for (const std::string& sentence : multigrain::unknown_variables(true)) multigrain::tell("{}", sentence);
   return options.hosts.empty() ? multigrain::launch(options) : multigrain::launch_on_hosts(options);
 }

@@ -98,6 +98,17 @@ def whisker(entry: Json, key: str, value: float) -> float:
     return abs(value) * largest(entry["spreads"][key]) / 100 if entry.get("spreads") else 0.0
 
 
+def arms_on_log_axis(values: list[float], lengths: list[float]) -> Json:
+    """Error bars whose lower arm is as long on a logarithmic axis as the upper: a spread of 100 % and more would reach zero,
+    which is infinitely far down."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": lengths,
+        "arrayminus": [value * length / (value + length) if value > 0 else 0.0 for value, length in zip(values, lengths)],
+    }
+
+
 def largest(spread: Json | None) -> float:
     """The larger of two spreads, in per cent."""
     return max([0.0, *(each for each in (spread or {}).values() if each is not None)])
@@ -359,9 +370,8 @@ class TraceReport:
                         mode="lines+markers",
                         line={"color": look["color"], "dash": look["dash"], "width": 2},
                         marker={"symbol": look["symbol"], "size": 7, "color": look["color"]},
-                        error_y={
-                            "type": "data",
-                            "array": [length(entry) for entry in entries],
+                        error_y=arms_on_log_axis(values, [length(entry) for entry in entries])
+                        | {
                             "visible": self.perturbed,
                             "thickness": 1,
                             "width": 3,
