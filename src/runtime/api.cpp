@@ -294,14 +294,14 @@ void mg_lock_destroy(mg_lock_t lock) {
 }
 void mg_lock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
-  const CallScope call(Call::kLock, lock, site);
+  multigrain::note_call_site(site);
   refuse_lock_twice(lock, site);
   node("mg_lock").sync().lock(SyncId(lock));
   multigrain::note_taken(lock, site);
 }
 int mg_trylock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
-  const CallScope call(Call::kLock, lock, site);
+  multigrain::note_call_site(site);
   if (!node("mg_trylock").sync().trylock(SyncId(lock))) return 0;
   multigrain::note_taken(lock, site);
   return 1;
