@@ -11,7 +11,7 @@ namespace {
 void add(KnownOrigin& known, const Origin& origin, unsigned node) {
   const uint64_t made = origin.made.load(std::memory_order_relaxed);
   const uint64_t freed = origin.freed.load(std::memory_order_relaxed);
-  const Nanoseconds when = origin.when.load(std::memory_order_relaxed);
+  const uint64_t when = origin.when.load(std::memory_order_relaxed);
   // A block's address is used again: the latest allocation counts, and frees after it.
   if (made != 0 && (known.made == 0 || when >= known.made_when)) {
     known.made = made;
@@ -29,7 +29,7 @@ void add(KnownOrigin& known, const Origin& origin, unsigned node) {
 std::optional<KnownOrigin> merge(std::span<const NodeStatus* const> nodes, uint64_t key) {
   KnownOrigin known;
   known.key = key;
-  Nanoseconds freed_when = 0;
+  uint64_t freed_when = 0;
   bool any = false;
   for (const NodeStatus* const node : nodes) {
     for (const Origin& origin : node->origin) {

@@ -19,7 +19,7 @@ struct KnownOrigin {
   unsigned made_by = 0;
   uint64_t freed = 0;  // where; 0: it was not, as far as is known
   unsigned freed_by = 0;
-  Nanoseconds made_when = 0;
+  uint64_t made_when = 0;  // ticks
 };
 
 // The entry with that key.

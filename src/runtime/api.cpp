@@ -121,7 +121,7 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
 // A call in which a processor can wait. Its thread has no window open then, which the processor that it waits for may need
 // closed; unless the program has left code that had one open in a way that the runtime does not see (handlers.h), such as
 // setcontext() in a handler.
-struct ClosedWindows {
+struct [[maybe_unused]] ClosedWindows {
   ClosedWindows() {
     if (multigrain::has_open_window()) [[unlikely]]
       multigrain::checks::close_windows();
@@ -315,14 +315,15 @@ void mg_lock_destroy(mg_lock_t lock) {
 }
 void mg_lock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
-  const WaitingCall call(Call::kLock, lock, site);
+  const ClosedWindows closed;
+  multigrain::note_call_site(site);
   refuse_lock_twice(lock, site);
   node("mg_lock").sync().lock(SyncId(lock));
   multigrain::note_taken(lock, site);
 }
 int mg_trylock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
-  const WaitingCall call(Call::kLock, lock, site);
+  multigrain::note_call_site(site);
   if (!node("mg_trylock").sync().trylock(SyncId(lock))) return 0;
   multigrain::note_taken(lock, site);
   return 1;

@@ -38,7 +38,7 @@ void change_origin(uint64_t key, Change&& change) {
     origin.freed.store(0, std::memory_order_relaxed);
   }
   change(origin);
-  origin.when.store(monotonic_ns(), std::memory_order_relaxed);
+  origin.when.store(ticks(), std::memory_order_relaxed);
   origin.key.store(key, std::memory_order_release);
 }
 

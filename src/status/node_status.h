@@ -59,13 +59,13 @@ struct alignas(64) ProcessorStatus {
 // Where something that the program made came from: a block of shared memory, by its address, or an object of
 // synchronisation, by its handle (no handle is an address). A table of these forgets: two things that fall on one entry
 // leave the later. An entry is valid when `key` is what is looked for before and after it was read.
-struct Origin {
+struct alignas(64) Origin {
   static constexpr uint64_t kBusy = 1;
   std::atomic<uint64_t> key;
   std::atomic<uint64_t> size;   // of a block, as the program asked for it; 0 in a node that did not make it
   std::atomic<uint64_t> made;   // where; 0: not by this node
   std::atomic<uint64_t> freed;  // where, if this node did
-  std::atomic<Nanoseconds> when;
+  std::atomic<uint64_t> when;   // ticks(), which on one machine are the same for all
 };
 
 // What is known of a fatal signal. Written by the thread that got it, in its signal handler.
@@ -178,20 +178,39 @@ class CallScope {
  public:
   CallScope(Call call, uint64_t object, const void* site, uint64_t lock = 0) : status_(this_status()) {
     if (status_ == nullptr) return;
+    outer_ = status_->call.load(std::memory_order_relaxed);
     status_->object.store(object, std::memory_order_relaxed);
     status_->lock.store(lock, std::memory_order_relaxed);
     status_->site.store(reinterpret_cast<uint64_t>(site), std::memory_order_relaxed);
     status_->call.store(call, std::memory_order_relaxed);
   }
   ~CallScope() {
-    if (status_ != nullptr) status_->call.store(Call::kNone, std::memory_order_relaxed);
+    if (status_ != nullptr) status_->call.store(outer_, std::memory_order_relaxed);
   }
   CallScope(const CallScope&) = delete;
   CallScope& operator=(const CallScope&) = delete;
 
  private:
   ProcessorStatus* const status_;
+  Call outer_ = Call::kNone;
 };
+
+// For calls that hardly ever wait: where the call is, so that a CallScope can be made of it should it wait.
+inline void note_call_site(const void* site) {
+  if (ProcessorStatus* const status = this_status())
+    status->site.store(reinterpret_cast<uint64_t>(site), std::memory_order_relaxed);
+}
+[[nodiscard]] inline const void* noted_call_site() {
+  const ProcessorStatus* const status = this_status();
+  return status != nullptr ? reinterpret_cast<const void*>(status->site.load(std::memory_order_relaxed)) : nullptr;
+}
+
+// The calling processor waits for a lock, in a call whose site it has noted: its own, or mg_cond_wait's.
+[[nodiscard]] inline CallScope waits_for_lock(uint64_t lock) {
+  const ProcessorStatus* const status = this_status();
+  const bool again = status != nullptr && status->call.load(std::memory_order_relaxed) == Call::kRelock;
+  return {again ? Call::kRelock : Call::kLock, lock, noted_call_site()};
+}
 
 // Around each sleep of one wait; `since` is the wait's own, 0 at first.
 class SleepScope {

@@ -5,6 +5,7 @@
 // compare-and-swap fail. It is set while a transition of the engine runs, and stays set while the engine has waiters or
 // a successor; so under the guard and with kSlow set the word cannot change, and the two paths agree.
 #include "base/error.h"
+#include "status/node_status.h"
 #include "sync/messages.h"
 #include "sync/sync.h"
 
@@ -183,6 +184,7 @@ bool Sync::trylock(SyncId id) {
 }
 
 bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bool only_try) {
+  const CallScope call = waits_for_lock(id.value);
   host_.enter(SyncActivity::kLock);
   const LockPlace place = place_of(lock);
   const uint32_t slot = take_slot();

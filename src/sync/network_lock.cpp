@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "fabric/words.h"
 #include "profile/virtual_time.h"
+#include "status/node_status.h"
 
 namespace multigrain {
 
@@ -62,10 +63,11 @@ bool NetworkLocks::enter_generation(Record& record, const SyncHandle& lock) {
 
 // --- Among the processors of this node
 
-void NetworkLocks::enter(Record& record) {
+void NetworkLocks::enter(Record& record, const SyncHandle& lock) {
   if (options_.intra_node == IntraNodeLock::kTicket) {
     const uint32_t mine = record.tickets.fetch_add(1, std::memory_order_relaxed);
     if (record.serving.load(std::memory_order_acquire) == mine) return;
+    const CallScope call = waits_for_lock(lock.encode().value);
     host_.enter(SyncActivity::kLock);
     wait_until(fabric_, host_.wait_policy(), record.event,
                [&] { return record.serving.load(std::memory_order_acquire) == mine; });
@@ -73,6 +75,7 @@ void NetworkLocks::enter(Record& record) {
     return;
   }
   if (try_enter(record)) return;
+  const CallScope call = waits_for_lock(lock.encode().value);
   host_.enter(SyncActivity::kLock);
   record.serving.fetch_add(1, std::memory_order_relaxed);
   wait_until(fabric_, host_.wait_policy(), record.event, [&] { return try_enter(record); });
@@ -144,9 +147,10 @@ NetworkLocks::Taken NetworkLocks::lock(const SyncHandle& lock, NodeId manager) {
   const size_t which = number(lock);
   Record& record = records_[which];
   if (!enter_generation(record, lock)) return Taken::kDestroyed;
-  enter(record);
+  enter(record, lock);
   if (take_if_here(record, slot_at(which))) return Taken::kHere;
   record.handle = lock.encode();
+  const CallScope call = waits_for_lock(record.handle.value);
   host_.enter(SyncActivity::kLock);
   const Taken taken = ask(record, which, manager, false);
   host_.leave();
@@ -160,6 +164,7 @@ NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock, NodeId manager
   if (!try_enter(record)) return Taken::kNot;
   if (take_if_here(record, slot_at(which))) return Taken::kHere;
   record.handle = lock.encode();
+  const CallScope call = waits_for_lock(record.handle.value);
   host_.enter(SyncActivity::kLock);
   const Taken taken = ask(record, which, manager, true);
   host_.leave();

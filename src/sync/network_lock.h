@@ -130,7 +130,7 @@ class NetworkLocks {
   [[nodiscard]] static unsigned from_of(uint64_t slot) { return slot >> kFromShift & 0xff; }
 
   bool enter_generation(Record& record, const SyncHandle& lock);
-  void enter(Record& record);
+  void enter(Record& record, const SyncHandle& lock);
   bool try_enter(Record& record);
   void leave(Record& record);
   [[nodiscard]] bool others_wait(const Record& record) const;
