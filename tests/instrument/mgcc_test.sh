@@ -166,7 +166,7 @@ int main(void) {
   printf("%d %d %c\n", getline(text, 5), swab(number), text[4]);
 }
 TEXT
-"$bin/mgcc" -w -O1 getline.c own_names.c -o own_names
+"$bin/mgcc" -std=c11 -w -O1 getline.c own_names.c -o own_names
 expect "functions with names of the library's" "5 5 x" "${line_run[@]}" ./own_names
 
 # Polls do not stop loops from becoming vectors: as many operations on vectors with them as without.
