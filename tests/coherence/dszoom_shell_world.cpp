@@ -14,6 +14,7 @@
 #include "fabric/forwarding_fabric.h"
 #include "fabric/sim/sim_fabric.h"
 #include "fibre.h"
+#include "remembering_check.h"
 #include "shell_steps.h"
 
 namespace multigrain::dszoom::explored {
@@ -428,33 +429,12 @@ struct World::Impl {
   }
   // The same, by a check that remembers.
   void open_known(unsigned node, unsigned line) {
-    std::atomic<uint64_t>& losses = nodes[node].places->losses();
-    uint64_t& page = pages[node][line];
-    const uint64_t wanted = make_window(number_of(line), 1, true);
-    if (!is(Mutant::kLossesThenPublish)) window(wanted);
-    before_access(&losses);
-    uint64_t seen = losses.load();
-    if (is(Mutant::kLossesThenPublish)) window(wanted);
-    const auto is_remembered = [&] { return (seen & MG_FINE_REMEMBERED) != 0; };
-    if (is_remembered()) {
-      before_access(&page);
-      if (page == seen + MG_FINE_PAGE_EXCLUSIVE) return;
-    }
-    // If others have replaced the losses meanwhile, nothing is remembered.
-    const auto say_so = [&] {
-      if (is_remembered()) return;
-      before_access(&losses);
-      uint64_t expected = seen;
-      seen = losses.compare_exchange_strong(expected, seen | MG_FINE_REMEMBERED) ? seen | MG_FINE_REMEMBERED : 0;
-    };
-    if (!is(Mutant::kLookThenRemember)) say_so();
-    if (looks_writable(node, line)) {
-      if (is(Mutant::kLookThenRemember)) say_so();
-      if (!is_remembered()) return;
-      before_access(&page);
-      page = seen + MG_FINE_PAGE_EXCLUSIVE;
-      return;
-    }
+    const bool passes = exploring_shell::check_and_remember(
+        nodes[node].places->losses(), pages[node][line],
+        {.losses_then_publish = is(Mutant::kLossesThenPublish), .look_then_remember = is(Mutant::kLookThenRemember)},
+        [&] { window(make_window(number_of(line), 1, true)); }, [&](const void* at) { before_access(at); },
+        [&] { return looks_writable(node, line); });
+    if (passes) return;
     window(0);
     nodes[node].shell->open_store(address_of(node, line));
   }

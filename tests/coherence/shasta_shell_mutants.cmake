@@ -83,11 +83,13 @@ mutate([[  for (uint64_t line = at.first; line < at.first + at.lines; ++line) {
   if (is(Mutant::kWindowsBeforeWords)) return;
   // Either]])
 
-# kDoesNotWaitForWindows, kLoadsNotWaitedFor
+# kDoesNotWaitForWindows, kLoadsNotWaitedFor, kDoesNotForget, kForgetsLate
 mutate([[  lines_.places.forget();
-  wait_for_windows(at, to == Right::kNone);]] [[  lines_.places.forget();
+  wait_for_windows(at, to == Right::kNone);]] [[  if (!is(Mutant::kDoesNotForget) && !is(Mutant::kForgetsLate)) lines_.places.forget();
   if (is(Mutant::kDoesNotWaitForWindows)) return;
-  wait_for_windows(at, to == Right::kNone && !is(Mutant::kLoadsNotWaitedFor));]])
+  wait_for_windows(at, to == Right::kNone && !is(Mutant::kLoadsNotWaitedFor));
+  if (is(Mutant::kForgetsLate)) MULTIGRAIN_STEP(&lines_.places.losses());
+  if (is(Mutant::kForgetsLate)) lines_.places.forget();]])
 
 # kNoFlags
 mutate([[    case Verb::kFlag:

@@ -16,6 +16,8 @@ enum class Mutant : uint8_t {
   kDoesNotWaitForWindows,   // rights are lowered under open windows
   kLoadsNotWaitedFor,       // windows of loads are not waited for where all rights are taken
   kWindowsBeforeWords,      // windows are waited for, and then words are changed
+  kDoesNotForget,           // what the node remembers of a line is not voided
+  kForgetsLate,             // windows are waited for, and then what is remembered is voided
   kFirstWordOnly,           // of a block of several lines the first one's word alone is lowered
   kNoFlags,                 // an invalid frame keeps its data
   kRecordRemovedEarly,      // a block's record is removed when no request is out, whatever else waits

@@ -32,6 +32,10 @@ const char* name(Mutant mutant) {
       return "windows of loads are not waited for";
     case Mutant::kWindowsBeforeWords:
       return "windows are waited for, and then words changed";
+    case Mutant::kDoesNotForget:
+      return "what a node remembers of a line is not voided";
+    case Mutant::kForgetsLate:
+      return "windows are waited for, and then what is remembered voided";
     case Mutant::kFirstWordOnly:
       return "of a block the first line's word alone is lowered";
     case Mutant::kNoFlags:
@@ -91,6 +95,9 @@ const char* machine_for(Mutant mutant) {
       return "the home touches and stores, another too, sc";
     case Mutant::kLoadsNotWaitedFor:
       return "nodes claim a page, rc";
+    case Mutant::kDoesNotForget:
+    case Mutant::kForgetsLate:
+      return "remembered: the home adds twice, another once, sc";
     case Mutant::kFirstWordOnly:
       return "a block of two lines, sc";
     case Mutant::kRecordRemovedEarly:

@@ -43,7 +43,7 @@ Op fence() {
   return {OpType::kFence, {}, {}};
 }
 
-enum Kind : unsigned { kTouched = 0, kUntouched = 1, kFirstTouch = 2, kHeld = 4, kTwoLines = 8, kWarm = 16, kSecondTouched = 32 };
+enum Kind : unsigned { kTouched = 0, kUntouched = 1, kFirstTouch = 2, kHeld = 4, kTwoLines = 8, kWarm = 16, kSecondTouched = 32, kRemembers = 64 };
 
 Scenario make(std::string name, Model model, std::vector<unsigned> homes, std::vector<unsigned> processors,
               std::vector<Program> programs, unsigned kind) {
@@ -60,6 +60,7 @@ Scenario make(std::string name, Model model, std::vector<unsigned> homes, std::v
   if ((kind & (kUntouched | kFirstTouch)) != 0) s.touched = (kind & kSecondTouched) != 0 ? 2 : 0;
   s.first_touch = (kind & kFirstTouch) != 0;
   s.held = (kind & kHeld) != 0;
+  s.remembers = (kind & kRemembers) != 0;
   s.lines = (kind & kTwoLines) != 0 ? 2 : 1;
   return s;
 }
@@ -104,6 +105,10 @@ std::vector<Scenario> scenarios() {
   add_one("a batch and stores to both blocks", {0, 1}, {0, 1}, {{both(put(x, 1), put(y, 1))}, {store(y, 2), store(x, 2)}});
   add_one("a held window and stores to both blocks", {0, 1}, {0, 1},
           {{both(put(x, 1), in(y, 0))}, {store(y, 2), load(x, 0)}}, kHeld);
+  add_one("remembered: the home adds twice, another once", {0}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0)}},
+          kRemembers);
+  add_one("remembered: ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}},
+          kRemembers);
   // What the models forbid.
   add_one("SB", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
   add_one("SB, copies everywhere", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}}, kWarm);

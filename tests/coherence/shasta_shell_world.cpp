@@ -19,6 +19,7 @@
 #include "fabric/sim/sim_fabric.h"
 #include "fibre.h"
 #include "memory/layout.h"
+#include "remembering_check.h"
 
 namespace multigrain::shasta::explored {
 
@@ -344,6 +345,9 @@ struct World::Impl {
   std::array<NodeOf, kMaxNodes> nodes;
   std::vector<std::unique_ptr<Thread>> threads;
   std::array<uint64_t, kMaxBlocks> claimed{};
+  // Of a scenario whose checks remember: what nodes remember, and the losses that they have had, in order.
+  std::array<std::array<uint64_t, kMaxBlocks>, kMaxNodes> remembered{};
+  mutable std::array<std::vector<uint64_t>, kMaxNodes> losses;
   Thread* running = nullptr;
   bool has_stopped = false;  // the shell has ended the run
 
@@ -390,10 +394,24 @@ struct World::Impl {
     thread.address = address;
     thread.stop();
   }
+  // Whether losses are there; and what they are called, so that the same choices lead to the same state.
+  [[nodiscard]] bool is_losses(const void* address) const {
+    const auto* const at = static_cast<const uint64_t*>(address);
+    return address == &nodes[running->node].places->losses() ||
+           (at >= remembered.front().data() && at < remembered.back().data() + kMaxBlocks);
+  }
+  [[nodiscard]] uint64_t name_of_losses(unsigned node, uint64_t value) const {
+    std::vector<uint64_t>& known = losses[node];
+    const auto found = std::ranges::find(known, value & ~uint64_t{3});
+    const auto number = static_cast<uint64_t>(found - known.begin());
+    if (found == known.end()) known.push_back(value & ~uint64_t{3});
+    return number << 2 | (value & 3);
+  }
   // Whether what is there may be different later.
   [[nodiscard]] bool is_watched(const void* address) const {
     const NodeOf& node = nodes[running->node];
     const auto* const at = static_cast<const std::byte*>(address);
+    if (is_losses(address)) return scenario.remembers;
     const std::byte* const frames = node.region->alias(PageId(0));
     if (at >= frames && at < frames + kRegionSize) {
       const auto offset = static_cast<uint64_t>(at - frames);
@@ -431,6 +449,7 @@ struct World::Impl {
     stop(Thread::At::kStep, address);
     Seen record{.what = mix(1 + reinterpret_cast<uintptr_t>(address)), .result = 0};
     std::memcpy(&record.result, address, bytes);
+    if (is_losses(address)) record.result = name_of_losses(running->node, record.result);
     running->records.push_back(record);
   }
 
@@ -494,8 +513,16 @@ struct World::Impl {
       nodes[node].shell->load(address_of(node, access), std::as_writable_bytes(std::span(&value, 1)));
     running->registers[access.reg] = static_cast<model::Value>(value);
   }
+  bool try_open_known(unsigned node, const Access& access) {
+    const bool passes = exploring_shell::check_and_remember(
+        nodes[node].places->losses(), remembered[node][access.block], {},
+        [&] { window(make_window(line_of(access), 1, true)); }, [&](const void* at) { before_access(at); },
+        [&] { return looks(node, line_of(access), true); });
+    if (!passes) window(0);
+    return passes;
+  }
   void add(unsigned node, const Access& access) {
-    if (!try_open(node, access)) nodes[node].shell->open_store(address_of(node, access));
+    if (!(scenario.remembers ? try_open_known(node, access) : try_open(node, access))) nodes[node].shell->open_store(address_of(node, access));
     const uint64_t old = std::atomic_ref(*touch(node, access)).fetch_add(access.value);
     running->registers[access.reg] = static_cast<model::Value>(old);
     close();
@@ -797,9 +824,12 @@ World::~World() {
 void World::start() {
   Impl& world = *impl_;
   world.claimed = {};
+  world.remembered = {};
   for (unsigned n = 0; n < world.node_count(); ++n) {
     NodeOf& node = world.nodes[n];
     node.service_wanted = false;
+    node.places->losses().store(0);
+    world.losses[n] = {0};
     node.homes->forget();
     world.state(n).clear(world.blocks());
     for (unsigned b = 0; b < world.blocks(); ++b) {
@@ -883,6 +913,8 @@ std::string World::in_words(Choice choice) const {
     where = "what is outstanding";
   else if (at == reinterpret_cast<const std::byte*>(&impl_->state(thread.node).due()))
     where = "what is due";
+  if (impl_->scenario.remembers && at == reinterpret_cast<const std::byte*>(&node.places->losses()))
+    where = "the node's losses";
   if (thread.at == Thread::At::kLock)
     return who + (thread.address == &impl_->state(thread.node).lock() ? " takes the lock" : " takes a page's lock");
   if (thread.at == Thread::At::kChange) return who + " goes on: a window has closed";
@@ -996,6 +1028,10 @@ void World::serialise(std::vector<uint8_t>& out) const {
     NodeOf& node = impl_->nodes[n];
     impl_->state(n).serialise(impl_->blocks(), add);
     add(node.service_wanted);
+    if (impl_->scenario.remembers) {
+      add(impl_->name_of_losses(n, node.places->losses().load()));
+      for (const uint64_t value : impl_->remembered[n]) add(impl_->name_of_losses(n, value));
+    }
     for (unsigned b = 0; b < impl_->blocks(); ++b) {
       for (unsigned w = 0; w < kMaxWords; ++w) add(*impl_->frame(n, b, w));
       add(node.rights.granted(b) | node.homes->known()[b] << 8 | impl_->claimed[b] << 16);

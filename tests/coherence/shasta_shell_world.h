@@ -46,6 +46,8 @@ struct Scenario {
   bool first_touch = false;
   // A batch is two accesses under one held window, which are looked at each by itself.
   bool held = false;
+  // Checks of additions remember the block, which is a page to them.
+  bool remembers = false;
   uint8_t lines = 1;  // of a block; a machine's word w is in line w of its block if there are two
   Fault fault = Fault::kNone;
 };

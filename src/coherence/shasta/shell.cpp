@@ -310,6 +310,7 @@ void Shell::lower(const BlockAt& at, Right to) {
   }
   // Either a processor sees that, or its window is seen.
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  MULTIGRAIN_STEP(&lines_.places.losses());
   lines_.places.forget();
   wait_for_windows(at, to == Right::kNone);
 }
