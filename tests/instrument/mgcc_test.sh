@@ -218,7 +218,7 @@ int main(void) {
   return n == 45 ? 0 : 1;
 }
 TEXT
-if [[ -e $("${MULTIGRAIN_CLANG:-clang-19}" -print-file-name=include/omp.h) ]]; then
+if [[ -e $("${MULTIGRAIN_CLANG:-clang-19}" -print-resource-dir)/include/omp.h ]]; then
   "$bin/mgcc" -fopenmp openmp.c -o openmp || fail "-fopenmp does not work, though omp.h is there"
   "$bin/mgrun" ./openmp || fail "a program of OpenMP does not run"
 else

@@ -26,10 +26,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/quantity.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "fabric/wait.h"
 #include "fabric/wireup/wireup.h"
@@ -276,7 +278,24 @@ void measure_bandwidth() {
 
 int main(int argc, char** argv) {
   using namespace multigrain;
-  if (argc > 1) g_rounds = static_cast<unsigned>(std::max(10, std::atoi(argv[1])));
+  if (argc > 1) {
+    const std::string_view argument = argv[1];
+    if (argument == "--help" || argument == "-h") {
+      fmt::print(
+          "Usage: mgbench fabric [ROUNDS]\n\nMeasures the operations of the ucx fabric by themselves, between two "
+          "processes of this machine, while the target polls, sleeps and computes.\nUCX_TLS and UCX_NET_DEVICES choose "
+          "the transport, for example UCX_TLS=tcp,self. ROUNDS: of each operation, from 10 on (default {}).\n",
+          g_rounds);
+      return 0;
+    }
+    const auto rounds = parse_whole(argument, 1'000'000);
+    if (argc > 2 || !rounds || *rounds < 10) {
+      fmt::print(stderr, "mgbench fabric: '{}' is not a number of rounds from 10 to 1000000 (mgbench fabric --help)\n",
+                 argc > 2 ? argv[2] : argv[1]);
+      return 2;
+    }
+    g_rounds = static_cast<unsigned>(*rounds);
+  }
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     std::perror("mgbench-fabric: mmap");

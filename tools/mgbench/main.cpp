@@ -407,6 +407,12 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Measures what each Multigrain primitive costs on this machine, beside the floor that it cannot beat here: the "
       "bare fault, copy, cache line and wake-up, measured in the same run."};
+  app.footer(
+      "Other measurements, each with a --help of its own:\n"
+      "  mgbench fabric    the operations of the ucx fabric by themselves, over what UCX_TLS says\n"
+      "  mgbench checks    what compiled checks cost the workloads\n"
+      "  mgbench rights    what changing access rights costs\n"
+      "  mgbench trace     what recording and analysing a trace costs");
   app.add_option("--protocol", options.protocol,
                  "mgs or hlrc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
       ->check(CLI::IsMember({"mgs", "hlrc", "dszoom", "shasta"}));
@@ -437,6 +443,14 @@ int main(int argc, char** argv) {
   const auto access = multigrain::parse_access(options.access);
   const auto network = multigrain::parse_network_model(options.net);
   const auto fabric = multigrain::parse_fabric(options.fabric);
+  if (page_size) {
+    multigrain::Config config;
+    config.page_size = *page_size;
+    if (const auto valid = multigrain::validate(config); !valid) {
+      fmt::print(stderr, "mgbench: --page-size: {}\n", valid.error().message);
+      return 2;
+    }
+  }
   for (const std::string& message : {fabric ? "" : fabric.error().message, page_size ? "" : page_size.error().message,
                                      access ? "" : access.error().message, network ? "" : network.error().message}) {
     if (message.empty()) continue;
@@ -453,6 +467,13 @@ int main(int argc, char** argv) {
       fmt::print("{} on {} nodes of {}{}{}\n", role.name, role.nodes, role.processors,
                  role.hlrc != nullptr ? ", hlrc, " : "", role.hlrc != nullptr ? role.hlrc : "");
     return 0;
+  }
+
+  if (!std::ranges::any_of(multigrain::bench::roles(), [&](const Role& role) {
+        return std::string_view(role.name).find(options.only) != std::string_view::npos;
+      })) {
+    fmt::print(stderr, "mgbench: --only: no role's name contains '{}' (mgbench --list names them)\n", options.only);
+    return 2;
   }
 
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");

@@ -115,18 +115,18 @@ Result<Places> find_places() {
 }
 
 // Debian has clang's OpenMP in a package of its own; without it clang says that omp.h is not found, or the linker that
-// libomp is not.
+// libomp is not. In clang's own folder: GCC's omp.h, which -print-file-name would find, is of another runtime.
 Status check_openmp(const std::string& compiler) {
-  const std::string question = "'" + compiler + "' -print-file-name=include/omp.h 2>/dev/null";
+  const std::string question = "'" + compiler + "' -print-resource-dir 2>/dev/null";
   std::FILE* const answer = popen(question.c_str(), "r");
   if (answer == nullptr) return {};
   char line[4096] = "";
   const bool read = std::fgets(line, sizeof line, answer) != nullptr;
   pclose(answer);
-  std::string file = read ? line : "";
-  while (!file.empty() && file.back() == '\n') file.pop_back();
+  std::string folder = read ? line : "";
+  while (!folder.empty() && folder.back() == '\n') folder.pop_back();
   std::error_code ignored;
-  if (std::filesystem::exists(file, ignored)) return {};
+  if (std::filesystem::exists(folder + "/include/omp.h", ignored)) return {};
   return fail(
       "-fopenmp needs the OpenMP runtime of clang 19, which is not installed (on Debian: apt install libomp-19-dev); its "
       "threads stay on the node of the processor that starts them, as those of gcc -fopenmp do, which works with page "
