@@ -273,13 +273,13 @@ TEST(Hang, IsReportedAndGoesOnByDefault) {
 }
 
 TEST(Hang, IsNoneWhereAProcessorOrAThreadWaitsForTheWorldOutside) {
-  EXPECT_THAT(output_of("sleep", 0, with(kTwoNodes, {"--deadlock-after", "0.2", "--deadlock", "end"})),
+  EXPECT_THAT(output_of("sleep", 0, with(kTwoNodes, {"--deadlock-after", "2", "--deadlock", "end"})),
               testing::Eq("finished\n"));
-  EXPECT_THAT(output_of("wait-for-thread", 0, with({"--nodes", "1"}, {"--deadlock-after", "0.2", "--deadlock", "end"})),
+  EXPECT_THAT(output_of("wait-for-thread", 0, with({"--nodes", "1"}, {"--deadlock-after", "2", "--deadlock", "end"})),
               testing::Eq(""));
-  Mgrun run(with(kTwoNodes, {"--deadlock-after", "0.2", "--deadlock", "end"}), "read");
+  Mgrun run(with(kTwoNodes, {"--deadlock-after", "2", "--deadlock", "end"}), "read");
   run.read_until("ready");
-  usleep(1'500'000);
+  usleep(4'000'000);
   run.let_read();
   EXPECT_EQ(run.finish(), 0);
   EXPECT_EQ(run.read_all(), "ready\nfinished\n");

@@ -95,7 +95,7 @@ void slave(void*) {
       pthread_exit(nullptr);
     }
     // Waits for something outside of Multigrain.
-    if (is("sleep")) sleep(2);
+    if (is("sleep")) sleep(4);
   }
   // Node 0 has the standard input.
   if (is("read") && mg_processor() == 0) {
@@ -111,7 +111,7 @@ void count_and_exit(void*) {
 }
 
 void* set_flag_later(void* flag) {
-  sleep(2);
+  sleep(4);
   mg_flag_set(*static_cast<mg_flag_t*>(flag), 1);
   return nullptr;
 }
