@@ -349,8 +349,9 @@ namespace {
 
 // Read elsewhere than here: by the runtime, mgrun, the compilers and the Python tools.
 constexpr std::string_view kOtherVariables[] = {
-    "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",   "MULTIGRAIN_SPIN",    "MULTIGRAIN_PRIVATE_LIBRARIES",
-    "MULTIGRAIN_SSH",        "MULTIGRAIN_PYTHON", "MULTIGRAIN_CLANG", "MULTIGRAIN_CLANGXX"};
+    "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES", "MULTIGRAIN_PIN",    "MULTIGRAIN_STATUS_FD", "MULTIGRAIN_SPIN",
+    "MULTIGRAIN_PRIVATE_LIBRARIES", "MULTIGRAIN_SSH", "MULTIGRAIN_PYTHON", "MULTIGRAIN_CLANG", "MULTIGRAIN_CLANGXX",
+    "MULTIGRAIN_RECORD"};
 
 // How many letters must be changed, put in or left out (Levenshtein's distance).
 size_t distance(std::string_view a, std::string_view b) {

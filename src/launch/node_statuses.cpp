@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "launch/limits.h"
 #include "report/crash_report.h"
 
 namespace multigrain {
@@ -11,8 +12,9 @@ NodeStatuses::~NodeStatuses() {
 }
 
 Result<int> NodeStatuses::open_next() {
+  const FileSizes sizes;
   const auto fd = create_node_status();
-  if (!fd) return fd;
+  if (!fd) return fail("{}{}", fd.error().message, sizes.advice());
   const auto mapped = map_node_status(*fd);
   if (!mapped) {
     close(*fd);

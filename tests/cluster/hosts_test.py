@@ -47,7 +47,7 @@ class Starting(ClusterTest):
         script = 'echo "$1|$OMP_NUM_THREADS|$OTHER|$WANTED|$UCX_TLS|$MULTIGRAIN_SPIN|$MULTIGRAIN_FABRIC|$(pwd)"'
         folder = f"{self.folder}/it's here"
         os.mkdir(folder)
-        command = ["sh", "-c", f'cd "{folder}" && exec "$@"', "sh", f"{BIN}/mgrun", "--ssh", HOSTS.ssh, "--hosts", "b",
+        command = ["sh", "-c", f'cd "{folder}" && exec "$@"', "sh", f"{BIN}/mgrun", "--quiet", "--ssh", HOSTS.ssh, "--hosts", "b",
                    "-x", "WANTED", "sh", "-c", script, "sh", "a 'b' $HOME *"]
         done = HOSTS["a"].run(command, env=environment)
         self.assertEqual(done.stdout, f"a 'b' $HOME *|3||it's \"this\"\nand that|tcp|5|ucx|{folder}\n")
@@ -65,19 +65,19 @@ class Starting(ClusterTest):
             stream.write(text)
         for hosts in ("b,c", "a,b"):
             with open(file, encoding="ascii") as stream:
-                status, out, err = self.run_mgrun("--hosts", hosts, "sh", "-c", "cat", stdin=stream)
+                status, out, err = self.run_mgrun("--quiet", "--hosts", hosts, "sh", "-c", "cat", stdin=stream)
             self.assertEqual((status, err), (0, ""))
             self.assertTrue(out == text, f"{len(out)} of {len(text)} characters came back")
 
     def test_output_keeps_its_streams_and_gets_labels(self):
         script = "echo out $MULTIGRAIN_NODE; echo bad >&2; printf unfinished"
-        status, out, err = self.run_mgrun("--label-output", "--hosts", "b,c", "sh", "-c", script)
+        status, out, err = self.run_mgrun("--quiet", "--label-output", "--hosts", "b,c", "sh", "-c", script)
         self.assertEqual(status, 0)
         self.assertEqual(sorted(out.splitlines()), ["[0] out 0", "[0] unfinished", "[1] out 1", "[1] unfinished"])
         self.assertEqual(sorted(err.splitlines()), ["[0] bad", "[1] bad"])
 
     def test_a_reader_that_takes_its_time_does_not_end_the_run(self):
-        with subprocess.Popen(HOSTS.mgrun(BIN, ["--timeout", "0.5", "--hosts", "b,c", "seq", "1", "1000000"]),
+        with subprocess.Popen(HOSTS.mgrun(BIN, ["--quiet", "--timeout", "0.5", "--hosts", "b,c", "seq", "1", "1000000"]),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             time.sleep(2)
             out, err = process.communicate()

@@ -392,7 +392,7 @@ class Studies(Command):
         status, out, err = self.mgstudy("family", "-p", "8", "--mgrun", FAKE, "-r", "1", "--", str(self.program), MEDIUM)
         self.assertEqual(status, 0, err)
         self.assertRegex(out, r"seq\. +1 +80 ms")
-        self.assertRegex(out, r"8 +1 +10 ms +– +8\.00 +50%")
+        self.assertRegex(out, r"8 +1 +10 ms +– +8\.00 +50\.0%")
         self.assertIn("breakup penalty 200%, multigrain potential 100%: medium-grain", out)
         self.assertIn("[5/5] C = 1: 60 ms", err)
         self.assertIn("Report: mgstudy-family-program.html", err)
