@@ -2,7 +2,7 @@
 """Random programs must leave the same in memory with checks as without, whatever is switched off.
 
     random_test.py --bin BUILD/bin                      200 programs, as ./test runs them
-    random_test.py --bin BUILD/bin --first 0 --count 20000 --jobs 2
+    random_test.py --bin BUILD/bin --count 20000 --in-turns --rounds 6 --jobs 2
     random_test.py --bin BUILD/bin --first 17 --count 1 --way '-O2 -- --line-shift 6' --rounds 50
 
 Each program has a number, from which it, and the options that it is compiled with beside the default, follow. It is run with
@@ -69,6 +69,8 @@ def main():
     parser.add_argument("--batch", type=int, default=10, help="programs that are compiled as one file (10)")
     parser.add_argument("--rounds", type=int, default=2, help="how often each of two threads runs each program (2)")
     parser.add_argument("--jobs", type=int, default=1, help="batches at a time (1)")
+    parser.add_argument("--in-turns", action="store_true",
+                        help="each file is compiled one way, the ways taking turns, instead of all ways")
     parser.add_argument("--way", help="only this: options of mgcc -- options of random_runner")
     parser.add_argument("--folder", help="where to put files, which then stay (a temporary folder)")
     arguments = parser.parse_args()
@@ -82,7 +84,11 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         running = {}
         for seeds in batches:
-            ways = [Way.parse(arguments.way)] if arguments.way else [DEFAULT, VERIFIED, random_way(seeds[0])]
+            ways = [DEFAULT, VERIFIED, random_way(seeds[0])]
+            if arguments.way:
+                ways = [Way.parse(arguments.way)]
+            elif arguments.in_turns:
+                ways = [ways[seeds[0] // arguments.batch % len(ways)]]
             running[pool.submit(run_batch, tools, seeds, ways, arguments.rounds)] = seeds
         for future in concurrent.futures.as_completed(running):
             for failure in future.result():
