@@ -11,7 +11,7 @@ packages=(g++ cmake ninja-build pkg-config m4 libfmt-dev libcli11-dev nlohmann-j
 case "${1-}" in
   build) ;;
   test) packages+=(clang-19 libclang-rt-19-dev llvm-19 llvm-19-linker-tools openmpi-bin mpich slurm-client slurmctld slurmd slurm-wlm-basic-plugins munge
-                   openssh-server openssh-client iproute2
+                   openssh-server openssh-client iproute2 gdb valgrind
                    chromium chromium-driver fonts-dejavu-core) ;;
   *) echo "usage: $0 build|test" >&2; exit 2 ;;
 esac
