@@ -118,12 +118,12 @@ class Checker {
         if (auto* transfer = dyn_cast<MemTransferInst>(memory)) verify(*memory, transfer->getRawSource(), size, false);
         continue;
       }
-      const bool stores = !isa<LoadInst>(access) || access->isAtomic();
       if (!isa<LoadInst, StoreInst, AtomicRMWInst, AtomicCmpXchgInst>(access)) continue;
+      // What is not a store alone has its address for its first operand.
+      Value* const pointer = access->getOperand(isa<StoreInst>(access) ? StoreInst::getPointerOperandIndex() : 0);
       const Place place = place_of(*access);
-      verify(*access, const_cast<Value*>(getLoadStorePointerOperand(access) != nullptr ? getLoadStorePointerOperand(access)
-                                                                                     : access->getOperand(0)),
-             static_cast<uint64_t>(place.end - place.begin), stores);
+      const bool stores = !isa<LoadInst>(access) || access->isAtomic();
+      verify(*access, pointer, static_cast<uint64_t>(place.end - place.begin), stores);
     }
   }
 
