@@ -369,7 +369,10 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   options.deadlock_ends = deadlock == "end";
   if (deadlock_after) {
     const auto limit = parse_silence_limit(*deadlock_after);
-    if (!limit) return fail("--deadlock-after: {}", limit.error().message);
+    if (!limit)
+      return fail("--deadlock-after is '{}'; it must be the seconds that every processor sleeps before that is reported, from "
+                  "0.1 to 3600, or 0 for never",
+                  *deadlock_after);
     options.deadlock_after = *limit;
   }
   if (pin && no_pin) return fail("--pin and --no-pin exclude each other");
