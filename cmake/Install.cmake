@@ -16,7 +16,7 @@ foreach(tool mgrun mgcc mgcxx mgbench mgbench-role mgbench-lines mgbench-blocks 
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # In a folder docs beside README.md, as its links and the library's messages say.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 
 install(FILES ${PROJECT_SOURCE_DIR}/tools/gdb/multigrain.gdb DESTINATION ${CMAKE_INSTALL_DATADIR}/multigrain)
 

@@ -23,6 +23,7 @@ function(multigrain_room NAME)
   add_library(multigrain_${NAME} STATIC ${ARG_SOURCES})
   target_include_directories(multigrain_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(multigrain_${NAME} PUBLIC multigrain_options ${ARG_USES})
+  set_property(GLOBAL APPEND PROPERTY MULTIGRAIN_COMPONENTS multigrain_${NAME})
 endfunction()
 
 # multigrain_module(NAME SOURCES a.cpp ... [USES rooms and libraries]): multigrain-NAME.so, which src/fabric/module.h loads
@@ -47,38 +48,76 @@ endforeach()
 # and 7 s). What is tested is in the rooms, which are optimised as always, and of the debug information a failure needs
 # no more than the line numbers.
 if(MULTIGRAIN_SANITIZE)
-  set(test_options $<$<CONFIG:RelWithDebInfo>:-O0> $<$<CONFIG:RelWithDebInfo>:-g1>)
+  set(MULTIGRAIN_TEST_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O0> $<$<CONFIG:RelWithDebInfo>:-g1>)
 else()
-  set(test_options $<$<CONFIG:RelWithDebInfo>:-O1> $<$<CONFIG:RelWithDebInfo>:-g1>)
+  set(MULTIGRAIN_TEST_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O1> $<$<CONFIG:RelWithDebInfo>:-g1>)
 endif()
 
-# multigrain_test(NAME SOURCES a_test.cpp ... [USES rooms] [LABELS l ...] [TIMEOUT seconds] [COMPUTES]
-#                 [SANITIZED filter]): one GoogleTest program.
-# Labels that ./test goes by: unit (the default; one room, also run under ASan), tsan (also run under TSan), long (left
-# out of ./test), program, workload and install. COMPUTES: the test's own code computes for long, so it is optimised
-# like a room. SANITIZED: with a sanitizer, only what this --gtest_filter lets through is run.
+include(GoogleTest)
+
+# multigrain_test(NAME SOURCES a_test.cpp ... [USES rooms] [LABELS l ...] [TIMEOUT seconds] [COMPUTES] [OWN_OPTIONS]
+#                 [SANITIZED filter] [FULL filter] [ENVIRONMENT NAME=value ...] [PROPERTIES name value ...]): one
+# GoogleTest program. ctest runs each of its cases as a test of its own, NAME.Suite.Case, and with a sanitizer all of them as
+# one test, NAME, because a sanitizer's start takes longer than most cases.
+# Labels that ./test goes by: unit (the default; one room, also run under ASan), tsan (also run under TSan), long and full
+# (left out of ./test), program, workload and install.
+# COMPUTES: the test's own code computes for long, so it is optimised like a room. OWN_OPTIONS: it is compiled with options of
+# its own, so no precompiled header fits. SANITIZED: with a sanitizer, only what this --gtest_filter lets through is run.
+# FULL: what this --gtest_filter lets through has the label full; the rest does not.
+# TIMEOUT: only for a test that hangs. It has to be enough where thirty other programs use the cores.
 function(multigrain_test NAME)
-  cmake_parse_arguments(ARG "COMPUTES" "TIMEOUT;SANITIZED" "SOURCES;USES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES;OWN_OPTIONS" "TIMEOUT;SANITIZED;FULL" "SOURCES;USES;LABELS;ENVIRONMENT;PROPERTIES" ${ARGN})
   add_executable(${NAME} ${ARG_SOURCES})
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests)
   target_link_libraries(${NAME} PRIVATE multigrain_options ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
   if(NOT ARG_COMPUTES)
-    target_compile_options(${NAME} PRIVATE ${test_options})
-  endif()
-  # Brief: what failed is not to be looked for among hundreds of lines about what did not.
-  if(MULTIGRAIN_SANITIZE AND ARG_SANITIZED)
-    add_test(NAME ${NAME} COMMAND ${NAME} --gtest_brief=1 --gtest_filter=${ARG_SANITIZED})
-  else()
-    add_test(NAME ${NAME} COMMAND ${NAME} --gtest_brief=1)
+    target_compile_options(${NAME} PRIVATE ${MULTIGRAIN_TEST_OPTIONS})
+    if(NOT ARG_OWN_OPTIONS)
+      set_property(GLOBAL APPEND PROPERTY MULTIGRAIN_TEST_PROGRAMS ${NAME})
+    endif()
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
-  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
   foreach(label ${ARG_LABELS})
     add_dependencies(tests_${label} ${NAME})
   endforeach()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 1200)
+  endif()
+  set(properties TIMEOUT ${ARG_TIMEOUT} ${ARG_PROPERTIES})
+  if(MULTIGRAIN_SANITIZE)
+    # Brief: what failed is not to be looked for among hundreds of lines about what did not.
+    set(filter)
+    if(ARG_SANITIZED)
+      set(filter --gtest_filter=${ARG_SANITIZED})
+    endif()
+    add_test(NAME ${NAME} COMMAND ${NAME} --gtest_brief=1 ${filter})
+    set_tests_properties(${NAME} PROPERTIES LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}" ${properties})
+    return()
+  endif()
+  set(without "-*DISABLED_*")
+  if(ARG_FULL)
+    string(APPEND without ":${ARG_FULL}")
+  endif()
+  discover_cases(${NAME} ${NAME}_cases "${without}" "${ARG_LABELS}" "${ARG_ENVIRONMENT}" ${properties})
+  if(ARG_FULL)
+    discover_cases(${NAME} ${NAME}_full_cases "${ARG_FULL}:-*DISABLED_*" "${ARG_LABELS};full" "${ARG_ENVIRONMENT}" ${properties})
+  endif()
+endfunction()
+
+# discover_cases(NAME LIST FILTER LABELS ENVIRONMENT property value ...): the cases of the program NAME that the filter lets
+# through are tests; LIST is a name for them. gtest_discover_tests() cannot hand on a property that is a list, so a file
+# that ctest reads after its own sets them.
+function(discover_cases NAME LIST FILTER LABELS ENVIRONMENT)
+  gtest_discover_tests(${NAME} TEST_PREFIX ${NAME}. TEST_LIST ${LIST} NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 600
+    EXTRA_ARGS --gtest_brief=1 TEST_FILTER ${FILTER})
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${LIST}.cmake)
+  list(JOIN ARGN " " properties)
+  file(CONFIGURE OUTPUT ${file} @ONLY CONTENT [=[
+foreach(case IN LISTS @LIST@)
+  set_tests_properties("${case}" PROPERTIES LABELS "@LABELS@" ENVIRONMENT "@ENVIRONMENT@" @properties@)
+endforeach()
+]=])
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()

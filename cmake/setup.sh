@@ -12,7 +12,8 @@ case "${1-}" in
   build) ;;
   test) packages+=(clang-19 libclang-rt-19-dev llvm-19 llvm-19-linker-tools openmpi-bin mpich slurm-client slurmctld slurmd slurm-wlm-basic-plugins munge
                    openssh-server openssh-client iproute2 gdb valgrind
-                   chromium chromium-driver fonts-dejavu-core) ;;
+                   chromium chromium-driver fonts-dejavu-core
+                   clang-format-19 clang-tidy-19 doxygen) ;;
   *) echo "usage: $0 build|test" >&2; exit 2 ;;
 esac
 

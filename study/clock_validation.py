@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Measures how well virtual time agrees with the wall clock, where both can be had: on as many processors as this
-machine has cores. Prints the table of docs/virtual-time.md.
+machine has cores. Prints the table of docs/user/virtual-time.md.
 
 usage: clock_validation.py [--bin DIR] [--repetitions N] [--net MODEL] [--size test|paper]
 
@@ -22,8 +22,14 @@ MACHINES = [(1, 1), (1, 2), (2, 1)]
 
 def seconds(arguments, command):
     # Processors poll for longer than a round trip, as those of the emulated machine do, so that none sleeps on the wall clock.
-    run = subprocess.run([*arguments, *command], capture_output=True, text=True, timeout=600, check=False,
-                         env={**os.environ, "MULTIGRAIN_SPIN": "2000"})
+    run = subprocess.run(
+        [*arguments, *command],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env={**os.environ, "MULTIGRAIN_SPIN": "2000"},
+    )
     found = re.search(r"^parallel: ([0-9.]+) s", run.stdout, re.MULTILINE)
     if run.returncode != 0 or not found:
         sys.exit(f"clock_validation: {' '.join([*arguments, *command])} failed:\n{run.stdout}{run.stderr}")
@@ -45,8 +51,15 @@ def main():
     for name in options.workloads or COMPUTE + COMMUNICATION:
         program = os.path.join(options.bin, "workloads", name)
         for nodes, processors in MACHINES:
-            mgrun = [os.path.join(options.bin, "mgrun"), "--nodes", str(nodes), "--procs-per-node", str(processors),
-                     "--net", options.net]
+            mgrun = [
+                os.path.join(options.bin, "mgrun"),
+                "--nodes",
+                str(nodes),
+                "--procs-per-node",
+                str(processors),
+                "--net",
+                options.net,
+            ]
             times = {"wall": [], "virtual": []}
             for _ in range(options.repetitions):
                 for clock, measured in times.items():
@@ -55,8 +68,11 @@ def main():
             spread = max(abs(time - virtual) for time in times["virtual"]) / virtual
             difference = virtual / wall - 1
             worst = max(worst, abs(difference))
-            print(f"| {name} | {nodes} x {processors} | {wall * 1e3:.2f} | {virtual * 1e3:.2f} | {difference:+.1%} "
-                  f"| {spread:.1%} |", flush=True)
+            print(
+                f"| {name} | {nodes} x {processors} | {wall * 1e3:.2f} | {virtual * 1e3:.2f} | {difference:+.1%} "
+                f"| {spread:.1%} |",
+                flush=True,
+            )
     print(f"\nLargest difference: {worst:.1%}.")
 
 

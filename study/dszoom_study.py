@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Repeats table 2 and figures 6 to 9 of the DSZOOM paper on this system, and prints the tables of docs/dszoom-study.md.
+"""Repeats table 2 and figures 6 to 9 of the DSZOOM paper on this system, and prints the tables of
+docs/studies/dszoom-study.md.
 
 usage: dszoom_study.py [--bin DIR] [--cache DIR] [--out DIR] [--repetitions N] [--size test|paper] [--skew TIME]
                        [--protocol-scale F] [--doc FILE] [SECTION...]
@@ -25,8 +26,8 @@ class Application(NamedTuple):
     problem: list  # the paper's, for --size paper
     seconds: float  # table 1
     overhead: float  # table 2
-    # How far processors may be apart (docs/virtual-time.md). The less, the more often they take turns on this machine's
-    # cores, which costs them their caches; but who locks finds the lock taken by somebody who is ahead.
+    # How far processors may be apart (docs/user/virtual-time.md). The less, the more often they take turns on this
+    # machine's cores, which costs them their caches; but who locks finds the lock taken by somebody who is ahead.
     skew: str = "5ms"
 
 
@@ -57,13 +58,25 @@ class Study(PaperStudy):
 
     def clock(self, name):
         scale = self.scale(f"{name}-{self.options.size}", self.command(name, "plain"), APPLICATIONS[name].seconds * 1e9)
-        return ["--clock-scale", f"{scale:.1f},{self.options.protocol_scale:g}",
-                "--skew", self.options.skew or APPLICATIONS[name].skew]
+        return [
+            "--clock-scale",
+            f"{scale:.1f},{self.options.protocol_scale:g}",
+            "--skew",
+            self.options.skew or APPLICATIONS[name].skew,
+        ]
 
     def point(self, name, build, processors, nodes, options=()):
         """What mgstudy has of one machine; None if it failed."""
-        label = "-".join([name, self.options.size, build, str(processors), str(nodes),
-                          *(word for word in options if not word.startswith("--"))])
+        label = "-".join(
+            [
+                name,
+                self.options.size,
+                build,
+                str(processors),
+                str(nodes),
+                *(word for word in options if not word.startswith("--")),
+            ]
+        )
         return super().point(label, processors, nodes, self.command(name, build), *self.clock(name), *options)
 
     def time(self, *machine):
@@ -76,15 +89,27 @@ class Study(PaperStudy):
         for name, application in APPLICATIONS.items():
             seconds, ratio = application.seconds, application.overhead
             plain, fine = self.time(name, "plain", 1, 1), self.time(name, "fine", 1, 1)
-            row(name, in_seconds(plain), f"{seconds:.2f}", in_seconds(fine), f"{seconds * ratio:.2f}",
-                quotient(fine, plain), f"{ratio:.2f}")
+            row(
+                name,
+                in_seconds(plain),
+                f"{seconds:.2f}",
+                in_seconds(fine),
+                f"{seconds * ratio:.2f}",
+                quotient(fine, plain),
+                f"{ratio:.2f}",
+            )
 
     def compare(self, processors):
         head("", [label for label, *_ in MACHINES])
         for name in APPLICATIONS:
             alone = self.time(name, "plain", 1, 1)
-            row(name, *(quotient(alone, self.time(name, build, processors, nodes, options))
-                        for _, build, nodes, options in MACHINES))
+            row(
+                name,
+                *(
+                    quotient(alone, self.time(name, build, processors, nodes, options))
+                    for _, build, nodes, options in MACHINES
+                ),
+            )
 
     def eight(self):
         """Figure 6: speedups of 8 processors, two nodes of 4 but for the first column, over one without checks"""
@@ -110,16 +135,37 @@ class Study(PaperStudy):
 
     def misses(self):
         """Where the time goes, and what the protocol did, on 2 nodes of 4 at 3 us"""
-        head("", ["user", "data wait", "lock", "barrier", "protocol", "misses of a processor", "of them three hops",
-                  "upgrades", "us a miss", "us a miss at 15 us", "user, all processors / one alone"])
+        head(
+            "",
+            [
+                "user",
+                "data wait",
+                "lock",
+                "barrier",
+                "protocol",
+                "misses of a processor",
+                "of them three hops",
+                "upgrades",
+                "us a miss",
+                "us a miss at 15 us",
+                "user, all processors / one alone",
+            ],
+        )
         for name in APPLICATIONS:
-            point, slow, alone = (self.point(name, "fine", 8, 2, MACHINES[1][3]),
-                                  self.point(name, "fine", 8, 2, MACHINES[2][3]), self.time(name, "fine", 1, 1))
+            point, slow, alone = (
+                self.point(name, "fine", 8, 2, MACHINES[1][3]),
+                self.point(name, "fine", 8, 2, MACHINES[2][3]),
+                self.time(name, "fine", 1, 1),
+            )
             if not point or not slow or not alone:
                 row(name, *["failed"] * 11)
                 continue
-            row(name, *parts(point), us_a_miss(slow),
-                quotient(point["mean_ns"]["user"] * len(point["processors"]), alone))
+            row(
+                name,
+                *parts(point),
+                us_a_miss(slow),
+                quotient(point["mean_ns"]["user"] * len(point["processors"]), alone),
+            )
 
     def arithmetic(self):
         """What these misses make of the paper's times: speedups of 8 processors that share table 2's seconds evenly"""
@@ -131,7 +177,9 @@ class Study(PaperStudy):
                 continue
             share = application.seconds * application.overhead / 8
             fast, slow = (share + waits(point) / 1e9 for point in points)
-            row(name, *(f"{application.seconds / seconds:.2f}" for seconds in (share, fast, slow)), quotient(slow, fast))
+            row(
+                name, *(f"{application.seconds / seconds:.2f}" for seconds in (share, fast, slow)), quotient(slow, fast)
+            )
 
 
 def parts(point):
@@ -139,9 +187,13 @@ def parts(point):
     counters = point["counters"]
     misses = counters["two_hop_misses"] + counters["three_hop_misses"]
     mean = point["mean_ns"]
-    return [*(percent(mean[part], point["elapsed_ns"]) for part in ("user", "data_wait", "lock", "barrier", "protocol")),
-            f"{misses / processors:.0f}", percent(counters["three_hop_misses"], misses),
-            f"{counters['line_upgrades'] / processors:.0f}", us_a_miss(point)]
+    return [
+        *(percent(mean[part], point["elapsed_ns"]) for part in ("user", "data_wait", "lock", "barrier", "protocol")),
+        f"{misses / processors:.0f}",
+        percent(counters["three_hop_misses"], misses),
+        f"{counters['line_upgrades'] / processors:.0f}",
+        us_a_miss(point),
+    ]
 
 
 def waits(point):
@@ -159,8 +211,12 @@ def main():
     sections = ("overhead", "eight", "sixteen", "nodes_of_eight", "nodes_of_sixteen", "misses", "arithmetic")
     parser = parser_of(__doc__, out="dszoom-study", repetitions=3)
     parser.add_argument("--size", choices=("test", "paper"), default="paper", help="of the problems (default paper)")
-    parser.add_argument("--protocol-scale", type=float, default=1,
-                        help="how much slower the paper's processor did the protocol's work (default 1)")
+    parser.add_argument(
+        "--protocol-scale",
+        type=float,
+        default=1,
+        help="how much slower the paper's processor did the protocol's work (default 1)",
+    )
     parser.add_argument("--skew", help="mgrun's (default: of each program its own)")
     run_study(Study, parser, sections)
 

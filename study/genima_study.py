@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Repeats tables II to VII and figure 3 of the GeNIMA emulation paper on this system, and prints the tables of
-docs/genima-study.md.
+docs/studies/genima-study.md.
 
 usage: genima_study.py [--bin DIR] [--cache DIR] [--out DIR] [--repetitions N] [--size test|paper|large]
                        [--doc FILE] [SECTION...]
@@ -88,10 +88,27 @@ class Study(PaperStudy):
     def family(self, application, processors, network, access="userfault"):
         """Points by width, of one application; and the time on one processor."""
         program, *arguments = APPLICATIONS[application]
-        study = self.run(f"{application}-{self.options.size}-{processors}-{network}-{access}", "width", "--procs",
-                         str(processors), "--node-sizes", ",".join(map(str, WIDTHS)), "--net", network, "--protocol",
-                         "hlrc", "--access", access, "--clock-scale", str(self.options.clock_scale), "--skew", "100us",
-                         "--", *self.program(program), *arguments)
+        study = self.run(
+            f"{application}-{self.options.size}-{processors}-{network}-{access}",
+            "width",
+            "--procs",
+            str(processors),
+            "--node-sizes",
+            ",".join(map(str, WIDTHS)),
+            "--net",
+            network,
+            "--protocol",
+            "hlrc",
+            "--access",
+            access,
+            "--clock-scale",
+            str(self.options.clock_scale),
+            "--skew",
+            "100us",
+            "--",
+            *self.program(program),
+            *arguments,
+        )
         points = [point for point in study["points"] if point.get("elapsed_ns")]
         alone = next((point["elapsed_ns"] for point in points if point["role"] == "sequential"), None)
         return {point["node_size"]: point for point in points if point["role"] == "family"}, alone
@@ -104,8 +121,10 @@ class Study(PaperStudy):
             for processors in (32, 64):
                 points, alone = self.family(name, processors, "origin2000")
                 for width, theirs in zip(WIDTHS, SPEEDUP[name][processors]):
-                    cells += [f"{alone / points[width]['elapsed_ns']:.2f}" if alone and width in points else "failed",
-                              figure(theirs)]
+                    cells += [
+                        f"{alone / points[width]['elapsed_ns']:.2f}" if alone and width in points else "failed",
+                        figure(theirs),
+                    ]
             row(name, *cells)
 
     def networks(self):
@@ -118,8 +137,12 @@ class Study(PaperStudy):
                     points, _ = self.family(name, processors, network)
                     ours = shares(points.get(4))
                     theirs = NETWORK_SHARES[processors][name].get(network, (None,) * len(titles))
-                    row(name, str(processors), network,
-                        *(cell for mine, yours in zip(ours, theirs) for cell in (mine, figure(yours, "%"))))
+                    row(
+                        name,
+                        str(processors),
+                        network,
+                        *(cell for mine, yours in zip(ours, theirs) for cell in (mine, figure(yours, "%"))),
+                    )
 
     def widths(self):
         """Table VI: where the time goes on 64 processors on the Origin 2000, in nodes of 4, 8, 16"""
@@ -130,14 +153,23 @@ class Study(PaperStudy):
             ours = [shares(points.get(width)) for width in WIDTHS]
             cells = []
             for i, theirs in enumerate(WIDTH_SHARES[name]):
-                cells += [", ".join(part[i] for part in ours),
-                          NONE if set(theirs) == {None} else ", ".join(figure(one, "%") for one in theirs)]
+                cells += [
+                    ", ".join(part[i] for part in ours),
+                    NONE if set(theirs) == {None} else ", ".join(figure(one, "%") for one in theirs),
+                ]
             row(name, *cells)
 
     def work(self):
         """What the protocol did, on 64 processors on the Origin 2000, in nodes of 4, 8, 16"""
-        columns = ("pages fetched by a processor", "faults that fetched", "of pages fetched ahead, in vain",
-                   "local to remote locks", "notices", "rights changes of a processor", "pages a change")
+        columns = (
+            "pages fetched by a processor",
+            "faults that fetched",
+            "of pages fetched ahead, in vain",
+            "local to remote locks",
+            "notices",
+            "rights changes of a processor",
+            "pages a change",
+        )
         head("", columns, len(columns))
         for name in APPLICATIONS:
             points, _ = self.family(name, 64, "origin2000")
@@ -173,15 +205,26 @@ class Study(PaperStudy):
         print(f"{result['cores']} cores. A figure that grows with the threads is time lost to each other.\n")
         head("threads", ["upgrade, userfaultfd", "mprotect", "downgrade, userfaultfd", "mprotect"])
         for threads, costs in sorted(by_threads.items()):
-            row(str(threads), *(f"{costs[access][what]:.2f}" for what in ("upgrade_us", "downgrade_us")
-                                for access in ("userfault", "mprotect")))
+            row(
+                str(threads),
+                *(
+                    f"{costs[access][what]:.2f}"
+                    for what in ("upgrade_us", "downgrade_us")
+                    for access in ("userfault", "mprotect")
+                ),
+            )
 
 
 def shares(point):
     if point is None:
         return ["failed"] * 5
-    parts = [point["mean_ns"]["data_wait"], point["mean_ns"]["barrier"], point["mean_ns"]["lock"], point["rights_ns"],
-             point["diffs_ns"]]
+    parts = [
+        point["mean_ns"]["data_wait"],
+        point["mean_ns"]["barrier"],
+        point["mean_ns"]["lock"],
+        point["rights_ns"],
+        point["diffs_ns"],
+    ]
     return [f"{100 * part / point['elapsed_ns']:.1f}%" for part in parts]
 
 
@@ -194,13 +237,15 @@ def work_of(point):
     calls = sum(counters[name] for name in CALLS)
     pages = sum(counters[name[:-1] + "_pages"] for name in CALLS)
     remote = counters["locks_remote"]
-    return [f"{fetched / processors:.0f}",
-            f"{100 * (fetched - counters['prefetches']) / fetched:.0f}%" if fetched else NONE,
-            f"{100 * counters['wasted_prefetches'] / counters['prefetches']:.0f}%" if counters["prefetches"] else NONE,
-            f"{counters['locks_local'] / remote:.1f}" if remote else NONE,
-            str(counters["notices"]),
-            f"{calls / processors:.0f}",
-            f"{pages / calls:.1f}" if calls else NONE]
+    return [
+        f"{fetched / processors:.0f}",
+        f"{100 * (fetched - counters['prefetches']) / fetched:.0f}%" if fetched else NONE,
+        f"{100 * counters['wasted_prefetches'] / counters['prefetches']:.0f}%" if counters["prefetches"] else NONE,
+        f"{counters['locks_local'] / remote:.1f}" if remote else NONE,
+        str(counters["notices"]),
+        f"{calls / processors:.0f}",
+        f"{pages / calls:.1f}" if calls else NONE,
+    ]
 
 
 def cost(point):
@@ -213,8 +258,9 @@ def main():
     sections = ("speedups", "networks", "widths", "work", "rights", "wall")
     parser = parser_of(__doc__, out="genima-study", repetitions=1)
     parser.add_argument("--clock-scale", type=float, default=50)
-    parser.add_argument("--size", choices=("test", "paper", "large"), default="large",
-                        help="of the problems (default large)")
+    parser.add_argument(
+        "--size", choices=("test", "paper", "large"), default="large", help="of the problems (default large)"
+    )
     run_study(Study, parser, sections)
 
 

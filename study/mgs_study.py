@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Repeats the MGS paper's figures 6 to 20 on this system, and prints the tables of docs/mgs-study.md.
+"""Repeats the MGS paper's figures 6 to 20 on this system, and prints the tables of docs/studies/mgs-study.md.
 
 usage: mgs_study.py [--bin DIR] [--cache DIR] [--out DIR] [--repetitions N] [SECTION...]
 
@@ -45,11 +45,23 @@ class Study(PaperStudy):
         if not slowed:
             return ["--procs", str(PROCESSORS), "--net", "mgs"]
         scale = self.scale(name, self.program(name), PAPER[name][0] / HERTZ * 1e9)
-        return ["--procs", str(PROCESSORS), "--net", "mgs", "--clock-scale", f"{scale:.0f},{PROTOCOL_SCALE}", "--skew", "1ms"]
+        return [
+            "--procs",
+            str(PROCESSORS),
+            "--net",
+            "mgs",
+            "--clock-scale",
+            f"{scale:.0f},{PROTOCOL_SCALE}",
+            "--skew",
+            "1ms",
+        ]
 
     def families(self, slowed):
-        print("| application | " + " | ".join(f"C = {c}" for c in sizes()) +
-              " | breakup penalty | the paper's | multigrain potential | the paper's | class | the paper's |")
+        print(
+            "| application | "
+            + " | ".join(f"C = {c}" for c in sizes())
+            + " | breakup penalty | the paper's | multigrain potential | the paper's | class | the paper's |"
+        )
         print("|---|" + "---:|" * len(sizes()) + "---:|---|---:|---|---|---|")
         for name, (_, grain, penalty, potential) in PAPER.items():
             if not grain:
@@ -57,8 +69,11 @@ class Study(PaperStudy):
             kind = "alewife" if slowed else "today"
             study = self.run(f"{kind}-{name}", "family", *self.machine(name, slowed), "--", *self.program(name))
             metrics = study["metrics"][0]
-            print(f"| {name} | {times(study, 0)} | {percent(metrics['breakup_penalty'])} | {penalty} "
-                  f"| {percent(metrics['multigrain_potential'])} | {potential} | {metrics['grain']} | {grain} |", flush=True)
+            print(
+                f"| {name} | {times(study, 0)} | {percent(metrics['breakup_penalty'])} | {penalty} "
+                f"| {percent(metrics['multigrain_potential'])} | {potential} | {metrics['grain']} | {grain} |",
+                flush=True,
+            )
 
     def breakdowns(self, slowed):
         kind = "alewife" if slowed else "today"
@@ -72,8 +87,10 @@ class Study(PaperStudy):
             for point in study["points"]:
                 if point["role"] != "family" or point["node_size"] not in (1, 4, 16, 32) or not point.get("elapsed_ns"):
                     continue
-                parts = " | ".join(f"{100 * point['mean_ns'][part] / point['elapsed_ns']:.0f}%"
-                                   for part in ("user", "data_wait", "lock", "barrier", "protocol"))
+                parts = " | ".join(
+                    f"{100 * point['mean_ns'][part] / point['elapsed_ns']:.0f}%"
+                    for part in ("user", "data_wait", "lock", "barrier", "protocol")
+                )
                 print(f"| {name} | {point['node_size']} | {parts} |")
 
     def transformations(self):
@@ -81,7 +98,9 @@ class Study(PaperStudy):
         print("|---|" + "---:|" * len(sizes()))
         for name, variants in TRANSFORMATIONS.items():
             added = [argument for variant in variants for argument in ("--add-args", f"--variant {variant}")]
-            study = self.run(f"transformed-{name}", "compare", *self.machine(name, True), *added, "--", *self.program(name))
+            study = self.run(
+                f"transformed-{name}", "compare", *self.machine(name, True), *added, "--", *self.program(name)
+            )
             for index, variant in enumerate(["original", *variants]):
                 print(f"| {name}, {variant} | {times(study, index)} |", flush=True)
 
@@ -90,18 +109,40 @@ class Study(PaperStudy):
         # more to do between barriers.
         print("| application | C | 4.75 us | 50 us | 100 us | 500 us | 1 ms | slope |")
         print("|---|---:|---:|---:|---:|---:|---:|---:|")
-        for label, name, extra in (("jacobi, 2048 x 2048", "jacobi", ["-n", "2048"]), ("water", "water", []),
-                                   ("water-kernel, original", "water-kernel", []),
-                                   ("water-kernel, tiled", "water-kernel", ["--variant", "tiled"])):
-            study = self.run(f"latency-{label.replace(' ', '').replace(',', '-')}", "latency", "--procs", str(PROCESSORS),
-                             "--net", "mgs", "--clock-scale", "100", "--skew", "100us", "--latencies",
-                             "4750ns,50us,100us,500us,1ms", "--", *self.program(name), *extra)
+        for label, name, extra in (
+            ("jacobi, 2048 x 2048", "jacobi", ["-n", "2048"]),
+            ("water", "water", []),
+            ("water-kernel, original", "water-kernel", []),
+            ("water-kernel, tiled", "water-kernel", ["--variant", "tiled"]),
+        ):
+            study = self.run(
+                f"latency-{label.replace(' ', '').replace(',', '-')}",
+                "latency",
+                "--procs",
+                str(PROCESSORS),
+                "--net",
+                "mgs",
+                "--clock-scale",
+                "100",
+                "--skew",
+                "100us",
+                "--latencies",
+                "4750ns,50us,100us,500us,1ms",
+                "--",
+                *self.program(name),
+                *extra,
+            )
             for slope in study["slopes"]:
-                points = {point["latency_ns"]: point["elapsed_ns"] for point in study["points"]
-                          if point.get("elapsed_ns") and point["node_size"] == slope["node_size"]}
+                points = {
+                    point["latency_ns"]: point["elapsed_ns"]
+                    for point in study["points"]
+                    if point.get("elapsed_ns") and point["node_size"] == slope["node_size"]
+                }
                 base = points[50_000]
-                cells = " | ".join(f"{points[latency] / base - 1:+.1%}" if latency != 50_000 else f"{base / 1e6:.0f} ms"
-                                   for latency in (4_750, 50_000, 100_000, 500_000, 1_000_000))
+                cells = " | ".join(
+                    f"{points[latency] / base - 1:+.1%}" if latency != 50_000 else f"{base / 1e6:.0f} ms"
+                    for latency in (4_750, 50_000, 100_000, 500_000, 1_000_000)
+                )
                 print(f"| {label} | {slope['node_size']} | {cells} | {slope['slope']:.0f} |", flush=True)
 
 
@@ -115,15 +156,26 @@ def percent(value):
 
 def times(study, index):
     label = study["series"][index]
-    found = {point["node_size"]: point["elapsed_ns"] for point in study["points"]
-             if point["role"] == "family" and point["series"] == label and point.get("elapsed_ns")}
-    return " | ".join(f"{found[c] / 1e9:.3g} s" if c in found and found[c] >= 1e9 else
-                      f"{found[c] / 1e6:.3g} ms" if c in found else "failed" for c in sizes())
+    found = {
+        point["node_size"]: point["elapsed_ns"]
+        for point in study["points"]
+        if point["role"] == "family" and point["series"] == label and point.get("elapsed_ns")
+    }
+    return " | ".join(
+        f"{found[c] / 1e9:.3g} s"
+        if c in found and found[c] >= 1e9
+        else f"{found[c] / 1e6:.3g} ms"
+        if c in found
+        else "failed"
+        for c in sizes()
+    )
 
 
 def main():
     parser = parser_of(__doc__, out="mgs-study", repetitions=3)
-    parser.add_argument("sections", nargs="*", help="some of: families, transformations, latencies, today (default all)")
+    parser.add_argument(
+        "sections", nargs="*", help="some of: families, transformations, latencies, today (default all)"
+    )
     options = parser.parse_args()
     study = Study(options)
     wanted = options.sections or ["families", "transformations", "latencies", "today"]

@@ -119,8 +119,19 @@ class PaperStudy:
     def alone(self, program, *options):
         """Nanoseconds of one processor here."""
         stats = os.path.join(self.options.out, "profile.json")
-        subprocess.run([os.path.join(self.options.bin, "mgrun"), "--clock", "virtual", "--stats", f"json:{stats}",
-                        *options, *program], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                os.path.join(self.options.bin, "mgrun"),
+                "--clock",
+                "virtual",
+                "--stats",
+                f"json:{stats}",
+                *options,
+                *program,
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         with open(stats, encoding="utf-8") as file:
             elapsed = json.load(file)["run"]["elapsed_ns"]
         os.unlink(stats)
@@ -130,9 +141,20 @@ class PaperStudy:
         """Runs `mgstudy KIND ARGUMENTS`, leaves NAME.json and NAME.html in --out, and returns the study. That some of its
         points failed is no error."""
         path = os.path.join(self.options.out, f"{name}.json")
-        command = [os.path.join(self.options.bin, "mgstudy"), kind, "--cache", self.options.cache, "--json", path,
-                   "--report", path.replace(".json", ".html"), "--quiet", "--repetitions",
-                   str(self.options.repetitions), *arguments]
+        command = [
+            os.path.join(self.options.bin, "mgstudy"),
+            kind,
+            "--cache",
+            self.options.cache,
+            "--json",
+            path,
+            "--report",
+            path.replace(".json", ".html"),
+            "--quiet",
+            "--repetitions",
+            str(self.options.repetitions),
+            *arguments,
+        ]
         status = subprocess.run(command, check=False).returncode
         if status not in (0, 1):
             sys.exit(f"{script_name()}: {' '.join(command)} ended with status {status}")
@@ -143,8 +165,11 @@ class PaperStudy:
         """What mgstudy has of one machine; None if it failed."""
         # mgstudy's families have at least two processors, and a run on one of them beside.
         alone = processors == 1
-        family = ["--procs", "2", "--node-sizes", "2"] if alone else [
-            "--procs", str(processors), "--node-sizes", str(processors // nodes), "--no-sequential"]
+        family = (
+            ["--procs", "2", "--node-sizes", "2"]
+            if alone
+            else ["--procs", str(processors), "--node-sizes", str(processors // nodes), "--no-sequential"]
+        )
         study = self.run(name, "family", *family, *options, "--", *program)
         role = "sequential" if alone else "family"
         return next((point for point in study["points"] if point["role"] == role and point.get("elapsed_ns")), None)

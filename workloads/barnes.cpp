@@ -1,4 +1,4 @@
-// Barnes-Hut: the motion of bodies under gravity, in a hierarchical way (mgs.txt, section 5.2; Barnes and Hut, "A
+// Barnes-Hut: the motion of bodies under gravity, in a hierarchical way ([MGS], section 5.2; Barnes and Hut, "A
 // hierarchical O(N log N) force-calculation algorithm"; Singh, Weber and Gupta, "SPLASH").
 //
 // Space is an octree of cells down to single bodies. In each iteration all processors put their bodies into one shared
@@ -11,7 +11,7 @@
 // cell's links under the cell's lock while the tree grows, and remembers (in private memory) which of them lead to
 // cells, which does not change; the SPLASH program reads links without the lock.
 //
-// Variants, each with those before (mgs.txt, section 5.4 and Table 4). By default new cells come off one free list
+// Variants, each with those before ([MGS], section 5.4 and Table 4). By default new cells come off one free list
 // under one lock. `concurrent-alloc`: its entries belong to processors in turn, and no lock is needed.
 // `distributed-freelist`: a processor's entries are neighbours in memory, at home on its node, and share no page with
 // another's. `early-release`: a release before critical sections that are entered with many pages changed.

@@ -33,7 +33,7 @@ struct Options {
   bool speedup = false;
 };
 
-// --variant, for a workload that has, beside the original version, transformed ones (mgs.txt, Table 4): `names`.
+// --variant, for a workload that has, beside the original version, transformed ones ([MGS], Table 4): `names`.
 inline void add_variants(CommandLine& app, std::string& variant, const std::vector<std::string>& names) {
   variant = "original";
   std::vector<std::string> all = {variant};
@@ -76,7 +76,7 @@ T choose(const Options& options, T given, T test, T paper, T large) {
 // `count` zeroed elements of shared memory, or the end of the run with a sentence.
 template <typename T>
 T* allocate_shared(size_t count, mg_home home = MG_HOME_DEFAULT) {
-  mg_alloc_options options{};
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.home = home;
   void* const block = mg_alloc(count * sizeof(T), &options);
   if (block == nullptr) {

@@ -1,4 +1,4 @@
-// FFT: a one-dimensional fast Fourier transform of n complex numbers, by the six-step algorithm (mgs.txt, section 5.2;
+// FFT: a one-dimensional fast Fourier transform of n complex numbers, by the six-step algorithm ([MGS], section 5.2;
 // Bailey, "FFTs in external or hierarchical memories").
 //
 // The n = rows x columns numbers are a matrix: transpose, transform each row, multiply with the roots of unity,
@@ -7,7 +7,7 @@
 //
 // Variants. By default a processor begins a transpose with the band of its right neighbour, as the SPLASH-2 program
 // does, so the processors of a node want the same pages from the same node at about the same time. `staggered` spreads
-// the processors of a node over the other nodes (genima-emulation.txt, section III: FFTst).
+// the processors of a node over the other nodes ([GeNIMA], section III: FFTst).
 #include <algorithm>
 #include <cmath>
 #include <cstring>

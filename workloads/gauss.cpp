@@ -1,4 +1,4 @@
-// Gauss: Gaussian elimination on a dense n x n matrix, which leaves its factors L and U in its place (mgs.txt,
+// Gauss: Gaussian elimination on a dense n x n matrix, which leaves its factors L and U in its place ([MGS],
 // section 5.2).
 //
 // Rows are dealt out to processors in turn, so that all have work to the end. In step k every processor reads row k,

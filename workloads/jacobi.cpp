@@ -1,4 +1,4 @@
-// Jacobi: iterative relaxation of a two-dimensional grid with fixed edges (mgs.txt, section 5.2).
+// Jacobi: iterative relaxation of a two-dimensional grid with fixed edges ([MGS], section 5.2).
 //
 // Each iteration every interior point becomes the mean of its four neighbours; two grids take turns. A processor owns
 // a band of rows, which are at home on its node, and reads one row of each neighbour's band: coarse-grain sharing.

@@ -1,4 +1,4 @@
-// LU: the factors L and U of a dense n x n matrix, in its place, without pivoting (genima-emulation.txt, section III.C;
+// LU: the factors L and U of a dense n x n matrix, in its place, without pivoting ([GeNIMA], section III.C;
 // Woo and others, "The SPLASH-2 programs", the version with contiguous blocks).
 //
 // The matrix is cut into blocks, which are dealt out to a grid of processors in both directions (2-D scatter), so that

@@ -1,4 +1,4 @@
-// Matmul: the product of two dense n x n matrices, C = A B (mgs.txt, section 5.2).
+// Matmul: the product of two dense n x n matrices, C = A B ([MGS], section 5.2).
 //
 // A processor owns a band of rows of A and C, which are at home on its node, and reads all of B. Coarse-grain sharing:
 // every page of B crosses to every node once.

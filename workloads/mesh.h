@@ -2,7 +2,7 @@
 // parts: what unstructured and unstructured-kernel have in common.
 //
 // The computation resembles that of the Euler equations for a gas, with its five variables in every node and a flux at
-// every edge; the numbers mean nothing (mgs.txt, section 5.2).
+// every edge; the numbers mean nothing ([MGS], section 5.2).
 #pragma once
 
 #include <algorithm>

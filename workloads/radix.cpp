@@ -1,4 +1,4 @@
-// Radix: integers sorted digit by digit (genima-emulation.txt, section III.C; Blelloch and others, "A comparison of
+// Radix: integers sorted digit by digit ([GeNIMA], section III.C; Blelloch and others, "A comparison of
 // sorting algorithms for the Connection Machine CM-2"; Woo and others, "The SPLASH-2 programs").
 //
 // For each digit, from the lowest: a processor counts the digits of its part of the keys; a prefix tree over the

@@ -1,4 +1,4 @@
-// Samplesort: integers sorted by way of samples (genima-emulation.txt, section III.C; Blelloch and others, "A
+// Samplesort: integers sorted by way of samples ([GeNIMA], section III.C; Blelloch and others, "A
 // comparison of sorting algorithms for the Connection Machine CM-2").
 //
 // A processor sorts its part of the keys, and takes samples of it at equal distances. From all samples every processor

@@ -14,8 +14,8 @@ extern "C" void __multigrain_spin(void);
 
 namespace workloads::sm {
 
-// In virtual time a processor waits here until the others' clocks have come near its own (docs/virtual-time.md: the
-// skew), as it does in Multigrain's locks and barriers. Atomics that hit tell nobody what time it is.
+// In virtual time a processor waits here until the others' clocks have come near its own (docs/user/virtual-time.md:
+// the skew), as it does in Multigrain's locks and barriers. Atomics that hit tell nobody what time it is.
 inline void synchronise_clocks() {
   __multigrain_spin();
 }
@@ -35,7 +35,7 @@ struct Barrier {
 // Zeroed, which is how both begin.
 template <typename T>
 T* create() {
-  mg_alloc_options options{};
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.alignment = alignof(T);
   void* const block = mg_alloc(sizeof(T), &options);
   if (block == nullptr) {

@@ -1,11 +1,11 @@
-// TSP: the shortest round trip through all cities, by branch and bound (mgs.txt, section 5.2).
+// TSP: the shortest round trip through all cities, by branch and bound ([MGS], section 5.2).
 //
 // original: one pool of partial tours for the whole machine, under one lock: the critical sections that MGS's
 // section 5.3.3 sees dilated. A processor takes the newest tour from the pool; while it is short, its extensions go
 // back to the pool, and once it is long enough, the processor finishes it alone. The shortest tour found so far is
 // under a lock of its own; processors look at it whenever they take a tour and prune with what they saw.
 //
-// distributed-pool (mgs.txt, Table 4 and section 5.4): each SMP has a pool of its own, in its private memory, which its
+// distributed-pool ([MGS], Table 4 and section 5.4): each SMP has a pool of its own, in its private memory, which its
 // processors share by hardware. The central pool remains to distribute work between SMPs: through it go the tours of
 // the first few cities only, and an SMP takes one from there when its own pool is empty, by one processor at a time. An
 // SMP also remembers the length of the shortest tour that it heard of, and asks again when it takes from the centre.

@@ -1,4 +1,4 @@
-// Unstructured: a computation over an unstructured mesh that resembles solving the Euler equations (mgs.txt,
+// Unstructured: a computation over an unstructured mesh that resembles solving the Euler equations ([MGS],
 // sections 5.2 and 5.3.3; the numbers mean nothing).
 //
 // Run-time preprocessing gives processors compact parts of the nodes and of the edges. An iteration is one edge loop

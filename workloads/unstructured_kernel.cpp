@@ -1,4 +1,4 @@
-// Unstructured-kernel: a single edge loop over an unstructured mesh (mgs.txt, section 5.4). For every edge it reads the
+// Unstructured-kernel: a single edge loop over an unstructured mesh ([MGS], section 5.4). For every edge it reads the
 // flow in the edge's two nodes, computes the flux between them, and adds it to the residuals of both.
 //
 // original: as in unstructured. Edges belong to processors by run-time preprocessing; nodes at which edges of several

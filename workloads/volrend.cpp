@@ -1,4 +1,4 @@
-// Volrend: a volume of densities seen from outside, by casting a ray for each pixel (genima-emulation.txt, section
+// Volrend: a volume of densities seen from outside, by casting a ray for each pixel ([GeNIMA], section
 // III.C; Nieh and Levoy, "Volume rendering on scalable shared-memory MIMD architectures"; Woo and others, "The SPLASH-2
 // programs").
 //

@@ -1,5 +1,5 @@
 // Water: forces and potentials in a system of flexible water molecules over time, in the liquid state
-// (mgs.txt, section 5.2; the n-squared kind of the SPLASH programs).
+// ([MGS], section 5.2; the n-squared kind of the SPLASH programs).
 //
 // A molecule is three atoms (O, H, H) held by springs along its three sides. Molecules interact through the charges of
 // their atoms and a Lennard-Jones potential between oxygens, in a cubic box with periodic boundaries, up to a cutoff

@@ -1,5 +1,5 @@
 // Water-kernel: the force interaction of water, where it spends most of its time and where all processors write what
-// all others own (mgs.txt, section 5.4).
+// all others own ([MGS], section 5.4).
 //
 // original: as in water. A processor computes the forces between its own molecules and the half of all others that
 // follow, gathers them in private memory, and adds them to the molecules under a lock for each molecule.

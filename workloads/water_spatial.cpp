@@ -1,5 +1,5 @@
 // Water-spatial: forces and potentials in a system of flexible water molecules over time, by way of boxes
-// (genima-emulation.txt, section III.C; Woo and others, "The SPLASH-2 programs").
+// ([GeNIMA], section III.C; Woo and others, "The SPLASH-2 programs").
 //
 // The same physics as water's, but the cutoff is a length and not half the side of the system: so space is cut into
 // boxes no narrower than the cutoff, and a molecule interacts with those in its own box and the boxes around that. A

@@ -1,22 +1,23 @@
-// Multigrain's C++ interface: the C interface (multigrain.h) with ownership, exceptions and standard shapes.
-//
-// Everything here is a thin inline layer; multigrain.h says what the machine, a processor, a release and an acquire
-// are, and what each operation costs. The rules that C++ adds:
-//
-//  Where objects live   Only what is in shared memory is shared: objects made by mg::make_unique or
-//            mg::make_shared_array, or allocated by mg::allocator. A container that several nodes use must itself be
-//            in shared memory, not only its elements: mg::make_unique<std::vector<int, mg::allocator<int>>>().
-//            Globals and the private heap are copied to another node when processors start there, and part ways then.
-//  Who destroys         mg::mutex, barrier, ... own their resource as std::unique_ptr does. A copy that another node
-//            got of a private one names the same lock and may use it, but only one node may run the destructor: in a
-//            program whose objects belong to main() that comes by itself. Handles hold no address and no thread
-//            identity, so the objects may be members of structures in shared memory.
-//            Create them in main() or later, not in constructors of globals: those run before the runtime is up.
-//  Failure   std::bad_alloc when shared memory or the table of locks is used up; std::system_error, whose text
-//            includes mg_error(), for everything else. Operations on locks, barriers and flags do not throw.
-//  Virtual functions work in shared objects: every node runs the same executable at the same addresses.
-//
-// Thread safety is that of the C functions: everything may be called from any processor, nothing from signal handlers.
+/// \file
+/// Multigrain's C++ interface: the C interface (multigrain.h) with ownership, exceptions and standard shapes.
+///
+/// Everything here is a thin inline layer; multigrain.h says what the machine, a processor, a release and an acquire
+/// are, and what each operation costs. The rules that C++ adds:
+///
+///  Where objects live   Only what is in shared memory is shared: objects made by mg::make_unique or
+///            mg::make_shared_array, or allocated by mg::allocator. A container that several nodes use must itself be
+///            in shared memory, not only its elements: mg::make_unique<std::vector<int, mg::allocator<int>>>().
+///            Globals and the private heap are copied to another node when processors start there, and part ways then.
+///  Who destroys         mg::mutex, barrier, ... own their resource as std::unique_ptr does. A copy that another node
+///            got of a private one names the same lock and may use it, but only one node may run the destructor: in a
+///            program whose objects belong to main() that comes by itself. Handles hold no address and no thread
+///            identity, so the objects may be members of structures in shared memory.
+///            Create them in main() or later, not in constructors of globals: those run before the runtime is up.
+///  Failure   std::bad_alloc when shared memory or the table of locks is used up; std::system_error, whose text
+///            includes mg_error(), for everything else. Operations on locks, barriers and flags do not throw.
+///  Virtual functions work in shared objects: every node runs the same executable at the same addresses.
+///
+/// Thread safety is that of the C functions: everything may be called from any processor, nothing from signal handlers.
 #ifndef MULTIGRAIN_MULTIGRAIN_HPP
 #define MULTIGRAIN_MULTIGRAIN_HPP
 
@@ -47,20 +48,20 @@ namespace mg {
 
 namespace detail {
 
-// Throws std::system_error for the negative errno value of a C function; nothing if it is 0.
+/// Throws std::system_error for the negative errno value of a C function; nothing if it is 0.
 inline void check(int status, const char* what) {
   if (status == 0) return;
   throw std::system_error(-status, std::generic_category(), std::string(what) + ": " + mg_error());
 }
 
-// Creation fails only when the machine has no room for another lock, barrier, ...
+/// Creation fails only when the machine has no room for another lock, barrier, ...
 template <typename Handle>
 Handle created(Handle handle) {
   if (handle == 0) throw std::bad_alloc();
   return handle;
 }
 
-// Owns one handle of the C interface. Neither copied nor moved: others hold its value.
+/// Owns one handle of the C interface. Neither copied nor moved: others hold its value.
 template <typename Handle, void (*Destroy)(Handle)>
 class owned_handle {
  public:
@@ -71,7 +72,7 @@ class owned_handle {
   owned_handle& operator=(const owned_handle&) = delete;
   ~owned_handle() { Destroy(handle_); }
 
-  // The C handle, for use with the C functions; this object still owns it.
+  /// The C handle, for use with the C functions; this object still owns it.
   [[nodiscard]] Handle native_handle() const noexcept { return handle_; }
 
  private:
@@ -82,7 +83,7 @@ class owned_handle {
 
 // --- The machine ------------------------------------------------------------------------------------------------
 
-// The calling processor, the number of them, the caller's node, the number of nodes, processors of each node (C).
+/// The calling processor, the number of them, the caller's node, the number of nodes, processors of each node (C).
 [[nodiscard]] inline unsigned processor() noexcept {
   return mg_processor();
 }
@@ -98,17 +99,17 @@ class owned_handle {
 [[nodiscard]] inline unsigned processors_per_node() noexcept {
   return mg_processors_per_node();
 }
-// Bytes: the unit of page-grain coherence.
+/// Bytes: the unit of page-grain coherence.
 [[nodiscard]] inline std::size_t page_size() noexcept {
   return mg_page_size();
 }
-// Whether the object's address is in shared memory.
+/// Whether the object's address is in shared memory.
 template <typename T>
 [[nodiscard]] bool is_shared(const T* object) noexcept {
   return mg_is_shared(object) != 0;
 }
 
-// Time since the run began; a Clock in the standard's sense, the same on all nodes of one machine.
+/// Time since the run began; a Clock in the standard's sense, the same on all nodes of one machine.
 struct clock {
   using rep = std::int64_t;
   using period = std::nano;
@@ -118,27 +119,31 @@ struct clock {
   static time_point now() noexcept { return time_point(duration(static_cast<rep>(mg_time_ns()))); }
 };
 
-// Makes the caller's earlier writes visible to later acquires of any processor.
+/// Makes the caller's earlier writes visible to later acquires of any processor.
 inline void release() noexcept {
   mg_release();
 }
 
 // --- Shared memory ----------------------------------------------------------------------------------------------
 
-// Where pages are at home (mg_home) and how a block is aligned; the defaults are mg_alloc's.
+/// How to allocate: the members of mg_alloc_options, with the same defaults.
 struct alloc_options {
-  std::size_t alignment = 0;  // a power of two, or 0 for the default
+  std::size_t alignment = 0;  ///< a power of two, or 0 for the default
   mg_home home = MG_HOME_DEFAULT;
-  unsigned node = 0;  // for MG_HOME_NODE
+  unsigned node = 0;  ///< for MG_HOME_NODE
+  mg_protocol protocol = MG_PROTOCOL_DEFAULT;
+  std::size_t block_size = 0;  ///< bytes, under shasta; 0 for the default
 };
 
-// `bytes` of zeroed shared memory. Throws std::bad_alloc when there is no room and std::system_error (EINVAL) for an
-// alignment or node that cannot be. Freed with mg_free.
+/// `bytes` of zeroed shared memory. Throws std::bad_alloc when there is no room and std::system_error (EINVAL) for
+/// options that cannot be. Freed with mg_free.
 [[nodiscard]] inline void* allocate_bytes(std::size_t bytes, const alloc_options& options = {}) {
-  mg_alloc_options c_options{};
+  mg_alloc_options c_options = MG_ALLOC_OPTIONS_INIT;
   c_options.alignment = options.alignment;
   c_options.home = options.home;
   c_options.node = options.node;
+  c_options.protocol = options.protocol;
+  c_options.block_size = options.block_size;
   void* const block = mg_alloc(bytes, &c_options);
   if (block == nullptr) {
     const int code = errno;
@@ -148,8 +153,8 @@ struct alloc_options {
   return block;
 }
 
-// A standard allocator of shared memory. Stateless: all are equal, and any frees what any other allocated, on any
-// node. `Home` places the pages of large blocks; small blocks share pages and their placement is a hint.
+/// A standard allocator of shared memory. Stateless: all are equal, and any frees what any other allocated, on any
+/// node. `Home` places the pages of large blocks; small blocks share pages and their placement is a hint.
 template <typename T, mg_home Home = MG_HOME_DEFAULT>
 class allocator {
  public:
@@ -169,7 +174,7 @@ class allocator {
   template <typename U, mg_home OtherHome>
   constexpr allocator(const allocator<U, OtherHome>&) noexcept {}
 
-  // Throws std::bad_array_new_length or std::bad_alloc.
+  /// Throws std::bad_array_new_length or std::bad_alloc.
   [[nodiscard]] T* allocate(std::size_t count) {
     if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
     alloc_options options;
@@ -185,7 +190,7 @@ class allocator {
   }
 };
 
-// Destroys an object in shared memory and frees it.
+/// Destroys an object in shared memory and frees it.
 template <typename T>
 struct deleter {
   void operator()(T* object) const noexcept {
@@ -194,11 +199,11 @@ struct deleter {
   }
 };
 
-// A pointer to an object in shared memory, destroyed with it. Other processors use get().
+/// A pointer to an object in shared memory, destroyed with it. Other processors use get().
 template <typename T>
 using unique_ptr = std::unique_ptr<T, deleter<T>>;
 
-// Constructs a T in shared memory. Throws what allocate_bytes and T's constructor throw.
+/// Constructs a T in shared memory. Throws what allocate_bytes and T's constructor throw.
 template <typename T, typename... Arguments>
 [[nodiscard]] unique_ptr<T> make_unique(Arguments&&... arguments) {
   alloc_options options;
@@ -212,8 +217,8 @@ template <typename T, typename... Arguments>
   }
 }
 
-// Owns an array in shared memory: move-only, a contiguous range, so it converts to std::span. What other processors
-// take is span() or data(): the span stays good while the owner lives.
+/// Owns an array in shared memory: move-only, a contiguous range, so it converts to std::span. What other processors
+/// take is span() or data(): the span stays good while the owner lives.
 template <typename T>
 class shared_array {
  public:
@@ -244,7 +249,7 @@ class shared_array {
   [[nodiscard]] T* end() const noexcept { return data_ + size_; }
   [[nodiscard]] std::span<T> span() const noexcept { return {data_, size_}; }
 
-  // Takes over `size` constructed elements at `data`, a block from mg_alloc.
+  /// Takes over `size` constructed elements at `data`, a block from mg_alloc.
   [[nodiscard]] static shared_array adopt(T* data, std::size_t size) noexcept {
     shared_array array;
     array.data_ = data;
@@ -257,8 +262,8 @@ class shared_array {
   std::size_t size_ = 0;
 };
 
-// `count` value-initialised elements in shared memory. Elements of trivial types are zero without being touched, so
-// first-touch placement and untouched memory stay what they were. Throws what allocate_bytes and T() throw.
+/// `count` value-initialised elements in shared memory. Elements of trivial types are zero without being touched, so
+/// first-touch placement and untouched memory stay what they were. Throws what allocate_bytes and T() throw.
 template <typename T>
 [[nodiscard]] shared_array<T> make_shared_array(std::size_t count, alloc_options options = {}) {
   if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length();
@@ -278,8 +283,8 @@ template <typename T>
 
 // --- Synchronisation ----------------------------------------------------------------------------------------------
 
-// A lock that every node can take: Lockable, so std::lock_guard, std::unique_lock and std::scoped_lock work. Not
-// recursive. unlock is a release, lock and a successful try_lock are acquires.
+/// A lock that every node can take: Lockable, so std::lock_guard, std::unique_lock and std::scoped_lock work. Not
+/// recursive. unlock is a release, lock and a successful try_lock are acquires.
 class mutex : public detail::owned_handle<mg_lock_t, mg_lock_destroy> {
  public:
   mutex() : owned_handle(mg_lock_create()) {}
@@ -288,8 +293,8 @@ class mutex : public detail::owned_handle<mg_lock_t, mg_lock_destroy> {
   void unlock() noexcept { mg_unlock(native_handle()); }
 };
 
-// The same lock by value, owned by somebody else: trivially copyable, so that it can be captured by a callable that is
-// sent to another processor, or stored by the thousand. Lockable too.
+/// The same lock by value, owned by somebody else: trivially copyable, so that it can be captured by a callable that is
+/// sent to another processor, or stored by the thousand. Lockable too.
 class mutex_ref {
  public:
   explicit mutex_ref(mg_lock_t handle) noexcept : handle_(handle) {}
@@ -303,8 +308,8 @@ class mutex_ref {
   mg_lock_t handle_;
 };
 
-// Waits with a std::unique_lock of mutex or mutex_ref that is locked. No spurious wake-ups, but another processor may
-// have changed the condition between the signal and the lock: use the form with a predicate, or a loop.
+/// Waits with a std::unique_lock of mutex or mutex_ref that is locked. No spurious wake-ups, but another processor may
+/// have changed the condition between the signal and the lock: use the form with a predicate, or a loop.
 class condition_variable : public detail::owned_handle<mg_cond_t, mg_cond_destroy> {
  public:
   condition_variable() : owned_handle(mg_cond_create()) {}
@@ -320,15 +325,15 @@ class condition_variable : public detail::owned_handle<mg_cond_t, mg_cond_destro
   void notify_all() noexcept { mg_cond_broadcast(native_handle()); }
 };
 
-// A barrier of `count` processors; 0 means all.
+/// A barrier of `count` processors; 0 means all.
 class barrier : public detail::owned_handle<mg_barrier_t, mg_barrier_destroy> {
  public:
   explicit barrier(unsigned count = 0) : owned_handle(mg_barrier_create(count)) {}
-  // A release, then an acquire.
+  /// A release, then an acquire.
   void arrive_and_wait() noexcept { mg_barrier(native_handle()); }
 };
 
-// A counting semaphore. release is a release, acquire and a successful try_acquire are acquires.
+/// A counting semaphore. release is a release, acquire and a successful try_acquire are acquires.
 class counting_semaphore : public detail::owned_handle<mg_sem_t, mg_sem_destroy> {
  public:
   explicit counting_semaphore(unsigned value) : owned_handle(mg_sem_create(value)) {}
@@ -339,13 +344,13 @@ class counting_semaphore : public detail::owned_handle<mg_sem_t, mg_sem_destroy>
   }
 };
 
-// A value that starts at 0, that set() changes and that others wait for. set is a release, get and wait are acquires.
+/// A value that starts at 0, that set() changes and that others wait for. set is a release, get and wait are acquires.
 class flag : public detail::owned_handle<mg_flag_t, mg_flag_destroy> {
  public:
   flag() : owned_handle(mg_flag_create()) {}
   void set(std::uint32_t value = 1) noexcept { mg_flag_set(native_handle(), value); }
   [[nodiscard]] std::uint32_t get() const noexcept { return mg_flag_get(native_handle()); }
-  // Until the value equals `value`.
+  /// Until the value equals `value`.
   void wait(std::uint32_t value = 1) const noexcept { mg_flag_wait(native_handle(), value); }
 };
 
@@ -361,16 +366,16 @@ void call(Callable& callable) {
     callable();
 }
 
-// What a callable must be to be copied to another node byte by byte. A by-reference capture passes this test;
-// refuse_locals() finds it.
+/// What a callable must be to be copied to another node byte by byte. A by-reference capture passes this test;
+/// refuse_locals() finds it.
 template <typename Callable>
 concept sendable = std::is_trivially_copyable_v<Callable> && std::is_trivially_destructible_v<Callable> &&
                    (std::is_invocable_v<Callable&> || std::is_invocable_v<Callable&, unsigned>);
 
-// Throws if the callable holds the address of a local variable of the caller: a capture by reference, or a pointer or a
-// span that was captured by value. Other nodes have another stack there. Such an address is a word of the callable: no
-// number that programs use looks like one. Only in callables of up to 256 bytes: larger ones have arrays in them, perhaps
-// with bytes that nobody has written.
+/// Throws if the callable holds the address of a local variable of the caller: a capture by reference, or a pointer or a
+/// span that was captured by value. Other nodes have another stack there. Such an address is a word of the callable: no
+/// number that programs use looks like one. Only in callables of up to 256 bytes: larger ones have arrays in them, perhaps
+/// with bytes that nobody has written.
 template <typename Callable>
 void refuse_locals(const Callable& callable, const char* what) {
   if constexpr (!std::is_empty_v<Callable> && alignof(Callable) >= alignof(void*) && sizeof(Callable) <= 256) {
@@ -397,12 +402,12 @@ Callable* send(const Callable& callable) {
 
 }  // namespace detail
 
-// Starts `callable` on an idle processor; join() waits for it. Called on node 0. The callable, with what it captured
-// by value, is copied into a block of shared memory, from which the processor takes a copy of its own: so it must be
-// trivially copyable and may capture pointers into shared memory, numbers and mutex_refs, but neither containers by
-// value nor anything of the caller's stack by reference. If it accepts an unsigned it gets the processor's number.
-// An exception that leaves it ends the program. Throws std::system_error: EINVAL, EBUSY, EPERM as mg_spawn; EINVAL also
-// for a capture of a local variable by reference, unless the processor is on the caller's node.
+/// Starts `callable` on an idle processor; join() waits for it. Called on node 0. The callable, with what it captured
+/// by value, is copied into a block of shared memory, from which the processor takes a copy of its own: so it must be
+/// trivially copyable and may capture pointers into shared memory, numbers and mutex_refs, but neither containers by
+/// value nor anything of the caller's stack by reference. If it accepts an unsigned it gets the processor's number.
+/// An exception that leaves it ends the program. Throws std::system_error: EINVAL, EBUSY, EPERM as mg_spawn; EINVAL also
+/// for a capture of a local variable by reference, unless the processor is on the caller's node.
 template <detail::sendable Callable>
 void spawn(unsigned processor, Callable callable) {
   if (processor / processors_per_node() != node()) detail::refuse_locals(callable, "mg::spawn");
@@ -419,8 +424,8 @@ void spawn(unsigned processor, Callable callable) {
   detail::check(status, "mg::spawn");
 }
 
-// Runs a copy of `callable` on every processor, the caller included, and returns when all have ended. Called on
-// processor 0 while no other processor runs. The rules for callables are those of spawn.
+/// Runs a copy of `callable` on every processor, the caller included, and returns when all have ended. Called on
+/// processor 0 while no other processor runs. The rules for callables are those of spawn.
 template <detail::sendable Callable>
 void run_on_all(Callable callable) {
   if (nodes() > 1) detail::refuse_locals(callable, "mg::run_on_all");
@@ -435,11 +440,11 @@ void run_on_all(Callable callable) {
   detail::check(status, "mg::run_on_all");
 }
 
-// Waits until the processor is idle. An acquire. Called on node 0. Throws std::system_error: EINVAL, EPERM.
+/// Waits until the processor is idle. An acquire. Called on node 0. Throws std::system_error: EINVAL, EPERM.
 inline void join(unsigned processor) {
   detail::check(mg_join(processor), "mg::join");
 }
-// Waits for all processors but the caller.
+/// Waits for all processors but the caller.
 inline void join_all() {
   detail::check(mg_join_all(), "mg::join_all");
 }

@@ -83,8 +83,7 @@ static __inline__ __attribute__((unused)) void parmacs_wait_for_end(void) {
   parmacs_created = 0;
 }
 static __inline__ __attribute__((unused)) void *parmacs_malloc_at(size_t size, long process) {
-  mg_alloc_options options;
-  memset(&options, 0, sizeof options);
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.home = MG_HOME_NODE;
   options.node = (unsigned)process % mg_processors() / mg_processors_per_node();
   return mg_alloc(size, &options);

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "base/line.h"
+#include "base/stack_text.h"
 
 namespace multigrain {
 namespace {
@@ -14,14 +14,14 @@ namespace {
 unsigned g_node = 0;
 
 // How every line of this node begins.
-Line complaint() {
-  Line line;
+StackText complaint() {
+  StackText line;
   line.text("multigrain: node ").number(g_node).text(": ");
   return line;
 }
 
 void complain(const char* what, uint64_t a, uint64_t b, uint64_t c) {
-  Line line = complaint();
+  StackText line = complaint();
   line.text(what);
   for (uint64_t value : {a, b, c}) {
     if (value == kNoNumber) break;
@@ -47,7 +47,7 @@ void die(int status, const char* what, uint64_t a, uint64_t b) {
 }
 
 void die(int status, std::initializer_list<const char*> pieces) {
-  Line line = complaint();
+  StackText line = complaint();
   for (const char* piece : pieces) line.text(piece);
   line.write_out();
   ::_exit(status);

@@ -1,6 +1,6 @@
 /* What says that an object file has access checks, and of which version of their contract: an ELF note, as assembly
- * (docs/fine-grain.md). The compiler's pass puts it into each module that it checks; who spells checks out, as tests and
- * mgbench do, puts it into the program. */
+ * (docs/internals/fine-grain.md). The compiler's pass puts it into each module that it checks; who spells checks out,
+ * as tests and mgbench do, puts it into the program. */
 #ifndef MULTIGRAIN_BASE_FINE_GRAIN_NOTE_H
 #define MULTIGRAIN_BASE_FINE_GRAIN_NOTE_H
 

@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "coherence/hazard_slots.h"
 #include "coherence/protocol.h"
-#include "coherence/window_places.h"
 
 namespace multigrain {
 
@@ -15,16 +15,18 @@ class ByGrain final : public Protocol {
 
   bool on_fault(PageId page, bool is_write) override {
     if (homes_.grain_of(page) == Grain::kLine) return lines_.on_fault(page, is_write);
-    // A batch covers memory of both kinds: handlers of the lines' protocol wait for its windows to close.
-    std::optional<HandlersElsewhere> elsewhere;
-    if (has_open_window()) elsewhere.emplace();
+    // Loops and batches use memory of both kinds. Messages about lines may have to wait until this thread's hazards are
+    // cleared (docs/internals/shasta.md, "Messages that wait for hazards"), so this thread handles none meanwhile. The
+    // service thread does, and brings the page's answer: no line protocol's handler waits for hazards.
+    std::optional<NoHandlersScope> elsewhere;
+    if (has_published_hazard()) elsewhere.emplace();
     return pages_.on_fault(page, is_write);
   }
   void release() override {
     if (!lines_.is_clean()) lines_.release();
     pages_.release();
   }
-  void settle() override { lines_.settle(); }
+  void drain_store_buffer() override { lines_.drain_store_buffer(); }
   [[nodiscard]] bool is_clean() const override { return pages_.is_clean() && lines_.is_clean(); }
   // Lines that are invalid are invalid at once: acquires are the pages' affair.
   void acquire(NodeId from) override { pages_.acquire(from); }

@@ -23,7 +23,7 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(std::string_view name, 
   if (name == "dszoom") return dszoom::Shell::create(services, lines);
   if (name == "shasta") {
     // A store whose check hits while others of its processor are queued would overtake them, and checks do not look at
-    // the queue: so under tso a store that misses stalls, as under sc (docs/shasta.md).
+    // the queue: so under tso a store that misses stalls, as under sc (docs/internals/shasta.md).
     const bool is_release = model == MemoryModel::kRelease;
     return shasta::Shell::create(services, lines, is_release ? shasta::Model::kRc : shasta::Model::kSc);
   }

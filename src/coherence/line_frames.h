@@ -1,4 +1,4 @@
-// What line protocols do with frames and windows of their own node (docs/fine-grain.md).
+// What line protocols do with the frames and hazards of their own node (docs/internals/fine-grain.md).
 #pragma once
 
 #include <atomic>
@@ -56,13 +56,13 @@ inline bool holds_flag(const std::byte* from, size_t bytes) {
   return false;
 }
 
-// A window of the calling thread. Publishing it is a full fence: what is looked at afterwards is as it was after every
-// right was taken by somebody who has not seen the window.
-inline void publish_window(uint64_t window) {
-  std::atomic_ref<uint64_t>(__multigrain_windows[0]).exchange(window, std::memory_order_seq_cst);
+// Publishes and clears hazard 0 of the calling thread. Publishing is a full fence: what the thread reads afterwards shows
+// every right as revoked that a requester revoked without having seen the hazard.
+inline void publish_hazard(uint64_t hazard) {
+  std::atomic_ref<uint64_t>(__multigrain_hazards[0]).exchange(hazard, std::memory_order_seq_cst);
 }
-inline void close_window() {
-  std::atomic_ref<uint64_t>(__multigrain_windows[0]).store(0, std::memory_order_release);
+inline void clear_hazard() {
+  std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0, std::memory_order_release);
 }
 
 // What a line protocol knows of a page.

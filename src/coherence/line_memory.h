@@ -1,9 +1,9 @@
 // What a line protocol needs beside the services of every protocol, and what the runtime sees of one.
 #pragma once
 
+#include "coherence/hazard_slots.h"
 #include "coherence/line_protocol.h"
 #include "coherence/protocol.h"
-#include "coherence/window_places.h"
 #include "memory/line_table.h"
 
 namespace multigrain {
@@ -11,7 +11,7 @@ namespace multigrain {
 // Outlives the protocol.
 struct LineServices {
   LineTable& table;
-  WindowPlaces& places;
+  HazardSlots& hazards;
 };
 
 // A line protocol of one node. As a Protocol it has the pages whose memory is kept coherent by lines: their only fault

@@ -1,5 +1,5 @@
-// What compiled access checks ask of a line protocol (docs/fine-grain.md). The runtime of src/instrument calls it;
-// src/coherence/dszoom implements it.
+// What compiled access checks ask of a line protocol (docs/internals/fine-grain.md). The runtime of src/instrument
+// calls it; src/coherence/dszoom implements it.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,16 @@ class LineProtocol {
  public:
   virtual ~LineProtocol() = default;
 
-  // All are called from ordinary code of any thread of the node, with no window of the thread open, for addresses in
-  // the view. They may wait for other nodes.
+  // All are called from ordinary code of any thread of the node, which has no hazard published, for addresses in the view.
+  // They may wait for other nodes.
 
   // Copies [address, address + out.size()), which lies in one line, as it is at one moment at which the line is valid
   // here; brings the line if it is not.
   virtual void load(uintptr_t address, std::span<std::byte> out) = 0;
-  // Makes the line at `address` exclusive here, and opens the caller's window 0 over it, for stores.
-  virtual void open_store(uintptr_t address) = 0;
+  // Makes the line at `address` exclusive here, and publishes the caller's hazard 0 over it, for stores.
+  virtual void begin_store(uintptr_t address) = 0;
   // Makes the lines of [begin, end) valid here, or exclusive. They may have been taken away again when it returns.
-  virtual void bring(uintptr_t begin, uintptr_t end, bool to_store) = 0;
+  virtual void fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) = 0;
 
   // Whether the memory at the address is kept coherent by lines. Memory of a page protocol is not: accesses that are not
   // checked find it by faults.
@@ -32,11 +32,11 @@ class LineProtocol {
   }
 
   // A plain store of `value`, which is 1 to 16 bytes in one line, whose check failed. True: it is taken, the caller
-  // goes on, and the protocol makes it when the line has come (shasta.txt, section 2.1: non-blocking stores). False: as
-  // open_store(), and the caller stores.
+  // goes on, and the protocol makes it when the line has come ([Shasta], section 2.1: non-blocking stores). False: as
+  // begin_store(), and the caller stores.
   virtual bool store(uintptr_t address, std::span<const std::byte> value) {
     static_cast<void>(value);
-    open_store(address);
+    begin_store(address);
     return false;
   }
 
@@ -55,13 +55,13 @@ class LineProtocol {
   // has failed.
   virtual void poll() {}
   // A word that is 0 while poll() has nothing to do (Fabric::mail). nullptr: it never has, or others see to it.
-  [[nodiscard]] virtual const std::atomic<uint64_t>* mail() const { return nullptr; }
+  [[nodiscard]] virtual const std::atomic<uint64_t>* pending_messages() const { return nullptr; }
 
-  // The node's losses (fine_grain.h), which checks rely on while they have a window open. nullptr: nothing is lost ever.
-  [[nodiscard]] virtual std::atomic<uint64_t>* losses() { return nullptr; }
+  // The node's rights epoch (fine_grain.h), by which checks use cached rights. nullptr: rights are never revoked.
+  [[nodiscard]] virtual std::atomic<uint64_t>* rights_epoch() { return nullptr; }
 
   // A hint: the caller will load from the line, and then store there by a compare-and-swap, perhaps again and again;
-  // this is called once, before (shasta.txt, section 3.1.2). It may wait, or ask for the line and return.
+  // this is called once, before ([Shasta], section 3.1.2). It may wait, or ask for the line and return.
   virtual void prefetch_exclusive(uintptr_t address) { static_cast<void>(address); }
 
   // The caller waits in a loop for a store of another processor, by loads that hit: a protocol that needs processors to
@@ -71,7 +71,7 @@ class LineProtocol {
 
 // The protocol that this process's checks call; nullptr: none, all memory is private or under page protocols.
 LineProtocol* line_protocol();
-// The words of outstanding() and mail() are asked for once, here, and live as long as the process.
+// The words of outstanding() and pending_messages() are asked for once, here, and live as long as the process.
 void set_line_protocol(LineProtocol* protocol);
 
 }  // namespace multigrain

@@ -67,7 +67,7 @@ class Protocol {
 
   // Makes what the calling thread has written visible to the other processors of its node, where that is not so anyway.
   // Called from ordinary code, unless is_clean().
-  virtual void settle() {}
+  virtual void drain_store_buffer() {}
 
   // Whether release() has nothing to do: a hint for the fast path of locks.
   [[nodiscard]] virtual bool is_clean() const = 0;
@@ -83,7 +83,7 @@ class Protocol {
   // caller waits at a barrier. Whether it did something; costs a few nanoseconds if there is nothing to do.
   virtual bool help() { return false; }
 
-  // Does what has been put off until some thread without open windows can do it. The service thread calls it whenever
+  // Does what has been put off until some thread without published hazards can do it. The service thread calls it whenever
   // serve() of the fabric has returned; Fabric::wake_service() makes it.
   virtual void serve() {}
 };

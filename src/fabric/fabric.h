@@ -1,6 +1,6 @@
 // The fabric contract: remote memory and messages between nodes.
 //
-// It is what VMMC is to GeNIMA (genima-emulation.txt, III.A) and put/get/fetch-and-set is to DSZOOM (dszoom.txt).
+// It is what VMMC is to GeNIMA ([GeNIMA], III.A) and put/get/fetch-and-set is to DSZOOM ([DSZOOM]).
 // Protocols are written against this header alone; src/fabric/shm, ucx and sim supply it. Each implementation promises:
 //
 //  Order     Messages from one node to another are handled in the order in which they were sent, one after the other:
@@ -10,8 +10,8 @@
 //  Words     Puts and gets move the aligned 64-bit words that they cover wholly as words: a word is seen as it was
 //            before a put or after it, whatever happens to its neighbours meanwhile. (UCX, where it copies in software:
 //            puts that begin and end at words. What a get reads of a word that is changed meanwhile may
-//            be parts of both, as memcpy follows the alignment of UCX's buffers: docs/dszoom.md, Limits, has the one use.)
-//            A put of one word stores it once, as an atomic operation does:
+//            be parts of both, as memcpy follows the alignment of UCX's buffers: docs/internals/dszoom.md, Limits, has
+//            the one use.) A put of one word stores it once, as an atomic operation does:
 //            it does not undo what somebody makes of the word as soon as he sees it.
 //  Delivery  No message is lost or duplicated. Queues are bounded: send() from ordinary code waits for room (and polls
 //            while it waits); send() from a handler never waits, the overflow is kept and goes out in order.
@@ -37,7 +37,7 @@ namespace multigrain {
 enum class SegmentId : uint8_t {
   kFrames = 0,  // the frames of the shared region: offset = address - region base
   kWords = 1,   // 64-bit words for remote atomics: what is where is in words.h
-  kLines = 2,   // the line table (docs/fine-grain.md): words::line_table_bytes() of it, a word a line
+  kLines = 2,   // the line table (docs/internals/fine-grain.md): words::line_table_bytes() of it, a word a line
   kCount
 };
 
@@ -134,7 +134,7 @@ class Fabric {
   }
   [[nodiscard]] virtual bool is_complete(Completion completion) = 0;
   virtual void wait(Completion completion) = 0;
-  // What DSZOOM's requester needs to lock an entry and read behind the lock in one round trip (dszoom.txt, 2.4).
+  // What DSZOOM's requester needs to lock an entry and read behind the lock in one round trip ([DSZOOM], 2.4).
   //
   // Starts the atomic; `old`, which must stay where it is until wait(), receives the word's old value.
   virtual Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value, uint64_t& old) {

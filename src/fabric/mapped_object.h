@@ -1,6 +1,6 @@
 // A base for objects of the runtime that live as long as it does: their memory comes from mmap, not from malloc.
 //
-// The program's malloc heap is copied from node 0 to the other nodes at spawn (design.md, section 3). An object of the
+// The program's malloc heap is copied from node 0 to the other nodes at spawn. An object of the
 // runtime that lay in it would be overwritten with node 0's.
 #pragma once
 

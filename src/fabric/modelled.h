@@ -1,7 +1,7 @@
 // A network cost model around any fabric: what a LAN, Myrinet, RDMA or CXL would add to what an operation costs here.
 //
-// It is MGS's "artificially delayed inter-node messages" (mgs.txt, section 4) with the bandwidth and the occupancy of
-// the node's link beside the latency (genima-emulation.txt). Operations are carried out at once by the fabric inside;
+// It is MGS's "artificially delayed inter-node messages" ([MGS], section 4) with the bandwidth and the occupancy of
+// the node's link beside the latency ([GeNIMA]). Operations are carried out at once by the fabric inside;
 // what is emulated is when their effect is known:
 //
 //  Messages   A message leaves when the node's link is free, occupies it for occupancy + bytes / bandwidth, and is

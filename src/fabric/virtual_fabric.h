@@ -15,7 +15,7 @@
 //  Atomics    a get of 8 bytes.
 //
 // So there is contention at the interface of each node in both directions, and at its protocol handler, which the MGS
-// paper says its emulation leaves out (mgs.txt, section 4). What a node does with its own memory costs what it costs
+// paper says its emulation leaves out ([MGS], section 4). What a node does with its own memory costs what it costs
 // here.
 #pragma once
 

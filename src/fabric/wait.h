@@ -101,7 +101,7 @@ class Attendance {
 
 // Whether there is nothing to wait for. In virtual time what is not waited for has happened, too, when it happened.
 template <typename Done>
-[[nodiscard]] bool has_come(const EventCount& event, Done& done) {
+[[nodiscard]] bool already_satisfied(const EventCount& event, Done& done) {
   if (!done()) return false;
   virtual_time::advance(event.when().load(std::memory_order_relaxed));
   return true;
@@ -109,12 +109,12 @@ template <typename Done>
 
 // While it exists, waits of the calling thread leave the node's messages to other threads: it stands where handlers may
 // have to wait for it.
-class HandlersElsewhere {
+class NoHandlersScope {
  public:
-  HandlersElsewhere() { ++depth(); }
-  ~HandlersElsewhere() { --depth(); }
-  HandlersElsewhere(const HandlersElsewhere&) = delete;
-  HandlersElsewhere& operator=(const HandlersElsewhere&) = delete;
+  NoHandlersScope() { ++depth(); }
+  ~NoHandlersScope() { --depth(); }
+  NoHandlersScope(const NoHandlersScope&) = delete;
+  NoHandlersScope& operator=(const NoHandlersScope&) = delete;
   [[nodiscard]] static bool on() { return depth() != 0; }
 
  private:
@@ -128,14 +128,14 @@ class HandlersElsewhere {
 // Waits until `done()` holds. Whoever makes it true calls `event.notify()` afterwards. Async-signal-safe if `done` is.
 template <typename Done>
 void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
-  if (has_come(event, done)) return;
+  if (already_satisfied(event, done)) return;
   virtual_time::Wait virtual_wait(&event, event.when());
   // An earlier wait of the same attendance may have ended asleep.
   attendance.resume();
   const uint64_t start = ticks();
   Nanoseconds since = 0;
   while (true) {
-    const bool elsewhere = HandlersElsewhere::on();
+    const bool elsewhere = NoHandlersScope::on();
     const unsigned handled = elsewhere ? 0 : attendance.fabric().poll();
     if (done()) return;
     if (handled != 0) continue;
@@ -159,7 +159,7 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
 // The same for a thread that has not sent anything just before.
 template <typename Done>
 void wait_until(Fabric& fabric, const WaitPolicy& policy, EventCount& event, Done&& done) {
-  if (has_come(event, done)) return;
+  if (already_satisfied(event, done)) return;
   Attendance attendance(fabric);
   wait_until(attendance, policy, event, std::forward<Done>(done));
 }

@@ -27,15 +27,16 @@ inline constexpr uint64_t kBytesPerLock = 32;
 inline constexpr uint64_t kMarks = kLocks + kLockCount * kBytesPerLock;
 inline constexpr uint64_t kMarkCount = uint64_t{1} << 14;
 
-// src/coherence: the windows of the node's threads (docs/fine-grain.md). A line of which the first word says how many
-// places there have been, and the second is the node's losses; then a line a place (coherence/window_places.h).
-inline constexpr uint64_t kWindows = kMarks + NodeSet::kCapacity * kMarkCount * sizeof(uint64_t);
-inline constexpr uint64_t kWindowPlaces = 4096 - 1;
-inline constexpr uint64_t kBytesPerPlace = 64;
-inline constexpr uint64_t kLosses = kWindows + sizeof(uint64_t);
+// src/coherence: the hazards of the node's threads (docs/internals/fine-grain.md). A line of which the first word says
+// how many slots there have been, and the second is the node's rights epoch; then a line a slot
+// (coherence/hazard_slots.h).
+inline constexpr uint64_t kHazards = kMarks + NodeSet::kCapacity * kMarkCount * sizeof(uint64_t);
+inline constexpr uint64_t kHazardSlots = 4096 - 1;
+inline constexpr uint64_t kBytesPerHazardSlot = 64;
+inline constexpr uint64_t kRightsEpoch = kHazards + sizeof(uint64_t);
 
 // src/memory/heap: who has claimed the first-touch pages whose arbiter the node is. (home_claims.h)
-inline constexpr uint64_t kHomes = kWindows + (1 + kWindowPlaces) * kBytesPerPlace;
+inline constexpr uint64_t kHomes = kHazards + (1 + kHazardSlots) * kBytesPerHazardSlot;
 inline constexpr uint64_t kHomeCount = uint64_t{1} << 20;
 
 // How long the segment is on every node.
@@ -47,7 +48,7 @@ constexpr uint64_t line_table_bytes(uint64_t region_bytes) {
 }
 
 static_assert(NodeSet::kCapacity <= 64);
-static_assert(kWindows % 4096 == 0 && kBytes % 4096 == 0);
+static_assert(kHazards % 4096 == 0 && kBytes % 4096 == 0);
 static_assert(kVector + NodeSet::kCapacity * sizeof(uint64_t) <= kNotices);
 static_assert(kNotices + kNoticeCount * sizeof(uint64_t) <= kLocks);
 

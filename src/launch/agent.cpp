@@ -450,6 +450,7 @@ int Agent::run() {
                                   .number(static_cast<uint64_t>(end.pid))
                                   .number(static_cast<uint32_t>(end.status))
                                   .number(end.attached ? 1 : 0)
+                                  .number(end.run_over ? 1 : 0)
                                   .number(static_cast<uint64_t>(end.memory)));
         }
         tell_stillness();

@@ -336,12 +336,16 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   app.add_option("-x,--export", options.exported, "hand this variable of the environment to the nodes on all hosts")
       ->allow_extra_args(false)
       ->type_name("NAME");
-  app.add_flag("--verbose", verbose, "say what is started and how");
+  app.add_flag("--verbose", verbose, "say what is started and how")
+      ->disable_flag_override();
   app.add_flag("--check", check,
-               "name mistakes in porting: globals that another node than 0 writes, processors that are never started");
+               "name mistakes in porting: globals that another node than 0 writes, processors that are never started")
+      ->disable_flag_override();
   app.add_flag("--quiet", options.quiet,
-               "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
-  app.add_flag("--label-output", options.label_output, "begin each line of output with its [node]");
+               "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known")
+      ->disable_flag_override();
+  app.add_flag("--label-output", options.label_output, "begin each line of output with its [node]")
+      ->disable_flag_override();
   app.add_option("--deadlock", deadlock,
                  "what a run does in which every processor waits for another: report (default: say who waits for what, "
                  "and go on) or end")
@@ -351,8 +355,10 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
                  "how long every processor has slept before that is reported (default 10; 0: never)")
       ->take_last()
       ->type_name("SECONDS");
-  app.add_flag("--pin", pin, "one core a processor, or refuse to start");
-  app.add_flag("--no-pin", no_pin, "leave placement to the system (default: pin when there are enough cores)");
+  app.add_flag("--pin", pin, "one core a processor, or refuse to start")
+      ->disable_flag_override();
+  app.add_flag("--no-pin", no_pin, "leave placement to the system (default: pin when there are enough cores)")
+      ->disable_flag_override();
 
   try {
     app.parse(argc, argv);
@@ -360,6 +366,12 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
     return Information{std::string(call.what()) + "\n"};
   } catch (const CLI::CallForHelp&) {
     return Information{app.help()};
+  } catch (const CLI::ArgumentMismatch& error) {
+    // What CLI11 says of a flag with a value needs a programmer to be understood.
+    const std::string_view said = error.what();
+    const size_t end = said.find(" was given a disallowed flag override");
+    if (end == said.npos) return fail("{} (mgrun --help lists the options)", said);
+    return fail("--{} takes no value (mgrun --help lists the options)", said.substr(0, end));
   } catch (const CLI::ParseError& error) {
     return fail("{} (mgrun --help lists the options)", error.what());
   }

@@ -366,6 +366,7 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       end.pid = static_cast<pid_t>(fields.number(INT32_MAX));
       end.status = static_cast<int>(fields.number(UINT32_MAX));
       end.attached = fields.number(1) != 0;
+      end.run_over = fields.number(1) != 0;
       end.memory = static_cast<MemoryKill>(fields.number(static_cast<uint64_t>(MemoryKill::kUnknown)));
       if (!fields.complete() || !has(host, end.node)) return unclear();
       if (phase_ == Phase::kRunning) supervisor_.node_ended(end);

@@ -7,9 +7,8 @@
 //  - A host that cannot be reached, has no such program, or refuses for another reason: one sentence with its name,
 //    and nothing is started.
 //  - A host that goes away (its connection breaks, or it is silent for as long as the run's time-out): a message names
-//  it
-//    and its nodes, and the run ends everywhere else. Its own agent, if there still is one, finds mgrun silent or gone,
-//    and ends its nodes.
+//    it and its nodes, and the run ends everywhere else. Its own agent, if there still is one, finds mgrun silent or
+//    gone, and ends its nodes.
 //  - mgrun goes away, even by SIGKILL: the agents find that out and end their nodes.
 #pragma once
 

@@ -168,7 +168,7 @@ std::vector<NodeEnd> LocalNodes::reap() {
     if (process == processes_.end()) return;
     process->ended = true;
     const NodeId node(static_cast<uint16_t>(job_.first.value + (process - processes_.begin())));
-    ended.push_back({node, pid, status, has_attached(node), was_memory_kill(status)});
+    ended.push_back({node, pid, status, has_attached(node), statuses_.run_is_over(node), was_memory_kill(status)});
   };
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) note(pid);
   // The others end because node 0 has ended, but the kernel looked at them one after the other: node 0 may have ended

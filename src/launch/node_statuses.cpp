@@ -31,6 +31,11 @@ std::string NodeStatuses::last_words(NodeId node) const {
   return text.empty() ? describe_crash(*statuses_[place], statuses_) : text;
 }
 
+bool NodeStatuses::run_is_over(NodeId node) const {
+  const size_t place = size_t{node.value} - first_.value;
+  return place < statuses_.size() && statuses_[place]->run_over.load() != 0;
+}
+
 Stillness NodeStatuses::stillness() const {
   Stillness all{.still = true};
   for (const NodeStatus* const status : statuses_) {

@@ -27,6 +27,8 @@ class NodeStatuses {
 
   // Why the node's process has ended, as far as it has said so: lines without an end, or nothing.
   [[nodiscard]] std::string last_words(NodeId node) const;
+  // Whether the node has left the run because the program had ended.
+  [[nodiscard]] bool run_is_over(NodeId node) const;
   [[nodiscard]] Stillness stillness() const;
   [[nodiscard]] std::vector<NodeSnapshot> snapshots() const;
 

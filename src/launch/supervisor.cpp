@@ -139,11 +139,12 @@ void Supervisor::judge(const NodeEnd& end) {
   terminate(end.node);
 }
 
-// Whether the end of a node other than 0 is a failure. Those that take part exit after node 0; one that has not
-// attached runs a program without Multigrain.
+// Whether the end of a node other than 0 is a failure. Those that take part exit after node 0's program; one that has
+// not attached runs a program without Multigrain. A script that runs the program goes on after it, and those of
+// different nodes end in any order.
 bool Supervisor::was_premature(const NodeEnd& end) const {
   if (WIFSIGNALED(end.status) || WEXITSTATUS(end.status) != 0) return true;
-  return phase_ == Phase::kRunning && end.attached;
+  return phase_ == Phase::kRunning && end.attached && !end.run_over;
 }
 
 // The program believes that its bytes were written, so it cannot be left to deal with that.

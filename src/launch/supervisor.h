@@ -1,4 +1,4 @@
-// The rules of a run: what the end of a node, a signal or the loss of a host means for the rest. See launcher.h.
+// The rules of a run: what the end of a node, a signal or a host that is lost means for the rest. See launcher.h.
 //
 // It knows the nodes by their numbers and tells others what to do; where the processes are, and how what happens to
 // them becomes known, is its callers' affair.
@@ -25,6 +25,7 @@ struct NodeEnd {
   pid_t pid = 0;
   int status = 0;         // as waitpid gives it
   bool attached = false;  // it took part in the run; otherwise it ran a program without Multigrain
+  bool run_over = false;  // its part of the run had ended in order, because the program had: what ended is, say, a shell
   MemoryKill memory = MemoryKill::kNo;
 };
 

@@ -2,7 +2,7 @@
 //
 // Fixed, because pointers travel: an address in the shared region, or in node 0's private heap, means the same on every
 // node. Far from where the loader, the C library, MPI and PMIx map things (near the executable and below the stack).
-// The table is in docs/internals.md.
+// The table is in docs/internals/architecture.md.
 //
 // The thread sanitizer's shadow takes most of the address space, and accesses outside of its application ranges are
 // errors; there everything is squeezed into the lowest part of its high application range, which ASLR of mmap
@@ -46,7 +46,7 @@ inline constexpr uint64_t kTablesSize = uint64_t{8} << 40;
 inline constexpr uintptr_t kLineTableBase = MG_FINE_TABLE_BASE;
 static_assert(kViewBase == MG_FINE_VIEW_BASE);
 // The page table of compiled checks comes behind it.
-static_assert(MG_FINE_TABLE_BASE + kMaxRegionSize / 4 <= MG_FINE_PAGES_BASE);
+static_assert(MG_FINE_TABLE_BASE + kMaxRegionSize / 4 <= MG_FINE_RIGHTS_CACHE_BASE);
 
 #endif
 

@@ -1,5 +1,5 @@
-// This node's line table: a word for each line of the shared region (docs/fine-grain.md), which compiled checks look at
-// and other nodes change. With the shift of a line's address before it.
+// This node's line table: a word for each line of the shared region (docs/internals/fine-grain.md), which compiled
+// checks look at and other nodes change. With the shift of a line's address before it.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // Where a processor's time went, and how often what happened.
 //
-// Every nanosecond of a processor is in exactly one category: those of mgs.txt, section 5.2.1 (User, Lock, Barrier,
-// MGS, the last called protocol here), plus the wait for data. Time for changing access rights and for diffs is
-// measured inside them, as genima-emulation.txt does. The categories add up to the measured time by construction: a
+// Every nanosecond of a processor is in exactly one category: those of [MGS], section 5.2.1 (User, Lock, Barrier
+// and MGS, which is called protocol here), plus the wait for data. Time for changing access rights and for diffs is
+// measured inside them, as [GeNIMA] does. The categories add up to the measured time by construction: a
 // switch takes one time stamp and both ends one interval and begins the next with it.
 //
 // One ProcessorProfile a thread, in memory that the runtime supplies; only its owner writes it, anybody may take a
@@ -88,9 +88,9 @@ enum class Counter : uint8_t {
   kLinesMoved,        // lines brought here
   kLinesInvalidated,  // copies of other nodes taken away for stores here
   kLockRetries,       // tries to lock a directory entry that was locked
-  kWindowWaits,       // looks at another node's windows that found one open
+  kHazardWaits,       // scans of another node's hazards that found one to wait for
 };
-inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kWindowWaits) + 1;
+inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kHazardWaits) + 1;
 inline constexpr size_t kMessageTypes = 256;
 
 enum class RightsChange : uint8_t { kGrantRead, kGrantWrite, kRevokeWrite, kRevoke };

@@ -60,7 +60,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kLinesMoved, "lines_moved", "brought here", "lines"},
     {Counter::kLinesInvalidated, "lines_invalidated", "copies elsewhere invalidated", "lines"},
     {Counter::kLockRetries, "lock_retries", "tries to lock a locked entry", "lines"},
-    {Counter::kWindowWaits, "window_waits", "waits for windows", "lines"},
+    {Counter::kHazardWaits, "hazard_waits", "waits for hazards", "lines"},
 };
 static_assert(std::size(kCounterNames) == kCounterCount);
 static_assert(

@@ -76,7 +76,7 @@ using MessageNamer = const char* (*)(uint8_t type);
 // A table for people: a row a processor, their sum, a row a service thread, then the counters that are not zero.
 // The reports are in the order of their nodes. Ends with a newline.
 std::string render_text(const RunDescription& run, std::span<const NodeReport> reports, MessageNamer name = nullptr);
-// The same for machines; the schema is in docs/profile.md. One object, indented, ends with a newline.
+// The same for machines; the schema is in docs/user/profile.md. One object, indented, ends with a newline.
 std::string render_json(const RunDescription& run, std::span<const NodeReport> reports, MessageNamer name = nullptr);
 
 // The name of a counter or category in JSON, for example "read_faults".

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/futex.h"
-#include "base/line.h"
+#include "base/stack_text.h"
 #include "profile/cpu_clock.h"
 #include "profile/this_thread.h"
 
@@ -125,7 +125,7 @@ bool come_from_program(Nanoseconds cost) {
 
 // Whether the thread sleeps or is stopped, as /proc says. False if that cannot be found out.
 bool is_asleep(uint32_t process, uint32_t thread) {
-  Line path;
+  StackText path;
   path.text("/proc/").number(process).text("/task/").number(thread).text("/stat");
   // Not open() and read(): the program may be the one who is asked to define them, and we may be in a signal handler.
   const int saved = errno;

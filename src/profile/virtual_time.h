@@ -1,12 +1,11 @@
 // Virtual time: what the emulated machine would have taken, so that 32 processors can be studied on two cores
-// (design.md, section 7; genima-emulation.txt, section III, for emulating a cluster on one machine).
+// ([GeNIMA], section III, for emulating a cluster on one machine).
 //
 // Every processor has a clock. It grows
 //   - by the CPU time of its thread, scaled (a factor for the program's code, one for the rest), while it runs the
-//   program's code or the protocol's;
+//     program's code or the protocol's;
 //   - to the time at which what it waits for happens (a message's handler, another processor's release), while it
-//   waits:
-//     the time that passes meanwhile on this host is nobody's;
+//     waits: the time that passes meanwhile on this host is nobody's;
 //   - by what handlers cost that interrupted it.
 // A message's handler has a clock of its own, which begins when the message arrives and the node's protocol handler is
 // free (fabric/virtual_fabric.h). What it sends, and what it announces to waiting processors, carries that clock.

@@ -59,7 +59,7 @@ bool is_flag_value(uint64_t value) {
 
 constexpr std::string_view kFlag =
     "the flag value that stands in the lines which a node has not got: code that was compiled without access checks (a "
-    "library, perhaps) has read shared memory under a line protocol; see docs/mgcc.md";
+    "library, perhaps) has read shared memory under a line protocol; see docs/user/mgcc.md";
 
 // Of a general protection fault: the processor does not say which address it was.
 std::string not_canonical(const CrashRecord& crash) {

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
 #include "base/fine_grain.h"
-#include "coherence/window_places.h"
-#include "instrument/runtime/windows.h"
+#include "coherence/hazard_slots.h"
+#include "instrument/runtime/hazards.h"
 #include "multigrain/multigrain.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/node.h"
@@ -70,32 +71,54 @@ multigrain::Result<multigrain::Grain> grain_of(mg_protocol protocol, const Node&
   return multigrain::fail("mg_alloc: {} is no protocol", static_cast<int>(protocol));
 }
 
-// shasta.txt, section 2.1: small objects move as a whole.
+// [Shasta], section 2.1: small objects move as a whole.
 size_t default_block_size(size_t size, const multigrain::Config& config) {
   if (config.block_size != 0) return config.block_size;
   return size <= multigrain::Config::kMaxSingleBlock ? std::bit_ceil(std::max(size, config.line_size))
                                                      : config.line_size;
 }
 
-multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_alloc_options* options,
-                                                       const Node& self) {
+// No byte after the last member: such a byte would have any value in a caller's structure, and a later version's member
+// could lie there.
+static_assert(sizeof(mg_alloc_options) == offsetof(mg_alloc_options, block_size) + sizeof(size_t));
+// More than any version will have: a larger size is one that nobody has set.
+constexpr size_t kMaxOptionsSize = 4096;
+
+// The caller's options as this version of the library has them, whichever version's structure the caller has.
+multigrain::Result<mg_alloc_options> known_options(const mg_alloc_options* given) {
+  mg_alloc_options known = MG_ALLOC_OPTIONS_INIT;
+  if (given == nullptr) return known;
+  const size_t size = given->size;
+  if (size < sizeof given->size || size > kMaxOptionsSize || size % alignof(mg_alloc_options) != 0)
+    return multigrain::fail(
+        "mg_alloc: the options' size is {}, which no version of the structure has: begin with MG_ALLOC_OPTIONS_INIT",
+        size);
+  std::memcpy(&known, given, std::min(size, sizeof known));
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t at = sizeof known; at < size; ++at)
+    if (bytes[at] != 0)
+      return multigrain::fail(
+          "mg_alloc: the options set something at byte {} that this version of the library does not know: it has {} "
+          "bytes of options, and the program was compiled with {}",
+          at, sizeof known, size);
+  return known;
+}
+
+multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_alloc_options& options, const Node& self) {
   const multigrain::Config& config = self.config();
   multigrain::Placement placement{.policy = config.home, .node = NodeId(0), .grain = config.grain()};
-  if (options != nullptr) {
-    const auto grain = grain_of(options->protocol, self);
-    if (!grain) return tl::unexpected(grain.error());
-    placement.grain = *grain;
-  }
+  const auto grain = grain_of(options.protocol, self);
+  if (!grain) return tl::unexpected(grain.error());
+  placement.grain = *grain;
   if (config.line_protocol() == "shasta" && placement.grain == multigrain::Grain::kLine) {
-    const size_t wanted = options != nullptr ? options->block_size : 0;
+    const size_t wanted = options.block_size;
     if (wanted % config.line_size != 0 || wanted > config.page_size)
       return multigrain::fail(
           "mg_alloc: a block size of {} is no multiple of the line size of {} up to the page size of {}", wanted,
           config.line_size, config.page_size);
     placement.block_size = static_cast<uint32_t>(wanted != 0 ? wanted : default_block_size(size, config));
   }
-  if (options == nullptr) return placement;
-  switch (options->home) {
+  switch (options.home) {
     case MG_HOME_DEFAULT:
       return placement;
     case MG_HOME_INTERLEAVED:
@@ -108,26 +131,26 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
       placement.policy = multigrain::HomePolicy::kFirstTouch;
       return placement;
     case MG_HOME_NODE:
-      if (options->node >= config.nodes)
-        return multigrain::fail("mg_alloc: there is no node {}: the machine has {}, numbered from 0", options->node,
+      if (options.node >= config.nodes)
+        return multigrain::fail("mg_alloc: there is no node {}: the machine has {}, numbered from 0", options.node,
                                 config.nodes);
       placement.policy = multigrain::HomePolicy::kNode;
-      placement.node = NodeId(static_cast<uint16_t>(options->node));
+      placement.node = NodeId(static_cast<uint16_t>(options.node));
       return placement;
   }
-  return multigrain::fail("mg_alloc: {} is no home placement", static_cast<int>(options->home));
+  return multigrain::fail("mg_alloc: {} is no home placement", static_cast<int>(options.home));
 }
 
-// A call in which a processor can wait. Its thread has no window open then, which the processor that it waits for may need
-// closed; unless the program has left code that had one open in a way that the runtime does not see (handlers.h), such as
+// A call in which a processor can wait. Its thread has no hazard published then, which the processor that it waits for may need
+// cleared; unless the program has left code that had one published in a way that the runtime does not see (handlers.h), such as
 // setcontext() in a handler.
-struct [[maybe_unused]] ClosedWindows {
-  ClosedWindows() {
-    if (multigrain::has_open_window()) [[unlikely]]
-      multigrain::checks::close_windows();
+struct [[maybe_unused]] ClearedHazards {
+  ClearedHazards() {
+    if (multigrain::has_published_hazard()) [[unlikely]]
+      multigrain::checks::clear_hazards();
   }
 };
-class WaitingCall : private ClosedWindows, private CallScope {
+class WaitingCall : private ClearedHazards, private CallScope {
  public:
   using CallScope::CallScope;
 };
@@ -231,8 +254,9 @@ int mg_spawn_all(mg_function function, void* argument) {
 void* mg_alloc(size_t size, const mg_alloc_options* options) {
   const size_t asked_for = size;
   Node& self = node("mg_alloc");
-  const auto placement = placement_of(size, options, self);
-  size_t alignment = options != nullptr ? options->alignment : 0;
+  const auto known = known_options(options);
+  const auto placement = known ? placement_of(size, *known, self) : tl::unexpected(known.error());
+  size_t alignment = known ? known->alignment : 0;
   if (!placement || (alignment & (alignment - 1)) != 0) {
     fail_with(0, placement ? fmt::format("mg_alloc: an alignment of {} is no power of two", alignment)
                            : placement.error().message);
@@ -315,7 +339,7 @@ void mg_lock_destroy(mg_lock_t lock) {
 }
 void mg_lock(mg_lock_t lock) {
   const void* const site = MG_CALL_SITE;
-  const ClosedWindows closed;
+  const ClearedHazards closed;
   multigrain::note_call_site(site);
   refuse_lock_twice(lock, site);
   node("mg_lock").sync().lock(SyncId(lock));

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/config.h"
-#include "base/line.h"
+#include "base/stack_text.h"
 #include "memory/page_fault.h"
 #include "runtime/interpose/signals.h"
 #include "status/node_status.h"
@@ -102,7 +102,7 @@ void set_open(int how, std::array<int, 2> signals) {
 
 // For a run whose launcher reads no status: what a debugger's tools can make lines of.
 void write_out(const NodeStatus& status, const CrashRecord& crash) {
-  Line head;
+  StackText head;
   head.text("multigrain: node ").number(status.node);
   if (crash.processor != CrashRecord::kNoProcessor) head.text(", processor ").number(crash.processor);
   head.text(": signal ").number(crash.signal);
@@ -114,7 +114,7 @@ void write_out(const NodeStatus& status, const CrashRecord& crash) {
   for (uint32_t i = 0; i < frames; ++i) {
     const CrashRecord::Frame& frame = crash.frame[i];
     if (i != 0 && frame.pc == crash.frame[i - 1].pc) continue;  // recursion
-    Line line;
+    StackText line;
     line.text("  #").number(i).text(" ");
     if (frame.module < CrashRecord::kMaxModules) {
       const CrashRecord::Module& module = crash.module[frame.module];

@@ -16,7 +16,7 @@
 #include <csignal>
 #include <span>
 
-#include "coherence/window_places.h"
+#include "coherence/hazard_slots.h"
 #include "profile/virtual_time.h"
 #include "runtime/crash_record.h"
 #include "runtime/interpose/signals.h"
@@ -42,8 +42,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
   return_to_crash_record();
   if (const auto fault = g_entry.rights->decode(signal, info, context)) {
     virtual_time::trapped();
-    // Whoever waits for a window of this processor's to close may be the one that it would wait for here.
-    if (!has_open_window()) virtual_time::synchronise();
+    // The processor that this one would wait for here may be waiting until a hazard of this one is cleared.
+    if (!has_published_hazard()) virtual_time::synchronise();
     if (g_entry.protocol->on_fault(fault->page, fault->is_write)) {
       errno = saved_errno;
       return;

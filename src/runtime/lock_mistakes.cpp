@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/line.h"
+#include "base/stack_text.h"
 #include "status/node_status.h"
 #include "sync/handle.h"
 
@@ -42,7 +42,7 @@ void copy(char (&to)[N], std::string_view text) {
   }
   mistake.state.store(2, std::memory_order_release);
   if (status.launched == 0) {
-    Line line;
+    StackText line;
     line.text("multigrain: node ").number(status.node).text(", processor ").number(mistake.processor);
     line.text(": ").text(sentence).text(": lock ").number(SyncHandle::decode(SyncId(lock)).index);
     for (const Place& place : places)

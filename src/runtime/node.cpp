@@ -25,7 +25,7 @@
 #include "base/output_file.h"
 #include "coherence/line_protocol.h"
 #include "fabric/emulation.h"
-#include "instrument/runtime/windows.h"
+#include "instrument/runtime/hazards.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
@@ -45,7 +45,7 @@ namespace {
 Node* g_node = nullptr;
 bool g_forked = false;
 // Its, from before its first thread starts.
-WindowPlaces* g_window_places = nullptr;
+HazardSlots* g_hazard_slots = nullptr;
 
 const char* message_name_for_reports(MessageType type) {
   if (const char* name = protocol_message_name(type)) return name;
@@ -97,7 +97,7 @@ Status Node::start() {
     g_node = nullptr;
     g_forked = true;
     forget_node_status();
-    forget_windows();
+    abandon_hazard_slot();
     set_thread_hooks(nullptr, nullptr);
     set_line_protocol(nullptr);
     set_shared_copies(nullptr, nullptr);
@@ -214,14 +214,14 @@ Status Node::build_protocols() {
   page_protocol_ = std::move(*pages);
   protocol_ = page_protocol_.get();
 
-  // Every thread has windows before it runs the program's code: this one now, those to come by pthread_create.
-  window_places_ = std::make_unique<WindowPlaces>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
-  window_places_->bind();
-  g_window_places = window_places_.get();
-  set_thread_hooks([] { g_window_places->bind(); },
+  // Every thread has hazards before it runs the program's code: this one now, those to come by pthread_create.
+  hazard_slots_ = std::make_unique<HazardSlots>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
+  hazard_slots_->bind();
+  g_hazard_slots = hazard_slots_.get();
+  set_thread_hooks([] { g_hazard_slots->bind(); },
                    [] {
                      Processors::thread_ends();
-                     g_window_places->unbind();
+                     g_hazard_slots->unbind();
                    });
 
   if (config_.grain() == Grain::kLine && !checks_.of_another_version.empty())
@@ -235,14 +235,14 @@ Status Node::build_protocols() {
         "a page protocol (--protocol mgs)",
         checks_.missing, config_.protocol);
   if (!checks_.in_program || config_.nodes > Config::kMaxLineNodes) return {};
-  auto lines = create_line_protocol(config_.line_protocol(), services, {*line_table_, *window_places_}, config_.model);
+  auto lines = create_line_protocol(config_.line_protocol(), services, {*line_table_, *hazard_slots_}, config_.model);
   if (!lines) return tl::unexpected(lines.error());
   line_protocol_ = std::move(*lines);
   HomeDirectory& homes = *this;
   both_protocols_ = std::make_unique<ByGrain>(*page_protocol_, *line_protocol_, homes);
   protocol_ = both_protocols_.get();
   set_line_protocol(line_protocol_.get());
-  set_handler_hooks([] { checks::begin_handler(g_window_places->place_for_handlers()); },
+  set_handler_hooks([] { checks::begin_handler(g_hazard_slots->slot_for_handlers()); },
                     [](bool returned) { checks::end_handler(returned); });
   return {};
 }
@@ -369,9 +369,10 @@ void Node::refuse_thread_sync_object(const char* function, const void* object, c
                                                static_cast<const void*>(start))
                                  : std::string();
   std::fflush(stdout);
-  die(1, {fmt::format("{} for {}, which is in shared memory{}: it would exclude and wake threads of one node only, and the "
-                      "run has {}; use {} (docs/porting.md)",
-                      function, object, block, self.config_.nodes, instead)
+  die(1, {fmt::format(
+              "{} for {}, which is in shared memory{}: it would exclude and wake threads of one node only, and the "
+              "run has {}; use {} (docs/user/porting.md)",
+              function, object, block, self.config_.nodes, instead)
               .c_str()});
 }
 
@@ -447,8 +448,8 @@ void Node::release() {
   protocol_->release();
 }
 
-void Node::settle() {
-  if (!protocol_->is_clean()) protocol_->settle();
+void Node::drain_store_buffer() {
+  if (!protocol_->is_clean()) protocol_->drain_store_buffer();
 }
 
 namespace {
@@ -677,6 +678,12 @@ void pass_on(int number, siginfo_t* info, void*) {
   if (getppid() == g_parent) kill(g_parent, number);
 }
 
+// The process ends although its run is well: the launcher may see its parent (a script) end before node 0's does.
+[[noreturn]] void leave_the_run() {
+  node_status()->run_over = 1;
+  std::_Exit(0);
+}
+
 }  // namespace
 
 void Node::serve_until_the_end() {
@@ -699,7 +706,7 @@ void Node::serve_until_the_end() {
                                 {.fd = launcher, .events = POLLIN, .revents = 0}}};
   while (poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
   }
-  if (events[1].revents != 0 || events[2].revents != 0) std::_Exit(0);
+  if (events[1].revents != 0 || events[2].revents != 0) leave_the_run();
   processors_->tell_written_globals();
   flush_output();
   static NodeReport mine;
@@ -710,7 +717,7 @@ void Node::serve_until_the_end() {
   // Node 0 may still touch shared memory (destructors of its globals), so this node answers until that process is gone.
   while (poll(&events[1], 2, -1) < 0 && errno == EINTR) {
   }
-  std::_Exit(0);
+  leave_the_run();
 }
 
 // A node of a run over UCX is gone. The launcher sees its processes end and has more to say about it, so it gets a
@@ -738,7 +745,7 @@ int Node::watch_node_0() const {
   // Nodes start in any order. Should node 0 never come, the launcher ends this process.
   while (pid.load() == 0) usleep(1000);
   const auto watched = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid.load()), 0));
-  if (watched < 0 && errno == ESRCH) std::_Exit(0);
+  if (watched < 0 && errno == ESRCH) leave_the_run();
   if (watched < 0) die(1, "cannot watch the process of node 0 (pidfd_open); errno", static_cast<uint64_t>(errno));
   return watched;
 }

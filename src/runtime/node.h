@@ -11,8 +11,8 @@
 #include "base/config.h"
 #include "coherence/by_grain.h"
 #include "coherence/create.h"
+#include "coherence/hazard_slots.h"
 #include "coherence/protocol.h"
-#include "coherence/window_places.h"
 #include "fabric/fabric.h"
 #include "fabric/modelled.h"
 #include "fabric/shm/shm_fabric.h"
@@ -61,7 +61,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   // Release, and acquires, of the calling processor.
   void release() override;
-  void settle() override;
+  void drain_store_buffer() override;
   void acquire(NodeId from) override { protocol_->acquire(from); }
   void acquire_all() override { protocol_->acquire_all(); }
   void help() override { protocol_->help(); }
@@ -143,7 +143,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::string rights_reason_;
   std::unique_ptr<SharedHeap> heap_;
   std::optional<LineTable> line_table_;
-  std::unique_ptr<WindowPlaces> window_places_;
+  std::unique_ptr<HazardSlots> hazard_slots_;
   std::unique_ptr<Protocol> page_protocol_;
   std::unique_ptr<LineMemory> line_protocol_;     // if the program has compiled checks
   std::unique_ptr<ByGrain> both_protocols_;       // then

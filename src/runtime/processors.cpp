@@ -11,7 +11,7 @@
 #include <memory>
 #include <span>
 
-#include "base/line.h"
+#include "base/stack_text.h"
 #include "runtime/crash_record.h"
 #include "runtime/lock_mistakes.h"
 #include "runtime/message_types.h"
@@ -150,7 +150,7 @@ void* Processors::thread_main(void* argument) {
   t_local = local;
   const unsigned place = local->number % local->owner->config_.processors_per_node;
   // For debuggers and profilers. That of main() keeps the program's name, which is the process's.
-  Line name;
+  StackText name;
   pthread_setname_np(pthread_self(), name.text("mg proc ").number(local->number).c_str());
   {
     // The private heap may be overwritten with node 0's at any time.

@@ -88,6 +88,9 @@ Status open_node_status() {
   madvise(memory, sizeof(NodeStatus), MADV_DONTDUMP);
   g_status = static_cast<NodeStatus*>(memory);
   g_status->launched = launched ? 1 : 0;
+  // A script may run one program after the other.
+  g_status->leaves = 0;
+  g_status->run_over = 0;
   g_status->pid = static_cast<uint32_t>(getpid());
   dl_iterate_phdr(
       [](dl_phdr_info* program, size_t, void* base) {

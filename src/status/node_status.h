@@ -135,6 +135,7 @@ struct NodeStatus {
   uint64_t region_size;
   std::atomic<uint64_t> allocated_end;  // no page of the region from here on was ever handed out, as far as is known
   std::atomic<uint32_t> leaves;         // the program is ending
+  std::atomic<uint32_t> run_over;       // the program has ended, and with it this node's part of the run
   uint64_t program_base;                // what was added to the addresses of the program's file
   char program[4096];
 

@@ -67,7 +67,7 @@ void Sync::barrier(SyncId id) {
   host_.enter(SyncActivity::kBarrier);
   count(kBarriers);
   // The last of the node releases for all.
-  host_.settle();
+  host_.drain_store_buffer();
   if (barrier.argument == nodes_ * processors_) {
     barrier_of_all(id, barrier, record);
   } else {

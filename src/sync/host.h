@@ -18,7 +18,7 @@ class SyncHost {
  public:
   virtual ~SyncHost() = default;
 
-  // The release operation of eager release consistency (mgs.txt, section 3.1.2): makes every write that the calling
+  // The release operation of eager release consistency ([MGS], section 3.1.2): makes every write that the calling
   // thread has made, or has seen of other processors of its node, visible to all nodes, and returns when it is. That
   // includes writes whose flush another processor of the node has begun and not finished. Called with no lock of the
   // runtime held; may wait and may handle messages. Must be cheap (tens of nanoseconds) when nothing is dirty.
@@ -27,7 +27,7 @@ class SyncHost {
   // Makes the writes that the calling thread itself has made visible to the other processors of its node. Called before
   // every hand-over inside the node, for which nothing is released; as release() otherwise. Where processors of a node
   // always see each other's writes there is nothing to do.
-  virtual void settle() {}
+  virtual void drain_store_buffer() {}
 
   // The acquire operation of lazy release consistency: what the calling thread does from now on sees what node `from`
   // had released, or acquired itself, when it let go what the caller has taken. Called with no lock of the runtime

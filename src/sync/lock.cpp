@@ -276,7 +276,7 @@ void Sync::unlock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, 
   bool handed_on = false;
   // The lock is held, so it exists: transition() cannot fail.
   if (!flushed) {
-    host_.settle();
+    host_.drain_store_buffer();
     let_go(lock);
     MG_CHECK(
         transition(record, lock, [&](LockState& state) { handed_on = state.try_hand_on(place, links(), actions); }));

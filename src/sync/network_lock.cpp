@@ -277,7 +277,7 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
   const bool is_wanted = next_of(now) != 0;
   if (others_wait(record) && (!is_wanted || record.hand_ons < options_.handoff_bound)) {
     // The hardware keeps the node coherent, and the lock stays: that processor's unlock releases for both.
-    host_.settle();
+    host_.drain_store_buffer();
     record.hand_ons = is_wanted ? static_cast<uint16_t>(record.hand_ons + 1) : uint16_t{0};
     record.handed_on = true;
     stamp(self_, at);

@@ -1,4 +1,4 @@
-// Locks in the network: taken and released with remote atomics alone, without anybody's help (genima-emulation.txt,
+// Locks in the network: taken and released with remote atomics alone, without anybody's help ([GeNIMA],
 // III.A: "system-wide network locks ... without involving remote processors").
 //
 // Each lock has a word at its manager, the *tail*: 1 + the last node that asked, 0 if none ever did. And it has a word
@@ -9,8 +9,8 @@
 //          kHeld    a processor of this node holds it, or will as soon as it is here
 //          kSleeps  the processor that waits for it has stopped polling: who brings the lock must send a word
 //          next     1 + the node that comes after this one; 0 if it has not said so
-//          from     1 + the node whose release the lock brought here, until a processor of this node has acquired from
-//          it
+//          from     1 + the node whose release the lock brought here, until a processor of this node has acquired
+//                   from it
 //
 //   A node asks      old tail P := swap(tail, me)            at the manager, one remote atomic
 //                    old slot of P := add next = me to it    at P, one remote atomic

@@ -5,7 +5,7 @@
 // same transitions at the same time as the node's processors.
 //
 // Writes are made visible at releases, by SyncHost::release(). Under eager release consistency acquires have nothing to
-// do (mgs.txt, section 3.1.2); under lazy release consistency they find out what was released (SyncHost::acquire).
+// do ([MGS], section 3.1.2); under lazy release consistency they find out what was released (SyncHost::acquire).
 // Releases are unlock (unless the lock stays in the node, see lock_engine.h), barrier, cond_wait (through its unlock),
 // cond_signal, cond_broadcast, sem_post and flag_set.
 //

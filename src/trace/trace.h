@@ -1,7 +1,7 @@
 // A reference trace, as every part of src/trace sees it: the references of all processors in one order, and what
 // happened between them.
 //
-// The order is the trace's only time (software-coherence-thesis.txt, chapter 4): a reference's time is its index. Files
+// The order is the trace's only time ([Bolosky], chapter 4): a reference's time is its index. Files
 // (format/) and recorders (record/) produce traces, import/ reads those of other tools, filters change them, analyses
 // consume them; all of them through TraceSource, a batch at a time, so that no trace need fit in memory.
 #pragma once

@@ -77,7 +77,7 @@ class Run:
         """nsenter stops with what it has started, but does not go on with it."""
         self._process.send_signal(signal.SIGCONT)
 
-    def finish(self, timeout=60):
+    def finish(self, timeout=600):
         """The exit status, when it has ended."""
         try:
             status = self._process.wait(timeout)
@@ -106,7 +106,7 @@ class ClusterTest(unittest.TestCase):
         status = run.finish()
         return status, run.out, run.err
 
-    def assert_clean(self, names="abcd", seconds=20.0):
+    def assert_clean(self, names="abcd", seconds=120.0):
         """Nothing is left of a run, soon if not at once: a host that was told to end a run has to do so first."""
         left = {}
 

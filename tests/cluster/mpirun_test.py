@@ -33,8 +33,10 @@ class UnderMpirun(ClusterTest):
         run = HOSTS["a"].start([*self.launcher(hosts), f"{BIN}/workloads/jacobi", "--grid", "512", "--iterations",
                                 "1000000"], directory=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # The program, not the launcher's helper that has its name as an argument.
-        running = lambda on: [pid for host in on for pid, line in HOSTS[host].processes().items()
-                              if line.startswith(f"{BIN}/workloads/jacobi")]
+        def running(on):
+            return [pid for host in on for pid, line in HOSTS[host].processes().items()
+                    if line.startswith(f"{BIN}/workloads/jacobi")]
+
         started = []
         self.assertTrue(eventually(lambda: started or started.extend(running(hosts[-1])) or started))
         os.kill(started[0], 9)

@@ -253,14 +253,17 @@ class SameHost(unittest.TestCase):
             moment = times.uniform(0.0, 0.25)
             run = self.start([*fabric, f"{BIN}/tests/idle_program"])
             mgrun = []
-            find = lambda: mgrun.extend(pid for pid, line in self.host.processes().items()
-                                        if line.startswith(f"{BIN}/mgrun")) or mgrun
+
+            def find():
+                mgrun.extend(pid for pid, line in self.host.processes().items() if line.startswith(f"{BIN}/mgrun"))
+                return mgrun
+
             self.assertTrue(eventually(find))
             try:
                 run.wait(moment)
             except subprocess.TimeoutExpired:
                 os.kill(mgrun[0], number)
-            run.communicate(timeout=60)
+            run.communicate(timeout=180)
             if not eventually(lambda: not self.host.leftovers(), 2):
                 left.append(f"after {moment:.3f} s: {self.host.leftovers()}")
                 self.host.run(["sh", "-c", "rm -f /dev/shm/*; ipcrm --all=shm"], check=True)

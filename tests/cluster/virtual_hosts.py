@@ -90,7 +90,7 @@ class Host:
     def start(self, arguments, directory="/", **options):
         return subprocess.Popen(self.command(arguments, directory), **options)
 
-    def run(self, arguments, timeout=60, directory="/", **options):
+    def run(self, arguments, timeout=600, directory="/", **options):
         """Runs a command there; returns its subprocess.CompletedProcess, with texts."""
         return subprocess.run(self.command(arguments, directory), capture_output=True, text=True, timeout=timeout,
                               **options)

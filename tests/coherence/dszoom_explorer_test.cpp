@@ -1,5 +1,5 @@
 // Explores every order of every step of small machines running DSZOOM, and shows that the checks can fail: each mutant
-// breaks one thing that docs/dszoom.md relies on, and is refuted. The counts go to standard output.
+// breaks one thing that docs/internals/dszoom.md relies on, and is refuted. The counts go to standard output.
 #include <gtest/gtest.h>
 
 #include "dszoom_model.h"
@@ -77,51 +77,50 @@ std::vector<Scenario> scenarios() {
   return all;
 }
 
-// Machines whose checks remember lines that they looked at. Their names say what they are made for.
-std::vector<Scenario> scenarios_that_remember() {
+// Machines whose checks cache lines that they looked at. Their names say what they are made for.
+std::vector<Scenario> scenarios_with_rights_cache() {
   std::vector<Scenario> all;
-  const auto add_scenario = [&](const char* name, Remembers remembers, std::vector<unsigned> homes,
+  const auto add_scenario = [&](const char* name, Caches caches, std::vector<unsigned> homes,
                                 std::vector<unsigned> processors, std::vector<Program> programs) {
     Scenario scenario;
     scenario.name = name;
     scenario.homes = std::move(homes);
     scenario.processors = std::move(processors);
     scenario.programs = std::move(programs);
-    scenario.remembers = remembers;
+    scenario.caches = caches;
     for (const unsigned node : scenario.processors) scenario.nodes = std::max(node + 1, scenario.nodes);
     all.push_back(std::move(scenario));
   };
-  add_scenario("remembered: the home stores twice, and another once", Remembers::kLines, {0}, {0, 1},
+  add_scenario("cached: the home stores twice, and another once", Caches::kLines, {0}, {0, 1},
                {{store(0, 0, 1), store(0, 0, 2)}, {store(0, 1, 3)}});
-  add_scenario("remembered: the home stores, and another reads", Remembers::kLines, {0}, {0, 1},
+  add_scenario("cached: the home stores, and another reads", Caches::kLines, {0}, {0, 1},
                {{store(0, 0, 1), store(0, 0, 2)}, {load(0, 0), load(0, 0)}});
-  add_scenario("remembered: ownership comes back", Remembers::kLines, {0}, {0, 1},
+  add_scenario("cached: ownership comes back", Caches::kLines, {0}, {0, 1},
                {{add(0, 0, 1), add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2), add(0, 0, 2)}});
-  add_scenario("remembered: three hops", Remembers::kLines, {2}, {0, 1},
+  add_scenario("cached: three hops", Caches::kLines, {2}, {0, 1},
                {{add(0, 0, 1), add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2), add(0, 0, 2)}});
-  add_scenario("remembered: two processors of the home", Remembers::kLines, {0}, {0, 0, 1},
+  add_scenario("cached: two processors of the home", Caches::kLines, {0}, {0, 0, 1},
                {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2)}, {add(0, 0, 4)}});
-  add_scenario("remembered: two requesters for two lines of a page", Remembers::kPages, {0, 0}, {0, 1, 2},
+  add_scenario("cached: two requesters for two lines of a page", Caches::kPages, {0, 0}, {0, 1, 2},
                {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2)}, {store(1, 0, 4)}});
-  add_scenario("remembered: two requesters for two lines", Remembers::kLines, {0, 0}, {0, 1, 2},
+  add_scenario("cached: two requesters for two lines", Caches::kLines, {0, 0}, {0, 1, 2},
                {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2)}, {store(1, 0, 4)}});
-  add_scenario("remembered: two requesters of one node", Remembers::kPages, {0, 0}, {0, 1, 1},
+  add_scenario("cached: two requesters of one node", Caches::kPages, {0, 0}, {0, 1, 1},
                {{add(0, 0, 1), add(0, 0, 1)}, {add(0, 0, 2)}, {store(1, 0, 4)}});
-  add_scenario("remembered: two lines under a held window", Remembers::kPages, {0, 0}, {0, 1},
+  add_scenario("cached: two lines under a loop hazard", Caches::kPages, {0, 0}, {0, 1},
                {{hold_both(0, 1), hold_both(0, 2)}, {store(0, 1, 3), store(1, 1, 4)}});
-  add_scenario("remembered: a held window over two homes", Remembers::kPages, {0, 1}, {0, 1},
+  add_scenario("cached: a loop hazard over two homes", Caches::kPages, {0, 1}, {0, 1},
                {{hold_both(0, 1), hold_both(0, 2)}, {store(0, 1, 3)}});
-  add_scenario("remembered: lines under a held window", Remembers::kLines, {0, 1}, {0, 1},
+  add_scenario("cached: lines under a loop hazard", Caches::kLines, {0, 1}, {0, 1},
                {{hold_both(0, 1), hold_both(0, 2)}, {store(0, 1, 3)}});
-  add_scenario("remembered: a batch reads twice", Remembers::kPages, {0, 0}, {0, 1},
+  add_scenario("cached: a batch reads twice", Caches::kPages, {0, 0}, {0, 1},
                {{read_both(0), read_both(0)}, {store(0, 0, 1)}});
-  add_scenario("remembered: a batch reads a third node's lines", Remembers::kLines, {2, 2}, {0, 1},
+  add_scenario("cached: a batch reads a third node's lines", Caches::kLines, {2, 2}, {0, 1},
                {{read_both(0), read_both(0)}, {store(1, 0, 1)}});
-  add_scenario("remembered: batches store", Remembers::kPages, {0, 1}, {0, 1},
-               {{write_both(0, 1)}, {write_both(0, 2)}});
-  add_scenario("remembered: processors of the home share a page", Remembers::kPages, {0, 0}, {0, 0, 1},
+  add_scenario("cached: batches store", Caches::kPages, {0, 1}, {0, 1}, {{write_both(0, 1)}, {write_both(0, 2)}});
+  add_scenario("cached: processors of the home share a page", Caches::kPages, {0, 0}, {0, 0, 1},
                {{add(0, 0, 1), add(1, 0, 1)}, {add(1, 0, 1)}, {store(0, 0, 2)}});
-  add_scenario("remembered: three nodes, a held window over two homes", Remembers::kPages, {0, 1}, {0, 1, 2},
+  add_scenario("cached: three nodes, a loop hazard over two homes", Caches::kPages, {0, 1}, {0, 1, 2},
                {{hold_both(0, 1)}, {add(1, 0, 1)}, {store(0, 0, 2)}});
   return all;
 }
@@ -135,7 +134,7 @@ TEST_P(DszoomSmallMachine, HoldsInEveryOrder) {
 INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomSmallMachine, testing::ValuesIn(scenarios()),
                          [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
-INSTANTIATE_TEST_SUITE_P(DszoomRemembers, DszoomSmallMachine, testing::ValuesIn(scenarios_that_remember()),
+INSTANTIATE_TEST_SUITE_P(DszoomCaches, DszoomSmallMachine, testing::ValuesIn(scenarios_with_rights_cache()),
                          [](const auto& tested) { return exploring::test_name(tested.param.name); });
 
 // What the mutant does wrong must show as a wrong value, an update that is lost, or a broken invariant.
@@ -146,23 +145,23 @@ TEST_P(DszoomMutant, IsRefuted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomMutant,
-                         testing::Values(Mutant::kNoWatch, Mutant::kIgnoreLoadWindows, Mutant::kWatchBeforeTake,
+                         testing::Values(Mutant::kNoWatch, Mutant::kIgnoreLoadHazards, Mutant::kWatchBeforeTake,
                                          Mutant::kReadBeforeWatch, Mutant::kFlagEarly, Mutant::kNoFlag, Mutant::kNoTake,
                                          Mutant::kUnlockBeforeFill, Mutant::kOwnBeforeFill, Mutant::kNoOpen,
                                          Mutant::kNoFence, Mutant::kNoCheckInBatch, Mutant::kIgnoreLock,
-                                         Mutant::kForgetReader, Mutant::kKeepWindow));
+                                         Mutant::kForgetReader, Mutant::kKeepHazard));
 
-class DszoomRememberingMutant : public testing::TestWithParam<Mutant> {};
+class DszoomCachingMutant : public testing::TestWithParam<Mutant> {};
 
-TEST_P(DszoomRememberingMutant, IsRefuted) {
-  exploring::expect_to_be_refuted<Machine>(scenarios_that_remember(), GetParam(), kMaxStates);
+TEST_P(DszoomCachingMutant, IsRefuted) {
+  exploring::expect_to_be_refuted<Machine>(scenarios_with_rights_cache(), GetParam(), kMaxStates);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomRememberingMutant,
-                         testing::Values(Mutant::kIgnoreLosses, Mutant::kForgetAlone, Mutant::kTrustEven,
+INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomCachingMutant,
+                         testing::Values(Mutant::kIgnoreEpoch, Mutant::kForgetAlone, Mutant::kTrustEven,
                                          Mutant::kTrustOdd, Mutant::kKnowLate, Mutant::kAlwaysFirst,
-                                         Mutant::kForgetBeforeTake, Mutant::kScanBeforeBit,
-                                         Mutant::kLossesBeforeWindow, Mutant::kRememberSome));
+                                         Mutant::kForgetBeforeTake, Mutant::kScanBeforeBit, Mutant::kEpochBeforeHazard,
+                                         Mutant::kCacheSome));
 
 }  // namespace
 }  // namespace multigrain::dszoom::model

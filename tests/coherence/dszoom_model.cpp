@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "coherence/dszoom/seen_windows.h"
+#include "coherence/dszoom/hazard_scan.h"
 
 namespace multigrain::dszoom::model {
 
@@ -11,15 +11,15 @@ const char* name(Mutant mutant) {
     case Mutant::kNone:
       return "none";
     case Mutant::kNoWatch:
-      return "take a right without looking at windows";
-    case Mutant::kIgnoreLoadWindows:
-      return "invalidate without looking at windows of loads";
+      return "take a right without looking at hazards";
+    case Mutant::kIgnoreLoadHazards:
+      return "invalidate without looking at hazards of loads";
     case Mutant::kWatchBeforeTake:
-      return "look at windows, and then take the right";
+      return "look at hazards, and then take the right";
     case Mutant::kReadBeforeWatch:
-      return "read the line, and then look at windows";
+      return "read the line, and then look at hazards";
     case Mutant::kFlagEarly:
-      return "flag a frame while windows are open";
+      return "flag a frame while hazards are published";
     case Mutant::kNoFlag:
       return "leave an invalid frame as it is";
     case Mutant::kNoTake:
@@ -29,37 +29,37 @@ const char* name(Mutant mutant) {
     case Mutant::kOwnBeforeFill:
       return "set the own word, and then fill the frame";
     case Mutant::kNoOpen:
-      return "store after a miss without a window";
+      return "store after a miss without a hazard";
     case Mutant::kNoFence:
-      return "look at the word, and then publish the window";
+      return "look at the word, and then publish the hazard";
     case Mutant::kNoCheckInBatch:
       return "check one line of a batch of two";
     case Mutant::kIgnoreLock:
       return "go on when the entry is locked";
     case Mutant::kForgetReader:
       return "a reader does not enter itself";
-    case Mutant::kKeepWindow:
-      return "wait with a window open";
-    case Mutant::kIgnoreLosses:
-      return "do not look at losses";
+    case Mutant::kKeepHazard:
+      return "wait with a hazard published";
+    case Mutant::kIgnoreEpoch:
+      return "do not look at the rights epoch";
     case Mutant::kForgetAlone:
-      return "replace losses, and do not look at windows again";
+      return "replace the rights epoch, and do not look at hazards again";
     case Mutant::kTrustEven:
-      return "trust losses that are even, and others than are known";
+      return "trust a rights epoch that is even, and another than is known";
     case Mutant::kTrustOdd:
-      return "trust losses that are odd, and were known as even before the right was taken";
+      return "trust a rights epoch that is odd, and was known as even before the right was taken";
     case Mutant::kKnowLate:
-      return "compare losses with what is known when the look is over";
+      return "compare the rights epoch with what is known when the look is over";
     case Mutant::kAlwaysFirst:
       return "take a look in vain for the first";
     case Mutant::kForgetBeforeTake:
-      return "replace losses, and then take the right";
+      return "replace the rights epoch, and then take the right";
     case Mutant::kScanBeforeBit:
-      return "look at lines, and then say that something is remembered";
-    case Mutant::kLossesBeforeWindow:
-      return "read losses, and then publish the window";
-    case Mutant::kRememberSome:
-      return "look at one line of a page, and remember both";
+      return "look at lines, and then say that something is cached";
+    case Mutant::kEpochBeforeHazard:
+      return "read the rights epoch, and then publish the hazard";
+    case Mutant::kCacheSome:
+      return "look at one line of a page, and cache both";
   }
   return "?";
 }
@@ -83,14 +83,14 @@ void Machine::next_op(Thread& thread) {
 // How many steps an operation takes.
 size_t Machine::units(const Operation& operation) const {
   switch (operation.verb) {
-    case Verb::kRead:
-    case Verb::kFlag:
+    case Verb::kReadLine:
+    case Verb::kWriteFlags:
     case Verb::kFill:
       return kWords;
-    case Verb::kWatch: {
+    case Verb::kScanHazards: {
       const auto threads = std::count(scenario_->processors.begin(), scenario_->processors.end(), operation.node.value);
-      const size_t windows = std::max<size_t>(1, static_cast<size_t>(threads) * (batches_ ? 2 : 1));
-      return remembers() ? windows + 1 : windows;
+      const size_t hazards = std::max<size_t>(1, static_cast<size_t>(threads) * (batches_ ? 2 : 1));
+      return caches() ? hazards + 1 : hazards;
     }
     default:
       return 1;
@@ -111,7 +111,7 @@ void Machine::enabled(std::vector<Event>& events) const {
           events.push_back({static_cast<uint8_t>(p), n});
           size_t i = 0;
           while (thread.step[i].node.value != n || thread.done[i] == units(thread.step[i])) ++i;
-          if (remembers() && thread.step[i].verb == Verb::kWatch && thread.done[i] == 0)
+          if (caches() && thread.step[i].verb == Verb::kScanHazards && thread.done[i] == 0)
             events.push_back({static_cast<uint8_t>(p), n, true});
         }
       continue;
@@ -127,7 +127,7 @@ std::string Machine::apply(const Event& event, std::string* log) {
   if (thread.at == At::kStep) {
     for (size_t i = 0; i < thread.step.size(); ++i) {
       if (thread.step[i].node.value != event.node || thread.done[i] == units(thread.step[i])) continue;
-      if (event.losses_first) thread.reads_losses_first |= static_cast<uint8_t>(1u << event.node);
+      if (event.epoch_first) thread.reads_epoch_first |= static_cast<uint8_t>(1u << event.node);
       operate(event.processor, i);
       break;
     }
@@ -173,10 +173,10 @@ void Machine::begin_miss(unsigned processor, unsigned line, bool stores, bool fo
   thread.line = static_cast<uint8_t>(line);
   thread.stores = stores;
   thread.for_batch = for_batch;
-  if (!is(Mutant::kKeepWindow)) thread.window = {};
-  thread.losses = 0;
+  if (!is(Mutant::kKeepHazard)) thread.hazard = {};
+  thread.epoch = 0;
   thread.at_line = thread.scans = 0;
-  thread.remembering = false;
+  thread.caching = false;
   thread.at = At::kLocal;
 }
 
@@ -196,32 +196,33 @@ void Machine::set_step(Thread& thread, const Step& step) {
   };
   switch (scenario_->mutant) {
     case Mutant::kNoWatch:
-      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kWatch; });
+      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kScanHazards; });
       break;
-    case Mutant::kIgnoreLoadWindows:
+    case Mutant::kIgnoreLoadHazards:
       for (Operation& o : operations) o.loads = false;
       break;
     case Mutant::kWatchBeforeTake:
-      swap_if(Verb::kTake, Verb::kWatch);
-      swap_if(Verb::kLock, Verb::kWatch);
+      swap_if(Verb::kRevokeRight, Verb::kScanHazards);
+      swap_if(Verb::kLock, Verb::kScanHazards);
       break;
     case Mutant::kReadBeforeWatch:
-      swap_if(Verb::kWatch, Verb::kRead);
+      swap_if(Verb::kScanHazards, Verb::kReadLine);
       break;
     case Mutant::kFlagEarly:
-      if (std::ranges::find(operations, Verb::kTake, &Operation::verb) != operations.end() && thread.stores)
+      if (std::ranges::find(operations, Verb::kRevokeRight, &Operation::verb) != operations.end() && thread.stores)
         for (size_t i = 0; i < operations.size(); ++i)
-          if (operations[i].verb == Verb::kWatch &&
-              (i + 1 == operations.size() || operations[i + 1].verb != Verb::kRead)) {
-            operations.insert(operations.begin() + static_cast<ptrdiff_t>(i) + 1, {Verb::kFlag, operations[i].node});
+          if (operations[i].verb == Verb::kScanHazards &&
+              (i + 1 == operations.size() || operations[i + 1].verb != Verb::kReadLine)) {
+            operations.insert(operations.begin() + static_cast<ptrdiff_t>(i) + 1,
+                              {Verb::kWriteFlags, operations[i].node});
             ++i;
           }
       break;
     case Mutant::kNoFlag:
-      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kFlag; });
+      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kWriteFlags; });
       break;
     case Mutant::kNoTake:
-      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kTake; });
+      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kRevokeRight; });
       break;
     case Mutant::kUnlockBeforeFill:
       move_behind(Verb::kFill, Verb::kUnlock);
@@ -230,16 +231,17 @@ void Machine::set_step(Thread& thread, const Step& step) {
       move_behind(Verb::kFill, Verb::kSetOwn);
       break;
     case Mutant::kNoOpen:
-      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kOpen; });
+      std::erase_if(operations, [](const Operation& o) { return o.verb == Verb::kPublishHazard; });
       break;
     case Mutant::kForgetAlone:
       for (size_t i = 0; i + 1 < operations.size(); ++i)
-        if (operations[i].verb == Verb::kForget) operations.erase(operations.begin() + static_cast<ptrdiff_t>(i) + 1);
+        if (operations[i].verb == Verb::kReplaceEpoch)
+          operations.erase(operations.begin() + static_cast<ptrdiff_t>(i) + 1);
       break;
     case Mutant::kForgetBeforeTake:
       for (size_t i = 0; i < operations.size(); ++i)
-        if (operations[i].verb == Verb::kLock || operations[i].verb == Verb::kTake) {
-          operations.insert(operations.begin() + static_cast<ptrdiff_t>(i), {Verb::kForget, operations[i].node});
+        if (operations[i].verb == Verb::kLock || operations[i].verb == Verb::kRevokeRight) {
+          operations.insert(operations.begin() + static_cast<ptrdiff_t>(i), {Verb::kReplaceEpoch, operations[i].node});
           ++i;
         }
       break;
@@ -256,9 +258,9 @@ void Machine::operate(unsigned processor, size_t index) {
   const Operation& operation = thread.step[index];
   Frame& there = frame(operation.node.value, thread.line);
   const uint8_t unit = thread.done[index]++;
-  if (operation.verb == Verb::kLock || operation.verb == Verb::kTake || operation.verb == Verb::kForget) {
-    // As SeenWindows::forget().
-    thread.losses_since[operation.node.value] = kNoLosses;
+  if (operation.verb == Verb::kLock || operation.verb == Verb::kRevokeRight || operation.verb == Verb::kReplaceEpoch) {
+    // As HazardScan::restart().
+    thread.epoch_since[operation.node.value] = kNoEpoch;
     thread.looked_at &= static_cast<uint8_t>(~(1u << operation.node.value));
   }
   switch (operation.verb) {
@@ -267,17 +269,17 @@ void Machine::operate(unsigned processor, size_t index) {
       there.entry = kLocked;
       note("     {} locks line {}: {:#x}\n", processor, thread.line, thread.seen_entry);
       break;
-    case Verb::kTake:
+    case Verb::kRevokeRight:
       there.entry = operation.word;
       note("     {} sets the word of line {} at node {} to {}\n", processor, thread.line, operation.node.value,
            operation.word);
       break;
-    case Verb::kForget:
-      nodes_[operation.node.value].losses = thread.losses_since[operation.node.value] = new_losses();
-      note("     {} sets the losses of node {} to {}\n", processor, operation.node.value, next_losses_);
+    case Verb::kReplaceEpoch:
+      nodes_[operation.node.value].epoch = thread.epoch_since[operation.node.value] = fresh_rights_epoch();
+      note("     {} sets the rights epoch of node {} to {}\n", processor, operation.node.value, next_epoch_);
       break;
-    case Verb::kWatch: {
-      if (remembers()) {
+    case Verb::kScanHazards: {
+      if (caches()) {
         watch(processor, operation, unit);
         break;
       }
@@ -285,15 +287,15 @@ void Machine::operate(unsigned processor, size_t index) {
       for (unsigned p = 0; p < threads_.size(); ++p) {
         if (node_of(p) != operation.node.value) continue;
         for (unsigned w = 0; w < (batches_ ? 2u : 1u); ++w, ++seen)
-          if (seen == unit && covers(threads_[p].window[w], thread.line, operation.loads))
+          if (seen == unit && covers(threads_[p].hazard[w], thread.line, operation.loads))
             thread.open |= static_cast<uint8_t>(1u << operation.node.value);
       }
       break;
     }
-    case Verb::kRead:
+    case Verb::kReadLine:
       thread.buffer[unit] = there.words[unit];
       break;
-    case Verb::kFlag:
+    case Verb::kWriteFlags:
       there.words[unit] = kFlag;
       break;
     default:
@@ -301,24 +303,24 @@ void Machine::operate(unsigned processor, size_t index) {
   }
 }
 
-// A word of a node's windows and losses.
+// A word of a node's hazards and rights epoch.
 void Machine::watch(unsigned processor, const Operation& operation, uint8_t unit) {
   Thread& thread = threads_[processor];
   const unsigned n = operation.node.value;
-  if (unit == 0) thread.losses_before[n] = nodes_[node_of(processor)].known[n];
-  const bool losses_first = (thread.reads_losses_first >> n & 1) != 0;
-  if (unit == (losses_first ? 0 : units(operation) - 1)) {
-    thread.losses_read[n] = nodes_[n].losses;
-    note("     {} reads the losses of node {}: {}\n", processor, n, thread.losses_read[n]);
+  if (unit == 0) thread.epoch_before[n] = nodes_[node_of(processor)].known[n];
+  const bool epoch_first = (thread.reads_epoch_first >> n & 1) != 0;
+  if (unit == (epoch_first ? 0 : units(operation) - 1)) {
+    thread.epoch_read[n] = nodes_[n].epoch;
+    note("     {} reads the rights epoch of node {}: {}\n", processor, n, thread.epoch_read[n]);
     return;
   }
-  unsigned seen = losses_first ? 1 : 0;
+  unsigned seen = epoch_first ? 1 : 0;
   for (unsigned p = 0; p < threads_.size(); ++p) {
     if (node_of(p) != n) continue;
     for (unsigned w = 0; w < (batches_ ? 2u : 1u); ++w, ++seen)
-      if (seen == unit && covers(threads_[p].window[w], thread.line, operation.loads)) {
-        thread.windows_read[p][w] = threads_[p].window[w];
-        note("     {} sees a window of {}\n", processor, p);
+      if (seen == unit && covers(threads_[p].hazard[w], thread.line, operation.loads)) {
+        thread.hazards_read[p][w] = threads_[p].hazard[w];
+        note("     {} sees a hazard of {}\n", processor, p);
       }
   }
 }
@@ -327,37 +329,37 @@ void Machine::watch(unsigned processor, const Operation& operation, uint8_t unit
 void Machine::judge_looks(unsigned processor, Outcome& outcome) {
   Thread& thread = threads_[processor];
   for (const Operation& operation : thread.step) {
-    if (operation.verb != Verb::kWatch) continue;
+    if (operation.verb != Verb::kScanHazards) continue;
     const unsigned n = operation.node.value;
-    const Losses losses = thread.losses_read[n];
-    const bool even = (losses & MG_FINE_REMEMBERED) == 0;
-    Losses& known = nodes_[node_of(processor)].known[n];
-    const Losses before = is(Mutant::kKnowLate) ? known : thread.losses_before[n];
-    if (even) known = losses;
+    const Epoch epoch = thread.epoch_read[n];
+    const bool even = (epoch & MG_FINE_EPOCH_CACHED) == 0;
+    Epoch& known = nodes_[node_of(processor)].known[n];
+    const Epoch before = is(Mutant::kKnowLate) ? known : thread.epoch_before[n];
+    if (even) known = epoch;
     const auto bit = static_cast<uint8_t>(1u << n);
     if ((thread.looked_at & bit) == 0) {
-      Look look = judge(losses, before, thread.losses_since[n]);
-      if (is(Mutant::kIgnoreLosses) || is(Mutant::kForgetBeforeTake) || (is(Mutant::kTrustEven) && even) ||
-          (is(Mutant::kTrustOdd) && (losses & ~MG_FINE_REMEMBERED) == before))
-        look = Look::kCounts;
-      if (look != Look::kCounts) {
-        if (even) thread.losses_since[n] = losses;
-        outcome.open.insert(operation.node);
-        if (look == Look::kRemembered) outcome.remembered.insert(operation.node);
+      ScanResult result = validate_scan(epoch, before, thread.epoch_since[n]);
+      if (is(Mutant::kIgnoreEpoch) || is(Mutant::kForgetBeforeTake) || (is(Mutant::kTrustEven) && even) ||
+          (is(Mutant::kTrustOdd) && (epoch & ~MG_FINE_EPOCH_CACHED) == before))
+        result = ScanResult::kValid;
+      if (result != ScanResult::kValid) {
+        if (even) thread.epoch_since[n] = epoch;
+        outcome.blocked.insert(operation.node);
+        if (result == ScanResult::kInvalidateCacheFirst) outcome.invalidate_first.insert(operation.node);
         if (!is(Mutant::kAlwaysFirst)) continue;
       }
     }
     for (unsigned p = 0; p < threads_.size(); ++p)
       for (unsigned w = 0; node_of(p) == n && w < 2; ++w) {
-        const uint64_t window = thread.windows_read[p][w];
-        if ((thread.looked_at & bit) == 0) thread.windows_seen[p][w] = window;
-        if (window != 0 && thread.windows_seen[p][w] == window) outcome.open.insert(operation.node);
+        const uint64_t hazard = thread.hazards_read[p][w];
+        if ((thread.looked_at & bit) == 0) thread.hazards_seen[p][w] = hazard;
+        if (hazard != 0 && thread.hazards_seen[p][w] == hazard) outcome.blocked.insert(operation.node);
       }
     thread.looked_at |= bit;
   }
-  thread.losses_read = thread.losses_before = {};
-  thread.reads_losses_first = 0;
-  thread.windows_read = {};
+  thread.epoch_read = thread.epoch_before = {};
+  thread.reads_epoch_first = 0;
+  thread.hazards_read = {};
 }
 
 void Machine::step_complete(unsigned processor) {
@@ -366,19 +368,20 @@ void Machine::step_complete(unsigned processor) {
   outcome.entry = thread.seen_entry;
   if (is(Mutant::kIgnoreLock)) outcome.entry &= ~kLocked;
   for (uint16_t n = 0; n < scenario_->nodes; ++n)
-    if ((thread.open >> n & 1) != 0) outcome.open.insert(NodeId(n));
-  if (remembers()) judge_looks(processor, outcome);
+    if ((thread.open >> n & 1) != 0) outcome.blocked.insert(NodeId(n));
+  if (caches()) judge_looks(processor, outcome);
   Step next;
   const Progress progress = thread.miss.front().proceed(outcome, next);
   thread.seen_entry = progress == Progress::kBusy ? 0 : thread.seen_entry;
   if (progress == Progress::kBusy) {
     thread.buffer = {};
-    thread.losses_since.fill(kNoLosses);
+    thread.epoch_since.fill(kNoEpoch);
     thread.looked_at = 0;
-    thread.windows_seen = {};
+    thread.hazards_seen = {};
   }
-  if ((progress == Progress::kBusy || progress == Progress::kOpen) && thread.window != decltype(thread.window){})
-    wrong("F4: a processor waits with a window open");
+  if ((progress == Progress::kBusy || progress == Progress::kWaitForHazards) &&
+      thread.hazard != decltype(thread.hazard){})
+    wrong("F4: a processor waits with a hazard published");
   set_step(thread, next);
   if (progress != Progress::kLast) {
     // A mutant has left nothing to do.
@@ -410,10 +413,10 @@ void Machine::last_step(unsigned processor) {
     case Verb::kSetOwn:
       own.entry = operation.word;
       break;
-    case Verb::kOpen:
-      thread.window[0] = cover(thread.line, true);
+    case Verb::kPublishHazard:
+      thread.hazard[0] = cover(thread.line, true);
       break;
-    case Verb::kDeliver:
+    case Verb::kCompleteLoads:
       if (!thread.for_batch) {
         const Op& wanted = op(thread, processor);
         loaded(processor, thread.line, wanted.word, own.words[wanted.word]);
@@ -434,7 +437,7 @@ void Machine::miss_over(unsigned processor) {
   frame(node_of(processor), thread.line).locked = false;
   const uint8_t pc = thread.pc;
   const bool stores = thread.stores, for_batch = thread.for_batch;
-  const auto window = thread.window;
+  const auto hazard = thread.hazard;
   const uint8_t line = thread.line;
   thread = {};
   thread.pc = pc;
@@ -444,7 +447,7 @@ void Machine::miss_over(unsigned processor) {
     next_op(thread);
     return;
   }
-  thread.window = window;
+  thread.hazard = hazard;
   thread.at = At::kStore;
 }
 
@@ -460,9 +463,9 @@ void Machine::start_engine(unsigned processor) {
   thread.at = At::kStep;
 }
 
-// --- Checks that remember
+// --- Checks that cache
 
-// Looks at the line, for what is about to be done there, or for what is to be remembered.
+// Looks at the line, for what is about to be done there, or for what is to be cached.
 void Machine::look_at_line(unsigned processor, unsigned line) {
   Thread& thread = threads_[processor];
   const unsigned node = node_of(processor);
@@ -473,17 +476,17 @@ void Machine::look_at_line(unsigned processor, unsigned line) {
       begin_miss(processor, line, stores, what.type != OpType::kStore && what.type != OpType::kAdd);
       return;
     }
-    thread.remembering = false;
+    thread.caching = false;
   }
-  const bool both = scenario_->remembers == Remembers::kPages && !is(Mutant::kRememberSome) && lines() == 2;
-  if (both && line == 0 && (thread.remembering || thread.at_line == 1)) {
+  const bool both = scenario_->caches == Caches::kPages && !is(Mutant::kCacheSome) && lines() == 2;
+  if (both && line == 0 && (thread.caching || thread.at_line == 1)) {
     thread.scans = 1;
     return;
   }
-  if (is(Mutant::kScanBeforeBit) && thread.remembering && (thread.losses & MG_FINE_REMEMBERED) == 0)
+  if (is(Mutant::kScanBeforeBit) && thread.caching && (thread.epoch & MG_FINE_EPOCH_CACHED) == 0)
     thread.at = At::kSetBit;
-  else if (thread.remembering)
-    thread.at = At::kRemember;
+  else if (thread.caching)
+    thread.at = At::kCache;
   else
     line_is_here(thread);
 }
@@ -491,7 +494,7 @@ void Machine::look_at_line(unsigned processor, unsigned line) {
 // The line that the check was about may be used.
 void Machine::line_is_here(Thread& thread) {
   const Op& what = op(thread, static_cast<unsigned>(&thread - threads_.data()));
-  thread.remembering = false;
+  thread.caching = false;
   thread.scans = 0;
   if (what.type == OpType::kHoldBoth) {
     thread.at = At::kHoldDo;
@@ -510,48 +513,48 @@ void Machine::check_step(unsigned processor) {
   Node& node = nodes_[node_of(processor)];
   const Op& what = op(thread, processor);
   const bool stores = what.type != OpType::kReadBoth;
-  Losses& page = node.pages[page_of(thread.at_line)];
-  const Losses all = stores ? MG_FINE_PAGE_EXCLUSIVE : MG_FINE_PAGE_READABLE;
+  Epoch& page = node.pages[page_of(thread.at_line)];
+  const Epoch all = stores ? MG_FINE_CACHED_EXCLUSIVE : MG_FINE_CACHED_READABLE;
   switch (thread.at) {
-    case At::kLosses:
-      if (is(Mutant::kLossesBeforeWindow))
-        thread.window[0] = cover(what.line, true);
+    case At::kRightsEpoch:
+      if (is(Mutant::kEpochBeforeHazard))
+        thread.hazard[0] = cover(what.line, true);
       else
-        thread.losses = node.losses;
+        thread.epoch = node.epoch;
       thread.at = At::kTrust;
       return;
     case At::kTrust:
-      if ((thread.losses & MG_FINE_REMEMBERED) != 0 &&
-          (page == thread.losses + MG_FINE_PAGE_EXCLUSIVE || page == thread.losses + all)) {
-        note("     {} trusts what is remembered of line {}\n", processor, thread.at_line);
+      if ((thread.epoch & MG_FINE_EPOCH_CACHED) != 0 &&
+          (page == thread.epoch + MG_FINE_CACHED_EXCLUSIVE || page == thread.epoch + all)) {
+        note("     {} trusts what is cached of line {}\n", processor, thread.at_line);
         line_is_here(thread);
         return;
       }
-      thread.remembering = true;
-      thread.scans = scenario_->remembers == Remembers::kPages && !is(Mutant::kRememberSome) ? 0 : thread.at_line;
-      thread.at = (thread.losses & MG_FINE_REMEMBERED) == 0 && !is(Mutant::kScanBeforeBit) ? At::kSetBit : At::kScan;
+      thread.caching = true;
+      thread.scans = scenario_->caches == Caches::kPages && !is(Mutant::kCacheSome) ? 0 : thread.at_line;
+      thread.at = (thread.epoch & MG_FINE_EPOCH_CACHED) == 0 && !is(Mutant::kScanBeforeBit) ? At::kSetBit : At::kScan;
       return;
     case At::kSetBit:
-      if (node.losses == thread.losses) {
-        node.losses |= MG_FINE_REMEMBERED;
-        thread.losses = node.losses;
+      if (node.epoch == thread.epoch) {
+        node.epoch |= MG_FINE_EPOCH_CACHED;
+        thread.epoch = node.epoch;
       } else {
-        thread.remembering = false;
+        thread.caching = false;
         if (!is(Mutant::kScanBeforeBit)) thread.scans = thread.at_line;
       }
       if (!is(Mutant::kScanBeforeBit))
         thread.at = At::kScan;
-      else if (thread.remembering)
-        thread.at = At::kRemember;
+      else if (thread.caching)
+        thread.at = At::kCache;
       else
         line_is_here(thread);
       return;
     case At::kScan:
       look_at_line(processor, thread.scans);
       return;
-    case At::kRemember:
-      page = thread.losses + all;
-      note("     node {} remembers: {}\n", node_of(processor), page);
+    case At::kCache:
+      page = thread.epoch + all;
+      note("     node {} caches: {}\n", node_of(processor), page);
       line_is_here(thread);
       return;
     case At::kHoldDo: {
@@ -576,13 +579,13 @@ void Machine::step(unsigned processor) {
   switch (thread.at) {
     case At::kOp:
       if (batch) {
-        thread.window[0] = cover(0, batch_stores);
+        thread.hazard[0] = cover(0, batch_stores);
         thread.at = At::kBatch;
         return;
       }
       if (what.type == OpType::kHoldBoth) {
-        thread.window[0] = MG_FINE_WINDOW_ALL + MG_FINE_WINDOW_LINE + MG_FINE_WINDOW_STORES;
-        thread.at = At::kLosses;
+        thread.hazard[0] = MG_FINE_HAZARD_ALL + MG_FINE_HAZARD_LINE + MG_FINE_HAZARD_STORES;
+        thread.at = At::kRightsEpoch;
         return;
       }
       thread.line = what.line;
@@ -596,13 +599,13 @@ void Machine::step(unsigned processor) {
         next_op(thread);
         return;
       }
-      if (remembers()) {
+      if (caches()) {
         thread.at_line = what.line;
-        if (is(Mutant::kLossesBeforeWindow))
-          thread.losses = nodes_[node].losses;
+        if (is(Mutant::kEpochBeforeHazard))
+          thread.epoch = nodes_[node].epoch;
         else
-          thread.window[0] = cover(what.line, true);
-        thread.at = At::kLosses;
+          thread.hazard[0] = cover(what.line, true);
+        thread.at = At::kRightsEpoch;
         return;
       }
       if (is(Mutant::kNoFence)) {
@@ -611,13 +614,13 @@ void Machine::step(unsigned processor) {
           return;
         }
       } else {
-        thread.window[0] = cover(what.line, true);
+        thread.hazard[0] = cover(what.line, true);
       }
       thread.at = At::kOpened;
       return;
     case At::kOpened:
       if (is(Mutant::kNoFence))
-        thread.window[0] = cover(what.line, true);
+        thread.hazard[0] = cover(what.line, true);
       else if (!has(node, what.line, true)) {
         begin_miss(processor, what.line, true, false);
         return;
@@ -637,7 +640,7 @@ void Machine::step(unsigned processor) {
       next_op(thread);
       return;
     case At::kLook:
-      thread.window[0] = cover(thread.line, false);
+      thread.hazard[0] = cover(thread.line, false);
       thread.at = At::kLooked;
       return;
     case At::kLooked:
@@ -655,18 +658,18 @@ void Machine::step(unsigned processor) {
       thread.at = At::kAgain;
       return;
     case At::kAgain:
-      thread.window[0] = cover(thread.line, thread.stores);
+      thread.hazard[0] = cover(thread.line, thread.stores);
       thread.at = At::kAgainSeen;
       return;
     case At::kAgainSeen:
       if (!has(node, thread.line, thread.stores)) {
-        if (!is(Mutant::kKeepWindow)) thread.window = {};
+        if (!is(Mutant::kKeepHazard)) thread.hazard = {};
         start_engine(processor);
         return;
       }
       frame(node, thread.line).locked = false;
       if (thread.for_batch) {
-        thread.window = {};
+        thread.hazard = {};
         thread.at = At::kOp;
       } else {
         thread.at = thread.stores ? At::kStore : At::kTake;
@@ -676,8 +679,8 @@ void Machine::step(unsigned processor) {
       last_step(processor);
       return;
     case At::kBatch:
-      thread.window[1] = cover(1, batch_stores);
-      thread.at = remembers() ? At::kLosses : At::kBatchSee;
+      thread.hazard[1] = cover(1, batch_stores);
+      thread.at = caches() ? At::kRightsEpoch : At::kBatchSee;
       return;
     case At::kBatchSee:
     case At::kBatchSee2: {
@@ -705,11 +708,11 @@ void Machine::step(unsigned processor) {
     case At::kBatchEnd:
       next_op(thread);
       return;
-    case At::kLosses:
+    case At::kRightsEpoch:
     case At::kTrust:
     case At::kSetBit:
     case At::kScan:
-    case At::kRemember:
+    case At::kCache:
     case At::kHoldDo:
       check_step(processor);
       return;
@@ -751,12 +754,12 @@ void Machine::check() {
       }
       if (here.filling) wrong(fmt::format("line {} is filled at node {} behind an entry that is unlocked", l, n));
       // Of mutants the use of what is wrong is to be seen.
-      const Losses losses = nodes_[n].losses;
-      if (!remembers() || (losses & MG_FINE_REMEMBERED) == 0 || !is(Mutant::kNone)) continue;
-      const Losses page = nodes_[n].pages[page_of(l)];
-      if ((page == losses + MG_FINE_PAGE_EXCLUSIVE && !may_store(here.entry, at_home)) ||
-          (page == losses + MG_FINE_PAGE_READABLE && !readable))
-        wrong(fmt::format("F5: node {} remembers of line {} what it has lost", n, l));
+      const Epoch epoch = nodes_[n].epoch;
+      if (!caches() || (epoch & MG_FINE_EPOCH_CACHED) == 0 || !is(Mutant::kNone)) continue;
+      const Epoch page = nodes_[n].pages[page_of(l)];
+      if ((page == epoch + MG_FINE_CACHED_EXCLUSIVE && !may_store(here.entry, at_home)) ||
+          (page == epoch + MG_FINE_CACHED_READABLE && !readable))
+        wrong(fmt::format("F5: node {} caches of line {} what it has lost", n, l));
     }
   }
 }
@@ -775,9 +778,9 @@ std::string Machine::check_end() const {
 
 namespace {
 
-uint64_t in_short(uint64_t window) {
-  return window % 16 | (window >> 63) << 4 | uint64_t{window != 0} << 5 |
-         uint64_t{(window & MG_FINE_WINDOW_ALL) != 0} << 6;
+uint64_t in_short(uint64_t hazard) {
+  return hazard % 16 | (hazard >> 63) << 4 | uint64_t{hazard != 0} << 5 |
+         uint64_t{(hazard & MG_FINE_HAZARD_ALL) != 0} << 6;
 }
 
 }  // namespace
@@ -798,7 +801,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
   for (const Thread& thread : threads_) {
     put(thread.pc, 1);
     put(static_cast<uint64_t>(thread.at), 1);
-    for (const uint64_t window : thread.window) put(in_short(window), 1);
+    for (const uint64_t hazard : thread.hazard) put(in_short(hazard), 1);
     put(thread.line, 1);
     put(thread.stores | thread.for_batch << 1, 1);
     put(thread.step.size(), 1);
@@ -815,43 +818,43 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     put(thread.index, 1);
     put(thread.word, 1);
   }
-  if (!remembers()) return;
+  if (!caches()) return;
   for (unsigned n = 0; n < scenario_->nodes; ++n) {
     // No more matters of values than which are equal. Those that nobody will meet again are one.
     std::vector<unsigned> met;
     const auto meet = [&](unsigned value) {
       if (std::ranges::find(met, value >> 2) == met.end()) met.push_back(value >> 2);
     };
-    const auto put_losses = [&](unsigned value) {
+    const auto put_epoch = [&](unsigned value) {
       const auto at = std::ranges::find(met, value >> 2);
       put(at == met.end() ? 0xff : static_cast<uint64_t>(at - met.begin()) << 2 | (value & 3), 1);
     };
-    meet(nodes_[n].losses);
+    meet(nodes_[n].epoch);
     for (unsigned p = 0; p < threads_.size(); ++p) {
-      if (node_of(p) == n && (threads_[p].losses & MG_FINE_REMEMBERED) != 0) meet(threads_[p].losses);
-      if (threads_[p].at == At::kStep) meet(threads_[p].losses_read[n]);
+      if (node_of(p) == n && (threads_[p].epoch & MG_FINE_EPOCH_CACHED) != 0) meet(threads_[p].epoch);
+      if (threads_[p].at == At::kStep) meet(threads_[p].epoch_read[n]);
     }
-    put_losses(nodes_[n].losses);
-    for (const Losses page : nodes_[n].pages) put_losses(page);
-    for (unsigned by = 0; by < scenario_->nodes; ++by) put_losses(nodes_[by].known[n]);
+    put_epoch(nodes_[n].epoch);
+    for (const Epoch page : nodes_[n].pages) put_epoch(page);
+    for (unsigned by = 0; by < scenario_->nodes; ++by) put_epoch(nodes_[by].known[n]);
     for (unsigned p = 0; p < threads_.size(); ++p) {
       const Thread& thread = threads_[p];
-      if (node_of(p) == n) put_losses(thread.losses);
+      if (node_of(p) == n) put_epoch(thread.epoch);
       if (thread.at != At::kStep) continue;
-      put_losses(thread.losses_read[n]);
-      put_losses(thread.losses_before[n]);
-      put(thread.losses_since[n] == kNoLosses, 1);
-      put_losses(thread.losses_since[n]);
+      put_epoch(thread.epoch_read[n]);
+      put_epoch(thread.epoch_before[n]);
+      put(thread.epoch_since[n] == kNoEpoch, 1);
+      put_epoch(thread.epoch_since[n]);
     }
   }
   for (const Thread& thread : threads_) {
-    put(thread.at_line | thread.scans << 1 | thread.remembering << 2 | uint64_t{thread.looked_at} << 3, 1);
-    put(thread.reads_losses_first, 1);
+    put(thread.at_line | thread.scans << 1 | thread.caching << 2 | uint64_t{thread.looked_at} << 3, 1);
+    put(thread.reads_epoch_first, 1);
     if (thread.at != At::kStep) continue;
     for (unsigned p = 0; p < threads_.size(); ++p)
       for (unsigned w = 0; w < (batches_ ? 2u : 1u); ++w) {
-        put(in_short(thread.windows_read[p][w]), 1);
-        put((thread.looked_at >> node_of(p) & 1) != 0 ? in_short(thread.windows_seen[p][w]) : 0, 1);
+        put(in_short(thread.hazards_read[p][w]), 1);
+        put((thread.looked_at >> node_of(p) & 1) != 0 ? in_short(thread.hazards_seen[p][w]) : 0, 1);
       }
   }
 }
@@ -865,11 +868,10 @@ std::string Machine::describe() const {
                          frame.words[1], frame.locked ? " locked in the node" : "");
     }
   for (unsigned p = 0; p < threads_.size(); ++p)
-    out += fmt::format("processor {} (node {}): op {} at {} windows {:#x} {:#x}\n", p, node_of(p), threads_[p].pc,
-                       static_cast<int>(threads_[p].at), threads_[p].window[0], threads_[p].window[1]);
-  for (unsigned n = 0; remembers() && n < scenario_->nodes; ++n)
-    out += fmt::format("node {}: losses {} remembers {} {}\n", n, nodes_[n].losses, nodes_[n].pages[0],
-                       nodes_[n].pages[1]);
+    out += fmt::format("processor {} (node {}): op {} at {} hazards {:#x} {:#x}\n", p, node_of(p), threads_[p].pc,
+                       static_cast<int>(threads_[p].at), threads_[p].hazard[0], threads_[p].hazard[1]);
+  for (unsigned n = 0; caches() && n < scenario_->nodes; ++n)
+    out += fmt::format("node {}: epoch {} caches {} {}\n", n, nodes_[n].epoch, nodes_[n].pages[0], nodes_[n].pages[1]);
   return out;
 }
 

@@ -1,8 +1,8 @@
 // A whole machine running DSZOOM, as one plain value: the engine that ships (coherence/dszoom/engine.h) in every
 // processor that misses, and around it what dszoom/shell.cpp and compiled checks do, cut into steps between which
 // everybody else may run. A step is one remote operation of one word, or one local access of memory that others see: so
-// the lock of an entry, the read of a node's windows, the read and the flagging of each word of a line, each store to a
-// window are steps of their own, and operations of one step of the engine on different nodes take effect in any order.
+// the lock of an entry, the read of a node's hazards, the read and the flagging of each word of a line, each store to a
+// hazard are steps of their own, and operations of one step of the engine on different nodes take effect in any order.
 //
 // Programs may race: memory is sequentially consistent. More than that is checked: a load that returns returns what was
 // stored last, in the order in which stores take effect in frames (golden memory).
@@ -28,12 +28,12 @@ inline constexpr unsigned kMaxNodes = 3;
 inline constexpr unsigned kMaxProcessors = 4;
 
 enum class OpType : uint8_t {
-  kLoad,      // a checked load of a word
-  kStore,     // a checked store
-  kAdd,       // an atomic in a window
-  kReadBoth,  // a batch: loads a word of each line, behind windows over both
-  kWriteBoth, // a batch: stores to a word of each line
-  kHoldBoth   // the same under one window over all lines, each line looked at before the store there
+  kLoad,       // a checked load of a word
+  kStore,      // a checked store
+  kAdd,        // an atomic in a hazard
+  kReadBoth,   // a batch: loads a word of each line, behind hazards over both
+  kWriteBoth,  // a batch: stores to a word of each line
+  kHoldBoth    // the same under one hazard over all lines, each line looked at before the store there
 };
 struct Op {
   OpType type = OpType::kLoad;
@@ -46,37 +46,37 @@ using Program = std::vector<Op>;
 // Deliberate faults, each of which a test shows to be caught.
 enum class Mutant : uint8_t {
   kNone,
-  kNoWatch,             // a requester does not look at windows
-  kIgnoreLoadWindows,   // it looks at windows of stores only, also when it invalidates
-  kWatchBeforeTake,     // it looks at windows, and then takes the right
-  kReadBeforeWatch,     // it reads the line, and then looks at windows
-  kFlagEarly,           // it flags holders before their windows are closed
-  kNoFlag,              // it leaves invalid frames as they are
-  kNoTake,              // a holder keeps its right
-  kUnlockBeforeFill,    // the entry is unlocked, and then the frame is filled
-  kOwnBeforeFill,       // the own word says that the line is here, and then the frame is filled
-  kNoOpen,              // a store miss returns without a window
-  kNoFence,             // a store's window is published after the word was looked at
-  kNoCheckInBatch,      // a batch opens its windows and looks at one line only
-  kIgnoreLock,          // a locked entry is taken for an unlocked one without holders but the home
-  kForgetReader,        // a reader does not enter itself
-  kKeepWindow,          // who waits for a lock keeps its windows open
-  // Of machines that remember.
-  kIgnoreLosses,      // a requester does not look at a node's losses
-  kForgetAlone,       // it replaces them, and does not look at windows again
-  kTrustEven,         // losses that are even, but others than it knows, are as good
-  kTrustOdd,          // odd losses are as good as the even ones that they were, whenever it has seen those
-  kKnowLate,          // the losses that they must equal are what is known when the look is over, not when it began
-  kAlwaysFirst,       // windows that were looked at in vain are the first look
-  kForgetBeforeTake,  // it replaces the losses, and then takes the right
-  kScanBeforeBit,     // a check looks at the lines, and then sets the bit
-  kLossesBeforeWindow,// a check reads the losses, and then publishes its window
-  kRememberSome,      // a check looks at one line of the page, and remembers all
+  kNoWatch,            // a requester does not look at hazards
+  kIgnoreLoadHazards,  // it looks at hazards of stores only, also when it invalidates
+  kWatchBeforeTake,    // it looks at hazards, and then takes the right
+  kReadBeforeWatch,    // it reads the line, and then looks at hazards
+  kFlagEarly,          // it flags holders before their hazards are cleared
+  kNoFlag,             // it leaves invalid frames as they are
+  kNoTake,             // a holder keeps its right
+  kUnlockBeforeFill,   // the entry is unlocked, and then the frame is filled
+  kOwnBeforeFill,      // the own word says that the line is here, and then the frame is filled
+  kNoOpen,             // a store miss returns without a hazard
+  kNoFence,            // a store's hazard is published after the word was looked at
+  kNoCheckInBatch,     // a batch publishes its hazards and looks at one line only
+  kIgnoreLock,         // a locked entry is taken for an unlocked one without holders but the home
+  kForgetReader,       // a reader does not enter itself
+  kKeepHazard,         // a processor that waits for a lock keeps its hazards published
+  // Of machines that cache.
+  kIgnoreEpoch,  // a requester does not look at a node's rights epoch
+  kForgetAlone,  // it replaces it, and does not look at hazards again
+  kTrustEven,    // a rights epoch that is even, but another than it knows, is as good
+  kTrustOdd,     // an odd rights epoch is as good as the even one that it was, whenever the requester has seen that
+  kKnowLate,     // the rights epoch is compared with what is known when the scan is over, not when it began
+  kAlwaysFirst,  // hazards that were looked at in vain are the first look
+  kForgetBeforeTake,   // it replaces the rights epoch, and then takes the right
+  kScanBeforeBit,      // a check looks at the lines, and then sets the bit
+  kEpochBeforeHazard,  // a check reads the rights epoch, and then publishes its hazard
+  kCacheSome,          // a check looks at one line of the page, and caches all
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
-// What compiled checks remember of lines that they looked at (docs/fine-grain.md, Losses).
-enum class Remembers : uint8_t {
+// What compiled checks cache of lines that they looked at (docs/internals/fine-grain.md, Rights epoch).
+enum class Caches : uint8_t {
   kNothing,
   kLines,  // each line is a page
   kPages,  // the lines are one page
@@ -89,7 +89,7 @@ struct Scenario {
   std::vector<unsigned> processors;  // of each processor, its node
   std::vector<Program> programs;
   Mutant mutant = Mutant::kNone;
-  Remembers remembers = Remembers::kNothing;
+  Caches caches = Caches::kNothing;
 };
 
 class Machine : exploring::Narrator {
@@ -98,7 +98,7 @@ class Machine : exploring::Narrator {
   struct Event {
     uint8_t processor = 0;
     uint8_t node = 0;  // of the operations of a step under way: on which node the next one takes effect
-    bool losses_first = false;  // a look begins at the node's losses; else it ends there
+    bool epoch_first = false;  // a look begins at the node's rights epoch; else it ends there
   };
 
   explicit Machine(const Scenario& scenario);
@@ -119,44 +119,44 @@ class Machine : exploring::Narrator {
     bool locked = false;   // the lock of the node's processors on the line
     bool filling = false;  // by who holds the lock of the entry
   };
-  // A value of a node's losses: as in fine_grain.h, but the numbers are the machine's.
-  using Losses = uint16_t;
+  // A value of a node's rights epoch: as in fine_grain.h, but the numbers are the machine's.
+  using Epoch = uint16_t;
   struct Node {
     std::array<Frame, kMaxLines> lines;
-    Losses losses = 0;
-    std::array<Losses, kMaxLines> pages{};   // what is remembered, of each page
-    std::array<Losses, kMaxNodes> known{};   // the losses of others that its requesters know
+    Epoch epoch = 0;
+    std::array<Epoch, kMaxLines> pages{};  // what is cached, of each page
+    std::array<Epoch, kMaxNodes> known{};  // the rights epoch of others that its requesters know
   };
   enum class At : uint8_t {
-    kOp,        // at the begin of an operation, or of an access of a batch
-    kOpened,    // has published a window for a store: looks at the word
-    kStore,     // stores, in the window
-    kClose,     // closes the window
-    kLook,      // of a load that missed: publishes a window of loads
-    kLooked,    // ... looks at the word
-    kTake,      // ... has the line: takes the value
-    kLocal,     // wants the node's lock of the line
-    kAgain,     // has it: publishes a window
-    kAgainSeen, // ... and looks at the word
-    kStep,      // operations of the engine are under way
-    kEnd,       // the last step, operation by operation
-    kBatch,     // opens the second window of a batch
-    kBatchSee,  // looks at the words
+    kOp,         // at the begin of an operation, or of an access of a batch
+    kOpened,     // has published a hazard for a store: looks at the word
+    kStore,      // stores, in the hazard
+    kClose,      // clears the hazard
+    kLook,       // of a load that missed: publishes a hazard of loads
+    kLooked,     // ... looks at the word
+    kTake,       // ... has the line: takes the value
+    kLocal,      // wants the node's lock of the line
+    kAgain,      // has it: publishes a hazard
+    kAgainSeen,  // ... and looks at the word
+    kStep,       // operations of the engine are under way
+    kEnd,        // the last step, operation by operation
+    kBatch,      // publishes the second hazard of a batch
+    kBatchSee,   // looks at the words
     kBatchSee2,
-    kBatchDo,   // the accesses
+    kBatchDo,  // the accesses
     kBatchDo2,
-    kBatchEnd,  // closes both
-    kLosses,    // with windows open: reads the node's losses
-    kTrust,     // looks at what is remembered of the page
-    kSetBit,    // sets the losses' lowest bit
-    kScan,      // looks at the word of a line of the page
-    kRemember,  // stores what is to be remembered
-    kHoldDo,    // stores under the window over all lines
+    kBatchEnd,     // clears both
+    kRightsEpoch,  // with hazards published: reads the node's rights epoch
+    kTrust,        // looks at what is cached of the page
+    kSetBit,       // sets the rights epoch's lowest bit
+    kScan,         // looks at the word of a line of the page
+    kCache,        // stores what is to be cached
+    kHoldDo,       // stores under the hazard over all lines
   };
   struct Thread {
     uint8_t pc = 0;
     At at = At::kOp;
-    std::array<uint64_t, 2> window{};
+    std::array<uint64_t, 2> hazard{};
     // A miss.
     uint8_t line = 0;
     bool stores = false;
@@ -170,19 +170,19 @@ class Machine : exploring::Narrator {
     std::array<Value, kWords> buffer{};
     uint8_t index = 0;  // in the last step
     uint8_t word = 0;   // of an operation that moves words
-    // A check that remembers.
-    Losses losses = 0;
+    // A check that caches.
+    Epoch epoch = 0;
     uint8_t at_line = 0;     // that it is about to use
     uint8_t scans = 0;       // the next line that it looks at
-    bool remembering = false;
-    // A requester that looks at losses, by node; and by processor what its windows were.
-    std::array<Losses, kMaxNodes> losses_read{};
-    std::array<Losses, kMaxNodes> losses_before{};
-    std::array<Losses, kMaxNodes> losses_since = {1, 1, 1};
-    uint8_t reads_losses_first = 0;
+    bool caching = false;
+    // A requester that reads rights epochs, by node; and by processor what its hazards were.
+    std::array<Epoch, kMaxNodes> epoch_read{};
+    std::array<Epoch, kMaxNodes> epoch_before{};
+    std::array<Epoch, kMaxNodes> epoch_since = {1, 1, 1};
+    uint8_t reads_epoch_first = 0;
     uint8_t looked_at = 0;   // a look counted
-    std::array<std::array<uint64_t, 2>, kMaxProcessors> windows_read{};
-    std::array<std::array<uint64_t, 2>, kMaxProcessors> windows_seen{};
+    std::array<std::array<uint64_t, 2>, kMaxProcessors> hazards_read{};
+    std::array<std::array<uint64_t, 2>, kMaxProcessors> hazards_seen{};
   };
 
   [[nodiscard]] unsigned node_of(unsigned processor) const { return scenario_->processors[processor]; }
@@ -197,11 +197,9 @@ class Machine : exploring::Narrator {
   }
   Frame& frame(unsigned node, unsigned line) { return nodes_[node].lines[line]; }
 
-  [[nodiscard]] bool remembers() const { return scenario_->remembers != Remembers::kNothing; }
-  [[nodiscard]] unsigned page_of(unsigned line) const {
-    return scenario_->remembers == Remembers::kLines ? line : 0;
-  }
-  Losses new_losses() { return next_losses_ += 4; }
+  [[nodiscard]] bool caches() const { return scenario_->caches != Caches::kNothing; }
+  [[nodiscard]] unsigned page_of(unsigned line) const { return scenario_->caches == Caches::kLines ? line : 0; }
+  Epoch fresh_rights_epoch() { return next_epoch_ += 4; }
   void look_at_line(unsigned processor, unsigned line);
   void line_is_here(Thread& thread);
   void check_step(unsigned processor);
@@ -209,7 +207,7 @@ class Machine : exploring::Narrator {
   void judge_looks(unsigned processor, Outcome& outcome);
   void next_op(Thread& thread);
   [[nodiscard]] size_t units(const Operation& operation) const;
-  [[nodiscard]] static uint64_t cover(unsigned line, bool stores) { return make_window(line, 1, stores); }
+  [[nodiscard]] static uint64_t cover(unsigned line, bool stores) { return make_hazard(line, 1, stores); }
   void begin_miss(unsigned processor, unsigned line, bool stores, bool for_batch);
   void start_engine(unsigned processor);
   void set_step(Thread& thread, const Step& step);
@@ -227,8 +225,8 @@ class Machine : exploring::Narrator {
   std::array<Node, kMaxNodes> nodes_;
   std::vector<Thread> threads_;
   std::array<std::array<Value, kWords>, kMaxLines> golden_{};
-  bool batches_ = false;  // some program has one: a thread uses two windows
-  Losses next_losses_ = 0;
+  bool batches_ = false;  // some program has one: a thread uses two hazards
+  Epoch next_epoch_ = 0;
 };
 
 }  // namespace multigrain::dszoom::model

@@ -81,13 +81,13 @@ std::vector<Scenario> scenarios() {
   add_scenario("two processors of a node miss on one line", {1, 1}, {{load(0, 0)}, {add(0, 0, 1)}, {add(0, 0, 2)}},
                {0, 0, 1});
   add_scenario("two processors of the home", {0, 0}, {{add(0, 0, 1)}, {load(0, 0)}, {add(0, 0, 2)}}, {0, 0, 1});
-  add_scenario("remembered: the home adds twice, another once", {0, 0},
+  add_scenario("cached: the home adds twice, another once", {0, 0},
                {{add_known(0, 0, 1), add_known(0, 0, 1)}, {add(0, 0, 2)}});
-  add_scenario("remembered: the home adds, another reads", {0, 0},
+  add_scenario("cached: the home adds, another reads", {0, 0},
                {{add_known(0, 0, 1), add_known(0, 0, 1)}, {load(0, 0), load(0, 0)}});
-  add_scenario("remembered: ownership comes back", {0, 0},
+  add_scenario("cached: ownership comes back", {0, 0},
                {{add_known(0, 0, 1), add_known(0, 0, 1)}, {add_known(0, 0, 2), add_known(0, 0, 2)}});
-  add_scenario("remembered: three hops", {2, 2},
+  add_scenario("cached: three hops", {2, 2},
                {{add_known(0, 0, 1), add_known(0, 0, 1)}, {add_known(0, 0, 2), add_known(0, 0, 2)}});
   return all;
 }
@@ -96,19 +96,29 @@ std::vector<Scenario> scenarios() {
 std::vector<Scenario> long_scenarios() {
   return {
       {"ownership goes round, two lines", {0, 1}, {{add(0, 0, 1)}, {add(0, 0, 2), add(1, 0, 2)}, {add(1, 0, 4)}}},
-      {"independent reads in small, homes exchanged", {0, 1},
+      {"independent reads in small, homes exchanged",
+       {0, 1},
        {{store(0, 0, 1)}, {load(0, 0), load(1, 0)}, {store(1, 0, 1), load(0, 0)}}},
-      {"store buffering of three", {0, 1},
+      {"store buffering of three",
+       {0, 1},
        {{store(0, 0, 1), load(1, 0)}, {store(1, 0, 1), load(0, 1)}, {store(0, 1, 1), load(0, 0)}}},
-      {"store buffering of three, over one home", {2, 2},
+      {"store buffering of three, over one home",
+       {2, 2},
        {{store(0, 0, 1), load(1, 0)}, {store(1, 0, 1), load(0, 1)}, {store(0, 1, 1), load(0, 0)}}},
       {"a batch, a writer and a reader", {0, 1}, {{add_to_both(0, 1)}, {store(1, 0, 8)}, {load(0, 0)}}},
-      {"three nodes, two processors on one", {1, 1}, {{add(0, 0, 1)}, {load(0, 0)}, {add(0, 0, 2)}, {load(0, 0)}},
-       Mutant::kNone, {0, 0, 1, 2}},
-      {"remembered: two requesters for two lines", {0, 0},
+      {"three nodes, two processors on one",
+       {1, 1},
+       {{add(0, 0, 1)}, {load(0, 0)}, {add(0, 0, 2)}, {load(0, 0)}},
+       Mutant::kNone,
+       {0, 0, 1, 2}},
+      {"cached: two requesters for two lines",
+       {0, 0},
        {{add_known(0, 0, 1), add_known(0, 0, 1)}, {store(0, 0, 2)}, {store(1, 0, 4)}}},
-      {"remembered: two requesters of one node", {0, 0},
-       {{add_known(0, 0, 1), add_known(0, 0, 1)}, {store(0, 0, 2)}, {store(1, 0, 4)}}, Mutant::kNone, {0, 1, 1}},
+      {"cached: two requesters of one node",
+       {0, 0},
+       {{add_known(0, 0, 1), add_known(0, 0, 1)}, {store(0, 0, 2)}, {store(1, 0, 4)}},
+       Mutant::kNone,
+       {0, 1, 1}},
   };
 }
 
@@ -118,7 +128,7 @@ bool has_batch(const Scenario& scenario) {
   });
 }
 
-bool remembers(const Scenario& scenario) {
+bool caches(const Scenario& scenario) {
   return std::ranges::any_of(scenario.programs, [](const Program& program) {
     return std::ranges::any_of(program, [](const Op& op) { return op.access == Access::kAddKnown; });
   });
@@ -153,7 +163,7 @@ TEST_P(DszoomShellMutant, IsRefuted) {
   // Two requesters at a time are soon refuted, and long explored.
   std::ranges::copy(long_scenarios(), std::back_inserter(all));
   for (Scenario& scenario : all) {
-    if (remembers(scenario) != (GetParam() >= Mutant::kSeesNoLosses)) continue;
+    if (caches(scenario) != (GetParam() >= Mutant::kSeesNoEpoch)) continue;
     scenario.mutant = GetParam();
     const Result result = Explorer<World>(scenario, sequential_outcomes(scenario)).run();
     if (result.report.failure.empty()) continue;
@@ -166,12 +176,12 @@ TEST_P(DszoomShellMutant, IsRefuted) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dszoom, DszoomShellMutant,
-                         testing::Values(Mutant::kSeesNoWindows, Mutant::kGetsOvertake, Mutant::kUnlockBeforeFill,
+                         testing::Values(Mutant::kSeesNoHazards, Mutant::kGetsOvertake, Mutant::kUnlockBeforeFill,
                                          Mutant::kNoFlags, Mutant::kFlagsNotWaitedFor, Mutant::kNoUnlock,
                                          Mutant::kLocksWithoutEffect, Mutant::kNothingTaken,
-                                         Mutant::kStoreWithoutWindow, Mutant::kLookThenPublish,
-                                         Mutant::kWindowStaysOpen, Mutant::kSeesNoLosses, Mutant::kOneEvenValue,
-                                         Mutant::kLossesThenPublish, Mutant::kLookThenRemember));
+                                         Mutant::kStoreWithoutHazard, Mutant::kLookThenPublish,
+                                         Mutant::kHazardStaysOpen, Mutant::kSeesNoEpoch, Mutant::kOneEvenValue,
+                                         Mutant::kEpochThenPublish, Mutant::kLookThenCache));
 
 }  // namespace
 }  // namespace multigrain::dszoom::explored

@@ -103,26 +103,26 @@ TEST(DszoomShell, PagesOfAnotherProtocolAreLeftToIt) {
   EXPECT_EQ(remote(p), 0u);
 }
 
-TEST(DszoomShell, ARequesterWaitsForTheWindowsOnItsLine) {
+TEST(DszoomShell, ARequesterWaitsForTheHazardsOnItsLine) {
   for (const bool stores : {true, false}) {
     Dszoom machine(2);
-    a_right_is_taken_between_windows(machine, stores);
+    a_right_is_taken_between_hazards(machine, stores);
   }
 }
 
-TEST(DszoomShell, AReaderDoesNotWaitForWindowsOfLoads) {
+TEST(DszoomShell, AReaderDoesNotWaitForHazardsOfLoads) {
   Dszoom machine(2);
-  a_reader_does_not_wait_for_windows_of_loads(machine);
+  a_reader_does_not_wait_for_hazards_of_loads(machine);
 }
 
-// Also of a node whose windows take more than one get.
-TEST(DszoomShell, WhatANodeRemembersIsVoidedWhenALineIsTaken) {
-  for (const unsigned more_places : {0, 40}) {
+// Also of a node whose hazards take more than one get.
+TEST(DszoomShell, CachedRightsAreInvalidatedWhenALineIsRevoked) {
+  for (const unsigned more_slots : {0, 40}) {
     Dszoom machine(2);
     CheckedProcessor home(machine, 0);
-    for (unsigned i = 0; i < more_places; ++i) machine.node(0).places->take();
+    for (unsigned i = 0; i < more_slots; ++i) machine.node(0).hazards->take();
     for (uint64_t i = 0; i < 8; ++i) home.store(i * 64, i);
-    std::atomic<uint64_t>& losses = machine.node(0).places->losses();
+    std::atomic<uint64_t>& epoch = machine.node(0).hazards->rights_epoch();
     std::thread([&] {
       CheckedProcessor p(machine, 1);
       const auto cost_of_add = [&](uint64_t line) {
@@ -132,28 +132,28 @@ TEST(DszoomShell, WhatANodeRemembersIsVoidedWhenALineIsTaken) {
       };
       cost_of_add(0);
       const uint64_t usual = cost_of_add(1);
-      EXPECT_EQ(losses.load(), 0u) << "nothing was remembered";
-      losses.fetch_or(MG_FINE_REMEMBERED);
-      const uint64_t with_losses = cost_of_add(2);
-      const uint64_t first = losses.load();
+      EXPECT_EQ(epoch.load(), 0u) << "nothing was cached";
+      epoch.fetch_or(MG_FINE_EPOCH_CACHED);
+      const uint64_t with_epoch = cost_of_add(2);
+      const uint64_t first = epoch.load();
       EXPECT_EQ(first & 3, 0u);
       EXPECT_NE(first, 0u);
-      EXPECT_GT(with_losses, usual);
+      EXPECT_GT(with_epoch, usual);
       EXPECT_EQ(cost_of_add(3), usual) << "they are known now";
-      EXPECT_EQ(losses.load(), first);
+      EXPECT_EQ(epoch.load(), first);
       // Others have replaced them.
-      losses.store(new_losses(NodeId(0)));
-      const uint64_t others = losses.load();
+      epoch.store(fresh_rights_epoch(NodeId(0)));
+      const uint64_t others = epoch.load();
       cost_of_add(4);
-      EXPECT_EQ(losses.load(), others);
+      EXPECT_EQ(epoch.load(), others);
       EXPECT_EQ(cost_of_add(5), usual);
-      losses.fetch_or(MG_FINE_REMEMBERED);
+      epoch.fetch_or(MG_FINE_EPOCH_CACHED);
       EXPECT_EQ(p.load(6 * 64), 6u);
-      EXPECT_EQ(losses.load() & 3, 0u) << "the right to store is a right, too";
-      losses.fetch_or(MG_FINE_REMEMBERED);
-      const uint64_t odd = losses.load();
+      EXPECT_EQ(epoch.load() & 3, 0u) << "the right to store is a right, too";
+      epoch.fetch_or(MG_FINE_EPOCH_CACHED);
+      const uint64_t odd = epoch.load();
       EXPECT_EQ(p.load(6 * 64), 6u);
-      EXPECT_EQ(losses.load(), odd) << "nothing was taken";
+      EXPECT_EQ(epoch.load(), odd) << "nothing was taken";
     }).join();
   }
 }

@@ -9,12 +9,12 @@
 #include <optional>
 #include <span>
 
+#include "caching_check.h"
 #include "coherence/dszoom/shell.h"
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fabric/sim/sim_fabric.h"
 #include "fibre.h"
-#include "remembering_check.h"
 #include "shell_steps.h"
 
 namespace multigrain::dszoom::explored {
@@ -59,7 +59,7 @@ struct Record {
   bool changed = false;    // it has changed memory
   bool nobody_waits = false;
   uint8_t moved = 0;       // words of a line
-  uint64_t known_before = 0;  // of a look: the losses that the node knew when it began
+  uint64_t known_before = 0;  // of a look: the rights epoch that the node knew when it began
   // Of operations.
   uint64_t id = 0;
   uint64_t after = 0;  // which operation must have taken effect
@@ -85,11 +85,11 @@ uint64_t mix_bytes(uint64_t hash, std::span<const std::byte> bytes) {
   return hash;
 }
 
-// Whether checks remember; what losses are called in states; and that a look is over.
-bool some_remember();
-uint64_t name_of_losses(uint64_t losses);
+// Whether checks cache; what rights epochs are called in states; and that a look is over.
+bool some_cache();
+uint64_t name_of_epoch(uint64_t epoch);
 void looked(const Record& look);
-constexpr size_t kLossesInHeader = words::kLosses - words::kWindows;
+constexpr size_t kEpochInHeader = words::kRightsEpoch - words::kHazards;
 
 // Operations that were started are held back here, and take effect when the explorer says so.
 class HeldFabric final : public ForwardingFabric {
@@ -170,9 +170,9 @@ class HeldFabric final : public ForwardingFabric {
         const auto [begin, size] = part(record, record.to.size());
         const std::span<std::byte> to = record.to.subspan(begin, size);
         inner().get(record.at, record.segment, record.offset + begin, to);
-        if (mutant_ == Mutant::kSeesNoWindows && record.segment == SegmentId::kWords)
-          std::ranges::fill(to.subspan(words::kBytesPerPlace), std::byte{0});
-        if (record.segment == SegmentId::kWords && some_remember() && begin == 0) {
+        if (mutant_ == Mutant::kSeesNoHazards && record.segment == SegmentId::kWords)
+          std::ranges::fill(to.subspan(words::kBytesPerHazardSlot), std::byte{0});
+        if (record.segment == SegmentId::kWords && some_cache() && begin == 0) {
           look_ends(record);
           break;
         }
@@ -201,24 +201,24 @@ class HeldFabric final : public ForwardingFabric {
   Completion issue(Record record, NodeId at, SegmentId segment, uint64_t offset);
   void refill_after(Completion unlock, uint64_t frame);
   static bool has_read_a_line();
-  // The line with the losses has come, behind the windows.
+  // The line with the rights epoch has come, behind the hazards.
   void look_ends(Record& record) {
-    const std::span<std::byte> losses = record.to.subspan(kLossesInHeader, sizeof(uint64_t));
+    const std::span<std::byte> epoch = record.to.subspan(kEpochInHeader, sizeof(uint64_t));
     uint64_t value = 0;
-    std::memcpy(&value, losses.data(), sizeof value);
-    const bool even = (value & MG_FINE_REMEMBERED) == 0;
-    if (mutant_ == Mutant::kSeesNoLosses || (mutant_ == Mutant::kOneEvenValue && even)) value = 0;
-    std::memcpy(losses.data(), &value, sizeof value);
-    record.result = mix(record.result, name_of_losses(value));
+    std::memcpy(&value, epoch.data(), sizeof value);
+    const bool even = (value & MG_FINE_EPOCH_CACHED) == 0;
+    if (mutant_ == Mutant::kSeesNoEpoch || (mutant_ == Mutant::kOneEvenValue && even)) value = 0;
+    std::memcpy(epoch.data(), &value, sizeof value);
+    record.result = mix(record.result, name_of_epoch(value));
     record.value = value;
     looked(record);
   }
   // Of a line each word by itself; programs use the first, and what is behind them goes with the last.
   static std::pair<size_t, size_t> part(Record& record, size_t bytes) {
-    if (record.segment == SegmentId::kWords && record.kind == Kind::kGet && some_remember()) {
-      MG_CHECK(bytes > words::kBytesPerPlace, bytes);
-      if (record.moved++ == 0) return {words::kBytesPerPlace, bytes - words::kBytesPerPlace};
-      return {0, words::kBytesPerPlace};
+    if (record.segment == SegmentId::kWords && record.kind == Kind::kGet && some_cache()) {
+      MG_CHECK(bytes > words::kBytesPerHazardSlot, bytes);
+      if (record.moved++ == 0) return {words::kBytesPerHazardSlot, bytes - words::kBytesPerHazardSlot};
+      return {0, words::kBytesPerHazardSlot};
     }
     if (record.segment != SegmentId::kFrames) return {0, bytes};
     const size_t begin = record.moved * sizeof(uint64_t);
@@ -236,14 +236,14 @@ struct Node {
   std::byte* words = nullptr;
   std::unique_ptr<HeldFabric> fabric;
   std::optional<LineTable> table;
-  std::unique_ptr<WindowPlaces> places;
+  std::unique_ptr<HazardSlots> hazards;
   std::unique_ptr<Shell> shell;
 };
 
 struct Processor : exploring_shell::Fibre {
   enum class At : uint8_t { kStep, kWait, kEnd };
   unsigned node = 0;
-  uint64_t* windows = nullptr;
+  uint64_t* hazards = nullptr;
   ProcessorProfile profile;
   At at = At::kEnd;
   const void* address = nullptr;  // of the next access
@@ -251,13 +251,13 @@ struct Processor : exploring_shell::Fibre {
   uint8_t pc = 0;
   std::vector<uint64_t> results;
   std::vector<Record> records;
-  // What its miss has of each node's losses, as SeenWindows has it.
-  struct Losses {
-    uint64_t since = kNoLosses;
+  // What its miss has of each node's rights epoch, as HazardScan has it.
+  struct Epoch {
+    uint64_t since = kNoEpoch;
     bool counted = false;
   };
-  std::array<Losses, kMaxNodes> losses{};
-  uint64_t replaced = 0;  // how many losses
+  std::array<Epoch, kMaxNodes> epoch{};
+  uint64_t replaced = 0;  // how many rights epochs
 
   Record* find(uint64_t id) {
     for (Record& record : records)
@@ -278,8 +278,8 @@ const char* name(Mutant mutant) {
   switch (mutant) {
     case Mutant::kNone:
       return "none";
-    case Mutant::kSeesNoWindows:
-      return "all windows look closed";
+    case Mutant::kSeesNoHazards:
+      return "all hazards look cleared";
     case Mutant::kGetsOvertake:
       return "gets overtake the atomic that they are behind";
     case Mutant::kUnlockBeforeFill:
@@ -294,20 +294,20 @@ const char* name(Mutant mutant) {
       return "the lock of the entry has no effect";
     case Mutant::kNothingTaken:
       return "a holder's right is not taken";
-    case Mutant::kStoreWithoutWindow:
-      return "a check stores without a window";
+    case Mutant::kStoreWithoutHazard:
+      return "a check stores without a hazard";
     case Mutant::kLookThenPublish:
       return "a check looks at the word, and then publishes";
-    case Mutant::kWindowStaysOpen:
-      return "a check leaves its window open";
-    case Mutant::kSeesNoLosses:
-      return "losses look as if nothing were remembered";
+    case Mutant::kHazardStaysOpen:
+      return "a check leaves its hazard published";
+    case Mutant::kSeesNoEpoch:
+      return "rights epochs look as if nothing were cached";
     case Mutant::kOneEvenValue:
-      return "of losses that say that nothing is remembered, one looks like the other";
-    case Mutant::kLookThenRemember:
-      return "a check looks at the word, and then says that something is remembered";
-    case Mutant::kLossesThenPublish:
-      return "a check reads the losses, and then publishes its window";
+      return "of rights epochs that say that nothing is cached, one looks like the other";
+    case Mutant::kLookThenCache:
+      return "a check looks at the word, and then says that something is cached";
+    case Mutant::kEpochThenPublish:
+      return "a check reads the rights epoch, and then publishes its hazard";
   }
   return "?";
 }
@@ -327,18 +327,18 @@ struct World::Impl {
   std::vector<std::unique_ptr<Processor>> fibres;
   int running = -1;  // which fibre
   uint64_t next_id = 1;
-  bool remembers = false;
-  // Losses are named by who has made them, so that the same choices lead to the same state.
+  bool caches = false;
+  // Rights epochs are named by who has made them, so that the same choices lead to the same state.
   std::map<uint64_t, uint64_t> names;
-  // What nodes remember of lines: losses.
+  // What nodes cache of lines: rights epochs.
   std::array<std::array<uint64_t, kLines>, kMaxNodes> pages{};
 
   // --- Memory
 
-  [[nodiscard]] bool is_losses(const void* address) const {
+  [[nodiscard]] bool is_epoch(const void* address) const {
     const auto* const at = reinterpret_cast<const uint64_t*>(address);
     for (const Node& node : nodes)
-      if (address == node.words + words::kLosses) return true;
+      if (address == node.words + words::kRightsEpoch) return true;
     return at >= pages.front().data() && at < pages.back().data() + kLines;
   }
 
@@ -356,7 +356,7 @@ struct World::Impl {
   Processor& self() { return *fibres[static_cast<size_t>(running)]; }
   void run(unsigned fibre) {
     running = static_cast<int>(fibre);
-    __multigrain_windows = fibres[fibre]->windows;
+    __multigrain_hazards = fibres[fibre]->hazards;
     set_this_profile(fibres[fibre]->profile);
     fibres[fibre]->run();
     running = -1;
@@ -382,14 +382,14 @@ struct World::Impl {
     Record record;
     record.what = mix(1, reinterpret_cast<uintptr_t>(address));
     std::memcpy(&record.result, address, sizeof record.result);
-    if (is_losses(address)) record.result = name_of_losses(record.result);
+    if (is_epoch(address)) record.result = name_of_epoch(record.result);
     record.done = true;
     fibre.records.push_back(record);
   }
   void access_over() {
     Processor& fibre = self();
     std::erase_if(fibre.records, [](const Record& record) { return record.done; });
-    fibre.losses = {};
+    fibre.epoch = {};
     ++fibre.pc;
   }
 
@@ -399,71 +399,71 @@ struct World::Impl {
   [[nodiscard]] uintptr_t address_of(unsigned node, unsigned line) const {
     return reinterpret_cast<uintptr_t>(nodes[node].region->base()) + offset_of(line);
   }
-  void window(uint64_t value, size_t number = 0) {
-    if (value == 0 && is(Mutant::kWindowStaysOpen)) return;
-    before_access(__multigrain_windows + number);
-    std::atomic_ref<uint64_t>(__multigrain_windows[number]).exchange(value);
+  void hazard(uint64_t value, size_t number = 0) {
+    if (value == 0 && is(Mutant::kHazardStaysOpen)) return;
+    before_access(__multigrain_hazards + number);
+    std::atomic_ref<uint64_t>(__multigrain_hazards[number]).exchange(value);
   }
   [[nodiscard]] bool looks_writable(unsigned node, unsigned line) {
     before_access(&table_word(node, line));
     return table_word(node, line).load() == kExclusive;
   }
-  // Returns whether it opened a window.
+  // Returns whether it published a hazard.
   bool open(unsigned node, unsigned line) {
-    const uint64_t wanted = make_window(number_of(line), 1, true);
+    const uint64_t wanted = make_hazard(number_of(line), 1, true);
     bool writable;
-    if (is(Mutant::kStoreWithoutWindow)) {
+    if (is(Mutant::kStoreWithoutHazard)) {
       if (looks_writable(node, line)) return false;
       writable = false;
     } else if (is(Mutant::kLookThenPublish)) {
       writable = looks_writable(node, line);
-      window(wanted);
+      hazard(wanted);
     } else {
-      window(wanted);
+      hazard(wanted);
       writable = looks_writable(node, line);
     }
     if (writable) return true;
-    window(0);
-    nodes[node].shell->open_store(address_of(node, line));
+    hazard(0);
+    nodes[node].shell->begin_store(address_of(node, line));
     return true;
   }
-  // The same, by a check that remembers.
+  // The same, by a check that caches.
   void open_known(unsigned node, unsigned line) {
-    const bool passes = exploring_shell::check_and_remember(
-        nodes[node].places->losses(), pages[node][line],
-        {.losses_then_publish = is(Mutant::kLossesThenPublish), .look_then_remember = is(Mutant::kLookThenRemember)},
-        [&] { window(make_window(number_of(line), 1, true)); }, [&](const void* at) { before_access(at); },
+    const bool passes = exploring_shell::check_and_cache(
+        nodes[node].hazards->rights_epoch(), pages[node][line],
+        {.epoch_then_publish = is(Mutant::kEpochThenPublish), .look_then_cache = is(Mutant::kLookThenCache)},
+        [&] { hazard(make_hazard(number_of(line), 1, true)); }, [&](const void* at) { before_access(at); },
         [&] { return looks_writable(node, line); });
     if (passes) return;
-    window(0);
-    nodes[node].shell->open_store(address_of(node, line));
+    hazard(0);
+    nodes[node].shell->begin_store(address_of(node, line));
   }
   uint64_t add(unsigned node, unsigned line, unsigned word, uint64_t addend) {
     uint64_t* const at = frame(node, line) + word;
     before_access(at);
     return std::atomic_ref(*at).fetch_add(addend);
   }
-  // As __multigrain_batch_open() has it, with two attempts.
-  bool open_both(unsigned node) {
+  // As __multigrain_batch_begin() has it, with two attempts.
+  bool begin_both(unsigned node) {
     for (unsigned attempt = 0; attempt < 2; ++attempt) {
       for (unsigned l = 0; l < kLines; ++l) {
         const uintptr_t begin = address_of(node, l);
-        nodes[node].shell->bring(begin, begin + 1, true);
+        nodes[node].shell->fetch_lines(begin, begin + 1, true);
       }
-      for (unsigned l = 0; l < kLines; ++l) window(make_window(number_of(l), 1, true), l);
+      for (unsigned l = 0; l < kLines; ++l) hazard(make_hazard(number_of(l), 1, true), l);
       if (looks_writable(node, 0) && looks_writable(node, 1)) return true;
-      for (unsigned l = 0; l < kLines; ++l) window(0, l);
+      for (unsigned l = 0; l < kLines; ++l) hazard(0, l);
     }
     return false;
   }
   void add_to_both(unsigned node, const Op& op) {
-    const bool opened = open_both(node);
+    const bool opened = begin_both(node);
     for (unsigned l = 0; l < kLines; ++l) {
       if (!opened) open(node, l);
       self().results.push_back(add(node, l, op.word, op.value));
-      if (!opened) window(0);
+      if (!opened) hazard(0);
     }
-    for (unsigned l = 0; opened && l < kLines; ++l) window(0, l);
+    for (unsigned l = 0; opened && l < kLines; ++l) hazard(0, l);
   }
   void execute(unsigned node, const Op& op) {
     uint64_t* const at = frame(node, op.line) + op.word;
@@ -491,7 +491,7 @@ struct World::Impl {
       before_access(at);
       std::atomic_ref(*at).store(op.value);
     }
-    if (opened) window(0);
+    if (opened) hazard(0);
   }
   void play() {
     for (const Op& op : scenario.programs[static_cast<size_t>(running)]) {
@@ -511,21 +511,21 @@ World::Impl* g_world = nullptr;
 
 namespace {
 
-bool some_remember() {
-  return g_world->remembers;
+bool some_cache() {
+  return g_world->caches;
 }
 
-uint64_t name_of_losses(uint64_t losses) {
-  const auto found = g_world->names.find(losses & ~uint64_t{3});
-  return (found == g_world->names.end() ? uint64_t{1} << 20 : found->second) << 2 | (losses & 3);
+uint64_t name_of_epoch(uint64_t epoch) {
+  const auto found = g_world->names.find(epoch & ~uint64_t{3});
+  return (found == g_world->names.end() ? uint64_t{1} << 20 : found->second) << 2 | (epoch & 3);
 }
 
 void looked(const Record& look) {
   for (const auto& fibre : g_world->fibres) {
     if (std::ranges::none_of(fibre->records, [&](const Record& r) { return &r == &look; })) continue;
-    Processor::Losses& losses = fibre->losses[look.at.value];
-    losses.counted = losses.counted || judge(look.value, look.known_before, losses.since) == Look::kCounts;
-    if (!losses.counted && (look.value & MG_FINE_REMEMBERED) == 0) losses.since = look.value;
+    Processor::Epoch& epoch = fibre->epoch[look.at.value];
+    epoch.counted = epoch.counted || validate_scan(look.value, look.known_before, epoch.since) == ScanResult::kValid;
+    if (!epoch.counted && (look.value & MG_FINE_EPOCH_CACHED) == 0) epoch.since = look.value;
   }
 }
 
@@ -541,13 +541,13 @@ void step(const void* address, size_t) {
   if (g_world != nullptr) g_world->before_access(address);
 }
 
-// Who found it held stands where it stood: nothing is to be remembered.
+// Who found it held stands where it stood: nothing is to be cached.
 void step_of_lock(const void* lock) {
   g_world->stop_before(lock);
 }
 
 void step_of_change(const uint64_t*, uint64_t) {
-  panic("DSZOOM waits for a window of its own node");
+  panic("DSZOOM waits for a hazard of its own node");
 }
 
 }  // namespace multigrain::exploring_shell
@@ -561,16 +561,16 @@ Completion HeldFabric::issue(Record record, NodeId at, SegmentId segment, uint64
   uint64_t value = record.value;
   Processor& fibre = g_world->self();
   if (record.kind == Kind::kSwap) {
-    fibre.losses[at.value] = {};
+    fibre.epoch[at.value] = {};
     if (segment == SegmentId::kWords) {
-      MG_CHECK(some_remember() && offset == words::kLosses, offset);
+      MG_CHECK(some_cache() && offset == words::kRightsEpoch, offset);
       g_world->names[value] = static_cast<uint64_t>(g_world->running + 1) << 8 | ++fibre.replaced;
-      fibre.losses[at.value].since = value;
-      value = name_of_losses(value);
+      fibre.epoch[at.value].since = value;
+      value = name_of_epoch(value);
     }
   }
   if (record.kind == Kind::kGet && segment == SegmentId::kWords)
-    record.known_before = g_world->nodes[fibre.node].shell->known_losses(at);
+    record.known_before = g_world->nodes[fibre.node].shell->known_epoch(at);
   record.what = mix(mix(mix(mix(2 + static_cast<uint64_t>(record.kind), at.value), static_cast<uint64_t>(segment)),
                         offset),
                     value);
@@ -650,9 +650,9 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     world.network.export_segment(NodeId(n), SegmentId::kLines, node.table->bytes());
     world.network.export_segment(NodeId(n), SegmentId::kWords, {node.words, words::kBytes});
     node.fabric = std::make_unique<HeldFabric>(world.network.node(NodeId(n)), scenario.mutant, world.next_id);
-    node.places = std::make_unique<WindowPlaces>(NodeId(n), node.fabric->own_segment(SegmentId::kWords));
+    node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.fabric->own_segment(SegmentId::kWords));
     auto shell = Shell::create({*node.fabric, *node.region, node.rights, world.homes, WaitPolicy{}},
-                               {*node.table, *node.places});
+                               {*node.table, *node.hazards});
     if (!shell) panic("no shell for a node:", n);
     node.shell = std::move(*shell);
     for (const uint8_t home : scenario.homes) node.shell->on_fault(PageId(home), true);
@@ -661,10 +661,10 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     world.fibres.push_back(std::make_unique<Processor>());
     Processor& fibre = *world.fibres.back();
     fibre.node = scenario.nodes[p];
-    fibre.windows = world.nodes[fibre.node].places->take();
+    fibre.hazards = world.nodes[fibre.node].hazards->take();
   }
   for (const Program& program : scenario.programs)
-    for (const Op& op : program) world.remembers = world.remembers || op.access == Access::kAddKnown;
+    for (const Op& op : program) world.caches = world.caches || op.access == Access::kAddKnown;
   g_world = &world;
 }
 
@@ -672,7 +672,7 @@ World::~World() {
   g_world = nullptr;
   static ProcessorProfile nobody;
   set_this_profile(nobody);
-  forget_windows();
+  abandon_hazard_slot();
   for (Node& node : impl_->nodes) munmap(node.words, words::kBytes);
 }
 
@@ -680,9 +680,9 @@ void World::start() {
   Impl& world = *impl_;
   world.names = {{0, 0}};
   for (unsigned n = 0; n < kMaxNodes; ++n) {
-    world.nodes[n].places->losses().store(0);
+    world.nodes[n].hazards->rights_epoch().store(0);
     world.pages[n] = {};
-    for (uint16_t of = 0; of < kMaxNodes; ++of) world.nodes[n].shell->known_losses(NodeId(of)).store(0);
+    for (uint16_t of = 0; of < kMaxNodes; ++of) world.nodes[n].shell->known_epoch(NodeId(of)).store(0);
     for (unsigned l = 0; l < kLines; ++l) {
       const bool is_home = world.scenario.homes[l] == n;
       std::fill_n(world.frame(n, l), kLineBytes / sizeof(uint64_t), is_home ? 0 : MG_FINE_FLAG64);
@@ -692,11 +692,11 @@ void World::start() {
   for (unsigned f = 0; f < world.fibres.size(); ++f) {
     Processor& fibre = *world.fibres[f];
     MG_CHECK(fibre.at == Processor::At::kEnd, f);
-    std::fill_n(fibre.windows, MG_FINE_WINDOWS, uint64_t{0});
+    std::fill_n(fibre.hazards, MG_FINE_HAZARDS, uint64_t{0});
     fibre.pc = 0;
     fibre.results.clear();
     fibre.records.clear();
-    fibre.losses = {};
+    fibre.epoch = {};
     fibre.replaced = 0;
     fibre.begin(&explored::play);
     world.run(f);
@@ -735,7 +735,7 @@ void World::take(Choice choice) {
 
 std::string World::in_words(Choice choice) const {
   static constexpr std::array<const char*, 5> kKinds = {"step", "put", "get", "swap", "late fill"};
-  static constexpr std::array<const char*, 3> kSegments = {"frame", "windows", "word"};
+  static constexpr std::array<const char*, 3> kSegments = {"frame", "hazards", "word"};
   const unsigned f = choice / kChoicesOfOne;
   const Processor& fibre = *impl_->fibres[f];
   const auto line_at = [&](uint64_t number) {
@@ -748,7 +748,7 @@ std::string World::in_words(Choice choice) const {
     const Node& node = impl_->nodes[fibre.node];
     const std::byte* const frames = node.region->alias(PageId(0));
     std::string where = "lock of a line";
-    if (at >= node.words && at < node.words + words::kBytes) where = "window";
+    if (at >= node.words && at < node.words + words::kBytes) where = "hazard";
     if (at >= frames && at < frames + kRegionSize)
       where = fmt::format("frame of line {} word {}", line_at(static_cast<uint64_t>(at - frames) >> kShift),
                           static_cast<uint64_t>(at - frames) % kLineBytes / sizeof(uint64_t));
@@ -786,7 +786,7 @@ Outcome World::outcome() const {
   return all;
 }
 
-// F1 of docs/fine-grain.md, in any state.
+// F1 of docs/internals/fine-grain.md, in any state.
 std::string World::check() const {
   for (unsigned l = 0; l < kLines; ++l)
     for (unsigned n = 0; n < kMaxNodes; ++n) {
@@ -824,8 +824,8 @@ std::string World::check_end() const {
     }
   }
   for (size_t f = 0; f < impl_->fibres.size(); ++f)
-    if (impl_->fibres[f]->windows[0] != 0 || impl_->fibres[f]->windows[1] != 0)
-      return fmt::format("processor {} has a window open at the end", f);
+    if (impl_->fibres[f]->hazards[0] != 0 || impl_->fibres[f]->hazards[1] != 0)
+      return fmt::format("processor {} has a hazard published at the end", f);
   return {};
 }
 
@@ -846,22 +846,22 @@ void World::serialise(std::vector<uint8_t>& out) const {
         fibre->records.size() << 32);
     // Whether it is before the lock of a line or behind, which is not among its records.
     add(fibre->at == Processor::At::kStep ? reinterpret_cast<uintptr_t>(fibre->address) : 0);
-    for (unsigned l = 0; l < kLines; ++l) add(fibre->windows[l]);
+    for (unsigned l = 0; l < kLines; ++l) add(fibre->hazards[l]);
     for (const uint64_t result : fibre->results) add(result);
     for (const Record& record : fibre->records) {
       add(record.what);
       add(record.result);
       add(uint64_t{record.done} | uint64_t{record.moved} << 8);
-      if (impl_->remembers) add(name_of_losses(record.known_before));
+      if (impl_->caches) add(name_of_epoch(record.known_before));
     }
-    for (unsigned n = 0; impl_->remembers && n < kMaxNodes; ++n)
-      add(name_of_losses(fibre->losses[n].since) << 1 | uint64_t{fibre->losses[n].counted});
+    for (unsigned n = 0; impl_->caches && n < kMaxNodes; ++n)
+      add(name_of_epoch(fibre->epoch[n].since) << 1 | uint64_t{fibre->epoch[n].counted});
   }
-  for (unsigned n = 0; impl_->remembers && n < kMaxNodes; ++n) {
+  for (unsigned n = 0; impl_->caches && n < kMaxNodes; ++n) {
     const Node& node = impl_->nodes[n];
-    add(name_of_losses(node.places->losses().load()));
-    for (const uint64_t page : impl_->pages[n]) add(name_of_losses(page));
-    for (uint16_t of = 0; of < kMaxNodes; ++of) add(name_of_losses(node.shell->known_losses(NodeId(of)).load()));
+    add(name_of_epoch(node.hazards->rights_epoch().load()));
+    for (const uint64_t page : impl_->pages[n]) add(name_of_epoch(page));
+    for (uint16_t of = 0; of < kMaxNodes; ++of) add(name_of_epoch(node.shell->known_epoch(NodeId(of)).load()));
   }
 }
 

@@ -6,16 +6,16 @@
 // one, or a remote operation that has been started, which takes effect; put, get and atomic alike take effect at any
 // time between their start and the end of the wait for them, in any order but the one that Fabric::start_get_after()
 // promises. An operation that moves a line moves its words one after the other. The unlock of an entry, for which
-// nobody waits, takes effect at some time, too. Compiled checks are imitated as docs/fine-grain.md has them, with the
-// same stops.
+// nobody waits, takes effect at some time, too. Compiled checks are imitated as docs/internals/fine-grain.md has them,
+// with the same stops.
 //
 // Which step comes next is the caller's choice; from the same state the same choices lead to the same state. So every
 // order can be tried by starting again. Two states are the same if all memory that nodes share is, and for each
 // processor what it has done: the operations since its last access, with what came of them. Of operations that were
-// tried again because an entry was locked or a window open the last try counts alone: the shell keeps nothing of the
-// others, but what losses it saw, which is noted by itself.
+// tried again because an entry was locked or a hazard published the last try counts alone: the shell keeps nothing of the
+// others, but what rights epochs it saw, which is noted by itself.
 //
-// Checks that remember do so in scenarios that have kAddKnown. There a look reads the windows, and then the node's losses.
+// Checks that cache do so in scenarios that have kAddKnown. There a look reads the hazards, and then the node's rights epoch.
 #pragma once
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ enum class Access : uint8_t {
   kStore,
   kAdd,
   kAddBoth,  // a batch: adds to this word of the first line, and then of the second, if it can be opened at once
-  kAddKnown  // an addition whose check remembers the line, which is a page, and uses what is remembered of it
+  kAddKnown  // an addition whose check caches the line, which is a page, and uses what is cached of it
 };
 struct Op {
   Access access = Access::kLoad;
@@ -54,7 +54,7 @@ using Program = std::vector<Op>;
 // checks.
 enum class Mutant : uint8_t {
   kNone,
-  kSeesNoWindows,       // all windows look closed
+  kSeesNoHazards,       // all hazards look cleared
   kGetsOvertake,        // a get started behind an operation takes effect before it
   kUnlockBeforeFill,    // the entry is unlocked, and then the frame is filled
   kNoFlags,             // the flag value is not put into the frames of those who lose a line
@@ -62,14 +62,14 @@ enum class Mutant : uint8_t {
   kNoUnlock,            // the entry stays locked
   kLocksWithoutEffect,  // the entry is read, and not locked
   kNothingTaken,        // the word of a holder that is not the home stays as it is
-  kStoreWithoutWindow,  // compiled checks look at the word, and store
-  kLookThenPublish,     // compiled checks look at the word, and then publish the window
-  kWindowStaysOpen,     // compiled checks do not close the window
-  // Of scenarios whose checks remember; the last ones.
-  kSeesNoLosses,        // losses look as if nothing were remembered
-  kOneEvenValue,        // of losses that say so, one looks like the other
-  kLookThenRemember,    // compiled checks look at the word, and then say that something is remembered
-  kLossesThenPublish,   // compiled checks read the node's losses, and then publish the window
+  kStoreWithoutHazard,  // compiled checks look at the word, and store
+  kLookThenPublish,     // compiled checks look at the word, and then publish the hazard
+  kHazardStaysOpen,     // compiled checks do not clear the hazard
+  // Of scenarios whose checks cache; the last ones.
+  kSeesNoEpoch,       // rights epochs look as if nothing were cached
+  kOneEvenValue,      // of rights epochs that say so, one looks like the other
+  kLookThenCache,     // compiled checks look at the word, and then say that something is cached
+  kEpochThenPublish,  // compiled checks read the node's rights epoch, and then publish the hazard
 };
 [[nodiscard]] const char* name(Mutant mutant);
 

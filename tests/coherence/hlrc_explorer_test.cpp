@@ -1,5 +1,5 @@
 // Explores every order of every step of small machines running HLRC, and shows that the checks can fail: each mutant
-// breaks one thing that docs/hlrc.md relies on, and is refuted. The counts go to standard output.
+// breaks one thing that docs/internals/hlrc.md relies on, and is refuted. The counts go to standard output.
 #include <gtest/gtest.h>
 
 #include "exploration_test.h"

@@ -375,7 +375,7 @@ void Machine::step(unsigned processor) {
     // --- Release: Shell::release()
     case At::kCheckClean: {
       const bool published = is(Mutant::kIgnoreOtherReleases) ? node.written.empty() : node.unpublished == 0;
-      if (published && (node.is_unmarked() || is(Mutant::kIgnoreMarks))) {
+      if (published && (node.fetch_log_empty() || is(Mutant::kIgnoreMarks))) {
         released(processor);
       } else {
         thread.at = At::kEnterEnding;
@@ -399,7 +399,7 @@ void Machine::step(unsigned processor) {
       node.marks_seen[thread.writer] = ++thread.index;
       Actions actions;
       if (!is(Mutant::kKeepUnshared) || node.frames[page].page.access == Access::kWrite)
-        on_mark(node.frames[page].page, actions);
+        on_fetched_elsewhere(node.frames[page].page, actions);
       if (actions.contains(Verb::kQueue)) {
         node.written.push_back(page);
         ++node.unpublished;
@@ -483,7 +483,7 @@ void Machine::step(unsigned processor) {
       released(processor);
       return;
 
-    // --- Acquire: Shell::acquire(), Shell::acquire_all(), Shell::take_in()
+    // --- Acquire: Shell::acquire(), Shell::acquire_all(), Shell::apply_write_notices()
     case At::kReadVector:
       if (!is(Mutant::kOnlyReleaser) || thread.all || thread.writer == thread.from)
         thread.wanted[thread.writer] = nodes_[thread.all ? thread.writer : thread.from].known[thread.writer];
@@ -529,10 +529,10 @@ void Machine::step(unsigned processor) {
     case At::kNoticePage: {
       Frame& frame = node.frames[thread.pages[thread.index]];
       Actions actions;
-      const bool ahead = frame.page.ahead;
+      const bool ahead = frame.page.prefetched;
       if (!is(Mutant::kMarkOnce)) frame.marked = false;
       on_notice(frame.page, false, actions);
-      if (is(Mutant::kKeepAhead)) frame.page.ahead = ahead;
+      if (is(Mutant::kKeepAhead)) frame.page.prefetched = ahead;
       if (!actions.contains(Verb::kRevoke)) {
         ++thread.index;
         next_page_noticed(thread);
@@ -643,9 +643,10 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
   for (const Node& node : nodes_) {
     for (unsigned p = 0; p < pages(); ++p) {
       const Frame& f = node.frames[p];
-      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.page.access) | f.page.queued << 2 | f.page.owes << 3 |
-                                         f.page.shared << 4 | f.locked << 5 | f.marked << 6 | f.has_twin << 7));
-      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.rights) | f.page.ahead << 2));
+      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.page.access) | f.page.queued << 2 |
+                                         f.page.notice_pending << 3 | f.page.shared << 4 | f.locked << 5 |
+                                         f.marked << 6 | f.has_twin << 7));
+      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.rights) | f.page.prefetched << 2));
       put_all(f.words);
       put_all(f.twin);
     }
@@ -691,8 +692,8 @@ std::string Machine::describe() const {
     for (unsigned p = 0; p < pages(); ++p) {
       const Frame& f = node.frames[p];
       out += fmt::format("; page {} access {} {}{}{}{}[{} {}]", p, static_cast<unsigned>(f.page.access),
-                         f.page.queued ? "queued " : "", f.page.owes ? "owes " : "", f.page.shared ? "shared " : "",
-                         f.locked ? "locked " : "", f.words[0], f.words[1]);
+                         f.page.queued ? "queued " : "", f.page.notice_pending ? "notice_pending " : "",
+                         f.page.shared ? "shared " : "", f.locked ? "locked " : "", f.words[0], f.words[1]);
     }
     out += "\n";
   }

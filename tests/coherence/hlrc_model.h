@@ -114,7 +114,7 @@ class Machine : exploring::Narrator {
     // By each node, and how many of them have been seen.
     std::array<std::vector<uint8_t>, kMaxNodes> marks;
     std::array<uint8_t, kMaxNodes> marks_seen{};
-    [[nodiscard]] bool is_unmarked() const {
+    [[nodiscard]] bool fetch_log_empty() const {
       for (unsigned n = 0; n < kMaxNodes; ++n)
         if (marks_seen[n] != marks[n].size()) return false;
       return true;

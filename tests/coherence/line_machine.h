@@ -1,5 +1,6 @@
-// Nodes of shell tests (shell_nodes.h) under a line protocol, each with its own line table and windows; and accesses as
-// compiled checks make them (docs/fine-grain.md), spelled out here. With the tests that every line protocol has to pass.
+// Nodes of shell tests (shell_nodes.h) under a line protocol, each with its own line table and hazards; and accesses as
+// compiled checks make them (docs/internals/fine-grain.md), spelled out here. With the tests that every line protocol
+// has to pass.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,8 +18,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "coherence/hazard.h"
 #include "coherence/line_memory.h"
-#include "coherence/window.h"
 #include "shell_nodes.h"
 
 namespace multigrain::line_tests {
@@ -45,7 +46,7 @@ class InterleavedHomes : public shell_nodes::RunsOfHomes {
 struct TestNode : shell_nodes::NodeMemory {
   std::unique_ptr<Fabric> fabric;  // what the shell gets
   std::optional<LineTable> table;
-  std::unique_ptr<WindowPlaces> places;
+  std::unique_ptr<HazardSlots> hazards;
   std::thread service;
   std::unique_ptr<LineMemory> shell;
 };
@@ -67,9 +68,9 @@ class Machine : public shell_nodes::ShellNodes<TestNode> {
       EXPECT_TRUE(table) << table.error().message;
       each.table.emplace(std::move(*table));
       each.memory->export_segment(SegmentId::kLines, each.table->bytes().data(), each.table->bytes().size());
-      each.places = std::make_unique<WindowPlaces>(NodeId(n), each.fabric->own_segment(SegmentId::kWords));
-      each.shell = make({*each.fabric, *each.region, *each.rights, homes, WaitPolicy{20'000}},
-                        {*each.table, *each.places});
+      each.hazards = std::make_unique<HazardSlots>(NodeId(n), each.fabric->own_segment(SegmentId::kWords));
+      each.shell =
+          make({*each.fabric, *each.region, *each.rights, homes, WaitPolicy{20'000}}, {*each.table, *each.hazards});
     }
     for (unsigned n = 0; has_service && n < nodes; ++n)
       node(n).service = std::thread([this, &each = node(n)] {
@@ -110,9 +111,9 @@ class CheckedProcessor {
       : node_(machine.node(node)),
         shift_(machine.line_shift()),
         view_(reinterpret_cast<uintptr_t>(node_.region->base())) {
-    node_.places->bind();
+    node_.hazards->bind();
   }
-  ~CheckedProcessor() { node_.places->unbind(); }
+  ~CheckedProcessor() { node_.hazards->unbind(); }
   CheckedProcessor(const CheckedProcessor&) = delete;
   CheckedProcessor& operator=(const CheckedProcessor&) = delete;
 
@@ -127,7 +128,7 @@ class CheckedProcessor {
   }
   template <typename Word = uint64_t>
   void store(uint64_t offset, std::type_identity_t<Word> value) {
-    if (!try_open(offset) && node_.shell->store(view_ + offset, std::as_bytes(std::span(&value, 1)))) return;
+    if (!try_begin_store(offset) && node_.shell->store(view_ + offset, std::as_bytes(std::span(&value, 1)))) return;
     at<Word>(offset).store(value, std::memory_order_relaxed);
     close();
   }
@@ -145,9 +146,9 @@ class CheckedProcessor {
   }
   // Two lines in one batch: adds to both words, or to none. Returns whether it could be opened.
   bool add_to_both(uint64_t first, uint64_t second, uint64_t addend) {
-    std::atomic_ref<uint64_t> one(__multigrain_windows[0]), other(__multigrain_windows[1]);
-    one.store(make_window(first >> shift_, 1, true));
-    other.store(make_window(second >> shift_, 1, true));
+    std::atomic_ref<uint64_t> one(__multigrain_hazards[0]), other(__multigrain_hazards[1]);
+    one.store(make_hazard(first >> shift_, 1, true));
+    other.store(make_hazard(second >> shift_, 1, true));
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const bool opened = node_.table->word(first >> shift_).load() == MG_FINE_EXCLUSIVE &&
                         node_.table->word(second >> shift_).load() == MG_FINE_EXCLUSIVE;
@@ -161,8 +162,8 @@ class CheckedProcessor {
     other.store(0, std::memory_order_release);
     return opened;
   }
-  void bring(uint64_t offset, uint64_t bytes, bool to_store) {
-    node_.shell->bring(view_ + offset, view_ + offset + bytes, to_store);
+  void fetch_lines(uint64_t offset, uint64_t bytes, bool to_store) {
+    node_.shell->fetch_lines(view_ + offset, view_ + offset + bytes, to_store);
   }
   [[nodiscard]] LineMemory& shell() { return *node_.shell; }
   [[nodiscard]] Fabric& fabric() { return *node_.fabric; }
@@ -173,17 +174,17 @@ class CheckedProcessor {
   std::atomic<Word>& at(uint64_t offset) {
     return *reinterpret_cast<std::atomic<Word>*>(view_ + offset);
   }
-  bool try_open(uint64_t offset) {
+  bool try_begin_store(uint64_t offset) {
     const uint64_t line = offset >> shift_;
-    std::atomic_ref<uint64_t>(__multigrain_windows[0]).exchange(make_window(line, 1, true));
+    std::atomic_ref<uint64_t>(__multigrain_hazards[0]).exchange(make_hazard(line, 1, true));
     if (node_.table->word(line).load() == MG_FINE_EXCLUSIVE) return true;
     close();
     return false;
   }
   void open(uint64_t offset) {
-    if (!try_open(offset)) node_.shell->open_store(view_ + offset);
+    if (!try_begin_store(offset)) node_.shell->begin_store(view_ + offset);
   }
-  void close() { std::atomic_ref<uint64_t>(__multigrain_windows[0]).store(0, std::memory_order_release); }
+  void close() { std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0, std::memory_order_release); }
 
   TestNode& node_;
   const unsigned shift_;
@@ -238,8 +239,8 @@ inline void a_batch_is_one_moment(Machine& machine, const Shape& shape) {
   std::atomic<uint64_t> done{0};
   run(machine, shape, [&](CheckedProcessor& p, unsigned) {
     for (uint64_t i = 0; i < kRounds;) {
-      p.bring(kFirst, 8, true);
-      p.bring(kSecond, 8, true);
+      p.fetch_lines(kFirst, 8, true);
+      p.fetch_lines(kSecond, 8, true);
       if (!p.add_to_both(kFirst, kSecond, 1)) {
         std::this_thread::yield();
         continue;
@@ -347,20 +348,20 @@ inline void a_line_goes_where_it_is_wanted(
 // Compiled checks let every store to them pass. A processor of node 0.
 inline void pages_of_another_protocol_are_left_to_it(Machine& machine, CheckedProcessor& p) {
   const uint64_t at = InterleavedHomes::kPageGrain * kPage;
-  p.shell().open_store(p.address(at + 128));
-  std::atomic_ref<uint64_t>(__multigrain_windows[0]).store(0);
+  p.shell().begin_store(p.address(at + 128));
+  std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0);
   for (uint64_t line = 0; line < kPage / 64; ++line) EXPECT_EQ(machine.word(0, at + line * 64), MG_FINE_EXCLUSIVE);
   EXPECT_EQ(machine.word(0, at + kPage), 0u);
 }
 
-// A right is taken from a processor only between its windows. Node 1 holds a window and node 0 wants the line.
-inline void a_right_is_taken_between_windows(Machine& machine, bool stores) {
+// A right is taken from a processor only between its hazards. Node 1 holds a hazard and node 0 wants the line.
+inline void a_right_is_taken_between_hazards(Machine& machine, bool stores) {
   std::atomic<int> stage{0};
   std::thread holder([&] {
     CheckedProcessor p(machine, 1);
     p.store(0, 1);
-    std::atomic_ref<uint64_t> window(__multigrain_windows[3]);
-    window.exchange(make_window(0, 2, stores));
+    std::atomic_ref<uint64_t> hazard(__multigrain_hazards[3]);
+    hazard.exchange(make_hazard(0, 2, stores));
     ASSERT_EQ(machine.word(1, 0), MG_FINE_EXCLUSIVE);
     stage = 1;
     for (uint64_t i = 2; i < 2000; ++i) {
@@ -371,7 +372,7 @@ inline void a_right_is_taken_between_windows(Machine& machine, bool stores) {
         usleep(1000);  // the requester is at it
       }
     }
-    window.store(0, std::memory_order_release);
+    hazard.store(0, std::memory_order_release);
   });
   while (stage != 1) std::this_thread::yield();
   stage = 2;
@@ -382,7 +383,7 @@ inline void a_right_is_taken_between_windows(Machine& machine, bool stores) {
 }
 
 // Loads alone do not make a reader wait.
-inline void a_reader_does_not_wait_for_windows_of_loads(Machine& machine) {
+inline void a_reader_does_not_wait_for_hazards_of_loads(Machine& machine) {
   CheckedProcessor p(machine, 0);
   std::thread([&] {
     CheckedProcessor q(machine, 1);
@@ -391,11 +392,11 @@ inline void a_reader_does_not_wait_for_windows_of_loads(Machine& machine) {
   std::atomic<bool> ready{false}, over{false};
   std::thread reader([&] {
     CheckedProcessor q(machine, 1);
-    std::atomic_ref<uint64_t>(__multigrain_windows[0]).exchange(make_window(0, 1, false));
+    std::atomic_ref<uint64_t>(__multigrain_hazards[0]).exchange(make_hazard(0, 1, false));
     ready = true;
     while (!over) std::this_thread::yield();
     EXPECT_EQ(q.load(0), 5u);
-    std::atomic_ref<uint64_t>(__multigrain_windows[0]).store(0);
+    std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0);
   });
   while (!ready) std::this_thread::yield();
   EXPECT_EQ(p.load(0), 5u);

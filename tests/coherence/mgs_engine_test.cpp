@@ -26,22 +26,22 @@ std::vector<Verb> verbs(const Actions& actions) {
 // A node that is not the home.
 struct RemoteNode {
   Page page;
-  Place place{kSelf, kHome};
+  Context context{kSelf, kHome};
   Actions actions;
 
   std::vector<Verb> fault(Access access) {
     actions.clear();
-    on_fault(page, place, kDomain, access, actions);
+    on_fault(page, context, kDomain, access, actions);
     return verbs(actions);
   }
-  std::vector<Verb> receive(Kind kind) {
+  std::vector<Verb> receive(MessageKind kind) {
     actions.clear();
-    EXPECT_TRUE(on_message(page, place, kHome, kind, actions)) << name(kind);
+    EXPECT_TRUE(on_message(page, context, kHome, kind, actions)) << name(kind);
     return verbs(actions);
   }
   std::vector<Verb> unmapped() {
     actions.clear();
-    on_unmapped(page, place, kDomain, actions);
+    on_unmapped(page, context, kDomain, actions);
     return verbs(actions);
   }
 };
@@ -49,68 +49,69 @@ struct RemoteNode {
 // A home that does not use the page itself.
 struct Home {
   Page page;
-  Place place{kHome, kHome};
+  Context context{kHome, kHome};
   Actions actions;
 
-  std::vector<Verb> receive(NodeId from, Kind kind) {
+  std::vector<Verb> receive(NodeId from, MessageKind kind) {
     actions.clear();
-    EXPECT_TRUE(on_message(page, place, from, kind, actions)) << name(kind);
+    EXPECT_TRUE(on_message(page, context, from, kind, actions)) << name(kind);
     return verbs(actions);
   }
-  bool accepts(NodeId from, Kind kind) {
+  bool accepts(NodeId from, MessageKind kind) {
     Page copy = page;
     actions.clear();
-    return on_message(copy, place, from, kind, actions);
+    return on_message(copy, context, from, kind, actions);
   }
 };
 
 TEST(MgsEngine, AReadFaultFetchesThePageAndMapsItOnceItIsThere) {
   RemoteNode node;
   EXPECT_THAT(node.fault(Access::kRead), ElementsAre(Verb::kSend));  // arc 5
-  EXPECT_EQ(node.actions[0].kind, Kind::kRreq);
+  EXPECT_EQ(node.actions[0].kind, MessageKind::kRreq);
   EXPECT_THAT(node.fault(Access::kRead), ElementsAre());                                              // waits
-  EXPECT_THAT(node.receive(Kind::kRdat), ElementsAre(Verb::kTakePage, Verb::kMapRead, Verb::kWake));  // arc 6
+  EXPECT_THAT(node.receive(MessageKind::kRdat), ElementsAre(Verb::kTakePage, Verb::kMapRead, Verb::kWake));  // arc 6
   EXPECT_EQ(node.page.client.state, PageState::kRead);
 }
 
 TEST(MgsEngine, APageIsTwinnedAndQueuedBeforeItBecomesWritable) {
   RemoteNode node;
   EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kSend));  // arc 5
-  EXPECT_EQ(node.actions[0].kind, Kind::kWreq);
-  EXPECT_THAT(node.receive(Kind::kWdat), ElementsAre(Verb::kTakePage, Verb::kMakeTwin, Verb::kQueue, Verb::kMapWrite,
-                                                     Verb::kWake));  // arc 7
+  EXPECT_EQ(node.actions[0].kind, MessageKind::kWreq);
+  EXPECT_THAT(node.receive(MessageKind::kWdat),
+              ElementsAre(Verb::kTakePage, Verb::kMakeTwin, Verb::kQueue, Verb::kMapWrite,
+                          Verb::kWake));  // arc 7
 }
 
 TEST(MgsEngine, AnUpgradeNeedsNoAnswer) {
   RemoteNode node;
   node.fault(Access::kRead);
-  node.receive(Kind::kRdat);
+  node.receive(MessageKind::kRdat);
   EXPECT_THAT(node.fault(Access::kWrite),
               ElementsAre(Verb::kMakeTwin, Verb::kSend, Verb::kQueue, Verb::kMapWrite));  // arcs 2, 15, 8
-  EXPECT_EQ(node.actions[1].kind, Kind::kWnotify);
+  EXPECT_EQ(node.actions[1].kind, MessageKind::kWnotify);
 }
 
 // Otherwise what is written then would be covered by a release that the home answers before it knows of the upgrade.
 TEST(MgsEngine, AnUpgradeWaitsForTheAnswerToARelease) {
   RemoteNode node;
   node.fault(Access::kWrite);
-  node.receive(Kind::kWdat);
-  node.receive(Kind::kInv);
+  node.receive(MessageKind::kWdat);
+  node.receive(MessageKind::kInv);
   node.unmapped();
   node.fault(Access::kRead);
-  node.receive(Kind::kRdat);
+  node.receive(MessageKind::kRdat);
   node.actions.clear();
-  EXPECT_TRUE(on_release(node.page, node.place, kDomain, node.actions));
+  EXPECT_TRUE(on_release(node.page, node.context, kDomain, node.actions));
   EXPECT_THAT(node.fault(Access::kWrite), ElementsAre());
-  EXPECT_THAT(node.receive(Kind::kRack), ElementsAre(Verb::kReleased, Verb::kWake));
+  EXPECT_THAT(node.receive(MessageKind::kRack), ElementsAre(Verb::kReleased, Verb::kWake));
   EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kMakeTwin, Verb::kSend, Verb::kQueue, Verb::kMapWrite));
 }
 
 TEST(MgsEngine, ADiffIsMadeOnlyWhenTheMappingsAreGone) {
   RemoteNode node;
   node.fault(Access::kWrite);
-  node.receive(Kind::kWdat);
-  EXPECT_THAT(node.receive(Kind::kInv), ElementsAre(Verb::kUnmap));                                  // arc 19
+  node.receive(MessageKind::kWdat);
+  EXPECT_THAT(node.receive(MessageKind::kInv), ElementsAre(Verb::kUnmap));                           // arc 19
   EXPECT_THAT(node.unmapped(), ElementsAre(Verb::kSendDiff, Verb::kDropTwin, Verb::kWake));          // arc 21
   EXPECT_TRUE(node.page.client.queued.contains(kDomain)) << "its release must wait for that round";  // not arc 12
 }
@@ -118,46 +119,47 @@ TEST(MgsEngine, ADiffIsMadeOnlyWhenTheMappingsAreGone) {
 TEST(MgsEngine, ASingleWriterNeedsNoTwinAndNoRelease) {
   RemoteNode node;
   node.fault(Access::kWrite);
-  node.receive(Kind::kWdat);
+  node.receive(MessageKind::kWdat);
   node.actions.clear();
-  EXPECT_TRUE(on_release(node.page, node.place, kDomain, node.actions));
-  EXPECT_EQ(node.actions[0].kind, Kind::kRel);
-  EXPECT_THAT(node.receive(Kind::k1wgr), ElementsAre(Verb::kDropTwin, Verb::kSend));  // arcs 25 to 27
-  EXPECT_THAT(node.receive(Kind::kRack), ElementsAre(Verb::kReleased));
+  EXPECT_TRUE(on_release(node.page, node.context, kDomain, node.actions));
+  EXPECT_EQ(node.actions[0].kind, MessageKind::kRel);
+  EXPECT_THAT(node.receive(MessageKind::k1wgr), ElementsAre(Verb::kDropTwin, Verb::kSend));  // arcs 25 to 27
+  EXPECT_THAT(node.receive(MessageKind::kRack), ElementsAre(Verb::kReleased));
   EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kMapWrite)) << "not queued";
   node.actions.clear();
-  EXPECT_FALSE(on_release(node.page, node.place, kDomain, node.actions));
-  EXPECT_THAT(node.receive(Kind::k1winv), ElementsAre(Verb::kUnmap));       // arc 22
+  EXPECT_FALSE(on_release(node.page, node.context, kDomain, node.actions));
+  EXPECT_THAT(node.receive(MessageKind::k1winv), ElementsAre(Verb::kUnmap));  // arc 22
   EXPECT_THAT(node.unmapped(), ElementsAre(Verb::kSendPage, Verb::kWake));  // arc 24
   EXPECT_FALSE(node.page.client.single_writer);
 }
 
 TEST(MgsEngine, ADiffThatComesBeforeTheWholePageIsMergedAfterIt) {
   Home home;
-  home.receive(kSelf, Kind::kWreq);
-  home.receive(kOther, Kind::kRreq);
-  EXPECT_THAT(home.receive(kSelf, Kind::kRel), ElementsAre(Verb::kSend, Verb::kSend));  // INV and 1WINV
-  home.receive(kOther, Kind::kWnotify);
-  EXPECT_THAT(home.receive(kOther, Kind::kDiff), ElementsAre(Verb::kKeepDiff));
-  EXPECT_THAT(home.receive(kSelf, Kind::k1wdata), ElementsAre(Verb::kTakeHomeCopy, Verb::kMergeKept, Verb::kSend));
-  EXPECT_EQ(home.actions[2].kind, Kind::kRack);
+  home.receive(kSelf, MessageKind::kWreq);
+  home.receive(kOther, MessageKind::kRreq);
+  EXPECT_THAT(home.receive(kSelf, MessageKind::kRel), ElementsAre(Verb::kSend, Verb::kSend));  // INV and 1WINV
+  home.receive(kOther, MessageKind::kWnotify);
+  EXPECT_THAT(home.receive(kOther, MessageKind::kDiff), ElementsAre(Verb::kKeepDiff));
+  EXPECT_THAT(home.receive(kSelf, MessageKind::k1wdata),
+              ElementsAre(Verb::kTakeHomeCopy, Verb::kMergeKept, Verb::kSend));
+  EXPECT_EQ(home.actions[2].kind, MessageKind::kRack);
 }
 
 TEST(MgsEngine, AReleaseOfWhatARoundHasTakenIsAnsweredAtOnceOrWithTheRound) {
   Home home;
-  EXPECT_THAT(home.receive(kSelf, Kind::kRel), ElementsAre(Verb::kSend));
-  EXPECT_EQ(home.actions[0].kind, Kind::kRack);
-  home.receive(kOther, Kind::kWreq);
-  home.receive(kOther, Kind::kRel);
+  EXPECT_THAT(home.receive(kSelf, MessageKind::kRel), ElementsAre(Verb::kSend));
+  EXPECT_EQ(home.actions[0].kind, MessageKind::kRack);
+  home.receive(kOther, MessageKind::kWreq);
+  home.receive(kOther, MessageKind::kRel);
   ASSERT_EQ(home.page.server.state, ServerState::kRelInProgress);
-  EXPECT_THAT(home.receive(kSelf, Kind::kRel), ElementsAre());
-  EXPECT_THAT(home.receive(kOther, Kind::kAck1w), ElementsAre(Verb::kSend));
+  EXPECT_THAT(home.receive(kSelf, MessageKind::kRel), ElementsAre());
+  EXPECT_THAT(home.receive(kOther, MessageKind::kAck1w), ElementsAre(Verb::kSend));
   EXPECT_EQ(home.actions[0].nodes, NodeSet::of(kSelf) | NodeSet::of(kOther));
 }
 
 TEST(MgsEngine, TheHomeWritesItsOwnPageWithoutTwinOrTransfer) {
   Home home;
-  EXPECT_EQ(on_fault(home.page, home.place, kDomain, Access::kWrite, home.actions), FaultOutcome::kResolved);
+  EXPECT_EQ(on_fault(home.page, home.context, kDomain, Access::kWrite, home.actions), FaultOutcome::kResolved);
   EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kMapWrite, Verb::kWake));
   EXPECT_EQ(home.page.server.state, ServerState::kSwrite);
 }
@@ -165,37 +167,37 @@ TEST(MgsEngine, TheHomeWritesItsOwnPageWithoutTwinOrTransfer) {
 // --- What cannot have been sent is refused, so that the run ends instead of going on with wrong data.
 
 TEST(MgsEngine, ANodeThatAskedForNothingRefusesEverything) {
-  for (unsigned k = 0; k < static_cast<unsigned>(Kind::kKindCount); ++k) {
+  for (unsigned k = 0; k < static_cast<unsigned>(MessageKind::kKindCount); ++k) {
     for (const NodeId from : {kHome, kOther}) {
       RemoteNode node;
-      EXPECT_FALSE(on_message(node.page, node.place, from, static_cast<Kind>(k), node.actions))
-          << name(static_cast<Kind>(k));
+      EXPECT_FALSE(on_message(node.page, node.context, from, static_cast<MessageKind>(k), node.actions))
+          << name(static_cast<MessageKind>(k));
     }
   }
 }
 
 TEST(MgsEngine, AnIdleHomeTakesOnlyRequestsAndReleases) {
   Home home;
-  for (unsigned k = 0; k < static_cast<unsigned>(Kind::kKindCount); ++k) {
-    const auto kind = static_cast<Kind>(k);
-    const bool expected = kind == Kind::kRreq || kind == Kind::kWreq || kind == Kind::kRel;
+  for (unsigned k = 0; k < static_cast<unsigned>(MessageKind::kKindCount); ++k) {
+    const auto kind = static_cast<MessageKind>(k);
+    const bool expected = kind == MessageKind::kRreq || kind == MessageKind::kWreq || kind == MessageKind::kRel;
     EXPECT_EQ(home.accepts(kOther, kind), expected) << name(kind);
   }
 }
 
 TEST(MgsEngine, NobodyAsksTwiceOrAnswersTwice) {
   Home home;
-  home.receive(kSelf, Kind::kWreq);
-  EXPECT_FALSE(home.accepts(kSelf, Kind::kWreq)) << "it has a copy";
-  EXPECT_FALSE(home.accepts(kSelf, Kind::kDiff)) << "nobody asked for it";
-  home.receive(kOther, Kind::kWreq);
-  home.receive(kSelf, Kind::kRel);
-  EXPECT_FALSE(home.accepts(kSelf, Kind::kRel));
-  EXPECT_FALSE(home.accepts(kSelf, Kind::k1wdata)) << "it was not told to send the page";
-  home.receive(kSelf, Kind::kDiff);
-  EXPECT_FALSE(home.accepts(kSelf, Kind::kDiff));
-  home.receive(kSelf, Kind::kRreq);
-  EXPECT_FALSE(home.accepts(kSelf, Kind::kRreq));
+  home.receive(kSelf, MessageKind::kWreq);
+  EXPECT_FALSE(home.accepts(kSelf, MessageKind::kWreq)) << "it has a copy";
+  EXPECT_FALSE(home.accepts(kSelf, MessageKind::kDiff)) << "nobody asked for it";
+  home.receive(kOther, MessageKind::kWreq);
+  home.receive(kSelf, MessageKind::kRel);
+  EXPECT_FALSE(home.accepts(kSelf, MessageKind::kRel));
+  EXPECT_FALSE(home.accepts(kSelf, MessageKind::k1wdata)) << "it was not told to send the page";
+  home.receive(kSelf, MessageKind::kDiff);
+  EXPECT_FALSE(home.accepts(kSelf, MessageKind::kDiff));
+  home.receive(kSelf, MessageKind::kRreq);
+  EXPECT_FALSE(home.accepts(kSelf, MessageKind::kRreq));
 }
 
 }  // namespace

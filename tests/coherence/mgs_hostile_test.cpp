@@ -64,7 +64,8 @@ void trial_of(NodeId self, std::mt19937_64& random, unsigned wrong_of_8, uint64_
   Node node(self);
   for (int i = 0; i < 60; ++i) {
     MessageHeader header;
-    header.type = static_cast<MessageType>(message_range::kMgs + random() % static_cast<unsigned>(Kind::kKindCount));
+    header.type =
+        static_cast<MessageType>(message_range::kMgs + random() % static_cast<unsigned>(MessageKind::kKindCount));
     header.word[0] = random() % pages;
     RemoteSlice slice;
     std::vector<std::byte> payload;
@@ -94,8 +95,9 @@ TEST(MgsHostile, RequestsThatAreLegalByThemselves) {
   // A home is asked, told and answered about few pages, so that sequences go deep before one is refused.
   const HostileCounts counts = run_trials(400, [](std::mt19937_64& random) {
     Node node(NodeId(0));
-    constexpr Kind kToHome[] = {Kind::kRreq, Kind::kRreq, Kind::kWreq,   Kind::kRel,  Kind::kWnotify,
-                                Kind::kAck,  Kind::kDiff, Kind::k1wdata, Kind::kAck1w};
+    constexpr MessageKind kToHome[] = {MessageKind::kRreq, MessageKind::kRreq,    MessageKind::kWreq,
+                                       MessageKind::kRel,  MessageKind::kWnotify, MessageKind::kAck,
+                                       MessageKind::kDiff, MessageKind::k1wdata,  MessageKind::kAck1w};
     for (uint64_t i = 1 + random() % 12; i != 0; --i) {
       MessageHeader header;
       header.type =

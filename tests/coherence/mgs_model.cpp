@@ -397,7 +397,8 @@ void Machine::fault(unsigned processor, const Op& op) {
   const Access kind = op.type == OpType::kWrite ? Access::kWrite : Access::kRead;
   Thread& t = threads_[processor];
   Actions actions;
-  const FaultOutcome outcome = on_fault(page_at(node, op.page), place(node, op.page), domain_id(domain), kind, actions);
+  const FaultOutcome outcome =
+      on_fault(page_at(node, op.page), context(node, op.page), domain_id(domain), kind, actions);
   note("processor {} (node {} domain {}): {} fault on page {}, {}\n", processor, node, domain,
        kind == Access::kWrite ? "write" : "read", op.page, outcome == FaultOutcome::kResolved ? "resolved" : "waits");
   t.mode = Mode::kReady;
@@ -488,7 +489,7 @@ void Machine::submit(unsigned processor) {
   const uint64_t self = uint64_t{1} << processor;
   const auto bit = static_cast<uint16_t>(1u << page);
   Actions actions;
-  const bool must_wait = on_release(page_at(node, page), place(node, page), domain_id(domain), actions);
+  const bool must_wait = on_release(page_at(node, page), context(node, page), domain_id(domain), actions);
   note("processor {} (node {} domain {}) releases page {}: {}\n", processor, node, domain, page,
        must_wait ? "to be waited for" : "nothing to do");
   t.mode = Mode::kPopping;
@@ -562,7 +563,7 @@ void Machine::deliver(const Event& event) {
   const unsigned page = message.page;
   note("node {} handles {} of page {} from node {}\n", node, mgs::name(message.kind), page, message.from);
   Actions actions;
-  if (!on_message(page_at(node, page), place(node, page), NodeId(message.from), message.kind, actions)) {
+  if (!on_message(page_at(node, page), context(node, page), NodeId(message.from), message.kind, actions)) {
     wrong(fmt::format("node {} says that node {} cannot have sent {} of page {} now", node, message.from,
                       mgs::name(message.kind), page));
     return;
@@ -603,7 +604,7 @@ void Machine::perform_from(unsigned node, unsigned page, const Action* next, con
                            uint8_t processor) {
   Frame& frame = frame_at(node, page);
   const bool is_home = scenario_->homes[page] == node;
-  const auto needs = [&](Kind a, Kind b) {
+  const auto needs = [&](MessageKind a, MessageKind b) {
     if (message == nullptr || (message->kind != a && message->kind != b)) wrong("data were used that nobody sent");
     return message != nullptr;
   };
@@ -621,19 +622,19 @@ void Machine::perform_from(unsigned node, unsigned page, const Action* next, con
         for (unsigned d = 0; strict() && d < scenario_->domains; ++d)
           if (mapping_at(node, d, page).rights != kNoAccess) wrong("a frame that is mapped was filled");
         if (is_home) wrong("the home copy was treated as a local copy");
-        if (needs(Kind::kRdat, Kind::kWdat)) frame.words = message->words;
+        if (needs(MessageKind::kRdat, MessageKind::kWdat)) frame.words = message->words;
         break;
       case Verb::kTakeHomeCopy:
         note("  node {} takes page {} as the home copy\n", node, page);
         // Processors of the home may still be reading: what they can see only becomes newer.
         if (strict() && !nobody_may_write(node, page)) wrong("the home copy was replaced while somebody may write it");
         if (!is_home) wrong("a home copy was taken elsewhere");
-        if (needs(Kind::k1wdata, Kind::k1wdata)) frame.words = message->words;
+        if (needs(MessageKind::k1wdata, MessageKind::k1wdata)) frame.words = message->words;
         break;
       case Verb::kMergeDiff:
       case Verb::kKeepDiff:
         if (!is_home) wrong("a diff was merged elsewhere than at home");
-        if (!needs(Kind::kDiff, Kind::kDiff)) break;
+        if (!needs(MessageKind::kDiff, MessageKind::kDiff)) break;
         if (action.verb == Verb::kMergeDiff || scenario_->options.mutant == Mutant::kMergeDiffAtOnce) {
           note("  node {} merges the diff of words {} into page {}\n", node, list(message->mask), page);
           apply_diff(node, page, {message->mask, message->words});
@@ -724,7 +725,7 @@ void Machine::send(unsigned node, unsigned page, const Action& action) {
   if (action.verb == Verb::kSendPage) {
     message.by_reference = scenario_->options.data_by_reference;
     if (!message.by_reference) message.words = frame.words;
-    if (strict() && action.kind == Kind::k1wdata && !nobody_may_write(node, page))
+    if (strict() && action.kind == MessageKind::k1wdata && !nobody_may_write(node, page))
       wrong("a page was sent home that somebody may be writing");
   } else if (action.verb == Verb::kSendDiff) {
     if (strict() && !nobody_may_write(node, page)) wrong("a diff was made of a page that somebody may be writing");
@@ -777,7 +778,7 @@ void Machine::unmap(unsigned node, unsigned page, unsigned domain, std::vector<u
 
 void Machine::report_unmapped(unsigned node, unsigned page, unsigned domain) {
   Actions actions;
-  on_unmapped(page_at(node, page), place(node, page), domain_id(domain), actions);
+  on_unmapped(page_at(node, page), context(node, page), domain_id(domain), actions);
   perform(node, page, actions, nullptr);
 }
 
@@ -812,7 +813,7 @@ void Machine::check_page(unsigned page) {
   const unsigned home = scenario_->homes[page];
   // Kinds under way from the home to each node and back, one bit each: no kind is ever twice in a channel.
   std::array<std::array<uint16_t, 2>, NodeSet::kCapacity> mail{};
-  static_assert(static_cast<unsigned>(Kind::kKindCount) <= 16);
+  static_assert(static_cast<unsigned>(MessageKind::kKindCount) <= 16);
   for (const Envelope& m : flight_) {
     if (m.page != page) continue;
     const bool to_home = m.to == home;
@@ -849,18 +850,20 @@ void Machine::check_page(unsigned page) {
     const bool has_copy = c.state != PageState::kInv;
     const bool invalidating = c.phase >= Phase::kReadInvInProgress;
     const bool answered = in_round && !s.answers.contains(id);
-    const auto under_way = [&](size_t direction, std::initializer_list<Kind> kinds) {
-      return std::any_of(kinds.begin(), kinds.end(),
-                         [&](Kind kind) { return (mail[n][direction] >> static_cast<unsigned>(kind) & 1) != 0; });
+    const auto under_way = [&](size_t direction, std::initializer_list<MessageKind> kinds) {
+      return std::any_of(kinds.begin(), kinds.end(), [&](MessageKind kind) {
+        return (mail[n][direction] >> static_cast<unsigned>(kind) & 1) != 0;
+      });
     };
-    const auto coming = [&](std::initializer_list<Kind> kinds) { return under_way(0, kinds); };
-    const auto going = [&](std::initializer_list<Kind> kinds) { return under_way(1, kinds); };
-    const bool answering = going({Kind::kAck, Kind::kDiff, Kind::k1wdata});
+    const auto coming = [&](std::initializer_list<MessageKind> kinds) { return under_way(0, kinds); };
+    const auto going = [&](std::initializer_list<MessageKind> kinds) { return under_way(1, kinds); };
+    const bool answering = going({MessageKind::kAck, MessageKind::kDiff, MessageKind::k1wdata});
 
     expect(!has_copy || directory.contains(id), n, "a copy that the directory does not list");
-    expect(has_copy || !directory.contains(id) || answered || answering || coming({Kind::kRdat, Kind::kWdat}), n,
-           "the directory lists a copy that is not there");
-    expect(c.state != PageState::kWrite || s.write_dir.contains(id) || going({Kind::kWnotify}) ||
+    expect(has_copy || !directory.contains(id) || answered || answering ||
+               coming({MessageKind::kRdat, MessageKind::kWdat}),
+           n, "the directory lists a copy that is not there");
+    expect(c.state != PageState::kWrite || s.write_dir.contains(id) || going({MessageKind::kWnotify}) ||
                (in_round && s.answers.contains(id)),
            n, "a write copy that the directory takes for a read copy");
     expect(c.state != PageState::kRead || !s.write_dir.contains(id), n,
@@ -880,15 +883,18 @@ void Machine::check_page(unsigned page) {
            "a twin is missing or needless");
 
     expect(!invalidating || has_copy, n, "an invalidation of a page that is not there");
-    const int reads = (going({Kind::kRreq}) ? 1 : 0) + (s.rd.contains(id) ? 1 : 0) + (coming({Kind::kRdat}) ? 1 : 0);
-    const int writes = (going({Kind::kWreq}) ? 1 : 0) + (s.wr.contains(id) ? 1 : 0) + (coming({Kind::kWdat}) ? 1 : 0);
-    const int releases = (going({Kind::kRel}) ? 1 : 0) + (s.rl.contains(id) ? 1 : 0) + (coming({Kind::kRack}) ? 1 : 0);
+    const int reads =
+        (going({MessageKind::kRreq}) ? 1 : 0) + (s.rd.contains(id) ? 1 : 0) + (coming({MessageKind::kRdat}) ? 1 : 0);
+    const int writes =
+        (going({MessageKind::kWreq}) ? 1 : 0) + (s.wr.contains(id) ? 1 : 0) + (coming({MessageKind::kWdat}) ? 1 : 0);
+    const int releases =
+        (going({MessageKind::kRel}) ? 1 : 0) + (s.rl.contains(id) ? 1 : 0) + (coming({MessageKind::kRack}) ? 1 : 0);
     expect(reads == (c.phase == Phase::kBusyRead ? 1 : 0), n, "a read request that nobody answers, or two");
     expect(writes == (c.phase == Phase::kBusyWrite ? 1 : 0), n, "a write request that nobody answers, or two");
     expect(releases == (c.release_pending ? 1 : 0), n, "a release that nobody answers, or two");
     expect(c.release_pending != c.releasing.empty(), n, "a release for nobody, or none for somebody");
-    const int answers = (coming({Kind::kInv, Kind::k1winv, Kind::k1wgr}) ? 1 : 0) + (invalidating ? 1 : 0) +
-                        (answering ? 1 : 0) + (going({Kind::kAck1w}) ? 1 : 0);
+    const int answers = (coming({MessageKind::kInv, MessageKind::k1winv, MessageKind::k1wgr}) ? 1 : 0) +
+                        (invalidating ? 1 : 0) + (answering ? 1 : 0) + (going({MessageKind::kAck1w}) ? 1 : 0);
     expect(answers == (s.answers.contains(id) ? 1 : 0), n, "an answer that will not come, or that nobody awaits");
 
     for (unsigned d = 0; d < scenario_->domains; ++d) {
@@ -999,9 +1005,9 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     byte(m.from << 4 | m.to);
     byte(m.page);
     byte(m.kind);
-    if (m.kind == Kind::kDiff) byte(m.mask);
-    if (!m.by_reference &&
-        (m.kind == Kind::kDiff || m.kind == Kind::kRdat || m.kind == Kind::kWdat || m.kind == Kind::k1wdata))
+    if (m.kind == MessageKind::kDiff) byte(m.mask);
+    if (!m.by_reference && (m.kind == MessageKind::kDiff || m.kind == MessageKind::kRdat ||
+                            m.kind == MessageKind::kWdat || m.kind == MessageKind::k1wdata))
       values(m.words);
   }
   byte(paused_.size());

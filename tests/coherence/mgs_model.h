@@ -133,7 +133,7 @@ struct Envelope {
   uint8_t from = 0;
   uint8_t to = 0;
   uint8_t page = 0;
-  Kind kind = Kind::kKindCount;
+  MessageKind kind = MessageKind::kKindCount;
   bool by_reference = false;
   uint8_t mask = 0;  // of words that a diff changes
   Words words{};
@@ -221,7 +221,7 @@ class Machine : exploring::Narrator {
   };
 
   [[nodiscard]] unsigned pages() const { return static_cast<unsigned>(scenario_->homes.size()); }
-  [[nodiscard]] Place place(unsigned node, unsigned page) const {
+  [[nodiscard]] Context context(unsigned node, unsigned page) const {
     return {NodeId(static_cast<uint16_t>(node)), NodeId(static_cast<uint16_t>(scenario_->homes[page]))};
   }
   [[nodiscard]] const Op& op_of(const Thread& t, size_t processor) const {

@@ -1,5 +1,5 @@
 // The checks can fail. Each test breaks one thing that the protocol relies on and expects the exploration to refute it,
-// for the reason that docs/mgs.md gives. The same machine without the fault passes (mgs_explorer_test.cpp).
+// for the reason that docs/internals/mgs.md gives. The same machine without the fault passes (mgs_explorer_test.cpp).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

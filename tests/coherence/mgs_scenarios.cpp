@@ -101,8 +101,8 @@ std::vector<Scenario> small_scenarios() {
                          {1, {read(0, 1), wait({0}), read(0, 0)}},
                          {2, {read(0, 0), write(0, 1, 2), release(), signal(1), wait({0}), read(0, 0)}}}));
 
-  // docs/internals.md, rule 2: node 1's dirty page is taken by the round of node 2's release, and node 1 releases while
-  // node 0 has not lost its copy yet.
+  // docs/internals/architecture.md, rule 2: node 1's dirty page is taken by the round of node 2's release, and node 1
+  // releases while node 0 has not lost its copy yet.
   add_for_each_domain_count(out, "a token overtakes an invalidation",
                             {{1, {write(0, 0, 1), release(), signal(0)}},
                              {1, {read(0, 1), read(1, 0)}},

@@ -29,8 +29,8 @@ class OverSimFabric final : public Transport {
       receivers_.push_back({this, static_cast<uint8_t>(n)});
     }
     for (unsigned n = 0; n < nodes; ++n)
-      for (unsigned kind = 0; kind < static_cast<unsigned>(Kind::kKindCount); ++kind)
-        network_.node(node_id(n)).set_handler(type_of(static_cast<Kind>(kind)), handle, &receivers_[n]);
+      for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
+        network_.node(node_id(n)).set_handler(type_of(static_cast<MessageKind>(kind)), handle, &receivers_[n]);
     machine.set_transport(this);
   }
 
@@ -59,7 +59,7 @@ class OverSimFabric final : public Transport {
   };
 
   static NodeId node_id(unsigned node) { return NodeId(static_cast<uint16_t>(node)); }
-  static MessageType type_of(Kind kind) {
+  static MessageType type_of(MessageKind kind) {
     return static_cast<MessageType>(message_range::kMgs + static_cast<unsigned>(kind));
   }
   static void handle(void* context, const Message& message) {
@@ -67,7 +67,7 @@ class OverSimFabric final : public Transport {
     Envelope envelope{.from = static_cast<uint8_t>(message.from.value),
                       .to = receiver.node,
                       .page = static_cast<uint8_t>(message.header.word[0]),
-                      .kind = static_cast<Kind>(message.header.type - message_range::kMgs),
+                      .kind = static_cast<MessageKind>(message.header.type - message_range::kMgs),
                       .by_reference = message.header.flags != 0,
                       .mask = static_cast<uint8_t>(message.header.small)};
     std::memcpy(envelope.words.data(), message.payload.data(), sizeof(Words));

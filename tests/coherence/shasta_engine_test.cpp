@@ -11,7 +11,7 @@ constexpr NodeId kSelf(1);
 constexpr NodeId kOther(2);
 
 TEST(ShastaEpochs, AFenceWaitsForWhatBeganBeforeItAndForNothingElse) {
-  Epochs epochs;
+  FenceEpochs epochs;
   EXPECT_TRUE(epochs.has_passed(epochs.fence())) << "nothing is outstanding";
   const uint64_t first = epochs.begin();
   const uint64_t fence = epochs.fence();
@@ -26,7 +26,7 @@ TEST(ShastaEpochs, AFenceWaitsForWhatBeganBeforeItAndForNothingElse) {
 }
 
 TEST(ShastaEpochs, ALaterEpochThatEndsFirstDoesNotLetAFencePass) {
-  Epochs epochs;
+  FenceEpochs epochs;
   const uint64_t first = epochs.begin();
   const uint64_t fence = epochs.fence();
   const uint64_t second = epochs.begin();
@@ -42,7 +42,7 @@ TEST(ShastaEpochs, ALaterEpochThatEndsFirstDoesNotLetAFencePass) {
 }
 
 TEST(ShastaEpochs, HoldAFenceOfEveryProcessorAtOnce) {
-  Epochs epochs;
+  FenceEpochs epochs;
   std::array<uint64_t, ProcessorSet::kCapacity> begun{};
   std::array<uint64_t, ProcessorSet::kCapacity> fences{};
   for (unsigned p = 0; p < ProcessorSet::kCapacity; ++p) {
@@ -55,7 +55,7 @@ TEST(ShastaEpochs, HoldAFenceOfEveryProcessorAtOnce) {
   for (const uint64_t fence : fences) EXPECT_TRUE(epochs.has_passed(fence));
 }
 
-TEST(ShastaStoreQueue, KeepsOrderAndTellsWhatItHides) {
+TEST(ShastaStoreQueue, KeepsOrderAndTellsWhatItMasks) {
   StoreQueue queue;
   queue.push({.block = BlockId(1), .waits = true});
   queue.push({.block = BlockId(2)});
@@ -64,96 +64,100 @@ TEST(ShastaStoreQueue, KeepsOrderAndTellsWhatItHides) {
   EXPECT_EQ(queue.find(BlockId(2)), 1u);
   EXPECT_EQ(queue.find(BlockId(3)), queue.size());
   EXPECT_TRUE(queue.has_waiting());
-  EXPECT_TRUE(queue.hides(BlockId(1)));
+  EXPECT_TRUE(queue.masks(BlockId(1)));
   queue.erase(0);
   EXPECT_EQ(queue.find(BlockId(1)), 1u);
   EXPECT_FALSE(queue.has_waiting());
   queue.erase(1);
-  EXPECT_FALSE(queue.hides(BlockId(1)));
-  EXPECT_TRUE(queue.hides(BlockId(2)));
+  EXPECT_FALSE(queue.masks(BlockId(1)));
+  EXPECT_TRUE(queue.masks(BlockId(2)));
 }
 
 class ShastaHostile : public testing::Test {
  protected:
-  bool receive(Block& block, const Place& place, NodeId from, Message message) {
+  bool receive(Block& block, const Context& context, NodeId from, BlockMessage message) {
     actions_.clear();
-    return on_message(block, place, node_, from, message, actions_);
+    return on_message(block, context, node_, from, message, actions_);
   }
-  const Place place_{.self = kSelf, .home = kHome, .block = BlockId(7), .model = Model::kRc};
-  const Place home_{.self = kHome, .home = kHome, .block = BlockId(7), .model = Model::kRc};
+  const Context context_{.self = kSelf, .home = kHome, .block = BlockId(7), .model = Model::kRc};
+  const Context home_{.self = kHome, .home = kHome, .block = BlockId(7), .model = Model::kRc};
   std::array<Processor, 2> processors_{};
-  Epochs epochs_;
+  FenceEpochs epochs_;
   Node node_{.processors = processors_, .epochs = epochs_};
   Actions actions_;
 };
 
 TEST_F(ShastaHostile, AnInvalidBlockThatAsksForNothingTakesNoMessage) {
-  for (unsigned kind = 0; kind <= static_cast<unsigned>(Kind::kKindCount); ++kind)
+  for (unsigned kind = 0; kind <= static_cast<unsigned>(MessageKind::kKindCount); ++kind)
     for (const NodeId from : {kHome, kOther}) {
-      Block block = initial_block(place_);
-      EXPECT_FALSE(receive(block, place_, from, {.kind = static_cast<Kind>(kind), .requester = kOther, .acks = 1}))
+      Block block = initial_block(context_);
+      EXPECT_FALSE(
+          receive(block, context_, from, {.kind = static_cast<MessageKind>(kind), .requester = kOther, .acks = 1}))
           << kind << " from " << from.value;
-      EXPECT_EQ(block, initial_block(place_)) << "a refused message changes nothing";
+      EXPECT_EQ(block, initial_block(context_)) << "a refused message changes nothing";
     }
 }
 
 TEST_F(ShastaHostile, OnlyTheHomeForwardsAndInvalidates) {
-  for (const Kind kind : {Kind::kForwardRead, Kind::kForwardReadExclusive, Kind::kInvalidate}) {
-    Block block = initial_block(place_);
-    block.state = kind == Kind::kInvalidate ? State::kShared : State::kExclusive;
+  for (const MessageKind kind :
+       {MessageKind::kForwardRead, MessageKind::kForwardReadExclusive, MessageKind::kInvalidate}) {
+    Block block = initial_block(context_);
+    block.state = kind == MessageKind::kInvalidate ? State::kShared : State::kExclusive;
     const Block before = block;
-    EXPECT_FALSE(receive(block, place_, kOther, {.kind = kind, .requester = kOther}));
-    EXPECT_FALSE(receive(block, place_, kHome, {.kind = kind, .requester = kSelf})) << "on its own behalf";
+    EXPECT_FALSE(receive(block, context_, kOther, {.kind = kind, .requester = kOther}));
+    EXPECT_FALSE(receive(block, context_, kHome, {.kind = kind, .requester = kSelf})) << "on its own behalf";
     EXPECT_EQ(block, before);
-    EXPECT_TRUE(receive(block, place_, kHome, {.kind = kind, .requester = kOther})) << name(kind);
+    EXPECT_TRUE(receive(block, context_, kHome, {.kind = kind, .requester = kOther})) << name(kind);
   }
 }
 
 TEST_F(ShastaHostile, ASharerDoesNotAskForWhatItHas) {
   Block block = initial_block(home_);
-  ASSERT_TRUE(receive(block, home_, kOther, {.kind = Kind::kRead, .requester = kOther}));
-  EXPECT_FALSE(receive(block, home_, kOther, {.kind = Kind::kRead, .requester = kOther}));
-  EXPECT_FALSE(receive(block, home_, kOther, {.kind = Kind::kReadExclusive, .requester = kOther}));
-  EXPECT_FALSE(receive(block, place_, kOther, {.kind = Kind::kUpgrade, .requester = kOther})) << "not its home";
+  ASSERT_TRUE(receive(block, home_, kOther, {.kind = MessageKind::kRead, .requester = kOther}));
+  EXPECT_FALSE(receive(block, home_, kOther, {.kind = MessageKind::kRead, .requester = kOther}));
+  EXPECT_FALSE(receive(block, home_, kOther, {.kind = MessageKind::kReadExclusive, .requester = kOther}));
+  EXPECT_FALSE(receive(block, context_, kOther, {.kind = MessageKind::kUpgrade, .requester = kOther}))
+      << "not its home";
 }
 
 TEST_F(ShastaHostile, MoreAcknowledgementsThanInvalidationsAreRefused) {
-  Block block = initial_block(place_);
+  Block block = initial_block(context_);
   actions_.clear();
-  ASSERT_EQ(on_store(block, place_, node_, 0, actions_), Outcome::kQueued);
-  ASSERT_TRUE(receive(block, place_, kOther, {.kind = Kind::kInvalidated, .requester = kSelf}));
-  ASSERT_TRUE(receive(block, place_, NodeId(3), {.kind = Kind::kInvalidated, .requester = kSelf}));
-  EXPECT_FALSE(receive(block, place_, kHome, {.kind = Kind::kDataExclusive, .requester = kSelf, .acks = 1}));
+  ASSERT_EQ(on_store(block, context_, node_, 0, actions_), Outcome::kQueued);
+  ASSERT_TRUE(receive(block, context_, kOther, {.kind = MessageKind::kInvalidated, .requester = kSelf}));
+  ASSERT_TRUE(receive(block, context_, NodeId(3), {.kind = MessageKind::kInvalidated, .requester = kSelf}));
+  EXPECT_FALSE(receive(block, context_, kHome, {.kind = MessageKind::kDataExclusive, .requester = kSelf, .acks = 1}));
 }
 
 TEST_F(ShastaHostile, AReplyOfAnotherKindIsRefused) {
-  Block block = initial_block(place_);
+  Block block = initial_block(context_);
   actions_.clear();
-  ASSERT_EQ(on_load(block, place_, node_, 0, actions_), Outcome::kWait);
-  for (const Kind kind : {Kind::kDataExclusive, Kind::kUpgraded, Kind::kConditionalFailed, Kind::kInvalidated})
-    EXPECT_FALSE(receive(block, place_, kHome, {.kind = kind, .requester = kSelf})) << name(kind);
-  EXPECT_TRUE(receive(block, place_, kHome, {.kind = Kind::kData, .requester = kSelf}));
+  ASSERT_EQ(on_load(block, context_, node_, 0, actions_), Outcome::kWait);
+  for (const MessageKind kind : {MessageKind::kDataExclusive, MessageKind::kUpgraded, MessageKind::kConditionalFailed,
+                                 MessageKind::kInvalidated})
+    EXPECT_FALSE(receive(block, context_, kHome, {.kind = kind, .requester = kSelf})) << name(kind);
+  EXPECT_TRUE(receive(block, context_, kHome, {.kind = MessageKind::kData, .requester = kSelf}));
 }
 
-// Who has been granted a window keeps the block until it is open, and no longer than that.
-TEST_F(ShastaHostile, AGrantedWindowHoldsTheBlockUntilItIsOpen) {
-  Block block = initial_block(place_);
+// Who has been granted a hazard keeps the block until it is published, and no longer than that.
+TEST_F(ShastaHostile, AGrantedHazardHoldsTheBlockUntilItIsOpen) {
+  Block block = initial_block(context_);
   actions_.clear();
-  ASSERT_EQ(on_open(block, place_, node_, 1, actions_), Outcome::kQueued);
+  ASSERT_EQ(on_request_hazard(block, context_, node_, 1, actions_), Outcome::kQueued);
   ASSERT_TRUE(must_wait(processors_[1]));
-  ASSERT_TRUE(receive(block, place_, kHome, {.kind = Kind::kDataExclusive, .requester = kSelf}));
+  ASSERT_TRUE(receive(block, context_, kHome, {.kind = MessageKind::kDataExclusive, .requester = kSelf}));
   EXPECT_FALSE(must_wait(processors_[1]));
-  EXPECT_EQ(inline_right(block, place_, node_), Right::kWrite);
-  ASSERT_TRUE(receive(block, place_, kHome, {.kind = Kind::kForwardReadExclusive, .requester = kOther}));
+  EXPECT_EQ(inline_right(block, context_, node_), Right::kWrite);
+  ASSERT_TRUE(receive(block, context_, kHome, {.kind = MessageKind::kForwardReadExclusive, .requester = kOther}));
   EXPECT_EQ(actions_.size(), 0u);
   EXPECT_EQ(block.state, State::kExclusive);
-  EXPECT_TRUE(on_opened(block, 1));
+  EXPECT_TRUE(on_hazard_published(block, 1));
   actions_.clear();
-  on_advance(block, place_, node_, actions_);
+  on_advance(block, context_, node_, actions_);
   ASSERT_GE(actions_.size(), 4u);
   EXPECT_EQ(actions_[0].verb, Verb::kLowerToInvalid);
   EXPECT_EQ(actions_[1].verb, Verb::kCopy);
-  EXPECT_EQ(actions_[2].verb, Verb::kFlag);
+  EXPECT_EQ(actions_[2].verb, Verb::kWriteFlags);
   EXPECT_EQ(actions_[3].verb, Verb::kSendCopy);
   EXPECT_EQ(block.state, State::kInvalid);
   EXPECT_TRUE(block.is_at_rest());
@@ -162,12 +166,12 @@ TEST_F(ShastaHostile, AGrantedWindowHoldsTheBlockUntilItIsOpen) {
 // A store-conditional whose copy is gone when the home orders it fails, and nobody is invalidated for it.
 TEST_F(ShastaHostile, AStoreConditionalWithoutACopyInvalidatesNobody) {
   Block block = initial_block(home_);
-  ASSERT_TRUE(receive(block, home_, kOther, {.kind = Kind::kRead, .requester = kOther}));
-  ASSERT_TRUE(receive(block, home_, kSelf, {.kind = Kind::kStoreConditional, .requester = kSelf}));
+  ASSERT_TRUE(receive(block, home_, kOther, {.kind = MessageKind::kRead, .requester = kOther}));
+  ASSERT_TRUE(receive(block, home_, kSelf, {.kind = MessageKind::kStoreConditional, .requester = kSelf}));
   ASSERT_EQ(actions_.size(), 1u);
   EXPECT_EQ(actions_[0].verb, Verb::kSend);
   EXPECT_EQ(actions_[0].node, kSelf);
-  EXPECT_EQ(actions_[0].message.kind, Kind::kConditionalFailed);
+  EXPECT_EQ(actions_[0].message.kind, MessageKind::kConditionalFailed);
   EXPECT_TRUE(block.sharers.contains(kOther));
 }
 

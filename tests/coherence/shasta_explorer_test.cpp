@@ -1,6 +1,6 @@
 // Explores every order of every step of small machines running Shasta under each memory model, compares what litmus
 // programs can observe with what the model allows, and shows that the checks can fail: each mutant breaks one thing
-// that docs/shasta.md relies on, and is refuted. The counts go to standard output.
+// that docs/internals/shasta.md relies on, and is refuted. The counts go to standard output.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -12,8 +12,8 @@ const char* name(Mutant mutant) {
       return "none";
     case Mutant::kReorder:
       return "reorder the messages of a channel";
-    case Mutant::kIgnoreWindows:
-      return "lower rights without looking at windows";
+    case Mutant::kIgnoreHazards:
+      return "lower rights without looking at hazards";
     case Mutant::kIgnoreAcks:
       return "do not wait for acknowledgements";
     case Mutant::kFlagBeforeCopy:
@@ -30,14 +30,14 @@ const char* name(Mutant mutant) {
       return "a fence waits for the processor's own stores only";
     case Mutant::kDoNotWait:
       return "do not stall at a store under sc";
-    case Mutant::kNotHidden:
-      return "do not hide queued stores";
-    case Mutant::kHideUnderWindows:
-      return "hide words under another processor's batch";
+    case Mutant::kNotMasked:
+      return "do not mask queued stores";
+    case Mutant::kMaskUnderHazards:
+      return "mask words under another processor's batch";
     case Mutant::kDoNotHold:
-      return "hand a block on before a granted window is open";
+      return "hand a block on before a granted hazard is published";
     case Mutant::kForgetForwarded:
-      return "do not serve what has waited for a window";
+      return "do not serve what has waited for a hazard";
     case Mutant::kLoseWake:
       return "wake nobody";
   }
@@ -49,7 +49,7 @@ Machine::Machine(const Scenario& scenario)
   for (unsigned t = 0; t < threads(); ++t) local_.push_back(processors_of_[node_of(t)]++);
   for (unsigned n = 0; n < scenario.nodes; ++n)
     for (unsigned b = 0; b < blocks(); ++b) {
-      nodes_[n].blocks[b] = initial_block(place(n, b));
+      nodes_[n].blocks[b] = initial_block(context(n, b));
       Block& block = nodes_[n].blocks[b];
       if (!scenario.warm) {
         if (scenario.homes[b] != n) nodes_[n].frames[b].fill(kFlagValue);
@@ -95,7 +95,7 @@ void Machine::enabled(std::vector<Event>& events) const {
     for (uint8_t to = 0; to < nodes_.size(); ++to) {
       const size_t size = channels_[from][to].size();
       for (uint8_t i = 0; i < size && (i == 0 || is(Mutant::kReorder)); ++i)
-        events.push_back({Event::Type::kDeliver, from, to, i});
+        events.push_back({Event::Type::kCompleteLoads, from, to, i});
     }
 }
 
@@ -105,7 +105,7 @@ std::string Machine::in_words(const Event& event) {
       return fmt::format("step of processor {}", event.a);
     case Event::Type::kServe:
       return fmt::format("node {} serves what has waited for block {}", event.a, event.b);
-    case Event::Type::kDeliver:
+    case Event::Type::kCompleteLoads:
       return fmt::format("message {} from node {} to node {}", event.c, event.a, event.b);
   }
   return "?";
@@ -113,12 +113,12 @@ std::string Machine::in_words(const Event& event) {
 
 std::string Machine::apply(const Event& event, std::string* log) {
   narrate_to(log);
-  waits_for_window_ = false;
+  waits_for_hazard_ = false;
   note("{}: ", in_words(event));
-  bool any_window = false;
-  for (unsigned t = 0; t < threads(); ++t) any_window = any_window || has_window(t);
+  bool any_hazard = false;
+  for (unsigned t = 0; t < threads(); ++t) any_hazard = any_hazard || has_hazard(t);
   std::optional<Machine> before;
-  if (any_window) before.emplace(*this);
+  if (any_hazard) before.emplace(*this);
   switch (event.type) {
     case Event::Type::kStep:
       step(event.a);
@@ -126,13 +126,13 @@ std::string Machine::apply(const Event& event, std::string* log) {
     case Event::Type::kServe:
       serve(event.a, event.b);
       break;
-    case Event::Type::kDeliver:
+    case Event::Type::kCompleteLoads:
       deliver(event.a, event.b, event.c);
       break;
   }
-  if (waits_for_window_) {
+  if (waits_for_hazard_) {
     *this = std::move(*before);
-    note("waits for a window");
+    note("waits for a hazard");
   }
   note("\n");
   check();
@@ -142,11 +142,11 @@ std::string Machine::apply(const Event& event, std::string* log) {
 // --- Processors
 
 Value Machine::visible(unsigned node, unsigned block, unsigned word) const {
-  if (!is(Mutant::kNotHidden)) {
+  if (!is(Mutant::kNotMasked)) {
     for (unsigned t = 0; t < threads(); ++t) {
       if (node_of(t) != node) continue;
       for (const PendingStore& s : threads_[t].pending)
-        if (s.hidden && s.block == block && (s.mask >> word & 1) != 0) return kFlagValue;
+        if (s.masked && s.block == block && (s.mask >> word & 1) != 0) return kFlagValue;
     }
   }
   return nodes_[node].frames[block][word];
@@ -163,7 +163,7 @@ void Machine::store(unsigned t, unsigned block, unsigned word, Value value, bool
   if (!in_transition && scenario_->model != Model::kRc && !b.is_complete())
     wrong(fmt::format("processor {} stores to block {} before its request is complete", t, block));
   // At home a request is replied to in the transition that makes it, which may be this one.
-  if (scenario_->model != Model::kRc && b.replied && !place(n, block).is_home())
+  if (scenario_->model != Model::kRc && b.replied && !context(n, block).is_home())
     wrong(fmt::format("a store of processor {} to block {} is made before its request is complete", t, block));
   if (nodes_[n].frames[block] != latest_[block])
     wrong(fmt::format("processor {} stores to a stale copy of block {}", t, block));
@@ -180,20 +180,20 @@ Right Machine::right(unsigned node, unsigned block) const {
   // inline_right only looks.
   auto& mutable_here = const_cast<NodeState&>(here);
   const Node v{.processors = {mutable_here.processors.data(), processors_of_[node]}, .epochs = mutable_here.epochs};
-  return inline_right(here.blocks[block], place(node, block), v);
+  return inline_right(here.blocks[block], context(node, block), v);
 }
 
 bool Machine::may(unsigned t, const Access& access) const {
   return right(node_of(t), access.block) >= (access.stores ? Right::kWrite : Right::kRead);
 }
 
-bool Machine::has_window(unsigned t) const {
+bool Machine::has_hazard(unsigned t) const {
   const At at = threads_[t].at;
-  return at == At::kWindow || at == At::kBatchFirst || at == At::kBatchSecond;
+  return at == At::kHazard || at == At::kBatchFirst || at == At::kBatchSecond;
 }
 
 bool Machine::covers(unsigned t, unsigned block, bool loads) const {
-  if (!has_window(t)) return false;
+  if (!has_hazard(t)) return false;
   const Op op = this->op(t);
   const auto is_covered = [&](const Access& a) { return a.block == block && (loads || a.stores); };
   return is_covered(op.first) || (op.type == OpType::kBatch && is_covered(op.second));
@@ -237,7 +237,7 @@ void Machine::step(unsigned t) {
     case At::kOp:
       begin(t);
       break;
-    case At::kWindow: {
+    case At::kHazard: {
       const Value old = node.frames[access.block][access.word];
       switch (op(t).type) {
         case OpType::kStore:
@@ -273,12 +273,12 @@ void Machine::step(unsigned t) {
       break;
     case At::kGranted:
       if (is(Mutant::kDoNotHold)) {
-        thread.at = At::kWindow;
+        thread.at = At::kHazard;
         break;
       }
-      if (on_opened(node.blocks[access.block], local(t)) && !is(Mutant::kForgetForwarded))
+      if (on_hazard_published(node.blocks[access.block], local(t)) && !is(Mutant::kForgetForwarded))
         node.due[access.block] = true;
-      thread.at = At::kWindow;
+      thread.at = At::kHazard;
       break;
     case At::kBatchWait:
       ask_batch(t);
@@ -319,7 +319,7 @@ void Machine::begin(unsigned t) {
     case OpType::kConditional:
     case OpType::kIncrement:
       if (may(t, access)) {
-        thread.at = At::kWindow;
+        thread.at = At::kHazard;
         return;
       }
       break;
@@ -347,7 +347,7 @@ void Machine::ask(unsigned t) {
   const Op op = this->op(t);
   const Access& access = op.first;
   Block& b = node.blocks[access.block];
-  const Place p = place(n, access.block);
+  const Context p = context(n, access.block);
   Node v = view(n);
   Actions actions;
   using shasta::Outcome;
@@ -374,16 +374,18 @@ void Machine::ask(unsigned t) {
     }
     case OpType::kStore:
     case OpType::kAdd: {
-      const bool opens = op.type == OpType::kAdd;
-      const Outcome outcome = opens ? on_open(b, p, v, local(t), actions) : on_store(b, p, v, local(t), actions);
-      if (outcome == Outcome::kResolved && opens) {
-        thread.at = At::kWindow;
+      const bool requests_hazard = op.type == OpType::kAdd;
+      const Outcome outcome =
+          requests_hazard ? on_request_hazard(b, p, v, local(t), actions) : on_store(b, p, v, local(t), actions);
+      if (outcome == Outcome::kResolved && requests_hazard) {
+        thread.at = At::kHazard;
         thread.asleep = false;
       } else if (outcome == Outcome::kResolved) {
         store(t, access.block, access.word, access.value, true);
         next(t);
       } else if (outcome == Outcome::kQueued) {
-        PendingStore s{.block = access.block, .mask = static_cast<uint8_t>(1u << access.word), .opens = opens};
+        PendingStore s{
+            .block = access.block, .mask = static_cast<uint8_t>(1u << access.word), .requests_hazard = requests_hazard};
         s.values[access.word] = access.value;
         thread.pending.push_back(s);
         thread.at = At::kDrain;
@@ -461,9 +463,9 @@ void Machine::ask_batch(unsigned t) {
       Actions actions;
       Node v = view(n);
       if (a->stores) {
-        on_prefetch_exclusive(b, place(n, a->block), v, actions);
+        on_prefetch_exclusive(b, context(n, a->block), v, actions);
       } else {
-        on_fetch(b, place(n, a->block), v, local(t), actions);
+        on_fetch(b, context(n, a->block), v, local(t), actions);
       }
       run(n, a->block, actions);
     }
@@ -503,7 +505,7 @@ void Machine::wake(unsigned node) {
 bool Machine::loses(unsigned node, unsigned block) const {
   if (nodes_[node].blocks[block].has_invalidation) return true;
   for (const Packet& p : channels_[scenario_->homes[block]][node])
-    if (p.block == block && p.message.kind == Kind::kInvalidate) return true;
+    if (p.block == block && p.message.kind == MessageKind::kInvalidate) return true;
   return false;
 }
 
@@ -537,7 +539,7 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
         if (is(Mutant::kFlagBeforeCopy) && here.blocks[block].state == State::kInvalid) copy.fill(kFlagValue);
         break;
       case Verb::kSendCopy:
-        if (copy != latest_[block] && !(action.message.kind == Kind::kData && loses(action.node.value, block)))
+        if (copy != latest_[block] && !(action.message.kind == MessageKind::kData && loses(action.node.value, block)))
           wrong(fmt::format("node {} sends block {} without the last store to it", node, block));
         send(action, copy);
         break;
@@ -548,21 +550,21 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
           frame = packet->words;
         }
         break;
-      case Verb::kFlag:
+      case Verb::kWriteFlags:
         if (!is(Mutant::kNoFlag)) frame.fill(kFlagValue);
         break;
-      case Verb::kHide:
-        thread.pending.back().hidden = true;
+      case Verb::kMask:
+        thread.pending.back().masked = true;
         break;
-      case Verb::kGrant:
-        if (thread.at != At::kDrain || thread.pending.empty() || !thread.pending.back().opens) {
-          wrong(fmt::format("processor {} is granted a window that it does not wait for", t));
+      case Verb::kGrantHazard:
+        if (thread.at != At::kDrain || thread.pending.empty() || !thread.pending.back().requests_hazard) {
+          wrong(fmt::format("processor {} is granted a hazard that it does not wait for", t));
           break;
         }
         thread.pending.pop_back();
         thread.at = At::kGranted;
         thread.asleep = false;
-        if (is(Mutant::kDoNotHold)) here.blocks[block].held.erase(action.processor);
+        if (is(Mutant::kDoNotHold)) here.blocks[block].granted.erase(action.processor);
         break;
       case Verb::kRetire:
         for (unsigned i = 0; i < action.count; ++i) {
@@ -579,7 +581,7 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
           }
         }
         break;
-      case Verb::kDeliver: {
+      case Verb::kCompleteLoads: {
         const Access a = op(t).first;
         if (thread.at != At::kLoading || a.block != block) {
           wrong(fmt::format("processor {} is delivered what it does not wait for", t));
@@ -610,12 +612,12 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
   }
 }
 
-// A step that would lower rights under a window is not taken yet.
+// A step that would lower rights under a hazard is not taken yet.
 void Machine::lower(unsigned node, unsigned block, bool loads) {
-  if (is(Mutant::kIgnoreWindows)) return;
-  if (is(Mutant::kHideUnderWindows) && loads && nodes_[node].blocks[block].is_readable()) return;
+  if (is(Mutant::kIgnoreHazards)) return;
+  if (is(Mutant::kMaskUnderHazards) && loads && nodes_[node].blocks[block].is_readable()) return;
   for (unsigned t = 0; t < threads(); ++t)
-    if (node_of(t) == node && covers(t, block, loads)) waits_for_window_ = true;
+    if (node_of(t) == node && covers(t, block, loads)) waits_for_hazard_ = true;
 }
 
 void Machine::serve(unsigned node, unsigned block) {
@@ -623,7 +625,7 @@ void Machine::serve(unsigned node, unsigned block) {
   here.due[block] = false;
   Actions actions;
   Node v = view(node);
-  on_advance(here.blocks[block], place(node, block), v, actions);
+  on_advance(here.blocks[block], context(node, block), v, actions);
   run(node, block, actions);
 }
 
@@ -633,23 +635,23 @@ void Machine::deliver(unsigned from, unsigned to, unsigned position) {
   channel.erase(channel.begin() + position);
   const unsigned block = packet.block;
   Block& b = nodes_[to].blocks[block];
-  Message m = packet.message;
+  BlockMessage m = packet.message;
   note("{} for block {}; ", shasta::name(m.kind), block);
   const NodeId sender(static_cast<uint16_t>(from));
   if (is(Mutant::kIgnoreAcks)) {
     m.acks = 0;
-    if (m.kind == Kind::kInvalidated) return;
+    if (m.kind == MessageKind::kInvalidated) return;
   }
-  if (is(Mutant::kAnswerEarly) && m.kind == Kind::kInvalidate && b.pending == Pending::kRead) {
+  if (is(Mutant::kAnswerEarly) && m.kind == MessageKind::kInvalidate && b.pending == Pending::kRead) {
     channels_[to][m.requester.value].push_back(
-        {packet.block, {.kind = Kind::kInvalidated, .requester = m.requester}, {}});
+        {packet.block, {.kind = MessageKind::kInvalidated, .requester = m.requester}, {}});
     return;
   }
-  if (is(Mutant::kUpgradeAlways) && m.kind == Kind::kUpgrade) b.sharers.insert(sender);
-  if (is(Mutant::kConditionalAlways) && m.kind == Kind::kStoreConditional) b.sharers.insert(sender);
+  if (is(Mutant::kUpgradeAlways) && m.kind == MessageKind::kUpgrade) b.sharers.insert(sender);
+  if (is(Mutant::kConditionalAlways) && m.kind == MessageKind::kStoreConditional) b.sharers.insert(sender);
   Actions actions;
   Node v = view(to);
-  if (!on_message(b, place(to, block), v, sender, m, actions)) {
+  if (!on_message(b, context(to, block), v, sender, m, actions)) {
     wrong(fmt::format("node {} refuses {} for block {} from node {}", to, shasta::name(m.kind), block, from));
     return;
   }
@@ -668,18 +670,18 @@ void Machine::check() {
       if (block.state == State::kExclusive) ++exclusive;
       if (block.is_complete()) complete = n;
       if (block.is_readable()) ++readable;
-      const bool hides = std::any_of(nodes_[n].processors.begin(), nodes_[n].processors.end(),
-                                     [&](const Processor& p) { return p.queue.hides(BlockId(b)); });
+      const bool masks = std::any_of(nodes_[n].processors.begin(), nodes_[n].processors.end(),
+                                     [&](const Processor& p) { return p.queue.masks(BlockId(b)); });
       for (unsigned t = 0; t < threads(); ++t) {
-        if (node_of(t) != n || is(Mutant::kIgnoreWindows)) continue;
+        if (node_of(t) != n || is(Mutant::kIgnoreHazards)) continue;
         if (covers(t, b, false) && block.state != State::kExclusive)
-          wrong(fmt::format("a window of processor {} outlives the exclusive copy of block {}", t, b));
+          wrong(fmt::format("a hazard of processor {} outlives the exclusive copy of block {}", t, b));
         if (covers(t, b, true) && !block.is_readable())
-          wrong(fmt::format("a window of processor {} outlives the copy of block {}", t, b));
-        if (covers(t, b, true) && hides)
-          wrong(fmt::format("words of block {} are hidden at node {} under a window", b, n));
+          wrong(fmt::format("a hazard of processor {} outlives the copy of block {}", t, b));
+        if (covers(t, b, true) && masks)
+          wrong(fmt::format("words of block {} are masked at node {} under a hazard", b, n));
       }
-      if (hides && block.is_at_rest()) wrong(fmt::format("block {} rests at node {} with stores queued", b, n));
+      if (masks && block.is_at_rest()) wrong(fmt::format("block {} rests at node {} with stores queued", b, n));
       if (block.replied) {
         // (S5)
         const NodeId self(static_cast<uint16_t>(n));
@@ -688,7 +690,7 @@ void Machine::check() {
           for (unsigned to = 0; to < nodes_.size(); ++to)
             for (const Packet& p : channels_[from][to])
               if (p.block == b && p.message.requester == self &&
-                  (p.message.kind == Kind::kInvalidate || p.message.kind == Kind::kInvalidated))
+                  (p.message.kind == MessageKind::kInvalidate || p.message.kind == MessageKind::kInvalidated))
                 ++missing;
           const Block& other = nodes_[from].blocks[b];
           if (other.has_invalidation && other.invalidation == self) ++missing;
@@ -706,7 +708,7 @@ void Machine::check() {
     for (unsigned from = 0; from < nodes_.size(); ++from)
       for (unsigned to = 0; to < nodes_.size(); ++to)
         for (const Packet& p : channels_[from][to])
-          if (p.block == b && (p.message.kind == Kind::kData || p.message.kind == Kind::kDataExclusive))
+          if (p.block == b && (p.message.kind == MessageKind::kData || p.message.kind == MessageKind::kDataExclusive))
             wrong(fmt::format("block {} is exclusive at node {}, and data is under way", b, complete));
   }
 }
@@ -758,7 +760,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
   const auto put = [&](auto value) { out.push_back(static_cast<uint8_t>(value)); };
   for (unsigned n = 0; n < nodes_.size(); ++n) {
     const NodeState& node = nodes_[n];
-    const Epochs& e = node.epochs;
+    const FenceEpochs& e = node.epochs;
     put(e.current() - e.oldest());
     for (uint64_t i = e.oldest(); i <= e.current(); ++i) put(e.count(i));
     for (unsigned b = 0; b < blocks(); ++b) {
@@ -774,7 +776,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
       put(is_conditional ? k.conditional : 0);
       const bool counts = k.pending > Pending::kRead && engine_model() == Model::kRc;
       put(counts ? k.epoch - e.oldest() : 0);
-      put(k.held.bits() | k.forwarded_reads.bits() << 4);
+      put(k.granted.bits() | k.forwarded_reads.bits() << 4);
       put(k.has_forwarded_exclusive ? 1 + k.forwarded_exclusive.value + 16 * k.forwarded_acks : 0);
       put(k.has_invalidation ? 1 + k.invalidation.value : 0);
       put(k.loading.bits() | k.fetching.bits() << 4);
@@ -787,7 +789,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
       put(k.fencing ? (k.fence < e.oldest() ? 0 : k.fence - e.oldest() + 1) : 0);
       put(k.queue.size());
       for (size_t i = 0; i < k.queue.size(); ++i)
-        put(k.queue[i].block.value << 2 | unsigned{k.queue[i].waits} << 1 | unsigned{k.queue[i].opens});
+        put(k.queue[i].block.value << 2 | unsigned{k.queue[i].waits} << 1 | unsigned{k.queue[i].requests_hazard});
     }
   }
   for (const Thread& t : threads_) {
@@ -798,7 +800,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     for (const Value v : t.registers) put(v);
     put(t.pending.size());
     for (const PendingStore& s : t.pending) {
-      put(unsigned{s.block} | unsigned{s.mask} << 2 | unsigned{s.opens} << 4 | unsigned{s.hidden} << 5);
+      put(unsigned{s.block} | unsigned{s.mask} << 2 | unsigned{s.requests_hazard} << 4 | unsigned{s.masked} << 5);
       for (const Value v : s.values) put(v);
     }
   }
@@ -825,7 +827,7 @@ std::string Machine::describe() const {
       out += fmt::format(
           "     node {} block {}: state {} pending {}{} acks {} held {:x} frame {} {}, directory {} {:x}\n", n, b,
           static_cast<unsigned>(k.state), static_cast<unsigned>(k.pending), k.replied ? " replied" : "", k.acks,
-          k.held.bits(), nodes_[n].frames[b][0], nodes_[n].frames[b][1], k.owner.value, k.sharers.bits());
+          k.granted.bits(), nodes_[n].frames[b][0], nodes_[n].frames[b][1], k.owner.value, k.sharers.bits());
     }
   for (unsigned t = 0; t < threads(); ++t)
     out += fmt::format("     processor {}: at operation {}, {}{}, {} stores queued\n", t, threads_[t].pc,

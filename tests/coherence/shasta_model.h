@@ -1,10 +1,10 @@
 // A small machine around the Shasta engine, to be explored (explorer.h): nodes with frames, processors that run short
 // programs, and a first-in-first-out channel for each pair of nodes. And, to compare with, each memory model by itself.
 //
-// What stands for inline checks is cut as the races are (shasta.txt, section 2.3): a store opens a window, looks, and a
-// step later stores and closes it; a batch opens two windows and then takes a step an access. Everything that the shell
-// does under the block's lock is one step. A step that has to wait for windows (kLowerToShared, kLowerToInvalid) is
-// taken when they have closed: between its beginning and that, checks would find nothing that they could use.
+// What stands for inline checks is cut as the races are ([Shasta], section 2.3): a store publishes a hazard, looks, and a
+// step later stores and clears it; a batch publishes two hazards and then takes a step an access. Everything that the shell
+// does under the block's lock is one step. A step that has to wait for hazards (kLowerToShared, kLowerToInvalid) is
+// taken when they have been cleared: between its beginning and that, checks would find nothing that they could use.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,11 +33,11 @@ enum class OpType : uint8_t {
   kLoad,
   kStore,
   kFence,
-  kAdd,          // atomic, in a window: register = old value, word = old + value
+  kAdd,          // atomic, in a hazard: register = old value, word = old + value
   kConditional,  // compare-and-swap of what is there with that + value: register = what was there, or kFailedValue
   kIncrement,    // the same, until it succeeds
   kPrefetch,
-  kBatch,  // two accesses under windows, or one after the other if the blocks do not stay
+  kBatch,  // two accesses under hazards, or one after the other if the blocks do not stay
 };
 constexpr Value kFailedValue = 0xff;
 
@@ -62,21 +62,21 @@ using Outcomes = std::set<Outcome>;
 // One thing each that the protocol relies on, broken.
 enum class Mutant : uint8_t {
   kNone,
-  kReorder,              // messages of a channel overtake each other
-  kIgnoreWindows,        // rights are lowered under a processor between check and store
-  kIgnoreAcks,           // an exclusive reply counts as complete
-  kFlagBeforeCopy,       // the flag value is written before the data is copied for the successor
-  kNoFlag,               // an invalidated frame keeps its data
-  kAnswerEarly,          // an invalidation that overtakes data is answered, and the data kept
-  kUpgradeAlways,        // the home grants upgrades whose copy is gone
-  kConditionalAlways,    // the home grants store-conditionals whose copy is gone
-  kFenceOwn,             // a fence waits for the processor's own stores only
-  kDoNotWait,            // sc: a store that misses does not stall
-  kNotHidden,            // queued stores are not hidden: loads of their processor hit the old value
-  kHideUnderWindows,     // words are hidden under another processor's batch
-  kDoNotHold,            // a block is handed on before a window that was granted is open
-  kForgetForwarded,      // what waited for a window is not served
-  kLoseWake,             // nobody is woken
+  kReorder,            // messages of a channel overtake each other
+  kIgnoreHazards,      // rights are lowered under a processor between check and store
+  kIgnoreAcks,         // an exclusive reply counts as complete
+  kFlagBeforeCopy,     // the flag value is written before the data is copied for the successor
+  kNoFlag,             // an invalidated frame keeps its data
+  kAnswerEarly,        // an invalidation that overtakes data is answered, and the data kept
+  kUpgradeAlways,      // the home grants upgrades whose copy is gone
+  kConditionalAlways,  // the home grants store-conditionals whose copy is gone
+  kFenceOwn,           // a fence waits for the processor's own stores only
+  kDoNotWait,          // sc: a store that misses does not stall
+  kNotMasked,          // queued stores are not masked: loads of their processor hit the old value
+  kMaskUnderHazards,   // words are masked under another processor's batch
+  kDoNotHold,          // a block is handed on before a hazard that was granted is published
+  kForgetForwarded,    // what waited for a hazard is not served
+  kLoseWake,           // nobody is woken
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
@@ -108,7 +108,7 @@ class Machine : exploring::Narrator {
  public:
   using Scenario = model::Scenario;
   struct Event {
-    enum class Type : uint8_t { kStep, kServe, kDeliver } type = Type::kStep;
+    enum class Type : uint8_t { kStep, kServe, kCompleteLoads } type = Type::kStep;
     uint8_t a = 0;  // processor; node; or from
     uint8_t b = 0;  // block; or to
     uint8_t c = 0;  // position in the channel
@@ -127,24 +127,24 @@ class Machine : exploring::Narrator {
   using Words = std::array<Value, kMaxWords>;
   struct Packet {
     uint8_t block = 0;
-    Message message;
+    BlockMessage message;
     Words words{};
   };
   struct NodeState {
     std::array<Block, kMaxBlocks> blocks;
     std::array<Words, kMaxBlocks> frames{};
     std::array<Processor, kMaxProcessorsPerNode> processors;
-    Epochs epochs;
-    std::array<bool, kMaxBlocks> due{};  // on_opened has asked for on_advance
+    FenceEpochs epochs;
+    std::array<bool, kMaxBlocks> due{};  // on_hazard_published has asked for on_advance
   };
   enum class At : uint8_t {
     kOp,           // between operations
-    kWindow,       // with a window of stores open that has passed its check
+    kHazard,       // with a hazard of stores published, and its check passed
     kRetry,        // in the runtime: waiting to ask again
-    kLoading,      // waiting for kDeliver
+    kLoading,      // waiting for kCompleteLoads
     kLoaded,       // has been delivered to, still in the runtime
-    kDrain,        // waiting for queued stores, or to be granted a window
-    kGranted,      // may open its window
+    kDrain,        // waiting for queued stores, or to be granted a hazard
+    kGranted,      // may publish its hazard
     kConditional,  // waiting for the answer
     kBatchWait,
     kBatchFirst,
@@ -155,8 +155,8 @@ class Machine : exploring::Narrator {
     uint8_t block = 0;
     uint8_t mask = 0;
     Words values{};
-    bool opens = false;
-    bool hidden = false;
+    bool requests_hazard = false;
+    bool masked = false;
   };
   struct Thread {
     uint8_t pc = 0;
@@ -176,7 +176,7 @@ class Machine : exploring::Narrator {
   [[nodiscard]] unsigned node_of(unsigned t) const { return scenario_->processors[t]; }
   [[nodiscard]] unsigned blocks() const { return static_cast<unsigned>(scenario_->homes.size()); }
   [[nodiscard]] unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
-  [[nodiscard]] Place place(unsigned node, unsigned block) const {
+  [[nodiscard]] Context context(unsigned node, unsigned block) const {
     return {.self = NodeId(static_cast<uint16_t>(node)),
             .home = NodeId(static_cast<uint16_t>(scenario_->homes[block])),
             .block = BlockId(block),
@@ -193,7 +193,7 @@ class Machine : exploring::Narrator {
   [[nodiscard]] Op op(unsigned t) const;
   [[nodiscard]] Right right(unsigned node, unsigned block) const;
   [[nodiscard]] bool may(unsigned t, const Access& access) const;
-  [[nodiscard]] bool has_window(unsigned t) const;
+  [[nodiscard]] bool has_hazard(unsigned t) const;
   [[nodiscard]] bool covers(unsigned t, unsigned block, bool loads) const;
 
   void step(unsigned t);
@@ -221,7 +221,7 @@ class Machine : exploring::Narrator {
   std::vector<Thread> threads_;
   std::array<std::array<std::vector<Packet>, kMaxNodes>, kMaxNodes> channels_;
   std::array<Words, kMaxBlocks> latest_{};  // as the last store left each word
-  bool waits_for_window_ = false;  // the step that is being taken
+  bool waits_for_hazard_ = false;           // the step that is being taken
 };
 
 }  // namespace multigrain::shasta::model

@@ -314,7 +314,7 @@ std::pair<Scenario, std::string> refuting(Mutant mutant) {
   switch (mutant) {
     case Mutant::kReorder:
       return {machine("three nodes read and write a block, sc"), "refuses"};
-    case Mutant::kIgnoreWindows:
+    case Mutant::kIgnoreHazards:
       return {machine("two processors of the home, two nodes beside, sc"), "not exclusive at node"};
     case Mutant::kIgnoreAcks:
       return {program("SB, sc", {2, 2}, true), "exclusive at node"};
@@ -334,10 +334,10 @@ std::pair<Scenario, std::string> refuting(Mutant mutant) {
       return {program("WRC with fences, two on one node, rc", {2, 0}, true), "the model forbids"};
     case Mutant::kDoNotWait:
       return {program("SB, sc", {1, 0}, false), "the model forbids"};
-    case Mutant::kNotHidden:
+    case Mutant::kNotMasked:
       return {program("SB with own loads, rc", {1, 0}, true), "the model forbids"};
-    case Mutant::kHideUnderWindows:
-      return {machine("a batch loads what another processor stores to, rc"), "hidden at node"};
+    case Mutant::kMaskUnderHazards:
+      return {machine("a batch loads what another processor stores to, rc"), "masked at node"};
     case Mutant::kDoNotHold:
       return {machine("atomic additions, sc"), "outlives the exclusive copy"};
     case Mutant::kForgetForwarded:

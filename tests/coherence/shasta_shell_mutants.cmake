@@ -30,27 +30,30 @@ std::map<const void*, bool> found_touched;
 ]])
 
 # kTouchedBeforeLock
-mutate([[  const auto hold_blocks = hold(lock_);
-  if (due_count_.load(std::memory_order_relaxed) != 0) serve_due();
-  transition(at, &message]] [[  if (is(Mutant::kTouchedBeforeLock)) MULTIGRAIN_STEP(&pages_[page_of(at.first)].touched);
+mutate([[  bool wakes = false;
+  {
+    const auto hold_blocks = hold(lock_);
+    if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
+    if (deferred]] [[  bool wakes = false;
+  if (is(Mutant::kTouchedBeforeLock)) MULTIGRAIN_STEP(&pages_[page_of(at.first)].touched);
   const bool is_touched = pages_[page_of(at.first)].touched.load();
+  {
   const auto hold_blocks = hold(lock_);
   struct Found {
     const void* shell;
     Found(const void* of, bool value) : shell(of) { if (is(Mutant::kTouchedBeforeLock)) found_touched[of] = value; }
     ~Found() { found_touched.erase(shell); }
   } const found(this, is_touched);
-  if (due_count_.load(std::memory_order_relaxed) != 0) serve_due();
-  transition(at, &message]])
+  if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
+  if (is(Mutant::kOvertakesDeferred) && carry_out(at, &arrival)) {
+  } else if (deferred]])
 mutate([[      touched.load(std::memory_order_acquire) ? bits_of]]
        [[      (found_touched.count(this) != 0 ? found_touched[this] : touched.load()) ? bits_of]])
 
-# kPublishesWithoutLock, kPageLockHeld
+# kPublishesWithoutLock
 mutate([[  // What nobody has taken is the home's. Compiled checks need to see that.
   const auto hold_blocks = hold(lock_);
-]] [[  std::unique_lock<SpinLock> hold_page;
-  if (is(Mutant::kPageLockHeld)) hold_page = hold(record.lock);
-  std::unique_lock<SpinLock> hold_blocks;
+]] [[  std::unique_lock<SpinLock> hold_blocks;
   if (!is(Mutant::kPublishesWithoutLock)) hold_blocks = hold(lock_);
 ]])
 
@@ -70,30 +73,66 @@ mutate([[  // Nobody else writes to this frame before this node has asked for a 
   }
   if (home != self_) fill]])
 
-# kWindowsBeforeWords, kFirstWordOnly
+# kHazardsBeforeWords, kFirstWordOnly
 mutate([[  for (uint64_t line = at.first; line < at.first + at.lines; ++line) {
     MULTIGRAIN_STEP(&word(line));
     word(line).store(rights, std::memory_order_relaxed);
   }
-  // Either]] [[  if (is(Mutant::kWindowsBeforeWords)) wait_for_windows(at, to == Right::kNone);
+  // Either]] [[  const bool cleared = !is(Mutant::kHazardsBeforeWords) || have_cleared(at, rights == 0, then);
   for (uint64_t line = at.first; line < at.first + (is(Mutant::kFirstWordOnly) ? 1 : at.lines); ++line) {
     MULTIGRAIN_STEP(&word(line));
     word(line).store(rights, std::memory_order_relaxed);
   }
-  if (is(Mutant::kWindowsBeforeWords)) return;
+  if (is(Mutant::kHazardsBeforeWords)) return cleared;
   // Either]])
 
-# kDoesNotWaitForWindows, kLoadsNotWaitedFor, kDoesNotForget, kForgetsLate
-mutate([[  lines_.places.forget();
-  wait_for_windows(at, to == Right::kNone);]] [[  if (!is(Mutant::kDoesNotForget) && !is(Mutant::kForgetsLate)) lines_.places.forget();
-  if (is(Mutant::kDoesNotWaitForWindows)) return;
-  wait_for_windows(at, to == Right::kNone && !is(Mutant::kLoadsNotWaitedFor));
-  if (is(Mutant::kForgetsLate)) MULTIGRAIN_STEP(&lines_.places.losses());
-  if (is(Mutant::kForgetsLate)) lines_.places.forget();]])
+# kDoesNotWaitForHazards, kLoadsNotWaitedFor, kDoesNotForget, kForgetsLate
+mutate([[  lines_.hazards.invalidate_rights_cache();
+  return have_cleared(at, rights == 0, then);]] [[  if (!is(Mutant::kDoesNotForget) && !is(Mutant::kForgetsLate)) lines_.hazards.invalidate_rights_cache();
+  if (is(Mutant::kDoesNotWaitForHazards)) return true;
+  const bool have = have_cleared(at, rights == 0 && !is(Mutant::kLoadsNotWaitedFor), then);
+  if (is(Mutant::kForgetsLate)) MULTIGRAIN_STEP(&lines_.hazards.rights_epoch());
+  if (is(Mutant::kForgetsLate)) lines_.hazards.invalidate_rights_cache();
+  return have;]])
+
+# kWaitsInHandler
+mutate([[    if (then == UnderHazards::kDefers) awaited_]] [[    if (is(Mutant::kWaitsInHandler)) {
+      MULTIGRAIN_CHANGE_STEP(seen.word, seen.hazard);
+      return;
+    }
+    if (then == UnderHazards::kDefers) awaited_]])
+
+# kDoesNotAwait
+mutate([[    if (!awaited_have_cleared()) return;
+]] [[    if (is(Mutant::kDoesNotAwait)) awaited_count_ = 0;
+    if (!awaited_have_cleared()) return;
+]])
+
+# kDoesNotUndo
+mutate([[  block = undo_.block;
+]] [[  if (!is(Mutant::kDoesNotUndo)) block = undo_.block;
+]])
+
+# kRaisesFrozen
+mutate([[    while (shell_.is_frozen(at)) wait(true);
+]] [[    while (shell_.is_frozen(at) && !is(Mutant::kRaisesFrozen)) wait(true);
+]])
+
+# kRetryIsLost
+mutate([[  return number == 0;
+]] [[  return number == 0 && !is(Mutant::kRetryIsLost);
+]])
+
+# kRestIsForgotten
+mutate([[      if (record == nullptr) add_record(at.first, block);
+    }
+    return]] [[      if (record == nullptr && !is(Mutant::kRestIsForgotten)) add_record(at.first, block);
+    }
+    return]])
 
 # kNoFlags
-mutate([[    case Verb::kFlag:
-]] [[    case Verb::kFlag:
+mutate([[    case Verb::kWriteFlags:
+]] [[    case Verb::kWriteFlags:
       if (is(Mutant::kNoFlags)) return;
 ]])
 
@@ -103,31 +142,40 @@ mutate([[  if (!block.is_at_rest()) {
     if (record == nullptr)]])
 
 # kNobodyIsWoken
-mutate([[        if (seats_[i].looking) wake(seats_[i]);
-]] [[        if (seats_[i].looking && !is(Mutant::kNobodyIsWoken)) wake(seats_[i]);
+mutate([[    if (slots_[i].wakes_on_any) wake(slots_[i]);
+]] [[    if (slots_[i].wakes_on_any && !is(Mutant::kNobodyIsWoken)) wake(slots_[i]);
 ]])
 
 # kLooksLate
-mutate([[  seat.looking = looking;
+mutate([[  slot.wakes_on_any = wakes_on_any;
   {]] [[  if (is(Mutant::kLooksLate)) {
     hold.unlock();
-    MULTIGRAIN_STEP(&due_count_);
+    MULTIGRAIN_STEP(&deferred_count_);
     MULTIGRAIN_LOCK_STEP(lock_);
     hold.lock();
   }
-  seat.looking = looking;
+  slot.wakes_on_any = wakes_on_any;
   {]])
 
 # kOpensWithoutLock
 mutate([[    MG_CHECK(word(line).load(std::memory_order_relaxed) == kExclusive, line);
-    shasta::publish(store_window(line));
-    if (outcome]] [[    if (!is(Mutant::kOpensWithoutLock)) shasta::publish(store_window(line));
-    if (outcome]])
-mutate([[  // With the window open this thread]] [[  if (is(Mutant::kOpensWithoutLock)) shasta::publish(store_window(line));
-  // With the window open this thread]])
+    shasta::publish(store_hazard(line));
+    if (*outcome]] [[    if (!is(Mutant::kOpensWithoutLock)) shasta::publish(store_hazard(line));
+    if (*outcome]])
+mutate([[        remove_record(at->first);
+      }
+    }
+  }
+  if (wakes)]] [[        remove_record(at->first);
+      }
+    }
+  }
+  if (is(Mutant::kOpensWithoutLock)) shasta::publish(store_hazard(line));
+  if (wakes)]])
 
 # kOutstandingLate
-mutate([[now > outstanding_.load(std::memory_order_relaxed)) tell]]
-       [[now > outstanding_.load(std::memory_order_relaxed) && !is(Mutant::kOutstandingLate)) tell]])
+mutate([[now > outstanding_.load(std::memory_order_relaxed))
+]]     [[now > outstanding_.load(std::memory_order_relaxed) && !is(Mutant::kOutstandingLate))
+]])
 
 file(WRITE ${OUTPUT} "${source}")

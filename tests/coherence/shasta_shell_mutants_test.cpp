@@ -20,22 +20,20 @@ const char* name(Mutant mutant) {
       return "a handler looks whether a page is touched, and then takes the lock";
     case Mutant::kPublishesWithoutLock:
       return "a first touch publishes without the lock";
-    case Mutant::kPageLockHeld:
-      return "a first touch waits for the lock with the page's lock held";
     case Mutant::kClaimAlwaysWins:
       return "whoever claims a page takes itself for the home";
     case Mutant::kTouchedBeforeFlags:
       return "a page counts as touched before it is filled with flags";
-    case Mutant::kDoesNotWaitForWindows:
-      return "rights are lowered under open windows";
+    case Mutant::kDoesNotWaitForHazards:
+      return "rights are lowered under published hazards";
     case Mutant::kLoadsNotWaitedFor:
-      return "windows of loads are not waited for";
-    case Mutant::kWindowsBeforeWords:
-      return "windows are waited for, and then words changed";
+      return "hazards of loads are not waited for";
+    case Mutant::kHazardsBeforeWords:
+      return "hazards are waited for, and then words changed";
     case Mutant::kDoesNotForget:
-      return "what a node remembers of a line is not voided";
+      return "what a node caches of a line is not voided";
     case Mutant::kForgetsLate:
-      return "windows are waited for, and then what is remembered voided";
+      return "hazards are waited for, and then what is cached voided";
     case Mutant::kFirstWordOnly:
       return "of a block the first line's word alone is lowered";
     case Mutant::kNoFlags:
@@ -47,9 +45,23 @@ const char* name(Mutant mutant) {
     case Mutant::kLooksLate:
       return "a thread lets go of the lock, and then says that it waits";
     case Mutant::kOpensWithoutLock:
-      return "a granted window is opened without the lock";
+      return "a granted hazard is published without the lock";
     case Mutant::kOutstandingLate:
       return "fences learn of a store when it has been made";
+    case Mutant::kWaitsInHandler:
+      return "a message waits in its handler until hazards are cleared";
+    case Mutant::kDoesNotAwait:
+      return "what is deferred is carried out under its hazards";
+    case Mutant::kDoesNotUndo:
+      return "a deferred message leaves the block as if it had been carried out";
+    case Mutant::kRaisesFrozen:
+      return "a miss gives rights to a block for which a message is deferred";
+    case Mutant::kRetryIsLost:
+      return "nobody is told that something is deferred";
+    case Mutant::kRestIsForgotten:
+      return "what is known of a block at rest is lost when its message is deferred";
+    case Mutant::kOvertakesDeferred:
+      return "messages are handled before those that were deferred";
     case Mutant::kCount:
       break;
   }
@@ -81,14 +93,12 @@ const char* machine_for(Mutant mutant) {
     case Mutant::kTouchedBeforeLock:
     case Mutant::kPublishesWithoutLock:
       return "the home touches what another asks for, sc";
-    case Mutant::kPageLockHeld:
-      return "a touch under a window that a handler waits for, sc";
     case Mutant::kClaimAlwaysWins:
       return "nodes claim a page, sc";
     case Mutant::kTouchedBeforeFlags:
       return "two of a node touch what is at home elsewhere, sc";
-    case Mutant::kDoesNotWaitForWindows:
-    case Mutant::kWindowsBeforeWords:
+    case Mutant::kDoesNotWaitForHazards:
+    case Mutant::kHazardsBeforeWords:
     case Mutant::kNoFlags:
     case Mutant::kNobodyIsWoken:
     case Mutant::kLooksLate:
@@ -97,7 +107,7 @@ const char* machine_for(Mutant mutant) {
       return "nodes claim a page, rc";
     case Mutant::kDoesNotForget:
     case Mutant::kForgetsLate:
-      return "remembered: the home adds twice, another once, sc";
+      return "cached: the home adds twice, another once, sc";
     case Mutant::kFirstWordOnly:
       return "a block of two lines, sc";
     case Mutant::kRecordRemovedEarly:
@@ -105,6 +115,17 @@ const char* machine_for(Mutant mutant) {
       return "ownership comes back, sc";
     case Mutant::kOutstandingLate:
       return "WRC with fences, two of the home, rc";
+    case Mutant::kWaitsInHandler:
+    case Mutant::kDoesNotAwait:
+    case Mutant::kDoesNotUndo:
+    case Mutant::kRetryIsLost:
+      return "a page fault under a hazard, sc";
+    case Mutant::kRestIsForgotten:
+      return "a page fault under a hazard of a block at home elsewhere, sc";
+    case Mutant::kRaisesFrozen:
+      return "a page fault under a hazard, and a miss on the same block, sc";
+    case Mutant::kOvertakesDeferred:
+      return "a page fault under a hazard, and two that want the block, sc";
     case Mutant::kNone:
     case Mutant::kCount:
       break;
@@ -113,13 +134,13 @@ const char* machine_for(Mutant mutant) {
 }
 const char* machine_for(Fault fault) {
   switch (fault) {
-    case Fault::kSeesNoWindows:
+    case Fault::kSeesNoHazards:
       return "the home touches and stores, another too, sc";
     case Fault::kMessagesOvertake:
       return "upgrades race, sc";
     case Fault::kServiceIsNotWoken:
       return "ownership comes back, sc";
-    case Fault::kStoreWithoutWindow:
+    case Fault::kStoreWithoutHazard:
     case Fault::kLookThenPublish:
       return "two of the home touch what another asks for, sc";
     case Fault::kNone:

@@ -40,7 +40,7 @@ Block inspect(CheckedProcessor& p, uint64_t offset) {
 
 TEST(ShastaShell, ABlockGoesWhereItIsWanted) {
   Shasta machine(3);
-  // Ownership goes from the home for a window.
+  // Ownership goes from the home for a hazard.
   a_line_goes_where_it_is_wanted(
       machine, [](CheckedProcessor& p, uint64_t offset, uint64_t value) { p.add(offset, value); });
   CheckedProcessor p(machine, 0);
@@ -133,16 +133,16 @@ TEST(ShastaShell, PagesOfAnotherProtocolAreLeftToIt) {
   pages_of_another_protocol_are_left_to_it(machine, p);
 }
 
-TEST(ShastaShell, ARequestWaitsForTheWindowsOnItsBlock) {
+TEST(ShastaShell, ARequestWaitsForTheHazardsOnItsBlock) {
   for (const bool stores : {true, false}) {
     Shasta machine(2);
-    a_right_is_taken_between_windows(machine, stores);
+    a_right_is_taken_between_hazards(machine, stores);
   }
 }
 
-TEST(ShastaShell, AReaderDoesNotWaitForWindowsOfLoads) {
+TEST(ShastaShell, AReaderDoesNotWaitForHazardsOfLoads) {
   Shasta machine(2);
-  a_reader_does_not_wait_for_windows_of_loads(machine);
+  a_reader_does_not_wait_for_hazards_of_loads(machine);
 }
 
 // All that is wanted is asked for at once, and more blocks than that piece by piece.
@@ -152,12 +152,12 @@ TEST(ShastaShell, ManyBlocksAreBroughtTogether) {
   for (uint64_t i = 0; i < 512; ++i) p.store(i * 64, i + 1);
   std::thread([&] {
     CheckedProcessor q(machine, 1);
-    q.bring(0, 512 * 64, false);
+    q.fetch_lines(0, 512 * 64, false);
     for (uint64_t i = 0; i < 512; ++i) {
       EXPECT_EQ(machine.word(1, i * 64) & kReadableWord, kReadableWord);
       EXPECT_EQ(machine.raw(1, i * 64), i + 1);
     }
-    q.bring(0, 512 * 64, true);
+    q.fetch_lines(0, 512 * 64, true);
     for (uint64_t i = 0; i < 512; ++i) EXPECT_EQ(machine.word(1, i * 64), kExclusiveWord);
   }).join();
   EXPECT_EQ(p.load(64), 2u);
@@ -215,7 +215,7 @@ TEST(ShastaShell, UnderReleaseConsistencyStoresRunOn) {
 }
 
 // Nobody waits for a store's acknowledgements, and yet not more stores run on than there is room for. Node 1 has copies of
-// all blocks and acknowledges nothing as long as it holds a window over one of them.
+// all blocks and acknowledges nothing as long as it holds a hazard over one of them.
 TEST(ShastaShell, UnderReleaseConsistencyStoresRunOnWhileThereIsRoom) {
   Shasta machine(2, 6, Model::kRc);
   constexpr uint64_t kPages = 160, kPageDistance = 4 * kPage, kBlocks = kPages * kPage / 64;
@@ -225,11 +225,11 @@ TEST(ShastaShell, UnderReleaseConsistencyStoresRunOnWhileThereIsRoom) {
   std::thread reader([&] {
     CheckedProcessor p(machine, 1);
     for (uint64_t i = 0; i < kBlocks; ++i) EXPECT_EQ(p.load(block(i)), 0u);
-    std::atomic_ref<uint64_t> window(__multigrain_windows[3]);
-    window.exchange(make_window(0, 1, false));
+    std::atomic_ref<uint64_t> hazard(__multigrain_hazards[3]);
+    hazard.exchange(make_hazard(0, 1, false));
     stage = 1;
     while (stage != 2) std::this_thread::yield();
-    window.store(0, std::memory_order_release);
+    hazard.store(0, std::memory_order_release);
     while (stage != 3) std::this_thread::yield();
     for (uint64_t i = 0; i < kBlocks; ++i) EXPECT_EQ(p.load(block(i)), i + 1);
   });
@@ -279,9 +279,9 @@ class SlowGrants final : public AccessRights {
   const std::function<bool()> may_be_;
 };
 
-// A load under a window that a handler waits for touches a page, which another thread of the node is just touching. So
+// A load under a hazard that a handler waits for touches a page, which another thread of the node is just touching. So
 // that one must not wait for the handler before it lets the load go on.
-TEST(ShastaShell, AFirstTouchUnderAWindowWaitsForNoHandler) {
+TEST(ShastaShell, AFirstTouchUnderAHazardWaitsForNoHandler) {
   constexpr uint64_t kTouched = 0, kTaken = 4 * kPage;  // at home on node 0
   static thread_local bool is_watched = false;
   static std::atomic<bool> has_asked, is_granting, is_lowered;
@@ -297,7 +297,7 @@ TEST(ShastaShell, AFirstTouchUnderAWindowWaitsForNoHandler) {
   Machine machine(
       2, 6, homes, [](Fabric& memory) { return std::make_unique<ForwardingFabric>(memory); },
       [&](const NodeServices& services, const LineServices& lines) {
-        // Until the thread with the window has found the page untouched, and a handler waits for the window.
+        // Until the thread with the hazard has found the page untouched, and a handler waits for the hazard.
         if (services.fabric.self() == NodeId(0))
           rights = std::make_unique<SlowGrants>(services.rights, PageId(kTouched / kPage), [] {
             is_granting = true;
@@ -310,21 +310,21 @@ TEST(ShastaShell, AFirstTouchUnderAWindowWaitsForNoHandler) {
         return std::move(*shell);
       },
       true);
-  std::atomic<bool> has_window{false};
-  std::thread with_window([&] {
+  std::atomic<bool> has_hazard{false};
+  std::thread with_hazard([&] {
     CheckedProcessor p(machine, 0);
     p.store(kTaken, 1);
-    std::atomic_ref<uint64_t> window(__multigrain_windows[3]);
-    window.exchange(make_window(kTaken >> 6, 1, true));
+    std::atomic_ref<uint64_t> hazard(__multigrain_hazards[3]);
+    hazard.exchange(make_hazard(kTaken >> 6, 1, true));
     ASSERT_EQ(machine.word(0, kTaken), kExclusiveWord);
-    has_window = true;
+    has_hazard = true;
     while (!is_granting) std::this_thread::yield();
     is_watched = true;
     EXPECT_EQ(p.load(kTouched), 0u);
     is_watched = false;
-    window.store(0, std::memory_order_release);
+    hazard.store(0, std::memory_order_release);
   });
-  while (!has_window) std::this_thread::yield();
+  while (!has_hazard) std::this_thread::yield();
   std::thread touches([&] {
     CheckedProcessor p(machine, 0);
     p.store(kTouched + 64, 2);
@@ -336,7 +336,7 @@ TEST(ShastaShell, AFirstTouchUnderAWindowWaitsForNoHandler) {
   });
   while (machine.word(0, kTaken) != kInvalidWord) std::this_thread::yield();
   is_lowered = true;
-  with_window.join();
+  with_hazard.join();
   touches.join();
   takes.join();
 }
@@ -361,8 +361,8 @@ TEST(ShastaShell, AThreadGetsTheProcessorThatStoresOfAnotherHaveUsed) {
   home.store(0, 0);
   home.store(2 * kPage, 7);
   // Nobody gets anything of node 0.
-  std::atomic_ref<uint64_t> window(__multigrain_windows[3]);
-  window.exchange(make_window(0, kPage / 64, false));
+  std::atomic_ref<uint64_t> hazard(__multigrain_hazards[3]);
+  hazard.exchange(make_hazard(0, kPage / 64, false));
   constexpr unsigned kThreads = ProcessorSet::kCapacity;
   std::barrier stored(kThreads + 1), over(kThreads + 1);
   std::vector<std::thread> threads;
@@ -382,7 +382,7 @@ TEST(ShastaShell, AThreadGetsTheProcessorThatStoresOfAnotherHaveUsed) {
   });
   while (number == 0) std::this_thread::yield();
   wait_until_asleep(number);
-  window.store(0, std::memory_order_release);
+  hazard.store(0, std::memory_order_release);
   one_more.join();
   over.arrive_and_wait();
   for (std::thread& thread : threads) thread.join();

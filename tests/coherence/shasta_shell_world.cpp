@@ -12,24 +12,24 @@
 #include <optional>
 #include <span>
 
-#include "coherence/shasta/inside.h"
+#include "caching_check.h"
+#include "coherence/shasta/inside_protocol.h"
 #include "coherence/shasta/shell.h"
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fabric/sim/sim_fabric.h"
 #include "fibre.h"
 #include "memory/layout.h"
-#include "remembering_check.h"
 
 namespace multigrain::shasta::explored {
 
 using exploring::mix;
 using model::Access;
-using model::Op;
-using model::OpType;
 using model::kMaxBlocks;
 using model::kMaxRegisters;
 using model::kMaxWords;
+using model::Op;
+using model::OpType;
 
 namespace {
 
@@ -39,13 +39,23 @@ constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions, and the
 constexpr unsigned kShift = 6;
 constexpr size_t kLineBytes = size_t{1} << kShift;
 constexpr unsigned kMaxNodes = 3;
-constexpr unsigned kWindows = 2;  // of a thread, that compiled checks use here
+constexpr unsigned kHazards = 2;  // of a thread, that compiled checks use here
 constexpr uint64_t kReadable = MG_FINE_READABLE;
 constexpr uint64_t kExclusive = MG_FINE_EXCLUSIVE;
 
 World::Impl* g_world = nullptr;
 
 void stop_at(const void* address, size_t bytes);
+// Waits for the answer, which changes `known`. False: the node is the arbiter, or nothing runs yet.
+bool ask_for_home(NodeId asker, PageId page, const uint64_t& known);
+
+// Messages beside Shasta's: word[0] is a page.
+enum Beside : MessageType {
+  kPageRequest = message_range::kTest,
+  kPageAnswer,
+  kHomeRequest,
+  kHomeAnswer,  // word[1]: the home + 1
+};
 
 }  // namespace
 
@@ -61,10 +71,15 @@ struct ShellState {
   }
   [[nodiscard]] const Shell::Page& page(unsigned block) const { return shell.pages_[PageId(block)]; }
   [[nodiscard]] const std::atomic<uint64_t>& outstanding() const { return shell.outstanding_; }
-  [[nodiscard]] const std::atomic<uint32_t>& due() const { return shell.due_count_; }
+  [[nodiscard]] const std::atomic<uint64_t>& deferred() const { return shell.deferred_count_; }
+  // (D3) The first line of the block that the first deferred message is about, if hazards are in its way.
+  [[nodiscard]] std::optional<uint64_t> frozen() const {
+    if (shell.frozen_ == 0 || shell.awaited_count_ == 0) return std::nullopt;
+    return shell.frozen_ - 1;
+  }
   [[nodiscard]] bool is_woken(unsigned thread) const {
-    const uint8_t seat = shell.seat_of_thread_[thread];
-    return seat != 0 && shell.seats_[seat - 1].woken.load() != 0;
+    const uint8_t slot = shell.slot_of_thread_[thread];
+    return slot != 0 && shell.slots_[slot - 1].woken.load() != 0;
   }
   // Of a page whose home is known.
   [[nodiscard]] Shell::BlockAt block_at(unsigned block) const {
@@ -76,9 +91,10 @@ struct ShellState {
     return record != nullptr ? record->block : shell.at_rest(at);
   }
   [[nodiscard]] bool is_at_rest() const {
-    if (shell.record_count_ != 0 || shell.due_count_.load() != 0 || shell.outstanding_.load() != 0) return false;
-    for (size_t i = 0; i < shell.seats_used_; ++i)
-      if (shell.seats_[i].queued != 0 || shell.seats_[i].in_use || shell.processors_[i].fencing ||
+    if (shell.record_count_ != 0 || shell.deferred_count_.load() != 0 || shell.outstanding_.load() != 0) return false;
+    if (shell.frozen_ != 0 || shell.awaited_count_ != 0 || shell.payloads_.in_use() != 0) return false;
+    for (size_t i = 0; i < shell.slots_used_; ++i)
+      if (shell.slots_[i].queued != 0 || shell.slots_[i].in_use || shell.processors_[i].fencing ||
           !shell.processors_[i].queue.empty())
         return false;
     return shell.epochs_.idle();
@@ -92,15 +108,15 @@ struct ShellState {
       page.touched.store(false);
       page.block_lines.store(0);
     }
-    for (size_t i = 0; i < shell.seats_used_; ++i) {
-      Shell::Seat& seat = shell.seats_[i];
-      if (seat.thread != 0) shell.seat_of_thread_[seat.thread - 1] = 0;
-      seat.thread = 0;
-      seat.woken.store(0);
-      seat.looking = false;
+    for (size_t i = 0; i < shell.slots_used_; ++i) {
+      Shell::ProcessorSlot& slot = shell.slots_[i];
+      if (slot.thread != 0) shell.slot_of_thread_[slot.thread - 1] = 0;
+      slot.thread = 0;
+      slot.woken.store(0);
+      slot.wakes_on_any = false;
       shell.processors_[i] = {};
     }
-    shell.seats_used_ = 0;
+    shell.slots_used_ = 0;
     shell.epochs_ = {};
   }
 
@@ -122,33 +138,47 @@ struct ShellState {
       add(b.epoch == 0 ? 0 : b.epoch - shell.epochs_.oldest() + 1);
       add(b.forwarded_reads.bits() | uint64_t{b.forwarded_exclusive.value} << 16 | uint64_t{b.forwarded_acks} << 32 |
           uint64_t{b.invalidation.value} << 48);
-      add(b.loading.bits() | b.fetching.bits() << 8 | b.held.bits() << 16);
+      add(b.loading.bits() | b.fetching.bits() << 8 | b.granted.bits() << 16);
     }
-    for (size_t i = 0; i < shell.seats_used_; ++i) {
-      const Shell::Seat& seat = shell.seats_[i];
+    for (size_t i = 0; i < shell.slots_used_; ++i) {
+      const Shell::ProcessorSlot& slot = shell.slots_[i];
       const Processor& processor = shell.processors_[i];
-      add(seat.thread | uint64_t{seat.in_use} << 16 | uint64_t{seat.looking} << 17 |
-          uint64_t{seat.woken.load() != 0} << 18 | uint64_t{seat.queued} << 20 | uint64_t{processor.fencing} << 24 |
+      add(slot.thread | uint64_t{slot.in_use} << 16 | uint64_t{slot.wakes_on_any} << 17 |
+          uint64_t{slot.woken.load() != 0} << 18 | uint64_t{slot.queued} << 20 | uint64_t{processor.fencing} << 24 |
           uint64_t{processor.queue.size()} << 28);
       if (processor.fencing) add(processor.fence - shell.epochs_.oldest());
       for (size_t k = 0; k < processor.queue.size(); ++k)
         add(processor.queue[k].block.value | uint64_t{processor.queue[k].waits} << 32 |
-            uint64_t{processor.queue[k].opens} << 33);
-      for (uint8_t k = 0; k < seat.queued; ++k) {
-        const Shell::Queued& store = seat.stores[k];
-        add(store.block | store.offset << 16 | uint64_t{store.size} << 48 | uint64_t{store.opens} << 56 |
-            uint64_t{store.hidden} << 57);
+            uint64_t{processor.queue[k].requests_hazard} << 33);
+      for (uint8_t k = 0; k < slot.queued; ++k) {
+        const Shell::Queued& store = slot.stores[k];
+        add(store.block | store.offset << 16 | uint64_t{store.size} << 48 | uint64_t{store.requests_hazard} << 56 |
+            uint64_t{store.masked} << 57);
         uint64_t value = 0;
         std::memcpy(&value, store.bytes.data(), sizeof value);
-        add(store.opens ? 0 : value);
-        add(store.hidden ? store.under[0] : 0);
+        add(store.requests_hazard ? 0 : value);
+        add(store.masked ? store.under[0] : 0);
       }
     }
     for (uint64_t epoch = shell.epochs_.oldest(); epoch <= shell.epochs_.current(); ++epoch)
       add(shell.epochs_.count(epoch));
-    const uint32_t due = shell.due_count_.load();
-    add(due);
-    for (uint32_t i = 0; i < due; ++i) add(shell.due_[i]);
+    const uint64_t deferred = shell.deferred_count_.load();
+    add(deferred | shell.awaited_count_ << 16 | shell.frozen_ << 32);
+    for (size_t i = 0; i < shell.awaited_count_; ++i) {
+      add(static_cast<uint64_t>(shell.awaited_[i].word - __multigrain_hazards));
+      add(shell.awaited_[i].hazard);
+    }
+    for (uint64_t i = 0; i < deferred; ++i) {
+      const Shell::Deferred& one = shell.deferred_[(shell.first_deferred_ + i) % shell.deferred_.count()];
+      add(one.at.first | uint64_t{one.is_message} << 16 | uint64_t{one.from.value} << 17 |
+          uint64_t{static_cast<uint8_t>(one.message.kind)} << 24 | uint64_t{one.message.requester.value} << 32 |
+          uint64_t{one.message.acks} << 48);
+      for (unsigned w = 0; one.bytes != 0 && w < kMaxWords; ++w) {
+        uint64_t value = 0;
+        std::memcpy(&value, one.payload + w * (one.bytes == kLineBytes ? sizeof value : kLineBytes), sizeof value);
+        add(value);
+      }
+    }
     add(shell.outstanding_.load());
     const bool locked = is_locked();
     add(locked);
@@ -185,6 +215,8 @@ class Homes final : public HomeDirectory {
   size_t block_size_of(PageId) override { return scenario_.lines * kLineBytes; }
   std::optional<NodeId> claim_home(PageId page) override {
     if (!is_allocated(page)) return std::nullopt;
+    if (scenario_.claims_by_message && ask_for_home(node_, page, known_[page.value]))
+      return NodeId(static_cast<uint16_t>(known_[page.value] - 1));
     stop_at(&claimed_[page.value], sizeof(uint64_t));
     if (claimed_[page.value] == 0) claimed_[page.value] = node_.value + 1u;
     stop_at(&known_[page.value], sizeof(uint64_t));
@@ -192,6 +224,16 @@ class Homes final : public HomeDirectory {
     return NodeId(static_cast<uint16_t>(known_[page.value] - 1));
   }
   void forget() { known_ = {}; }
+  // The arbiter's side, and the asker's, of a claim by message.
+  uint64_t claim_for(NodeId asker, PageId page) {
+    stop_at(&claimed_[page.value], sizeof(uint64_t));
+    if (claimed_[page.value] == 0) claimed_[page.value] = asker.value + 1u;
+    return claimed_[page.value];
+  }
+  void learn(PageId page, uint64_t home_plus_one) {
+    stop_at(&known_[page.value], sizeof(uint64_t));
+    known_[page.value] = home_plus_one;
+  }
   [[nodiscard]] const std::array<uint64_t, kMaxBlocks>& known() const { return known_; }
 
  private:
@@ -263,7 +305,7 @@ struct NodeOf {
   std::byte* words = nullptr;
   std::unique_ptr<LinkFabric> fabric;
   std::optional<LineTable> table;
-  std::unique_ptr<WindowPlaces> places;
+  std::unique_ptr<HazardSlots> hazards;
   std::unique_ptr<Homes> homes;
   std::unique_ptr<Shell> shell;
   bool service_wanted = false;
@@ -277,12 +319,12 @@ struct Seen {
 
 struct Thread : exploring_shell::Fibre {
   enum class Role : uint8_t { kProcessor, kHandler, kService };
-  enum class At : uint8_t { kStep, kLock, kChange, kMessage, kIdle, kEnd };
+  enum class At : uint8_t { kStep, kLock, kChange, kMessage, kAnswer, kIdle, kEnd };
   Role role = Role::kProcessor;
   unsigned node = 0;
   unsigned number = 0;  // of a processor, in its node; of a handler, whose messages
   unsigned program = 0;
-  uint64_t* windows = nullptr;
+  uint64_t* hazards = nullptr;
   ProcessorProfile profile;
   unsigned inside = 0, elsewhere = 0;
   At at = At::kEnd;
@@ -316,14 +358,14 @@ const char* name(Fault fault) {
   switch (fault) {
     case Fault::kNone:
       return "none";
-    case Fault::kSeesNoWindows:
-      return "all windows look closed";
+    case Fault::kSeesNoHazards:
+      return "all hazards look cleared";
     case Fault::kMessagesOvertake:
       return "messages overtake each other";
     case Fault::kServiceIsNotWoken:
       return "the service thread is not woken";
-    case Fault::kStoreWithoutWindow:
-      return "a check stores without a window";
+    case Fault::kStoreWithoutHazard:
+      return "a check stores without a hazard";
     case Fault::kLookThenPublish:
       return "a check looks at the word, and then publishes";
     case Fault::kCount:
@@ -333,21 +375,24 @@ const char* name(Fault fault) {
 }
 
 struct World::Impl {
-  explicit Impl(const Scenario& of) : scenario(of), network([] {
-    SimNetwork::Options options;
-    options.nodes = kMaxNodes;
-    options.frames_bytes = options.words_bytes = options.lines_bytes = 0;
-    return options;
-  }()) {}
+  explicit Impl(const Scenario& of)
+      : scenario(of), network([] {
+          SimNetwork::Options options;
+          options.nodes = kMaxNodes;
+          options.frames_bytes = options.words_bytes = options.lines_bytes = 0;
+          return options;
+        }()) {}
 
   const Scenario& scenario;
   SimNetwork network;
   std::array<NodeOf, kMaxNodes> nodes;
   std::vector<std::unique_ptr<Thread>> threads;
   std::array<uint64_t, kMaxBlocks> claimed{};
-  // Of a scenario whose checks remember: what nodes remember, and the losses that they have had, in order.
-  std::array<std::array<uint64_t, kMaxBlocks>, kMaxNodes> remembered{};
-  mutable std::array<std::vector<uint64_t>, kMaxNodes> losses;
+  // Of a scenario whose checks cache: what nodes cache, and the rights epoch that they have had, in order.
+  std::array<std::array<uint64_t, kMaxBlocks>, kMaxNodes> cached{};
+  mutable std::array<std::vector<uint64_t>, kMaxNodes> epoch;
+  // Pages of the page protocol that are at a node.
+  std::array<std::array<uint64_t, kMaxBlocks>, kMaxNodes> arrived{};
   Thread* running = nullptr;
   bool has_stopped = false;  // the shell has ended the run
 
@@ -374,13 +419,13 @@ struct World::Impl {
   // --- Threads
   void run(Thread& thread) {
     running = &thread;
-    __multigrain_windows = thread.windows;
+    __multigrain_hazards = thread.hazards;
     set_this_profile(thread.profile);
-    enter<Inside>(thread.inside);
-    enter<HandlersElsewhere>(thread.elsewhere);
+    enter<InsideProtocol>(thread.inside);
+    enter<NoHandlersScope>(thread.elsewhere);
     thread.run();
-    thread.inside = leave<Inside>();
-    thread.elsewhere = leave<HandlersElsewhere>();
+    thread.inside = leave<InsideProtocol>();
+    thread.elsewhere = leave<NoHandlersScope>();
     running = nullptr;
   }
   void stop(Thread::At at, const void* address) {
@@ -394,14 +439,14 @@ struct World::Impl {
     thread.address = address;
     thread.stop();
   }
-  // Whether losses are there; and what they are called, so that the same choices lead to the same state.
-  [[nodiscard]] bool is_losses(const void* address) const {
+  // Whether rights epochs are there; and what they are called, so that the same choices lead to the same state.
+  [[nodiscard]] bool is_epoch(const void* address) const {
     const auto* const at = static_cast<const uint64_t*>(address);
-    return address == &nodes[running->node].places->losses() ||
-           (at >= remembered.front().data() && at < remembered.back().data() + kMaxBlocks);
+    return address == &nodes[running->node].hazards->rights_epoch() ||
+           (at >= cached.front().data() && at < cached.back().data() + kMaxBlocks);
   }
-  [[nodiscard]] uint64_t name_of_losses(unsigned node, uint64_t value) const {
-    std::vector<uint64_t>& known = losses[node];
+  [[nodiscard]] uint64_t name_of_epoch(unsigned node, uint64_t value) const {
+    std::vector<uint64_t>& known = epoch[node];
     const auto found = std::ranges::find(known, value & ~uint64_t{3});
     const auto number = static_cast<uint64_t>(found - known.begin());
     if (found == known.end()) known.push_back(value & ~uint64_t{3});
@@ -411,7 +456,7 @@ struct World::Impl {
   [[nodiscard]] bool is_watched(const void* address) const {
     const NodeOf& node = nodes[running->node];
     const auto* const at = static_cast<const std::byte*>(address);
-    if (is_losses(address)) return scenario.remembers;
+    if (is_epoch(address)) return scenario.caches;
     const std::byte* const frames = node.region->alias(PageId(0));
     if (at >= frames && at < frames + kRegionSize) {
       const auto offset = static_cast<uint64_t>(at - frames);
@@ -428,18 +473,19 @@ struct World::Impl {
       return false;
     }
     if (at >= node.words && at < node.words + words::kBytes) {
-      const auto* const first = node.words + words::kWindows + words::kBytesPerPlace;
-      return static_cast<size_t>(at - first) % words::kBytesPerPlace < kWindows * sizeof(uint64_t);
+      const auto* const first = node.words + words::kHazards + words::kBytesPerHazardSlot;
+      return static_cast<size_t>(at - first) % words::kBytesPerHazardSlot < kHazards * sizeof(uint64_t);
     }
     const ShellState shell = state(running->node);
     for (unsigned b = 0; b < blocks(); ++b) {
+      if (address == &arrived[running->node][b]) return true;
       if (address == &shell.page(b).touched) return !shell.page(b).touched.load();
       if (address == &shell.page(b).home_plus_one) return shell.page(b).home_plus_one.load() == 0;
       if (address == &nodes[running->node].homes->known()[b]) return nodes[running->node].homes->known()[b] == 0;
       if (address == &nodes[running->node].rights.granted(b)) return nodes[running->node].rights.granted(b) == 0;
     }
     // Records of pages that nobody uses.
-    if (address != &shell.outstanding() && address != &shell.due())
+    if (address != &shell.outstanding() && address != &shell.deferred())
       return at >= reinterpret_cast<const std::byte*>(claimed.data()) &&
              at < reinterpret_cast<const std::byte*>(claimed.data() + claimed.size());
     return address != &shell.outstanding() || scenario.machine.model == Model::kRc;
@@ -449,7 +495,7 @@ struct World::Impl {
     stop(Thread::At::kStep, address);
     Seen record{.what = mix(1 + reinterpret_cast<uintptr_t>(address)), .result = 0};
     std::memcpy(&record.result, address, bytes);
-    if (is_losses(address)) record.result = name_of_losses(running->node, record.result);
+    if (is_epoch(address)) record.result = name_of_epoch(running->node, record.result);
     running->records.push_back(record);
   }
 
@@ -461,47 +507,80 @@ struct World::Impl {
       MG_CHECK(nodes[node].shell->on_fault(PageId(block), false));
     }
   }
+  // The page protocol's: the answer is a message that travels behind others from that node.
+  void fault_in_page(unsigned node, unsigned block) {
+    const unsigned home = scenario.machine.homes[block];
+    uint64_t& here = arrived[node][block];
+    if (node == home) return;
+    before_access(&here);
+    if (here != 0) return;
+    send_beside(kPageRequest, home, block);
+    stop(Thread::At::kAnswer, &here);
+  }
+  void send_beside(Beside type, unsigned to, uint64_t page, uint64_t value = 0) const {
+    MessageHeader header;
+    header.type = type;
+    header.word = {page, value, 0};
+    nodes[running->node].fabric->send(NodeId(static_cast<uint16_t>(to)), header, SendContext::kHandler);
+  }
+  void handle_beside(const multigrain::Message& message) {
+    const uint64_t page = message.header.word[0];
+    const NodeOf& node = nodes[running->node];
+    switch (static_cast<Beside>(message.header.type)) {
+      case kPageRequest:
+        return send_beside(kPageAnswer, message.from.value, page);
+      case kPageAnswer:
+        before_access(&arrived[running->node][page]);
+        arrived[running->node][page] = 1;
+        return;
+      case kHomeRequest:
+        return send_beside(kHomeAnswer, message.from.value, page, node.homes->claim_for(message.from, PageId(page)));
+      case kHomeAnswer:
+        return node.homes->learn(PageId(page), message.header.word[1]);
+    }
+  }
   uint64_t* touch(unsigned node, const Access& access) {
-    fault_in(node, access.block);
+    if ((scenario.pages >> access.block & 1) != 0)
+      fault_in_page(node, access.block);
+    else
+      fault_in(node, access.block);
     uint64_t* const at = frame(node, access.block, access.word);
     before_access(at);
     return at;
   }
-  void window(uint64_t value, size_t number = 0) {
-    before_access(__multigrain_windows + number);
-    std::atomic_ref<uint64_t>(__multigrain_windows[number]).exchange(value);
+  void hazard(uint64_t value, size_t number = 0) {
+    before_access(__multigrain_hazards + number);
+    std::atomic_ref<uint64_t>(__multigrain_hazards[number]).exchange(value);
   }
   [[nodiscard]] bool looks(unsigned node, uint64_t line, bool writable) {
     before_access(&table_word(node, line));
     const uint64_t now = table_word(node, line).load();
     return writable ? now == kExclusive : (now & kReadable) != 0;
   }
-  // Whether the check passes. Then a window is open, unless a fault says otherwise.
-  bool try_open(unsigned node, const Access& access) {
+  // Whether the check passes. Then a hazard is published, unless a fault says otherwise.
+  bool try_begin_store(unsigned node, const Access& access) {
     const uint64_t line = line_of(access);
-    const uint64_t wanted = make_window(line, 1, true);
+    const uint64_t wanted = make_hazard(line, 1, true);
     bool passes;
-    if (is(Fault::kStoreWithoutWindow)) {
+    if (is(Fault::kStoreWithoutHazard)) {
       passes = looks(node, line, true);
     } else if (is(Fault::kLookThenPublish)) {
       passes = looks(node, line, true);
-      window(wanted);
+      hazard(wanted);
     } else {
-      window(wanted);
+      hazard(wanted);
       passes = looks(node, line, true);
     }
-    if (!passes && __multigrain_windows[0] != 0) window(0);
+    if (!passes && __multigrain_hazards[0] != 0) hazard(0);
     return passes;
   }
   void close() {
-    if (__multigrain_windows[0] != 0) window(0);
+    if (__multigrain_hazards[0] != 0) hazard(0);
   }
-  void store_there(unsigned node, const Access& access) {
-    std::atomic_ref(*touch(node, access)).store(access.value);
-  }
+  void store_there(unsigned node, const Access& access) { std::atomic_ref(*touch(node, access)).store(access.value); }
   void store(unsigned node, const Access& access) {
     const uint64_t value = access.value;
-    if (!try_open(node, access) &&
+    if (!try_begin_store(node, access) &&
         nodes[node].shell->store(address_of(node, access), std::as_bytes(std::span(&value, 1))))
       return;
     store_there(node, access);
@@ -514,15 +593,16 @@ struct World::Impl {
     running->registers[access.reg] = static_cast<model::Value>(value);
   }
   bool try_open_known(unsigned node, const Access& access) {
-    const bool passes = exploring_shell::check_and_remember(
-        nodes[node].places->losses(), remembered[node][access.block], {},
-        [&] { window(make_window(line_of(access), 1, true)); }, [&](const void* at) { before_access(at); },
+    const bool passes = exploring_shell::check_and_cache(
+        nodes[node].hazards->rights_epoch(), cached[node][access.block], {},
+        [&] { hazard(make_hazard(line_of(access), 1, true)); }, [&](const void* at) { before_access(at); },
         [&] { return looks(node, line_of(access), true); });
-    if (!passes) window(0);
+    if (!passes) hazard(0);
     return passes;
   }
   void add(unsigned node, const Access& access) {
-    if (!(scenario.remembers ? try_open_known(node, access) : try_open(node, access))) nodes[node].shell->open_store(address_of(node, access));
+    if (!(scenario.caches ? try_open_known(node, access) : try_begin_store(node, access)))
+      nodes[node].shell->begin_store(address_of(node, access));
     const uint64_t old = std::atomic_ref(*touch(node, access)).fetch_add(access.value);
     running->registers[access.reg] = static_cast<model::Value>(old);
     close();
@@ -534,19 +614,19 @@ struct World::Impl {
     else
       running->registers[access.reg] = static_cast<model::Value>(std::atomic_ref(*at).load());
   }
-  // As __multigrain_batch_open() has it, with two attempts.
+  // As __multigrain_batch_begin() has it, with two attempts.
   void batch(unsigned node, const Op& op) {
     const std::array<const Access*, 2> accesses = {&op.first, &op.second};
     for (unsigned attempt = 0; attempt < 2; ++attempt) {
       for (const Access* access : accesses)
-        nodes[node].shell->bring(address_of(node, *access), address_of(node, *access) + 1, access->stores);
+        nodes[node].shell->fetch_lines(address_of(node, *access), address_of(node, *access) + 1, access->stores);
       for (size_t i = 0; i < accesses.size(); ++i)
-        window(make_window(line_of(*accesses[i]), 1, accesses[i]->stores), i);
+        hazard(make_hazard(line_of(*accesses[i]), 1, accesses[i]->stores), i);
       bool passes = true;
       for (const Access* access : accesses) passes = passes && looks(node, line_of(*access), access->stores);
       for (const Access* access : accesses)
         if (passes) access_unchecked(node, *access);
-      for (size_t i = 0; i < accesses.size(); ++i) window(0, i);
+      for (size_t i = 0; i < accesses.size(); ++i) hazard(0, i);
       if (passes) return;
     }
     for (const Access* access : accesses)
@@ -555,28 +635,28 @@ struct World::Impl {
       else
         load(node, *access);
   }
-  // A piece of a loop under a held window.
+  // A piece of a loop under a loop hazard.
   void held(unsigned node, const Op& op) {
-    const uint64_t all = make_window(0, 1, true) | MG_FINE_WINDOW_ALL;
-    window(all, 1);
+    const uint64_t all = make_hazard(0, 1, true) | MG_FINE_HAZARD_ALL;
+    hazard(all, 1);
     for (const Access* access : {&op.first, &op.second}) {
       if (!access->stores) {
         const uint64_t value = std::atomic_ref(*touch(node, *access)).load();
         running->registers[access->reg] = static_cast<model::Value>(value);
         if (static_cast<uint32_t>(value) != MG_FINE_FLAG32) continue;
-        window(0, 1);
+        hazard(0, 1);
         load(node, *access);
       } else {
         if (looks(node, line_of(*access), true)) {
           store_there(node, *access);
           continue;
         }
-        window(0, 1);
+        hazard(0, 1);
         store(node, *access);
       }
-      window(all, 1);
+      hazard(all, 1);
     }
-    window(0, 1);
+    hazard(0, 1);
   }
   void execute(const Op& op) {
     const unsigned node = running->node;
@@ -640,8 +720,7 @@ struct World::Impl {
   // Frames differ only while somebody waits for acknowledgements, and says so.
   [[nodiscard]] std::string check_copies(unsigned block) const {
     bool is_outstanding = false;
-    for (unsigned n = 0; n < node_count(); ++n)
-      is_outstanding = is_outstanding || state(n).outstanding().load() != 0;
+    for (unsigned n = 0; n < node_count(); ++n) is_outstanding = is_outstanding || state(n).outstanding().load() != 0;
     if (is_outstanding) return {};
     for (unsigned w = 0; w < kMaxWords; ++w) {
       std::optional<uint64_t> first;
@@ -650,8 +729,9 @@ struct World::Impl {
         const bool is_used = state(n).page(block).touched.load() || state(n).page(block).home_plus_one.load() == n + 1;
         if (!is_used || value == MG_FINE_FLAG64) continue;
         if (first.value_or(value) != value)
-          return fmt::format("S7: word {} of block {} is {:#x} in one frame and {:#x} in another, and nothing is outstanding",
-                             w, block, *first, value);
+          return fmt::format(
+              "S7: word {} of block {} is {:#x} in one frame and {:#x} in another, and nothing is outstanding", w,
+              block, *first, value);
         first = value;
       }
     }
@@ -671,6 +751,8 @@ struct World::Impl {
       }
       case Thread::At::kChange:
         return *static_cast<const uint64_t*>(thread.address) != thread.seen ? 1 : 0;
+      case Thread::At::kAnswer:
+        return *static_cast<const uint64_t*>(thread.address) != 0 ? 1 : 0;
       case Thread::At::kMessage:
         return state(thread.node).is_woken(thread.number) ? 1 : 0;
       case Thread::At::kIdle: {
@@ -689,6 +771,15 @@ namespace {
 
 void stop_at(const void* address, size_t bytes) {
   if (g_world != nullptr) g_world->before_access(address, bytes);
+}
+
+bool ask_for_home(NodeId asker, PageId page, const uint64_t& known) {
+  const unsigned arbiter = g_world == nullptr ? 0 : g_world->node_count() - 1;
+  if (g_world == nullptr || g_world->running == nullptr || asker.value == arbiter) return false;
+  g_world->send_beside(kHomeRequest, arbiter, page.value);
+  g_world->stop(Thread::At::kAnswer, &known);
+  stop_at(&known, sizeof known);
+  return true;
 }
 
 void LinkFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice,
@@ -723,8 +814,8 @@ void on_abort(int) {
 
 namespace multigrain::exploring_shell {
 
-using shasta::explored::Thread;
 using shasta::explored::g_world;
+using shasta::explored::Thread;
 
 void step(const void* address, size_t bytes) {
   shasta::explored::stop_at(address, bytes);
@@ -764,8 +855,8 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     made.role = role;
     made.node = node;
     made.number = number;
-    forget_windows();
-    made.windows = __multigrain_windows;
+    abandon_hazard_slot();
+    made.hazards = __multigrain_hazards;
     return made;
   };
   for (uint16_t n = 0; n < world.node_count(); ++n) {
@@ -783,11 +874,16 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     if (words == MAP_FAILED) panic("no memory for the words of a node:", n);
     node.words = static_cast<std::byte*>(words);
     node.fabric = std::make_unique<LinkFabric>(world.network.node(NodeId(n)));
-    node.places = std::make_unique<WindowPlaces>(NodeId(n), std::span(node.words, words::kBytes));
+    node.hazards = std::make_unique<HazardSlots>(NodeId(n), std::span(node.words, words::kBytes));
     node.homes = std::make_unique<Homes>(scenario, NodeId(n), world.claimed);
     auto shell = Shell::create({*node.fabric, *node.region, node.rights, *node.homes, WaitPolicy{}},
-                               {*node.table, *node.places}, scenario.machine.model);
+                               {*node.table, *node.hazards}, scenario.machine.model);
     if (!shell) panic("no shell for a node:", n);
+    for (const Beside type : {kPageRequest, kPageAnswer, kHomeRequest, kHomeAnswer})
+      node.fabric->set_handler(
+          type,
+          [](void* self, const multigrain::Message& message) { static_cast<Impl*>(self)->handle_beside(message); },
+          &world);
     node.shell = std::move(*shell);
   }
   std::array<unsigned, kMaxNodes> number{};
@@ -795,14 +891,14 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     const unsigned node = scenario.machine.processors[p];
     Thread& made = thread(Thread::Role::kProcessor, node, number[node]++);
     made.program = p;
-    made.windows = world.nodes[node].places->take();
-    MG_CHECK(world.nodes[node].places->index_of(made.windows) == made.number);
+    made.hazards = world.nodes[node].hazards->take();
+    MG_CHECK(world.nodes[node].hazards->index_of(made.hazards) == made.number);
   }
   for (unsigned n = 0; n < world.node_count(); ++n) {
     for (unsigned from = 0; from < world.node_count(); ++from)
       if (from != n) thread(Thread::Role::kHandler, n, from);
     thread(Thread::Role::kService, n, 0);
-    if (world.is(Fault::kSeesNoWindows)) std::memset(world.nodes[n].words + words::kWindows, 0, sizeof(uint64_t));
+    if (world.is(Fault::kSeesNoHazards)) std::memset(world.nodes[n].words + words::kHazards, 0, sizeof(uint64_t));
   }
   g_world = &world;
   struct sigaction action = {};
@@ -816,7 +912,7 @@ World::~World() {
   g_world = nullptr;
   static ProcessorProfile nobody;
   set_this_profile(nobody);
-  forget_windows();
+  abandon_hazard_slot();
   for (NodeOf& node : impl_->nodes)
     if (node.words != nullptr) munmap(node.words, words::kBytes);
 }
@@ -824,12 +920,13 @@ World::~World() {
 void World::start() {
   Impl& world = *impl_;
   world.claimed = {};
-  world.remembered = {};
+  world.cached = {};
+  world.arrived = {};
   for (unsigned n = 0; n < world.node_count(); ++n) {
     NodeOf& node = world.nodes[n];
     node.service_wanted = false;
-    node.places->losses().store(0);
-    world.losses[n] = {0};
+    node.hazards->rights_epoch().store(0);
+    world.epoch[n] = {0};
     node.homes->forget();
     world.state(n).clear(world.blocks());
     for (unsigned b = 0; b < world.blocks(); ++b) {
@@ -854,7 +951,7 @@ void World::start() {
     }
   for (const auto& thread : world.threads) {
     MG_CHECK(thread->at == Thread::At::kEnd || thread->at == Thread::At::kIdle);
-    std::fill_n(thread->windows, kWindows, uint64_t{0});
+    std::fill_n(thread->hazards, kHazards, uint64_t{0});
     thread->pc = 0;
     thread->registers = {};
     thread->records.clear();
@@ -892,9 +989,15 @@ std::string World::in_words(Choice choice) const {
                         ? fmt::format("node {}'s handler of node {}", thread.node, thread.number)
                         : fmt::format("node {}'s service thread", thread.node);
   if (thread.at == Thread::At::kMessage) return who + " has been woken";
+  if (thread.at == Thread::At::kAnswer) return who + " has its answer";
   if (thread.at == Thread::At::kIdle) {
     if (thread.role == Thread::Role::kService) return who + " serves";
     const Packet& packet = node.from[thread.number][choice % 2];
+    if (message_name(packet.header.type) == nullptr)
+      return fmt::format(
+          "{} handles {} for page {}", who,
+          packet.header.type == kPageRequest || packet.header.type == kHomeRequest ? "a request" : "an answer",
+          packet.header.word[0]);
     return fmt::format("{} begins with {} for block {}, requester {}, acks {}", who, message_name(packet.header.type),
                        packet.header.word[0] / (kPage >> kShift), packet.header.small, packet.header.extra);
   }
@@ -908,16 +1011,16 @@ std::string World::in_words(Choice choice) const {
     where = fmt::format("the word of line {}",
                         &reinterpret_cast<const std::atomic<uint64_t>*>(at)[0] - &impl_->table_word(thread.node, 0));
   else if (at >= node.words && at < node.words + words::kBytes)
-    where = "a window";
+    where = "a hazard";
   else if (at == reinterpret_cast<const std::byte*>(&impl_->state(thread.node).outstanding()))
     where = "what is outstanding";
-  else if (at == reinterpret_cast<const std::byte*>(&impl_->state(thread.node).due()))
-    where = "what is due";
-  if (impl_->scenario.remembers && at == reinterpret_cast<const std::byte*>(&node.places->losses()))
-    where = "the node's losses";
+  else if (at == reinterpret_cast<const std::byte*>(&impl_->state(thread.node).deferred()))
+    where = "what is deferred";
+  if (impl_->scenario.caches && at == reinterpret_cast<const std::byte*>(&node.hazards->rights_epoch()))
+    where = "the node's epoch";
   if (thread.at == Thread::At::kLock)
     return who + (thread.address == &impl_->state(thread.node).lock() ? " takes the lock" : " takes a page's lock");
-  if (thread.at == Thread::At::kChange) return who + " goes on: a window has closed";
+  if (thread.at == Thread::At::kChange) return who + " goes on: a hazard has been cleared";
   return fmt::format("{} accesses {}", who, where);
 }
 
@@ -935,14 +1038,15 @@ model::Outcome World::outcome() const {
   for (unsigned b = 0; b < impl_->blocks(); ++b) {
     unsigned holder = 0;
     for (unsigned n = 0; n < impl_->node_count(); ++n)
-      if (impl_->state(n).page(b).home_plus_one.load() == n + 1) holder = impl_->state(n).block(b).sharers.first().value;
+      if (impl_->state(n).page(b).home_plus_one.load() == n + 1)
+        holder = impl_->state(n).block(b).sharers.first().value;
     for (unsigned w = 0; w < kMaxWords; ++w) all.push_back(static_cast<model::Value>(*impl_->frame(holder, b, w)));
   }
   return all;
 }
 
-// F1 of docs/fine-grain.md; under rc copies may be on their way to be invalidated, but nobody else may store. And a store
-// that not all nodes can see (S2, S7 of engine.h) is one that a fence waits for, whoever has seen it.
+// F1 of docs/internals/fine-grain.md; under rc copies may be on their way to be invalidated, but nobody else may store.
+// And a store that not all nodes can see (S2, S7 of engine.h) is one that a fence waits for, whoever has seen it.
 std::string World::check() const {
   if (impl_->has_stopped) return "the shell ends the run: an invariant of its own does not hold";
   for (unsigned b = 0; b < impl_->blocks(); ++b) {
@@ -959,6 +1063,9 @@ std::string World::check() const {
                                theirs);
         }
       }
+    for (unsigned n = 0; n < impl_->node_count(); ++n)
+      if (impl_->state(n).frozen() == first && impl_->table_word(n, first).load() == kExclusive)
+        return fmt::format("D3: node {} may store to line {} again, for which a message is deferred", n, first);
     if (const std::string wrong = impl_->check_copies(b); !wrong.empty()) return wrong;
   }
   return {};
@@ -988,7 +1095,7 @@ std::string World::check_end() const {
       const uint64_t should = !touched || !has ? 0 : have.size() == 1 ? kExclusive : kReadable;
       for (unsigned l = 0; l < impl_->scenario.lines; ++l) {
         const uint64_t word = impl_->table_word(n, b * (kPage >> kShift) + l).load() & kExclusive;
-        // Words of the home that it touched under a window are published later.
+        // Words of the home that it touched under a hazard are published later.
         if (word == should || (n == home && word == 0 && impl_->scenario.held)) continue;
         return fmt::format("the word of block {} line {} at node {} has the rights {} and not {}", b, l, n, word,
                            should);
@@ -1003,8 +1110,8 @@ std::string World::check_end() const {
     }
   }
   for (const auto& thread : impl_->threads)
-    for (unsigned i = 0; i < kWindows; ++i)
-      if (thread->windows[i] != 0) return "a window is open at the end";
+    for (unsigned i = 0; i < kHazards; ++i)
+      if (thread->hazards[i] != 0) return "a hazard is published at the end";
   return {};
 }
 
@@ -1017,7 +1124,7 @@ void World::serialise(std::vector<uint8_t>& out) const {
   const auto add_packet = [&](const Packet& packet) {
     add(packet.header.type | uint64_t{packet.header.small} << 8 | uint64_t{packet.header.extra} << 24 |
         uint64_t{!packet.payload.empty()} << 60);
-    add(packet.header.word[0]);
+    add(packet.header.word[0] | packet.header.word[1] << 32);
     for (unsigned w = 0; !packet.payload.empty() && w < kMaxWords; ++w) {
       uint64_t value = 0;
       std::memcpy(&value, packet.payload.data() + impl_->offset_of(0, w), sizeof value);
@@ -1028,13 +1135,13 @@ void World::serialise(std::vector<uint8_t>& out) const {
     NodeOf& node = impl_->nodes[n];
     impl_->state(n).serialise(impl_->blocks(), add);
     add(node.service_wanted);
-    if (impl_->scenario.remembers) {
-      add(impl_->name_of_losses(n, node.places->losses().load()));
-      for (const uint64_t value : impl_->remembered[n]) add(impl_->name_of_losses(n, value));
+    if (impl_->scenario.caches) {
+      add(impl_->name_of_epoch(n, node.hazards->rights_epoch().load()));
+      for (const uint64_t value : impl_->cached[n]) add(impl_->name_of_epoch(n, value));
     }
     for (unsigned b = 0; b < impl_->blocks(); ++b) {
       for (unsigned w = 0; w < kMaxWords; ++w) add(*impl_->frame(n, b, w));
-      add(node.rights.granted(b) | node.homes->known()[b] << 8 | impl_->claimed[b] << 16);
+      add(node.rights.granted(b) | node.homes->known()[b] << 8 | impl_->claimed[b] << 16 | impl_->arrived[n][b] << 24);
     }
     for (const std::deque<Packet>& link : node.from) {
       add(link.size());
@@ -1051,7 +1158,7 @@ void World::serialise(std::vector<uint8_t>& out) const {
     uint64_t registers = 0;
     for (const model::Value value : thread->registers) registers = registers << 8 | value;
     add(registers);
-    for (unsigned i = 0; i < kWindows; ++i) add(thread->windows[i]);
+    for (unsigned i = 0; i < kHazards; ++i) add(thread->hazards[i]);
     if (thread->role == Thread::Role::kHandler) add_packet(thread->packet);
     for (const Seen& record : thread->records) {
       add(record.what);

@@ -4,11 +4,11 @@
 // that sends, one message after the other (two of them may handle messages at the same time, as the fabric's contract
 // says); and its service thread, which serves what has been put off. Each is a fibre of one thread, and stops before
 // each access of memory that others access as well, and that not all of them access with the shell's lock held: words
-// of the line table, of frames and windows, what a page's first touch changes, what compiled fences look at; and before
+// of the line table, of frames and hazards, what a page's first touch changes, what compiled fences look at; and before
 // locks. A message is on its way until it is handled. A processor that waits for a message goes on when it has been
 // woken: who handles messages meanwhile is another matter.
 //
-// Compiled checks are imitated as docs/fine-grain.md has them, with the same stops; so are faults.
+// Compiled checks are imitated as docs/internals/fine-grain.md has them, with the same stops; so are faults.
 //
 // Two states are the same if all memory that threads share is, the shell's tables included, and for each thread what it
 // has read since its operation, or its message, began. What a thread has done with the lock held does not count any
@@ -28,11 +28,11 @@ namespace multigrain::shasta::explored {
 // (shasta_shell_mutants.cmake), and have the numbers that follow.
 enum class Fault : uint8_t {
   kNone,
-  kSeesNoWindows,      // the shell finds no window
-  kMessagesOvertake,   // of two messages between two nodes the later one may be handled first
-  kServiceIsNotWoken,  // Fabric::wake_service() has no effect
-  kStoreWithoutWindow,  // compiled checks look at the word, and store
-  kLookThenPublish,     // compiled checks look at the word, and then publish the window
+  kSeesNoHazards,       // the shell finds no hazard
+  kMessagesOvertake,    // of two messages between two nodes the later one may be handled first
+  kServiceIsNotWoken,   // Fabric::wake_service() has no effect
+  kStoreWithoutHazard,  // compiled checks look at the word, and store
+  kLookThenPublish,     // compiled checks look at the word, and then publish the hazard
   kCount
 };
 [[nodiscard]] const char* name(Fault fault);
@@ -44,10 +44,15 @@ struct Scenario {
   uint8_t touched = 0xff;
   // Homes are those of who is first; else the machine's.
   bool first_touch = false;
-  // A batch is two accesses under one held window, which are looked at each by itself.
+  // A batch is two accesses under one loop hazard, which are looked at each by itself.
   bool held = false;
-  // Checks of additions remember the block, which is a page to them.
-  bool remembers = false;
+  // Blocks, a bit each, that the page protocol keeps. An access to one faults at first, elsewhere than at its home, and
+  // waits for an answer from there. They are only loaded from.
+  uint8_t pages = 0;
+  // The home of a page is asked for by a message to the last node, not by a remote atomic.
+  bool claims_by_message = false;
+  // Checks of additions cache the block, which is a page to them.
+  bool caches = false;
   uint8_t lines = 1;  // of a block; a machine's word w is in line w of its block if there are two
   Fault fault = Fault::kNone;
 };

@@ -34,3 +34,4 @@ void wait_for(Lock& lock) {
 #define MULTIGRAIN_STEP(address) ::multigrain::exploring_shell::step(address)
 #define MULTIGRAIN_LOCK_STEP(lock) ::multigrain::exploring_shell::wait_for(lock)
 #define MULTIGRAIN_CHANGE_STEP(address, seen) ::multigrain::exploring_shell::step_of_change(address, seen)
+#define MULTIGRAIN_SPINS(number) 0

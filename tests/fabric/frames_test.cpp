@@ -196,11 +196,11 @@ TEST_F(WireupTest, GathersCardsThatComeAheadOfTime) {
   card(0, 1, pattern(3, 1));
   card(0, 0, pattern(4, 2));
   card(1, 0, pattern(5, 3));
-  const auto first = (*wireup)->exchange(pattern(3, 1), std::chrono::seconds(10));
+  const auto first = (*wireup)->exchange(pattern(3, 1), std::chrono::seconds(300));
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_THAT(*first, testing::ElementsAre(pattern(4, 2), pattern(3, 1)));
   card(1, 1, {});
-  const auto second = (*wireup)->exchange({}, std::chrono::seconds(10));
+  const auto second = (*wireup)->exchange({}, std::chrono::seconds(300));
   ASSERT_TRUE(second) << second.error().message;
   EXPECT_THAT(*second, testing::ElementsAre(pattern(5, 3), Bytes()));
 }
@@ -220,7 +220,7 @@ TEST_F(WireupTest, SaysThatTheLauncherIsGone) {
   const auto wireup = open();
   ASSERT_TRUE(wireup);
   launcher_.close();
-  const auto cards = (*wireup)->exchange({}, std::chrono::seconds(10));
+  const auto cards = (*wireup)->exchange({}, std::chrono::seconds(300));
   ASSERT_FALSE(cards);
   EXPECT_THAT(cards.error().message, HasSubstr("mgrun) is gone"));
 }
@@ -231,16 +231,16 @@ TEST_F(WireupTest, RefusesWhatNoLauncherSends) {
   const auto wireup = open();
   ASSERT_TRUE(wireup);
   refused(5, 1);
-  EXPECT_FALSE((*wireup)->exchange({}, std::chrono::seconds(10)));
+  EXPECT_FALSE((*wireup)->exchange({}, std::chrono::seconds(300)));
   refused(0, 2);
-  EXPECT_FALSE((*wireup)->exchange({}, std::chrono::seconds(10)));
+  EXPECT_FALSE((*wireup)->exchange({}, std::chrono::seconds(300)));
   refused(0, 1);
   refused(0, 1);
-  const auto twice = (*wireup)->exchange({}, std::chrono::seconds(10));
+  const auto twice = (*wireup)->exchange({}, std::chrono::seconds(300));
   ASSERT_FALSE(twice);
   EXPECT_THAT(twice.error().message, HasSubstr("came twice"));
   launcher_.send(77);
-  EXPECT_FALSE((*wireup)->exchange({}, std::chrono::seconds(10)));
+  EXPECT_FALSE((*wireup)->exchange({}, std::chrono::seconds(300)));
 }
 
 TEST_F(WireupTest, RefusesAnotherVersion) {

@@ -27,7 +27,7 @@ class Watchdog {
   Watchdog()
       : thread_([this] {
           std::unique_lock guard(mutex_);
-          if (!ended_.wait_for(guard, std::chrono::seconds(90), [this] { return over_; })) {
+          if (!ended_.wait_for(guard, std::chrono::seconds(600), [this] { return over_; })) {
             fprintf(stderr, "the test hangs\n");
             abort();
           }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs into a temporary prefix, then builds README.md's first program against it, through find_package and through
+# Installs into a temporary prefix, then builds install.md's shortest program against it, through find_package and through
 # pkg-config, and a project by mgcc and mg++, and runs them on several nodes with the installed mgrun.
 # Usage: install_test.sh BUILD-DIRECTORY SOURCE-DIRECTORY
 set -euo pipefail
@@ -23,8 +23,8 @@ expect() {
 
 consumer=$work/consumer
 cp -r "$source/tests/install/consumer" "$consumer"
-sed -n '/^```c$/,/^```$/{/^```/!p}' "$source/README.md" > "$consumer/first.c"
-grep -q 'int main' "$consumer/first.c" || fail "README.md has no first program in C"
+sed -n '/^```c$/,/^```$/{/^```/!p}' "$source/docs/user/install.md" > "$consumer/first.c"
+grep -q 'int main' "$consumer/first.c" || fail "install.md has no program in C"
 
 cmake -S "$consumer" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" > "$work/log" 2>&1 &&
   cmake --build "$work/build" >> "$work/log" 2>&1 || { cat "$work/log"; fail "find_package(Multigrain) does not work"; }

@@ -133,7 +133,7 @@ TEST_P(Compiled, LeavesSharedMemoryOfSmallLinesAsPlainCodeDoes) {
 TEST_P(Compiled, LeavesSharedMemoryWhenStoresAreTakenAsPlainCodeDoes) {
   run_against_adversary(GetParam(), 6, {.takes_stores = true}, 1);
 }
-// A poll inside of a window would close it.
+// A poll inside of a hazard would clear it.
 TEST_P(Compiled, LeavesSharedMemoryWhenEveryPollFindsMailAsPlainCodeDoes) {
   run_against_adversary(GetParam(), 6, {.has_mail = true}, 1);
 }
@@ -252,7 +252,7 @@ const void* code_of_fault(Access&& access) {
   return faulting_code;
 }
 
-// Remembers where it was called from.
+// Records where it was called from.
 class Witness : public FakeLineProtocol {
  public:
   explicit Witness(const std::string& library) : FakeLineProtocol(4096, 6), library_(library) {}
@@ -261,9 +261,9 @@ class Witness : public FakeLineProtocol {
     look_back();
     FakeLineProtocol::load(address, out);
   }
-  void open_store(uintptr_t address) override {
+  void begin_store(uintptr_t address) override {
     look_back();
-    FakeLineProtocol::open_store(address);
+    FakeLineProtocol::begin_store(address);
   }
 
   std::string caller = "nobody";

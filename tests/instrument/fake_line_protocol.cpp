@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "coherence/window.h"
+#include "coherence/hazard.h"
 
 namespace multigrain::testing {
 
@@ -35,14 +35,14 @@ FakeLineProtocol::~FakeLineProtocol() {
 void FakeLineProtocol::join() {
   const size_t mine = joined_.fetch_add(1);
   MG_CHECK(mine < kThreads);
-  __multigrain_windows = reinterpret_cast<uint64_t*>(windows_[mine].data());
+  __multigrain_hazards = reinterpret_cast<uint64_t*>(hazards_[mine].data());
 }
 
 void FakeLineProtocol::make_valid(uint64_t line, bool writable) {
   if ((word(line).load() & MG_FINE_READABLE) == 0) {
     misses_.fetch_add(1);
     missed_.store(line, std::memory_order_relaxed);
-    // Words, the last one first: docs/fine-grain.md.
+    // Words, the last one first: docs/internals/fine-grain.md.
     for (size_t i = line_bytes() / 8; i-- > 0;) {
       uint64_t value;
       std::memcpy(&value, &elsewhere_[(line << shift_) + 8 * i], 8);
@@ -61,11 +61,11 @@ void FakeLineProtocol::load(uintptr_t address, std::span<std::byte> out) {
   std::memcpy(out.data(), reinterpret_cast<const void*>(address), out.size());
 }
 
-void FakeLineProtocol::open_store(uintptr_t address) {
+void FakeLineProtocol::begin_store(uintptr_t address) {
   const uint64_t line = line_of(address);
   const std::lock_guard lock(locks_[line]);
   // Filled before it is announced: the adversary waits with the lock, so none is open over the line now.
-  std::atomic_ref<uint64_t>(__multigrain_windows[0]).exchange(make_window(line, 1, true));
+  std::atomic_ref<uint64_t>(__multigrain_hazards[0]).exchange(make_hazard(line, 1, true));
   make_valid(line, true);
 }
 
@@ -86,7 +86,7 @@ void FakeLineProtocol::take_away(uintptr_t address) {
   take(line, true);
 }
 
-void FakeLineProtocol::bring(uintptr_t begin, uintptr_t end, bool to_store) {
+void FakeLineProtocol::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
   for (uint64_t line = line_of(begin); line <= line_of(end - 1); ++line) {
     if (line >= lines_) continue;  // of a loop that ends with the memory, the check may look a little beyond it
     const std::lock_guard lock(locks_[line]);
@@ -94,24 +94,24 @@ void FakeLineProtocol::bring(uintptr_t begin, uintptr_t end, bool to_store) {
   }
 }
 
-uint64_t FakeLineProtocol::new_losses() {
+uint64_t FakeLineProtocol::fresh_rights_epoch() {
   static std::atomic<uint64_t> last{0};
   return (last.fetch_add(1) + 1) << 2;
 }
 
 void FakeLineProtocol::forget() {
-  if ((losses_.load() & MG_FINE_REMEMBERED) == 0) return;
-  losses_.exchange(new_losses());
+  if ((epoch_.load() & MG_FINE_EPOCH_CACHED) == 0) return;
+  epoch_.exchange(fresh_rights_epoch());
   forgotten_.fetch_add(1);
 }
 
-void FakeLineProtocol::wait_for_windows(uint64_t line, bool also_loads) {
+void FakeLineProtocol::wait_for_hazards(uint64_t line, bool also_loads) {
   for (size_t thread = 0; thread < joined_.load(); ++thread) {
-    for (auto& window : windows_[thread]) {
-      const uint64_t open = window.load();
+    for (auto& hazard : hazards_[thread]) {
+      const uint64_t open = hazard.load();
       if (!covers(open, line, also_loads)) continue;
       // One that is another now was opened after the line had been taken.
-      for (unsigned spins = 0; window.load() == open; ++spins)
+      for (unsigned spins = 0; hazard.load() == open; ++spins)
         if (spins > 100) std::this_thread::yield();
     }
   }
@@ -123,7 +123,7 @@ void FakeLineProtocol::take(uint64_t line, bool also_valid) {
   taken_.fetch_add(1);
   word(line).exchange(also_valid ? 0 : MG_FINE_READABLE);
   forget();
-  wait_for_windows(line, also_valid);
+  wait_for_hazards(line, also_valid);
   // On its way: who relies now on what it knew before the line was taken is found out.
   if (taken_.load() % 16 == 0)
     for (unsigned spins = 0; spins < 400; ++spins) cpu_relax();
@@ -134,19 +134,19 @@ void FakeLineProtocol::take(uint64_t line, bool also_valid) {
 }
 
 uint64_t FakeLineProtocol::line_in_use(uint64_t number) const {
-  const auto& windows = windows_[number % std::max<size_t>(joined_.load(), 1)];
-  const uint64_t open = windows[number / kThreads % MG_FINE_WINDOWS].load();
-  if (open == 0 || (open & MG_FINE_WINDOW_ALL) != 0) return (missed_.load() + number / 1024 % 8) % lines_;
-  const uint64_t lines = (open & ~MG_FINE_WINDOW_STORES) / MG_FINE_WINDOW_LINE;
-  return ((open & (MG_FINE_WINDOW_LINE - 1)) + number / 1024 % lines) % lines_;
+  const auto& hazards = hazards_[number % std::max<size_t>(joined_.load(), 1)];
+  const uint64_t open = hazards[number / kThreads % MG_FINE_HAZARDS].load();
+  if (open == 0 || (open & MG_FINE_HAZARD_ALL) != 0) return (missed_.load() + number / 1024 % 8) % lines_;
+  const uint64_t lines = (open & ~MG_FINE_HAZARD_STORES) / MG_FINE_HAZARD_LINE;
+  return ((open & (MG_FINE_HAZARD_LINE - 1)) + number / 1024 % lines) % lines_;
 }
 
 void FakeLineProtocol::spend_time(uint64_t seed, uint64_t* counter) {
   std::mt19937_64 random(seed);
   const uint64_t counted = counter == nullptr ? lines_ : line_of(reinterpret_cast<uintptr_t>(counter));
   while (!stop_.load()) {
-    // Now a few lines here and there, now a whole stretch; now the line of a window that is open, so that it goes away the
-    // moment that the window is closed.
+    // Now a few lines here and there, now a whole stretch; now the line of a hazard that is published, so that it goes away the
+    // moment that the hazard is cleared.
     uint64_t line = random() % 2 == 0 ? random() % lines_ : line_in_use(random());
     const uint64_t count = random() % 4 == 0 ? random() % 64 : 1;
     for (uint64_t i = 0; i < count; ++i, line = (line + 1) % lines_) {
@@ -164,7 +164,7 @@ void FakeLineProtocol::spend_time(uint64_t seed, uint64_t* counter) {
       ++written_;
     }
     if (random() % 64 == 0) std::this_thread::yield();
-    // Long enough for whole pages to come back, and to be remembered.
+    // Long enough for whole pages to come back, and to be cached.
     if (random() % 128 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
   }
 }

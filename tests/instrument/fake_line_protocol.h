@@ -1,6 +1,6 @@
 // A line protocol with one node and an adversary, who takes lines away as other nodes would, by the rules of
-// docs/fine-grain.md: from the table first, then when no window covers the line. Compiled code that stores outside of
-// its windows, or uses a value that it did not check, leaves memory other than it should be.
+// docs/internals/fine-grain.md: from the table first, then when no hazard covers the line. Compiled code that stores
+// outside of its hazards, or uses a value that it did not check, leaves memory other than it should be.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class FakeLineProtocol : public LineProtocol {
   [[nodiscard]] unsigned char* memory() const { return reinterpret_cast<unsigned char*>(MG_FINE_VIEW_BASE); }
   [[nodiscard]] size_t line_bytes() const { return size_t{1} << shift_; }
 
-  // Gives the calling thread windows that the adversary looks at; before it runs compiled code. The thread ends before
+  // Gives the calling thread hazards that the adversary looks at; before it runs compiled code. The thread ends before
   // this object does.
   void join();
 
@@ -44,7 +44,7 @@ class FakeLineProtocol : public LineProtocol {
 
   [[nodiscard]] uint64_t misses() const { return misses_.load(); }
   [[nodiscard]] uint64_t taken() const { return taken_.load(); }
-  // How often something that was remembered had to be forgotten.
+  // How often the rights cache was invalidated.
   [[nodiscard]] uint64_t forgotten() const { return forgotten_.load(); }
 
   [[nodiscard]] uint64_t polls() const { return polls_.load(); }
@@ -56,10 +56,12 @@ class FakeLineProtocol : public LineProtocol {
   void load(uintptr_t address, std::span<std::byte> out) override;
   bool store(uintptr_t address, std::span<const std::byte> value) override;
   void poll() override { polls_.fetch_add(1); }
-  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return options_.has_mail ? &has_mail_ : nullptr; }
-  void open_store(uintptr_t address) override;
-  void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
-  [[nodiscard]] std::atomic<uint64_t>* losses() override { return &losses_; }
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override {
+    return options_.has_mail ? &has_mail_ : nullptr;
+  }
+  void begin_store(uintptr_t address) override;
+  void fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) override;
+  [[nodiscard]] std::atomic<uint64_t>* rights_epoch() override { return &epoch_; }
   void spin() override { spins_.fetch_add(1); }
   [[nodiscard]] uint64_t spins() const { return spins_.load(); }
 
@@ -75,11 +77,11 @@ class FakeLineProtocol : public LineProtocol {
   }
   void make_valid(uint64_t line, bool writable);  // with its lock held
   // Never the same again, not even in the next test, whose pages are at the same addresses.
-  static uint64_t new_losses();
+  static uint64_t fresh_rights_epoch();
   void forget();
-  void wait_for_windows(uint64_t line, bool also_loads);
+  void wait_for_hazards(uint64_t line, bool also_loads);
   void take(uint64_t line, bool also_valid);
-  // A line that some thread has a window over, or that it has just missed.
+  // A line that some thread has a hazard over, or that it has just missed.
   [[nodiscard]] uint64_t line_in_use(uint64_t number) const;
   void spend_time(uint64_t seed, uint64_t* counter);
 
@@ -89,10 +91,10 @@ class FakeLineProtocol : public LineProtocol {
   uint64_t lines_;
   std::vector<unsigned char> elsewhere_;  // what the other nodes have
   std::unique_ptr<std::mutex[]> locks_;
-  alignas(64) std::array<std::array<std::atomic<uint64_t>, MG_FINE_WINDOWS>, kThreads> windows_{};
+  alignas(64) std::array<std::array<std::atomic<uint64_t>, MG_FINE_HAZARDS>, kThreads> hazards_{};
   std::atomic<size_t> joined_{0};
   std::atomic<uint64_t> misses_{0}, taken_{0}, forgotten_{0};
-  alignas(64) std::atomic<uint64_t> losses_{0};
+  alignas(64) std::atomic<uint64_t> epoch_{0};
   std::atomic<uint64_t> polls_{0}, spins_{0}, stores_offered_{0}, stores_taken_{0};
   const std::atomic<uint64_t> has_mail_{1};
   std::atomic<uint64_t> missed_{0};  // the last line that was brought

@@ -17,7 +17,7 @@ unsigned bounded(unsigned seed);
 unsigned bounded_nest(unsigned seed);
 /* Until no bit is left, or before: from `bit` downwards, bits of n that are set are cleared, and the first other set. */
 unsigned long lowest_zero(unsigned long n, unsigned long bit);
-/* A window is held: adds to numbers here and there. */
+/* The loop hazard is published: adds to numbers here and there. */
 void scatter(unsigned* to, unsigned long mask, unsigned long times);
 /* The same with a loop inside that never comes to a second iteration. */
 void scatter_chains(unsigned* to, unsigned long mask, unsigned long times);
@@ -26,7 +26,7 @@ void add(int length, float x);
 void add_rows(int rows, int length, float x);
 /* Calls itself, without a loop. Returns how often. */
 unsigned long calls(unsigned depth, unsigned width);
-/* Windows are open around pieces of the loop. */
+/* Hazards are published around pieces of the loop. */
 void scale(double* numbers, long length, double by);
 /* Until somebody else sets *flag. */
 void wait_for(const int* flag);

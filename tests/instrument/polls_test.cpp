@@ -44,14 +44,14 @@ class Recorder : public FakeLineProtocol {
     set_line_protocol(this);
     join();
   }
-  // The calling thread's windows are this object's.
-  ~Recorder() override { __multigrain_windows = at_first_; }
+  // The calling thread's hazards are this object's.
+  ~Recorder() override { __multigrain_hazards = at_first_; }
 
   void fence() override { ++fences_; }
   [[nodiscard]] const std::atomic<uint64_t>* outstanding() const override { return &has_stores_; }
   void prefetch_exclusive(uintptr_t address) override {
     prefetched_.push_back(address);
-    bring(address, address + 1, true);
+    fetch_lines(address, address + 1, true);
   }
   void poll() override {
     FakeLineProtocol::poll();
@@ -64,14 +64,14 @@ class Recorder : public FakeLineProtocol {
   bool store(uintptr_t address, std::span<const std::byte> value) override {
     if (!takes_stores) return FakeLineProtocol::store(address, value);
     lengths_.push_back(static_cast<unsigned>(value.size()));
-    bring(address, address + value.size(), true);
+    fetch_lines(address, address + value.size(), true);
     std::memcpy(reinterpret_cast<void*>(address), value.data(), value.size());
     take_away(address);  // another node's by now: the caller must leave it alone
     return true;
   }
-  void open_store(uintptr_t address) override {
+  void begin_store(uintptr_t address) override {
     ++stores_;
-    FakeLineProtocol::open_store(address);
+    FakeLineProtocol::begin_store(address);
   }
 
   // How many polls `run` makes.
@@ -90,7 +90,7 @@ class Recorder : public FakeLineProtocol {
   std::vector<uintptr_t> prefetched_;
 
  private:
-  uint64_t* const at_first_ = __multigrain_windows;
+  uint64_t* const at_first_ = __multigrain_hazards;
   const std::atomic<uint64_t> has_stores_{1};
 };
 
@@ -130,7 +130,7 @@ TEST_P(Tells, LoopsThatEndSoonDoNotPoll) {
   EXPECT_EQ(protocol.polls_of([&] { KERNEL(bounded_nest)(1); }), 0u);
   EXPECT_EQ(protocol.polls_of([&] { EXPECT_EQ(KERNEL(lowest_zero)(0xff0f, 0x8000), 0x008fu); }), 0u);
 }
-TEST_P(Tells, LoopsThatHoldAWindowPollWhenTheirCountRunsOut) {
+TEST_P(Tells, LoopsThatHoldAHazardPollWhenTheirCountRunsOut) {
   auto* const words = reinterpret_cast<unsigned*>(protocol.memory());
   constexpr unsigned long kTimes = 100'000;
   for (const auto& [run, additions] : {std::pair{KERNEL(scatter), 1u}, std::pair{KERNEL(scatter_chains), 2u}}) {
@@ -158,8 +158,8 @@ TEST_P(Tells, FunctionsThatCallThemselvesPoll) {
   EXPECT_LE(polls, times);
 }
 
-TEST_P(Tells, LoopsUnderWindowsPollBetweenPieces) {
-  if (!is_vectorised()) GTEST_SKIP() << "there are no windows around loops";
+TEST_P(Tells, LoopsUnderHazardsPollBetweenPieces) {
+  if (!is_vectorised()) GTEST_SKIP() << "there are no hazards around loops";
   constexpr long kLength = kBytes / sizeof(double);
   const uint64_t polls =
       protocol.polls_of([&] { KERNEL(scale)(reinterpret_cast<double*>(protocol.memory()), kLength, 2); });
@@ -182,17 +182,17 @@ TEST_P(Tells, WhatIsWaitedForMayComeByAPoll) {
   EXPECT_EQ(flag, 1);
 }
 
-// What a poll keeps: errno, and windows that a signal handler finds open.
-TEST_P(Tells, PollsKeepErrnoAndTheWindowsOfInterruptedCode) {
+// What a poll keeps: errno, and hazards that a signal handler finds published.
+TEST_P(Tells, PollsKeepErrnoAndTheHazardsOfInterruptedCode) {
   protocol.on_poll = [] { errno = EIO; };
   errno = ERANGE;
   EXPECT_GT(protocol.polls_of([&] { KERNEL(collatz)(27); }), 0u);
   EXPECT_EQ(errno, ERANGE);
-  constexpr uint64_t kOpen = 5 | MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES;
-  __multigrain_windows[3] = kOpen;
+  constexpr uint64_t kOpen = 5 | MG_FINE_HAZARD_LINE | MG_FINE_HAZARD_STORES;
+  __multigrain_hazards[3] = kOpen;
   EXPECT_EQ(protocol.polls_of([&] { KERNEL(collatz)(27); }), 0u);
-  EXPECT_EQ(__multigrain_windows[3], kOpen);
-  __multigrain_windows[3] = 0;
+  EXPECT_EQ(__multigrain_hazards[3], kOpen);
+  __multigrain_hazards[3] = 0;
 }
 
 // --- Fences
@@ -312,7 +312,7 @@ TEST_P(Answers, WithoutAServiceThreadWhileItComputes) {
    public:
     explicit Polled(Fabric& fabric) : FakeLineProtocol(4096, 6), fabric_(fabric) { set_line_protocol(this); }
     void poll() override { fabric_.poll(); }
-    [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return fabric_.mail(); }
+    [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return fabric_.mail(); }
 
    private:
     Fabric& fabric_;

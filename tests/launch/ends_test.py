@@ -18,7 +18,7 @@ ENDLESS = f"{BIN}/tests/idle_program"
 # Ends by itself, soon.
 BRIEF = [f"{BIN}/workloads/jacobi", "--size", "test", "--check"]
 # Where nothing but a hang is the alternative.
-PATIENCE_S = 60
+PATIENCE_S = 600
 
 
 def eventually(condition, seconds=PATIENCE_S):

@@ -496,6 +496,11 @@ TEST_F(MgrunTest, ANodeThatLeavesUntoldEndsTheRun) {
   EXPECT_THAT(err(), HasSubstr("exited with status 0 before the program did"));
 }
 
+TEST_F(MgrunTest, AFlagTakesNoValue) {
+  EXPECT_EQ(run({"--check=5", "true"}), 2);
+  EXPECT_THAT(err(), HasSubstr("--check takes no value"));
+}
+
 TEST_F(MgrunTest, ANodeThatEndsInOrderDoesNot) {
   // Both ends are seen at about the same time, in either order.
   for (int i = 0; i < 20; ++i) {

@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   const unsigned self = (*wireup)->self().value;
   const unsigned nodes = (*wireup)->nodes();
   for (unsigned round = 0; round < 5; ++round) {
-    const auto cards = (*wireup)->exchange(card_of(self, round), std::chrono::seconds(20));
+    const auto cards = (*wireup)->exchange(card_of(self, round), std::chrono::seconds(300));
     if (!cards) return complain(cards.error().message);
     if (cards->size() != nodes) return complain("a wrong number of cards");
     for (unsigned node = 0; node < nodes; ++node)

@@ -12,16 +12,23 @@ import unittest
 import slurm
 
 BIN = os.environ["MULTIGRAIN_TEST_BIN"]
-TIMEOUT_S = 60
+TIMEOUT_S = 600
+
+
+# In the environment of everything that this process launches: other tests run programs of the same folder meanwhile.
+MARK = f"LAUNCHED_BY_TEST={os.getpid()}"
 
 
 def processes_of(folder):
-    """The processes that run a program of the folder, by their executable."""
+    """The processes of this test's launches that run a program of the folder, by their executable."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if os.readlink(f"/proc/{entry}/exe").startswith(os.path.realpath(folder) + "/"):
-                found.append(int(entry))
+            if not os.readlink(f"/proc/{entry}/exe").startswith(os.path.realpath(folder) + "/"):
+                continue
+            with open(f"/proc/{entry}/environ", "rb") as environment:
+                if MARK.encode() in environment.read().split(b"\0"):
+                    found.append(int(entry))
         except OSError:
             pass
     return found
@@ -29,8 +36,9 @@ def processes_of(folder):
 
 def clean_environment():
     """Without what a launcher around this test may have set."""
-    return {name: value for name, value in os.environ.items()
-            if not name.startswith(("MULTIGRAIN_NODE", "PMI_", "PMIX_", "OMPI_", "SLURM_", "MPI_LOCAL"))}
+    name, value = MARK.split("=")
+    return {name: value, **{name: value for name, value in os.environ.items()
+                            if not name.startswith(("MULTIGRAIN_NODE", "PMI_", "PMIX_", "OMPI_", "SLURM_", "MPI_LOCAL"))}}
 
 
 class Launcher:
@@ -47,9 +55,9 @@ class Launcher:
     def launch(self, processes, *arguments, program, environment=None):
         result = subprocess.run([*self.command(processes), program, *arguments],
                                 env={**self.environment(), **(environment or {})}, stdin=subprocess.DEVNULL, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+                                capture_output=True, timeout=TIMEOUT_S, check=False)
         # A launcher may return a moment before what it killed is gone.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while processes_of(BIN) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertEqual(processes_of(BIN), [], "processes left behind")

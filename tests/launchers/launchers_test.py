@@ -101,7 +101,7 @@ class Mpich(Starts, MpichLauncher, unittest.TestCase):
 
     def test_ports_are_refused(self):
         result = subprocess.run(["mpirun.mpich", "-pmi-port", "-n", "2", PROGRAM], env=self.environment(), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+                                capture_output=True, timeout=TIMEOUT_S, check=False)
         self.assertIn("start it without -pmi-port", result.stderr)
         self.assertNotEqual(result.returncode, 0)
 
@@ -111,7 +111,7 @@ class SlurmPmi2(Starts, SlurmLauncher, unittest.TestCase):
 
     def test_tasks_that_cannot_meet_are_refused(self):
         result = subprocess.run([*self.srun(2, "--mpi=none"), PROGRAM], env=self.environment(), text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+                                capture_output=True, timeout=TIMEOUT_S, check=False)
         self.assertIn("srun has started 2 tasks that have no way to meet; use srun --mpi=pmix", result.stderr)
         self.assertEqual(result.returncode, FAILED)
 

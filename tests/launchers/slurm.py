@@ -16,7 +16,7 @@ import time
 
 NODES = ("mgn1", "mgn2")
 CORES_OF_A_NODE = 4  # as far as Slurm is concerned: configured, not counted
-PATIENCE_S = 30
+PATIENCE_S = 300
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sinfo", "scancel")
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 

@@ -1,6 +1,10 @@
-// Too much memory is an error of mg_alloc, as are options that make no sense; what is freed can be allocated again.
+// Too much memory is an error of mg_alloc, as are options that make no sense or are those of a later version; what is
+// freed can be allocated again.
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "program.h"
@@ -14,10 +18,52 @@ void expect_error(size_t size, const mg_alloc_options& options, int code) {
   REQUIRE(std::strlen(mg_error()) > 0);
 }
 
+void expect_success(const mg_alloc_options& options) {
+  void* const block = mg_alloc(100, &options);
+  REQUIRE(block != nullptr);
+  mg_free(block);
+}
+
+// Programs that were compiled with an older header hand over a shorter structure, those with a newer one a longer one.
+void options_of_other_versions() {
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
+  for (const size_t size : {size_t{0}, size_t{1}, sizeof options - 1, sizeof options + 4, size_t{1} << 20, SIZE_MAX}) {
+    options.size = size;
+    expect_error(100, options, EINVAL);
+    REQUIRE(std::string_view(mg_error()).find("MG_ALLOC_OPTIONS_INIT") != std::string_view::npos);
+  }
+
+  // What an older structure has no room for is not looked at.
+  options.alignment = 48;
+  options.home = MG_HOME_NODE;
+  options.node = mg_nodes();
+  options.size = sizeof options;
+  expect_error(100, options, EINVAL);
+  options.size = offsetof(mg_alloc_options, alignment);
+  expect_success(options);
+  options.size = offsetof(mg_alloc_options, home);
+  expect_error(100, options, EINVAL);
+  options.alignment = 64;
+  expect_success(options);
+
+  struct {
+    mg_alloc_options known = MG_ALLOC_OPTIONS_INIT;
+    uint64_t later[2] = {0, 0};
+  } newer;
+  newer.known.size = sizeof newer;
+  expect_success(newer.known);
+  newer.later[1] = uint64_t{1} << 56;
+  expect_error(100, newer.known, EINVAL);
+  REQUIRE(std::string_view(mg_error()).find("this version of the library does not know") != std::string_view::npos);
+  newer.known.size = sizeof newer.known;
+  expect_success(newer.known);
+}
+
 }  // namespace
 
 int main() {
-  mg_alloc_options options{};
+  options_of_other_versions();
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   expect_error(SIZE_MAX, options, ENOMEM);
   expect_error(SIZE_MAX - 4096, options, ENOMEM);
   expect_error(size_t{1} << 60, options, ENOMEM);

@@ -53,8 +53,7 @@ int main(int count, char** arguments) {
   pages = atol(arguments[1]);
   rounds = atol(arguments[2]);
   page_size = mg_page_size();
-  mg_alloc_options options;
-  memset(&options, 0, sizeof options);
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   if (count > 3 && strcmp(arguments[3], "first-touch") == 0) options.home = MG_HOME_FIRST_TOUCH;
   memory = mg_alloc((size_t)(pages * rounds) * page_size, &options);
   if (memory == NULL || (mg_processors() + 1) * kDistance > page_size) return 2;

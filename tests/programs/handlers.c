@@ -1,4 +1,5 @@
-/* Handlers of signals that interrupt code with windows open (docs/fine-grain.md): for line protocols, built by mgcc.
+/* Handlers of signals that interrupt code with hazards published (docs/internals/fine-grain.md): for line protocols,
+ * built by mgcc.
  *
  *   mgrun --nodes 2 --protocol dszoom handlers left | stores | jumps
  *

@@ -27,7 +27,7 @@ void slave(void*) {
   for (unsigned round = 0; round < 3; ++round) {
     for (unsigned b = 0; b < kBlocks; ++b) {
       Block& block = blocks[me * kBlocks + b];
-      mg_alloc_options options{};
+      mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
       options.alignment = size_t{1} << (b % 13);
       options.home = static_cast<mg_home>(b % 5);
       options.node = b % mg_nodes();

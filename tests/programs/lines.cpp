@@ -1,5 +1,6 @@
 // Memory that is kept coherent by lines, across processes. The accesses go through the runtime's entries, as compiled
-// checks' slow paths do (docs/fine-grain.md): this program is compiled without checks, but claims to have them.
+// checks' slow paths do (docs/internals/fine-grain.md): this program is compiled without checks, but claims to have
+// them.
 //
 //   lines all            everything is kept coherent by lines: a lock of atomics, false sharing (litmus.c has the rest)
 //   lines mixed          beside memory under the run's page protocol
@@ -31,12 +32,12 @@ uint64_t load(const uint64_t* word) {
 void store(uint64_t* word, uint64_t value) {
   __multigrain_store(word, sizeof value, &value);
 }
-// An atomic of compiled code: natively, in a window over the line.
+// An atomic of compiled code: natively, in a hazard over the line.
 template <typename Change>
 uint64_t change(uint64_t* word, Change&& change) {
   __multigrain_store_miss(word);
   const uint64_t old = change(reinterpret_cast<std::atomic<uint64_t>&>(*word));
-  std::atomic_ref<uint64_t>(__multigrain_windows[0]).store(0, std::memory_order_release);
+  std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0, std::memory_order_release);
   return old;
 }
 uint64_t add(uint64_t* word, uint64_t addend) {
@@ -45,7 +46,7 @@ uint64_t add(uint64_t* word, uint64_t addend) {
 
 template <typename T>
 T* shared_by(mg_protocol protocol, size_t count) {
-  mg_alloc_options options{};
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.protocol = protocol;
   void* const block = mg_alloc(count * sizeof(T), &options);
   if (block == nullptr) std::fprintf(stderr, "%s\n", mg_error());
@@ -139,7 +140,7 @@ void both_kinds(void*) {
   for (unsigned p = 0; p < mg_processors(); ++p) REQUIRE(g.pages[512 + p] == 7);
 }
 
-// A thread that the program starts has windows of its own.
+// A thread that the program starts has hazards of its own.
 void own_threads(void*) {
   meet();
   std::array<std::thread, 3> threads;
@@ -220,7 +221,7 @@ int main(int argc, char** argv) {
     g.pages = shared_by<uint64_t>(MG_PROTOCOL_MGS, 4096);
     program::run_on_all(&both_kinds);
     REQUIRE(mg_alloc(1, [] {
-              static mg_alloc_options options{};
+              static mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
               options.protocol = MG_PROTOCOL_HLRC;
               return &options;
             }()) == nullptr);

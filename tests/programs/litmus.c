@@ -1,7 +1,7 @@
 /* Litmus tests of memory models: short programs whose outcomes tell one model from another.
  *
  *   mgrun ... litmus [--access FORM] [--forbid MODEL] [--iterations N] [--instances N] [--stretch N] [--placement P]
- *                    [--test NAME,...]
+ *                    [--seed N] [--test NAME,...]
  *
  * Every test has a role for each thread, and runs many instances of its variables, all different, between two
  * meetings. The outcomes that each model allows are data (`allowed`), and one that the model of --forbid does not allow
@@ -11,8 +11,11 @@
  *            threads, role r is on node r mod nodes, and they meet at a barrier of atomics. Built by mgcc, this is for
  *            line protocols: nothing of Multigrain is used but memory and the start of a function on each node.
  *   locked   for release consistency: each access is in a critical section of its variable's lock. Such programs are
- *            free of data races, and so promised sequential consistency (mgs.txt, section 3.2).
+ *            free of data races, and so promised sequential consistency ([MGS], section 3.2).
  *   racing   the same without locks. Under page protocols all outcomes made of values that were stored may be seen.
+ *
+ * N of --seed (default: MULTIGRAIN_TEST_SEED, or else a random one) is where the random choices of a run begin: which
+ * copies there are when an instance begins, and how far the roles are out of step. It is printed.
  *
  * In the last two roles are processors, who meet at a barrier of Multigrain's.
  *
@@ -33,6 +36,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Under page protocols, neighbours that are narrower than the word in which diffs see changes. */
@@ -71,6 +75,7 @@ struct test {
 
 /* Written by main() before roles begin; every node has a copy. */
 static enum form form = kLocked;
+static unsigned seed;
 static unsigned iterations;
 static unsigned instances;
 static unsigned stretch; /* of instances, before which roles are brought in step again; 0: as suits the machine */
@@ -405,7 +410,7 @@ static void bind_to_core(unsigned role) {
 static void* play(void* argument) {
   const unsigned role = (unsigned)(uintptr_t)argument;
   if (form == kAtomic) bind_to_core(role);
-  random_state = role * 7919 + 1;
+  random_state = ((uint64_t)seed << 32) + role * 7919 + 1;
   /* Roles that share cores have to be scheduled for each meeting, and come out of step between the accesses. */
   const unsigned step = stretch != 0 ? stretch : crowded ? 32 : 8;
   for (unsigned done = 0; done < iterations; done += instances) {
@@ -525,7 +530,8 @@ static unsigned number_of(const char* name, const char* const* names, unsigned c
 static void usage(const char* wrong) {
   fprintf(stderr, "litmus: %s\n", wrong);
   fprintf(stderr, "usage: litmus [--access atomic|locked|racing] [--forbid sc|tso|rc|none] [--iterations N]\n"
-                  "              [--instances N] [--stretch N] [--placement pages|line|word|all] [--test NAME,...]\n"
+                  "              [--instances N] [--stretch N] [--placement pages|line|word|all] [--seed N]\n"
+                  "              [--test NAME,...]\n"
                   "tests:\n");
   for (unsigned t = 0; t < kTests; ++t) fprintf(stderr, "  %-10s %s\n", tests[t].name, tests[t].about);
   exit(2);
@@ -538,16 +544,33 @@ static unsigned count_of(const char* text, const char* wrong) {
   return (unsigned)value;
 }
 
+static unsigned seed_of(const char* text, const char* wrong) {
+  char* end;
+  const unsigned long value = strtoul(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != '\0' || value > UINT32_MAX) usage(wrong);
+  return (unsigned)value;
+}
+
+/* Another one in every run. */
+static unsigned random_seed(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (unsigned)now.tv_nsec ^ (unsigned)now.tv_sec << 10;
+}
+
 int main(int argc, char** argv) {
   static const struct option options[] = {
       {"access", required_argument, NULL, 'a'},     {"forbid", required_argument, NULL, 'f'},
       {"iterations", required_argument, NULL, 'n'}, {"instances", required_argument, NULL, 'i'},
       {"stretch", required_argument, NULL, 's'},    {"placement", required_argument, NULL, 'p'},
-      {"test", required_argument, NULL, 't'},       {NULL, 0, NULL, 0}};
+      {"test", required_argument, NULL, 't'},       {"seed", required_argument, NULL, 'r'},
+      {NULL, 0, NULL, 0}};
   static const char* const forms[] = {"atomic", "locked", "racing"};
   unsigned forbid = kSc;
   unsigned placement = kPages;
   const char* wanted = NULL;
+  const char* const given = getenv("MULTIGRAIN_TEST_SEED");
+  seed = given != NULL ? seed_of(given, "MULTIGRAIN_TEST_SEED is a number from 0 to 4294967295") : random_seed();
   for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
     switch (option) {
       case 'a': {
@@ -576,6 +599,9 @@ int main(int argc, char** argv) {
       case 't':
         wanted = optarg;
         break;
+      case 'r':
+        seed = seed_of(optarg, "--seed is a number from 0 to 4294967295");
+        break;
       default:
         usage("unknown option");
     }
@@ -583,6 +609,8 @@ int main(int argc, char** argv) {
   if (optind != argc) usage("there are no arguments but options");
   if (instances == 0) instances = form == kAtomic ? 4096 : 32;
   if (iterations == 0) iterations = form == kAtomic ? 1000000 : 256;
+
+  printf("seed %u\n", seed);
 
   const size_t page = mg_page_size();
   char* const memory = shared(kVariables * (instances * (size_t)kLine + 2 * page));

@@ -22,7 +22,7 @@ namespace program {
 
 template <typename T>
 T* shared(size_t count, mg_home home = MG_HOME_DEFAULT, unsigned node = 0) {
-  mg_alloc_options options{};
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.home = home;
   options.node = node;
   void* const block = mg_alloc(count * sizeof(T), &options);

@@ -5,11 +5,10 @@ import os
 import tempfile
 import unittest
 
+import multigrain.trace as mt
 import numpy as np
 import pyarrow
 from traces import BIN, mgtrace, write_small_trace
-
-import multigrain.trace as mt
 
 
 class Bindings(unittest.TestCase):

@@ -87,12 +87,12 @@ def main():
                     {
                         "processor": node * size + i,
                         **thread(node * size + i),
-                        "counters": {name: (10 + i) * (nodes > 1) for name in COUNTERS},
+                        "counters": dict.fromkeys(COUNTERS, (10 + i) * (nodes > 1)),
                     }
                     for i in range(size)
                 ],
                 "service": thread(0),
-                "counters": {name: 100 * (nodes > 1) for name in (*COUNTERS, "twins", "grant_reads")},
+                "counters": dict.fromkeys((*COUNTERS, "twins", "grant_reads"), 100 * (nodes > 1)),
                 "messages": [{"type": 1, "name": "RREQ", "count": 7, "bytes": 700}] if nodes > 1 else [],
             }
             for node in range(nodes)

@@ -39,7 +39,7 @@ class Real(unittest.TestCase):
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
+            timeout=1500,
         )
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)

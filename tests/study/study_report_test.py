@@ -64,7 +64,7 @@ class InTheBrowser(unittest.TestCase):
                 env=os.environ | {"FAKE_LOG": str(cls.folder / "log")},
                 check=False,
                 capture_output=True,
-                timeout=100,
+                timeout=900,
             )
         cls.browser = Browser()
         cls.addClassCleanup(cls.browser.close)

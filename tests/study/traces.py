@@ -3,9 +3,8 @@
 import os
 import subprocess
 
-import numpy as np
-
 import multigrain.trace as mt
+import numpy as np
 
 BIN = os.environ["MULTIGRAIN_TEST_BIN"]
 MGTRACE = f"{BIN}/mgtrace"
@@ -15,7 +14,7 @@ NASTY = "</script><img src=x onerror=alert(1)>&amp;"
 
 
 def mgtrace(*arguments, **environment):
-    result = subprocess.run([MGTRACE, *arguments], capture_output=True, text=True, check=False, timeout=100,
+    result = subprocess.run([MGTRACE, *arguments], capture_output=True, text=True, check=False, timeout=900,
                             env=os.environ | environment)
     return result.returncode, result.stdout, result.stderr
 

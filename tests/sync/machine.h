@@ -61,13 +61,13 @@ class ToyHost final : public SyncHost {
   void release() override {
     releases_.fetch_add(1, std::memory_order_relaxed);
     memory_.release(node_);
-    settle();
+    drain_store_buffer();
   }
   // The calling thread has written something that the node's other processors do not see before it settles.
   void write_own() {
     if (!std::exchange(t_unsettled, true)) unsettled_.fetch_add(1, std::memory_order_relaxed);
   }
-  void settle() override {
+  void drain_store_buffer() override {
     if (std::exchange(t_unsettled, false)) unsettled_.fetch_sub(1, std::memory_order_relaxed);
   }
   // How many threads have not settled.

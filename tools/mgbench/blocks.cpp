@@ -2,7 +2,7 @@
 // on 2 nodes of 1. Accesses are those of checked.h.
 //
 //   mgbench-blocks fetch ROUNDS    64 bytes from a home that polls, and from one that sleeps
-//   mgbench-blocks locks ROUNDS    Table 1 of shasta.txt: locks by messages, and by atomics
+//   mgbench-blocks locks ROUNDS    Table 1 of [Shasta]: locks by messages, and by atomics
 //   mgbench-blocks stream ROUNDS   16 MiB, by blocks of 64 and of 2,048 bytes
 //
 // With `virtual` behind ROUNDS times are those of the emulated machine.
@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kLine = 64;
 constexpr unsigned kLines = 512;
 constexpr size_t kStream = size_t{16} << 20;
-// What a piece of a compiled loop covers (docs/mgcc.md).
+// What a piece of a compiled loop covers (docs/user/mgcc.md).
 constexpr size_t kPiece = 4096 * sizeof(uint64_t);
 
 struct Stage {
@@ -191,9 +191,9 @@ void stream(void*) {
         for (size_t at = 0; at < kStream; at += kPiece) {
           const auto begin = reinterpret_cast<uintptr_t>(memory + at);
           const mg_fine_run run{begin, begin + kPiece, stores ? uintptr_t{1} : uintptr_t{0}, 0, 1};
-          while (__multigrain_batch_open(&run, 1) == 0) wait_a_moment();
+          while (__multigrain_batch_begin(&run, 1) == 0) wait_a_moment();
           work(reinterpret_cast<uint64_t*>(begin));
-          std::atomic_ref<uint64_t>(__multigrain_windows[0]).store(0, std::memory_order_release);
+          std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0, std::memory_order_release);
           poll();
         }
       };
@@ -221,7 +221,7 @@ void stream(void*) {
 }
 
 std::byte* allocate(size_t size, size_t block_size) {
-  mg_alloc_options options{};
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.home = MG_HOME_NODE;
   options.node = 1;
   options.block_size = block_size;

@@ -1,5 +1,5 @@
-// Accesses as mgcc compiles them (docs/fine-grain.md), spelled out: a program that includes this needs no compiled
-// checks, and claims to have them.
+// Accesses as mgcc compiles them (docs/internals/fine-grain.md), spelled out: a program that includes this needs no
+// compiled checks, and claims to have them.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fine_grain.h"
 #include "base/fine_grain_note.h"
-#include "coherence/window.h"
+#include "coherence/hazard.h"
 
 asm(MG_FINE_NOTE);
 
@@ -24,32 +24,32 @@ inline uint64_t load(const uint64_t* at) {
   __multigrain_load(at, sizeof missed, &missed);
   return missed;
 }
-// Leaves window 0 open over the word's line, which is exclusive.
-inline std::atomic_ref<uint64_t> open_window(uint64_t* at) {
-  const std::atomic_ref<uint64_t> window(__multigrain_windows[0]);
+// Leaves hazard 0 published over the word's line, which is exclusive.
+inline std::atomic_ref<uint64_t> publish_hazard(uint64_t* at) {
+  const std::atomic_ref<uint64_t> hazard(__multigrain_hazards[0]);
   const uint64_t shift = *reinterpret_cast<const uint64_t*>(MG_FINE_SHIFT_ADDRESS);
   const uint64_t line = (reinterpret_cast<uintptr_t>(at) - MG_FINE_VIEW_BASE) >> shift;
-  window.exchange(make_window(line, 1, true));
+  hazard.exchange(make_hazard(line, 1, true));
   const auto* const table = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE);
   if (__atomic_load_n(table + line, __ATOMIC_RELAXED) != MG_FINE_EXCLUSIVE) [[unlikely]]
     __multigrain_store_miss(at);
-  return window;
+  return hazard;
 }
 inline void store(uint64_t* at, uint64_t value) {
-  const std::atomic_ref<uint64_t> window = open_window(at);
+  const std::atomic_ref<uint64_t> hazard = publish_hazard(at);
   __atomic_store_n(at, value, __ATOMIC_RELAXED);
-  window.store(0, std::memory_order_release);
+  hazard.store(0, std::memory_order_release);
 }
 inline bool compare_and_swap(uint64_t* at, uint64_t expected, uint64_t desired) {
-  const std::atomic_ref<uint64_t> window = open_window(at);
+  const std::atomic_ref<uint64_t> hazard = publish_hazard(at);
   const bool done =
       __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-  window.store(0, std::memory_order_release);
+  hazard.store(0, std::memory_order_release);
   return done;
 }
 // What the program does at the end of an iteration, and before it releases something.
 inline void poll() {
-  if (__atomic_load_n(__multigrain_mail, __ATOMIC_RELAXED) != 0) [[unlikely]]
+  if (__atomic_load_n(__multigrain_pending_messages, __ATOMIC_RELAXED) != 0) [[unlikely]]
     __multigrain_poll_miss();
 }
 inline void fence() {

@@ -27,7 +27,7 @@ constexpr std::array kWays = {"plain",    "fine",      "no-polls", "no-loops",  
 
 constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
 
-// What the issues ask for; the papers' own figures are in docs/mgcc.md.
+// What the issues ask for; the papers' own figures are in docs/user/mgcc.md.
 struct Goal {
   const char* way;
   const char* what;

@@ -1,6 +1,6 @@
 // What DSZOOM's misses cost, and what false sharing costs under any protocol: a Multigrain program, which mgbench runs
-// under mgrun. Its accesses are spelled out as mgcc compiles them (docs/fine-grain.md), so it needs no compiled checks,
-// and claims to have them.
+// under mgrun. Its accesses are spelled out as mgcc compiles them (docs/internals/fine-grain.md), so it needs no
+// compiled checks, and claims to have them.
 //
 //   mgbench-lines misses ROUNDS          on 3 nodes of 1, under dszoom
 //   mgbench-lines false-sharing ROUNDS   under any protocol: one writer a line, all of them on every page
@@ -171,7 +171,7 @@ int main_of_lines(int argc, char** argv) {
   g_stage.by_lines = protocol != nullptr && std::string_view(protocol) == "dszoom";
   g_stage.rounds = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
   g_stage.barrier = mg_barrier_create(0);
-  mg_alloc_options options{};
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.home = what == "misses" ? MG_HOME_NODE : MG_HOME_INTERLEAVED;
   options.node = 1;
   g_stage.memory = static_cast<std::byte*>(mg_alloc(std::max(kPages * mg_page_size(), kLines * kLine), &options));

@@ -339,7 +339,7 @@ int compare_lines(const Options& options, const std::string& mgrun, const std::s
   return 0;
 }
 
-// --- Blocks: what shasta.txt measures (section 6.1, Table 1), and what larger blocks bring.
+// --- Blocks: what [Shasta] measures (section 6.1, Table 1), and what larger blocks bring.
 
 constexpr double kFetchTargetNs = 2000, kFenceTargetNs = 20, kStreamTarget = 5;
 

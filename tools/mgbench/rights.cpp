@@ -1,4 +1,4 @@
-// The rights-change wall (genima-emulation.txt, V.E and figure 3): threads of one process change the rights of single
+// The rights-change wall ([GeNIMA], V.E and figure 3): threads of one process change the rights of single
 // pages at the same time, each of its own, and no page of a thread is beside another of its own.
 //
 // With both mechanisms, for growing numbers of threads. A figure is the time that a call takes on a core of its own:

@@ -49,7 +49,7 @@ void set_stage(const Effort& effort, unsigned home) {
   g_stage.rounds = effort.rounds;
   g_stage.barrier = mg_barrier_create(0);
   g_stage.lock = mg_lock_create();
-  mg_alloc_options options{};
+  mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.home = MG_HOME_NODE;
   options.node = home;
   g_stage.pages = static_cast<volatile char*>(mg_alloc(effort.pages * g_stage.page_size, &options));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string_view>
 
 namespace multigrain::compiler {
@@ -28,15 +29,14 @@ bool forbids_linking(std::string_view option) {
   return std::ranges::find(kOptions, option) != kOptions.end();
 }
 
-// Of -fsanitize=, those whose runtimes stand in front of the C library or keep shadows of memory, as ours does.
-bool is_impossible_sanitizer(std::string_view argument) {
+// Whether the argument is -fsanitize= with one of these in its list.
+bool asks_for_sanitizer(std::string_view argument, std::initializer_list<std::string_view> any_of) {
   constexpr std::string_view kOption = "-fsanitize=";
   if (!argument.starts_with(kOption)) return false;
   argument.remove_prefix(kOption.size());
-  static constexpr std::array kImpossible = {"address", "hwaddress", "memory", "thread"};
   while (!argument.empty()) {
     const std::string_view one = argument.substr(0, argument.find(','));
-    if (std::ranges::find(kImpossible, one) != kImpossible.end()) return true;
+    if (std::ranges::find(any_of, one) != any_of.end()) return true;
     argument.remove_prefix(std::min(argument.size(), one.size() + 1));
   }
   return false;
@@ -101,8 +101,11 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
       request.unchecked_call = "ignore";
     } else if (argument == "-Werror=multigrain-unchecked-call") {
       request.unchecked_call = "error";
-    } else if (is_impossible_sanitizer(argument)) {
+    } else if (asks_for_sanitizer(argument, {"address", "hwaddress", "memory", "thread"})) {
       return fail("{} is not possible: the sanitizer and Multigrain both want to stand in front of the C library", argument);
+    } else if (asks_for_sanitizer(argument, {"vptr"})) {
+      return fail("{} is not possible: the sanitizer's library reads objects, which may be shared, without checks",
+                  argument);
     } else if (argument.starts_with("-fmultigrain") || argument.starts_with("-fno-multigrain") ||
                argument.starts_with("-Wmultigrain") || argument.starts_with("-Wno-multigrain") ||
                argument.starts_with("-Werror=multigrain")) {
@@ -110,6 +113,7 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
     } else {
       if (argument == "-fopenmp" || argument.starts_with("-fopenmp=")) request.openmp = true;
       if (argument == "-fno-openmp") request.openmp = false;
+      if (asks_for_sanitizer(argument, {"undefined"})) request.sanitizes_undefined = true;
       request.arguments.emplace_back(argument);
       if (takes_value(argument)) {
         if (argument == "-l") has_input = true;
@@ -167,6 +171,8 @@ std::vector<std::string> command(const Request& request, const Places& places) {
   };
   add_quietly(compile_flags(request, places));
   add(request.arguments);
+  // A part of `undefined` whose library reads the table of virtual functions of an object without checks.
+  if (request.checks && request.sanitizes_undefined) add({"-fno-sanitize=vptr"});
   if (request.links) add_quietly(link_flags(places));
   return words;
 }

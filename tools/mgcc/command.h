@@ -18,6 +18,7 @@ struct Request {
   bool checks = true;                  // -fno-multigrain-checks
   bool links = false;                  // the compiler would link
   bool openmp = false;                 // -fopenmp, which needs the compiler's runtime for it
+  bool sanitizes_undefined = false;    // -fsanitize=undefined
   std::vector<std::string> arguments;  // for the compiler
   // For the pass.
   std::string optimisations;  // what -fmultigrain-checks= said, the last word on each last

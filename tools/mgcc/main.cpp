@@ -42,13 +42,13 @@ All options are clang's, but for these:
                              [no-]narrow  loads of 1 and 2 bytes checked by what they load, not by the word around
                              [no-]expand  short memory copies in line
                              [no-]prefetch  a line for a compare-and-swap loop, once, before the loop
-                             [no-]hold    one window for the stores of several iterations
+                             [no-]hold    one hazard for the stores of several iterations
                              [no-]arguments  no checks for arguments that point to locals in all calls
-                             [no-]pages   pages whose lines are all here are remembered
+                             [no-]pages   pages whose lines are all here are cached
                              [no-]versions  loops have versions for objects that turn out to be private
                              [no-]all     all of these
                              and, off unless it is asked for:
-                             verify       a call before each access under a window, which ends the program if none
+                             verify       a call before each access under a hazard, which ends the program if none
                                           is open: to look for faults of the checks themselves
   -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
   -fmultigrain-sequential    plain accesses of memory that may be shared stay in the order of the program's text, with
@@ -130,7 +130,7 @@ Status check_openmp(const std::string& compiler) {
   return fail(
       "-fopenmp needs the OpenMP runtime of clang 19, which is not installed (on Debian: apt install libomp-19-dev); its "
       "threads stay on the node of the processor that starts them, as those of gcc -fopenmp do, which works with page "
-      "protocols (docs/porting.md)");
+      "protocols (docs/user/porting.md)");
 }
 
 void print(const std::vector<std::string>& words) {

@@ -1,6 +1,6 @@
 /* What the programs to be traced share: options, threads, random numbers.
  *
- * They are kernels in the styles of software-coherence-thesis.txt, section 2.2: plain POSIX threads and nothing of
+ * They are kernels in the styles of [Bolosky], section 2.2: plain POSIX threads and nothing of
  * Multigrain, so that any recorder can trace them. Every one prints one line with a checksum that does not depend on
  * the number of threads, and ends with status 1 if its result is wrong. */
 #ifndef MULTIGRAIN_TRACED_H

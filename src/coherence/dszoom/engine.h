@@ -1,24 +1,24 @@
 // DSZOOM's protocol for one miss of one processor, from the lock of the directory entry to its release, as a value
-// (dszoom.txt, section 2.4, Algorithms 1 and 2; docs/dszoom.md). It has no clock, no memory and no network: it says
-// which operations to carry out next, and is told what came of them. The shell (shell.h) carries them out on a fabric,
-// the model (tests/coherence/dszoom_model.h) one by one with everybody else's between them.
+// ([DSZOOM], section 2.4, Algorithms 1 and 2; docs/internals/dszoom.md). It has no clock, no memory and no network:
+// it says which operations to carry out next, and is told what came of them. The shell (shell.h) carries them out on a
+// fabric, the model (tests/coherence/dszoom_model.h) one by one with everybody else's between them.
 //
 // The operations of a step may all be under way at the same time. Those on one node stand together, and take effect
 // there in their order; those on different nodes have none. A step begins when all of the one before are complete,
 // except that nobody waits for the last, which unlocks the entry: the next who wants the line waits for that.
 //
-// What makes it right (docs/fine-grain.md: F1 to F4):
+// What makes it right (docs/internals/fine-grain.md: F1 to F4):
 //
 //  * All that is done about a line is done by who has locked its entry. So there are no races between requests, and an
 //    entry that is not locked tells the truth.
-//  * A right is taken away, then the windows of that node are read, then the line. Whoever has seen the right before it
-//    was taken had published a window before, which is seen. So when no window is open the line's words are final, and
-//    nobody there stores, nor reads without a check, until the lock is released.
-//  * What a node's processors remember of lines counts while the node's losses are the value that they were then. So
-//    losses that say that something is remembered become another value after the right was taken, and only then the
-//    windows are read that count: who has read the old value had published a window before. What is remembered later
-//    was looked at later. Losses that say that nothing is remembered prove that only if they said so before the windows
-//    were read, too, by the same value: else the windows are read again (seen_windows.h).
+//  * The requester revokes a right of a node, then reads the hazards of that node, then the line. A thread that saw the
+//    right before it was revoked had published a hazard before that, which the requester sees. So when no such hazard is
+//    left, the line's words are final, and nobody there stores, nor loads without a check, until the entry is unlocked.
+//  * A right that a node's threads have cached counts while the node's rights epoch is the one in which it was cached. So
+//    after revoking a right the requester replaces the node's epoch if it says that rights are cached, and only then scans
+//    the node's hazards. A thread that used the old epoch published its hazard before it read that epoch, so the scan sees
+//    it; a thread that caches rights later finds the line's right revoked. An epoch that says that nothing is cached proves
+//    that only if the node had the same one before its hazards were read: else they are read again (hazard_scan.h).
 //  * A holder's frame is flagged when nobody can be in the middle of reading it, and before anybody may store.
 //  * The own frame is filled before the own word says that the line is here, and that before the entry is unlocked.
 #pragma once
@@ -32,23 +32,23 @@
 namespace multigrain::dszoom {
 
 enum class Verb : uint8_t {
-  kLock,     // at the home: swap kLocked into the entry. The outcome has what it was
-  kTake,     // elsewhere than at home: swap `word` into the node's word
-  kForget,   // a value that was never used before into the node's losses
-  kWatch,    // read the node's windows and losses. The outcome says whether a window is open that must close first
-  kRead,     // the line from the node's frame into the buffer
-  kFlag,     // the flag value into the node's frame
-  kFill,     // here: the buffer into the own frame
-  kSetOwn,   // here: the own word becomes `word`
-  kOpen,     // here: publish window 0 over the line, of stores
-  kDeliver,  // here: the line may be read, and the loads that missed are made
-  kUnlock,   // at the home: the entry becomes `word`
+  kLock,           // at the home: swap kLocked into the entry. The outcome has what it was
+  kRevokeRight,    // elsewhere than at home: swap `word` into the node's word
+  kReplaceEpoch,   // a value that was never used before into the node's rights epoch
+  kScanHazards,    // read the node's hazards and rights epoch. The outcome says whether the requester must wait for a hazard
+  kReadLine,       // the line from the node's frame into the buffer
+  kWriteFlags,     // the flag value into the node's frame
+  kFill,           // here: the buffer into the own frame
+  kSetOwn,         // here: the own word becomes `word`
+  kPublishHazard,  // here: publish hazard 0 over the line, of stores
+  kCompleteLoads,  // here: the line may be read, and the loads that missed are made
+  kUnlock,         // at the home: the entry becomes `word`
 };
 
 struct Operation {
   Verb verb;
   NodeId node;
-  bool loads = false;  // kWatch: windows of loads must close, too
+  bool loads = false;  // kScanHazards: hazards of loads count, too
   uint64_t word = 0;
 };
 
@@ -56,7 +56,7 @@ struct Operation {
 class Step {
  public:
   void add(Verb verb, NodeId node, uint64_t word = 0) { push({verb, node, false, word}); }
-  void watch(NodeId node, bool loads) { push({Verb::kWatch, node, loads, 0}); }
+  void scan(NodeId node, bool loads) { push({Verb::kScanHazards, node, loads, 0}); }
   void clear() { size_ = 0; }
   [[nodiscard]] const Operation* begin() const { return operations_.data(); }
   [[nodiscard]] const Operation* end() const { return operations_.data() + size_; }
@@ -67,7 +67,7 @@ class Step {
     MG_CHECK(size_ < operations_.size());
     operations_[size_++] = operation;
   }
-  // Of every holder its word, or its losses, and its windows; one line; the lock or what ends the miss.
+  // For every holder its word, or its rights epoch, and its hazards; one line; the lock, or what ends the miss.
   std::array<Operation, 2 * kMaxNodes + 6> operations_;
   size_t size_ = 0;
 };
@@ -75,24 +75,25 @@ class Step {
 // What came of a step.
 struct Outcome {
   uint64_t entry = 0;  // of kLock
-  // Nodes with a window that must close first, or whose windows were read at a time that proves nothing.
-  NodeSet open;
-  NodeSet remembered;  // those of them whose losses must become another value, before their windows are read again
+  // Nodes whose hazards must be read again: one covers the line and must be cleared first, or the scan was not valid.
+  NodeSet blocked;
+  // Those of them whose rights epoch must be replaced before that.
+  NodeSet invalidate_first;
 };
 
 enum class Progress : uint8_t {
-  kBusy,  // another requester has the entry locked: the step is the same again, after a while
-  kOpen,  // windows are open: the step looks again, after a while
-  kGo,    // carry out the step
-  kLast,  // carry out the step, and the miss is over
+  kBusy,            // another requester has the entry locked: the step is the same again, after a while
+  kWaitForHazards,  // hazards cover the line: the step scans them again, after a while
+  kGo,              // carry out the step
+  kLast,            // carry out the step, and the miss is over
 };
 
 // What a miss turned out to be, for the profile.
-enum class Kind : uint8_t {
-  kNothing,     // another processor of the node had brought the line
-  kTwoHops,     // the line came from its home, or to it
-  kThreeHops,   // the line came from a third node
-  kUpgrade,     // the line was here, and is exclusive now
+enum class MissKind : uint8_t {
+  kNothing,    // another processor of the node had brought the line
+  kTwoHops,    // the line came from its home, or to it
+  kThreeHops,  // the line came from a third node
+  kUpgrade,    // the line was here, and is exclusive now
 };
 
 class Miss {
@@ -103,7 +104,7 @@ class Miss {
         home_(home),
         stores_(stores),
         speculates_(self != home && !has_copy),
-        watches_(self != home && (stores || !has_copy)) {}
+        scans_home_(self != home && (stores || !has_copy)) {}
 
   // The first step.
   void begin(Step& step) const;
@@ -111,35 +112,39 @@ class Miss {
   Progress proceed(const Outcome& outcome, Step& step);
 
   // When it is over:
-  [[nodiscard]] Kind kind() const { return kind_; }
+  [[nodiscard]] MissKind kind() const { return kind_; }
   [[nodiscard]] bool stores() const { return stores_; }
   [[nodiscard]] unsigned invalidated() const { return to_flag_.size(); }
 
   // All that it is, as numbers: for the explorer, which must tell states apart.
   [[nodiscard]] std::array<uint64_t, 6> state() const {
-    return {holders_.bits(), to_take_.bits(), to_close_.bits(), to_flag_.bits(), source_.value,
+    return {holders_.bits(),
+            to_revoke_.bits(),
+            to_clear_.bits(),
+            to_flag_.bits(),
+            source_.value,
             static_cast<uint64_t>(stage_) | static_cast<uint64_t>(kind_) << 8 | uint64_t{needs_} << 16 |
                 uint64_t{brought_} << 17 | uint64_t{stores_} << 18 | uint64_t{speculates_} << 19 |
-                uint64_t{watches_} << 20};
+                uint64_t{scans_home_} << 20};
   }
 
  private:
-  enum class Stage : uint8_t { kLocking, kClosing, kFlagging, kOver };
+  enum class Stage : uint8_t { kLocking, kClearing, kFlagging, kOver };
 
   Progress locked(const Outcome& outcome, Step& step);
-  Progress collect(NodeSet to_forget, Step& step);
+  Progress collect(NodeSet to_invalidate, Step& step);
   Progress finish(Step& step);
 
   NodeId self_;
   NodeId home_;
   bool stores_;
   bool speculates_;  // the lock brings the home's copy along
-  bool watches_;     // and its windows
+  bool scans_home_;  // and its hazards
   Stage stage_ = Stage::kLocking;
-  Kind kind_ = Kind::kNothing;
+  MissKind kind_ = MissKind::kNothing;
   NodeSet holders_;    // when it was locked
-  NodeSet to_take_;    // whose words must change
-  NodeSet to_close_;   // whose windows must close
+  NodeSet to_revoke_;  // whose rights must be revoked
+  NodeSet to_clear_;   // whose hazards must be cleared
   NodeSet to_flag_;    // who loses the line
   NodeId source_;      // where the line comes from
   bool needs_ = false;  // the line, still

@@ -1,4 +1,4 @@
-// The words of the line table (docs/fine-grain.md): a directory entry at a line's home, an MTAG elsewhere.
+// The words of the line table (docs/internals/fine-grain.md): a directory entry at a line's home, an MTAG elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include "base/fine_grain.h"
 #include "base/ids.h"
 #include "base/node_set.h"
-#include "coherence/window.h"
+#include "coherence/hazard.h"
 
 namespace multigrain::dszoom {
 
@@ -28,7 +28,7 @@ inline NodeSet holders(uint64_t entry, NodeId home) {
 }
 
 // The entry of a line that `nodes` have: one of them exclusively, more for reading. Nothing is ever evicted, and only a
-// store leaves a line with one holder: so one holder is an exclusive one (dszoom.txt, Algorithm 1:
+// store leaves a line with one holder: so one holder is an exclusive one ([DSZOOM], Algorithm 1:
 // number(presence_bits) is 1).
 inline uint64_t make_entry(NodeSet nodes, NodeId home) {
   if (nodes == NodeSet::of(home)) return kExclusive;

@@ -15,11 +15,11 @@ namespace multigrain::dszoom {
 namespace {
 
 constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
-// Places of windows that one get reads, and nodes whose windows are read at a time: what fits a stack.
-constexpr uint32_t kPlacesAtOnce = 32;
-constexpr size_t kWatchedAtOnce = 8;
-// Of the words at words::kWindows, which has the node's losses.
-constexpr size_t kLossesIndex = (words::kLosses - words::kWindows) / sizeof(uint64_t);
+// Hazard slots that one get reads, and nodes whose hazards are read at a time: what fits a stack.
+constexpr uint32_t kSlotsAtOnce = 32;
+constexpr size_t kScansAtOnce = 8;
+// The index of the node's rights epoch among the words from words::kHazards on.
+constexpr size_t kEpochIndex = (words::kRightsEpoch - words::kHazards) / sizeof(uint64_t);
 
 void count(Counter counter, uint64_t n = 1) {
   this_profile().count(counter, n);
@@ -51,13 +51,13 @@ void read(std::span<std::byte> out, const std::byte* from) {
   copy_out(out, from);
 }
 
-void publish(uint64_t window) {
-  MULTIGRAIN_STEP(__multigrain_windows);
-  publish_window(window);
+void publish(uint64_t hazard) {
+  MULTIGRAIN_STEP(__multigrain_hazards);
+  publish_hazard(hazard);
 }
 void close() {
-  MULTIGRAIN_STEP(__multigrain_windows);
-  close_window();
+  MULTIGRAIN_STEP(__multigrain_hazards);
+  clear_hazard();
 }
 
 uint64_t random_of_thread() {
@@ -79,7 +79,7 @@ Shell::Shell(const NodeServices& services, const LineServices& lines)
       self_(services.fabric.self()),
       view_(reinterpret_cast<uintptr_t>(services.region.base())),
       shift_(lines.table.line_shift()) {
-  for (auto& places : places_of_) places.store(4, std::memory_order_relaxed);
+  for (auto& slots : slots_of_) slots.store(4, std::memory_order_relaxed);
 }
 
 Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const LineServices& lines) {
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const
   auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by lines");
   if (!pages) return tl::unexpected(pages.error());
   shell->pages_ = std::move(*pages);
-  auto outboxes = SparseTable<Outbox>::create(words::kWindowPlaces, "releases of directory entries");
+  auto outboxes = SparseTable<Outbox>::create(words::kHazardSlots, "releases of directory entries");
   if (!outboxes) return tl::unexpected(outboxes.error());
   shell->outboxes_ = std::move(*outboxes);
   auto locks = SparseTable<LineLock>::create(kLocks, "locks of lines");
@@ -149,7 +149,7 @@ bool Shell::keeps(uintptr_t address) {
 }
 
 // The line at an address of line-grain memory, touched. Nothing if the memory is of another kind, or of none.
-std::optional<Shell::Line> Shell::find(uintptr_t address) {
+std::optional<Shell::Line> Shell::locate_line(uintptr_t address) {
   const PageId page((address - view_) >> services_.region.page_shift());
   if (page.value >= pages_.count()) return std::nullopt;
   LinePage& record = pages_[page];
@@ -163,8 +163,8 @@ std::optional<Shell::Line> Shell::find(uintptr_t address) {
 
 // --- Lines
 
-// Whether the line may be read, or stored to, here. The caller has a window open over it, or wants a hint.
-bool Shell::has(const Line& line, bool to_store) {
+// Whether the line may be read, or stored to, here. The caller has published a hazard over it, or wants a hint.
+bool Shell::has_right(const Line& line, bool to_store) {
   MULTIGRAIN_STEP(&word(line.number));
   const uint64_t now = word(line.number).load(std::memory_order_seq_cst);
   if (to_store ? now == kExclusive : (now & kReadable) != 0) return true;
@@ -174,18 +174,18 @@ bool Shell::has(const Line& line, bool to_store) {
   return word(line.number).compare_exchange_strong(untouched, kExclusive, std::memory_order_seq_cst);
 }
 
-bool Shell::try_load(const Line& line, const Wanted& wanted) {
-  publish(make_window(line.number, 1, false));
-  const bool here = has(line, false);
-  if (here && wanted.from != nullptr) read(wanted.out, wanted.from);
+bool Shell::try_load(const Line& line, const LoadRequest& request) {
+  publish(make_hazard(line.number, 1, false));
+  const bool here = has_right(line, false);
+  if (here && request.from != nullptr) read(request.out, request.from);
   close();
   return here;
 }
 
-// Leaves the window open if it succeeds.
-bool Shell::try_open(const Line& line) {
-  publish(make_window(line.number, 1, true));
-  if (has(line, true)) return true;
+// Leaves the hazard published if it succeeds.
+bool Shell::try_begin_store(const Line& line) {
+  publish(make_hazard(line.number, 1, true));
+  if (has_right(line, true)) return true;
   close();
   return false;
 }
@@ -193,38 +193,38 @@ bool Shell::try_open(const Line& line) {
 void Shell::load(uintptr_t address, std::span<std::byte> out) {
   if (out.empty()) return;
   const virtual_time::MissedCheck missed;
-  const std::optional<Line> line = find(address);
+  const std::optional<Line> line = locate_line(address);
   if (!line) {
     // Of a page protocol, whose faults this may raise; or not allocated, and then it deserves the signal.
     std::memcpy(out.data(), reinterpret_cast<const void*>(address), out.size());
     return;
   }
-  const Wanted wanted{line->frame + ((address - view_) - frame_offset(line->number)), out};
-  MG_CHECK(static_cast<size_t>(wanted.from - line->frame) + out.size() <= line_size(), address, out.size());
-  if (try_load(*line, wanted)) {
+  const LoadRequest request{line->frame + ((address - view_) - frame_offset(line->number)), out};
+  MG_CHECK(static_cast<size_t>(request.from - line->frame) + out.size() <= line_size(), address, out.size());
+  if (try_load(*line, request)) {
     // The value is the program's, or the line has come since the check.
-    if (holds_flag(wanted.from, out.size())) count(Counter::kFalseMisses);
+    if (holds_flag(request.from, out.size())) count(Counter::kFalseMisses);
     return;
   }
-  miss(*line, false, wanted);
+  miss(*line, false, request);
 }
 
-void Shell::open_store(uintptr_t address) {
+void Shell::begin_store(uintptr_t address) {
   const virtual_time::MissedCheck missed;
-  const std::optional<Line> line = find(address);
+  const std::optional<Line> line = locate_line(address);
   if (!line) {
     // The store itself finds out what it may.
-    publish(make_window(line_of(address), 1, true));
+    publish(make_hazard(line_of(address), 1, true));
     return;
   }
-  if (!try_open(*line)) miss(*line, true, {});
+  if (!try_begin_store(*line)) miss(*line, true, {});
 }
 
-void Shell::bring(uintptr_t begin, uintptr_t end, bool to_store) {
+void Shell::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
   const virtual_time::MissedCheck missed;
   for (uintptr_t at = begin & ~(line_size() - 1); at < end; at += line_size()) {
-    const std::optional<Line> line = find(at);
-    if (!line || has(*line, to_store)) continue;
+    const std::optional<Line> line = locate_line(at);
+    if (!line || has_right(*line, to_store)) continue;
     miss(*line, to_store, {});
     if (to_store) close();
   }
@@ -237,9 +237,9 @@ void Shell::spin() {
 
 // --- Misses
 
-// Brings the line, or the right to store to it: then with window 0 open over it. `wanted` is loaded while the line is
-// certainly here.
-void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
+// Fetches the line, or the right to store to it: then it returns with hazard 0 published over the line. The load of `request`
+// is made while the line is certainly here.
+void Shell::miss(const Line& line, bool stores, const LoadRequest& request) {
   virtual_time::synchronise();
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
@@ -254,7 +254,7 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
     profile.enter(Category::kProtocol);
   }
   const std::lock_guard hold(lock, std::adopt_lock);
-  if (stores ? try_open(line) : try_load(line, wanted)) {
+  if (stores ? try_begin_store(line) : try_load(line, request)) {
     count(Counter::kLinesFound);
     return;
   }
@@ -264,11 +264,11 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
   Step step;
   alignas(64) std::array<std::byte, kLongestLine> buffer;
   miss.begin(step);
-  SeenWindows seen;
+  HazardScan scan;
   uint64_t waiting_since = 0;
   for (unsigned tries = 0;;) {
     profile.enter(Category::kDataWait);
-    const Outcome outcome = perform(step, line, buffer.data(), seen);
+    const Outcome outcome = perform(step, line, buffer.data(), scan);
     profile.enter(Category::kProtocol);
     const Progress progress = miss.proceed(outcome, step);
     if (progress == Progress::kLast) break;
@@ -276,7 +276,7 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
       tries = 0;
       continue;
     }
-    count(progress == Progress::kBusy ? Counter::kLockRetries : Counter::kWindowWaits);
+    count(progress == Progress::kBusy ? Counter::kLockRetries : Counter::kHazardWaits);
     if (tries == 0) waiting_since = ticks();
     profile.enter(Category::kDataWait);
     {
@@ -287,30 +287,30 @@ void Shell::miss(const Line& line, bool stores, const Wanted& wanted) {
     }
     profile.enter(Category::kProtocol);
   }
-  end(step, line, buffer.data(), wanted);
+  end(step, line, buffer.data(), request);
 
   switch (miss.kind()) {
-    case Kind::kNothing:
+    case MissKind::kNothing:
       count(Counter::kLinesFound);
       return;
-    case Kind::kUpgrade:
+    case MissKind::kUpgrade:
       count(Counter::kLineUpgrades);
       break;
-    case Kind::kTwoHops:
+    case MissKind::kTwoHops:
       count(Counter::kTwoHopMisses);
       break;
-    case Kind::kThreeHops:
+    case MissKind::kThreeHops:
       count(Counter::kThreeHopMisses);
       break;
   }
-  if (stores && miss.kind() != Kind::kUpgrade) count(Counter::kStoreMisses);
-  if (miss.kind() != Kind::kUpgrade) count(Counter::kLinesMoved);
+  if (stores && miss.kind() != MissKind::kUpgrade) count(Counter::kStoreMisses);
+  if (miss.kind() != MissKind::kUpgrade) count(Counter::kLinesMoved);
   count(Counter::kLinesInvalidated, miss.invalidated());
 }
 
 // Spins as long as is reasonable on this machine, ever longer between two tries, so that the directory is not hammered;
 // then gives the core to others, among whom may be the one that is waited for; then sleeps. Never twice for the same
-// time, so that two who want the same line do not meet again and again (dszoom.txt, footnote 2).
+// time, so that two who want the same line do not meet again and again ([DSZOOM], footnote 2).
 void Shell::pause(unsigned tries, uint64_t since) {
   constexpr unsigned kYields = 64;
   const unsigned doublings = std::min(tries, 7u);
@@ -324,17 +324,17 @@ void Shell::pause(unsigned tries, uint64_t since) {
 }
 
 // Carries out a step, and waits for it: on each node in order, on all of them at once.
-Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, SeenWindows& seen) {
-  struct Watched {
+Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, HazardScan& scan) {
+  struct Scan {
     NodeId node;
     bool loads = false;
-    uint32_t places = 0;
-    uint64_t losses_before = 0;
+    uint32_t slots = 0;
+    uint64_t epoch_before = 0;
   };
-  constexpr size_t kWindowWords = (1 + kPlacesAtOnce) * MG_FINE_WINDOWS;
-  std::array<std::array<uint64_t, kWindowWords>, kWatchedAtOnce> windows;
-  std::array<Watched, kWatchedAtOnce> watched;
-  size_t watching = 0;
+  constexpr size_t kHazardWords = (1 + kSlotsAtOnce) * MG_FINE_HAZARDS;
+  std::array<std::array<uint64_t, kHazardWords>, kScansAtOnce> hazards;
+  std::array<Scan, kScansAtOnce> scans;
+  size_t scanning = 0;
   std::array<uint64_t, kMaxNodes + 1> old;
   size_t taken = 0;
   std::array<Completion, 2 * kMaxNodes + 6> started;
@@ -347,11 +347,11 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, Se
   const auto finish = [&] {
     for (size_t i = 0; i < under_way; ++i) fabric.wait(started[i]);
     under_way = 0;
-    for (size_t i = 0; i < watching; ++i)
-      look(watched[i].node, line.number, watched[i].loads,
-           std::span(windows[i].data(), (1 + watched[i].places) * MG_FINE_WINDOWS), watched[i].losses_before, seen,
-           outcome);
-    watching = 0;
+    for (size_t i = 0; i < scanning; ++i)
+      scan_hazards(scans[i].node, line.number, scans[i].loads,
+                   std::span(hazards[i].data(), (1 + scans[i].slots) * MG_FINE_HAZARDS), scans[i].epoch_before, scan,
+                   outcome);
+    scanning = 0;
   };
   Completion last;
   const Operation* before = nullptr;
@@ -363,41 +363,41 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, Se
   for (const Operation& operation : step) {
     switch (operation.verb) {
       case Verb::kLock:
-      case Verb::kTake: {
+      case Verb::kRevokeRight: {
         const bool is_lock = operation.verb == Verb::kLock;
         if (is_lock) entry = &old[taken];
-        seen.forget(operation.node);
+        scan.restart(operation.node);
         last = fabric.start_fetch_and_set(operation.node, SegmentId::kLines, table_offset,
                                           is_lock ? kLocked : operation.word, old[taken++]);
         break;
       }
-      case Verb::kForget: {
-        const uint64_t losses = new_losses(self_);
-        seen.forget(operation.node);
-        seen.set_losses(operation.node, losses);
-        last = fabric.start_fetch_and_set(operation.node, SegmentId::kWords, words::kLosses, losses, old[taken++]);
+      case Verb::kReplaceEpoch: {
+        const uint64_t epoch = fresh_rights_epoch(self_);
+        scan.restart(operation.node);
+        scan.set_epoch(operation.node, epoch);
+        last = fabric.start_fetch_and_set(operation.node, SegmentId::kWords, words::kRightsEpoch, epoch, old[taken++]);
         break;
       }
-      case Verb::kWatch: {
-        const uint32_t places = places_of_[operation.node.value].load(std::memory_order_relaxed);
-        if (places > kPlacesAtOnce) {
+      case Verb::kScanHazards: {
+        const uint32_t slots = slots_of_[operation.node.value].load(std::memory_order_relaxed);
+        if (slots > kSlotsAtOnce) {
           fabric.wait(last);
-          look_at_many(operation.node, line.number, operation.loads, seen, outcome);
+          scan_hazards_of_many(operation.node, line.number, operation.loads, scan, outcome);
           last = {};
           break;
         }
-        if (watching == kWatchedAtOnce) finish();
-        watched[watching] = {operation.node, operation.loads, places,
-                             losses_of_[operation.node.value].load(std::memory_order_acquire)};
-        last = get(operation.node, SegmentId::kWords, words::kWindows,
-                   std::as_writable_bytes(std::span(windows[watching].data(), (1 + places) * MG_FINE_WINDOWS)));
-        ++watching;
+        if (scanning == kScansAtOnce) finish();
+        scans[scanning] = {operation.node, operation.loads, slots,
+                           epochs_of_[operation.node.value].load(std::memory_order_acquire)};
+        last = get(operation.node, SegmentId::kWords, words::kHazards,
+                   std::as_writable_bytes(std::span(hazards[scanning].data(), (1 + slots) * MG_FINE_HAZARDS)));
+        ++scanning;
         break;
       }
-      case Verb::kRead:
+      case Verb::kReadLine:
         last = get(operation.node, SegmentId::kFrames, frame_offset(line.number), {buffer, line_size()});
         break;
-      case Verb::kFlag:
+      case Verb::kWriteFlags:
         last = fabric.start_put(operation.node, SegmentId::kFrames, frame_offset(line.number),
                                 std::as_bytes(std::span(kFlags)).first(line_size()));
         break;
@@ -412,67 +412,64 @@ Outcome Shell::perform(const Step& step, const Line& line, std::byte* buffer, Se
   return outcome;
 }
 
-// `windows` is what was read at words::kWindows of the node, and `losses_before` what was known before.
-void Shell::look(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> windows, uint64_t losses_before,
-                 SeenWindows& seen, Outcome& outcome) {
-  const uint64_t places = windows[0];
-  if (places > words::kWindowPlaces)
-    panic("a node counts more windows than it can have: node, places", node.value, places);
-  if (places > windows.size() / MG_FINE_WINDOWS - 1) {
-    // There are more than were read: the next look reads them.
-    places_of_[node.value].store(static_cast<uint32_t>(places), std::memory_order_relaxed);
-    outcome.open.insert(node);
+// `hazards` was read from words::kHazards of the node, whose rights epoch was known to be `epoch_before` at some time before.
+void Shell::scan_hazards(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> hazards,
+                         uint64_t epoch_before, HazardScan& scan, Outcome& outcome) {
+  const uint64_t slots = hazards[0];
+  if (slots > words::kHazardSlots) panic("a node counts more hazards than it can have: node, slots", node.value, slots);
+  if (slots > hazards.size() / MG_FINE_HAZARDS - 1) {
+    // There are more than were read: the next scan reads them.
+    slots_of_[node.value].store(static_cast<uint32_t>(slots), std::memory_order_relaxed);
+    outcome.blocked.insert(node);
     return;
   }
-  if (!counts(node, windows[kLossesIndex], losses_before, seen, outcome)) return;
-  for (size_t i = MG_FINE_WINDOWS; i < (1 + places) * MG_FINE_WINDOWS; ++i)
-    if (covers(windows[i], line, loads) && seen.must_close(node, i, windows[i]))
-      outcome.open.insert(node);
-  seen.looked_at(node);
+  if (!epoch_validates(node, hazards[kEpochIndex], epoch_before, scan, outcome)) return;
+  for (size_t i = MG_FINE_HAZARDS; i < (1 + slots) * MG_FINE_HAZARDS; ++i)
+    if (covers(hazards[i], line, loads) && scan.must_clear(node, i, hazards[i])) outcome.blocked.insert(node);
+  scan.finished(node);
 }
 
-// Whether windows of the node that were read with these losses count. Else says what has to be done before they are
-// read again. A look behind the first that counts does so in any case: whoever has opened a window since does not go by
-// what was remembered of the line.
-bool Shell::counts(NodeId node, uint64_t losses, uint64_t before, SeenWindows& seen, Outcome& outcome) {
-  const bool remembered = (losses & MG_FINE_REMEMBERED) != 0;
-  // Other misses that begin from now on know it.
-  if (!remembered) losses_of_[node.value].store(losses, std::memory_order_release);
-  if (seen.has_looked_at(node)) return true;
-  const Look look = judge(losses, before, seen.losses(node));
-  if (look == Look::kCounts) return true;
-  if (!remembered) seen.set_losses(node, losses);
-  outcome.open.insert(node);
-  if (look == Look::kRemembered) outcome.remembered.insert(node);
+// Whether a scan of the node's hazards that came with this rights epoch is valid. If not, notes in the outcome what has to be
+// done before they are read again. After the first valid scan the epoch is irrelevant to this miss: hazards published later
+// belong to threads that see the revoked right.
+bool Shell::epoch_validates(NodeId node, uint64_t epoch, uint64_t before, HazardScan& scan, Outcome& outcome) {
+  const bool cached = (epoch & MG_FINE_EPOCH_CACHED) != 0;
+  // For other misses, which begin from now on.
+  if (!cached) epochs_of_[node.value].store(epoch, std::memory_order_release);
+  if (scan.has_scanned(node)) return true;
+  const ScanResult result = validate_scan(epoch, before, scan.epoch(node));
+  if (result == ScanResult::kValid) return true;
+  if (!cached) scan.set_epoch(node, epoch);
+  outcome.blocked.insert(node);
+  if (result == ScanResult::kInvalidateCacheFirst) outcome.invalidate_first.insert(node);
   return false;
 }
 
-// The same for a node with many threads: several gets, one after the other, of which the first brings the losses. So
-// what they are, they were before any window was read.
-void Shell::look_at_many(NodeId node, uint64_t line, bool loads, SeenWindows& seen, Outcome& outcome) {
-  std::array<uint64_t, kPlacesAtOnce * MG_FINE_WINDOWS> windows;
-  std::array<uint64_t, kLossesIndex + 1> header{};
+// The same for a node with many threads: several gets, one after the other, of which the first brings the rights epoch. So
+// the node had that epoch before any of its hazards was read.
+void Shell::scan_hazards_of_many(NodeId node, uint64_t line, bool loads, HazardScan& scan, Outcome& outcome) {
+  std::array<uint64_t, kSlotsAtOnce * MG_FINE_HAZARDS> hazards;
+  std::array<uint64_t, kEpochIndex + 1> header{};
   const auto get = [&](uint64_t offset, std::span<uint64_t> to) {
-    services_.fabric.get(node, SegmentId::kWords, words::kWindows + offset, std::as_writable_bytes(to));
+    services_.fabric.get(node, SegmentId::kWords, words::kHazards + offset, std::as_writable_bytes(to));
   };
   get(0, header);
-  const uint64_t places = header[0];
-  if (places > words::kWindowPlaces)
-    panic("a node counts more windows than it can have: node, places", node.value, places);
-  const uint64_t losses = header[kLossesIndex];
-  if (!counts(node, losses, losses & ~uint64_t{MG_FINE_REMEMBERED}, seen, outcome)) return;
-  for (uint64_t done = 0; done < places; done += kPlacesAtOnce) {
-    const std::span<uint64_t> some(windows.data(), std::min<uint64_t>(places - done, kPlacesAtOnce) * MG_FINE_WINDOWS);
-    get((1 + done) * words::kBytesPerPlace, some);
+  const uint64_t slots = header[0];
+  if (slots > words::kHazardSlots) panic("a node counts more hazards than it can have: node, slots", node.value, slots);
+  const uint64_t epoch = header[kEpochIndex];
+  if (!epoch_validates(node, epoch, epoch & ~uint64_t{MG_FINE_EPOCH_CACHED}, scan, outcome)) return;
+  for (uint64_t done = 0; done < slots; done += kSlotsAtOnce) {
+    const std::span<uint64_t> some(hazards.data(), std::min<uint64_t>(slots - done, kSlotsAtOnce) * MG_FINE_HAZARDS);
+    get((1 + done) * words::kBytesPerHazardSlot, some);
     for (size_t i = 0; i < some.size(); ++i)
-      if (covers(some[i], line, loads) && seen.must_close(node, (1 + done) * MG_FINE_WINDOWS + i, some[i]))
-        outcome.open.insert(node);
+      if (covers(some[i], line, loads) && scan.must_clear(node, (1 + done) * MG_FINE_HAZARDS + i, some[i]))
+        outcome.blocked.insert(node);
   }
-  seen.looked_at(node);
+  scan.finished(node);
 }
 
 // The last step, in its order. Nothing of it waits for another node.
-void Shell::end(const Step& step, const Line& line, const std::byte* buffer, const Wanted& wanted) {
+void Shell::end(const Step& step, const Line& line, const std::byte* buffer, const LoadRequest& request) {
   for (const Operation& operation : step) {
     switch (operation.verb) {
       case Verb::kFill:
@@ -482,11 +479,11 @@ void Shell::end(const Step& step, const Line& line, const std::byte* buffer, con
         MULTIGRAIN_STEP(&word(line.number));
         word(line.number).store(operation.word, std::memory_order_seq_cst);
         break;
-      case Verb::kOpen:
-        publish(make_window(line.number, 1, true));
+      case Verb::kPublishHazard:
+        publish(make_hazard(line.number, 1, true));
         break;
-      case Verb::kDeliver:
-        if (wanted.from != nullptr) read(wanted.out, wanted.from);
+      case Verb::kCompleteLoads:
+        if (request.from != nullptr) read(request.out, request.from);
         break;
       case Verb::kUnlock:
         unlock(line, operation.word);
@@ -498,7 +495,7 @@ void Shell::end(const Step& step, const Line& line, const std::byte* buffer, con
 }
 
 // Nobody but who has the entry locked writes to it, except kLocked, which changes nothing: so a put will do, and the
-// caller need not wait for it (dszoom.txt, section 2.3).
+// caller need not wait for it ([DSZOOM], section 2.3).
 void Shell::unlock(const Line& line, uint64_t entry) {
   if (line.home == self_) {
     MULTIGRAIN_STEP(&word(line.number));
@@ -506,11 +503,11 @@ void Shell::unlock(const Line& line, uint64_t entry) {
     return;
   }
   Fabric& fabric = services_.fabric;
-  if (!lines_.places.contains(__multigrain_windows)) {
+  if (!lines_.hazards.contains(__multigrain_hazards)) {
     fabric.put(line.home, SegmentId::kLines, line.number * sizeof entry, std::as_bytes(std::span(&entry, 1)));
     return;
   }
-  Outbox& outbox = outboxes_[lines_.places.index_of(__multigrain_windows)];
+  Outbox& outbox = outboxes_[lines_.hazards.index_of(__multigrain_hazards)];
   const unsigned slot = outbox.next++ % Outbox::kSlots;
   fabric.wait(outbox.under_way[slot]);
   outbox.word[slot] = entry;

@@ -24,15 +24,15 @@ void on_fault(Page& page, bool is_home, bool is_write, Actions& actions) {
     actions.add(before == Access::kRead ? Verb::kUpgrade : Verb::kGrantWrite);
     return;
   }
-  if (!is_home && before == Access::kNone && !page.ahead) actions.add(Verb::kFetch);
-  page.ahead = false;
+  if (!is_home && before == Access::kNone && !page.prefetched) actions.add(Verb::kFetch);
+  page.prefetched = false;
   if (!is_write) {
     page.access = Access::kRead;
     actions.add(Verb::kGrantRead);
     return;
   }
   if (is_home)
-    page.owes = true;
+    page.notice_pending = true;
   else
     actions.add(Verb::kMakeTwin);
   // Before the right: another processor of the node may use it at once, and release before this one goes on.
@@ -42,20 +42,20 @@ void on_fault(Page& page, bool is_home, bool is_write, Actions& actions) {
 }
 
 void on_prefetch(Page& page, bool is_home, bool with_rights, Actions& actions) {
-  if (is_home || page.access != Access::kNone || page.ahead) return;
+  if (is_home || page.access != Access::kNone || page.prefetched) return;
   actions.add(Verb::kFetch);
   if (with_rights) {
     page.access = Access::kRead;
     actions.add(Verb::kGrantRead);
   } else {
-    page.ahead = true;
+    page.prefetched = true;
   }
 }
 
 void on_notice(Page& page, bool is_home, Actions& actions) {
   if (is_home) return;
-  if (page.ahead) {
-    page.ahead = false;
+  if (page.prefetched) {
+    page.prefetched = false;
     actions.add(Verb::kWasted);
   }
   if (page.access == Access::kNone) return;
@@ -68,7 +68,7 @@ void on_notice(Page& page, bool is_home, Actions& actions) {
 }
 
 void on_deposited(Page& page, bool changed) {
-  page.owes = page.owes || changed;
+  page.notice_pending = page.notice_pending || changed;
 }
 
 void on_interval_end(Page& page, bool is_home, Actions& actions) {
@@ -82,19 +82,19 @@ void on_interval_end(Page& page, bool is_home, Actions& actions) {
 }
 
 void on_clean(Page& page, Actions& actions) {
-  if (page.owes) {
+  if (page.notice_pending) {
     actions.add(Verb::kNotice);
     page.shared = false;
   }
-  page.owes = false;
+  page.notice_pending = false;
   page.queued = false;
 }
 
-void on_mark(Page& page, Actions& actions) {
+void on_fetched_elsewhere(Page& page, Actions& actions) {
   if (page.shared) return;
   page.shared = true;
   if (page.access != Access::kWrite) return;
-  page.owes = true;
+  page.notice_pending = true;
   queue(page, actions);
 }
 

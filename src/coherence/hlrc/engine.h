@@ -6,7 +6,7 @@
 // mark that the first fetch of a page leaves at its home. The shell (shell.h) and the explorer (tests/coherence) carry
 // out the actions, in order, before the page's next event.
 //
-// The invariants, which docs/hlrc.md argues and the explorer checks:
+// The invariants, which docs/internals/hlrc.md argues and the explorer checks:
 //
 //  H1  Whatever a node has written before it ends an interval is in the home copies before the interval's notices can
 //      be read, and these are before anybody is told of the release. So when an acquire has taken in the notices of all
@@ -41,9 +41,9 @@ enum class Access : uint8_t { kNone, kRead, kWrite };
 struct Page {
   Access access = Access::kNone;
   bool queued = false;  // on the list of pages written in this interval
-  bool owes = false;    // the home copy was changed by this node in this interval: a notice is due at its end
+  bool notice_pending = false;  // the home copy was changed by this node in this interval: a notice is due at its end
   bool shared = false;  // at the home: another node has fetched the page since its last notice, so writes are noticed
-  bool ahead = false;   // elsewhere: the frame was fetched ahead of a processor, and nobody has rights to it yet
+  bool prefetched = false;  // elsewhere: the frame was fetched ahead of a processor, and nobody has rights to it yet
 
   bool operator==(const Page&) const = default;
 };
@@ -87,7 +87,7 @@ class Actions {
 void on_fault(Page& page, bool is_home, bool is_write, Actions& actions);
 
 // Somebody has faulted on a page some way before this one. `with_rights`: it becomes readable at once; otherwise its
-// frame is filled, and its first fault shows that fetching ahead was right (genima-emulation.txt, B.2).
+// frame is filled, and its first fault shows that fetching ahead was right ([GeNIMA], B.2).
 void on_prefetch(Page& page, bool is_home, bool with_rights, Actions& actions);
 
 // A write notice of another node names the page, and an acquire takes it in.
@@ -103,6 +103,6 @@ void on_interval_end(Page& page, bool is_home, Actions& actions);
 void on_clean(Page& page, Actions& actions);
 
 // At the home, when an interval ends and before on_interval_end() of its pages: a node has marked the page.
-void on_mark(Page& page, Actions& actions);
+void on_fetched_elsewhere(Page& page, Actions& actions);
 
 }  // namespace multigrain::hlrc

@@ -1,7 +1,7 @@
 // Page work that one processor has and others of its node may share: cooperative processing at barriers.
 //
-// genima-emulation.txt, B.3, lets one leader of each node do all page work at a barrier, because changing rights from
-// several processors at once made it slower. With rights in page-table entries it need not (design.md, section 4).
+// [GeNIMA], B.3, lets one leader of each node do all page work at a barrier, because changing rights from
+// several processors at once made it slower. With rights in page-table entries it need not.
 //
 // Between open() and the end of finish() the work's parts may be taken by whoever calls help(); each is taken once. One
 // owner at a time. Async-signal-safe; the owner waits for helpers that are in the middle of a part, and these wait for

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "coherence/streams.h"
+#include "coherence/stride_prefetcher.h"
 #include "fabric/words.h"
 #include "memory/diff.h"
 
@@ -18,7 +18,7 @@ void count(Counter counter, uint64_t n = 1) {
 }
 
 // Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
-[[gnu::tls_model("initial-exec")]] constinit thread_local Streams t_home_streams;
+[[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_home_prefetcher;
 [[gnu::tls_model("initial-exec")]] constinit thread_local PageId t_last_fetch{UINT64_MAX - 1};
 
 // The diffs of a group of pages on their way to their homes.
@@ -78,7 +78,7 @@ constexpr uint64_t vector_word(size_t node) {
 }
 
 // At a home: where `node` leaves its mark number `position`.
-constexpr uint64_t mark_word(size_t node, uint64_t position) {
+constexpr uint64_t fetch_log_word(size_t node, uint64_t position) {
   return words::kMarks + (node * words::kMarkCount + position % words::kMarkCount) * sizeof(uint64_t);
 }
 
@@ -145,7 +145,7 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const
   auto noticed = SparseTable<uint8_t>::create(pages, "pages that notices name");
   if (!noticed) return tl::unexpected(noticed.error());
   shell->noticed_ = std::move(*noticed);
-  auto runs = SparseTable<PageRun>::create(words::kNoticeCount * shell->nodes_, "runs of pages in write notices");
+  auto runs = SparseTable<NoticeRun>::create(words::kNoticeCount * shell->nodes_, "runs of pages in write notices");
   if (!runs) return tl::unexpected(runs.error());
   shell->runs_ = std::move(*runs);
   return shell;
@@ -190,14 +190,14 @@ bool Shell::on_fault(PageId page, bool is_write) {
   {
     const std::lock_guard hold(record.lock);
     const Access before = record.page.access;
-    const bool was_ahead = record.page.ahead;
+    const bool was_prefetched = record.page.prefetched;
     const bool at_home = is_home(record);
     if (at_home && all_shared_.load(std::memory_order_relaxed)) record.page.shared = true;
     Actions actions;
     hlrc::on_fault(record.page, at_home, is_write, actions);
     perform(page, record, actions);
     opens = at_home && !record.page.shared && before == Access::kNone;
-    fetches = !at_home && before == Access::kNone && !is_write && goes_ahead(page, record, was_ahead);
+    fetches = !at_home && before == Access::kNone && !is_write && may_prefetch(page, record, was_prefetched);
     if (actions.contains(Verb::kFetch))
       profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
     else if (actions.contains(Verb::kUpgrade))
@@ -213,7 +213,7 @@ bool Shell::on_fault(PageId page, bool is_write) {
 // Pages that are at home here and that nobody else has cost nothing but their first fault. A processor that goes
 // through them one after the other gets the next few at once.
 void Shell::open_ahead(PageId from) {
-  const Streams::Ahead ahead = t_home_streams.ahead(from, true, options_.open_ahead);
+  const StridePrefetcher::Prediction ahead = t_home_prefetcher.predict(from, true, options_.open_ahead);
   if (ahead.count == 0 || ahead.stride != 1 || all_shared_.load(std::memory_order_relaxed)) return;
   std::array<Record*, Config::kMaxPrefetch> opened;
   const PageId first(from.value + 1);
@@ -242,11 +242,12 @@ void Shell::open_ahead(PageId from) {
 }
 
 // Whether a read that has fetched `page`, or found it fetched ahead, is to bring the pages after it.
-bool Shell::goes_ahead(PageId page, const Record& record, bool was_ahead) {
-  const bool follows = was_ahead || page.value == t_last_fetch.value + 1;
+bool Shell::may_prefetch(PageId page, const Record& record, bool was_prefetched) {
+  const bool follows = was_prefetched || page.value == t_last_fetch.value + 1;
   t_last_fetch = page;
-  if (was_ahead && trust_.load(std::memory_order_relaxed) < kMostTrust) trust_.fetch_add(1, std::memory_order_relaxed);
-  return follows || (!record.goes_not_ahead && trust_.load(std::memory_order_relaxed) >= 0);
+  if (was_prefetched && prefetch_confidence_.load(std::memory_order_relaxed) < kMaxConfidence)
+    prefetch_confidence_.fetch_add(1, std::memory_order_relaxed);
+  return follows || (!record.prefetch_disabled && prefetch_confidence_.load(std::memory_order_relaxed) >= 0);
 }
 
 // The pages after one that was fetched, or that had been fetched ahead and is used now, without those that are at home
@@ -273,7 +274,7 @@ void Shell::fetch_ahead(PageId from) {
         record.lock.unlock();
         continue;
       }
-      record.brought_by = static_cast<uint8_t>(next - from.value);
+      record.prefetch_distance = static_cast<uint8_t>(next - from.value);
       start_fetch(PageId(next), record, *at, fetches[n]);
       pages[n++] = PageId(next);
     }
@@ -336,11 +337,11 @@ void Shell::start_fetch(PageId page, Record& record, NodeId home, Fetch& fetch) 
     return;
   }
   record.marked = true;
-  MarksLeft& left = marks_left_[home.value];
+  FetchLogWritten& left = fetch_log_written_[home.value];
   const std::lock_guard hold(left.lock);
-  fetch.mark = services_.fabric.start_fetch_and_set(
-      home, SegmentId::kWords, mark_word(self_.value, left.end),
-      NoticeEntry::encode({page, 1}, left.end, words::kMarkCount), fetch.replaced);
+  fetch.mark =
+      services_.fabric.start_fetch_and_set(home, SegmentId::kWords, fetch_log_word(self_.value, left.end),
+                                           NoticeEntry::encode({page, 1}, left.end, words::kMarkCount), fetch.replaced);
   ++left.end;
   fetch.page = services_.fabric.start_get_after(fetch.mark, home, SegmentId::kFrames, offset, frame);
 }
@@ -378,26 +379,26 @@ void Shell::revoke(PageId first, uint64_t pages, Verb verb) {
 // --- The end of an interval
 
 // After a full fence: whoever fetched a page before the caller's last stores to it has its mark here (H5).
-bool Shell::is_unmarked() const {
+bool Shell::fetch_log_empty() const {
   if (all_shared_.load(std::memory_order_relaxed)) return true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (unsigned n = 0; n < nodes_; ++n) {
-    const uint64_t position = marks_seen_[n].load(std::memory_order_acquire);
-    const uint64_t entry = services_.fabric.load_own(SegmentId::kWords, mark_word(n, position));
+    const uint64_t position = fetch_log_read_[n].load(std::memory_order_acquire);
+    const uint64_t entry = services_.fabric.load_own(SegmentId::kWords, fetch_log_word(n, position));
     if (!NoticeEntry::is_older(entry, position, words::kMarkCount)) return false;
   }
   return true;
 }
 
 bool Shell::is_clean() const {
-  return written_.empty() && is_unmarked();
+  return written_.empty() && fetch_log_empty();
 }
 
 void Shell::release() {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
-  const std::lock_guard one_at_a_time(ending_);
-  take_marks();
+  const std::lock_guard one_at_a_time(interval_lock_);
+  apply_fetch_log();
   const std::span<const PageId> pages = written_.take();
   if (pages.empty()) return;
   end_interval(pages);
@@ -411,22 +412,22 @@ void Shell::release() {
   profile.count(Counter::kPagesReleased, pages.size());
 }
 
-void Shell::take_mark(PageId page, Record& record) {
+void Shell::apply_fetch_log_entry(PageId page, Record& record) {
   const std::lock_guard hold(record.lock);
   Actions actions;
-  hlrc::on_mark(record.page, actions);
+  hlrc::on_fetched_elsewhere(record.page, actions);
   perform(page, record, actions);
 }
 
-void Shell::take_marks() {
-  if (is_unmarked()) return;
+void Shell::apply_fetch_log() {
+  if (fetch_log_empty()) return;
   for (unsigned n = 0; n < nodes_; ++n) {
-    uint64_t position = marks_seen_[n].load(std::memory_order_relaxed);
+    uint64_t position = fetch_log_read_[n].load(std::memory_order_relaxed);
     for (;; ++position) {
-      const uint64_t entry = services_.fabric.load_own(SegmentId::kWords, mark_word(n, position));
+      const uint64_t entry = services_.fabric.load_own(SegmentId::kWords, fetch_log_word(n, position));
       const auto marked = NoticeEntry::decode(entry, position, words::kMarkCount);
       if (!marked && NoticeEntry::is_older(entry, position, words::kMarkCount)) break;
-      if (!marked) return count_all_as_shared();
+      if (!marked) return assume_all_shared();
       const PageId page = marked->first;
       if (page.value >= services_.region.page_count())
         panic("a node has marked a page outside the region (node, page):", n, page.value);
@@ -435,17 +436,17 @@ void Shell::take_marks() {
       // Of a first-touch page, another may hear whose it is before this node, whose it is, does.
       if (home ? *home != self_ : !services_.homes.is_first_touch(page))
         panic("a node has marked a page that is not at home here (node, page):", n, page.value);
-      take_mark(page, record);
+      apply_fetch_log_entry(page, record);
     }
-    marks_seen_[n].store(position, std::memory_order_release);
+    fetch_log_read_[n].store(position, std::memory_order_release);
   }
 }
 
 // Marks were overwritten before they were seen. From now on every page at home here counts as fetched.
-void Shell::count_all_as_shared() {
+void Shell::assume_all_shared() {
   all_shared_.store(true);
   for (uint64_t page = 0; page < highest_page_.load(); ++page)
-    if (Record& record = records_[page]; is_home(record)) take_mark(PageId(page), record);
+    if (Record& record = records_[page]; is_home(record)) apply_fetch_log_entry(PageId(page), record);
   count(Counter::kMarksLost);
 }
 
@@ -482,7 +483,7 @@ bool Shell::help() {
 void Shell::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed) {
   std::array<bool, kGroup> deposits{};
   const auto record_of = [&](size_t i) -> Record& { return records_[pages[i].value]; };
-  PageRun revoked;
+  NoticeRun revoked;
   const auto flush_revocation = [&] {
     if (revoked.count != 0) revoke(revoked.first, revoked.count, Verb::kRevokeWrite);
     revoked = {};
@@ -546,32 +547,32 @@ void Shell::append_run() {
 
 // --- Acquires
 
-Completion Shell::start_guess(NodeId node, Guess& guess) {
-  guess.begin = known(node);
-  const uint64_t slot = guess.begin % words::kNoticeCount;
-  guess.count = std::min<uint64_t>(Guess::kEntries, words::kNoticeCount - slot);
+Completion Shell::start_speculative_read(NodeId node, SpeculativeRead& speculative) {
+  speculative.begin = known(node);
+  const uint64_t slot = speculative.begin % words::kNoticeCount;
+  speculative.count = std::min<uint64_t>(SpeculativeRead::kEntries, words::kNoticeCount - slot);
   return services_.fabric.start_get(node, SegmentId::kWords, words::kNotices + slot * sizeof(uint64_t),
-                                    std::as_writable_bytes(std::span(guess.entries.data(), guess.count)));
+                                    std::as_writable_bytes(std::span(speculative.entries.data(), speculative.count)));
 }
 
 void Shell::acquire(NodeId from) {
   if (from == self_) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   VectorTime wanted{};
-  std::array<Guess, NodeSet::kCapacity> guesses;
+  std::array<SpeculativeRead, NodeSet::kCapacity> speculative_reads;
   const Completion vector = services_.fabric.start_get(from, SegmentId::kWords, words::kVector,
                                                        std::as_writable_bytes(std::span(wanted.data(), nodes_)));
-  const Completion entries = start_guess(from, guesses[from.value]);
+  const Completion entries = start_speculative_read(from, speculative_reads[from.value]);
   services_.fabric.wait(vector);
   services_.fabric.wait(entries);
-  take_in(wanted, guesses);
+  apply_write_notices(wanted, speculative_reads);
 }
 
 void Shell::acquire_all() {
   if (nodes_ == 1) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   VectorTime wanted{};
-  std::array<Guess, NodeSet::kCapacity> guesses;
+  std::array<SpeculativeRead, NodeSet::kCapacity> speculative_reads;
   std::array<Completion, NodeSet::kCapacity> ends;
   std::array<Completion, NodeSet::kCapacity> entries;
   for (unsigned n = 0; n < nodes_; ++n) {
@@ -579,29 +580,31 @@ void Shell::acquire_all() {
     const NodeId node(static_cast<uint16_t>(n));
     ends[n] = services_.fabric.start_get(node, SegmentId::kWords, vector_word(n),
                                          std::as_writable_bytes(std::span(&wanted[n], 1)));
-    entries[n] = start_guess(node, guesses[n]);
+    entries[n] = start_speculative_read(node, speculative_reads[n]);
   }
   for (unsigned n = 0; n < nodes_; ++n) {
     if (n == self_.value) continue;
     services_.fabric.wait(ends[n]);
     services_.fabric.wait(entries[n]);
   }
-  take_in(wanted, guesses);
+  apply_write_notices(wanted, speculative_reads);
 }
 
-void Shell::add_run(const PageRun& run, NodeId from, uint64_t& runs) {
+void Shell::add_notice_run(const NoticeRun& run, NodeId from, uint64_t& runs) {
   if (!services_.region.has_pages(run.first, run.count))
     panic("a write notice about pages outside the region, from node / page", from.value, run.first.value);
   runs_[runs++] = run;
 }
 
-// Entries [begin, end), if the guess holds them all. It was read before, or while, it was asked how far the log goes:
-// an entry that was not there yet means that the guess was too early, and nothing else.
-bool Shell::take_from_guess(const Guess& guess, uint64_t begin, uint64_t end, uint64_t& runs) {
-  if (begin < guess.begin || end > guess.begin + guess.count) return false;
+// Takes entries [begin, end) from the speculative read if it has all of them. It was made before this node knew how far the
+// log goes, so an entry that it does not have means that it came too early, and nothing else.
+bool Shell::take_from_speculative_read(const SpeculativeRead& speculative, uint64_t begin, uint64_t end,
+                                       uint64_t& runs) {
+  if (begin < speculative.begin || end > speculative.begin + speculative.count) return false;
   const uint64_t before = runs;
   for (uint64_t position = begin; position < end; ++position) {
-    const auto run = NoticeEntry::decode(guess.entries[position - guess.begin], position, words::kNoticeCount);
+    const auto run =
+        NoticeEntry::decode(speculative.entries[position - speculative.begin], position, words::kNoticeCount);
     if (!run || !services_.region.has_pages(run->first, run->count)) {
       runs = before;
       return false;
@@ -611,7 +614,7 @@ bool Shell::take_from_guess(const Guess& guess, uint64_t begin, uint64_t end, ui
   return true;
 }
 
-void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
+void Shell::apply_write_notices(const VectorTime& wanted, std::span<const SpeculativeRead> speculative_reads) {
   const auto is_new = [&](unsigned n) {
     return n != self_.value && wanted[n] > known(NodeId(static_cast<uint16_t>(n)));
   };
@@ -621,7 +624,7 @@ void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
     return false;
   };
   if (!any_new()) return;
-  const std::lock_guard one_at_a_time(taking_in_);
+  const std::lock_guard one_at_a_time(acquire_lock_);
   if (!any_new()) return;
   count(Counter::kAcquires);
 
@@ -640,7 +643,7 @@ void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
     if (!is_new(n)) continue;
     Read& read = reads[n];
     read.begin = known(NodeId(static_cast<uint16_t>(n)));
-    if (take_from_guess(guesses[n], read.begin, wanted[n], runs)) continue;
+    if (take_from_speculative_read(speculative_reads[n], read.begin, wanted[n], runs)) continue;
     const uint64_t entries = wanted[n] - read.begin;
     if (entries > words::kNoticeCount) {
       lost = true;
@@ -668,7 +671,7 @@ void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
         lost = true;
         break;
       }
-      add_run(*run, NodeId(static_cast<uint16_t>(n)), runs);
+      add_notice_run(*run, NodeId(static_cast<uint16_t>(n)), runs);
     }
   }
   if (lost) {
@@ -676,11 +679,11 @@ void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
     invalidate({PageId(0), highest_page_.load()});
   } else if (runs != 0) {
     // In order of pages, whoever wrote them: what lies together loses its rights in one call (B.1, B.3).
-    std::sort(&runs_[0], &runs_[0] + runs, [](const PageRun& a, const PageRun& b) { return a.first < b.first; });
+    std::sort(&runs_[0], &runs_[0] + runs, [](const NoticeRun& a, const NoticeRun& b) { return a.first < b.first; });
     uint64_t last = 0;  // of the joined ones, which take the places of what they join
     for (uint64_t i = 1; i < runs; ++i) {
-      PageRun& joined = runs_[last];
-      const PageRun next = runs_[i];
+      NoticeRun& joined = runs_[last];
+      const NoticeRun next = runs_[i];
       const uint64_t end = joined.first.value + joined.count;
       if (next.first.value <= end)
         joined.count = std::max(end, next.first.value + next.count) - joined.first.value;
@@ -699,25 +702,26 @@ void Shell::take_in(const VectorTime& wanted, std::span<const Guess> guesses) {
 
 // `page` was the last of a group that was fetched ahead, and nobody came to it: the page whose fault began the group
 // has the wrong neighbours.
-void Shell::wasted(PageId page, Record& record) {
+void Shell::note_unused_prefetch(PageId page, Record& record) {
   count(Counter::kWastedPrefetches);
-  records_[page.value - record.brought_by].goes_not_ahead.store(true, std::memory_order_relaxed);
-  if (trust_.load(std::memory_order_relaxed) > -kMostTrust) trust_.fetch_sub(1, std::memory_order_relaxed);
+  records_[page.value - record.prefetch_distance].prefetch_disabled.store(true, std::memory_order_relaxed);
+  if (prefetch_confidence_.load(std::memory_order_relaxed) > -kMaxConfidence)
+    prefetch_confidence_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // `runs`: in ascending order.
-void Shell::invalidate_all(std::span<const PageRun> runs) {
+void Shell::invalidate_all(std::span<const NoticeRun> runs) {
   // A part is as many pages as are worked on together, whatever runs they are of.
   uint64_t pages = 0;
-  for (const PageRun& run : runs) pages += run.count;
+  for (const NoticeRun& run : runs) pages += run.count;
   if (!options_.cooperative || pages <= kGroup) {
-    for (const PageRun& run : runs) invalidate(run);
+    for (const NoticeRun& run : runs) invalidate(run);
     return;
   }
   runs_to_invalidate_.run((pages + kGroup - 1) / kGroup, [&](uint64_t part) {
     uint64_t skip = part * kGroup;
     uint64_t left = kGroup;
-    for (const PageRun& run : runs) {
+    for (const NoticeRun& run : runs) {
       if (skip >= run.count) {
         skip -= run.count;
         continue;
@@ -730,14 +734,14 @@ void Shell::invalidate_all(std::span<const PageRun> runs) {
   });
 }
 
-void Shell::invalidate(PageRun run) {
+void Shell::invalidate(NoticeRun run) {
   std::array<Record*, kGroup> held;
   std::array<PageId, kGroup> page_of;
   std::array<bool, kGroup> deposits;
   const uint64_t end = run.first.value + run.count;
   for (uint64_t next = run.first.value; next < end;) {
     size_t n = 0;
-    PageRun revoked;
+    NoticeRun revoked;
     uint64_t invalidated = 0;
     const auto flush_revocation = [&] {
       if (revoked.count != 0) revoke(revoked.first, revoked.count, Verb::kRevoke);
@@ -753,7 +757,7 @@ void Shell::invalidate(PageRun run) {
       record.marked = false;
       Actions actions;
       on_notice(record.page, false, actions);
-      if (actions.contains(Verb::kWasted)) wasted(PageId(next), record);
+      if (actions.contains(Verb::kWasted)) note_unused_prefetch(PageId(next), record);
       if (!actions.contains(Verb::kRevoke)) {
         record.lock.unlock();
         continue;

@@ -1,6 +1,6 @@
 // HLRC at work: feeds the engine faults, notices and ends of intervals, and carries out what it asks for with one-sided
 // operations. It registers no message handler: nothing of this protocol runs on a node because another node wants
-// something (genima-emulation.txt, III.B). docs/hlrc.md follows a write through it.
+// something ([GeNIMA], III.B). docs/internals/hlrc.md follows a write through it.
 //
 // One record a page, with a lock that is held for an event and its actions, remote operations included: nobody on
 // another node ever needs it, and a processor of this node that does must wait for the outcome anyway. Several are
@@ -61,8 +61,8 @@ class Shell final : public Protocol {
     std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
     Page page;
     bool marked = false;                      // at its home, since the last notice of it that was taken in here
-    uint8_t brought_by = 0;                   // of the last page of a group fetched ahead: how far back the fault was
-    std::atomic<bool> goes_not_ahead{false};  // what was fetched ahead of a fault on this page was not used (B.2)
+    uint8_t prefetch_distance = 0;            // of the last page of a group fetched ahead: how far back the fault was
+    std::atomic<bool> prefetch_disabled{false};  // what was fetched ahead of a fault on this page was not used (B.2)
     std::byte* twin = nullptr;
   };
 
@@ -118,30 +118,30 @@ class Shell final : public Protocol {
 
   [[nodiscard]] uint64_t own_word(uint64_t offset) const;
   void set_own_word(uint64_t offset, uint64_t value);
-  [[nodiscard]] bool is_unmarked() const;
-  void take_marks();
-  void take_mark(PageId page, Record& record);
-  void count_all_as_shared();
+  [[nodiscard]] bool fetch_log_empty() const;
+  void apply_fetch_log();
+  void apply_fetch_log_entry(PageId page, Record& record);
+  void assume_all_shared();
   void end_interval(std::span<const PageId> pages);
   void end_group(std::span<const PageId> pages, std::span<uint8_t> noticed);
   void add_notice(PageId page);
   void append_run();
   // Entries of a log that were read before it was known how many there are, along with the timestamp: mostly that is
   // all of them, and the acquire takes one round trip instead of two.
-  struct Guess {
+  struct SpeculativeRead {
     static constexpr size_t kEntries = 24;
     uint64_t begin = 0;  // position
     uint64_t count = 0;
     std::array<uint64_t, kEntries> entries;
   };
-  Completion start_guess(NodeId node, Guess& guess);
-  bool take_from_guess(const Guess& guess, uint64_t begin, uint64_t end, uint64_t& runs);
-  void take_in(const VectorTime& wanted, std::span<const Guess> guesses);
-  void add_run(const PageRun& run, NodeId from, uint64_t& runs);
-  void invalidate_all(std::span<const PageRun> runs);
-  void invalidate(PageRun run);
-  void wasted(PageId page, Record& record);
-  [[nodiscard]] bool goes_ahead(PageId page, const Record& record, bool was_ahead);
+  Completion start_speculative_read(NodeId node, SpeculativeRead& speculative);
+  bool take_from_speculative_read(const SpeculativeRead& speculative, uint64_t begin, uint64_t end, uint64_t& runs);
+  void apply_write_notices(const VectorTime& wanted, std::span<const SpeculativeRead> speculative_reads);
+  void add_notice_run(const NoticeRun& run, NodeId from, uint64_t& runs);
+  void invalidate_all(std::span<const NoticeRun> runs);
+  void invalidate(NoticeRun run);
+  void note_unused_prefetch(PageId page, Record& record);
+  [[nodiscard]] bool may_prefetch(PageId page, const Record& record, bool was_prefetched);
 
   NodeServices services_;
   const NodeId self_;
@@ -157,32 +157,32 @@ class Shell final : public Protocol {
   // in is invalid for all. Also exported, in words::kVector.
   std::array<std::atomic<uint64_t>, NodeSet::kCapacity> known_{};
 
-  SpinLock ending_;  // of the interval; guards what follows
+  SpinLock interval_lock_;  // held while an interval ends; guards what follows
   SharedWork pages_to_end_;
   SparseTable<uint8_t> noticed_;  // of the pages of the interval that ends, in their order: whether notices name them
   uint64_t log_end_ = 0;
-  PageRun open_run_;  // of the notices being made, not appended yet
-  // The position in each node's ring of marks of the next to look at. Written under ending_.
-  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> marks_seen_{};
+  NoticeRun open_run_;  // of the notices being made, not appended yet
+  // The position of the next entry to read in each node's fetch log here. Written under interval_lock_.
+  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> fetch_log_read_{};
   std::atomic<bool> all_shared_{false};  // marks were lost: every page at home here counts as fetched
 
   // Marks left at each home. The lock keeps them in order: a home stops looking where one is missing.
-  struct alignas(64) MarksLeft {
+  struct alignas(64) FetchLogWritten {
     SpinLock lock;
     uint64_t end = 0;
   };
-  std::array<MarksLeft, NodeSet::kCapacity> marks_left_;
+  std::array<FetchLogWritten, NodeSet::kCapacity> fetch_log_written_;
 
-  SpinLock taking_in_;  // guards what follows
+  SpinLock acquire_lock_;  // held while write notices are applied; guards what follows
   SharedWork runs_to_invalidate_;
   SparseTable<uint64_t> entries_;
-  SparseTable<PageRun> runs_;
+  SparseTable<NoticeRun> runs_;
   std::atomic<uint64_t> highest_page_{0};  // that was ever touched here, plus one
 
   // Goes up with each group fetched ahead that was used, and down with each that was in vain. Below zero, a fault must
   // follow another to bring a group.
-  static constexpr int kMostTrust = 8;
-  std::atomic<int> trust_{kMostTrust};
+  static constexpr int kMaxConfidence = 8;
+  std::atomic<int> prefetch_confidence_{kMaxConfidence};
 };
 
 }  // namespace multigrain::hlrc

@@ -1,4 +1,4 @@
-// The transitions of MGS. Numbers in comments are the arcs of mgs.txt, Figures 21 and 22.
+// The transitions of MGS. Numbers in comments are the arcs of [MGS], Figures 21 and 22.
 
 #include "coherence/mgs/engine.h"
 
@@ -9,29 +9,29 @@
 namespace multigrain::mgs {
 namespace {
 
-constexpr bool is_for_server(Kind kind) {
-  return kind <= Kind::kAck1w;
+constexpr bool is_for_server(MessageKind kind) {
+  return kind <= MessageKind::kAck1w;
 }
 
 // One transition: the event itself and everything that the home says to itself because of it.
 class Transition {
  public:
-  Transition(Page& page, const Place& place, Actions& actions)
-      : page_(page), client_(page.client), server_(page.server), place_(place), actions_(actions) {}
+  Transition(Page& page, const Context& context, Actions& actions)
+      : page_(page), client_(page.client), server_(page.server), context_(context), actions_(actions) {}
 
   FaultOutcome fault(DomainId domain, Access access);
   bool release(DomainId domain);
   void unmapped(DomainId domain);
-  bool message(NodeId from, Kind kind);
+  bool message(NodeId from, MessageKind kind);
   // Handles what the home has said to itself.
-  void settle();
+  void process_self_messages();
 
  private:
   // --- Local Client and Remote Client.
   void request(DomainId domain, Access access);
   void upgrade(DomainId domain);
   void grant_write(DomainId domain);
-  bool client_message(NodeId from, Kind kind);
+  bool client_message(NodeId from, MessageKind kind);
   void receive_page(NodeId from, PageState state);
   void enter_single_writer();
   void start_invalidation(Phase phase);
@@ -39,18 +39,18 @@ class Transition {
   void read_again(std::optional<DomainId> domain);
 
   // --- Server.
-  bool server_message(NodeId from, Kind kind);
-  void serve_request(NodeId from, Kind kind);
+  bool server_message(NodeId from, MessageKind kind);
+  void serve_request(NodeId from, MessageKind kind);
   bool serve_wnotify(NodeId from);
   void serve_release(NodeId from);
-  bool serve_answer(NodeId from, Kind kind);
+  bool serve_answer(NodeId from, MessageKind kind);
   void grant_whole_machine_to_home();
   void recall_single_writer();
   void finish_round();
 
-  // --- Messages: to others they become actions; the home's own are handled by settle().
-  void to_home(Kind kind, Verb verb = Verb::kSend) { to(NodeSet::of(place_.home), kind, verb); }
-  void to(NodeSet nodes, Kind kind, Verb verb = Verb::kSend);
+  // --- Messages: to others they become actions; the home's own are handled by process_self_messages().
+  void to_home(MessageKind kind, Verb verb = Verb::kSend) { to(NodeSet::of(context_.home), kind, verb); }
+  void to(NodeSet nodes, MessageKind kind, Verb verb = Verb::kSend);
   void act(Verb verb, DomainId domain = {}) {
     actions_.push({.verb = verb, .domain = domain, .nodes = {}, .domains = {}});
   }
@@ -61,32 +61,32 @@ class Transition {
   const Page& page_;
   Client& client_;
   Server& server_;
-  const Place& place_;
+  const Context& context_;
   Actions& actions_;
-  std::array<Kind, kSelfCapacity> self_{};
+  std::array<MessageKind, kSelfCapacity> self_{};
   size_t self_head_ = 0;
   size_t self_tail_ = 0;
 };
 
-void Transition::to(NodeSet nodes, Kind kind, Verb verb) {
-  if (nodes.contains(place_.self)) {
+void Transition::to(NodeSet nodes, MessageKind kind, Verb verb) {
+  if (nodes.contains(context_.self)) {
     MG_CHECK(self_tail_ < kSelfCapacity);
     self_[self_tail_++] = kind;
-    nodes.erase(place_.self);
+    nodes.erase(context_.self);
   }
   if (!nodes.empty()) actions_.push({.verb = verb, .kind = kind, .domain = {}, .nodes = nodes, .domains = {}});
 }
 
-void Transition::settle() {
+void Transition::process_self_messages() {
   while (self_head_ != self_tail_) {
-    const Kind kind = self_[self_head_++];
-    MG_CHECK(message(place_.self, kind), static_cast<uint64_t>(kind));
+    const MessageKind kind = self_[self_head_++];
+    MG_CHECK(message(context_.self, kind), static_cast<uint64_t>(kind));
   }
 }
 
-bool Transition::message(NodeId from, Kind kind) {
-  if (is_for_server(kind)) return place_.is_home() && server_message(from, kind);
-  return from == place_.home && client_message(from, kind);
+bool Transition::message(NodeId from, MessageKind kind) {
+  if (is_for_server(kind)) return context_.is_home() && server_message(from, kind);
+  return from == context_.home && client_message(from, kind);
 }
 
 // --- Local Client -----------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ FaultOutcome Transition::fault(DomainId domain, Access access) {
       grant_write(domain);
       break;
   }
-  settle();
+  process_self_messages();
   return client_.phase == Phase::kIdle && client_.mapped.contains(domain) ? FaultOutcome::kResolved
                                                                           : FaultOutcome::kWait;
 }
@@ -126,18 +126,18 @@ FaultOutcome Transition::fault(DomainId domain, Access access) {
 void Transition::request(DomainId domain, Access access) {
   client_.requester = domain;
   client_.phase = access == Access::kRead ? Phase::kBusyRead : Phase::kBusyWrite;
-  to_home(access == Access::kRead ? Kind::kRreq : Kind::kWreq);
+  to_home(access == Access::kRead ? MessageKind::kRreq : MessageKind::kWreq);
 }
 
 // The home hears of an upgrade afterwards (WNOTIFY), except about its own: until the home copy's server knows that the
 // home itself writes, it might let a whole page (1WDATA) overwrite those writes.
 void Transition::upgrade(DomainId domain) {
   client_.state = PageState::kWrite;
-  if (place_.is_home()) {
-    MG_CHECK(serve_wnotify(place_.self));
+  if (context_.is_home()) {
+    MG_CHECK(serve_wnotify(context_.self));
   } else {
     act(Verb::kMakeTwin);
-    to_home(Kind::kWnotify);
+    to_home(MessageKind::kWnotify);
   }
   client_.mapped.insert(domain);
   grant_write(domain);
@@ -159,45 +159,45 @@ bool Transition::release(DomainId domain) {
   client_.releasing.insert(domain);
   if (!client_.release_pending) {
     client_.release_pending = true;
-    to_home(Kind::kRel);
+    to_home(MessageKind::kRel);
   }
   // Else it joins the release that is out. That one's round takes what this domain wrote as well: the page cannot
   // have become writable again since, as the home answers the release before any later request, and an upgrade waits
   // for that answer.
-  settle();
+  process_self_messages();
   return true;
 }
 
-bool Transition::client_message(NodeId from, Kind kind) {
+bool Transition::client_message(NodeId from, MessageKind kind) {
   const bool idle = client_.phase == Phase::kIdle;
   switch (kind) {
-    case Kind::kRdat:  // 6
+    case MessageKind::kRdat:  // 6
       if (client_.phase != Phase::kBusyRead) return false;
       receive_page(from, PageState::kRead);
       return true;
-    case Kind::kWdat:  // 7
+    case MessageKind::kWdat:  // 7
       if (client_.phase != Phase::kBusyWrite) return false;
       receive_page(from, PageState::kWrite);
       return true;
-    case Kind::kRack:  // 9, 10
+    case MessageKind::kRack:  // 9, 10
       if (!client_.release_pending) return false;
       client_.release_pending = false;
       actions_.push({.verb = Verb::kReleased, .domain = {}, .nodes = {}, .domains = client_.releasing});
       client_.releasing.clear();
       if (client_.state == PageState::kRead) act(Verb::kWake);  // an upgrade may wait
       return true;
-    case Kind::kInv:  // 16, 19
+    case MessageKind::kInv:  // 16, 19
       if (!idle || client_.state == PageState::kInv || client_.single_writer) return false;
       start_invalidation(client_.state == PageState::kRead ? Phase::kReadInvInProgress : Phase::kWriteInvInProgress);
       return true;
-    case Kind::k1winv:  // 22
+    case MessageKind::k1winv:  // 22
       if (!idle || client_.state != PageState::kWrite) return false;
       start_invalidation(Phase::k1wInvInProgress);
       return true;
-    case Kind::k1wgr:  // 25, 26, 27
+    case MessageKind::k1wgr:  // 25, 26, 27
       if (!idle || client_.state != PageState::kWrite || client_.single_writer) return false;
       enter_single_writer();
-      to_home(Kind::kAck1w);
+      to_home(MessageKind::kAck1w);
       return true;
     default:
       return false;
@@ -209,12 +209,12 @@ void Transition::receive_page(NodeId from, PageState state) {
   client_.state = state;
   client_.mapped.insert(client_.requester);
   // Fill the frame before anybody is given access to it.
-  if (from != place_.self) act(Verb::kTakePage);
+  if (from != context_.self) act(Verb::kTakePage);
   if (state == PageState::kRead) {
     act(Verb::kMapRead, client_.requester);
   } else {
-    if (!place_.is_home()) act(Verb::kMakeTwin);
-    if (place_.is_home() && server_.state == ServerState::kSwrite) client_.single_writer = true;
+    if (!context_.is_home()) act(Verb::kMakeTwin);
+    if (context_.is_home() && server_.state == ServerState::kSwrite) client_.single_writer = true;
     grant_write(client_.requester);
   }
   act(Verb::kWake);
@@ -226,7 +226,7 @@ void Transition::receive_page(NodeId from, PageState state) {
 void Transition::enter_single_writer() {
   client_.single_writer = true;
   client_.queued.clear();
-  if (!place_.is_home()) act(Verb::kDropTwin);
+  if (!context_.is_home()) act(Verb::kDropTwin);
 }
 
 // --- Remote Client ----------------------------------------------------------------------------------------------
@@ -244,29 +244,29 @@ void Transition::unmapped(DomainId domain) {  // 11 to 14, 17, 20, 23
   MG_CHECK(client_.mapped.contains(domain) && client_.phase >= Phase::kReadInvInProgress);
   client_.mapped.erase(domain);
   if (client_.mapped.empty()) finish_invalidation(domain);
-  settle();
+  process_self_messages();
 }
 
 // Nobody can write the local copy any more: only now is a diff exact. The page stays in the queues of the domains that
 // have it: what they wrote is on its way home, but other nodes may still hold copies without it until the round ends.
 void Transition::finish_invalidation(std::optional<DomainId> last) {
   const Phase phase = client_.phase;
-  const bool reads_on = mgs::reads_on(page_, place_);
+  const bool will_keep_read_right = mgs::will_keep_read_right(page_, context_);
   client_.phase = Phase::kIdle;
   client_.state = PageState::kInv;
   switch (phase) {
     case Phase::kReadInvInProgress:  // 18
-      to_home(Kind::kAck);
+      to_home(MessageKind::kAck);
       break;
     case Phase::kWriteInvInProgress:  // 21
-      to_home(Kind::kDiff, Verb::kSendDiff);
-      if (!place_.is_home()) act(Verb::kDropTwin);
+      to_home(MessageKind::kDiff, Verb::kSendDiff);
+      if (!context_.is_home()) act(Verb::kDropTwin);
       break;
     case Phase::k1wInvInProgress:  // 24
-      to_home(Kind::k1wdata, Verb::kSendPage);
-      if (!place_.is_home() && !client_.single_writer) act(Verb::kDropTwin);
+      to_home(MessageKind::k1wdata, Verb::kSendPage);
+      if (!context_.is_home() && !client_.single_writer) act(Verb::kDropTwin);
       client_.single_writer = false;
-      if (reads_on) read_again(last);
+      if (will_keep_read_right) read_again(last);
       break;
     default:
       panic("invariant broken: an invalidation ended that had not begun", static_cast<uint64_t>(phase));
@@ -281,15 +281,15 @@ void Transition::read_again(std::optional<DomainId> domain) {
   if (!domain) return;
   client_.requester = *domain;
   client_.phase = Phase::kBusyRead;
-  server_.rd.insert(place_.self);
+  server_.rd.insert(context_.self);
 }
 
 // --- Server -----------------------------------------------------------------------------------------------------
 
-bool Transition::server_message(NodeId from, Kind kind) {
+bool Transition::server_message(NodeId from, MessageKind kind) {
   switch (kind) {
-    case Kind::kRreq:
-    case Kind::kWreq:
+    case MessageKind::kRreq:
+    case MessageKind::kWreq:
       // Its copies are known to be gone: it asks once at a time.
       if (server_.rd.contains(from) || server_.wr.contains(from)) return false;
       if (server_.state != ServerState::kRelInProgress &&
@@ -297,24 +297,24 @@ bool Transition::server_message(NodeId from, Kind kind) {
         return false;
       serve_request(from, kind);
       return true;
-    case Kind::kWnotify:
+    case MessageKind::kWnotify:
       return serve_wnotify(from);
-    case Kind::kRel:
+    case MessageKind::kRel:
       if (server_.rl.contains(from)) return false;
       serve_release(from);
       return true;
-    case Kind::kAck:
-    case Kind::kDiff:
-    case Kind::k1wdata:
-    case Kind::kAck1w:
+    case MessageKind::kAck:
+    case MessageKind::kDiff:
+    case MessageKind::k1wdata:
+    case MessageKind::kAck1w:
       return serve_answer(from, kind);
     default:
       return false;
   }
 }
 
-void Transition::serve_request(NodeId from, Kind kind) {
-  const bool write = kind == Kind::kWreq;
+void Transition::serve_request(NodeId from, MessageKind kind) {
+  const bool write = kind == MessageKind::kWreq;
   switch (server_.state) {
     case ServerState::kRelInProgress:  // 33
       (write ? server_.wr : server_.rd).insert(from);
@@ -328,13 +328,13 @@ void Transition::serve_request(NodeId from, Kind kind) {
     case ServerState::kWrite:  // 28, 29, 30
       if (!write) {
         server_.read_dir.insert(from);
-        to(NodeSet::of(from), Kind::kRdat, Verb::kSendPage);
+        to(NodeSet::of(from), MessageKind::kRdat, Verb::kSendPage);
         return;
       }
       server_.write_dir.insert(from);
       server_.state = ServerState::kWrite;
       grant_whole_machine_to_home();
-      to(NodeSet::of(from), Kind::kWdat, Verb::kSendPage);
+      to(NodeSet::of(from), MessageKind::kWdat, Verb::kSendPage);
       return;
   }
 }
@@ -342,7 +342,7 @@ void Transition::serve_request(NodeId from, Kind kind) {
 // When the home is the only node with a copy and writes it, the single-writer condition holds already; the figure
 // would find out at the first release. There is nothing to transfer and nobody to tell.
 void Transition::grant_whole_machine_to_home() {
-  if (server_.read_dir.empty() && server_.write_dir == NodeSet::of(place_.self)) server_.state = ServerState::kSwrite;
+  if (server_.read_dir.empty() && server_.write_dir == NodeSet::of(context_.self)) server_.state = ServerState::kSwrite;
 }
 
 bool Transition::serve_wnotify(NodeId from) {
@@ -357,7 +357,7 @@ bool Transition::serve_wnotify(NodeId from) {
       server_.read_dir.erase(from);
       server_.write_dir.insert(from);
       server_.state = ServerState::kWrite;
-      if (from == place_.self) {
+      if (from == context_.self) {
         grant_whole_machine_to_home();
         if (server_.state == ServerState::kSwrite) enter_single_writer();
       }
@@ -374,7 +374,7 @@ void Transition::serve_release(NodeId from) {
   if (server_.state == ServerState::kSwrite || !server_.write_dir.contains(from)) {
     // An earlier round took that node's writes, and has ended: every copy that lacked them is gone (figure: arc 32
     // would invalidate the copies made since).
-    to(NodeSet::of(from), Kind::kRack);
+    to(NodeSet::of(from), MessageKind::kRack);
     return;
   }
   // 31
@@ -382,42 +382,42 @@ void Transition::serve_release(NodeId from) {
   server_.rl = NodeSet::of(from);
   server_.answers = server_.read_dir | server_.write_dir;
   if (server_.write_dir.size() > 1) {
-    to(server_.answers, Kind::kInv);
-  } else if (server_.read_dir == NodeSet::of(place_.self)) {
+    to(server_.answers, MessageKind::kInv);
+  } else if (server_.read_dir == NodeSet::of(context_.self)) {
     // The home's own copy costs no message to remove, so it does not keep the writer from being a single one. But it
     // must be gone before the writer hears that it is alone and stops releasing.
     server_.granting = true;
     server_.answers = server_.read_dir;
-    to(server_.read_dir, Kind::kInv);
+    to(server_.read_dir, MessageKind::kInv);
   } else if (!server_.read_dir.empty()) {
     server_.awaiting_page = true;
-    to(server_.read_dir, Kind::kInv);
-    to(server_.write_dir, Kind::k1winv);
+    to(server_.read_dir, MessageKind::kInv);
+    to(server_.write_dir, MessageKind::k1winv);
   } else {
-    to(server_.write_dir, Kind::k1wgr);
+    to(server_.write_dir, MessageKind::k1wgr);
   }
 }
 
 void Transition::recall_single_writer() {
   server_.answers = server_.write_dir;
   server_.awaiting_page = true;
-  to(server_.write_dir, Kind::k1winv);
+  to(server_.write_dir, MessageKind::k1winv);
 }
 
-bool Transition::serve_answer(NodeId from, Kind kind) {
+bool Transition::serve_answer(NodeId from, MessageKind kind) {
   if (server_.state != ServerState::kRelInProgress || !server_.answers.contains(from)) return false;
   switch (kind) {
-    case Kind::kAck:
+    case MessageKind::kAck:
       if (server_.granting) {
         server_.granting = false;
         server_.read_dir.clear();
         server_.answers = server_.write_dir;
-        to(server_.write_dir, Kind::k1wgr);
+        to(server_.write_dir, MessageKind::k1wgr);
         return true;
       }
       break;
-    case Kind::kDiff:
-      if (from == place_.self) break;  // the home copy is the home's local copy
+    case MessageKind::kDiff:
+      if (from == context_.self) break;  // the home copy is the home's local copy
       if (server_.awaiting_page) {
         server_.diffs_waiting = true;
         act(Verb::kKeepDiff);
@@ -425,16 +425,16 @@ bool Transition::serve_answer(NodeId from, Kind kind) {
         act(Verb::kMergeDiff);
       }
       break;
-    case Kind::k1wdata:
+    case MessageKind::k1wdata:
       if (!server_.awaiting_page || !server_.write_dir.contains(from)) return false;
       server_.awaiting_page = false;
-      if (from != place_.self) act(Verb::kTakeHomeCopy);
+      if (from != context_.self) act(Verb::kTakeHomeCopy);
       if (server_.diffs_waiting) {
         server_.diffs_waiting = false;
         act(Verb::kMergeKept);
       }
       break;
-    case Kind::kAck1w:
+    case MessageKind::kAck1w:
       if (server_.awaiting_page || !server_.write_dir.contains(from)) return false;
       if (!(server_.rd | server_.wr).empty()) {  // somebody came meanwhile: the condition is broken before it held
         recall_single_writer();
@@ -443,7 +443,7 @@ bool Transition::serve_answer(NodeId from, Kind kind) {
       // 35
       server_.answers.clear();
       server_.state = ServerState::kSwrite;
-      to(server_.rl, Kind::kRack);
+      to(server_.rl, MessageKind::kRack);
       server_.rl.clear();
       return true;
     default:
@@ -465,40 +465,40 @@ void Transition::finish_round() {  // 34
   server_.state = server_.write_dir.empty() ? ServerState::kRead : ServerState::kWrite;
   grant_whole_machine_to_home();
   // RACK before data: a node can be given the page to write again only after it knows that its release is done.
-  to(released, Kind::kRack);
-  to(server_.read_dir, Kind::kRdat, Verb::kSendPage);
-  to(server_.write_dir, Kind::kWdat, Verb::kSendPage);
+  to(released, MessageKind::kRack);
+  to(server_.read_dir, MessageKind::kRdat, Verb::kSendPage);
+  to(server_.write_dir, MessageKind::kWdat, Verb::kSendPage);
 }
 
 }  // namespace
 
-const char* name(Kind kind) {
-  static constexpr std::array<const char*, static_cast<size_t>(Kind::kKindCount)> kNames = {
+const char* name(MessageKind kind) {
+  static constexpr std::array<const char*, static_cast<size_t>(MessageKind::kKindCount)> kNames = {
       "RREQ",  "WREQ", "REL",  "WNOTIFY", "ACK", "DIFF",  "1WDATA",
       "ACK1W", "RDAT", "WDAT", "RACK",    "INV", "1WINV", "1WGR"};
-  return kind < Kind::kKindCount ? kNames[static_cast<size_t>(kind)] : "unknown";
+  return kind < MessageKind::kKindCount ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
 
-FaultOutcome on_fault(Page& page, const Place& place, DomainId domain, Access access, Actions& actions) {
-  return Transition(page, place, actions).fault(domain, access);
+FaultOutcome on_fault(Page& page, const Context& context, DomainId domain, Access access, Actions& actions) {
+  return Transition(page, context, actions).fault(domain, access);
 }
 
-bool on_release(Page& page, const Place& place, DomainId domain, Actions& actions) {
-  return Transition(page, place, actions).release(domain);
+bool on_release(Page& page, const Context& context, DomainId domain, Actions& actions) {
+  return Transition(page, context, actions).release(domain);
 }
 
-void on_unmapped(Page& page, const Place& place, DomainId domain, Actions& actions) {
-  Transition(page, place, actions).unmapped(domain);
+void on_unmapped(Page& page, const Context& context, DomainId domain, Actions& actions) {
+  Transition(page, context, actions).unmapped(domain);
 }
 
-bool reads_on(const Page& page, const Place& place) {
-  return page.client.phase == Phase::k1wInvInProgress && place.is_home() && page.server.wr.empty();
+bool will_keep_read_right(const Page& page, const Context& context) {
+  return page.client.phase == Phase::k1wInvInProgress && context.is_home() && page.server.wr.empty();
 }
 
-bool on_message(Page& page, const Place& place, NodeId from, Kind kind, Actions& actions) {
-  Transition transition(page, place, actions);
+bool on_message(Page& page, const Context& context, NodeId from, MessageKind kind, Actions& actions) {
+  Transition transition(page, context, actions);
   if (!transition.message(from, kind)) return false;
-  transition.settle();
+  transition.process_self_messages();
   return true;
 }
 

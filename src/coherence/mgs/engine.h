@@ -1,10 +1,11 @@
 // The MGS protocol as a value and its transitions: Local Client, Remote Client and Server of one page at one node
-// (mgs.txt, section 3.2 and Appendix A: Table 5, Figures 21 and 22).
+// ([MGS], section 3.2 and Appendix A: Table 5, Figures 21 and 22).
 //
 // The engine has no clock, no I/O, no lock and no thread. The shell (shell.h) and the explorer (tests/coherence) feed
 // it events and carry out the actions that it returns, in order. Both run this very code.
 //
-// Where the figure and what must hold differ, or the figure is silent, the reasons are in docs/mgs.md; in short:
+// Where the figure and what must hold differ, or the figure is silent, the reasons are in docs/internals/mgs.md; in
+// short:
 //  * What a home's client and server say to each other is handled inside one transition, so at the home they never
 //    disagree, and the home copy is the home's local copy: no twin, no diff, no transfer.
 //  * An invalidated dirty page stays in the delayed update queue: its release waits for the round that took it.
@@ -27,7 +28,7 @@ enum class Access : uint8_t { kRead, kWrite };
 
 // The messages between nodes, under the names of Table 5. (UPGRADE, UP_ACK, PINV, PINV_ACK, P2INV and P2INV_ACK stay
 // inside a node; here they are actions and events.)
-enum class Kind : uint8_t {
+enum class MessageKind : uint8_t {
   // Local Client to Server
   kRreq,     // read data request
   kWreq,     // write data request
@@ -48,7 +49,7 @@ enum class Kind : uint8_t {
   k1wgr,   // single-writer status granted
   kKindCount
 };
-[[nodiscard]] const char* name(Kind kind);
+[[nodiscard]] const char* name(MessageKind kind);
 
 // The privilege of a node's local copy: Figure 22's "pagestate".
 enum class PageState : uint8_t { kInv, kRead, kWrite };
@@ -123,7 +124,7 @@ struct Page {
 };
 
 // Who is asking: constant for a page at a node.
-struct Place {
+struct Context {
   NodeId self;
   NodeId home;
   [[nodiscard]] bool is_home() const { return self == home; }
@@ -151,7 +152,7 @@ enum class Verb : uint8_t {
 
 struct Action {
   Verb verb;
-  Kind kind = Kind::kKindCount;
+  MessageKind kind = MessageKind::kKindCount;
   DomainId domain;
   NodeSet nodes;
   DomainSet domains;
@@ -166,21 +167,21 @@ enum class FaultOutcome : uint8_t {
 };
 
 // A processor of `domain` made an access that its mapping does not allow: RTLBFault, WTLBFault.
-FaultOutcome on_fault(Page& page, const Place& place, DomainId domain, Access access, Actions& actions);
+FaultOutcome on_fault(Page& page, const Context& context, DomainId domain, Access access, Actions& actions);
 
 // A processor of `domain` releases and has taken the page off that domain's queue. Returns true if the release has to
 // see a kReleased that names the domain (it may be among these very actions); false: there is nothing to wait for.
-bool on_release(Page& page, const Place& place, DomainId domain, Actions& actions);
+bool on_release(Page& page, const Context& context, DomainId domain, Actions& actions);
 
 // The domain's mapping is gone and no processor can use it any more: PINV_ACK.
-void on_unmapped(Page& page, const Place& place, DomainId domain, Actions& actions);
+void on_unmapped(Page& page, const Context& context, DomainId domain, Actions& actions);
 
 // While an invalidation is in progress: whether the domain, once unmapped, will be mapped for reading again when the
 // round ends (at once, if no other node has to answer). A shell may then take only the right to write, which is
 // cheaper: the home copy stays the newest that there is, and only diffs can reach it before the round's end.
-[[nodiscard]] bool reads_on(const Page& page, const Place& place);
+[[nodiscard]] bool will_keep_read_right(const Page& page, const Context& context);
 
 // A message from another node. Returns false if that node cannot have sent it now: the run must end.
-[[nodiscard]] bool on_message(Page& page, const Place& place, NodeId from, Kind kind, Actions& actions);
+[[nodiscard]] bool on_message(Page& page, const Context& context, NodeId from, MessageKind kind, Actions& actions);
 
 }  // namespace multigrain::mgs

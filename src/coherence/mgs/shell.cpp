@@ -7,12 +7,12 @@
 #include <cstring>
 #include <memory>
 
-#include "coherence/streams.h"
+#include "coherence/stride_prefetcher.h"
 
 namespace multigrain::mgs {
 namespace {
 
-constexpr MessageType type_of(Kind kind) {
+constexpr MessageType type_of(MessageKind kind) {
   return static_cast<MessageType>(message_range::kMgs + static_cast<unsigned>(kind));
 }
 
@@ -26,8 +26,8 @@ void count(Counter counter, uint64_t n = 1) {
 }  // namespace
 
 const char* message_name(MessageType type) {
-  if (type < message_range::kMgs || type >= type_of(Kind::kKindCount)) return nullptr;
-  return name(static_cast<Kind>(type - message_range::kMgs));
+  if (type < message_range::kMgs || type >= type_of(MessageKind::kKindCount)) return nullptr;
+  return name(static_cast<MessageKind>(type - message_range::kMgs));
 }
 
 // --- The delayed update queue
@@ -61,11 +61,11 @@ uint64_t Shell::UpdateQueue::pushed() {
   return tail_;
 }
 
-size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseLedger& ledger, uint8_t& slot) {
+size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot) {
   const std::lock_guard hold(lock_);
   size_t n = 0;
   while (n < pages.size() && head_ < limit) pages[n++] = ring_[head_++ - base_];
-  if (n != 0) slot = ledger.begin(static_cast<uint32_t>(n));
+  if (n != 0) slot = releases.begin(static_cast<uint32_t>(n));
   size_.store(tail_ - head_, std::memory_order_release);
   return n;
 }
@@ -96,8 +96,8 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsig
   shell->records_ = std::move(*records);
   // Stale entries can exceed the number of pages only if releases never come; twice is beyond any program.
   if (Status made = shell->queue_.create(2 * services.region.page_count()); !made) return tl::unexpected(made.error());
-  for (unsigned kind = 0; kind < static_cast<unsigned>(Kind::kKindCount); ++kind)
-    services.fabric.set_handler(type_of(static_cast<Kind>(kind)), &Shell::handle, shell.get());
+  for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
+    services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Shell::handle, shell.get());
   return shell;
 }
 
@@ -112,7 +112,7 @@ std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
   return home;
 }
 
-Place Shell::place(const Record& record) const {
+Context Shell::context(const Record& record) const {
   return {.self = services_.fabric.self(),
           .home = NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1))};
 }
@@ -122,7 +122,7 @@ Place Shell::place(const Record& record) const {
 namespace {
 
 // Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
-[[gnu::tls_model("initial-exec")]] constinit thread_local Streams t_streams;
+[[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_prefetcher;
 
 }  // namespace
 
@@ -141,7 +141,7 @@ bool Shell::on_fault(PageId page, bool is_write) {
     const std::lock_guard hold(record.lock);
     const Client before = record.page.client;
     outcome =
-        mgs::on_fault(record.page, place(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
+        mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
     if (outcome == FaultOutcome::kWait) attendance.emplace(services_.fabric);
     perform(page, record, actions, nullptr);
     if (before.phase == Phase::kIdle && before.state == PageState::kInv) {
@@ -153,8 +153,8 @@ bool Shell::on_fault(PageId page, bool is_write) {
   }
   // Before the wait, so that the home, if it has to be woken, finds all requests at once.
   if (prefetch_ != 0 && (asks || outcome == FaultOutcome::kWait)) {
-    const Streams::Ahead ahead =
-        asks ? t_streams.ahead(page, is_write, prefetch_) : t_streams.ahead_of_wait(page, is_write);
+    const StridePrefetcher::Prediction ahead =
+        asks ? t_prefetcher.predict(page, is_write, prefetch_) : t_prefetcher.predict_while_waiting(page, is_write);
     if (ahead.count != 0)
       prefetch(page, PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
   }
@@ -194,7 +194,7 @@ void Shell::claim_ahead(PageId at, PageId from, uint32_t count) {
   for (uint32_t i = 0; i < n; ++i) {
     Actions actions;
     Record& record = *claimed[i];
-    mgs::on_fault(record.page, place(record), kNodeDomain, Access::kWrite, actions);
+    mgs::on_fault(record.page, context(record), kNodeDomain, Access::kWrite, actions);
     for (const Action& action : actions) {
       if (action.verb != Verb::kMapWrite) perform_one(PageId(first.value + i), record, action, nullptr);
     }
@@ -228,7 +228,7 @@ void Shell::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, boo
     if (is_write ? !nobody_has(record.page)
                  : record.page.client.phase != Phase::kIdle || record.page.client.state != PageState::kInv)
       continue;
-    mgs::on_fault(record.page, place(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
+    mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
     perform(page, record, actions, nullptr);
     ++asked;
   }
@@ -237,9 +237,9 @@ void Shell::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, boo
 
 // --- Releases
 
-// In this order: a page leaves the queue only after it has entered the ledger.
+// In this order: a page leaves the queue only after it counts in a release epoch.
 bool Shell::is_clean() const {
-  return queue_.empty() && ledger_.pending() == 0;
+  return queue_.empty() && releases_.pending() == 0;
 }
 
 void Shell::release() {
@@ -250,7 +250,7 @@ void Shell::release() {
   std::array<PageId, 64> batch;
   uint64_t released = 0;
   uint8_t slot = 0;
-  while (const size_t n = queue_.pop(limit, batch, ledger_, slot)) {
+  while (const size_t n = queue_.pop(limit, batch, releases_, slot)) {
     for (size_t first = 0; first < n; first += kReleasesInBatch) {
       const MessageBatch messages(services_.fabric);
       for (size_t i = first; i < std::min(n, first + kReleasesInBatch); ++i) {
@@ -259,20 +259,20 @@ void Shell::release() {
         Actions actions;
         const std::lock_guard hold(record.lock);
         // A page has one REL out at most, so one slot a record is enough. A release that joins an earlier one waits for
-        // that one's entry in the ledger.
+        // the release epoch of that one.
         const bool joins = record.page.client.release_pending;
         if (!joins) record.release_slot = slot;
-        const bool must_wait = mgs::on_release(record.page, place(record), kNodeDomain, actions);
+        const bool must_wait = mgs::on_release(record.page, context(record), kNodeDomain, actions);
         perform(page, record, actions, nullptr);
-        if (joins || !must_wait) ledger_.finish(slot);
+        if (joins || !must_wait) releases_.finish(slot);
         released += must_wait ? 1 : 0;
       }
     }
     // This node's messages are in this thread's care, and a long queue takes milliseconds.
     services_.fabric.poll();
-    if (ledger_.pending() > ReleaseLedger::kWindow) {
-      wait_until(attendance, services_.wait, ledger_.changed(),
-                 [this] { return ledger_.pending() <= ReleaseLedger::kWindow / 2; });
+    if (releases_.pending() > ReleaseEpochs::kMaxPending) {
+      wait_until(attendance, services_.wait, releases_.changed(),
+                 [this] { return releases_.pending() <= ReleaseEpochs::kMaxPending / 2; });
     }
   }
   if (released != 0) {
@@ -280,9 +280,9 @@ void Shell::release() {
     profile.count(Counter::kPagesReleased, released);
   }
   // Nobody's releases are under way: nothing to wait for.
-  if (released == 0 && ledger_.pending() == 0) return;
-  const uint64_t mark = ledger_.mark();
-  wait_until(attendance, services_.wait, ledger_.changed(), [this, mark] { return ledger_.is_done(mark); });
+  if (released == 0 && releases_.pending() == 0) return;
+  const uint64_t mark = releases_.mark();
+  wait_until(attendance, services_.wait, releases_.changed(), [this, mark] { return releases_.is_done(mark); });
 }
 
 // --- Messages
@@ -293,13 +293,13 @@ void Shell::handle(void* context, const Message& message) {
 
 void Shell::on_message(const Message& message) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  const auto kind = static_cast<Kind>(message.header.type - message_range::kMgs);
+  const auto kind = static_cast<MessageKind>(message.header.type - message_range::kMgs);
   const PageId page(message.header.word[0]);
   if (page.value >= services_.region.page_count())
     panic("a message about a page outside the region, from node / page", message.from.value, page.value);
   Record& record = records_[page.value];
   std::optional<NodeId> home = home_of(page, record, false);
-  if (!home && services_.homes.is_first_touch(page) && kind <= Kind::kAck1w) {
+  if (!home && services_.homes.is_first_touch(page) && kind <= MessageKind::kAck1w) {
     // The arbiter has told the sender that this node is home before its answer to this node came in.
     home = services_.fabric.self();
     record.home_plus_one.store(static_cast<uint16_t>(home->value + 1));
@@ -308,12 +308,12 @@ void Shell::on_message(const Message& message) {
 
   Actions actions;
   const std::lock_guard hold(record.lock);
-  if (!mgs::on_message(record.page, place(record), message.from, kind, actions))
+  if (!mgs::on_message(record.page, context(record), message.from, kind, actions))
     panic("an MGS message that its sender cannot have sent now; from node / kind / page", message.from.value,
           static_cast<uint64_t>(kind), page.value);
-  if (kind == Kind::kInv || kind == Kind::k1winv) count(Counter::kInvalidations);
-  if (kind == Kind::k1wgr) count(Counter::kSingleWriterGrants);
-  if (kind == Kind::k1wdata) count(Counter::kSingleWriterBreaks);
+  if (kind == MessageKind::kInv || kind == MessageKind::k1winv) count(Counter::kInvalidations);
+  if (kind == MessageKind::k1wgr) count(Counter::kSingleWriterGrants);
+  if (kind == MessageKind::k1wdata) count(Counter::kSingleWriterBreaks);
   perform(page, record, actions, &message);
 }
 
@@ -334,7 +334,7 @@ void Shell::perform(PageId page, Record& record, Actions& actions, const Message
     if (!unmapped) return;
     // The revocation has taken effect on every processor when the system call returns: that is its PINV_ACK.
     actions.clear();
-    on_unmapped(record.page, place(record), kNodeDomain, actions);
+    on_unmapped(record.page, context(record), kNodeDomain, actions);
   }
 }
 
@@ -399,7 +399,7 @@ void Shell::perform_one(PageId page, Record& record, const Action& action, const
       record.changed.notify();
       return;
     case Verb::kReleased:
-      ledger_.finish(record.release_slot);
+      releases_.finish(record.release_slot);
       return;
     case Verb::kUnmap:
       break;
@@ -472,7 +472,7 @@ void Shell::map(PageId first, uint64_t count, bool writable, bool readable) {
 
 bool Shell::unmap(PageId page, Record& record) {
   const SubTimeScope timed(this_profile(), SubTime::kRights);
-  if (reads_on(record.page, place(record))) {
+  if (will_keep_read_right(record.page, context(record))) {
     services_.rights.revoke_write(page, 1);
     record.readable = true;
     this_profile().count_rights(RightsChange::kRevokeWrite, 1);

@@ -2,7 +2,7 @@
 //
 // One record a page, with a lock that is held for one transition and its actions and never while waiting for a message.
 // Invariant that everything here keeps: whenever a page's lock is free, the node's access rights in the view are those
-// that the engine's Client says (mapped, and writable if the state is kWrite), or fewer; but a home that reads_on()
+// that the engine's Client says (mapped, and writable if the state is kWrite), or fewer; but a home that will_keep_read_right()
 // keeps the right to read.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "base/spin_lock.h"
 #include "coherence/mgs/engine.h"
-#include "coherence/mgs/release_ledger.h"
+#include "coherence/mgs/release_epochs.h"
 #include "coherence/protocol.h"
 #include "memory/diff.h"
 #include "memory/page_pool.h"
@@ -50,7 +50,7 @@ class Shell final : public Protocol {
   struct alignas(64) Record {
     SpinLock lock;
     std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
-    uint8_t release_slot = 0;                // of the ledger, for the REL that is out
+    uint8_t release_slot = 0;                // of the release epochs, for the REL that is out
     bool readable = false;                   // what the view allows is reading
     EventCount changed;                      // kWake
     Page page;
@@ -66,9 +66,9 @@ class Shell final : public Protocol {
     void push(PageId page);
     // How many were ever pushed: what pop() takes as its limit.
     uint64_t pushed();
-    // Takes up to pages.size() of those pushed before `limit`; returns how many. They are entered in the ledger, under
-    // `slot`, before anybody can see them gone: at every moment a written page is in the queue, in the ledger, or done.
-    size_t pop(uint64_t limit, std::span<PageId> pages, ReleaseLedger& ledger, uint8_t& slot);
+    // Takes up to pages.size() of those pushed before `limit`; returns how many. They count in the release epochs, under
+    // `slot`, before another thread can see them gone: at every moment a written page is in the queue, in an epoch, or done.
+    size_t pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot);
     [[nodiscard]] bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
 
    private:
@@ -99,7 +99,7 @@ class Shell final : public Protocol {
 
   // The home, looked up once. nullopt: not allocated. `claim`: settle a first-touch page, waiting if need be.
   std::optional<NodeId> home_of(PageId page, Record& record, bool claim);
-  [[nodiscard]] Place place(const Record& record) const;
+  [[nodiscard]] Context context(const Record& record) const;
 
   // Carries out the actions, and the transitions that follow from them. The record's lock is held.
   void perform(PageId page, Record& record, Actions& actions, const Message* message);
@@ -121,7 +121,7 @@ class Shell final : public Protocol {
   const uint32_t prefetch_;
   SparseTable<Record> records_;
   UpdateQueue queue_;
-  ReleaseLedger ledger_;
+  ReleaseEpochs releases_;
   PagePool twins_;
   PagePool diffs_;  // buffers of a diff being made, or kept
 };

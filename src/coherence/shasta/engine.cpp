@@ -1,4 +1,4 @@
-// The transitions of Shasta: client and directory of one block at one node. Sections in comments are shasta.txt's.
+// The transitions of Shasta: client and directory of one block at one node. Sections in comments are [Shasta].
 
 #include "coherence/shasta/engine.h"
 
@@ -8,33 +8,33 @@
 
 namespace multigrain::shasta {
 
-const char* name(Kind kind) {
+const char* name(MessageKind kind) {
   switch (kind) {
-    case Kind::kRead:
+    case MessageKind::kRead:
       return "read";
-    case Kind::kReadExclusive:
+    case MessageKind::kReadExclusive:
       return "read-exclusive";
-    case Kind::kUpgrade:
+    case MessageKind::kUpgrade:
       return "upgrade";
-    case Kind::kStoreConditional:
+    case MessageKind::kStoreConditional:
       return "store-conditional";
-    case Kind::kForwardRead:
+    case MessageKind::kForwardRead:
       return "forwarded read";
-    case Kind::kForwardReadExclusive:
+    case MessageKind::kForwardReadExclusive:
       return "forwarded read-exclusive";
-    case Kind::kInvalidate:
+    case MessageKind::kInvalidate:
       return "invalidate";
-    case Kind::kData:
+    case MessageKind::kData:
       return "data";
-    case Kind::kDataExclusive:
+    case MessageKind::kDataExclusive:
       return "exclusive data";
-    case Kind::kUpgraded:
+    case MessageKind::kUpgraded:
       return "upgraded";
-    case Kind::kConditionalFailed:
+    case MessageKind::kConditionalFailed:
       return "conditional failed";
-    case Kind::kInvalidated:
+    case MessageKind::kInvalidated:
       return "invalidated";
-    case Kind::kKindCount:
+    case MessageKind::kKindCount:
       break;
   }
   return "?";
@@ -46,7 +46,7 @@ bool StoreQueue::has_waiting() const {
   return false;
 }
 
-bool StoreQueue::hides(BlockId block) const {
+bool StoreQueue::masks(BlockId block) const {
   for (size_t i = 0; i < size_; ++i)
     if (entries_[i].block == block && !entries_[i].waits) return true;
   return false;
@@ -69,78 +69,78 @@ void StoreQueue::erase(size_t i) {
   entries_[--size_] = {};
 }
 
-uint64_t Epochs::begin() {
+uint64_t FenceEpochs::begin() {
   ++counts_[current_ % kCapacity];
   return current_;
 }
 
-void Epochs::end(uint64_t epoch) {
+void FenceEpochs::end(uint64_t epoch) {
   MG_CHECK(epoch >= oldest_ && epoch <= current_ && counts_[epoch % kCapacity] > 0, epoch);
   --counts_[epoch % kCapacity];
   retire();
 }
 
-uint64_t Epochs::fence() {
+uint64_t FenceEpochs::fence() {
   // With nothing in the current epoch there may be something in earlier ones, of which others' fences have made ends.
   if (counts_[current_ % kCapacity] == 0) return current_ - 1;
   MG_CHECK(current_ + 1 - oldest_ < kCapacity);
   return current_++;
 }
 
-void Epochs::retire() {
+void FenceEpochs::retire() {
   while (oldest_ < current_ && counts_[oldest_ % kCapacity] == 0) ++oldest_;
 }
 
-Block initial_block(const Place& place) {
+Block initial_block(const Context& context) {
   Block block;
-  if (place.is_home()) {
+  if (context.is_home()) {
     block.state = State::kExclusive;
-    block.owner = place.self;
-    block.sharers.insert(place.self);
+    block.owner = context.self;
+    block.sharers.insert(context.self);
   }
   return block;
 }
 
 namespace {
 
-bool hides_words(const Node& node, BlockId block) {
+bool masks_words(const Node& node, BlockId block) {
   return std::any_of(node.processors.begin(), node.processors.end(),
-                     [&](const Processor& p) { return p.queue.hides(block); });
+                     [&](const Processor& p) { return p.queue.masks(block); });
 }
 
 // The node may store. Under rc acknowledgements may be missing: whoever sees the store has to fence before it tells.
-bool is_storable(const Block& block, const Place& place) {
-  return block.state == State::kExclusive && (place.model == Model::kRc || block.pending == Pending::kNone);
+bool is_storable(const Block& block, const Context& context) {
+  return block.state == State::kExclusive && (context.model == Model::kRc || block.pending == Pending::kNone);
 }
 
 // One transition: the event itself and everything that the home says to itself because of it.
 class Transition {
  public:
-  Transition(Block& block, const Place& place, Node& node, Actions& actions)
-      : b_(block), place_(place), node_(node), actions_(actions) {}
+  Transition(Block& block, const Context& context, Node& node, Actions& actions)
+      : b_(block), context_(context), node_(node), actions_(actions) {}
 
   Outcome load(unsigned p);
   Outcome fetch(unsigned p);
   Outcome store(unsigned p);
-  Outcome open(unsigned p);
+  Outcome request_hazard(unsigned p);
   Outcome conditional(unsigned p);
   void prefetch();
-  bool message(NodeId from, const Message& m);
+  bool message(NodeId from, const BlockMessage& m);
   // Does what can be done now: serves what is forwarded, retires stores, asks for what is wanted.
   void advance();
   // Handles what the home has said to itself.
-  void settle();
+  void process_self_messages();
 
  private:
   // --- Directory
-  bool serve_request(NodeId from, Kind kind);
+  bool serve_request(NodeId from, MessageKind kind);
   [[nodiscard]] NodeId source() const;
 
   // --- Client
-  bool client_message(NodeId from, const Message& m);
+  bool client_message(NodeId from, const BlockMessage& m);
   bool receive_data();
-  bool receive_exclusive(const Message& m);
-  bool receive_forward(const Message& m);
+  bool receive_exclusive(const BlockMessage& m);
+  bool receive_forward(const BlockMessage& m);
   bool receive_invalidation(NodeId requester);
   void request_exclusive();
   void exclusive_replied();
@@ -157,51 +157,51 @@ class Transition {
     MG_CHECK(p < node_.processors.size(), p);
     return node_.processors[p];
   }
-  [[nodiscard]] bool is_rc() const { return place_.model == Model::kRc; }
-  [[nodiscard]] bool is_storable() const { return shasta::is_storable(b_, place_); }
+  [[nodiscard]] bool is_rc() const { return context_.model == Model::kRc; }
+  [[nodiscard]] bool is_storable() const { return shasta::is_storable(b_, context_); }
   [[nodiscard]] bool wants_exclusive() const;
-  [[nodiscard]] bool hides_words() const { return shasta::hides_words(node_, place_.block); }
+  [[nodiscard]] bool masks_words() const { return shasta::masks_words(node_, context_.block); }
 
-  void to(NodeId node, const Message& m, Verb verb = Verb::kSend);
-  void to_home(Kind kind) { to(place_.home, {.kind = kind, .requester = place_.self}); }
+  void to(NodeId node, const BlockMessage& m, Verb verb = Verb::kSend);
+  void to_home(MessageKind kind) { to(context_.home, {.kind = kind, .requester = context_.self}); }
   void act(Verb verb, unsigned p = 0, unsigned count = 0) {
     actions_.push({.verb = verb,
                    .processor = static_cast<uint8_t>(p),
                    .count = static_cast<uint8_t>(count),
                    .node = {},
-                   .block = place_.block,
+                   .block = context_.block,
                    .message = {}});
   }
 
   static constexpr size_t kSelfCapacity = 8;
 
   Block& b_;
-  const Place& place_;
+  const Context& context_;
   Node& node_;
   Actions& actions_;
-  std::array<Message, kSelfCapacity> self_{};
+  std::array<BlockMessage, kSelfCapacity> self_{};
   size_t self_head_ = 0;
   size_t self_tail_ = 0;
 };
 
-void Transition::to(NodeId node, const Message& m, Verb verb) {
-  if (node == place_.self) {
+void Transition::to(NodeId node, const BlockMessage& m, Verb verb) {
+  if (node == context_.self) {
     MG_CHECK(self_tail_ < kSelfCapacity && verb == Verb::kSend);
     self_[self_tail_++] = m;
     return;
   }
-  actions_.push({.verb = verb, .node = node, .block = place_.block, .message = m});
+  actions_.push({.verb = verb, .node = node, .block = context_.block, .message = m});
 }
 
-void Transition::settle() {
+void Transition::process_self_messages() {
   while (self_head_ != self_tail_) {
-    const Message m = self_[self_head_++];
-    MG_CHECK(message(place_.self, m), static_cast<uint64_t>(m.kind));
+    const BlockMessage m = self_[self_head_++];
+    MG_CHECK(message(context_.self, m), static_cast<uint64_t>(m.kind));
   }
 }
 
-bool Transition::message(NodeId from, const Message& m) {
-  if (m.kind <= Kind::kStoreConditional) return place_.is_home() && serve_request(from, m.kind);
+bool Transition::message(NodeId from, const BlockMessage& m) {
+  if (m.kind <= MessageKind::kStoreConditional) return context_.is_home() && serve_request(from, m.kind);
   return client_message(from, m);
 }
 
@@ -209,21 +209,21 @@ bool Transition::message(NodeId from, const Message& m) {
 
 // Who supplies the data: the home if it has a copy, which saves a hop; else the owner.
 NodeId Transition::source() const {
-  return b_.sharers.contains(place_.self) && b_.is_readable() ? place_.self : b_.owner;
+  return b_.sharers.contains(context_.self) && b_.is_readable() ? context_.self : b_.owner;
 }
 
-bool Transition::serve_request(NodeId from, Kind kind) {
+bool Transition::serve_request(NodeId from, MessageKind kind) {
   const bool is_sharer = b_.sharers.contains(from);
-  if (kind == Kind::kRead) {
+  if (kind == MessageKind::kRead) {
     if (is_sharer) return false;
     const NodeId supplier = source();
     b_.sharers.insert(from);
-    to(supplier, {.kind = Kind::kForwardRead, .requester = from});
+    to(supplier, {.kind = MessageKind::kForwardRead, .requester = from});
     return true;
   }
-  if (kind == Kind::kReadExclusive && is_sharer) return false;
-  if (kind == Kind::kStoreConditional && !is_sharer) {
-    to(from, {.kind = Kind::kConditionalFailed, .requester = from});
+  if (kind == MessageKind::kReadExclusive && is_sharer) return false;
+  if (kind == MessageKind::kStoreConditional && !is_sharer) {
+    to(from, {.kind = MessageKind::kConditionalFailed, .requester = from});
     return true;
   }
   NodeSet others = b_.sharers - NodeSet::of(from);
@@ -234,11 +234,11 @@ bool Transition::serve_request(NodeId from, Kind kind) {
   b_.owner = from;
   b_.sharers = NodeSet::of(from);
   if (is_sharer) {
-    to(from, {.kind = Kind::kUpgraded, .requester = from, .acks = acks});
+    to(from, {.kind = MessageKind::kUpgraded, .requester = from, .acks = acks});
   } else {
-    to(supplier, {.kind = Kind::kForwardReadExclusive, .requester = from, .acks = acks});
+    to(supplier, {.kind = MessageKind::kForwardReadExclusive, .requester = from, .acks = acks});
   }
-  others.for_each([&](NodeId n) { to(n, {.kind = Kind::kInvalidate, .requester = from}); });
+  others.for_each([&](NodeId n) { to(n, {.kind = MessageKind::kInvalidate, .requester = from}); });
   return true;
 }
 
@@ -252,7 +252,7 @@ Outcome Transition::load(unsigned p) {
 }
 
 Outcome Transition::fetch(unsigned p) {
-  if (b_.is_readable() && !hides_words()) return Outcome::kResolved;
+  if (b_.is_readable() && !masks_words()) return Outcome::kResolved;
   b_.fetching.insert(p);
   advance();
   return b_.fetching.contains(p) ? Outcome::kWait : Outcome::kResolved;
@@ -263,19 +263,19 @@ Outcome Transition::store(unsigned p) {
   if (me.queue.full()) return Outcome::kWait;
   if (is_storable()) return Outcome::kResolved;
   const bool waits = !is_rc();
-  // (S9) What is hidden must read as a miss, even to the processor itself, while it runs on.
-  if (!waits && b_.is_readable() && !hides_words()) act(Verb::kLowerToInvalid);
-  me.queue.push({.block = place_.block, .waits = waits});
-  if (!waits) act(Verb::kHide, p);
+  // (S9) What is masked must read as a miss, even to the processor itself, while it runs on.
+  if (!waits && b_.is_readable() && !masks_words()) act(Verb::kLowerToInvalid);
+  me.queue.push({.block = context_.block, .waits = waits});
+  if (!waits) act(Verb::kMask, p);
   advance();
   return Outcome::kQueued;
 }
 
-Outcome Transition::open(unsigned p) {
+Outcome Transition::request_hazard(unsigned p) {
   Processor& me = processor(p);
   if (me.queue.full()) return Outcome::kWait;
   if (is_storable()) return Outcome::kResolved;
-  me.queue.push({.block = place_.block, .waits = true, .opens = true});
+  me.queue.push({.block = context_.block, .waits = true, .requests_hazard = true});
   advance();
   return Outcome::kQueued;
 }
@@ -287,7 +287,7 @@ Outcome Transition::conditional(unsigned p) {
   b_.pending = Pending::kStoreConditional;
   b_.conditional = static_cast<uint8_t>(p);
   if (is_rc()) b_.epoch = node_.epochs.begin();
-  to_home(Kind::kStoreConditional);
+  to_home(MessageKind::kStoreConditional);
   return Outcome::kWait;
 }
 
@@ -298,14 +298,14 @@ void Transition::prefetch() {
 
 bool Transition::wants_exclusive() const {
   return b_.prefetching || std::any_of(node_.processors.begin(), node_.processors.end(), [&](const Processor& p) {
-           return p.queue.find(place_.block) != p.queue.size();
+           return p.queue.find(context_.block) != p.queue.size();
          });
 }
 
 void Transition::request_exclusive() {
   b_.pending = b_.state == State::kShared ? Pending::kUpgrade : Pending::kReadExclusive;
   if (is_rc()) b_.epoch = node_.epochs.begin();
-  to_home(b_.state == State::kShared ? Kind::kUpgrade : Kind::kReadExclusive);
+  to_home(b_.state == State::kShared ? MessageKind::kUpgrade : MessageKind::kReadExclusive);
 }
 
 void Transition::advance() {
@@ -326,35 +326,35 @@ void Transition::advance() {
     request_exclusive();
   } else if (!b_.is_readable() && !(b_.loading | b_.fetching).empty()) {
     b_.pending = Pending::kRead;
-    to_home(Kind::kRead);
+    to_home(MessageKind::kRead);
   }
 }
 
 // --- Client ----------------------------------------------------------------------------------------------------------
 
-bool Transition::client_message(NodeId from, const Message& m) {
+bool Transition::client_message(NodeId from, const BlockMessage& m) {
   switch (m.kind) {
-    case Kind::kForwardRead:
-    case Kind::kForwardReadExclusive:
-      return from == place_.home && m.requester != place_.self && receive_forward(m);
-    case Kind::kInvalidate:
-      return from == place_.home && m.requester != place_.self && receive_invalidation(m.requester);
-    case Kind::kData:
-      return from != place_.self && receive_data();
-    case Kind::kDataExclusive:
-      return from != place_.self && receive_exclusive(m);
-    case Kind::kUpgraded:
-      return from == place_.home && receive_exclusive(m);
-    case Kind::kConditionalFailed:
-      if (from != place_.home || b_.pending != Pending::kStoreConditional || b_.replied) return false;
+    case MessageKind::kForwardRead:
+    case MessageKind::kForwardReadExclusive:
+      return from == context_.home && m.requester != context_.self && receive_forward(m);
+    case MessageKind::kInvalidate:
+      return from == context_.home && m.requester != context_.self && receive_invalidation(m.requester);
+    case MessageKind::kData:
+      return from != context_.self && receive_data();
+    case MessageKind::kDataExclusive:
+      return from != context_.self && receive_exclusive(m);
+    case MessageKind::kUpgraded:
+      return from == context_.home && receive_exclusive(m);
+    case MessageKind::kConditionalFailed:
+      if (from != context_.home || b_.pending != Pending::kStoreConditional || b_.replied) return false;
       b_.pending = Pending::kNone;
       if (is_rc()) node_.epochs.end(b_.epoch);
       act(Verb::kConditionalFailed, b_.conditional);
       act(Verb::kWake);
       advance();
       return true;
-    case Kind::kInvalidated:
-      if (b_.pending == Pending::kNone || b_.pending == Pending::kRead || from == place_.self) return false;
+    case MessageKind::kInvalidated:
+      if (b_.pending == Pending::kNone || b_.pending == Pending::kRead || from == context_.self) return false;
       if (b_.replied && b_.acks <= 0) return false;
       --b_.acks;
       check_complete();
@@ -378,8 +378,8 @@ bool Transition::receive_data() {
   return true;
 }
 
-bool Transition::receive_exclusive(const Message& m) {
-  const bool has_data = m.kind == Kind::kDataExclusive;
+bool Transition::receive_exclusive(const BlockMessage& m) {
+  const bool has_data = m.kind == MessageKind::kDataExclusive;
   if (b_.replied) return false;
   if (has_data ? b_.state != State::kInvalid : b_.state != State::kShared) return false;
   switch (b_.pending) {
@@ -430,45 +430,45 @@ void Transition::check_complete() {
   advance();
 }
 
-// Makes the queued stores that may be made now (section 3.2.3), and grants the windows.
+// Makes the queued stores that may be made now (section 3.2.3), and grants the hazards.
 void Transition::retire() {
   if (!is_storable()) return;
   for (unsigned p = 0; p < node_.processors.size(); ++p) {
     StoreQueue& queue = node_.processors[p].queue;
     unsigned count = 0;
-    bool opens = false;
-    for (size_t i = queue.find(place_.block); i != queue.size(); i = queue.find(place_.block)) {
-      opens = queue[i].opens;
-      count += opens ? 0 : 1;
+    bool requests_hazard = false;
+    for (size_t i = queue.find(context_.block); i != queue.size(); i = queue.find(context_.block)) {
+      requests_hazard = queue[i].requests_hazard;
+      count += requests_hazard ? 0 : 1;
       queue.erase(i);
     }
     if (count != 0) act(Verb::kRetire, p, count);
-    if (opens) {
-      b_.held.insert(p);
-      act(Verb::kGrant, p);
+    if (requests_hazard) {
+      b_.granted.insert(p);
+      act(Verb::kGrantHazard, p);
     }
-    if (count != 0 || opens) act(Verb::kWake);
+    if (count != 0 || requests_hazard) act(Verb::kWake);
   }
 }
 
 void Transition::deliver_loads() {
-  b_.loading.for_each([&](unsigned p) { act(Verb::kDeliver, p); });
+  b_.loading.for_each([&](unsigned p) { act(Verb::kCompleteLoads, p); });
   b_.loading.clear();
 }
 
 void Transition::end_fetches() {
-  if (b_.fetching.empty() || hides_words()) return;
+  if (b_.fetching.empty() || masks_words()) return;
   b_.fetching.clear();
   act(Verb::kWake);
 }
 
 // (S4) What is forwarded before the reply of the node's own request was ordered before it, and is served from the copy
 // that the request has still; what comes after waits for completion.
-bool Transition::receive_forward(const Message& m) {
+bool Transition::receive_forward(const BlockMessage& m) {
   if (b_.has_forwarded_exclusive) return false;  // all later ones go to that requester
   if (b_.state == State::kInvalid && b_.pending != Pending::kReadExclusive && b_.pending != Pending::kUpgrade)
     return false;
-  if (m.kind == Kind::kForwardRead) {
+  if (m.kind == MessageKind::kForwardRead) {
     if (b_.forwarded_reads.contains(m.requester)) return false;
     b_.forwarded_reads.insert(m.requester);
   } else {
@@ -482,18 +482,18 @@ bool Transition::receive_forward(const Message& m) {
 }
 
 void Transition::serve_forwarded() {
-  if (b_.replied || b_.state == State::kInvalid || !b_.held.empty()) return;
+  if (b_.replied || b_.state == State::kInvalid || !b_.granted.empty()) return;
   if (!b_.forwarded_reads.empty()) supply_readers();
   if (b_.has_forwarded_exclusive) supply_successor();
 }
 
-// Section 2.3: no processor may be between a check and its access. Nor may one be inside a batch (section 4.1). Windows
-// say who is, and are bounded.
+// Section 2.3: no processor may be between a check and its access. Nor may one be inside a batch (section 4.1). Hazards
+// say who is (the shell defers what they stand in the way of).
 void Transition::supply_readers() {
   act(Verb::kLowerToShared);
   b_.state = State::kShared;
   act(Verb::kCopy);
-  b_.forwarded_reads.for_each([&](NodeId n) { to(n, {.kind = Kind::kData, .requester = n}, Verb::kSendCopy); });
+  b_.forwarded_reads.for_each([&](NodeId n) { to(n, {.kind = MessageKind::kData, .requester = n}, Verb::kSendCopy); });
   b_.forwarded_reads.clear();
 }
 
@@ -502,10 +502,11 @@ void Transition::supply_successor() {
   act(Verb::kLowerToInvalid);
   act(Verb::kCopy);
   b_.state = State::kInvalid;
-  act(Verb::kFlag);
+  act(Verb::kWriteFlags);
   b_.has_forwarded_exclusive = false;
   const NodeId successor = b_.forwarded_exclusive;
-  to(successor, {.kind = Kind::kDataExclusive, .requester = successor, .acks = b_.forwarded_acks}, Verb::kSendCopy);
+  to(successor, {.kind = MessageKind::kDataExclusive, .requester = successor, .acks = b_.forwarded_acks},
+     Verb::kSendCopy);
 }
 
 bool Transition::receive_invalidation(NodeId requester) {
@@ -524,65 +525,65 @@ void Transition::invalidate() {
   b_.has_invalidation = false;
   act(Verb::kLowerToInvalid);
   b_.state = State::kInvalid;
-  act(Verb::kFlag);
-  to(b_.invalidation, {.kind = Kind::kInvalidated, .requester = b_.invalidation});
+  act(Verb::kWriteFlags);
+  to(b_.invalidation, {.kind = MessageKind::kInvalidated, .requester = b_.invalidation});
 }
 
 }  // namespace
 
-Right inline_right(const Block& block, const Place& place, const Node& node) {
-  if (!block.is_readable() || hides_words(node, place.block)) return Right::kNone;
-  return is_storable(block, place) ? Right::kWrite : Right::kRead;
+Right inline_right(const Block& block, const Context& context, const Node& node) {
+  if (!block.is_readable() || masks_words(node, context.block)) return Right::kNone;
+  return is_storable(block, context) ? Right::kWrite : Right::kRead;
 }
 
 bool must_wait(const Processor& processor) {
   return processor.queue.has_waiting();
 }
 
-Outcome on_load(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
-  Transition t(block, place, node, actions);
+Outcome on_load(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions) {
+  Transition t(block, context, node, actions);
   const Outcome outcome = t.load(processor);
-  t.settle();
+  t.process_self_messages();
   return outcome;
 }
 
-Outcome on_fetch(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
-  Transition t(block, place, node, actions);
+Outcome on_fetch(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions) {
+  Transition t(block, context, node, actions);
   const Outcome outcome = t.fetch(processor);
-  t.settle();
+  t.process_self_messages();
   return outcome;
 }
 
-Outcome on_store(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
-  Transition t(block, place, node, actions);
+Outcome on_store(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions) {
+  Transition t(block, context, node, actions);
   const Outcome outcome = t.store(processor);
-  t.settle();
+  t.process_self_messages();
   return outcome;
 }
 
-Outcome on_open(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
-  Transition t(block, place, node, actions);
-  const Outcome outcome = t.open(processor);
-  t.settle();
+Outcome on_request_hazard(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions) {
+  Transition t(block, context, node, actions);
+  const Outcome outcome = t.request_hazard(processor);
+  t.process_self_messages();
   return outcome;
 }
 
-bool on_opened(Block& block, unsigned processor) {
-  MG_CHECK(block.held.contains(processor), processor);
-  block.held.erase(processor);
-  return block.held.empty() && (!block.forwarded_reads.empty() || block.has_forwarded_exclusive);
+bool on_hazard_published(Block& block, unsigned processor) {
+  MG_CHECK(block.granted.contains(processor), processor);
+  block.granted.erase(processor);
+  return block.granted.empty() && (!block.forwarded_reads.empty() || block.has_forwarded_exclusive);
 }
 
-void on_prefetch_exclusive(Block& block, const Place& place, Node& node, Actions& actions) {
-  Transition t(block, place, node, actions);
+void on_prefetch_exclusive(Block& block, const Context& context, Node& node, Actions& actions) {
+  Transition t(block, context, node, actions);
   t.prefetch();
-  t.settle();
+  t.process_self_messages();
 }
 
-Outcome on_conditional(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions) {
-  Transition t(block, place, node, actions);
+Outcome on_conditional(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions) {
+  Transition t(block, context, node, actions);
   const Outcome outcome = t.conditional(processor);
-  t.settle();
+  t.process_self_messages();
   return outcome;
 }
 
@@ -600,16 +601,17 @@ bool on_fence(Model model, Node& node, unsigned processor) {
   return true;
 }
 
-void on_advance(Block& block, const Place& place, Node& node, Actions& actions) {
-  Transition t(block, place, node, actions);
+void on_advance(Block& block, const Context& context, Node& node, Actions& actions) {
+  Transition t(block, context, node, actions);
   t.advance();
-  t.settle();
+  t.process_self_messages();
 }
 
-bool on_message(Block& block, const Place& place, Node& node, NodeId from, const Message& message, Actions& actions) {
-  Transition t(block, place, node, actions);
+bool on_message(Block& block, const Context& context, Node& node, NodeId from, const BlockMessage& message,
+                Actions& actions) {
+  Transition t(block, context, node, actions);
   const bool possible = t.message(from, message);
-  if (possible) t.settle();
+  if (possible) t.process_self_messages();
   return possible;
 }
 

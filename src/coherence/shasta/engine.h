@@ -1,33 +1,33 @@
-// The Shasta protocol as values and transitions (shasta.txt, sections 2 to 4): a block at one node, its directory entry
+// The Shasta protocol as values and transitions ([Shasta], sections 2 to 4): a block at one node, its directory entry
 // at the home, and what the node's processors have outstanding.
 //
 // The engine has no clock, no I/O, no lock and no thread. A shell feeds it events and carries out the actions that it
-// returns, in order; tests/coherence/shasta_model.h explores it exhaustively. docs/shasta.md explains the protocol,
-// says where it departs from the paper and why, and what is explored.
+// returns, in order; tests/coherence/shasta_model.h explores it exhaustively. docs/internals/shasta.md explains the
+// protocol, says where it departs from the paper and why, and what is explored.
 //
-// What holds, in every state (explored, docs/shasta.md):
+// What holds, in every state (explored, docs/internals/shasta.md):
 //  (S1) At most one node's copy is exclusive. When its request is complete (no acknowledgement missing), no other node
 //       has a readable copy, and no data is under way.
-//  (S2) A store is made only in a frame whose block is exclusive at the node: inside a window that was open before the
+//  (S2) A store is made only in a frame whose block is exclusive at the node: under a hazard that was published before the
 //       right to store was taken away, or by the transition that retires it. Under sc, only when the request is
 //       complete.
-//  (S3) Data leaves a node only when no window of it covers a store there any more, and then holds every store that was
+//  (S3) Data leaves a node only when no hazard of it covers a store there any more, and then holds every store that was
 //       made to the block before, in all nodes; unless an invalidation for the receiver is on its way to it.
 //  (S4) The directory never waits. The owner that it names has the block, or its own request for it has been ordered,
 //       and it serves what is forwarded to it in the order of the directory: before its request if it is forwarded
 //       before the request's reply, after completion otherwise.
 //  (S5) A request that is ordered sends as many invalidations as its reply names; each is acknowledged to the
-//       requester exactly once, after the last window over the copy has closed.
+//       requester exactly once, after the last hazard over the copy has been cleared.
 //  (S6) Every request is answered by one reply, and every store in a queue retires exactly once.
 //  (S7) What the models forbid. sc: whatever is not an interleaving. rc: stores of a processor may become visible in
 //       any order, and to its own node's processors before others; between two accesses that a fence separates, nothing
 //       moves: after a fence, every store that was made or seen by the processor before it is visible to all nodes.
 //  (S8) A store-conditional succeeds only if no store to the block was made since the value was looked at.
-//  (S9) While words of a block are hidden by queued stores (kHide), no window covers it: no unchecked access meets a
-//       hidden word.
+//  (S9) While words of a block are masked by queued stores (kMask), no hazard covers it: no unchecked access meets a
+//       masked word.
 //
 // A processor here is a number within its node. Nothing is thread-safe: the shell holds the block, and the Processors
-// and Epochs of the node, while a transition runs. No function allocates or blocks, so all may run in a signal handler.
+// and FenceEpochs of the node, while a transition runs. No function allocates or blocks, so all may run in a signal handler.
 #pragma once
 
 #include <array>
@@ -83,8 +83,8 @@ class StoreQueue {
   static constexpr size_t kCapacity = 16;
   struct Entry {
     BlockId block;
-    bool waits = false;  // the processor waits for it; its words are not hidden
-    bool opens = false;  // no store, but the processor's wish to open a window: see on_open
+    bool waits = false;            // the processor waits for it; its words are not masked
+    bool requests_hazard = false;  // no store: the processor asks to publish a hazard, see on_request_hazard
     bool operator==(const Entry&) const = default;
   };
   [[nodiscard]] bool empty() const { return size_ == 0; }
@@ -92,8 +92,8 @@ class StoreQueue {
   [[nodiscard]] size_t size() const { return size_; }
   [[nodiscard]] const Entry& operator[](size_t i) const { return entries_[i]; }
   [[nodiscard]] bool has_waiting() const;
-  // Whether there is one to the block that is hidden (kHide).
-  [[nodiscard]] bool hides(BlockId block) const;
+  // Whether the queue has a store to the block that masks words (kMask).
+  [[nodiscard]] bool masks(BlockId block) const;
   // The oldest entry of the block, or size().
   [[nodiscard]] size_t find(BlockId block) const;
   void push(Entry entry);
@@ -107,7 +107,7 @@ class StoreQueue {
 // What a fence has to wait for under rc, for the whole node: a store may be seen by the node's other processors while
 // acknowledgements are missing, and what they write after a fence of theirs must not overtake it. Each request counts
 // in the epoch in which it was made; a fence ends the epoch, and waits for that and all earlier ones.
-class Epochs {
+class FenceEpochs {
  public:
   // One epoch more than processors can wait in fences.
   static constexpr size_t kCapacity = ProcessorSet::kCapacity + 1;
@@ -137,12 +137,12 @@ struct Processor {
 
 struct Node {
   std::span<Processor> processors;
-  Epochs& epochs;
+  FenceEpochs& epochs;
 };
 
 // --- Messages
 
-enum class Kind : uint8_t {
+enum class MessageKind : uint8_t {
   // requester to home
   kRead,
   kReadExclusive,
@@ -161,13 +161,13 @@ enum class Kind : uint8_t {
   kInvalidated,        // from a sharer
   kKindCount
 };
-[[nodiscard]] const char* name(Kind kind);
+[[nodiscard]] const char* name(MessageKind kind);
 
-struct Message {
-  Kind kind = Kind::kKindCount;
+struct BlockMessage {
+  MessageKind kind = MessageKind::kKindCount;
   NodeId requester;  // of forwards and invalidations: whom to answer
   uint16_t acks = 0;
-  bool operator==(const Message&) const = default;
+  bool operator==(const BlockMessage&) const = default;
 };
 
 // --- A block at a node
@@ -189,7 +189,7 @@ struct Block {
   uint8_t conditional = 0;  // the processor whose store-conditional is out
   uint64_t epoch = 0;       // rc: of the exclusive request that is out
 
-  // Forwarded here, waiting for completion, or for processors that have been granted a window.
+  // Forwarded here, waiting for completion, or for processors that have been granted a hazard.
   NodeSet forwarded_reads;
   bool has_forwarded_exclusive = false;
   NodeId forwarded_exclusive;
@@ -202,7 +202,7 @@ struct Block {
   ProcessorSet loading;
   ProcessorSet fetching;
   bool prefetching = false;  // somebody wants it exclusive
-  ProcessorSet held;         // may open a window of stores, and have not yet (on_open)
+  ProcessorSet granted;      // have been granted a hazard of stores, and have not published it yet (on_request_hazard)
 
   [[nodiscard]] bool is_readable() const { return state != State::kInvalid; }
   // Exclusive, and no other node has a copy.
@@ -210,13 +210,13 @@ struct Block {
   // Nothing is outstanding: what there is to know is the state and, at the home, the directory entry.
   [[nodiscard]] bool is_at_rest() const {
     return pending == Pending::kNone && acks == 0 && forwarded_reads.empty() && !has_forwarded_exclusive &&
-           !has_invalidation && (loading | fetching | held).empty() && !prefetching;
+           !has_invalidation && (loading | fetching | granted).empty() && !prefetching;
   }
   bool operator==(const Block&) const = default;
 };
 
 // Constant for a block at a node.
-struct Place {
+struct Context {
   NodeId self;
   NodeId home;
   BlockId block;
@@ -225,26 +225,26 @@ struct Place {
 };
 
 // At first the home has the only copy, and everybody else's frame holds the flag value.
-[[nodiscard]] Block initial_block(const Place& place);
+[[nodiscard]] Block initial_block(const Context& context);
 
-// What a processor may do with the block under a window, without asking.
+// What a processor may do with the block under a hazard, without asking.
 enum class Right : uint8_t { kNone, kRead, kWrite };
-[[nodiscard]] Right inline_right(const Block& block, const Place& place, const Node& node);
+[[nodiscard]] Right inline_right(const Block& block, const Context& context, const Node& node);
 
 // --- What the shell must do, in order, before it lets go of the block. Checks find inline_right(): what a transition
 // takes away, it takes by the kLower actions; what it gives is published after its last action.
 enum class Verb : uint8_t {
-  kLowerToShared,   // nobody opens a window of stores over the block from now on, and all that are open have closed
-  kLowerToInvalid,  // the same for every window
+  kLowerToShared,   // take the right to store; every hazard of stores over the block has been cleared when it is done
+  kLowerToInvalid,  // take all rights; the same for every hazard
   kSend,            // `message` to `node`
-  kCopy,            // copy the frame, for kSendCopy; what pending stores hide goes with its coherent value
+  kCopy,            // copy the frame, for kSendCopy; what pending stores mask goes with its coherent value
   kSendCopy,        // `message` with that copy to `node`
-  kFill,            // the frame's bytes from the message being handled, but not what pending stores hide
-  kFlag,            // write the flag value into every word of the frame
-  kHide,            // the store that `processor` has just queued: its words read as the flag value until it retires
+  kFill,            // the frame's bytes from the message being handled, but not what pending stores mask
+  kWriteFlags,      // write the flag value into every word of the frame
+  kMask,            // the store that `processor` has just queued: its words read as the flag value until it retires
   kRetire,          // make `processor`'s `count` oldest queued stores to this block
-  kGrant,           // `processor` may open the window that it queued for: it does, and then on_opened
-  kDeliver,         // the loads of `processor` that wait for this block get their values from the frame, now
+  kGrantHazard,     // `processor` may publish the hazard that it queued for: it does, and then on_hazard_published
+  kCompleteLoads,   // the loads of `processor` that wait for this block get their values from the frame, now
   kConditionalSucceeded,  // make `processor`'s store-conditional; it runs on
   kConditionalFailed,     // `processor` runs on; nothing was stored
   kWake,                  // processors that wait for this block, or in a fence, look again
@@ -256,61 +256,62 @@ struct Action {
   uint8_t count = 0;
   NodeId node;
   BlockId block;
-  Message message;
+  BlockMessage message;
 };
 
-// The longest: every processor of a node is delivered to, retires and is granted a window, and a home invalidates and
+// The longest: every processor of a node is delivered to, retires and is granted a hazard, and a home invalidates and
 // serves all nodes.
 using Actions = ActionList<Action, 6 * ProcessorSet::kCapacity + 2 * NodeSet::kCapacity + 16>;
 
-// --- Events of processors. No window of the processor is open.
+// --- Events of processors. No hazard of the processor is published.
 
 enum class Outcome : uint8_t {
   kResolved,  // go ahead; see each function
   kQueued,    // it is in the queue; the processor waits while must_wait
-  kWait,      // the processor waits: for its kDeliver (loads), its answer (store-conditionals), else for a kWake
+  kWait,      // the processor waits: for its kCompleteLoads (loads), its answer (store-conditionals), else for a kWake
   kFailed,    // the store-conditional failed
 };
 
 // A load found the flag value in the frame. First the shell looks into the processor's own queued stores for the value.
-// kResolved: the value is the frame's, or what a queued store of another processor hides.
-Outcome on_load(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions);
+// kResolved: the value is the frame's, or what a queued store of another processor masks.
+Outcome on_load(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions);
 
-// A readable copy, for a window or ahead of use. kResolved: it is here. kWait: it has been when block.fetching has lost
+// A readable copy, for a hazard or ahead of use. kResolved: it is here. kWait: it has been when block.fetching has lost
 // the processor.
-Outcome on_fetch(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions);
+Outcome on_fetch(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions);
 
 // A store that misses. kResolved: it is made now, before the block is let go. kWait: the queue is full; again after a
 // kWake.
-Outcome on_store(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions);
+Outcome on_store(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions);
 
-// Wishes to store under a window: an atomic, or whatever the queue cannot hold. kResolved: the window is opened now,
-// before the block is let go. kQueued: the processor waits for kGrant, opens the window, and calls on_opened.
-Outcome on_open(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions);
-// It has opened its window. True: something is forwarded to this node and has waited for that; somebody, not this
-// processor while its window is open, has to call on_advance.
-[[nodiscard]] bool on_opened(Block& block, unsigned processor);
+// The processor asks to store under a hazard: an atomic, or a store that the queue cannot hold. kResolved: it publishes the
+// hazard now, before the block is let go. kQueued: it waits for kGrantHazard, publishes the hazard, and calls
+// on_hazard_published.
+Outcome on_request_hazard(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions);
+// The processor has published its hazard. True: a request was forwarded to this node and has waited for that; a thread, but
+// not this one while its hazard is published, has to call on_advance.
+[[nodiscard]] bool on_hazard_published(Block& block, unsigned processor);
 
-// Whether a processor may not run on: under sc it waits for all of its stores, else for windows.
+// Whether a processor may not run on: under sc it waits for all of its stores, else for hazards.
 [[nodiscard]] bool must_wait(const Processor& processor);
 
 // Asks for an exclusive block ahead of use. Nobody waits; it has been here when block.prefetching is false.
-void on_prefetch_exclusive(Block& block, const Place& place, Node& node, Actions& actions);
+void on_prefetch_exclusive(Block& block, const Context& context, Node& node, Actions& actions);
 
 // A compare-and-swap that has found what it expects in the frame, in the same step (section 3.1.2). kResolved: it
 // stores now. kFailed: a request is out, or the block is not here. kWait: kConditionalSucceeded or kConditionalFailed
 // follows.
-Outcome on_conditional(Block& block, const Place& place, Node& node, unsigned processor, Actions& actions);
+Outcome on_conditional(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions);
 
 // A memory barrier, or a release. True: it is done. False: ask again after a kWake.
 [[nodiscard]] bool on_fence(Model model, Node& node, unsigned processor);
 
-// Does what could not be done before: after on_opened.
-void on_advance(Block& block, const Place& place, Node& node, Actions& actions);
+// Does what could not be done before: after on_hazard_published.
+void on_advance(Block& block, const Context& context, Node& node, Actions& actions);
 
 // A message from another node; any processor of the node may handle it. Returns false if that node cannot have sent it
 // now: the run must end.
-[[nodiscard]] bool on_message(Block& block, const Place& place, Node& node, NodeId from, const Message& message,
-                              Actions& actions);
+[[nodiscard]] bool on_message(Block& block, const Context& context, Node& node, NodeId from,
+                              const BlockMessage& message, Actions& actions);
 
 }  // namespace multigrain::shasta

@@ -1,16 +1,27 @@
-// Shasta at work: feeds the engine misses and messages, and carries out what it asks for. docs/shasta.md follows a load
-// and a store through it.
+// Shasta at work: feeds the engine misses and messages, and carries out what it asks for. docs/internals/shasta.md
+// follows a load and a store through it.
 //
-// One lock a node is held for one transition and its actions, and never while waiting for a message. It may be held
-// while a window of the node is waited for: windows are bounded, and with one open a processor takes no lock.
+// One lock a node is held for one transition and its actions, and never while waiting for a message.
+//
+// Hazards may stay published for long: their thread may lack a core, or fault on memory of the page protocol in the
+// middle of a loop, and then it waits for messages. So (docs/internals/shasta.md, "Messages that wait for hazards"):
+//  (D1) No handler, and no holder of the lock, waits for a hazard longer than for a bounded number of looks. So the
+//       fabric's queues move on whatever hazards are published, and every hazard is cleared some time.
+//  (D2) A message whose transition takes rights under published hazards leaves no trace but words that give less than
+//  the
+//       state allows, and is deferred, with all line messages that come after it: to the engine it is still on its way.
+//  (D3) Rights to the block of the first deferred message are not given again, and no hazard over it is published
+//       with the lock held, before that message is carried out: other threads' misses on the block wait for that, with
+//       no hazard published. So only the hazards that were published when the words were lowered are waited for.
+//  (D4) While anything is deferred the service thread is in serve(), or will call it.
 //
 // Blocks: what the node knows of a block that is at rest is in the line table, so that a line costs a word. Low bits:
-// what checks may do without asking (docs/fine-grain.md); at the home, in the word of the block's first line, the
-// directory entry as well. Blocks of which something is outstanding have a record; only this node's own processors
+// what checks may do without asking (docs/internals/fine-grain.md); at the home, in the word of the block's first line,
+// the directory entry as well. Blocks of which something is outstanding have a record; only this node's own processors
 // cause that.
 //
-// Processors: the engine's are seats, of which a thread has one while something of its is outstanding. So threads may
-// outnumber them.
+// Processors: the engine's processors are slots, of which a thread has one while something of its is outstanding. So
+// there may be more threads than slots.
 #pragma once
 
 #include <array>
@@ -25,6 +36,7 @@
 #include "coherence/line_frames.h"
 #include "coherence/line_memory.h"
 #include "coherence/shasta/engine.h"
+#include "memory/page_pool.h"
 #include "memory/sparse_table.h"
 #include "profile/this_thread.h"
 
@@ -49,21 +61,21 @@ class Shell final : public LineMemory {
   // --- Protocol
   bool on_fault(PageId page, bool is_write) override;
   void release() override { fence(); }
-  void settle() override;
+  void drain_store_buffer() override;
   [[nodiscard]] bool is_clean() const override { return outstanding_.load(std::memory_order_acquire) == 0; }
   void serve() override;
 
   // --- LineProtocol
   void load(uintptr_t address, std::span<std::byte> out) override;
-  void open_store(uintptr_t address) override;
+  void begin_store(uintptr_t address) override;
   bool store(uintptr_t address, std::span<const std::byte> value) override;
-  void bring(uintptr_t begin, uintptr_t end, bool to_store) override;
+  void fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) override;
   bool keeps(uintptr_t address) override;
   void fence() override;
   [[nodiscard]] const std::atomic<uint64_t>* outstanding() const override;
   void poll() override;
-  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return services_.fabric.mail(); }
-  [[nodiscard]] std::atomic<uint64_t>* losses() override { return &lines_.places.losses(); }
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return services_.fabric.mail(); }
+  [[nodiscard]] std::atomic<uint64_t>* rights_epoch() override { return &lines_.hazards.rights_epoch(); }
   void prefetch_exclusive(uintptr_t address) override;
   void spin() override;
 
@@ -82,6 +94,22 @@ class Shell final : public LineMemory {
     uint32_t lines;
     NodeId home;
   };
+  // A message for this node as the engine and its actions need it.
+  struct Arrival {
+    NodeId from;
+    BlockMessage message;
+    std::span<const std::byte> payload;
+  };
+  // What could not be done under published hazards, or has come after that.
+  struct Deferred {
+    BlockAt at;
+    bool is_message;  // else on_advance() is due: a processor has published the hazard that others wait for
+    NodeId from;
+    BlockMessage message;
+    uint32_t bytes;      // of the payload
+    std::byte* payload;  // of payloads_, if there are any
+    Nanoseconds when;    // in virtual time
+  };
   struct Record {
     Block block;
     uint64_t line;
@@ -93,8 +121,8 @@ class Shell final : public LineMemory {
     uint64_t block;
     uint64_t offset;  // in the region
     uint8_t size = 0;
-    bool opens = false;
-    bool hidden = false;
+    bool requests_hazard = false;
+    bool masked = false;
     std::array<std::byte, 16> bytes;
     // What is really in the aligned words that it touches, while they hold the flag value.
     std::array<uint64_t, kWords> under;
@@ -103,12 +131,12 @@ class Shell final : public LineMemory {
     [[nodiscard]] uint64_t last_word() const { return (offset + size - 1) / sizeof(uint64_t); }
   };
   // Guarded by the lock, but for what its thread waits for.
-  struct Seat {
-    bool in_use;                 // its thread is in an entry of this protocol
-    bool looking;                // every kWake of the node wakes it
-    uint8_t queued;              // of `stores`
-    uint32_t thread;             // its place of windows + 1; 0: nobody's
-    uint64_t load_from;          // what a load that missed wants, an offset in the region
+  struct ProcessorSlot {
+    bool in_use;         // its thread is in an entry of this protocol
+    bool wakes_on_any;   // every kWake of the node wakes it
+    uint8_t queued;      // of `stores`
+    uint32_t thread;     // the index of its thread's hazard slot + 1; 0: no thread has it
+    uint64_t load_from;  // what a load that missed wants, an offset in the region
     std::span<std::byte> load_to;
     std::atomic<uint32_t> woken;
     EventCount changed;
@@ -117,25 +145,23 @@ class Shell final : public LineMemory {
 
   class Entry;
 
-  Shell(const NodeServices& services, const LineServices& lines, Model model);
+  Shell(const NodeServices& services, const LineServices& lines, Model model, PagePool payloads);
 
   [[nodiscard]] uint64_t line_of(uintptr_t address) const { return (address - view_) >> shift_; }
   [[nodiscard]] std::atomic<uint64_t>& word(uint64_t line) const { return lines_.table.word(line); }
   [[nodiscard]] std::byte* frame(uint64_t offset) const { return services_.region.alias(PageId(0)) + offset; }
-  [[nodiscard]] PageId page_of(uint64_t line) const {
-    return PageId(line >> (services_.region.page_shift() - shift_));
-  }
+  [[nodiscard]] PageId page_of(uint64_t line) const { return PageId(line >> (services_.region.page_shift() - shift_)); }
   [[nodiscard]] uint64_t offset_of(const BlockAt& at) const { return at.first << shift_; }
   [[nodiscard]] size_t bytes_of(const BlockAt& at) const { return size_t{at.lines} << shift_; }
 
   // --- Pages and blocks
   std::optional<Grain> grain_of(PageId page, Page& record);
   bool touch(PageId page, Page& record);
-  bool settle_page(PageId page, Page& record, NodeId home);
-  std::optional<BlockAt> find(uintptr_t address);
-  BlockAt find_for_message(uint64_t line, NodeId from, Kind kind);
+  bool prepare_page(PageId page, Page& record, NodeId home);
+  std::optional<BlockAt> locate_block(uintptr_t address);
+  BlockAt locate_block_for_message(uint64_t line, NodeId from, MessageKind kind);
   [[nodiscard]] BlockAt block_at(PageId page, const Page& record, uint64_t line) const;
-  [[nodiscard]] Place engine_place(const BlockAt& at) const;
+  [[nodiscard]] Context engine_context(const BlockAt& at) const;
 
   // --- The state of blocks. All with the lock held.
   Record* find_record(uint64_t line);
@@ -144,38 +170,55 @@ class Shell final : public LineMemory {
   void make_room(Entry& entry);
   [[nodiscard]] Block at_rest(const BlockAt& at) const;
   void publish(const BlockAt& at, const Block& block);
-  void lower(const BlockAt& at, Right to);
-  // Runs `event` on the block, carries out the actions, and lets go of the block. `message`: what is being handled.
+  // What becomes of a transition that takes rights while hazards over the block stay published.
+  enum class UnderHazards : uint8_t {
+    kDefers,   // the words stay lowered, awaited_ are the hazards, and the caller sees to it that it is made again
+    kGivesUp,  // all is as before
+  };
+  [[nodiscard]] bool lower(const BlockAt& at, uint64_t rights, UnderHazards then);
+  [[nodiscard]] bool have_cleared(const BlockAt& at, bool loads, UnderHazards then);
+  void keep_for_undo(const Block& block);
+  void undo(Block& block);
+  // Runs `event` on the block, carries out the actions, and lets go of the block. `arrival`: what is being handled.
+  // Nothing if hazards are in the way: then nothing has happened.
   template <typename Event>
-  Outcome transition(const BlockAt& at, const multigrain::Message* message, Event&& event);
+  std::optional<Outcome> transition(const BlockAt& at, const Arrival* arrival, UnderHazards then, Event&& event);
   [[nodiscard]] uint64_t count_outstanding() const;
-  void tell_outstanding(uint64_t number);
-  void perform(const BlockAt& at, const Action& action, const multigrain::Message* message);
+  void publish_outstanding(uint64_t number);
+  void perform(const BlockAt& at, const Action& action, const Arrival* arrival);
+  void wake_waiting();
   void send(const BlockAt& at, const Action& action);
   void handle_message(const multigrain::Message& message);
-  void serve_due();
 
-  // --- What hidden stores cover
+  // --- What waits for hazards. All but service_deferred() with the lock held.
+  bool carry_out(const BlockAt& at, const Arrival* arrival);
+  [[nodiscard]] bool defer(const BlockAt& at, const Arrival* arrival);
+  void retry_deferred();
+  [[nodiscard]] bool awaited_have_cleared();
+  // Whether misses on the block wait until the first deferred message has been carried out (D3).
+  [[nodiscard]] bool is_frozen(const BlockAt& at) const { return frozen_ == at.first + 1; }
+
+  // --- What masked stores cover
   template <typename Visit>
-  void for_each_hidden(const BlockAt& at, Visit&& visit);
+  void for_each_masked(const BlockAt& at, Visit&& visit);
   void fill(const BlockAt& at, std::span<const std::byte> data);
-  void hide(const BlockAt& at, Queued& store);
+  void mask(const BlockAt& at, Queued& store);
   void retire(const BlockAt& at, const Queued& store);
   void read_coherent(const BlockAt& at, uint64_t offset, std::span<std::byte> out);
 
   // --- Threads
-  Seat& take_seat(std::unique_lock<SpinLock>& hold, Attendance& attendance);
-  [[nodiscard]] Seat* find_seat(uint32_t thread);
-  [[nodiscard]] unsigned index_of(const Seat& seat) const { return static_cast<unsigned>(&seat - &seats_[0]); }
-  [[nodiscard]] Node engine_node() { return {.processors = {processors_.data(), seats_used_}, .epochs = epochs_}; }
-  static void wake(Seat& seat);
-  void wait(std::unique_lock<SpinLock>& hold, Seat& seat, Attendance& attendance, bool looking);
-  void wait_for_windows(const BlockAt& at, bool loads);
+  ProcessorSlot& take_slot(std::unique_lock<SpinLock>& hold, Attendance& attendance);
+  [[nodiscard]] ProcessorSlot* find_slot(uint32_t thread);
+  [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const { return static_cast<unsigned>(&slot - &slots_[0]); }
+  [[nodiscard]] Node engine_node() { return {.processors = {processors_.data(), slots_used_}, .epochs = epochs_}; }
+  static void wake(ProcessorSlot& slot);
+  void wait(std::unique_lock<SpinLock>& hold, ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any);
 
   bool try_load(uint64_t offset, std::span<std::byte> out);
-  bool try_open(uint64_t line);
+  bool try_store(const BlockAt& at, uint64_t offset, std::span<const std::byte> value);
+  bool try_begin_store(uint64_t line);
   enum class Own : uint8_t { kNone, kWhole, kInPart };
-  Own load_own(const Seat& seat, uint64_t offset, std::span<std::byte> out) const;
+  Own load_own(const ProcessorSlot& slot, uint64_t offset, std::span<std::byte> out) const;
 
   const NodeServices services_;
   const LineServices lines_;
@@ -186,33 +229,49 @@ class Shell final : public LineMemory {
   SparseTable<Page> pages_;
 
   SpinLock lock_;
-  static constexpr size_t kSeats = ProcessorSet::kCapacity;
+  static constexpr size_t kProcessorSlots = ProcessorSet::kCapacity;
   // Blocks that a processor asks for at a time (bring).
   static constexpr size_t kAhead = 64;
   // Blocks that threads wait for; and others, of exclusive prefetches, and under rc of stores that have retired while
   // acknowledgements are missing, for which make_room() sees that there are no more.
-  static constexpr size_t kAwaited = kSeats * (StoreQueue::kCapacity + kAhead + 2);
+  static constexpr size_t kAwaited = kProcessorSlots * (StoreQueue::kCapacity + kAhead + 2);
   static constexpr size_t kUnawaited = 2048;
-  static constexpr size_t kRecords = kAwaited + kUnawaited;
+  // One more, of a block that would be at rest but for what is deferred.
+  static constexpr size_t kRecords = kAwaited + kUnawaited + 1;
   static constexpr size_t kBuckets = 4096;
   static_assert(kRecords < UINT16_MAX);
   SparseTable<Record> records_;
   std::array<uint16_t, kBuckets> buckets_{};
-  uint16_t free_record_ = 0;  // + 1
+  uint16_t free_record_ = 0;   // + 1
   uint16_t used_records_ = 0;  // ever
   size_t record_count_ = 0;
-  SparseTable<Seat> seats_;
-  std::array<Processor, kSeats> processors_{};
-  size_t seats_used_ = 0;  // all from here on were never taken
-  EventCount seat_left_;
-  std::atomic<uint32_t> without_seat_{0};
-  SparseTable<uint8_t> seat_of_thread_;  // by place of windows; + 1
-  Epochs epochs_;
+  SparseTable<ProcessorSlot> slots_;
+  std::array<Processor, kProcessorSlots> processors_{};
+  size_t slots_used_ = 0;  // all from here on were never taken
+  EventCount slot_freed_;
+  std::atomic<uint32_t> threads_without_slot_{0};
+  SparseTable<uint8_t> slot_of_thread_;  // + 1, by the index of the thread's hazard slot
+  FenceEpochs epochs_;
   SparseTable<std::byte> copy_;  // for kCopy
-  // Blocks for which on_advance is due. Few: those for which a window has been granted while somebody wanted them.
-  std::array<uint64_t, kSeats> due_{};
-  std::atomic<uint32_t> due_count_{0};
   std::atomic<uint64_t> outstanding_{0};
+
+  // Where a transition that takes rights began, as far as it may have changed it.
+  struct {
+    Block block;
+    FenceEpochs epochs;
+    ProcessorSet queueing;  // the others' queues were empty
+    std::array<StoreQueue, kProcessorSlots> queues;
+  } undo_;
+  // First in, first out: a ring. docs/internals/shasta.md derives its length, and that of payloads_.
+  SparseTable<Deferred> deferred_;
+  uint64_t first_deferred_ = 0;
+  std::atomic<uint64_t> deferred_count_{0};
+  PagePool payloads_;
+  // Of the first deferred: the hazards that must be cleared, and its block's first line + 1. Neither before it was
+  // tried.
+  SparseTable<HazardSlots::Published> awaited_;
+  size_t awaited_count_ = 0;
+  uint64_t frozen_ = 0;
 };
 
 }  // namespace multigrain::shasta

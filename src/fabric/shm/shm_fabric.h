@@ -1,7 +1,7 @@
 // The fabric for nodes that are processes of one machine: they map the same memory, so a remote operation is a copy or
 // an atomic instruction, and a message is a record in a ring (ring.h) plus a bit in a doorbell (doorbell.h).
 //
-// This is how one machine stands in for a cluster (virtual clustering, mgs.txt section 4; genima-emulation.txt). Wrap
+// This is how one machine stands in for a cluster (virtual clustering, [MGS] section 4; [GeNIMA]). Wrap
 // it in a ModelledFabric to charge what a network would cost.
 #pragma once
 

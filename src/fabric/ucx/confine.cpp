@@ -21,8 +21,8 @@
 #include <cstring>
 #include <mutex>
 
-#include "base/line.h"
 #include "base/spin_lock.h"
+#include "base/stack_text.h"
 
 namespace multigrain::confine {
 namespace {
@@ -125,7 +125,7 @@ constexpr size_t kAddressBytes = offsetof(sockaddr_un, sun_path) + sizeof(Addres
 static_assert(kAddressBytes <= sizeof(sockaddr_un));
 
 int open_descriptor(int process, int descriptor) {
-  Line path;
+  StackText path;
   path.text("/proc/").number(static_cast<unsigned>(process)).text("/fd/").number(static_cast<unsigned>(descriptor));
   // Both ends: a pipe without a reader would kill its writer by SIGPIPE, one without a writer would be at its end.
   return ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);

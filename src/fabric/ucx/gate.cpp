@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/line.h"
 #include "base/secret.h"
 #include "base/spin_lock.h"
+#include "base/stack_text.h"
 #include "fabric/ucx/confine.h"
 #include "fabric/ucx/gate_token.h"
 #include "fabric/ucx/linkage.h"
@@ -51,7 +51,7 @@ constexpr size_t kMaxTokens = size_t{1} << 16;
 
 // --- Lines on standard error. Written on UCX's own thread, perhaps in the fault handler: no heap, no stdio.
 
-Line& end_point(Line& line, const sockaddr_storage& address) {
+StackText& end_point(StackText& line, const sockaddr_storage& address) {
   char name[INET6_ADDRSTRLEN] = "?";
   uint16_t port = 0;
   if (address.ss_family == AF_INET) {
@@ -180,7 +180,7 @@ std::atomic<Gate*> g_gate{nullptr};
 void say(const Gate& gate, LineLimit* limit, const char* what, const sockaddr_storage& peer, const char* reason) {
   uint64_t withheld = 0;
   if (limit != nullptr && !limit->may_write(&withheld)) return;
-  Line line;
+  StackText line;
   line.text("multigrain: node ").number(gate.node).text(": ").text(what).text(" ");
   end_point(line, peer).text(": ").text(reason);
   if (withheld != 0) line.text(" (and ").number(withheld).text(" more before)");
@@ -518,7 +518,7 @@ void remove_gate() {
   if (const int spare = gate.spare.exchange(-1); spare >= 0) ::close(spare);
   confine::close_doorbells();
   if (const uint64_t withheld = gate.strangers.take_withheld(); withheld != 0)
-    Line()
+    StackText()
         .text("multigrain: node ")
         .number(gate.node)
         .text(": refused ")

@@ -19,7 +19,7 @@
 // they are: there can be no address translation between them (UCX itself does not work through it either).
 //
 // The gate belongs to the process. It decides who may speak, not what is said afterwards: nothing is encrypted, and
-// bytes that somebody on the path injects into an open connection are not noticed. docs/security.md has the whole.
+// bytes that somebody on the path injects into an open connection are not noticed. docs/user/security.md has the whole.
 #pragma once
 
 #include <cstdint>

@@ -20,8 +20,8 @@
 #include "base/fine_grain_note.h"
 #include "covered.h"
 #include "entry_calls.h"
-#include "held_window.h"
 #include "library_calls.h"
+#include "loop_hazard.h"
 #include "options.h"
 #include "shared.h"
 #include "vector_accesses.h"
@@ -48,15 +48,15 @@ class Checker {
         i32_(Type::getInt32Ty(context_)),
         i64_(Type::getInt64Ty(context_)),
         ptr_(PointerType::getUnqual(context_)),
-        held_(function),
+        loop_hazard_(function),
         rarely_(MDBuilder(context_).createBranchWeights(1, 1 << 20)),
         mostly_(MDBuilder(context_).createBranchWeights(1 << 20, 1)) {}
 
   bool run() {
-    covered_ = covered_by_windows(function_);
+    covered_ = covered_by_hazards(function_);
     drop_non_temporal();
     prepare();
-    held_.find(accesses_, covered_);
+    loop_hazard_.find(accesses_, covered_);
     std::vector<BasicBlock*> blocks;
     for (BasicBlock& block : function_) blocks.push_back(&block);
     for (BasicBlock* block : blocks) {
@@ -65,10 +65,10 @@ class Checker {
     }
     for (auto& group : load_groups_) check_loads(group);
     for (auto& batch : batches_) {
-      for (Run& run : batch.runs) find_again(run);
-      batch.held ? look_before(batch) : open_around(batch);
+      for (Run& run : batch.runs) recompute_run(run);
+      batch.under_loop_hazard ? check_under_loop_hazard(batch) : guard_with_hazard(batch);
     }
-    held_.finish();
+    loop_hazard_.finish();
     close_batches();
     if (options().verify) verify_accesses();
     return changed_;
@@ -79,17 +79,17 @@ class Checker {
 
   void close_batches() {
     for (Instruction& instruction : make_early_inc_range(instructions_of_function())) {
-      if (!is_call_of(instruction, kBatchClose)) continue;
+      if (!is_call_of(instruction, kBatchEnd)) continue;
       auto* const call = cast<CallInst>(&instruction);
       IRBuilder<> builder(call);
-      close(builder, windows(builder), cast<ConstantInt>(call->getArgOperand(0))->getZExtValue());
+      clear(builder, hazards(builder), cast<ConstantInt>(call->getArgOperand(0))->getZExtValue());
       call->eraseFromParent();
       changed_ = true;
     }
   }
 
-  // A store that bypasses the caches may become visible after the plain store that closes its window, and so in a line that
-  // a requester has taken meanwhile. Its hint is worth less than the fence that would be needed before each window closes.
+  // A store that bypasses the caches may become visible after the plain store that clears its hazard, and so in a line that
+  // a requester has taken meanwhile. Its hint is worth less than the fence that would be needed before each hazard is cleared.
   void drop_non_temporal() {
     for (Instruction& instruction : instructions_of_function())
       if (auto* store = dyn_cast<StoreInst>(&instruction);
@@ -97,7 +97,7 @@ class Checker {
         store->setMetadata(LLVMContext::MD_nontemporal, nullptr);
   }
 
-  // -fmultigrain-checks=verify: before each access that relies on an open window, the runtime looks whether there is one.
+  // -fmultigrain-checks=verify: before each access that relies on a published hazard, the runtime tests whether there is one.
   void verify_accesses() {
     SmallVector<Instruction*> accesses;
     for (const Batch& batch : batches_) accesses.append(batch.accesses.begin(), batch.accesses.end());
@@ -121,9 +121,9 @@ class Checker {
       if (!isa<LoadInst, StoreInst, AtomicRMWInst, AtomicCmpXchgInst>(access)) continue;
       // What is not a store alone has its address for its first operand.
       Value* const pointer = access->getOperand(isa<StoreInst>(access) ? StoreInst::getPointerOperandIndex() : 0);
-      const Place place = place_of(*access);
+      const Extent extent = extent_of(*access);
       const bool stores = !isa<LoadInst>(access) || access->isAtomic();
-      verify(*access, pointer, static_cast<uint64_t>(place.end - place.begin), stores);
+      verify(*access, pointer, static_cast<uint64_t>(extent.end - extent.begin), stores);
     }
   }
 
@@ -435,7 +435,7 @@ class Checker {
   // --- Loads ------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] bool is_checked_load(const Instruction& instruction) const {
-    // An atomic load too wide for a check goes through a window, as a store does.
+    // An atomic load too wide for a check goes through a hazard, as a store does.
     return isa<LoadInst>(instruction) && accesses_.contains(const_cast<Instruction*>(&instruction)) &&
            !(instruction.isAtomic() && layout_.getTypeStoreSize(instruction.getType()) > 8);
   }
@@ -538,8 +538,8 @@ class Checker {
   }
 
   // Whether a loaded value may be, or have in it, the flag value. A number of conditions, any of which says so.
-  void flagged(IRBuilder<>& builder, LoadInst& load, SmallVectorImpl<Value*>& conditions,
-               SmallVectorImpl<Value*>& floats) {
+  void add_flag_condition(IRBuilder<>& builder, LoadInst& load, SmallVectorImpl<Value*>& conditions,
+                          SmallVectorImpl<Value*>& floats) {
     Type* const type = load.getType();
     const uint64_t size = layout_.getTypeStoreSize(type);
     const bool precise = load.getAlign() < Align(std::min<uint64_t>(size, 8));  // words of different lines
@@ -643,7 +643,7 @@ class Checker {
     builder.SetCurrentDebugLocation(last.getDebugLoc());
     SmallVector<Value*, 8> conditions;
     SmallVector<Value*, 8> floats;
-    for (LoadInst* load : group) flagged(builder, *load, conditions, floats);
+    for (LoadInst* load : group) add_flag_condition(builder, *load, conditions, floats);
     // One comparison looks at two numbers: it is unordered if either is none.
     DenseMap<Type*, Value*> waiting;
     for (Value* number : floats) {
@@ -719,16 +719,16 @@ class Checker {
   struct Batch {
     SmallVector<Instruction*, 8> accesses;
     SmallVector<Run, 4> runs;
-    bool held = false;  // under the held window
+    bool under_loop_hazard = false;
   };
-  struct Place {
+  struct Extent {
     Value* base;
     Instruction* access;
     int64_t begin, end;
     bool within_line;
   };
 
-  Place place_of(Instruction& access) const {
+  Extent extent_of(Instruction& access) const {
     Value* pointer;
     Type* type;
     Align align;
@@ -751,32 +751,32 @@ class Checker {
     return {base, &access, offset.getSExtValue(), offset.getSExtValue() + size, within};
   }
 
-  // Adds a place to a batch's runs, if they can take it.
-  static bool add(Batch& batch, const Place& place) {
+  // Adds an extent to a batch's runs, if they can take it.
+  static bool add(Batch& batch, const Extent& extent) {
     for (Run& run : batch.runs) {
-      if (run.base != place.base) continue;
-      const int64_t begin = std::min(run.begin, place.begin);
-      const int64_t end = std::max(run.end, place.end);
+      if (run.base != extent.base) continue;
+      const int64_t begin = std::min(run.begin, extent.begin);
+      const int64_t end = std::max(run.end, extent.end);
       if (end - begin > kLargestRun) continue;
       run.within_line = (run.begin == begin && run.end == end && run.within_line) ||
-                        (place.begin == begin && place.end == end && place.within_line);
+                        (extent.begin == begin && extent.end == end && extent.within_line);
       run.begin = begin, run.end = end;
       return true;
     }
-    if (batch.runs.size() == (batch.held ? 1 : kMostRuns)) return false;
-    batch.runs.push_back({place.base, place.access, place.begin, place.begin, place.end, place.within_line});
+    if (batch.runs.size() == (batch.under_loop_hazard ? 1 : kMostRuns)) return false;
+    batch.runs.push_back({extent.base, extent.access, extent.begin, extent.begin, extent.end, extent.within_line});
     return true;
   }
 
   // What was a load when the batch was formed may be the outcome of its check by now; and what was an address at an
   // offset, where the bodies of other batches meet their copies, a base itself.
-  void find_again(Run& run) const {
-    const Place place = place_of(*run.access);
-    const int64_t moved = place.begin - run.access_begin;
-    run = {place.base, run.access, place.begin, run.begin + moved, run.end + moved, run.within_line};
+  void recompute_run(Run& run) const {
+    const Extent extent = extent_of(*run.access);
+    const int64_t moved = extent.begin - run.access_begin;
+    run = {extent.base, run.access, extent.begin, run.begin + moved, run.end + moved, run.within_line};
   }
 
-  // Stores between which nothing is called or may miss share windows.
+  // Stores between which nothing is called or may miss share hazards.
   void form_batches(BasicBlock& block) {
     Batch batch;
     const auto finish = [&] {
@@ -787,19 +787,19 @@ class Checker {
     for (Instruction& instruction : block) {
       ++distance;
       if (accesses_.contains(&instruction) && !is_checked_load(instruction)) {
-        const Place place = place_of(instruction);
+        const Extent extent = extent_of(instruction);
         const bool alone = instruction.isAtomic() || instruction.isVolatile();
         if (alone || !options().batch_stores || distance > kLongestGroup) finish();
         if (!batch.accesses.empty()) {
-          // Its address must be known where the windows are opened.
-          auto* const base = dyn_cast<Instruction>(place.base);
+          // Its address must be known where the hazards are published.
+          auto* const base = dyn_cast<Instruction>(extent.base);
           const bool early = base == nullptr || base->getParent() != &block || isa<PHINode>(base) ||
                              base->comesBefore(batch.accesses.front());
-          if (!early || !add(batch, place)) finish();
+          if (!early || !add(batch, extent)) finish();
         }
         if (batch.accesses.empty()) {
-          batch.held = !alone && held_.holds(&block);
-          add(batch, place);
+          batch.under_loop_hazard = !alone && loop_hazard_.covers(&block);
+          add(batch, extent);
           distance = 0;
         }
         batch.accesses.push_back(&instruction);
@@ -810,19 +810,19 @@ class Checker {
     }
     finish();
   }
-  Value* windows(IRBuilder<>& builder) { return windows_of_thread(builder, module_); }
-  Value* window(IRBuilder<>& builder, Value* all, unsigned i) {
+  Value* hazards(IRBuilder<>& builder) { return hazards_of_thread(builder, module_); }
+  Value* hazard(IRBuilder<>& builder, Value* all, unsigned i) {
     return i == 0 ? all : builder.CreatePtrAdd(all, builder.getInt64(8 * i));
   }
   static void store_relaxed(IRBuilder<>& builder, Value* value, Value* pointer) {
     builder.CreateAlignedStore(value, pointer, Align(8))->setAtomic(AtomicOrdering::Release);
   }
-  void close(IRBuilder<>& builder, Value* all, size_t count) {
-    for (unsigned i = 0; i < count; ++i) close_window(builder, all, i);
+  void clear(IRBuilder<>& builder, Value* all, size_t count) {
+    for (unsigned i = 0; i < count; ++i) clear_hazard(builder, all, i);
   }
 
   // Computed for each run before its check.
-  struct Opening {
+  struct GuardedRun {
     Value* begin;
     Value* shared;
     Value* first_line = nullptr;
@@ -869,48 +869,48 @@ class Checker {
     return builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
   }
   // Of a run that begins so far behind where lines are counted from.
-  static void find_lines(IRBuilder<>& builder, const Run& run, Value* offset, Value* shift, Opening& opening) {
-    opening.first_line = builder.CreateLShr(offset, shift);
+  static void find_lines(IRBuilder<>& builder, const Run& run, Value* offset, Value* shift, GuardedRun& guarded) {
+    guarded.first_line = builder.CreateLShr(offset, shift);
     if (run.within_line) return;
     Value* const end = builder.CreateAdd(offset, builder.getInt64(static_cast<uint64_t>(run.end - run.begin - 1)));
-    opening.last_line = builder.CreateLShr(end, shift);
+    guarded.last_line = builder.CreateLShr(end, shift);
   }
   // Whether this node may store to the run's lines; `instead`, if not null, is looked at if the run is not shared.
-  Value* is_exclusive(IRBuilder<>& builder, const Run& run, const Opening& opening, Value* table, Value* instead) {
+  Value* is_exclusive(IRBuilder<>& builder, const Run& run, const GuardedRun& guarded, Value* table, Value* instead) {
     const auto look = [&](Value* line) {
       Value* pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(line, 3), table), ptr_);
-      if (instead != nullptr) pointer = builder.CreateSelect(opening.shared, pointer, instead);
+      if (instead != nullptr) pointer = builder.CreateSelect(guarded.shared, pointer, instead);
       Value* const word = builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
       return builder.CreateICmpEQ(word, builder.getInt64(MG_FINE_EXCLUSIVE));
     };
-    Value* good = look(opening.first_line);
-    if (opening.last_line == nullptr) return good;
-    good = builder.CreateAnd(good, look(opening.last_line));
+    Value* good = look(guarded.first_line);
+    if (guarded.last_line == nullptr) return good;
+    good = builder.CreateAnd(good, look(guarded.last_line));
     // Runs of up to kLargestRun bytes may have a line in between.
     if (run.end - run.begin > static_cast<int64_t>(kSmallestLine) + 1) {
-      Value* const middle = builder.CreateLShr(builder.CreateAdd(opening.first_line, opening.last_line), 1);
+      Value* const middle = builder.CreateLShr(builder.CreateAdd(guarded.first_line, guarded.last_line), 1);
       good = builder.CreateAnd(good, look(middle));
     }
     return good;
   }
 
-  // Stores of one run, in a loop that holds a window.
-  void look_before(Batch& batch) {
+  // Stores of one run, in a loop that uses the loop hazard.
+  void check_under_loop_hazard(Batch& batch) {
     const Run& run = batch.runs.front();
     const DebugLoc location = batch.accesses.front()->getDebugLoc();
     BasicBlock* const head = batch.accesses.front()->getParent();
     BasicBlock* const body = SplitBlock(head, batch.accesses.front());
     BasicBlock* const tail = SplitBlock(body, batch.accesses.back()->getNextNode());
     BasicBlock* const shared = BasicBlock::Create(context_, "", &function_, body);
-    BasicBlock* const opening = BasicBlock::Create(context_, "", &function_);
-    BasicBlock* const looking = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const publishing = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const checking = BasicBlock::Create(context_, "", &function_);
     SmallVector<Instruction*, 8> slow_accesses;
     BasicBlock* const slow = copy_body(body, tail, batch, slow_accesses);
 
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(location);
-    Opening o;
+    GuardedRun o;
     o.begin = address_of(builder, run);
     if (is_known_shared(run.base))
       builder.CreateBr(shared);
@@ -918,81 +918,80 @@ class Checker {
       builder.CreateCondBr(is_in_view(builder, builder.CreatePtrToInt(object_of(run.base), i64_)), shared, body);
 
     builder.SetInsertPoint(shared);
-    Value* const since = held_.since(builder);
-    Value* const is_closed = builder.CreateICmpEQ(since, builder.getInt64(MG_FINE_NOT_HELD));
+    Value* const epoch = loop_hazard_.epoch(builder);
+    Value* const is_cleared = builder.CreateICmpEQ(epoch, builder.getInt64(MG_FINE_NO_LOOP_HAZARD));
     if (options().pages)
-      ask_page_table(builder, run, o.begin, since, is_closed, body, opening, looking);
+      ask_rights_cache(builder, run, o.begin, epoch, is_cleared, body, publishing, checking);
     else
-      builder.CreateCondBr(is_closed, opening, looking, rarely_);
+      builder.CreateCondBr(is_cleared, publishing, checking, rarely_);
 
-    builder.SetInsertPoint(opening);
-    held_.open(builder);
-    builder.CreateBr(looking);
+    builder.SetInsertPoint(publishing);
+    loop_hazard_.publish(builder);
+    builder.CreateBr(checking);
 
-    builder.SetInsertPoint(looking);
-    find_lines(builder, run, o.begin, held_.shift(), o);
-    builder.CreateCondBr(is_exclusive(builder, run, o, held_.table(), nullptr), body, slow, mostly_);
+    builder.SetInsertPoint(checking);
+    find_lines(builder, run, o.begin, loop_hazard_.shift(), o);
+    builder.CreateCondBr(is_exclusive(builder, run, o, loop_hazard_.table(), nullptr), body, slow, mostly_);
 
     builder.SetCurrentDebugLocation(location);
     for (Instruction* access : batch.accesses) fence_behind(*access);
-    for (Instruction* access : slow_accesses) slowly(cast<StoreInst>(*access));
+    for (Instruction* access : slow_accesses) emit_slow_path(cast<StoreInst>(*access));
     changed_ = true;
   }
 
-  // Goes to `good` if the run's page is remembered as exclusive, as it mostly is; else the window has to be opened, or the
-  // lines have to be looked at.
-  void ask_page_table(IRBuilder<>& builder, const Run& run, Value* begin, Value* since, Value* is_closed,
-                      BasicBlock* good, BasicBlock* opening, BasicBlock* looking) {
-    BasicBlock* const not_remembered = BasicBlock::Create(context_, "", &function_);
-    BasicBlock* const open = BasicBlock::Create(context_, "", &function_);
-    BasicBlock* const looking_at_page = BasicBlock::Create(context_, "", &function_);
+  // Goes to `good` if the rights cache says that the run's page is exclusive, as mostly it does; else the loop hazard has to
+  // be published, or the lines have to be checked.
+  void ask_rights_cache(IRBuilder<>& builder, const Run& run, Value* begin, Value* epoch, Value* is_cleared,
+                        BasicBlock* good, BasicBlock* publishing, BasicBlock* checking) {
+    BasicBlock* const not_cached = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const published = BasicBlock::Create(context_, "", &function_);
+    BasicBlock* const caching_page = BasicBlock::Create(context_, "", &function_);
     const auto size = static_cast<uint64_t>(run.end - run.begin);
     Value* const page = builder.CreateLShr(begin, MG_FINE_PAGE_SHIFT);
     // Where the word of a page would be that began at address 0.
     Value* const table =
-        builder.getInt64(MG_FINE_PAGES_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
+        builder.getInt64(MG_FINE_RIGHTS_CACHE_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
     Value* const pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(page, 3), table), ptr_);
     Value* const word = builder.CreateAlignedLoad(i64_, pointer, Align(8), true);
-    Value* remembered = builder.CreateICmpEQ(word, since);
+    Value* cached = builder.CreateICmpEQ(word, epoch);
     if (!run.within_line) {
       // Of two pages, which is rare, the lines are looked at.
       constexpr uint64_t kPage = uint64_t{1} << MG_FINE_PAGE_SHIFT;
       Value* const within = builder.CreateAnd(begin, builder.getInt64(kPage - 1));
-      remembered = builder.CreateAnd(remembered, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
+      cached = builder.CreateAnd(cached, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
     }
-    builder.CreateCondBr(remembered, good, not_remembered, mostly_);
+    builder.CreateCondBr(cached, good, not_cached, mostly_);
 
-    builder.SetInsertPoint(not_remembered);
-    builder.CreateCondBr(is_closed, opening, open);
+    builder.SetInsertPoint(not_cached);
+    builder.CreateCondBr(is_cleared, publishing, published);
 
     // Unless it is known that some of its lines are not.
-    builder.SetInsertPoint(open);
+    builder.SetInsertPoint(published);
     Value* const is_known =
-        builder.CreateICmpULE(builder.CreateSub(word, since), builder.getInt64(MG_FINE_PAGE_NEITHER));
-    Value* const may_remember = builder.CreateICmpNE(since, builder.getInt64(MG_FINE_NOT_REMEMBERED));
-    builder.CreateCondBr(builder.CreateAnd(may_remember, builder.CreateNot(is_known)), looking_at_page, looking,
-                         rarely_);
+        builder.CreateICmpULE(builder.CreateSub(word, epoch), builder.getInt64(MG_FINE_CACHED_NEITHER));
+    Value* const may_cache = builder.CreateICmpNE(epoch, builder.getInt64(MG_FINE_CACHE_UNUSABLE));
+    builder.CreateCondBr(builder.CreateAnd(may_cache, builder.CreateNot(is_known)), caching_page, checking, rarely_);
 
-    builder.SetInsertPoint(looking_at_page);
-    held_.look(builder, begin, size);
-    builder.CreateBr(looking);
+    builder.SetInsertPoint(caching_page);
+    loop_hazard_.cache_rights(builder, begin, size);
+    builder.CreateBr(checking);
   }
 
-  void open_around(Batch& batch) {
+  void guard_with_hazard(Batch& batch) {
     Instruction& first = *batch.accesses.front();
     Instruction& last = *batch.accesses.back();
     const DebugLoc location = first.getDebugLoc();
-    // head: is anything shared? opening: publish, look at the table; body: first .. last; tail: behind.
+    // head: is anything shared? publishing: publish the hazards, check the line table; body: first .. last; tail: behind.
     BasicBlock* const head = first.getParent();
     BasicBlock* const body = SplitBlock(head, &first);
     BasicBlock* const tail = SplitBlock(body, last.getNextNode());
-    // The slow way: what lies between is executed once more in another form, if the batch cannot be opened.
+    // The slow way: what lies between is executed once more in another form, if the batch cannot begin.
     const bool single = batch.accesses.size() == 1;
     const bool simple = single && batch.runs.front().within_line;
     // A plain store alone goes to the runtime with its value, so that nobody need wait for its line.
     StoreInst* const alone =
         single && !first.isAtomic() && !options().sequential ? dyn_cast<StoreInst>(&first) : nullptr;
-    BasicBlock* const opening = BasicBlock::Create(context_, "", &function_, body);
+    BasicBlock* const publishing = BasicBlock::Create(context_, "", &function_, body);
     BasicBlock* const missed = BasicBlock::Create(context_, "", &function_);
 
     SmallVector<Instruction*, 8> slow_accesses;
@@ -1001,41 +1000,41 @@ class Checker {
     head->getTerminator()->eraseFromParent();
     IRBuilder<> builder(head);
     builder.SetCurrentDebugLocation(location);
-    SmallVector<Opening, 4> openings;
+    SmallVector<GuardedRun, 4> guarded;
     Value* any = nullptr;
     for (const Run& run : batch.runs) {
-      Opening o;
+      GuardedRun o;
       o.begin = address_of(builder, run);
       o.shared = is_in_view(builder, o.begin);
       any = any == nullptr ? o.shared : builder.CreateOr(any, o.shared);
-      openings.push_back(o);
+      guarded.push_back(o);
     }
-    Value* const all = windows(builder);
-    builder.CreateCondBr(any, opening, body);
+    Value* const all = hazards(builder);
+    builder.CreateCondBr(any, publishing, body);
 
-    builder.SetInsertPoint(opening);
+    builder.SetInsertPoint(publishing);
     Value* const shift = load_line_shift(builder);
     Value* good = nullptr;
-    for (size_t i = 0; i < openings.size(); ++i) {
-      Opening& o = openings[i];
+    for (size_t i = 0; i < guarded.size(); ++i) {
+      GuardedRun& o = guarded[i];
       const Run& run = batch.runs[i];
       find_lines(builder, run, builder.CreateSub(o.begin, builder.getInt64(MG_FINE_VIEW_BASE)), shift, o);
-      Value* word = builder.CreateAdd(o.first_line, builder.getInt64(MG_FINE_WINDOW_LINE | MG_FINE_WINDOW_STORES));
+      Value* word = builder.CreateAdd(o.first_line, builder.getInt64(MG_FINE_HAZARD_LINE | MG_FINE_HAZARD_STORES));
       if (o.last_line != nullptr)
         word = builder.CreateAdd(word, builder.CreateShl(builder.CreateSub(o.last_line, o.first_line), 40));
-      if (openings.size() > 1) word = builder.CreateSelect(o.shared, word, builder.getInt64(0));
+      if (guarded.size() > 1) word = builder.CreateSelect(o.shared, word, builder.getInt64(0));
       // One locked instruction for all: the last.
-      if (i + 1 < openings.size())
-        store_relaxed(builder, word, window(builder, all, static_cast<unsigned>(i)));
+      if (i + 1 < guarded.size())
+        store_relaxed(builder, word, hazard(builder, all, static_cast<unsigned>(i)));
       else
-        builder.CreateAtomicRMW(AtomicRMWInst::Xchg, window(builder, all, static_cast<unsigned>(i)), word, Align(8),
+        builder.CreateAtomicRMW(AtomicRMWInst::Xchg, hazard(builder, all, static_cast<unsigned>(i)), word, Align(8),
                                 AtomicOrdering::SequentiallyConsistent);
     }
     // Of private memory there is no word: one that is always right stands in for it.
     Value* const table = builder.getInt64(MG_FINE_TABLE_BASE);
-    Value* const instead = openings.size() > 1 ? always_exclusive() : nullptr;
-    for (size_t i = 0; i < openings.size(); ++i) {
-      Value* const exclusive = is_exclusive(builder, batch.runs[i], openings[i], table, instead);
+    Value* const instead = guarded.size() > 1 ? always_exclusive() : nullptr;
+    for (size_t i = 0; i < guarded.size(); ++i) {
+      Value* const exclusive = is_exclusive(builder, batch.runs[i], guarded[i], table, instead);
       good = good == nullptr ? exclusive : builder.CreateAnd(good, exclusive);
     }
     builder.CreateCondBr(good, body, missed, mostly_);
@@ -1045,37 +1044,37 @@ class Checker {
       Value* const taken = call_value_miss(builder, *alone);
       builder.CreateCondBr(builder.CreateICmpNE(taken, builder.getInt64(0)), tail, body);
     } else if (simple) {
-      Value* const pointer = builder.CreateIntToPtr(openings[0].begin, ptr_);
+      Value* const pointer = builder.CreateIntToPtr(guarded[0].begin, ptr_);
       call_miss(builder, miss("__multigrain_store_miss", FunctionType::get(builder.getVoidTy(), {ptr_}, false)),
                 {pointer});
       builder.CreateBr(body);
     } else if (alone != nullptr) {
       builder.CreateBr(slow);  // line by line
     } else {
-      auto* const run_type = ArrayType::get(i64_, kWordsOfRun * openings.size());
+      auto* const run_type = ArrayType::get(i64_, kWordsOfRun * guarded.size());
       AllocaInst* const runs = local(run_type);
-      for (size_t i = 0; i < openings.size(); ++i) {
+      for (size_t i = 0; i < guarded.size(); ++i) {
         const auto put = [&](uint64_t member, Value* value) {
           builder.CreateStore(value, builder.CreatePtrAdd(runs, builder.getInt64(8 * (kWordsOfRun * i + member))));
         };
-        put(0, openings[i].begin);
-        put(1, builder.CreateAdd(openings[i].begin,
+        put(0, guarded[i].begin);
+        put(1, builder.CreateAdd(guarded[i].begin,
                                  builder.getInt64(static_cast<uint64_t>(batch.runs[i].end - batch.runs[i].begin))));
         put(2, builder.getInt64(1));
         put(3, builder.getInt64(0));
         put(4, builder.getInt64(1));
       }
-      CallInst* const opened = call_miss(
-          builder, miss("__multigrain_batch_miss", FunctionType::get(i64_, {ptr_, i32_}, false)),
-          {runs, builder.getInt32(count_for_runtime(openings.size()))});
-      builder.CreateCondBr(builder.CreateICmpNE(opened, builder.getInt64(0)), body, slow);
+      CallInst* const begun =
+          call_miss(builder, miss("__multigrain_batch_miss", FunctionType::get(i64_, {ptr_, i32_}, false)),
+                    {runs, builder.getInt32(count_for_runtime(guarded.size()))});
+      builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt64(0)), body, slow);
     }
 
     builder.SetInsertPoint(body->getTerminator());
     builder.SetCurrentDebugLocation(location);
     for (Instruction* access : batch.accesses) fence_behind(*access);
-    close(builder, all, openings.size());
-    for (Instruction* access : slow_accesses) slowly(cast<StoreInst>(*access));
+    clear(builder, all, guarded.size());
+    for (Instruction* access : slow_accesses) emit_slow_path(cast<StoreInst>(*access));
     changed_ = true;
   }
 
@@ -1108,8 +1107,8 @@ class Checker {
     builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
   }
 
-  // One store of a batch that could not be opened.
-  void slowly(StoreInst& store) {
+  // One store of a batch that could not begin.
+  void emit_slow_path(StoreInst& store) {
     IRBuilder<> builder(&store);
     Type* const type = store.getValueOperand()->getType();
     AllocaInst* const value = local(type);
@@ -1136,7 +1135,7 @@ class Checker {
   IntegerType* i32_;
   IntegerType* i64_;
   PointerType* ptr_;
-  HeldWindow held_;
+  LoopHazard loop_hazard_;
   MDNode* rarely_;
   MDNode* mostly_;
   DenseSet<const Instruction*> covered_;

@@ -62,7 +62,7 @@ bool expand(AnyMemIntrinsic& memory) {
 
 bool expand_short_copies(Function& function, FunctionAnalysisManager& analyses) {
   if (!options().expand) return false;
-  const DenseSet<const Instruction*> covered = covered_by_windows(function);
+  const DenseSet<const Instruction*> covered = covered_by_hazards(function);
   bool changed = false;
   for (Instruction& instruction : make_early_inc_range(instructions(function))) {
     auto* const memory = dyn_cast<AnyMemIntrinsic>(&instruction);

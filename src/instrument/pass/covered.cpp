@@ -4,6 +4,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicInst.h>
 
 #include "shared.h"
 
@@ -13,18 +14,23 @@ using namespace llvm;
 
 namespace {
 
-void cover_behind(Instruction& open, DenseSet<const Instruction*>& covered) {
-  // open; compare with 0; branch. Another shape would be the work of a pass that does not exist today, and then every
-  // access has its own check, which is right as well.
-  auto* const branch = dyn_cast<BranchInst>(open.getParent()->getTerminator());
+void cover_behind(Instruction& begin, DenseSet<const Instruction*>& covered) {
+  // The begin of the batch; compare with 0; branch. Another shape would be the work of a pass that does not exist today, and
+  // then every access has its own check, which is right as well.
+  auto* const branch = dyn_cast<BranchInst>(begin.getParent()->getTerminator());
   if (branch == nullptr || !branch->isConditional()) return;
   auto* const compare = dyn_cast<ICmpInst>(branch->getCondition());
-  if (compare == nullptr || compare->getOperand(0) != &open) return;
+  if (compare == nullptr || compare->getOperand(0) != &begin) return;
   auto* const zero = dyn_cast<ConstantInt>(compare->getOperand(1));
   if (zero == nullptr || !zero->isZero() || !compare->isEquality()) return;
+  // An access between the call and the branch has its own check, which may clear the hazards when it misses.
+  for (const Instruction* next = begin.getNextNode(); next != branch; next = next->getNextNode()) {
+    const auto* const intrinsic = dyn_cast<IntrinsicInst>(next);
+    if (next->mayReadOrWriteMemory() && (intrinsic == nullptr || !intrinsic->isAssumeLikeIntrinsic())) return;
+  }
   BasicBlock* const entry = branch->getSuccessor(compare->getPredicate() == CmpInst::ICMP_NE ? 0 : 1);
   // The loop's header may be the entry, and then has its latch for another predecessor.
-  const BasicBlockEdge way_in(open.getParent(), entry);
+  const BasicBlockEdge way_in(begin.getParent(), entry);
   if (!way_in.isSingleEdge()) return;
   DenseSet<BasicBlock*> seen;
   SmallVector<BasicBlock*> work = {entry};
@@ -34,7 +40,7 @@ void cover_behind(Instruction& open, DenseSet<const Instruction*>& covered) {
     if (!seen.insert(block).second) continue;
     bool closed = false;
     for (Instruction& instruction : *block) {
-      if (is_call_of(instruction, kBatchClose)) {
+      if (is_call_of(instruction, kBatchEnd)) {
         closed = true;
         break;
       }
@@ -43,11 +49,11 @@ void cover_behind(Instruction& open, DenseSet<const Instruction*>& covered) {
     if (closed) continue;
     for (BasicBlock* next : successors(block)) {
       // Into the loop's middle from outside, or out of it without closing: not what loops.cpp makes.
-      if (next == open.getParent()) return;
+      if (next == begin.getParent()) return;
       work.push_back(next);
     }
   }
-  DominatorTree dominators(*open.getFunction());
+  DominatorTree dominators(*begin.getFunction());
   for (BasicBlock* block : seen)
     if (!dominators.dominates(way_in, block)) return;
   for (const Instruction* instruction : inside) covered.insert(instruction);
@@ -55,11 +61,11 @@ void cover_behind(Instruction& open, DenseSet<const Instruction*>& covered) {
 
 }  // namespace
 
-DenseSet<const Instruction*> covered_by_windows(Function& function) {
+DenseSet<const Instruction*> covered_by_hazards(Function& function) {
   DenseSet<const Instruction*> covered;
   for (BasicBlock& block : function)
     for (Instruction& instruction : block)
-      if (is_call_of(instruction, kBatchOpen)) cover_behind(instruction, covered);
+      if (is_call_of(instruction, kBatchBegin)) cover_behind(instruction, covered);
   return covered;
 }
 

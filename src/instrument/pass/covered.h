@@ -1,4 +1,4 @@
-// Where windows around loops are open (loops.h), as found in the code that the optimiser has made of them.
+// Where hazards around loops are published (loops.h), as found in the code that the optimiser has made of them.
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
@@ -6,8 +6,8 @@
 
 namespace multigrain::checks {
 
-// What lies between a call that opens a loop's windows successfully and those that close them: it needs no checks, and
+// What lies between a call that publishes a loop's hazards successfully and those that clear them: it needs no checks, and
 // must not poll.
-llvm::DenseSet<const llvm::Instruction*> covered_by_windows(llvm::Function& function);
+llvm::DenseSet<const llvm::Instruction*> covered_by_hazards(llvm::Function& function);
 
 }  // namespace multigrain::checks

@@ -1,4 +1,4 @@
-// Compare-and-swap loops get their line once, for storing, before they load from it (shasta.txt, section 3.1.2).
+// Compare-and-swap loops get their line once, for storing, before they load from it ([Shasta], section 3.1.2).
 #pragma once
 
 #include <llvm/IR/PassManager.h>

@@ -14,7 +14,7 @@ using namespace llvm;
 namespace {
 
 // By which another thread of the node, which loads from the same memory but does not see what is queued for this one
-// (docs/shasta.md), learns that it may go on.
+// (docs/internals/shasta.md), learns that it may go on.
 bool lets_another_thread_go_on(const CallBase& call) {
   static const StringSet<> names = {
       "pthread_mutex_unlock", "pthread_rwlock_unlock", "pthread_spin_unlock", "pthread_cond_signal",

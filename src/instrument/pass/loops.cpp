@@ -29,7 +29,7 @@ using namespace llvm;
 
 namespace {
 
-// Windows are open for a bounded time: no longer than this many iterations of the innermost loop take.
+// Hazards are published for a bounded time: no longer than this many iterations of the innermost loop take.
 constexpr uint64_t kIterationsOfLoop = 4096;
 constexpr uint64_t kIterationsOfNest = 1 << 15;
 // What the check of a piece looks at must be in proportion to what the piece does: so many bytes for an iteration. Else
@@ -57,24 +57,25 @@ struct Run {
   const SCEV* rows = nullptr;  // null: one for each of the loop's own iterations
 };
 
-// What must hold before a loop so that what is said of it is right: a comparison of two numbers that are known there.
+// A precondition, checked at run time before the loop, under which the computed bounds are valid: a comparison of two numbers
+// that are known there.
 struct Condition {
   CmpInst::Predicate predicate;
   const SCEV *left, *right;
 };
 
 struct Plan {
-  SmallVector<Run, MG_FINE_WINDOWS> runs;
+  SmallVector<Run, MG_FINE_HAZARDS> runs;
   SmallVector<Condition, 4> conditions;
   // Iterations of innermost loops for one of the loop: products of these, added up.
   SmallVector<SmallVector<const SCEV*, 3>, 2> inner;
   bool stores = false;
 };
 
-class LoopWindows {
+class LoopGuard {
  public:
-  LoopWindows(Function& function, LoopInfo& loops, DominatorTree& dominators, ScalarEvolution& evolution,
-              TargetLibraryInfo& libraries, AssumptionCache& assumptions)
+  LoopGuard(Function& function, LoopInfo& loops, DominatorTree& dominators, ScalarEvolution& evolution,
+            TargetLibraryInfo& libraries, AssumptionCache& assumptions)
       : function_(function),
         loops_(loops),
         dominators_(dominators),
@@ -85,7 +86,7 @@ class LoopWindows {
         i64_(Type::getInt64Ty(function.getContext())) {}
 
   // Handles one loop; false if there is none left.
-  bool one(DenseSet<BasicBlock*>& rejected) {
+  bool transform_one_loop(DenseSet<BasicBlock*>& rejected) {
     for (Loop* loop : loops_.getLoopsInPreorder()) {
       if (rejected.contains(loop->getHeader()) || is_done(*loop)) continue;
       const SmallVector<FreezeInst*> frozen = freeze_inputs(*loop);
@@ -95,7 +96,7 @@ class LoopWindows {
       } else {
         // What is known of the values as they were would be in the way.
         ScalarEvolution evolution(function_, libraries_, assumptions_, dominators_, loops_);
-        done = LoopWindows(function_, loops_, dominators_, evolution, libraries_, assumptions_).handle(*loop);
+        done = LoopGuard(function_, loops_, dominators_, evolution, libraries_, assumptions_).handle(*loop);
       }
       for (FreezeInst* freeze : frozen) {
         freeze->replaceAllUsesWith(freeze->getOperand(0));
@@ -143,7 +144,7 @@ class LoopWindows {
     return frozen;
   }
 
-  static bool is_done(const Loop& loop) { return is_done_by_windows(loop); }
+  static bool is_done(const Loop& loop) { return is_guarded(loop); }
 
   // --- What a loop will access --------------------------------------------------------------------------------------
 
@@ -169,13 +170,13 @@ class LoopWindows {
     Plan plan;
     for (BasicBlock* block : loop.blocks()) {
       Loop* const inside = loops_.getLoopFor(block);
-      if (inside->getHeader() == block && inside != &loop && !takes_part(*inside))
+      if (inside->getHeader() == block && inside != &loop && !runs_every_iteration(*inside))
         return no("an inner loop may not run");
       for (Instruction& instruction : *block) {
         if (isa<DbgInfoIntrinsic>(instruction)) continue;
         ++size;
         if (!is_allowed(instruction, *inside, plan))
-          return no("not possible with windows open, or not known", &instruction);
+          return no("not possible with hazards open, or not known", &instruction);
       }
     }
     if (plan.runs.empty()) return no("nothing is shared");
@@ -184,11 +185,11 @@ class LoopWindows {
       run.least = {run.address};
       run.greatest = {run.address};
       for (const Loop* inside = run.loop; inside != &loop; inside = inside->getParentLoop())
-        if (!has_rows(run, *inside, loop) && !over(*inside, run.least, run.greatest))
+        if (!has_rows(run, *inside, loop) && !extend_range_over(*inside, run.least, run.greatest))
           return no("addresses of an inner loop are not known", &*run.loop->getHeader()->begin());
       for (const SCEV* end : concat<const SCEV* const>(run.least, run.greatest))
         if (!is_linear(end, loop)) return no("an address is not known before", &*run.loop->getHeader()->begin());
-      if (!loop.isInnermost() && run.stride == nullptr && options().rows) run.stride = far_step(run, loop);
+      if (!loop.isInnermost() && run.stride == nullptr && options().rows) run.stride = row_stride(run, loop);
       plan.stores |= run.stores;
     }
     if (!loop.isInnermost() && !count_inner(loop, plan)) return no("the iterations of an inner loop are not known");
@@ -264,7 +265,7 @@ class LoopWindows {
   const SCEV* count_of(const Loop& loop) { return count(loop)->back_edges; }
 
   // An inner loop that runs in every iteration of its parent, but for one that has no iterations.
-  bool takes_part(const Loop& inner) {
+  bool runs_every_iteration(const Loop& inner) {
     const std::optional<Count> counted = count(inner);
     if (!counted || !inner.isLoopSimplifyForm()) return false;
     const BasicBlock* const latch = inner.getParentLoop()->getLoopLatch();
@@ -290,8 +291,7 @@ class LoopWindows {
     return related;
   }
 
-
-  // Whether windows may be open across the instruction; of an access that may be shared, adds what it touches.
+  // Whether hazards may be published across the instruction; of an access that may be shared, adds what it touches.
   bool is_allowed(Instruction& instruction, const Loop& inside, Plan& plan) {
     if (auto* memory = dyn_cast<MemIntrinsic>(&instruction)) {
       if (!is_short_copy(*memory)) return false;
@@ -345,7 +345,7 @@ class LoopWindows {
   // that is known, perhaps far. Then the run becomes that of one row, and only the rows' lines will be looked at.
   bool has_rows(Run& run, const Loop& inside, const Loop& loop) {
     if (run.stride != nullptr || !options().rows) return false;
-    const SCEV* const step = far_step(run, inside);
+    const SCEV* const step = row_stride(run, inside);
     if (step == nullptr) return false;
     const SCEV* const rows = evolution_.getAddExpr(count_of(inside), evolution_.getOne(i64_));
     if (!evolution_.isAvailableAtLoopEntry(step, &loop) || !evolution_.isAvailableAtLoopEntry(rows, &loop)) return false;
@@ -357,7 +357,7 @@ class LoopWindows {
 
   // By how much all ends of what the run touches move from one of the loop's iterations to the next; null if that is not
   // far, or not the same for all.
-  const SCEV* far_step(const Run& run, const Loop& loop) {
+  const SCEV* row_stride(const Run& run, const Loop& loop) {
     constexpr uint64_t kFar = 128;
     const SCEV* step = nullptr;
     for (const SCEV* end : concat<const SCEV* const>(run.least, run.greatest)) {
@@ -372,7 +372,8 @@ class LoopWindows {
   }
 
   // From what is least and greatest in one iteration of a loop to what is in all of them.
-  bool over(const Loop& loop, SmallVectorImpl<const SCEV*>& least, SmallVectorImpl<const SCEV*>& greatest) {
+  bool extend_range_over(const Loop& loop, SmallVectorImpl<const SCEV*>& least,
+                         SmallVectorImpl<const SCEV*>& greatest) {
     const SCEV* const count = count_of(loop);
     for (const bool low : {true, false}) {
       SmallVectorImpl<const SCEV*>& ends = low ? least : greatest;
@@ -415,7 +416,7 @@ class LoopWindows {
         SmallVector<const SCEV*, 4> least = {evolution_.getAddExpr(count_of(*inside), evolution_.getOne(i64_))};
         SmallVector<const SCEV*, 4> greatest = least;
         for (const Loop* around = inside->getParentLoop();; around = around->getParentLoop()) {
-          if (!over(*around, least, greatest)) return false;
+          if (!extend_range_over(*around, least, greatest)) return false;
           if (around == &loop) break;
         }
         if (greatest.size() > 2) return false;
@@ -431,7 +432,7 @@ class LoopWindows {
 
   // --- The loop in two forms ----------------------------------------------------------------------------------------
 
-  // preheader -> ready -> piece -> bounds -> open -> the copy    -> close -+-> piece, or the exit
+  // preheader -> ready -> piece -> bounds -> begin -> the copy   -> end ---+-> piece, or the exit
   //     \----------------/  \---------\-------\----> the original loop ----/
   // What is short, or cannot be counted, does without what is computed in `ready`; the original loop keeps its own end.
   bool transform(Loop& loop, Plan& plan) {
@@ -467,7 +468,7 @@ class LoopWindows {
       return expander.expandCodeFor(expression, type, at);
     };
 
-    // Whether it can be counted, and is worth the windows.
+    // Whether it can be counted, and is worth the hazards.
     IRBuilder<> builder(before);
     builder.SetCurrentDebugLocation(location);
     Value* possible = nullptr;
@@ -523,7 +524,7 @@ class LoopWindows {
       Value* stride = nullptr;
       Value* rows = nullptr;
     };
-    SmallVector<Ends, MG_FINE_WINDOWS> ends;
+    SmallVector<Ends, MG_FINE_HAZARDS> ends;
     for (const Run& run : plan.runs) {
       Ends of_run;
       for (const SCEV* expression : run.least) of_run.least.push_back(end_of(expression));
@@ -536,7 +537,7 @@ class LoopWindows {
     // The blocks. From here on the analyses are out of date.
     BasicBlock* const piece = BasicBlock::Create(context, "multigrain.piece", &function_, header);
     BasicBlock* const bounds_of_piece = BasicBlock::Create(context, "multigrain.bounds", &function_, header);
-    BasicBlock* const open = BasicBlock::Create(context, "multigrain.open", &function_, header);
+    BasicBlock* const begin_batch = BasicBlock::Create(context, "multigrain.open", &function_, header);
     BasicBlock* const fast_entry = BasicBlock::Create(context, "multigrain.fast", &function_, header);
     BasicBlock* const slow_entry = BasicBlock::Create(context, "multigrain.slow", &function_, header);
     BasicBlock* const fast_exit = BasicBlock::Create(context, "multigrain.fast.end", &function_, exit);
@@ -620,7 +621,7 @@ class LoopWindows {
     Value* const further = builder.CreateSub(length, builder.getInt64(1));
     Value* worth = nullptr;
     Value* bytes = nullptr;
-    SmallVector<std::pair<Value*, Value*>, MG_FINE_WINDOWS> bounds;
+    SmallVector<std::pair<Value*, Value*>, MG_FINE_HAZARDS> bounds;
     const auto and_also = [&](Value* condition) {
       worth = worth == nullptr ? condition : builder.CreateAnd(worth, condition);
     };
@@ -680,10 +681,10 @@ class LoopWindows {
     }
     and_also(builder.CreateICmpULE(bytes, builder.CreateMul(iterations, builder.getInt64(kBytesPerIteration))));
     if (inner != nullptr) and_also(builder.CreateICmpULE(iterations, builder.getInt64(kIterationsOfNest)));
-    builder.CreateCondBr(worth, open, slow_entry, mostly);
+    builder.CreateCondBr(worth, begin_batch, slow_entry, mostly);
 
-    // The windows.
-    builder.SetInsertPoint(open);
+    // The hazards.
+    builder.SetInsertPoint(begin_batch);
     IRBuilder<> entry(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
     AllocaInst* const table = entry.CreateAlloca(ArrayType::get(i64_, kWordsOfRun * plan.runs.size()));
     for (size_t i = 0; i < plan.runs.size(); ++i) {
@@ -697,10 +698,10 @@ class LoopWindows {
       put(4, ends[i].rows != nullptr ? ends[i].rows : builder.getInt64(1));
     }
     Module& module = *function_.getParent();
-    CallInst* const opened = builder.CreateCall(
-        module.getOrInsertFunction(kBatchOpen, builder.getInt32Ty(), builder.getPtrTy(), builder.getInt32Ty()),
+    CallInst* const begun = builder.CreateCall(
+        module.getOrInsertFunction(kBatchBegin, builder.getInt32Ty(), builder.getPtrTy(), builder.getInt32Ty()),
         {table, builder.getInt32(count_for_runtime(plan.runs.size()))});
-    builder.CreateCondBr(builder.CreateICmpNE(opened, builder.getInt32(0)), fast_entry, slow_entry, mostly);
+    builder.CreateCondBr(builder.CreateICmpNE(begun, builder.getInt32(0)), fast_entry, slow_entry, mostly);
 
     // Both forms count the piece's iterations, and the copy knows no other end. The original loop has its own as well.
     const auto count_piece = [&](BasicBlock* from, BasicBlock* first, BasicBlock* last, BasicBlock* to) {
@@ -734,7 +735,7 @@ class LoopWindows {
     count_piece(slow_entry, header, latch, slow_exit);
     count_piece(fast_entry, fast_header, fast_latch, fast_exit);
     builder.SetInsertPoint(fast_exit);
-    builder.CreateCall(module.getOrInsertFunction(kBatchClose, builder.getVoidTy(), builder.getInt32Ty(), i64_),
+    builder.CreateCall(module.getOrInsertFunction(kBatchEnd, builder.getVoidTy(), builder.getInt32Ty(), i64_),
                        {builder.getInt32(static_cast<uint32_t>(plan.runs.size())), iterations});
     builder.CreateBr(piece_end);
     builder.SetInsertPoint(slow_exit);
@@ -832,11 +833,11 @@ class LoopWindows {
 
 }  // namespace
 
-bool is_done_by_windows(const Loop& loop) {
+bool is_guarded(const Loop& loop) {
   return findOptionMDForLoop(&loop, kDone) != nullptr;
 }
 
-bool open_windows_around_loops(Function& function, FunctionAnalysisManager& analyses) {
+bool guard_loops(Function& function, FunctionAnalysisManager& analyses) {
   if (!options().loops || !is_instrumented(function) || function.hasOptNone() || function.hasOptSize()) return false;
   DenseSet<BasicBlock*> rejected;
   bool changed = false;
@@ -851,7 +852,8 @@ bool open_windows_around_loops(Function& function, FunctionAnalysisManager& anal
       simplifyLoop(loop, &dominators, &loops, &evolution, &assumptions, nullptr, false);
       formLCSSARecursively(*loop, dominators, &loops, &evolution);
     }
-    if (!LoopWindows(function, loops, dominators, evolution, libraries, assumptions).one(rejected)) return changed;
+    if (!LoopGuard(function, loops, dominators, evolution, libraries, assumptions).transform_one_loop(rejected))
+      return changed;
     changed = true;
     analyses.invalidate(function, PreservedAnalyses::none());
   }

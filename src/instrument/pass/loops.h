@@ -1,5 +1,5 @@
-// Windows around loops: one check of what a loop will access instead of one for each access, early enough that the loop
-// can still become vectors (docs/mgcc.md).
+// Hazards around loops: one check of what a loop will access instead of one for each access, early enough that the loop
+// can still become vectors (docs/user/mgcc.md).
 #pragma once
 
 #include <llvm/Analysis/LoopInfo.h>
@@ -8,11 +8,11 @@
 namespace multigrain::checks {
 
 // For each loop whose addresses are known before it begins: a copy that runs without checks, in pieces of bounded
-// length, each with windows open over what it accesses; and the loop as it was, for pieces whose windows cannot be
-// opened, or are not worth it. Whether the function changed.
-bool open_windows_around_loops(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
+// length, each with hazards published over what it accesses; and the loop as it was, for pieces whose hazards cannot be
+// published, or are not worth it. Whether the function changed.
+bool guard_loops(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
 
 // Whether the loop was made by that, or left over.
-bool is_done_by_windows(const llvm::Loop& loop);
+bool is_guarded(const llvm::Loop& loop);
 
 }  // namespace multigrain::checks

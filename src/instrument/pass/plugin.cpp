@@ -35,7 +35,7 @@ cl::opt<bool> sequential("multigrain-sequential", cl::desc("plain accesses keep 
 cl::opt<bool> asm_is_error("multigrain-asm-error", cl::desc("unchecked inline assembly is an error"), cl::Hidden);
 cl::opt<std::string> unchecked_call("multigrain-unchecked-call", cl::desc("ignore, warn or error"), cl::Hidden);
 cl::opt<bool> polls("multigrain-polls", cl::desc("polls in loops"), cl::init(true), cl::Hidden);
-cl::opt<bool> explain("multigrain-explain", cl::desc("say why a loop has no windows"), cl::Hidden);
+cl::opt<bool> explain("multigrain-explain", cl::desc("say why a loop has no hazards"), cl::Hidden);
 
 Options parse() {
   Options options;
@@ -99,7 +99,7 @@ struct SequentialPass : PassInfoMixin<SequentialPass> {
 
 struct LoopPass : PassInfoMixin<LoopPass> {
   PreservedAnalyses run(Function& function, FunctionAnalysisManager& analyses) {
-    return open_windows_around_loops(function, analyses) ? PreservedAnalyses::none() : PreservedAnalyses::all();
+    return guard_loops(function, analyses) ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
 };
 

@@ -37,7 +37,7 @@ class Chooser {
       : loops_(analyses.getResult<LoopAnalysis>(function)),
         dominators_(analyses.getResult<DominatorTreeAnalysis>(function)),
         evolution_(analyses.getResult<ScalarEvolutionAnalysis>(function)),
-        covered_(covered_by_windows(function)),
+        covered_(covered_by_hazards(function)),
         begins_(begins),
         ends_(ends) {
     for (const Loop* loop : loops_) look_at(*loop);
@@ -108,7 +108,7 @@ class Chooser {
 }  // namespace
 
 void insert_poll(Instruction& before) {
-  IRBuilder<> builder(if_not_zero(before, "__multigrain_mail"));
+  IRBuilder<> builder(if_not_zero(before, "__multigrain_pending_messages"));
   builder.SetCurrentDebugLocation(before.getDebugLoc());
   Module& module = *before.getModule();
   call_cold_entry(builder, cold_entry(module, kPollMiss, FunctionType::get(builder.getVoidTy(), false)), {});

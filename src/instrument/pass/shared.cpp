@@ -120,7 +120,7 @@ bool is_short_copy(const CallBase& call) {
 }
 
 uint32_t count_for_runtime(size_t runs) {
-  return static_cast<uint32_t>(runs) | (options().pages ? 0 : MG_FINE_WITHOUT_PAGES);
+  return static_cast<uint32_t>(runs) | (options().pages ? 0 : MG_FINE_WITHOUT_RIGHTS_CACHE);
 }
 
 GlobalVariable* thread_local_of_runtime(Module& module, const char* name, Type* type) {
@@ -135,14 +135,14 @@ Value* load_line_shift(IRBuilder<>& builder) {
                                    Align(8));
 }
 
-Value* windows_of_thread(IRBuilder<>& builder, Module& module) {
-  GlobalVariable* const variable = thread_local_of_runtime(module, "__multigrain_windows", builder.getPtrTy());
-  return builder.CreateLoad(builder.getPtrTy(), builder.CreateThreadLocalAddress(variable), "windows");
+Value* hazards_of_thread(IRBuilder<>& builder, Module& module) {
+  GlobalVariable* const variable = thread_local_of_runtime(module, "__multigrain_hazards", builder.getPtrTy());
+  return builder.CreateLoad(builder.getPtrTy(), builder.CreateThreadLocalAddress(variable), "hazards");
 }
 
-void close_window(IRBuilder<>& builder, Value* windows, unsigned i) {
-  Value* const window = i == 0 ? windows : builder.CreatePtrAdd(windows, builder.getInt64(8 * i));
-  builder.CreateAlignedStore(builder.getInt64(0), window, Align(8))->setAtomic(AtomicOrdering::Release);
+void clear_hazard(IRBuilder<>& builder, Value* hazards, unsigned i) {
+  Value* const hazard = i == 0 ? hazards : builder.CreatePtrAdd(hazards, builder.getInt64(8 * i));
+  builder.CreateAlignedStore(builder.getInt64(0), hazard, Align(8))->setAtomic(AtomicOrdering::Release);
 }
 
 }  // namespace multigrain::checks

@@ -28,21 +28,21 @@ bool is_instrumented(const llvm::Function& function);
 // Whether it is a call of the function of that name.
 bool is_call_of(const llvm::Value& value, llvm::StringRef name);
 
-// Calls that end soon, wait for nothing and touch no memory that may be shared: allowed while windows are open.
+// Calls that end soon, wait for nothing and touch no memory that may be shared: allowed while hazards are published.
 bool is_harmless_call(const llvm::CallBase& call);
-// Copies and fills of a few bytes, whose number is known, such as of structures. With windows open over what they touch, or
+// Copies and fills of a few bytes, whose number is known, such as of structures. With hazards published over what they touch, or
 // of private memory, they are made like any other access, without a call of the runtime.
 bool is_short_copy(const llvm::CallBase& call);
 
 // A variable of the runtime that every thread has (fine_grain.h).
 llvm::GlobalVariable* thread_local_of_runtime(llvm::Module& module, const char* name, llvm::Type* type);
 llvm::Value* load_line_shift(llvm::IRBuilder<>& builder);
-// The calling thread's windows, and the store that closes one of them.
-llvm::Value* windows_of_thread(llvm::IRBuilder<>& builder, llvm::Module& module);
-void close_window(llvm::IRBuilder<>& builder, llvm::Value* windows, unsigned i);
+// The calling thread's hazards, and the store that clears one of them.
+llvm::Value* hazards_of_thread(llvm::IRBuilder<>& builder, llvm::Module& module);
+void clear_hazard(llvm::IRBuilder<>& builder, llvm::Value* hazards, unsigned i);
 
-// The last of a thread's windows is held_window.h's, so that those of batches and loops do not get in its way.
-inline constexpr unsigned kMostRuns = MG_FINE_HELD_WINDOW;
+// The last of a thread's hazards is the loop hazard, so that those of batches and loops do not get in its way.
+inline constexpr unsigned kMostRuns = MG_FINE_LOOP_HAZARD;
 
 // mg_fine_run, as compiled code fills it.
 inline constexpr unsigned kWordsOfRun = sizeof(mg_fine_run) / sizeof(uint64_t);
@@ -55,10 +55,10 @@ inline constexpr const char* kSharedMark = "multigrain.shared";
 // What the runtime's entries for batches are told.
 uint32_t count_for_runtime(size_t runs);
 
-inline constexpr const char* kBatchHold = "__multigrain_batch_hold";
-inline constexpr const char* kBatchOpen = "__multigrain_batch_open";
-// Where loops.cpp has windows closed, with how many there are and how many iterations there were: checks.cpp puts the
-// stores there that close them.
-inline constexpr const char* kBatchClose = "multigrain.batch.close";
+inline constexpr const char* kBatchBeginInLoop = "__multigrain_batch_begin_in_loop";
+inline constexpr const char* kBatchBegin = "__multigrain_batch_begin";
+// Where loops.cpp has hazards cleared, with how many there are and how many iterations there were: checks.cpp puts the
+// stores there that clear them.
+inline constexpr const char* kBatchEnd = "multigrain.batch.end";
 
 }  // namespace multigrain::checks

@@ -153,9 +153,8 @@ class Versions {
 };
 
 bool is_candidate(const Loop& loop, const DenseSet<const Instruction*>& covered, const DominatorTree& dominators) {
-  return loop.isInnermost() && loop.getLoopPreheader() != nullptr && loop.isSafeToClone() &&
-         loop.hasDedicatedExits() && loop.isLCSSAForm(dominators) &&
-         !covered.contains(loop.getHeader()->getTerminator()) && !is_done_by_windows(loop);
+  return loop.isInnermost() && loop.getLoopPreheader() != nullptr && loop.isSafeToClone() && loop.hasDedicatedExits() &&
+         loop.isLCSSAForm(dominators) && !covered.contains(loop.getHeader()->getTerminator()) && !is_guarded(loop);
 }
 
 }  // namespace
@@ -172,7 +171,7 @@ bool make_versions_of_loops(Function& function, FunctionAnalysisManager& analyse
     simplifyLoop(loop, &dominators, &loops, nullptr, &assumptions, nullptr, false);
     formLCSSARecursively(*loop, dominators, &loops, nullptr);
   }
-  const DenseSet<const Instruction*> covered = covered_by_windows(function);
+  const DenseSet<const Instruction*> covered = covered_by_hazards(function);
   Versions versions(function, loops, dominators);
   unsigned added = 0;
   for (Loop* loop : loops.getLoopsInPreorder())

@@ -1,10 +1,10 @@
 // Atomic operations that no instruction does, on objects of any size: compiled code calls them where it would call the
 // compiler's library (libatomic) and the object may be shared.
 //
-// An object in shared memory is changed with windows for stores over all of its lines, so no other node has it meanwhile.
+// An object in shared memory is changed with hazards for stores over all of its lines, so no other node has it meanwhile.
 // What is left are the node's own processors: sizes that instructions have are done by instructions, as compiled code
-// does them; for others there is a lock. Its holder has its windows open already and waits for nothing, so it may be
-// waited for with windows open.
+// does them; for others there is a lock. Its holder has its hazards published already and waits for nothing, so it may be
+// waited for with hazards published.
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -12,9 +12,9 @@
 
 #include "base/spin_lock.h"
 #include "coherence/line_protocol.h"
+#include "instrument/runtime/hazards.h"
 #include "instrument/runtime/memory_access.h"
 #include "instrument/runtime/memory_functions.h"
-#include "instrument/runtime/windows.h"
 
 namespace multigrain::checks {
 namespace {
@@ -96,7 +96,7 @@ void change_shared(const void* object, size_t size, Change&& change) {
   const uintptr_t at = number(object);
   const bool aligned = (at & (size - 1)) == 0;
   Operand old(size), fresh(size);
-  open_exclusive(at, size);
+  publish_over_object(at, size);
   if (aligned && size == 1)
     change_word<uint8_t>(at, change);
   else if (aligned && size == 2)
@@ -109,7 +109,7 @@ void change_shared(const void* object, size_t size, Change&& change) {
     change_wide(at, change);
   else
     change_by_lock(at, size, old, fresh, change);
-  close_windows();
+  clear_hazards();
 }
 
 // What every entry begins with. The program's errno is kept: it has only loaded and stored. What the thread has stored

@@ -10,15 +10,15 @@
 
 namespace multigrain::checks {
 
-// Every entry calls it first: no window of the caller is open then.
+// Every entry calls it first: no hazard of the caller is published then.
 void begin_access();
 // Line by line; shared or private.
 void load(uintptr_t address, size_t size, std::byte* value);
 void store(uintptr_t address, size_t size, const std::byte* value);
-// __multigrain_batch_open, after begin_access().
-bool open_batch(std::span<const mg_fine_run> runs, bool pages = true);
-// Opens windows for stores over all lines of a shared object, however often it takes; after begin_access().
-void open_exclusive(uintptr_t address, size_t size);
+// __multigrain_batch_begin, after begin_access().
+bool begin_batch(std::span<const mg_fine_run> runs, bool pages = true);
+// Publishes hazards for stores over all lines of a shared object, however often it takes; after begin_access().
+void publish_over_object(uintptr_t address, size_t size);
 
 // A copy that reads and writes naturally aligned words of up to 8 bytes whole, as the program's own access would.
 inline void copy_once(std::byte* to, const std::byte* from, size_t size) {

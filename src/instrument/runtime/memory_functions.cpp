@@ -11,14 +11,14 @@
 namespace multigrain::checks {
 namespace {
 
-// What one batch of a long copy covers: windows are open for a bounded time.
+// What one batch of a long copy covers: hazards are published for a bounded time.
 constexpr size_t kPiece = 4096;
 
 void copy_piece(std::byte* to, const std::byte* from, size_t size) {
   const mg_fine_run runs[] = {{number(to), number(to) + size, 1, 0, 1}, {number(from), number(from) + size, 0, 0, 1}};
-  if (open_batch(runs)) {
+  if (begin_batch(runs)) {
     std::memmove(to, from, size);
-    close_windows();
+    clear_hazards();
     return;
   }
   std::byte buffer[kPiece];
@@ -71,9 +71,9 @@ MG_ENTRY void* __multigrain_memset(void* to, int byte, size_t size) {
     const size_t piece = std::min(kPiece, size - at);
     auto* const begin = static_cast<std::byte*>(to) + at;
     const mg_fine_run run = {number(begin), number(begin) + piece, 1, 0, 1};
-    if (open_batch({&run, 1})) {
+    if (begin_batch({&run, 1})) {
       std::memset(begin, byte, piece);
-      close_windows();
+      clear_hazards();
     } else {
       std::byte buffer[kPiece];
       std::memset(buffer, byte, piece);

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/fine_grain.h"
+#include "instrument/runtime/hazards.h"
 #include "instrument/runtime/memory_access.h"
-#include "instrument/runtime/windows.h"
 
 namespace multigrain::checks {
 

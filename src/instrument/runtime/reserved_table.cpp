@@ -1,10 +1,10 @@
-// The line table of a process that no line protocol has given one, and the page table.
+// The line table of a process that no line protocol has given one, and the rights cache.
 #include <sys/mman.h>
 
 #include <cerrno>
 
 #include "base/error.h"
-#include "instrument/runtime/windows.h"
+#include "instrument/runtime/hazards.h"
 
 namespace multigrain::checks {
 namespace {
@@ -12,11 +12,11 @@ namespace {
 constexpr uint64_t kShiftWithoutProtocol = 6;
 // All lines of the view at the smallest line size, and the page with the line shift.
 constexpr size_t kBytes = ((kViewEnd - MG_FINE_VIEW_BASE) >> MG_FINE_MIN_LINE_SHIFT) * sizeof(uint64_t) + 0x1000;
-constexpr size_t kBytesOfPages = ((kViewEnd - MG_FINE_VIEW_BASE) >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t);
-static_assert(MG_FINE_TABLE_BASE - 0x1000 + kBytes <= MG_FINE_PAGES_BASE);
+constexpr size_t kBytesOfRightsCache = ((kViewEnd - MG_FINE_VIEW_BASE) >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t);
+static_assert(MG_FINE_TABLE_BASE - 0x1000 + kBytes <= MG_FINE_RIGHTS_CACHE_BASE);
 
 // Under an address-space limit or a sanitizer's shadow there may be no room. A program without compiled checks does not
-// need the tables; one with them faults at its first shared store, at an address that docs/mgcc.md explains.
+// need the tables; one with them faults at its first shared store, at an address that docs/user/mgcc.md explains.
 bool reserve(uintptr_t address, size_t bytes) {
   void* const at = reinterpret_cast<void*>(address);
   void* const got =
@@ -35,7 +35,7 @@ bool reserve(uintptr_t address, size_t bytes) {
 }  // namespace
 
 void reserve_line_table() {
-  reserve(MG_FINE_PAGES_BASE, kBytesOfPages);
+  reserve(MG_FINE_RIGHTS_CACHE_BASE, kBytesOfRightsCache);
   if (reserve(MG_FINE_TABLE_BASE - 0x1000, kBytes))
     *reinterpret_cast<uint64_t*>(MG_FINE_SHIFT_ADDRESS) = kShiftWithoutProtocol;
 }

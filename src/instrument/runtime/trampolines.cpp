@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/fine_grain.h"
-#include "instrument/runtime/windows.h"
+#include "instrument/runtime/hazards.h"
 
 namespace {
 
@@ -193,7 +193,7 @@ asm(R"(
   .cfi_endproc
   .size \name, . - \name
 .endm
-.hidden multigrain_hold_look
+.hidden multigrain_cache_rights
 .hidden multigrain_load_miss
 .hidden multigrain_store_miss
 .hidden multigrain_batch_miss
@@ -203,7 +203,7 @@ asm(R"(
 .hidden multigrain_poll_miss
 .hidden multigrain_fence_miss
 .hidden multigrain_prefetch_exclusive_miss
-MULTIGRAIN_TRAMPOLINE __multigrain_hold_look multigrain_hold_look 0
+MULTIGRAIN_TRAMPOLINE __multigrain_cache_rights multigrain_cache_rights 0
 MULTIGRAIN_TRAMPOLINE __multigrain_load_miss multigrain_load_miss 1
 MULTIGRAIN_TRAMPOLINE __multigrain_store_miss multigrain_store_miss 0
 MULTIGRAIN_TRAMPOLINE __multigrain_batch_miss multigrain_batch_miss 1
@@ -219,57 +219,58 @@ MULTIGRAIN_TRAMPOLINE __multigrain_store_range_miss multigrain_store_range_miss 
 .purgem MULTIGRAIN_LOW_VECTORS
 )");
 
-// A held window's word is made and published here rather than in every loop that holds one; it needs no vector register.
+// The word of the loop hazard is made and published here rather than in every loop that uses it; it needs no vector register.
 // Both functions keep all registers but rax and r11.
-static_assert(MG_FINE_WINDOW_ALL == uint64_t{1} << 39 && MG_FINE_WINDOW_LINE == uint64_t{1} << 40 &&
-              MG_FINE_WINDOW_STORES == uint64_t{1} << 63 && MG_FINE_HELD_WINDOW == 7);
+static_assert(MG_FINE_HAZARD_ALL == uint64_t{1} << 39 && MG_FINE_HAZARD_LINE == uint64_t{1} << 40 &&
+              MG_FINE_HAZARD_STORES == uint64_t{1} << 63 && MG_FINE_LOOP_HAZARD == 7);
 // Its word has the lower bits of this in the place of a number of lines.
-__thread uint64_t multigrain_openings;
-__thread uint64_t multigrain_since;
-// What a thread finds in the node's losses when it opens windows, and how often it has found the same. Where rights come
-// and go all the time it would look at pages in vain, and requesters would have to say so each time.
-static_assert(MG_FINE_REMEMBERED == 1 && MG_FINE_NOT_REMEMBERED == uint64_t(-8));
+__thread uint64_t multigrain_loop_hazards_published;
+__thread uint64_t multigrain_loop_hazard_epoch;
+// The rights epoch that a thread found when it published hazards the last time, and how often in a row it has found the same.
+// Where rights come and go all the time, the thread would fill the rights cache in vain, and requesters would have to replace
+// the epoch each time.
+static_assert(MG_FINE_EPOCH_CACHED == 1 && MG_FINE_CACHE_UNUSABLE == uint64_t(-8));
 extern "C" {
-__thread uint64_t multigrain_losses_before;
-__thread uint64_t multigrain_times_the_same;
+__thread uint64_t multigrain_epoch_before;
+__thread uint64_t multigrain_epoch_repeats;
 }
 asm(R"(
   .text
-  .globl __multigrain_hold_open
-  .type __multigrain_hold_open, @function
+  .globl __multigrain_publish_loop_hazard
+  .type __multigrain_publish_loop_hazard, @function
   .p2align 4
-__multigrain_hold_open:
+__multigrain_publish_loop_hazard:
   .cfi_startproc
   endbr64
   pushq %rdx
   .cfi_def_cfa_offset 16
-  movq multigrain_openings@gottpoff(%rip), %rax
+  movq multigrain_loop_hazards_published@gottpoff(%rip), %rax
   movq %fs:(%rax), %rdx
   incq %rdx
   movq %rdx, %fs:(%rax)
   shlq $40, %rdx
   btsq $39, %rdx
   btsq $63, %rdx
-  movq __multigrain_windows@gottpoff(%rip), %rax
+  movq __multigrain_hazards@gottpoff(%rip), %rax
   movq %fs:(%rax), %rax
   xchgq %rdx, 56(%rax)
   popq %rdx
   .cfi_def_cfa_offset 8
-  call multigrain_read_losses
-  movq multigrain_since@gottpoff(%rip), %r11
+  call multigrain_read_rights_epoch
+  movq multigrain_loop_hazard_epoch@gottpoff(%rip), %r11
   movq %rax, %fs:(%r11)
   ret
   .cfi_endproc
-  .size __multigrain_hold_open, . - __multigrain_hold_open
+  .size __multigrain_publish_loop_hazard, . - __multigrain_publish_loop_hazard
 
-  .globl multigrain_read_losses
-  .hidden multigrain_read_losses
-  .type multigrain_read_losses, @function
+  .globl multigrain_read_rights_epoch
+  .hidden multigrain_read_rights_epoch
+  .type multigrain_read_rights_epoch, @function
   .p2align 4
-multigrain_read_losses:
+multigrain_read_rights_epoch:
   .cfi_startproc
   endbr64
-  movq __multigrain_losses@GOTPCREL(%rip), %r11
+  movq __multigrain_rights_epoch@GOTPCREL(%rip), %r11
   movq (%r11), %r11
   movq (%r11), %rax
   testb $1, %al
@@ -278,19 +279,19 @@ multigrain_read_losses:
 1:
   pushq %rdx
   .cfi_def_cfa_offset 16
-  movq multigrain_losses_before@gottpoff(%rip), %rdx
+  movq multigrain_epoch_before@gottpoff(%rip), %rdx
   cmpq %rax, %fs:(%rdx)
   je 2f
   movq %rax, %fs:(%rdx)
-  movq multigrain_times_the_same@gottpoff(%rip), %rdx
+  movq multigrain_epoch_repeats@gottpoff(%rip), %rdx
   movq $0, %fs:(%rdx)
   jmp 3f
 2:
-  movq multigrain_times_the_same@gottpoff(%rip), %rdx
+  movq multigrain_epoch_repeats@gottpoff(%rip), %rdx
   incq %fs:(%rdx)
   cmpq $8, %fs:(%rdx)
   jb 3f
-  # Before any line is looked at: who takes one away afterwards knows that it may be remembered.
+  # Before any line is checked: a requester that revokes a right after that sees that rights are cached.
   leaq 1(%rax), %rdx
   lock cmpxchgq %rdx, (%r11)
   jne 3f
@@ -305,5 +306,5 @@ multigrain_read_losses:
   .cfi_def_cfa_offset 8
   ret
   .cfi_endproc
-  .size multigrain_read_losses, . - multigrain_read_losses
+  .size multigrain_read_rights_epoch, . - multigrain_read_rights_epoch
 )");

@@ -8,7 +8,7 @@ namespace multigrain {
 static_assert(NodeSet::kCapacity < 1u << 8);
 
 HomeClaims::Answer HomeClaims::claim(PageId page) {
-  for (unsigned i = 0; i < kTries && place_.entries != 0; ++i) {
+  for (unsigned i = 0; i < kTries && location_.entries != 0; ++i) {
     const uint64_t mine = entry(page, fabric_.self());
     const uint64_t there = fabric_.compare_and_swap(arbiter(page), SegmentId::kWords, at(page, i), 0, mine);
     if (there == 0) return {true, fabric_.self()};
@@ -18,7 +18,7 @@ HomeClaims::Answer HomeClaims::claim(PageId page) {
 }
 
 HomeClaims::Answer HomeClaims::look_up(PageId page) {
-  for (unsigned i = 0; i < kTries && place_.entries != 0; ++i) {
+  for (unsigned i = 0; i < kTries && location_.entries != 0; ++i) {
     uint64_t there = 0;
     fabric_.get(arbiter(page), SegmentId::kWords, at(page, i), std::as_writable_bytes(std::span(&there, 1)));
     if (there == 0) return {true, std::nullopt};

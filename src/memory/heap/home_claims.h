@@ -1,6 +1,6 @@
 // Who was first to claim a first-touch page: a table at the page's arbiter, which is node (page mod nodes), in words
 // that it exports. Nodes claim and look up by remote atomics alone, so the arbiter's processors have nothing to do with
-// it (genima-emulation.txt, III.B).
+// it ([GeNIMA], III.B).
 //
 // Each page may be at a few consecutive places. An entry is never changed once it is there, and a page takes the first
 // of its places that is empty, so all who look come to the same: its entry, an empty place, or that all its places are
@@ -24,11 +24,11 @@ namespace multigrain {
 class HomeClaims {
  public:
   // Where the table lies in each node's kWords segment. Zero at the start.
-  struct Place {
+  struct TableLocation {
     uint64_t offset = words::kHomes;
     uint64_t entries = words::kHomeCount;  // 0: no page has room
   };
-  HomeClaims(Fabric& fabric, const Place& place) : fabric_(fabric), place_(place) {}
+  HomeClaims(Fabric& fabric, const TableLocation& location) : fabric_(fabric), location_(location) {}
 
   struct Answer {
     bool has_room = true;        // else nothing is known here
@@ -53,12 +53,12 @@ class HomeClaims {
     return NodeId(static_cast<uint16_t>(page.value % fabric_.nodes()));
   }
   [[nodiscard]] uint64_t at(PageId page, unsigned which) const {
-    return place_.offset + (page.value / fabric_.nodes() + which) % place_.entries * sizeof(uint64_t);
+    return location_.offset + (page.value / fabric_.nodes() + which) % location_.entries * sizeof(uint64_t);
   }
   [[nodiscard]] NodeId home_in(uint64_t entry, PageId page) const;
 
   Fabric& fabric_;
-  const Place place_;
+  const TableLocation location_;
 };
 
 }  // namespace multigrain

@@ -55,7 +55,7 @@ Placement placement_from(const Message& message, const HeapGeometry& geometry) {
 }  // namespace
 
 SharedHeap::SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size,
-                       size_t page_size, const Region* frames, const HomeClaims::Place& claims)
+                       size_t page_size, const Region* frames, const HomeClaims::TableLocation& claims)
     : fabric_(fabric),
       policy_(policy),
       base_(base),

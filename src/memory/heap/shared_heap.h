@@ -79,7 +79,7 @@ class SharedHeap {
   // `frames`: this node's part of the region, to know which pages have memory; without it, all count as touched.
   // `claims`: where every node keeps the claims of first-touch pages.
   SharedHeap(Fabric& fabric, const WaitPolicy& policy, std::byte* base, uint64_t region_size, size_t page_size,
-             const Region* frames = nullptr, const HomeClaims::Place& claims = {});
+             const Region* frames = nullptr, const HomeClaims::TableLocation& claims = {});
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 

@@ -1,7 +1,7 @@
 // Private copies of shared arguments of system calls.
 //
 // The kernel cannot take our faults: handed a shared buffer whose page this node does not have, a system call returns
-// EFAULT, or worse, stops half-way. shasta.txt, section 4.1, validates the range before the call; with processors of
+// EFAULT, or worse, stops half-way. [Shasta], section 4.1, validates the range before the call; with processors of
 // the node and other nodes running meanwhile that is not enough here. An invalidation between the validation and the
 // call would lose what a read from a pipe or a socket had already consumed, or cut a write short; holding invalidations
 // off during the call would deadlock when the data come from the node that waits for the invalidation. So the kernel

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "base/line.h"
+#include "base/stack_text.h"
 #include "runtime/private/loaded_objects.h"
 
 // Of the runtimes of sanitizers: null if the program has none.
@@ -32,7 +32,7 @@ namespace {
     ::syscall(SYS_nanosleep, &a_second, nullptr);
     ::syscall(SYS_exit_group, 2);
   }
-  Line line;
+  StackText line;
   line.text("multigrain: cannot start: ").text(sentence).text("\n");
   const char* const text = line.c_str();
   ::syscall(SYS_write, STDERR_FILENO, text, std::strlen(text));
@@ -64,20 +64,20 @@ void refuse_foreign_tools() {
     refuse(
         "Valgrind keeps a record of every byte of address space, and Multigrain reserves terabytes of it: the two do not "
         "work together; for errors in private memory build with gcc -fsanitize=address and run on one node, for the rest "
-        "see docs/debugging.md");
+        "see docs/user/debugging.md");
 #if !defined(MULTIGRAIN_NO_MALLOC)
   if (&__tsan_init != nullptr || &__msan_init != nullptr || &__hwasan_init != nullptr)
     refuse(
         "the program was built with a sanitizer (-fsanitize=thread, memory or hwaddress) whose shadow memory lies where "
-        "shared memory is to be; build it without (docs/debugging.md)");
+        "shared memory is to be; build it without (docs/user/debugging.md)");
   if (&__asan_init != nullptr && !is_gccs(&__asan_init))
     refuse(
         "the program was built with clang's -fsanitize=address, whose runtime calls the C library before Multigrain is "
-        "ready to stand in front of it; build it with gcc and run it on one node (docs/debugging.md)");
+        "ready to stand in front of it; build it with gcc and run it on one node (docs/user/debugging.md)");
   if ((&__asan_init != nullptr || &__lsan_init != nullptr) && has_several_nodes())
     refuse(
         "a program that was built with -fsanitize=address or leak runs on one node only: the sanitizer's malloc cannot be "
-        "copied to other nodes; use mgrun --nodes 1, with --procs-per-node as you like (docs/debugging.md)");
+        "copied to other nodes; use mgrun --nodes 1, with --procs-per-node as you like (docs/user/debugging.md)");
 #endif
 }
 

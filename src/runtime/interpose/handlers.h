@@ -1,9 +1,9 @@
-// Handlers of the program's signals run in the middle of other code of their thread, which may have windows open over
-// lines (docs/fine-grain.md). Compiled code in a handler opens and closes windows as well, be it only for stores to
-// private memory of which the compiler does not know that. So a handler has windows of its own while it runs.
+// Handlers of the program's signals run in the middle of other code of their thread, which may have hazards published over
+// lines (docs/internals/fine-grain.md). Compiled code in a handler publishes and clears hazards as well, be it only for
+// stores to private memory of which the compiler does not know that. So a handler has hazards of its own while it runs.
 //
 // A handler need not return: it may leave by longjmp or an exception. Then the code that it interrupted does not go on,
-// and nothing of it would ever close its windows: other nodes would wait for them for ever. So they are closed then.
+// and nothing of it would ever clear its hazards: other nodes would wait for them for ever. So they are cleared then.
 //
 // What the kernel calls is a function of the runtime, which calls the program's handler. sigaction and signal report the
 // program's handler back as if it had been installed itself.

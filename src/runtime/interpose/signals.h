@@ -1,6 +1,6 @@
 // SIGSEGV and SIGBUS belong to the runtime, and to the program as far as the faults are the program's own.
 //
-// A program's sigaction or signal for the two is remembered instead of installed, and reported back as if it had been;
+// A program's sigaction or signal for the two is recorded instead of installed, and reported back as if it had been;
 // the runtime's handler passes on the faults that are not on shared memory. A fault on a thread that blocks the signal
 // kills the process, so the two are also taken out of every mask that the program sets (sigprocmask, pthread_sigmask,
 // the sa_mask of other handlers); sigset, sigsuspend and the masks of ppoll and pselect are left alone, as they hold
@@ -17,7 +17,7 @@
 namespace multigrain {
 
 // The C library's sigaction, for the runtime's own handlers. The first action that it replaces for SIGSEGV or SIGBUS
-// becomes the program's; from then on the program's calls for that signal are only remembered. Async-signal-safe.
+// becomes the program's; from then on the program's calls for that signal are only recorded. Async-signal-safe.
 int real_sigaction(int signo, const struct sigaction* action, struct sigaction* old);
 
 // Calls the program's handler for a fault that is not the runtime's, under the signal mask that it asked for and with

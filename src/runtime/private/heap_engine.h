@@ -1,6 +1,6 @@
 // A malloc whose whole state lies in one fixed address range, so that copying the used part of the range to the same
 // addresses of another process copies the allocator too: blocks stay where pointers say they are, and the other process
-// can go on to free and reallocate them (design.md, section 3).
+// can go on to free and reallocate them.
 //
 // Boost.Interprocess's best-fit tree manages the range; free lists a size class, in a few shards so that threads seldom
 // meet, stand in front of it for blocks of up to a kilobyte. Only the locks are outside the range: a copy taken while

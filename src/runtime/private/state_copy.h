@@ -1,5 +1,5 @@
 // Copies node 0's private writable state, the executable's globals and the private heap, to another node: what fork
-// does for a PARMACS CREATE, between machines (design.md, section 3).
+// does for a PARMACS CREATE, between machines.
 //
 // The sender streams pieces of at most 64 KiB over the fabric and the receiver's handlers write them where they belong;
 // pages of zeros are not sent. Between BEGIN and the acknowledgement no program code may run on the receiver: the

@@ -1,5 +1,5 @@
 // Which data cause the block moves, and which of those are useless: beyond the thesis, which stops at totals
-// (software-coherence-thesis.txt, chapter 7).
+// ([Bolosky], chapter 7).
 //
 // A block move is judged by what its copy was good for until it was invalidated:
 //   cold    the first copy that this processor had of the block

@@ -1,4 +1,4 @@
-// How much of what coherence costs is false sharing (software-coherence-thesis.txt, chapter 7).
+// How much of what coherence costs is false sharing ([Bolosky], chapter 7).
 //
 // No definition is precise, practical and intuitive at once, so that there are several figures, which bound it:
 //

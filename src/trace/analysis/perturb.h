@@ -1,4 +1,4 @@
-// Validation filters (software-coherence-thesis.txt, section 4.3): how much does a result depend on the exact order in
+// Validation filters ([Bolosky], section 4.3): how much does a result depend on the exact order in
 // which the recorder happened to merge the processors' references?
 //
 // Both reorder references of different processors and keep each processor's own order. An event stays where it is in

@@ -4,7 +4,7 @@
 // Costs are in local references of their machine. An MCPR counts private references as local ones. Where something does
 // not exist or is not known, the value is null. A SITE is null or {"file", "line", "function"}. A SPREAD is null (not
 // asked for) or {"local": PERCENT, "gap": PERCENT}: by how much the cost differs at most when the trace is perturbed
-// (section 4.3 of software-coherence-thesis.txt), in per cent of the cost; SPREADS is null or such spreads by the names
+// (section 4.3 of [Bolosky]), in per cent of the cost; SPREADS is null or such spreads by the names
 // of the figures beside it (those of a MOVES by its names). PARTS is what a cost is made of:
 //   {"local", "global", "remote", "remote_moves", "global_moves"}  counts
 // and AREAS the same as contributions to the MCPR, which add up to it:

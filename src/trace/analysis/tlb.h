@@ -1,4 +1,4 @@
-// TLB miss rates (software-coherence-thesis.txt, section 6.3): what smaller pages would cost in address translation.
+// TLB miss rates ([Bolosky], section 6.3): what smaller pages would cost in address translation.
 //
 // Every processor has a TLB of its own. A set-associative one has k sets of a entries; the page number's low bits
 // choose the set, and the least recently used entry of the set goes. All fully associative TLBs of one page size come

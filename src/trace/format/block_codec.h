@@ -1,4 +1,4 @@
-// How the references and events of one block become bytes, before zstd: docs/trace-format.md, "Data blocks".
+// How the references and events of one block become bytes, before zstd: docs/internals/trace-format.md, "Data blocks".
 //
 // Each processor's references are predicted by a small machine with a state a slot, a slot being a (site, access,
 // size), or one of several instructions that have the same: which slot follows this one, and which address it refers

@@ -1,5 +1,5 @@
 // The frame of a trace file: its header, the headers of its blocks, the index, and the trace's header as a block.
-// docs/trace-format.md describes the bytes.
+// docs/internals/trace-format.md describes the bytes.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Reads a trace file. docs/trace-format.md says what is in one.
+// Reads a trace file. docs/internals/trace-format.md says what is in one.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Writes a trace file. docs/trace-format.md says what is in one.
+// Writes a trace file. docs/internals/trace-format.md says what is in one.
 //
 // The file is written under the name PATH.partial and gets its own name when finish() has completed it, so nothing that
 // is called PATH is half-written. Every block goes to the file as soon as it is full: if the writing process is killed,

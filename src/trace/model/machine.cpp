@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTable62 = "software-coherence-thesis.txt, Table 6.2 and section 6.1.2";
+constexpr const char* kTable62 = "Bolosky's thesis, Table 6.2 and section 6.1.2";
 
 Machine chapter6(std::string name, uint64_t block_size, double r, double fixed, const Components& components) {
   Machine machine;
@@ -125,7 +125,7 @@ std::vector<Machine> make_known_machines() {
   Machine ace;
   ace.name = "ace";
   ace.source =
-      "software-coherence-thesis.txt, section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";
+      "Bolosky's thesis, section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";
   ace.block_size = 4096;
   ace.unit_ns = 650;
   ace.r = 5;
@@ -135,7 +135,7 @@ std::vector<Machine> make_known_machines() {
   machines.push_back(ace);
   Machine butterfly;
   butterfly.name = "butterfly";
-  butterfly.source = "software-coherence-thesis.txt, section 5.1: r = 15, R = 3 pagesize + 200";
+  butterfly.source = "Bolosky's thesis, section 5.1: r = 15, R = 3 pagesize + 200";
   butterfly.block_size = 4096;
   butterfly.r = 15;
   butterfly.remote_move = {.fixed = 200, .per_byte = 3.0 / 4};

@@ -1,4 +1,4 @@
-// Machines of the cost model (software-coherence-thesis.txt, section 4.1.1): what a reference and a block move cost.
+// Machines of the cost model ([Bolosky], section 4.1.1): what a reference and a block move cost.
 //
 // Every cost is in units of one local reference. A machine has one memory a processor and, where g and G are finite, a
 // global memory that is equally far from all. Block moves cost a fixed part and a part for each byte (equation 7.1),

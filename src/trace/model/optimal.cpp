@@ -536,7 +536,7 @@ class OptimalEngine final : public Finishing {
     return std::min(std::min(reads, limit) * each, copy);
   }
 
-  // What a read-run comes to for one machine: docs/optimal-placement.md has the names.
+  // What a read-run comes to for one machine: docs/internals/optimal-placement.md has the names.
   struct Run {
     Fields sum_m, sum_k;
     Value A{}, B{};

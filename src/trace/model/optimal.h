@@ -1,10 +1,10 @@
 // Optimal placement: the cost of the best conceivable placement of every block of a trace, with future knowledge
-// (software-coherence-thesis.txt, sections 4.1.5 and 4.2), for many machines and block sizes in one pass.
+// ([Bolosky], sections 4.1.5 and 4.2), for many machines and block sizes in one pass.
 //
-// docs/optimal-placement.md derives the algorithm, the extension to global memory with replication included. In short:
-// an optimal placement need only ever move a block to the processor that refers to it (the idea that the thesis credits
-// to Dietz), so the cheapest way to have the block at any other processor grows by the same amount, which is kept once.
-// A reference takes O(1) steps, with replication amortised: whatever the number of processors.
+// docs/internals/optimal-placement.md derives the algorithm, the extension to global memory with replication included.
+// In short: an optimal placement need only ever move a block to the processor that refers to it (the idea that the
+// thesis credits to Dietz), so the cheapest way to have the block at any other processor grows by the same amount,
+// which is kept once. A reference takes O(1) steps, with replication amortised: whatever the number of processors.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct OptimalResult {
 };
 
 // Whether the optimal placement of this machine can be computed: valid and, with global memory and replication, G <= R
-// (see docs/optimal-placement.md: without it the order of the reads between two writes would matter).
+// (see docs/internals/optimal-placement.md: without it the order of the reads between two writes would matter).
 Status validate_optimal(const Machine& machine, const OptimalOptions& options);
 
 // r and g as the algorithms may take them: above 2R + 1 a remote reference is never worth it (fetching the block and

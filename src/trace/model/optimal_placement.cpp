@@ -1,4 +1,5 @@
-// An optimal placement itself: the dynamic programme of docs/optimal-placement.md, plainly, with the way back.
+// An optimal placement itself: the dynamic programme of docs/internals/optimal-placement.md, plainly, with the way
+// back.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>

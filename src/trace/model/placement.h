@@ -1,4 +1,4 @@
-// Placements and their cost, by the definitions of software-coherence-thesis.txt, sections 4.1.3 and 4.1.4.
+// Placements and their cost, by the definitions of [Bolosky], sections 4.1.3 and 4.1.4.
 //
 // This is the plain implementation of the definitions: what the fast ones (optimal.h, policy.h) are tested against.
 #pragma once

@@ -1,5 +1,5 @@
 // Policies: on-line ones, that place blocks without knowing the future, evaluated with the cost model
-// (software-coherence-thesis.txt, sections 4.1.3 and 5.1).
+// ([Bolosky], sections 4.1.3 and 5.1).
 //
 // A policy of one's own is a class with a name and one decision:
 //

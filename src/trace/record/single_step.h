@@ -1,4 +1,4 @@
-// Records an unmodified program, as the ACE tracer did (software-coherence-thesis.txt, section 2.3.1): every thread is
+// Records an unmodified program, as the ACE tracer did ([Bolosky], section 2.3.1): every thread is
 // single-stepped, and each instruction decoded before it runs.
 //
 // One thread takes one instruction, then the next thread: so the order of references is the one in which they were

@@ -22,12 +22,25 @@ from typing import Any, NoReturn
 
 from multigrain.study import metrics, studies
 from multigrain.study.files import write_whole
-from multigrain.study.runs import Cache, Json, Result, Runner, StudyError, file_hash, find_program, interruptible, machine
+from multigrain.study.runs import (
+    Cache,
+    Json,
+    Result,
+    Runner,
+    StudyError,
+    file_hash,
+    find_program,
+    interruptible,
+    machine,
+)
 
 BAD_USAGE = 2
 # mgrun's options that a study hands on, with a word for what each takes.
 HANDED_ON = {
-    "net": ("MODEL", "the network between the nodes: a name that mgrun --net list shows, or figures (default: mgs, 50us)"),
+    "net": (
+        "MODEL",
+        "the network between the nodes: a name that mgrun --net list shows, or figures (default: mgs, 50us)",
+    ),
     "protocol": ("NAME", "the coherence protocol"),
     "page-size": ("BYTES", "the unit of coherence"),
     "home": ("WHERE", "where pages are at home: interleaved, blocked or first-touch"),
@@ -91,7 +104,10 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     study = parser.add_argument_group("the study")
     study.add_argument("-p", "--procs", type=positive, required=True, metavar="P", help="processors of every machine")
     study.add_argument(
-        "--node-sizes", type=whole_numbers, metavar="C,C...", help="only these processors a node (default: all that divide P)"
+        "--node-sizes",
+        type=whole_numbers,
+        metavar="C,C...",
+        help="only these processors a node (default: all that divide P)",
     )
     study.add_argument(
         "-r",
@@ -105,7 +121,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--time-limit", type=seconds, default=600.0, metavar="SECONDS", help="of real time, for one run (default 600)"
     )
     study.add_argument(
-        "--no-sequential", action="store_true", help="leave out the run on one processor, and with it speedups and fine grain"
+        "--no-sequential",
+        action="store_true",
+        help="leave out the run on one processor, and with it speedups and fine grain",
     )
     emulated = parser.add_argument_group("the machine, as for mgrun")
     for name, (value, text) in HANDED_ON.items():
@@ -126,7 +144,10 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     emulated.add_argument("--mgrun", metavar="PATH", help="the mgrun to use (default: the one beside mgstudy)")
     kept = parser.add_argument_group("what is kept")
     kept.add_argument(
-        "--cache", default=".mgstudy", metavar="DIR", help="where results are kept, so that a study goes on (default .mgstudy)"
+        "--cache",
+        default=".mgstudy",
+        metavar="DIR",
+        help="where results are kept, so that a study goes on (default .mgstudy)",
     )
     kept.add_argument(
         "--depends",
@@ -142,13 +163,15 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def add_outputs(group: argparse._ActionsContainer) -> None:
     group.add_argument("-o", "--report", metavar="HTML", help="the report (default: mgstudy-KIND-PROGRAM.html here)")
     group.add_argument("--no-report", action="store_true", help="write no report")
-    group.add_argument("--json", metavar="FILE", help="the study as JSON (docs/mgstudy.md); - is standard output")
+    group.add_argument("--json", metavar="FILE", help="the study as JSON (docs/user/mgstudy.md); - is standard output")
     group.add_argument("--csv", metavar="FILE", help="a row for each machine as CSV; - is standard output")
     group.add_argument("-q", "--quiet", action="store_true", help="no table and no progress")
 
 
 def make_parser() -> Parser:
-    parser = Parser(prog="mgstudy", description=DESCRIPTION, epilog=EPILOGUE, formatter_class=Formatter, allow_abbrev=False)
+    parser = Parser(
+        prog="mgstudy", description=DESCRIPTION, epilog=EPILOGUE, formatter_class=Formatter, allow_abbrev=False
+    )
     commands = parser.add_subparsers(dest="kind", metavar="STUDY", required=True, parser_class=Parser)
 
     def add(name: str, summary: str) -> argparse.ArgumentParser:
@@ -203,7 +226,9 @@ def make_parser() -> Parser:
         allow_abbrev=False,
         formatter_class=Formatter,
     )
-    again.add_argument("study", nargs="?", metavar="STUDY.json", help="what --json wrote (default: the last study of the cache)")
+    again.add_argument(
+        "study", nargs="?", metavar="STUDY.json", help="what --json wrote (default: the last study of the cache)"
+    )
     again.add_argument("--cache", default=".mgstudy", metavar="DIR", help="where results are kept (default .mgstudy)")
     add_outputs(again)
     return parser
@@ -212,9 +237,7 @@ def make_parser() -> Parser:
 def missing_packages() -> str:
     """A sentence if this Python cannot do it; empty if it can."""
     if sys.version_info < (3, 10):
-        return (
-            f"{sys.executable} is Python {sys.version.split()[0]}, and mgstudy needs 3.10: set MULTIGRAIN_PYTHON to a newer one"
-        )
+        return f"{sys.executable} is Python {sys.version.split()[0]}, and mgstudy needs 3.10: set MULTIGRAIN_PYTHON to a newer one"
     for package in ("rich", "plotly"):  # without importing them, which takes a while
         if importlib.util.find_spec(package) is None:
             return (
@@ -231,13 +254,19 @@ def network_figures(mgrun: str, network: str) -> Json:
     """What mgrun --net list says of a network, if it knows it by name."""
     out: Json = {"given": network, "figures": network, "what": "", "source": ""}
     try:
-        listing = subprocess.run([mgrun, "--net", "list"], capture_output=True, text=True, timeout=20, check=False).stdout
+        listing = subprocess.run(
+            [mgrun, "--net", "list"], capture_output=True, text=True, timeout=20, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return out
     name, _, rest = network.partition(",")
     block = re.search(rf"^{re.escape(name)} +(\S+)\n +(.*)\n +Source: ((?:.*\n(?= ))*.*)", listing, re.M)
     if block:
-        out |= {"figures": block[1] + (f", with {rest}" if rest else ""), "what": block[2], "source": " ".join(block[3].split())}
+        out |= {
+            "figures": block[1] + (f", with {rest}" if rest else ""),
+            "what": block[2],
+            "source": " ".join(block[3].split()),
+        }
     return out
 
 
@@ -298,7 +327,9 @@ def make_series(options: argparse.Namespace) -> list[studies.Series]:
             series.append(studies.Series(", ".join(words), program, tuple(command[1:]), (*fixed, *extra)))
     labels = [each.label for each in series]
     if len(set(labels)) < len(labels):
-        raise StudyError("two of what is compared are the same: " + next(label for label in labels if labels.count(label) > 1))
+        raise StudyError(
+            "two of what is compared are the same: " + next(label for label in labels if labels.count(label) > 1)
+        )
     if options.kind == "compare" and len(series) < 2:
         raise StudyError("there is nothing to compare with: give --vary, --add-args or --against")
     return series
@@ -315,12 +346,16 @@ def make_plan(options: argparse.Namespace, series: Sequence[studies.Series]) -> 
         latencies = sorted({studies.parse_latency(each) for each in options.latencies.split(",")})
         if len(latencies) < 2:
             raise StudyError("--latencies must be at least two different times")
-        fixed = [studies.Series(each.label, each.program, each.arguments, handed_on(options, ["net"])) for each in series]
+        fixed = [
+            studies.Series(each.label, each.program, each.arguments, handed_on(options, ["net"])) for each in series
+        ]
         return studies.plan_latency(fixed[0], processors, options.node_sizes or usual, latencies, options.net)
     return studies.plan_family(series, processors, options.node_sizes or every, not options.no_sequential)
 
 
-def describe(options: argparse.Namespace, argv: Sequence[str], runner: Runner, series: Sequence[studies.Series]) -> Json:
+def describe(
+    options: argparse.Namespace, argv: Sequence[str], runner: Runner, series: Sequence[studies.Series]
+) -> Json:
     first = series[0]
     return {
         "title": shlex.join([Path(first.program).name, *first.arguments]),
@@ -402,10 +437,16 @@ class Bar(studies.Progress):
         self.finished += 1
         spent = time.monotonic() - self.began
         left = spent / self.finished * (self.total - self.finished)
-        self.bar.update(self.task, completed=self.finished, left=f"about {left:.0f} s left" if self.finished < self.total else "")
+        self.bar.update(
+            self.task, completed=self.finished, left=f"about {left:.0f} s left" if self.finished < self.total else ""
+        )
         if not self.console.is_terminal:
             said = result.problem or duration(result.elapsed_ns)
-            print(f"mgstudy: [{self.finished}/{self.total}] {self.name(point, repetition)}: {said}", file=sys.stderr, flush=True)
+            print(
+                f"mgstudy: [{self.finished}/{self.total}] {self.name(point, repetition)}: {said}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def end(self) -> None:
         self.bar.stop()
@@ -442,12 +483,21 @@ def print_study(study: Json) -> None:
     for name in ("C", "latency" if latency else "nodes"):  # with both, 80 columns are not enough
         table.add_column(name, justify="right", no_wrap=True)
     alone = {each["series"]: each["sequential_ns"] for each in study.get("metrics", []) if each["sequential_ns"]}
-    shown = ["time", "spread", *(["speedup"] if alone else []), *(name.replace("_", "\n") for name in studies.CATEGORIES), "outside"]
+    shown = [
+        "time",
+        "spread",
+        *(["speedup"] if alone else []),
+        *(name.replace("_", "\n") for name in studies.CATEGORIES),
+        "outside",
+    ]
     for name in shown:
         table.add_column(name, justify="right", no_wrap=True)
     order = {label: index for index, label in enumerate(study["series"])}
-    key = lambda point: (point["role"] != "sequential", point["node_size"], point["latency_ns"] or 0, order[point["series"]])  # noqa: E731
-    for point in sorted(study["points"], key=key):
+
+    def place(point: Json) -> tuple[bool, int, int, int]:
+        return point["role"] != "sequential", point["node_size"], point["latency_ns"] or 0, order[point["series"]]
+
+    for point in sorted(study["points"], key=place):
         row = ([Text(point["series"])] if several else []) + [
             "seq." if point["role"] == "sequential" else str(point["node_size"]),
             studies.latency_text(point["latency_ns"]) if latency else str(point["nodes"]),
@@ -628,7 +678,9 @@ def run_study(options: argparse.Namespace, argv: Sequence[str], tools: Path) -> 
     mgrun = options.mgrun or str(tools / "mgrun")
     if not os.access(mgrun, os.X_OK):
         raise StudyError(f"there is no mgrun at '{mgrun}' (--mgrun)")
-    runner = Runner(mgrun, Cache(Path(options.cache)), options.depends, options.time_limit, options.fresh, options.clock)
+    runner = Runner(
+        mgrun, Cache(Path(options.cache)), options.depends, options.time_limit, options.fresh, options.clock
+    )
     for path in options.depends:
         runner.cache.hash_of(path)
     series = make_series(options)
@@ -660,7 +712,9 @@ def main(argv: Sequence[str], tools: Path) -> int:
         print(f"mgstudy: {error}", file=sys.stderr)
         return BAD_USAGE
     except KeyboardInterrupt:
-        print("mgstudy: interrupted; what is measured is kept, and the same command goes on from there", file=sys.stderr)
+        print(
+            "mgstudy: interrupted; what is measured is kept, and the same command goes on from there", file=sys.stderr
+        )
         return 130
     except BrokenPipeError:  # the reader of our output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -58,7 +58,8 @@ def classify(times: Mapping[int, float], processors: int, sequential: float | No
         best = sequential / min(clustered)
         if best < EFFECTIVE_SPEEDUP:
             return Classification(
-                FINE, f"in nodes of fewer than {processors} processors it is at most {best:.2g} times as fast as on one processor"
+                FINE,
+                f"in nodes of fewer than {processors} processors it is at most {best:.2g} times as fast as on one processor",
             )
     if breakup >= LARGE and potential >= LARGE:
         return Classification(MEDIUM, "both metrics are large: larger nodes help, and the whole machine helps more")

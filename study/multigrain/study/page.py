@@ -87,10 +87,12 @@ class Table:
         def cell(tag: str, column: int, value: str) -> str:
             shown = value if tag == "td" and column in self.html_columns else text(value)
             scope = ' scope="col"' if tag == "th" else ""
-            return f'<{tag}{scope}{kind(column)}>{shown}</{tag}>'
+            return f"<{tag}{scope}{kind(column)}>{shown}</{tag}>"
 
         head = "".join(cell("th", i, name) for i, name in enumerate(self.columns))
-        body = "".join("<tr>" + "".join(cell("td", i, value) for i, value in enumerate(row)) + "</tr>\n" for row in self.rows)
+        body = "".join(
+            "<tr>" + "".join(cell("td", i, value) for i, value in enumerate(row)) + "</tr>\n" for row in self.rows
+        )
         caption = f"<caption>{text(self.caption)}</caption>" if self.caption else ""
         label = text(self.caption or "Table: " + ", ".join(self.columns[:3]))
         return (
@@ -188,7 +190,9 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
                 blocks.append(block.html(ordinal))
             else:
                 blocks.append(block if isinstance(block, str) else block.html())
-        body.append(f'<section id="{section.name}">\n<h2>{text(section.title)}</h2>\n' + "\n".join(blocks) + "\n</section>")
+        body.append(
+            f'<section id="{section.name}">\n<h2>{text(section.title)}</h2>\n' + "\n".join(blocks) + "\n</section>"
+        )
     links = "".join(f'<a href="#{section.name}">{text(section.title)}</a>' for section in sections)
     # The policy makes sure that nothing is ever fetched, whatever a trace's strings contain.
     policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"

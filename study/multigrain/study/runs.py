@@ -35,7 +35,13 @@ KEPT_OUTPUT = 4000  # characters of a run's output, the last ones
 # Variables beside MULTIGRAIN_* that change what a program does.
 RELEVANT = ("LD_LIBRARY_PATH", "LD_PRELOAD", "OMP_NUM_THREADS", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 # Those that say where something goes, or what a run's options say anyway.
-IRRELEVANT = ("MULTIGRAIN_PYTHON", "MULTIGRAIN_STATS", "MULTIGRAIN_NODES", "MULTIGRAIN_PROCS_PER_NODE", "MULTIGRAIN_VERBOSE")
+IRRELEVANT = (
+    "MULTIGRAIN_PYTHON",
+    "MULTIGRAIN_STATS",
+    "MULTIGRAIN_NODES",
+    "MULTIGRAIN_PROCS_PER_NODE",
+    "MULTIGRAIN_VERBOSE",
+)
 
 
 class StudyError(Exception):
@@ -143,7 +149,9 @@ class Cache:
 
     directory: Path
     hashes: dict[str, str] = field(default_factory=dict)
-    libraries: dict[str, list[str]] = field(default_factory=dict)  # of each program: the hashes of Multigrain's that it loads
+    libraries: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # of each program: the hashes of Multigrain's that it loads
 
     def prepare(self) -> None:
         try:

@@ -1,7 +1,7 @@
 """The four studies: which runs each needs, and what it makes of them. The result is JSON, which reports are made from.
 
 Every study is a set of *series* (a program with options, "what is compared") measured at *points*: a node size C of the
-family of P, and in a latency study a latency. See docs/mgstudy.md for the JSON.
+family of P, and in a latency study a latency. See docs/user/mgstudy.md for the JSON.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def plan_family(series: Sequence[Series], processors: int, sizes: Sequence[int],
     return points + [point_of(each, processors, size) for size in sorted(sizes, reverse=True) for each in series]
 
 
-def plan_latency(series: Series, processors: int, sizes: Sequence[int], latencies: Sequence[int], network: str) -> list[Point]:
+def plan_latency(
+    series: Series, processors: int, sizes: Sequence[int], latencies: Sequence[int], network: str
+) -> list[Point]:
     check_node_sizes(processors, sizes)
     if any(size == processors for size in sizes):
         raise StudyError(f"one node of {processors} processors sends no messages: leave the node size {processors} out")
@@ -215,7 +217,9 @@ def point_json(point: Point, results: Sequence[Result]) -> Json:
         spread = metrics.spread(times)
         profile = good[metrics.nearest_to_median(times)].profile
         assert profile is not None
-        out |= {"elapsed_ns": int(spread.median), "low_ns": int(spread.low), "high_ns": int(spread.high)} | breakdown(profile)
+        out |= {"elapsed_ns": int(spread.median), "low_ns": int(spread.low), "high_ns": int(spread.high)} | breakdown(
+            profile
+        )
     return out
 
 
@@ -255,7 +259,8 @@ def slope_of(points: Sequence[Json], size: int) -> Json:
     """The line through the times of one node size against latency. Its slope has no unit: of how many one-way latencies,
     one after the other, the execution time consists."""
     own = sorted(
-        (point for point in points if point["node_size"] == size and "elapsed_ns" in point), key=lambda point: point["latency_ns"]
+        (point for point in points if point["node_size"] == size and "elapsed_ns" in point),
+        key=lambda point: point["latency_ns"],
     )
     line = metrics.fit([(point["latency_ns"], point["elapsed_ns"]) for point in own])
     base = min(own, key=lambda point: (abs(point["latency_ns"] - BASE_LATENCY), point["latency_ns"]), default=None)
@@ -266,7 +271,9 @@ def slope_of(points: Sequence[Json], size: int) -> Json:
         "base_latency_ns": base["latency_ns"] if base else None,
         "base_ns": base["elapsed_ns"] if base else None,
         # As a part of the time at the base latency.
-        "increase": {str(point["latency_ns"]): point["elapsed_ns"] / base["elapsed_ns"] - 1 for point in own} if base else {},
+        "increase": {str(point["latency_ns"]): point["elapsed_ns"] / base["elapsed_ns"] - 1 for point in own}
+        if base
+        else {},
         "per_100us": line.slope * 100_000 / base["elapsed_ns"] if line and base else None,
     }
 

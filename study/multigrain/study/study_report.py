@@ -117,12 +117,16 @@ class StudyReport:
         self.metrics: Mapping[str, Json] = {each["series"]: each for each in study.get("metrics", [])}
         # Parts that matter somewhere: a thousandth of a bar cannot be seen.
         total = max((sum(parts_of(point).values()) for point in self.family), default=0.0)
-        self.parts = [each for each in (*PARTS, OUTSIDE) if any(parts_of(point)[each[0]] > total / 1000 for point in self.family)]
+        self.parts = [
+            each for each in (*PARTS, OUTSIDE) if any(parts_of(point)[each[0]] > total / 1000 for point in self.family)
+        ]
         # Letters under bars stand for what is compared.
         self.letters = {label: chr(ord("a") + i) if i < 26 else str(i + 1) for i, label in enumerate(self.series)}
 
     def at(self, label: str, node_size: int) -> Json | None:
-        return next((point for point in self.family if point["series"] == label and point["node_size"] == node_size), None)
+        return next(
+            (point for point in self.family if point["series"] == label and point["node_size"] == node_size), None
+        )
 
     def html(self) -> str:
         sections = [
@@ -138,7 +142,9 @@ class StudyReport:
             Section("counters", "What happened how often", self.counters()),
             Section("method", "Method", self.method()),
         ]
-        return page(f"{KINDS[self.kind]} {self.study['title']}", self.lead(), [each for each in sections if each.blocks])
+        return page(
+            f"{KINDS[self.kind]} {self.study['title']}", self.lead(), [each for each in sections if each.blocks]
+        )
 
     # What it is about.
 
@@ -158,7 +164,8 @@ class StudyReport:
             (
                 "Program",
                 "<br>".join(
-                    f"<code>{text(' '.join([each['path'], *each['arguments']]))}</code>" for each in self.study["programs"]
+                    f"<code>{text(' '.join([each['path'], *each['arguments']]))}</code>"
+                    for each in self.study["programs"]
                 ),
             ),
             ("Machines", f"{self.processors} processors in nodes of {', '.join(map(str, self.study['node_sizes']))}"),
@@ -200,7 +207,9 @@ class StudyReport:
         rows = []
         for label in self.series:
             own = self.metrics[label]
-            clustered = [point for point in self.family if point["series"] == label and point["node_size"] < self.processors]
+            clustered = [
+                point for point in self.family if point["series"] == label and point["node_size"] < self.processors
+            ]
             best = min(clustered, key=lambda point: point["elapsed_ns"], default=None)
             alone = own["sequential_ns"]
             rows.append(
@@ -294,7 +303,9 @@ class StudyReport:
                     f"{text(failure['output'].strip())}</code>"
                 )
         if out:
-            out.insert(0, "<p>These machines have no result, or fewer runs than were asked for. The others are shown.</p>")
+            out.insert(
+                0, "<p>These machines have no result, or fewer runs than were asked for. The others are shown.</p>"
+            )
         return out
 
     # Figures 6 to 17.
@@ -359,20 +370,29 @@ class StudyReport:
         unit, factor = ("%", 1.0) if share else unit_for(highest)
 
         def x_of(point: Json) -> float:
-            return places[point["node_size"]] + (self.series.index(point["series"]) - (len(self.series) - 1) / 2) * width * 1.08
+            return (
+                places[point["node_size"]]
+                + (self.series.index(point["series"]) - (len(self.series) - 1) / 2) * width * 1.08
+            )
 
         points = sorted(self.family, key=lambda point: (point["node_size"], self.series.index(point["series"])))
         totals = [sum(parts_of(point).values()) for point in points]
         traces = []
         for name, label, color, pattern in self.parts:
-            values = [parts_of(point)[name] * (100 / total if share else 1 / factor) for point, total in zip(points, totals)]
+            values = [
+                parts_of(point)[name] * (100 / total if share else 1 / factor) for point, total in zip(points, totals)
+            ]
             traces.append(
                 graph.Bar(
                     x=[x_of(point) for point in points],
                     y=values,
                     width=width,
                     name=label,
-                    marker={"color": color, "line": {"width": 0.5, "color": INK}, "pattern": pattern_of(pattern, color)},
+                    marker={
+                        "color": color,
+                        "line": {"width": 0.5, "color": INK},
+                        "pattern": pattern_of(pattern, color),
+                    },
                     hovertext=[
                         f"<b>C = {point['node_size']}, {label}</b>"
                         + (f"<br>{text(point['series'])}" if self.several else "")
@@ -461,14 +481,28 @@ class StudyReport:
         def level(point: Json, start: float, end: float) -> None:
             y = point["elapsed_ns"] / factor
             shapes.append(
-                {"type": "line", "x0": start, "x1": end, "y0": y, "y1": y, "line": {"color": INK, "width": 1, "dash": "dot"}}
+                {
+                    "type": "line",
+                    "x0": start,
+                    "x1": end,
+                    "y0": y,
+                    "y1": y,
+                    "line": {"color": INK, "width": 1, "dash": "dot"},
+                }
             )
 
         def between(x: float, low: float, high: float, words: str, anchor: str) -> None:
             shapes.append({"type": "line", "x0": x, "x1": x, "y0": low, "y1": high, "line": {"color": INK, "width": 2}})
             for y in (low, high):
                 shapes.append(
-                    {"type": "line", "x0": x - 0.04, "x1": x + 0.04, "y0": y, "y1": y, "line": {"color": INK, "width": 2}}
+                    {
+                        "type": "line",
+                        "x0": x - 0.04,
+                        "x1": x + 0.04,
+                        "y0": y,
+                        "y1": y,
+                        "line": {"color": INK, "width": 2},
+                    }
                 )
             annotations.append(
                 {
@@ -535,7 +569,8 @@ class StudyReport:
             for i, node_size in enumerate(self.sizes):
                 look = style(i)
                 points = sorted(
-                    (point for point in self.family if point["node_size"] == node_size), key=lambda point: point["latency_ns"]
+                    (point for point in self.family if point["node_size"] == node_size),
+                    key=lambda point: point["latency_ns"],
                 )
                 base = slopes[node_size]["base_ns"]
                 scale = base / 100 if relative else factor
@@ -569,7 +604,10 @@ class StudyReport:
                     traces.append(
                         graph.Scatter(
                             x=[end / 1000 for end in ends],
-                            y=[(line["intercept_ns"] + line["slope"] * end) / scale - (100 if relative else 0) for end in ends],
+                            y=[
+                                (line["intercept_ns"] + line["slope"] * end) / scale - (100 if relative else 0)
+                                for end in ends
+                            ],
                             name=f"fit of C = {node_size}",
                             showlegend=False,
                             mode="lines",
@@ -604,10 +642,14 @@ class StudyReport:
             row = [latency_text(latency)]
             for node_size in self.sizes:
                 point = next(
-                    (each for each in self.family if each["node_size"] == node_size and each["latency_ns"] == latency), None
+                    (each for each in self.family if each["node_size"] == node_size and each["latency_ns"] == latency),
+                    None,
                 )
                 more = slopes[node_size]["increase"].get(str(latency))
-                row += [duration(point["elapsed_ns"]) if point else "failed", percent(more) if more is not None else "–"]
+                row += [
+                    duration(point["elapsed_ns"]) if point else "failed",
+                    percent(more) if more is not None else "–",
+                ]
             rows.append(row)
         columns = ["latency", *(each for node_size in self.sizes for each in (f"C = {node_size}", "increase"))]
         caption = (
@@ -698,7 +740,9 @@ class StudyReport:
         ]
         rows = []
         for point in points:
-            changes = sum(point["counters"].get(name, 0) for name in ("grant_reads", "grant_writes", "revoke_writes", "revokes"))
+            changes = sum(
+                point["counters"].get(name, 0) for name in ("grant_reads", "grant_writes", "revoke_writes", "revokes")
+            )
             rows.append(
                 [
                     str(point["node_size"]),
@@ -718,7 +762,10 @@ class StudyReport:
                 "protocol, lock and barrier time, wherever they are done.",
                 {
                     (): chart(
-                        traces, height=420, xaxis=axis, yaxis={"title": {"text": "share of the time (%)"}, "rangemode": "tozero"}
+                        traces,
+                        height=420,
+                        xaxis=axis,
+                        yaxis={"title": {"text": "share of the time (%)"}, "rangemode": "tozero"},
                     )
                 },
                 table=table,
@@ -771,7 +818,8 @@ class StudyReport:
         fault_views: dict[tuple[str, ...], Chart] = {}
         rows = []
         points = sorted(
-            self.family, key=lambda point: (self.series.index(point["series"]), point["node_size"], point["latency_ns"] or 0)
+            self.family,
+            key=lambda point: (self.series.index(point["series"]), point["node_size"], point["latency_ns"] or 0),
         )
         for point in points:
             processors = point["processors"]
@@ -791,7 +839,11 @@ class StudyReport:
                         x=x,
                         y=[values(each, name) for each in processors],
                         name=label,
-                        marker={"color": color, "line": {"width": 0.3, "color": INK}, "pattern": pattern_of(pattern, color)},
+                        marker={
+                            "color": color,
+                            "line": {"width": 0.3, "color": INK},
+                            "pattern": pattern_of(pattern, color),
+                        },
                         hovertext=[
                             f"<b>processor {each['processor']}, node {each['node']}</b><br>{label}: {words(each, name)}"
                             for each in processors
@@ -818,7 +870,11 @@ class StudyReport:
             )
             if all(each["counters"] for each in processors):
                 fault_views[key(point)] = chart(
-                    stack(FAULTS, lambda each, name: each["counters"][name], lambda each, name: number(each["counters"][name])),
+                    stack(
+                        FAULTS,
+                        lambda each, name: each["counters"][name],
+                        lambda each, name: number(each["counters"][name]),
+                    ),
                     barmode="stack",
                     bargap=0.15,
                     height=360,
@@ -843,7 +899,11 @@ class StudyReport:
             return []
         names: list[tuple[str, list[str]]] = []
         first = points[0]
-        labels = [*(["What"] if self.several else []), "Machine", *(["Latency"] if first["latency_ns"] is not None else [])]
+        labels = [
+            *(["What"] if self.several else []),
+            "Machine",
+            *(["Latency"] if first["latency_ns"] is not None else []),
+        ]
         for i, label in enumerate(labels):
             names.append((label, list(dict.fromkeys(each[i] for each in time_views))))
         columns = [
@@ -882,7 +942,8 @@ class StudyReport:
         if not self.family:
             return []
         points = sorted(
-            self.family, key=lambda point: (self.series.index(point["series"]), point["node_size"], point["latency_ns"] or 0)
+            self.family,
+            key=lambda point: (self.series.index(point["series"]), point["node_size"], point["latency_ns"] or 0),
         )
         heads = []
         for point in points:
@@ -901,7 +962,9 @@ class StudyReport:
         rows.append(["bytes of messages", *(number(point["messages"]["bytes"]) for point in points)])
         out: list[Block] = []
         if self.several:
-            out.append("<p>" + "; ".join(f"{letter}: {text(label)}" for label, letter in self.letters.items()) + ".</p>")
+            out.append(
+                "<p>" + "; ".join(f"{letter}: {text(label)}" for label, letter in self.letters.items()) + ".</p>"
+            )
         return [*out, Table(["", *heads], rows, right=range(1, len(heads) + 1))]
 
     def method(self) -> list[Block]:
@@ -944,6 +1007,8 @@ class StudyReport:
             ).html()
             + "</details>"
         )
-        programs = "; ".join(f"{text(each['path'])} (SHA-256 {each['sha256'][:16]}…)" for each in self.study["programs"])
+        programs = "; ".join(
+            f"{text(each['path'])} (SHA-256 {each['sha256'][:16]}…)" for each in self.study["programs"]
+        )
         out.append(f'<p class="fine">{programs}</p>')
         return out

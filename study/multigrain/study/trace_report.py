@@ -98,25 +98,27 @@ def whisker(entry: Json, key: str, value: float) -> float:
     return abs(value) * largest(entry["spreads"][key]) / 100 if entry.get("spreads") else 0.0
 
 
-def arms_on_log_axis(values: list[float], lengths: list[float]) -> Json:
+def arms_on_log_axis(values: list[float], lengths: list[float]) -> dict[str, Any]:
     """Error bars whose lower arm is as long on a logarithmic axis as the upper: a spread of 100 % and more would reach zero,
     which is infinitely far down."""
     return {
         "type": "data",
         "symmetric": False,
         "array": lengths,
-        "arrayminus": [value * length / (value + length) if value > 0 else 0.0 for value, length in zip(values, lengths)],
+        "arrayminus": [
+            value * length / (value + length) if value > 0 else 0.0 for value, length in zip(values, lengths)
+        ],
     }
 
 
 def largest(spread: Json | None) -> float:
     """The larger of two spreads, in per cent."""
-    return max([0.0, *(each for each in (spread or {}).values() if each is not None)])
+    return float(max([0.0, *(each for each in (spread or {}).values() if each is not None)]))
 
 
 def spread_of(result: Json) -> float:
     """The larger of the two spreads, as a part of the MCPR."""
-    return result["mcpr"] * largest(result["spread"]) / 100
+    return float(result["mcpr"]) * largest(result["spread"]) / 100
 
 
 def machine_label(machine: Json) -> str:
@@ -160,7 +162,9 @@ class TraceReport:
         self.perturbed = study["perturbation"] is not None
         self.policy_names: list[str] = []  # in the order of their colors
         for machine in self.machines:
-            self.policy_names += [each["policy"] for each in machine["results"][1:] if each["policy"] not in self.policy_names]
+            self.policy_names += [
+                each["policy"] for each in machine["results"][1:] if each["policy"] not in self.policy_names
+            ]
 
     # Sections.
 
@@ -197,9 +201,13 @@ class TraceReport:
                 + (f" (<code>{text(trace['file'])}</code>)" if trace.get("file") else ""),
             ),
         ]
-        out = '<dl class="facts">' + "".join(f"<dt>{text(name)}</dt><dd>{value}</dd>" for name, value in facts) + "</dl>"
+        out = (
+            '<dl class="facts">' + "".join(f"<dt>{text(name)}</dt><dd>{value}</dd>" for name, value in facts) + "</dl>"
+        )
         if trace.get("damage"):
-            out += f'<p class="warn">The trace is damaged: {text(trace["damage"])}. What precedes that is shown here.</p>'
+            out += (
+                f'<p class="warn">The trace is damaged: {text(trace["damage"])}. What precedes that is shown here.</p>'
+            )
         return out
 
     def best_policy(self, machine: Json) -> Json | None:
@@ -220,7 +228,9 @@ class TraceReport:
                 sizes = min(self.by_size[i], key=lambda entry: entry["mcpr"])
                 row += [size(sizes["block_size"]), number(sizes["mcpr"])]
             if sharing:
-                own = [each for each in sharing["block_sizes"] if each["block_size"] == machine["machine"]["block_size"]]
+                own = [
+                    each for each in sharing["block_sizes"] if each["block_size"] == machine["machine"]["block_size"]
+                ]
                 # The analysis is of machines whose every remote reference moves the block: of others' cost it is no part.
                 moves_all = machine["machine"].get("r") is None and machine["machine"].get("g") is None
                 if own and moves_all:
@@ -255,7 +265,10 @@ class TraceReport:
         policies = ["optimal", *self.policy_names]
         machine_results = [{result["policy"]: result for result in machine["results"]} for machine in self.machines]
         many = len(self.machines) > 7  # then names are as narrow as can be
-        two_lines = [text(label.replace("-", "-\n") if many else label).replace(", ", "<br>").replace("\n", "<br>") for label in self.labels]
+        two_lines = [
+            text(label.replace("-", "-\n") if many else label).replace(", ", "<br>").replace("\n", "<br>")
+            for label in self.labels
+        ]
 
         def bars(horizontal: bool) -> Chart:
             import plotly.graph_objects as graph
@@ -285,7 +298,9 @@ class TraceReport:
                         marker={
                             "color": INK if optimal else look["color"],
                             "line": {"width": 0},
-                            "pattern": pattern_of("" if optimal else look["pattern"], INK if optimal else look["color"]),
+                            "pattern": pattern_of(
+                                "" if optimal else look["pattern"], INK if optimal else look["color"]
+                            ),
                         },
                         **{
                             "error_x" if horizontal else "error_y": {
@@ -314,11 +329,24 @@ class TraceReport:
             ]
             highest = max(result["mcpr"] for results in machine_results for result in results.values())
             costs = cost_axis(f"MCPR ({UNIT})", [1, highest]) | {"range": [0, log10(highest * 1.15)]}
-            order = {"categoryorder": "array", "categoryarray": two_lines, "tickangle": 0, "tickfont": {"size": 11 if many else 13}}
+            order = {
+                "categoryorder": "array",
+                "categoryarray": two_lines,
+                "tickangle": 0,
+                "tickfont": {"size": 11 if many else 13},
+            }
             if horizontal:
                 height = 90 + 11 * (len(policies) + 1) * len(self.machines)
-                return chart(traces, barmode="group", bargap=0.15, height=height, shapes=marks, xaxis=costs,
-                             yaxis={**order, "autorange": "reversed"}, margin={"l": 70, "r": 10})
+                return chart(
+                    traces,
+                    barmode="group",
+                    bargap=0.15,
+                    height=height,
+                    shapes=marks,
+                    xaxis=costs,
+                    yaxis={**order, "autorange": "reversed"},
+                    margin={"l": 70, "r": 10},
+                )
             return chart(traces, barmode="group", bargap=0.15, height=440, shapes=marks, yaxis=costs, xaxis=order)
 
         columns = ["machine", "policy", "MCPR", "over optimal", *(name for _, name, _, _ in AREAS)]
@@ -352,7 +380,10 @@ class TraceReport:
             ("MCPR of optimal placement", f"MCPR ({UNIT})", lambda entry: entry["mcpr"], "spread", spread_of),
             ("cost above local references", f"MCPR − 1 ({UNIT})", lambda entry: entry["mcpr"] - 1, "spread", spread_of),
             (
-                "moves per block", "moves a touched block", lambda entry: entry["moves_per_block"], "moves_spread",
+                "moves per block",
+                "moves a touched block",
+                lambda entry: entry["moves_per_block"],
+                "moves_spread",
                 lambda entry: largest(entry["moves_spread"]) * entry["moves_per_block"] / 100,
             ),
         ]
@@ -391,7 +422,11 @@ class TraceReport:
                 yaxis=cost_axis(title, [value(entry) for entries in self.by_size for entry in entries]),
             )
         rows = [
-            [self.names[i]] + [number(entry["mcpr"]) + (f" ±{percentage(largest(entry['spread']), 1)}" if self.perturbed else "") for entry in entries]
+            [self.names[i]]
+            + [
+                number(entry["mcpr"]) + (f" ±{percentage(largest(entry['spread']), 1)}" if self.perturbed else "")
+                for entry in entries
+            ]
             for i, entries in enumerate(self.by_size)
         ]
         table = Table(["machine", *(size(each, short=True) for each in sizes)], rows, right=range(1, len(sizes) + 1))
@@ -478,8 +513,17 @@ class TraceReport:
             }
         marks: list[dict[str, Any]] = []
         if own is not None:
-            marks = [{"type": "line", "x0": own, "x1": own, "yref": "paper", "y0": 0, "y1": 1,
-                      "line": {"color": INK, "width": 1, "dash": "dot"}}]
+            marks = [
+                {
+                    "type": "line",
+                    "x0": own,
+                    "x1": own,
+                    "yref": "paper",
+                    "y0": 0,
+                    "y1": 1,
+                    "line": {"color": INK, "width": 1, "dash": "dot"},
+                }
+            ]
         return chart(
             traces,
             height=430,
@@ -550,7 +594,10 @@ class TraceReport:
             shown.append(self.labels[i])
             labels, values, hovers = [], [], []
             for rank, block in enumerate(blocks, 1):
-                owners = [owner["name"] or (site_text(owner["site"]) if owner["site"] else "no allocation") for owner in block["owners"]]
+                owners = [
+                    owner["name"] or (site_text(owner["site"]) if owner["site"] else "no allocation")
+                    for owner in block["owners"]
+                ]
                 excess = block["cost"] - block["references"]
                 sites = [site_text(each["site"]) for each in block["sites"][:5]]
                 owner_text = ", ".join(owners[:3]) + (", …" if len(owners) > 3 else "")
@@ -576,22 +623,49 @@ class TraceReport:
                         beside(block, "moves", block["moves"]),
                         str(block["readers"]),
                         str(block["writers"]),
-                        "<br>".join(f"{site_html(each['site'])} <span class=note>{number(each['references'])}</span>" for each in block["sites"][:5]),
+                        "<br>".join(
+                            f"{site_html(each['site'])} <span class=note>{number(each['references'])}</span>"
+                            for each in block["sites"][:5]
+                        ),
                     ]
                 )
             views[(self.labels[i],)] = chart(
-                [graph.Bar(x=values, y=labels, orientation="h", hovertext=hovers, hoverinfo="text", name="excess cost",
-                           marker={"color": "#0072B2"})],
+                [
+                    graph.Bar(
+                        x=values,
+                        y=labels,
+                        orientation="h",
+                        hovertext=hovers,
+                        hoverinfo="text",
+                        name="excess cost",
+                        marker={"color": "#0072B2"},
+                    )
+                ],
                 height=90 + 26 * len(labels),
                 bargap=0.3,
-                xaxis={"title": {"text": f"cost above that of local references ({UNIT})"}, "rangemode": "tozero", "nticks": 6, "tickformat": "~s"},
+                xaxis={
+                    "title": {"text": f"cost above that of local references ({UNIT})"},
+                    "rangemode": "tozero",
+                    "nticks": 6,
+                    "tickformat": "~s",
+                },
                 yaxis={"autorange": "reversed", "ticks": ""},
                 margin={"l": 20},
             )
         if not views:
             return []
-        columns = ["machine", "rank", "address", "allocations in it", "excess cost", "references", "moves", "readers", "writers",
-                   "referring source lines, references"]
+        columns = [
+            "machine",
+            "rank",
+            "address",
+            "allocations in it",
+            "excess cost",
+            "references",
+            "moves",
+            "readers",
+            "writers",
+            "referring source lines, references",
+        ]
         return [
             Figure(
                 "hot",
@@ -629,7 +703,10 @@ class TraceReport:
             for of, entry in zip(of_machine, sharing["block_sizes"]):
                 rows.append(
                     [name, size(entry["block_size"]), beside(entry, "moves", entry["moves"])]
-                    + [beside(of, key, of[key]) for key in ("overhead", "data_transfer", "lower", "upper", "interval_lower", "full_duration")]
+                    + [
+                        beside(of, key, of[key])
+                        for key in ("overhead", "data_transfer", "lower", "upper", "interval_lower", "full_duration")
+                    ]
                 )
             for quantity in quantities:
                 share = quantity != "MCPR"
@@ -642,11 +719,17 @@ class TraceReport:
                     return out
 
                 traces = []
-                for key, label, color, pattern in AREAS[3:]:
+                for key, label, _, _ in AREAS[3:]:
                     traces.append(
                         graph.Scatter(
-                            x=sizes, y=scaled(key), name=label, mode="lines", stackgroup="cost", line={"width": 0.7, "color": INK},
-                            fillcolor="#CFE3F1" if key == "overhead" else "#EEF5FA", hovertemplate="%{y:.4g}",
+                            x=sizes,
+                            y=scaled(key),
+                            name=label,
+                            mode="lines",
+                            stackgroup="cost",
+                            line={"width": 0.7, "color": INK},
+                            fillcolor="#CFE3F1" if key == "overhead" else "#EEF5FA",
+                            hovertemplate="%{y:.4g}",
                         )
                     )
                 for number_of, (key, label) in enumerate(
@@ -661,21 +744,41 @@ class TraceReport:
                     values = scaled(key)
                     traces.append(
                         graph.Scatter(
-                            x=sizes, y=values, name=label, mode="lines+markers",
+                            x=sizes,
+                            y=values,
+                            name=label,
+                            mode="lines+markers",
                             error_y={
-                                "type": "data", "visible": self.perturbed, "thickness": 1, "width": 3,
+                                "type": "data",
+                                "visible": self.perturbed,
+                                "thickness": 1,
+                                "width": 3,
                                 "array": [whisker(of, key, value or 0) for of, value in zip(of_machine, values)],
                             },
                             line={"color": look["color"], "dash": look["dash"], "width": 2},
-                            marker={"symbol": look["symbol"], "size": 7, "color": look["color"]}, hovertemplate="%{y:.4g}",
+                            marker={"symbol": look["symbol"], "size": 7, "color": look["color"]},
+                            hovertemplate="%{y:.4g}",
                         )
                     )
                 title = "% of the cost of block moves" if share else f"MCPR ({UNIT})"
                 views[(name, quantity)] = chart(
-                    traces, height=430, hovermode="x unified", xaxis=size_axis(sizes),
+                    traces,
+                    height=430,
+                    hovermode="x unified",
+                    xaxis=size_axis(sizes),
                     yaxis={"title": {"text": title}, "rangemode": "tozero"},
                 )
-        columns = ["machine", "block size", "moves", "overhead", "data transfer", "lower bound", "upper bound", "intervals", "full duration"]
+        columns = [
+            "machine",
+            "block size",
+            "moves",
+            "overhead",
+            "data transfer",
+            "lower bound",
+            "upper bound",
+            "intervals",
+            "full duration",
+        ]
         return Figure(
             "sharing",
             "How much of the cost of block moves is false sharing",
@@ -692,7 +795,9 @@ class TraceReport:
     def sharing_groups(self, attribution: Json) -> Figure | None:
         import plotly.graph_objects as graph
 
-        groups = [group for group in attribution["groups"] if sum(group["moves"].values()) + group["culprit"]][:MOST_BARS]
+        groups = [group for group in attribution["groups"] if sum(group["moves"].values()) + group["culprit"]][
+            :MOST_BARS
+        ]
         if not groups:
             return None
         names = unique([text(shorten(self.group_name(group["group"]))) for group in groups])
@@ -704,7 +809,10 @@ class TraceReport:
         ):
             traces.append(
                 graph.Bar(
-                    x=[group["moves"][key] for group in groups], y=names, orientation="h", name=label,
+                    x=[group["moves"][key] for group in groups],
+                    y=names,
+                    orientation="h",
+                    name=label,
                     marker={"color": color, "pattern": pattern_of(pattern, color)},
                     hovertext=[
                         f"<b>{text(self.group_name(group['group']))}</b> ({text(site_text(group['site']))})<br>{label}: "
@@ -714,12 +822,26 @@ class TraceReport:
                     hoverinfo="text",
                 )
             )
-        columns = ["allocation", "allocated at", "instances", "bytes", "false moves", "caused", "useful", "first copies"]
+        columns = [
+            "allocation",
+            "allocated at",
+            "instances",
+            "bytes",
+            "false moves",
+            "caused",
+            "useful",
+            "first copies",
+        ]
         rows = [
             [
-                text(self.group_name(group["group"])), site_html(group["site"]), number(group["instances"]), number(group["bytes"]),
-                beside(group, "false", group["moves"]["false"]), beside(group, "culprit", group["culprit"]),
-                beside(group, "useful", group["moves"]["useful"]), beside(group, "cold", group["moves"]["cold"]),
+                text(self.group_name(group["group"])),
+                site_html(group["site"]),
+                number(group["instances"]),
+                number(group["bytes"]),
+                beside(group, "false", group["moves"]["false"]),
+                beside(group, "culprit", group["culprit"]),
+                beside(group, "useful", group["moves"]["useful"]),
+                beside(group, "cold", group["moves"]["cold"]),
             ]
             for group in attribution["groups"][:MOST_ROWS]
         ]
@@ -728,8 +850,17 @@ class TraceReport:
             f"Block moves by allocation, at blocks of {size(attribution['block_size'])}",
             "A move is false sharing if the processor that fetched the block never used a word that another had written "
             "since it last had it. Hover for how many false moves the allocation's writes caused.",
-            {(): chart(traces, barmode="stack", height=100 + 26 * len(names), bargap=0.3, margin={"l": 20},
-                       xaxis={"title": {"text": "block moves"}, "nticks": 6, "tickformat": "~s"}, yaxis={"autorange": "reversed", "ticks": ""})},
+            {
+                (): chart(
+                    traces,
+                    barmode="stack",
+                    height=100 + 26 * len(names),
+                    bargap=0.3,
+                    margin={"l": 20},
+                    xaxis={"title": {"text": "block moves"}, "nticks": 6, "tickformat": "~s"},
+                    yaxis={"autorange": "reversed", "ticks": ""},
+                )
+            },
             table=Table(columns, rows, right=range(2, 8), html_columns=(0, 1)),
         )
 
@@ -740,7 +871,11 @@ class TraceReport:
         if not plans:
             return []
         what = {"separate": "separate allocations", "pad fields": "pad fields", "regroup": "regroup by processor"}
-        order = [group for i, group in enumerate(plan["group"] for plan in plans) if group not in [p["group"] for p in plans[:i]]]
+        order = [
+            group
+            for i, group in enumerate(plan["group"] for plan in plans)
+            if group not in [p["group"] for p in plans[:i]]
+        ]
         names = dict(zip(order, unique([text(shorten(self.group_name(group))) for group in order])))
         traces = []
         for i, change in enumerate(what):
@@ -749,7 +884,9 @@ class TraceReport:
             traces.append(
                 graph.Bar(
                     x=[100 * (plan["moves_before"] - plan["moves_after"]) / plan["moves_before"] for plan in of],
-                    y=[names[plan["group"]] for plan in of], orientation="h", name=what[change],
+                    y=[names[plan["group"]] for plan in of],
+                    orientation="h",
+                    name=what[change],
                     marker={"color": look["color"], "pattern": pattern_of(("", "/", "x")[i], look["color"])},
                     hovertext=[
                         f"<b>{text(self.group_name(plan['group']))}: {what[change]}</b><br>{beside(plan, 'moves_before', plan['moves_before'])} moves become "
@@ -762,8 +899,15 @@ class TraceReport:
         machine = sharing["attribution"].get("machine")
         columns = ["layout of", "change", "moves before", "moves after", "saved", "MCPR saved", "extra bytes"]
         rows = [
-            [self.group_name(plan["group"]), what.get(plan["change"], plan["change"]), beside(plan, "moves_before", plan["moves_before"]), beside(plan, "moves_after", plan["moves_after"]),
-             f"{100 * (plan['moves_before'] - plan['moves_after']) / plan['moves_before']:.3g}%", beside(plan, "saved_mcpr", plan["saved_mcpr"]), number(plan["extra_bytes"])]
+            [
+                self.group_name(plan["group"]),
+                what.get(plan["change"], plan["change"]),
+                beside(plan, "moves_before", plan["moves_before"]),
+                beside(plan, "moves_after", plan["moves_after"]),
+                f"{100 * (plan['moves_before'] - plan['moves_after']) / plan['moves_before']:.3g}%",
+                beside(plan, "saved_mcpr", plan["saved_mcpr"]),
+                number(plan["extra_bytes"]),
+            ]
             for plan in plans
         ]
         return [
@@ -774,9 +918,16 @@ class TraceReport:
                 "instance in blocks of its own; fields that different processors write in blocks of their own; words regrouped by "
                 "the processor that uses them. Negative: more moves than now."
                 + (f" MCPR saved: at the move cost of {text(machine)}." if machine else ""),
-                {(): chart(traces, barmode="group", height=110 + 50 * len(order), margin={"l": 20},
-                           xaxis={"title": {"text": "block moves saved (%)"}, "zeroline": True, "zerolinecolor": INK},
-                           yaxis={"autorange": "reversed", "ticks": ""})},
+                {
+                    (): chart(
+                        traces,
+                        barmode="group",
+                        height=110 + 50 * len(order),
+                        margin={"l": 20},
+                        xaxis={"title": {"text": "block moves saved (%)"}, "zeroline": True, "zerolinecolor": INK},
+                        yaxis={"autorange": "reversed", "ticks": ""},
+                    )
+                },
                 table=Table(columns, rows, right=range(2, 7)),
             )
         ]
@@ -805,8 +956,11 @@ class TraceReport:
                     [
                         self.group_name(field["group"]),
                         f"{field['offset']:#x}" if field["group"] == 0 else number(field["offset"]),
-                        number(field["bytes"]), user(field["readers"]), user(field["writers"]),
-                        beside(field, "victim", field["victim"]), beside(field, "culprit", field["culprit"]),
+                        number(field["bytes"]),
+                        user(field["readers"]),
+                        user(field["writers"]),
+                        beside(field, "victim", field["victim"]),
+                        beside(field, "culprit", field["culprit"]),
                     ]
                     for field in attribution["fields"][:MOST_ROWS]
                 ],
@@ -821,8 +975,11 @@ class TraceReport:
                 ["a reference to", "at", "lost its block to a write of", "at", "false moves"],
                 [
                     [
-                        text(self.group_name(cause["victim_group"])), site_html(cause["victim_site"]),
-                        text(self.group_name(cause["culprit_group"])), site_html(cause["culprit_site"]), beside(cause, "moves", cause["moves"]),
+                        text(self.group_name(cause["victim_group"])),
+                        site_html(cause["victim_site"]),
+                        text(self.group_name(cause["culprit_group"])),
+                        site_html(cause["culprit_site"]),
+                        beside(cause, "moves", cause["moves"]),
                     ]
                     for cause in attribution["causes"][:MOST_ROWS]
                 ],
@@ -845,11 +1002,16 @@ class TraceReport:
         sizes = [rate["page_size"] for rate in tlb["miss_rates"][0]["rates"]]
         for i, design in enumerate(tlb["miss_rates"]):
             look = style(i)
-            ways = f"{design['sets']} × {design['ways']}" if design["sets"] > 1 else f"{design['ways']}, fully associative"
+            ways = (
+                f"{design['sets']} × {design['ways']}" if design["sets"] > 1 else f"{design['ways']}, fully associative"
+            )
             name = design["tlb"]
             traces.append(
                 graph.Scatter(
-                    x=sizes, y=[100 * rate["rate"] or None for rate in design["rates"]], name=name, mode="lines+markers",
+                    x=sizes,
+                    y=[100 * rate["rate"] or None for rate in design["rates"]],
+                    name=name,
+                    mode="lines+markers",
                     line={"color": look["color"], "dash": look["dash"], "width": 2},
                     marker={"symbol": look["symbol"], "size": 7, "color": look["color"]},
                     hovertext=[
@@ -865,20 +1027,30 @@ class TraceReport:
         axis["title"] = {"text": "page size (bytes)"}
         columns = ["TLB", "sets × ways", "pages an entry", "miss cost", *(size(each, short=True) for each in sizes)]
         rows = [
-            [design["tlb"], f"{design['sets']} × {design['ways']}", str(design["pages_per_entry"]), number(design["miss_cost"]),
-             *(f"{100 * rate['rate']:.3g}%" for rate in design["rates"])]
+            [
+                design["tlb"],
+                f"{design['sets']} × {design['ways']}",
+                str(design["pages_per_entry"]),
+                number(design["miss_cost"]),
+                *(f"{100 * rate['rate']:.3g}%" for rate in design["rates"]),
+            ]
             for design in tlb["miss_rates"]
         ]
         out: list[Block] = [
             Figure(
-                "tlb-misses", "TLB misses by page size",
+                "tlb-misses",
+                "TLB misses by page size",
                 "Both axes are logarithmic; what is zero is not drawn. Private references count as hits.",
                 {(): chart(traces, height=430, xaxis=axis, yaxis=cost_axis("misses (% of references)", misses))},
                 table=Table(columns, rows, right=range(2, len(columns))),
             )
         ]
         corrected = chunks(tlb["corrected"], len(self.machines))
-        names = [name for name in (design["tlb"] for design in tlb["miss_rates"]) if corrected and name in corrected[0][0]["corrected"]]
+        names = [
+            name
+            for name in (design["tlb"] for design in tlb["miss_rates"])
+            if corrected and name in corrected[0][0]["corrected"]
+        ]
         if names:
             rows = [
                 [self.names[i], name, *(number(entry["corrected"][name]) for entry in entries)]
@@ -886,7 +1058,14 @@ class TraceReport:
                 for name in names
             ]
             columns = ["machine", "TLB", *(size(entry["page_size"], short=True) for entry in corrected[0])]
-            out.append(Table(columns, rows, "Optimal MCPR with the cost of TLB misses, by page size", right=range(2, len(columns))))
+            out.append(
+                Table(
+                    columns,
+                    rows,
+                    "Optimal MCPR with the cost of TLB misses, by page size",
+                    right=range(2, len(columns)),
+                )
+            )
         return out
 
     def machine_table(self) -> list[Block]:
@@ -901,8 +1080,16 @@ class TraceReport:
             unit = machine.get("unit_ns")
             rows.append(
                 [
-                    self.names[i], size(machine["block_size"]), number(machine.get("r")), number(machine.get("g")), move(machine.get("R")), number(entry["R"]),
-                    move(machine.get("G")), number(entry["G"]), f"{number(unit)} ns" if unit else "–", machine.get("source") or "–",
+                    self.names[i],
+                    size(machine["block_size"]),
+                    number(machine.get("r")),
+                    number(machine.get("g")),
+                    move(machine.get("R")),
+                    number(entry["R"]),
+                    move(machine.get("G")),
+                    number(entry["G"]),
+                    f"{number(unit)} ns" if unit else "–",
+                    machine.get("source") or "–",
                 ]
             )
         columns = ["machine", "block", "r", "g", "R for b bytes", "R", "G for b bytes", "G", "unit", "source"]
@@ -985,7 +1172,9 @@ def read_study(contents: str, name: str) -> Json | str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="mgtrace report", description="Writes a report from the JSON on standard input.")
+    parser = argparse.ArgumentParser(
+        prog="mgtrace report", description="Writes a report from the JSON on standard input."
+    )
     parser.add_argument("--output", help="the HTML file")
     parser.add_argument("--from", dest="source", default="the analysis", help="what to call the input in messages")
     parser.add_argument("--check", action="store_true", help="only see whether all packages are there")
@@ -1006,7 +1195,9 @@ def main() -> int:
     try:
         contents = TraceReport(study).html()
     except (KeyError, IndexError, TypeError) as error:
-        return failed(f"{options.source} lacks what a report needs ({type(error).__name__}: {error}): analyze the trace again")
+        return failed(
+            f"{options.source} lacks what a report needs ({type(error).__name__}: {error}): analyze the trace again"
+        )
     try:
         write_whole(options.output, contents)
     except OSError as error:

@@ -23,7 +23,8 @@ or so: for a long trace write it in C++ (src/trace/model/policy.h).
 
     mt.policies(trace, ["numa"], ["ace", Third()])
 
-Costs are in local references of their machine; docs/optimal-placement.md and src/trace/model/ say what is computed.
+Costs are in local references of their machine; docs/internals/optimal-placement.md and src/trace/model/ say what is
+computed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 try:
-    from multigrain.trace import _native
+    from . import _native
 except ImportError as error:
     raise ImportError(
         f"multigrain.trace's extension is not there for this Python ({error}): build Multigrain after cmake/setup.sh build, "
@@ -54,6 +55,9 @@ PRIVATE, ALLOCATE, FREE, ACQUIRE, RELEASE, BARRIER, START, END = range(8)  # kin
 STAY: int = _native.STAY
 LOCAL: int = _native.LOCAL
 GLOBAL: int = _native.GLOBAL
+
+# Bytes: what study() looks at unless it is told otherwise, from a line of the cache to a huge page.
+BLOCK_SIZES = (*(1 << shift for shift in range(5, 14)), 64 << 10, 2 << 20)
 
 # The layouts of trace.h.
 REFERENCE = np.dtype(
@@ -190,7 +194,7 @@ class ArrowEvents:
         return _native.arrow_stream(self._trace.path, self._trace.partial, True)
 
 
-def open(path: Path, partial: bool = False) -> Trace:  # noqa: A001: as gzip.open and others
+def open(path: Path, partial: bool = False) -> Trace:  # as gzip.open and others
     """Opens a trace file; `partial`: also one that was cut off or is damaged, which then ends before the damage."""
     return Trace(path, partial)
 
@@ -246,7 +250,9 @@ class Result:
     references: int
     private_references: int
     blocks: int  # touched
-    hot: Sequence[Mapping[str, Any]] = field(repr=False)  # address, references, cost, moves of the most expensive blocks
+    hot: Sequence[Mapping[str, Any]] = field(
+        repr=False
+    )  # address, references, cost, moves of the most expensive blocks
 
 
 class Policy:
@@ -335,7 +341,7 @@ def study(
     trace: Trace | Path,
     machines: Sequence[Machine] | Machine = (),
     *,
-    block_sizes: Sequence[int] = (*(1 << shift for shift in range(5, 14)), 64 << 10, 2 << 20),
+    block_sizes: Sequence[int] = BLOCK_SIZES,
     policies: Sequence[str] = (),
     parameters: Sequence[str] = (),
     tlbs: Sequence[str] = (),

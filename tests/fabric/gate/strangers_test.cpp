@@ -193,7 +193,7 @@ class StrangersTest : public ::testing::Test {
     for (pid_t& node : nodes_) {
       if (node <= 0) continue;
       int status = 0;
-      const auto end = std::chrono::steady_clock::now() + seconds(10);
+      const auto end = std::chrono::steady_clock::now() + seconds(300);
       pid_t gone = 0;
       while ((gone = waitpid(node, &status, WNOHANG)) == 0 && std::chrono::steady_clock::now() < end) usleep(1000);
       if (gone == 0) {
@@ -210,7 +210,7 @@ class StrangersTest : public ::testing::Test {
   }
 
   template <typename Condition>
-  static bool eventually(Condition&& condition, seconds limit = seconds(20)) {
+  static bool eventually(Condition&& condition, seconds limit = seconds(300)) {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;

@@ -75,7 +75,7 @@ static void end(struct data* data) {
     data->n[i].next = (struct node*)(uintptr_t)(data->n[i].next == 0 ? 0 : data->n[i].next - data->n + 1);
   for (int i = 0; i < 16; ++i) data->rows[i] = (double*)(uintptr_t)(data->rows[i] - data->m[0]);
 }
-""" % "\n".join(f"  {kind} {name}[{count}];" for name, (kind, count) in ARRAYS.items())
+""" % "\n".join(f"  {kind} {name}[{count}];" for name, (kind, count) in ARRAYS.items())  # noqa: UP031 (C is full of braces)
 
 
 class Node:

@@ -6,7 +6,7 @@
     random_test.py --bin BUILD/bin --first 17 --count 1 --way '-O2 -- --line-shift 6' --rounds 50
 
 Each program has a number, from which it, and the options that it is compiled with beside the default, follow. It is run with
-the default's options, with these and a look at the open windows before each access, and with others. What fails is said with
+the default's options, with these and a look at the open hazards before each access, and with others. What fails is said with
 the command that repeats it, and reduce_program.py makes it smaller.
 """
 import argparse
@@ -20,6 +20,10 @@ from random_programs import Program
 TRIES_TO_ISOLATE = 20
 
 
+# Of the adversary.
+SEED = int(os.environ.get("MULTIGRAIN_TEST_SEED", "1"))
+
+
 def run_batch(tools, seeds, ways, rounds):
     """Runs these programs every way; returns sentences about those that fail."""
     failures = []
@@ -30,7 +34,7 @@ def run_batch(tools, seeds, ways, rounds):
         if wrong:
             return [f"programs {seeds[0]} to {seeds[-1]} do not compile without checks: {wrong}"]
         for way in ways:
-            failure = tools.compare(source, plain, way, rounds, seeds[0] + 1, label)
+            failure = tools.compare(source, plain, way, rounds, seeds[0] + SEED, label)
             if failure:
                 failures += isolate(tools, programs, way, rounds, failure)
     finally:

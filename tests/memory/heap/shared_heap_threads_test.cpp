@@ -126,7 +126,7 @@ class SharedHeapThreadsTest : public ::testing::Test {
       fabrics_.push_back(std::make_unique<QueueFabric>(fabrics_, node, kNodes));
     for (auto& fabric : fabrics_)
       heaps_.push_back(std::make_unique<SharedHeap>(*fabric, WaitPolicy{}, base_, kRegionSize, kPageSize, nullptr,
-                                                    HomeClaims::Place{.offset = 0, .entries = QueueFabric::kClaims}));
+                                                    HomeClaims::TableLocation{.offset = 0, .entries = QueueFabric::kClaims}));
     for (auto& fabric : fabrics_) {
       services_.emplace_back([&fabric] {
         while (!fabric->stopped()) fabric->serve();

@@ -29,6 +29,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/interpose/signals.h"
@@ -121,7 +122,7 @@ struct Pipe {
   }
   ~Pipe() {
     ::close(in);
-    ::close(out);
+    if (out >= 0) ::close(out);
   }
 };
 
@@ -541,24 +542,29 @@ TEST_F(Syscalls, InvalidationsDuringTransfers) {
   Pipe pipe;
   constexpr size_t kPiece = 6000;
   constexpr size_t kPieces = 300;
+  constexpr long kFaults = 100;
+  constexpr size_t kMostPieces = 1000 * kPieces;
   char* out = g_region + 123;
   std::thread writer([&] {
-    for (size_t i = 0; i < kPieces; ++i) {
+    // On a busy machine the pieces may be through before many pages were taken away.
+    for (size_t i = 0; i < kPieces || (g_faults <= kFaults && i < kMostPieces); ++i) {
       fill(out, kPiece, i * kPiece);
       ASSERT_EQ(::write(pipe.out, out, kPiece), static_cast<ssize_t>(kPiece));
     }
+    ::close(std::exchange(pipe.out, -1));
   });
   char* in = g_region + 100 * kPage + 77;
-  for (size_t at = 0; at < kPiece * kPieces;) {
+  for (size_t at = 0;;) {
     const ssize_t got = ::read(pipe.in, in, 5000);
-    ASSERT_GT(got, 0) << std::strerror(errno);
+    ASSERT_GE(got, 0) << std::strerror(errno);
+    if (got == 0) break;
     ASSERT_TRUE(holds_pattern(in, static_cast<size_t>(got), at));
     at += static_cast<size_t>(got);
   }
   writer.join();
   stop = true;
   invalidations.join();
-  EXPECT_GT(g_faults, 100);
+  EXPECT_GT(g_faults, kFaults);
 }
 
 TEST_F(Syscalls, ManyThreadsFindBuffers) {

@@ -2,7 +2,7 @@
 //
 // It runs last, when everything that lives in registers does: what a load or store is left is a reference of the
 // program (spills of the code generator, and what calls push, excepted). Locals that stay on the stack are private
-// references (software-coherence-thesis.txt, section 2.2): they are counted, a basic block at a time. Pointers into the
+// references ([Bolosky], section 2.2): they are counted, a basic block at a time. Pointers into the
 // stack that escape are recognised by the runtime.
 //
 // instrument() is all there is to join with another pipeline; the plugin below is one way to run it.

@@ -1,4 +1,4 @@
-#include "instrument/runtime/good_lines.h"
+#include "instrument/runtime/line_rights.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -13,7 +13,7 @@ struct Vector {
   typedef uint64_t Words __attribute__((vector_size(kBytes)));
 };
 template <size_t kBytes>
-[[gnu::always_inline]] inline bool all_good_in_vectors(uint64_t first, uint64_t last, bool stores) {
+[[gnu::always_inline]] inline bool words_have_rights_in_vectors(uint64_t first, uint64_t last, bool stores) {
   using Words = typename Vector<kBytes>::Words;
   constexpr size_t kEach = kBytes / sizeof(uint64_t);
   const auto* word = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
@@ -40,25 +40,26 @@ template <size_t kBytes>
   for (size_t i = 0; i < kEach; ++i) differ |= in_vectors[i];
   return (differ & relevant) == 0;
 }
-bool all_good_here(uint64_t first, uint64_t last, bool stores) { return all_good_in_vectors<16>(first, last, stores); }
-[[gnu::target("avx2")]] bool all_good_by_avx2(uint64_t first, uint64_t last, bool stores) {
-  return all_good_in_vectors<32>(first, last, stores);
+bool words_have_rights_by_sse2(uint64_t first, uint64_t last, bool stores) {
+  return words_have_rights_in_vectors<16>(first, last, stores);
+}
+[[gnu::target("avx2")]] bool words_have_rights_by_avx2(uint64_t first, uint64_t last, bool stores) {
+  return words_have_rights_in_vectors<32>(first, last, stores);
 }
 const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
 // A row of a matrix is some ten lines; below that, wider vectors gain nothing.
 constexpr uint64_t kWorthWideVectors = 16;
 
-bool all_words_good(uint64_t first, uint64_t last, bool stores) {
-  return last - first >= kWorthWideVectors && has_avx2 ? all_good_by_avx2(first, last, stores)
-                                                       : all_good_here(first, last, stores);
+bool words_have_rights(uint64_t first, uint64_t last, bool stores) {
+  return last - first >= kWorthWideVectors && has_avx2 ? words_have_rights_by_avx2(first, last, stores)
+                                                       : words_have_rights_by_sse2(first, last, stores);
 }
 
 unsigned lines_of_page_shift() {
   return MG_FINE_PAGE_SHIFT - line_shift();
 }
 
-// all_good() of `rows` parts of memory, of which [begin, end) is the first, each `stride` behind the one before. Rows are
-// short: tiles of matrices.
+// Combines the words of `rows` rows of `lines` lines each, `step` words apart. Rows are short: tiles of matrices.
 template <typename Combine>
 uint64_t combine_rows(const uint64_t* row, uint64_t lines, uint64_t step, uint64_t rows, uint64_t result,
                       Combine combine) {
@@ -70,11 +71,11 @@ uint64_t combine_rows(const uint64_t* row, uint64_t lines, uint64_t step, uint64
   return result;
 }
 
-bool all_words_of_rows_good(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores) {
+bool words_of_rows_have_rights(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores) {
   const uint64_t first = line_of(begin), last = line_of(end - 1);
   if (stride % (uintptr_t{1} << line_shift()) != 0) {
     for (uintptr_t way = 0; rows > 0; --rows, way += stride)
-      if (!all_words_good(line_of(begin + way), line_of(end - 1 + way), stores)) return false;
+      if (!words_have_rights(line_of(begin + way), line_of(end - 1 + way), stores)) return false;
     return true;
   }
   const auto* const words = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
@@ -89,56 +90,57 @@ bool all_words_of_rows_good(uintptr_t begin, uintptr_t end, uintptr_t stride, ui
 
 }  // namespace
 
-void look_at_page(uint64_t page, uint64_t since) {
+void cache_rights_of_page(uint64_t page, uint64_t epoch) {
   const uint64_t first = page << lines_of_page_shift();
   const uint64_t last = first + (uint64_t{1} << lines_of_page_shift()) - 1;
-  uint64_t is = MG_FINE_PAGE_NEITHER;
-  if (all_words_good(first, last, true))
-    is = MG_FINE_PAGE_EXCLUSIVE;
-  else if (all_words_good(first, last, false))
-    is = MG_FINE_PAGE_READABLE;
-  page_word(page).store(since + is, std::memory_order_relaxed);
+  uint64_t is = MG_FINE_CACHED_NEITHER;
+  if (words_have_rights(first, last, true))
+    is = MG_FINE_CACHED_EXCLUSIVE;
+  else if (words_have_rights(first, last, false))
+    is = MG_FINE_CACHED_READABLE;
+  page_word(page).store(epoch + is, std::memory_order_relaxed);
 }
 
-void look_again_at(uintptr_t begin, uintptr_t end) {
+void drop_incomplete_pages(uintptr_t begin, uintptr_t end) {
   if (begin >= end || !is_shared(begin) || !is_shared(end - 1)) return;
   for (uint64_t page = page_of(begin); page <= page_of(end - 1); ++page) {
     const uint64_t was = page_word(page).load(std::memory_order_relaxed);
-    // Whenever that was: no losses are their equals in these bits.
-    if ((was & 3) > (MG_FINE_REMEMBERED | MG_FINE_PAGE_EXCLUSIVE)) page_word(page).store(0, std::memory_order_relaxed);
+    // In whatever epoch that was: no epoch has other values than 0 and 1 in its two lowest bits.
+    if ((was & 3) > (MG_FINE_EPOCH_CACHED | MG_FINE_CACHED_EXCLUSIVE))
+      page_word(page).store(0, std::memory_order_relaxed);
   }
 }
 
-bool all_good(uint64_t first, uint64_t last, bool stores, uint64_t since) {
-  if (since == MG_FINE_NOT_REMEMBERED) return all_words_good(first, last, stores);
+bool lines_have_rights(uint64_t first, uint64_t last, bool stores, uint64_t epoch) {
+  if (epoch == MG_FINE_CACHE_UNUSABLE) return words_have_rights(first, last, stores);
   const unsigned shift = lines_of_page_shift();
   for (uint64_t page = first >> shift, last_page = last >> shift; page <= last_page; ++page) {
-    uint64_t is = page_word(page).load(std::memory_order_relaxed) - since;
-    if (is > MG_FINE_PAGE_NEITHER) {
-      look_at_page(page, since);
-      is = page_word(page).load(std::memory_order_relaxed) - since;
+    uint64_t is = page_word(page).load(std::memory_order_relaxed) - epoch;
+    if (is > MG_FINE_CACHED_NEITHER) {
+      cache_rights_of_page(page, epoch);
+      is = page_word(page).load(std::memory_order_relaxed) - epoch;
     }
-    if (is == MG_FINE_PAGE_EXCLUSIVE || (!stores && is == MG_FINE_PAGE_READABLE)) continue;
+    if (is == MG_FINE_CACHED_EXCLUSIVE || (!stores && is == MG_FINE_CACHED_READABLE)) continue;
     const uint64_t begin = page << shift;
-    if (!all_words_good(std::max(first, begin), std::min(last, begin + (uint64_t{1} << shift) - 1), stores))
+    if (!words_have_rights(std::max(first, begin), std::min(last, begin + (uint64_t{1} << shift) - 1), stores))
       return false;
   }
   return true;
 }
 
-bool all_rows_good(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores, uint64_t since) {
-  if (since == MG_FINE_NOT_REMEMBERED) return all_words_of_rows_good(begin, end, stride, rows, stores);
-  uint64_t good_page = ~uint64_t{0};  // several rows may lie in one
+bool rows_have_rights(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores, uint64_t epoch) {
+  if (epoch == MG_FINE_CACHE_UNUSABLE) return words_of_rows_have_rights(begin, end, stride, rows, stores);
+  uint64_t page_with_rights = ~uint64_t{0};  // several rows may lie in one
   for (; rows > 0; --rows, begin += stride, end += stride) {
     const uint64_t page = page_of(begin);
     if (page == page_of(end - 1)) {
-      if (page == good_page) continue;
-      if (is_remembered(page, stores, since)) {
-        good_page = page;
+      if (page == page_with_rights) continue;
+      if (is_cached(page, stores, epoch)) {
+        page_with_rights = page;
         continue;
       }
     }
-    if (!all_good(line_of(begin), line_of(end - 1), stores, since)) return false;
+    if (!lines_have_rights(line_of(begin), line_of(end - 1), stores, epoch)) return false;
   }
   return true;
 }

@@ -11,14 +11,14 @@
 namespace multigrain {
 
 // What does not fit into 512 bytes is cut off. Async-signal-safe.
-class Line {
+class StackText {
  public:
-  Line& text(std::string_view s) {
+  StackText& text(std::string_view s) {
     for (const char c : s)
       if (length_ + 1 < sizeof buffer_) buffer_[length_++] = c;
     return *this;
   }
-  Line& number(uint64_t value) {
+  StackText& number(uint64_t value) {
     char digits[20];
     size_t n = 0;
     do {
@@ -29,7 +29,7 @@ class Line {
     return *this;
   }
   // "0x7f12".
-  Line& hexadecimal(uint64_t value) {
+  StackText& hexadecimal(uint64_t value) {
     char digits[16];
     size_t n = 0;
     do {

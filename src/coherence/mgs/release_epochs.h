@@ -1,9 +1,9 @@
 // Which releases of a mapping domain are under way, so that one release can wait for all that were begun before it.
 //
 // A release must wait not only for its own pages but for every page that another processor of the domain is releasing
-// at that moment (docs/internals.md): that one's diff may carry this one's writes. Waiting until none is under way
-// would do, but under steady traffic that moment may never come. So page releases are counted in two epochs, as
-// read-copy update counts its readers: a new epoch begins when the epoch before the current one has drained, and a
+// at that moment (docs/internals/architecture.md): that one's diff may carry this one's writes. Waiting until none is
+// under way would do, but under steady traffic that moment may never come. So page releases are counted in two epochs,
+// as read-copy update counts its readers: a new epoch begins when the epoch before the current one has drained, and a
 // waiter that saw epoch e is done when e+2 has begun.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace multigrain::mgs {
 
-class ReleaseLedger {
+class ReleaseEpochs {
  public:
   // A release that has begun this many pages waits for half of them to end: bounds what others' queues must hold.
-  static constexpr uint32_t kWindow = 512;
+  static constexpr uint32_t kMaxPending = 512;
 
   // Enters `pages` pages; returns what finish() wants for each of them.
   uint8_t begin(uint32_t pages) {
@@ -39,7 +39,7 @@ class ReleaseLedger {
       changed_.mark();
       --pending_[slot];
       total_.store(pending_[0] + pending_[1], std::memory_order_release);
-      advanced = advance() || pending_[0] + pending_[1] == kWindow / 2;
+      advanced = advance() || pending_[0] + pending_[1] == kMaxPending / 2;
     }
     if (advanced) changed_.notify();
   }
@@ -65,7 +65,7 @@ class ReleaseLedger {
 
   bool advance() {
     bool advanced = false;
-    // Once round suffices for a drained ledger: both slots are empty then.
+    // One round suffices if no release is pending: both slots are empty then.
     for (int i = 0; i < 2 && pending_[slot_of(epoch_ + 1)] == 0; ++i) {
       ++epoch_;
       advanced = true;

@@ -1,4 +1,4 @@
-#include "held_window.h"
+#include "loop_hazard.h"
 
 #include <llvm/ADT/PostOrderIterator.h>
 #include <llvm/Analysis/CFG.h>
@@ -26,24 +26,24 @@ namespace {
 
 // A requester waits no longer than for so many instructions (as the program was before it had checks). Few would do for
 // the locked instruction's own price, but it also waits for the stores before it, each of which may have missed the cache.
-constexpr uint64_t kHeldInstructions = 4096;
-// Iterations of loops with windows of their own that count as one instruction (log2).
+constexpr uint64_t kLoopHazardInstructions = 4096;
+// Iterations of loops with hazards of their own that count as one instruction (log2).
 constexpr uint64_t kCheapIterationsShift = 3;
-constexpr const char* kHoldOpen = "__multigrain_hold_open";
-constexpr const char* kHoldLook = "__multigrain_hold_look";
+constexpr const char* kPublishLoopHazard = "__multigrain_publish_loop_hazard";
+constexpr const char* kCacheRights = "__multigrain_cache_rights";
 
 bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
   return any_of(loop.blocks(), [&](const BasicBlock* block) { return blocks.contains(block); });
 }
 
-// An entry of the runtime, which closes all windows before it waits; polls and fences only if there is none.
+// An entry of the runtime, which clears all hazards before it waits; polls and fences only if there is none.
 bool is_cold(const CallBase& call) {
-  return call.getCallingConv() == CallingConv::PreserveAll && !is_call_of(call, kHoldOpen) &&
-         !is_call_of(call, kHoldLook);
+  return call.getCallingConv() == CallingConv::PreserveAll && !is_call_of(call, kPublishLoopHazard) &&
+         !is_call_of(call, kCacheRights);
 }
 
 // A loop of some computations and a poll alone, such as on the bits of an index: to count its iterations costs less than
-// to open a window again behind it.
+// to publish a hazard again behind it.
 bool is_small(const Loop& loop) {
   constexpr unsigned kSmall = 24;
   if (!loop.isInnermost() || loop.getLoopLatch() == nullptr) return false;
@@ -64,8 +64,8 @@ bool is_small(const Loop& loop) {
 
 }  // namespace
 
-void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<const Instruction*>& covered) {
-  // What returns twice may return to where the window was thought to be open.
+void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<const Instruction*>& covered) {
+  // What returns twice may return to where the hazard was thought to be published.
   if (!options().hold || function_.callsFunctionThatReturnsTwice()) return;
   DenseSet<const BasicBlock*> stores;
   for (const Instruction* access : accesses)
@@ -77,27 +77,33 @@ void HeldWindow::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   // In a cycle that is no loop nobody would count iterations.
   ReversePostOrderTraversal<Function*> order(&function_);
   if (containsIrreducibleCFG<const BasicBlock*>(order, loops)) return;
-  // Inside, loops with windows of their own do better under the held one, too.
+  // Inside, loops with hazards of their own do better under the loop hazard, too.
   DenseSet<const BasicBlock*> uses = stores;
   for (const Instruction& instruction : instructions(function_))
-    if (const auto* call = dyn_cast<CallInst>(&instruction); call != nullptr && is_call_of(*call, kBatchOpen))
+    if (const auto* call = dyn_cast<CallInst>(&instruction); call != nullptr && is_call_of(*call, kBatchBegin))
       uses.insert(call->getParent());
   for (const Loop* loop : loops)
     if (has_any_of(*loop, stores)) find(*loop, uses, covered);
   if (blocks_.empty()) return;
+  const auto is_covered = [&](const Instruction* clears) { return covered.contains(clears); };
+  if (any_of(clear_before_, is_covered) ||
+      any_of(back_edges_, [&](const auto& edge) { return is_covered(edge.first); }))
+    report_fatal_error("multigrain: the loop hazard would be cleared under a piece's hazards in " +
+                           Twine(function_.getName()) + ": please report this, and compile with -fmultigrain-checks=no-hold",
+                       false);
   for (CallInst* poll : polls_) remove(*poll);
   IRBuilder<> builder(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
   builder.SetCurrentDebugLocation({});
-  since_ = builder.CreateAlloca(builder.getInt64Ty());
+  epoch_ = builder.CreateAlloca(builder.getInt64Ty());
   left_ = builder.CreateAlloca(builder.getInt64Ty());
-  builder.CreateStore(builder.getInt64(MG_FINE_NOT_HELD), since_);
-  builder.CreateStore(builder.getInt64(kHeldInstructions), left_);
+  builder.CreateStore(builder.getInt64(MG_FINE_NO_LOOP_HAZARD), epoch_);
+  builder.CreateStore(builder.getInt64(kLoopHazardInstructions), left_);
   shift_ = load_line_shift(builder);
   table_ = builder.CreateSub(builder.getInt64(MG_FINE_TABLE_BASE),
                              builder.CreateShl(builder.CreateLShr(builder.getInt64(MG_FINE_VIEW_BASE), shift_), 3));
 }
 
-void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
+void LoopHazard::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
                       const DenseSet<const Instruction*>& covered) {
   const size_t polls_before = polls_.size();
   DenseSet<const BasicBlock*> without;  // in loops inside that have no use for it
@@ -106,16 +112,25 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
       find(*inside, uses, covered);
       continue;
     }
-    if (is_small(*inside)) {
+    // A loop under a piece's hazards: the vectoriser leaves one when it has moved the piece's accesses in front of the
+    // loop and behind it. Nothing may clear the hazards there. The loop is bounded, and counted at the piece's end.
+    const bool is_covered = covered.contains(inside->getHeader()->getTerminator());
+    if (!is_covered && is_small(*inside)) {
       // To count what ends soon anyway would cost more than it does.
       if (most_iterations_of_shifts(*inside) == 0) count_iterations(*inside, polls_.size());
       continue;
     }
     without.insert(inside->block_begin(), inside->block_end());
-    // These are bounded, and counted at their end.
-    if (covered.contains(inside->getHeader()->getTerminator())) continue;
-    for (BasicBlock* before : predecessors(inside->getHeader()))
-      if (!inside->contains(before)) close_before_.insert(before->getTerminator());
+    if (is_covered) continue;
+    for (BasicBlock* before : predecessors(inside->getHeader())) {
+      if (inside->contains(before)) continue;
+      Instruction* const branch = before->getTerminator();
+      // Where the branch may go elsewhere as well, the hazard stays published there: a piece may begin there.
+      if (branch->getNumSuccessors() == 1)
+        clear_before_.insert(branch);
+      else
+        clear_on_edges_.insert({branch, inside->getHeader()});
+    }
   }
   for (BasicBlock* block : loop.blocks()) {
     if (without.contains(block)) continue;
@@ -123,16 +138,17 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
     for (Instruction& instruction : *block) {
       auto* const call = dyn_cast<CallBase>(&instruction);
       if (call == nullptr || is_harmless_call(*call) || isa<DbgInfoIntrinsic>(call) || is_cold(*call)) continue;
-      if (is_call_of(*call, kBatchOpen)) {
-        batch_opens_.insert(cast<CallInst>(call));
-      } else if (is_call_of(*call, kBatchClose)) {
-        batch_closes_.insert(cast<CallInst>(call));
+      if (is_call_of(*call, kBatchBegin)) {
+        batch_begins_.insert(cast<CallInst>(call));
+      } else if (is_call_of(*call, kBatchEnd)) {
+        batch_ends_.insert(cast<CallInst>(call));
       } else if (!covered.contains(call)) {
-        close_before_.insert(call);
+        clear_before_.insert(call);
       } else if (!is_short_copy(*call)) {
-        // The piece's windows, of which this may be one, stay open until its end: loops.cpp has let no such call in.
-        report_fatal_error("multigrain: a call stands under a loop's windows in " + Twine(function_.getName()) +
-                           ": please report this, and compile with -fmultigrain-checks=no-loops", false);
+        // The piece's hazards, of which this may be one, stay published until its end: loops.cpp has let no such call in.
+        report_fatal_error("multigrain: a call stands under a loop's hazards in " + Twine(function_.getName()) +
+                               ": please report this, and compile with -fmultigrain-checks=no-loops",
+                           false);
       }
     }
   }
@@ -143,12 +159,12 @@ void HeldWindow::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
   exits_.insert(exits.begin(), exits.end());
 }
 
-void HeldWindow::count_iterations(const Loop& loop, size_t polls_before) {
+void LoopHazard::count_iterations(const Loop& loop, size_t polls_before) {
   uint64_t length = 0;
   CallInst* poll = nullptr;
   bool has_pieces = false;  // which are long, and count for little
   for (BasicBlock* block : loop.blocks()) {
-    // Loops inside are counted by themselves, or end soon, or the window is not open there.
+    // Loops inside are counted by themselves, or end soon, or the hazard is not published there.
     if (any_of(loop, [&](const Loop* inside) { return inside->contains(block); })) continue;
     const auto instructions = block->instructionsWithoutDebug();
     length += static_cast<uint64_t>(std::distance(instructions.begin(), instructions.end()));
@@ -156,7 +172,7 @@ void HeldWindow::count_iterations(const Loop& loop, size_t polls_before) {
     for (Instruction& instruction : *block) {
       auto* const call = dyn_cast<CallInst>(&instruction);
       if (call == nullptr) continue;
-      has_pieces |= is_call_of(*call, kBatchOpen);
+      has_pieces |= is_call_of(*call, kBatchBegin);
       if (may_poll && is_call_of(*call, kPollMiss)) poll = call;
     }
   }
@@ -169,7 +185,7 @@ void HeldWindow::count_iterations(const Loop& loop, size_t polls_before) {
 }
 
 // The poll that an iteration of a loop begins with. When the count runs out is soon enough for it.
-void HeldWindow::remove(CallInst& poll) {
+void LoopHazard::remove(CallInst& poll) {
   BasicBlock* const calls = poll.getParent();
   BasicBlock* const header = calls->getSinglePredecessor();
   BasicBlock* const behind = calls->getSingleSuccessor();
@@ -186,78 +202,86 @@ void HeldWindow::remove(CallInst& poll) {
   DeleteDeadBlock(calls);
 }
 
-Value* HeldWindow::since(IRBuilder<>& builder) { return builder.CreateLoad(builder.getInt64Ty(), since_); }
+Value* LoopHazard::epoch(IRBuilder<>& builder) {
+  return builder.CreateLoad(builder.getInt64Ty(), epoch_);
+}
 
-void HeldWindow::open(IRBuilder<>& builder) {
+void LoopHazard::publish(IRBuilder<>& builder) {
   // Out of line: seldom, and the loop's registers are better spent on the looks at lines' words.
   auto* const type = FunctionType::get(builder.getInt64Ty(), {}, false);
-  builder.CreateStore(call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldOpen, type), {}), since_);
+  builder.CreateStore(call_cold_entry(builder, cold_entry(*function_.getParent(), kPublishLoopHazard, type), {}),
+                      epoch_);
 }
 
-void HeldWindow::look(IRBuilder<>& builder, Value* address, uint64_t size) {
+void LoopHazard::cache_rights(IRBuilder<>& builder, Value* address, uint64_t size) {
   auto* const type = FunctionType::get(builder.getVoidTy(), {builder.getInt64Ty(), builder.getInt64Ty()}, false);
-  call_cold_entry(builder, cold_entry(*function_.getParent(), kHoldLook, type), {address, builder.getInt64(size)});
+  call_cold_entry(builder, cold_entry(*function_.getParent(), kCacheRights, type), {address, builder.getInt64(size)});
 }
 
-void HeldWindow::forget(IRBuilder<>& builder) {
-  builder.CreateStore(builder.getInt64(MG_FINE_NOT_HELD), since_);
+void LoopHazard::note_cleared(IRBuilder<>& builder) {
+  builder.CreateStore(builder.getInt64(MG_FINE_NO_LOOP_HAZARD), epoch_);
 }
 
-void HeldWindow::close(IRBuilder<>& builder) {
-  Value* const all = windows_of_thread(builder, *function_.getParent());
-  close_window(builder, all, MG_FINE_HELD_WINDOW);
-  forget(builder);
+void LoopHazard::clear(IRBuilder<>& builder) {
+  Value* const all = hazards_of_thread(builder, *function_.getParent());
+  clear_hazard(builder, all, MG_FINE_LOOP_HAZARD);
+  note_cleared(builder);
 }
 
-void HeldWindow::finish() {
-  if (since_ == nullptr) return;
+void LoopHazard::finish() {
+  if (epoch_ == nullptr) return;
   for (Instruction& instruction : instructions(function_)) {
     auto* const call = dyn_cast<CallInst>(&instruction);
     if (call == nullptr || !is_cold(*call)) continue;
     IRBuilder<> builder(call);
-    close(builder);
+    clear(builder);
   }
   Module& module = *function_.getParent();
-  for (CallInst* call : batch_opens_) {
+  for (CallInst* call : batch_begins_) {
     IRBuilder<> builder(call);
     auto* const type = FunctionType::get(builder.getInt64Ty(), call->getFunctionType()->params(), false);
-    Value* const since = builder.CreateCall(
-        module.getOrInsertFunction(kBatchHold, type), {call->getArgOperand(0), call->getArgOperand(1)});
-    Value* const refused = builder.CreateICmpEQ(since, builder.getInt64(0));
-    builder.CreateStore(builder.CreateSelect(refused, builder.getInt64(MG_FINE_NOT_HELD), since), since_);
-    // Nothing it returns but 0 has only zeros in its lower half: losses under which something is remembered are odd.
-    call->replaceAllUsesWith(builder.CreateTrunc(since, call->getType()));
+    Value* const epoch = builder.CreateCall(module.getOrInsertFunction(kBatchBeginInLoop, type),
+                                            {call->getArgOperand(0), call->getArgOperand(1)});
+    Value* const refused = builder.CreateICmpEQ(epoch, builder.getInt64(0));
+    builder.CreateStore(builder.CreateSelect(refused, builder.getInt64(MG_FINE_NO_LOOP_HAZARD), epoch), epoch_);
+    // Nothing that it returns but 0 has only zeros in its lower half: an epoch in which rights are cached is odd.
+    call->replaceAllUsesWith(builder.CreateTrunc(epoch, call->getType()));
     call->eraseFromParent();
   }
-  for (CallInst* call : batch_closes_) {
+  for (CallInst* call : batch_ends_) {
     IRBuilder<> builder(call);
     Value* const spent = builder.CreateLShr(call->getArgOperand(1), kCheapIterationsShift);
     builder.CreateStore(builder.CreateSub(builder.CreateLoad(builder.getInt64Ty(), left_), spent), left_);
   }
-  for (Instruction* instruction : close_before_) {
+  for (Instruction* instruction : clear_before_) {
     IRBuilder<> builder(instruction);
-    close(builder);
+    clear(builder);
+  }
+  for (const auto& [branch, header] : clear_on_edges_) {
+    BasicBlock* const between = SplitEdge(branch->getParent(), header);
+    IRBuilder<> builder(between->getTerminator());
+    clear(builder);
   }
   for (BasicBlock* exit : exits_) {
     IRBuilder<> builder(exit, exit->getFirstInsertionPt());
-    close(builder);
+    clear(builder);
   }
   for (const auto& [back, iteration] : back_edges_) {
     const uint64_t length = iteration.length;
     IRBuilder<> builder(back);
     Value* const left = builder.CreateSub(builder.CreateLoad(builder.getInt64Ty(), left_), builder.getInt64(length));
     builder.CreateStore(left, left_);
-    const auto iterations = static_cast<uint32_t>(std::max<uint64_t>(kHeldInstructions / length, 2));
+    const auto iterations = static_cast<uint32_t>(std::max<uint64_t>(kLoopHazardInstructions / length, 2));
     MDNode* const rarely = MDBuilder(function_.getContext()).createBranchWeights(1, iterations - 1);
     Instruction* const then =
         SplitBlockAndInsertIfThen(builder.CreateICmpSLE(left, builder.getInt64(0)), back, false, rarely);
     builder.SetInsertPoint(then);
-    close(builder);
-    builder.CreateStore(builder.getInt64(kHeldInstructions), left_);
+    clear(builder);
+    builder.CreateStore(builder.getInt64(kLoopHazardInstructions), left_);
     if (iteration.polls) insert_poll(*then);
   }
   DominatorTree dominators(function_);
-  PromoteMemToReg({since_, left_}, dominators);
+  PromoteMemToReg({epoch_, left_}, dominators);
 }
 
 }  // namespace multigrain::checks

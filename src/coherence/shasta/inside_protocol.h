@@ -4,12 +4,12 @@
 namespace multigrain::shasta {
 
 // While it exists, polls and fences of a signal handler that interrupts the thread do nothing.
-class Inside {
+class InsideProtocol {
  public:
-  Inside() { ++depth(); }
-  ~Inside() { --depth(); }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  InsideProtocol() { ++depth(); }
+  ~InsideProtocol() { --depth(); }
+  InsideProtocol(const InsideProtocol&) = delete;
+  InsideProtocol& operator=(const InsideProtocol&) = delete;
   [[nodiscard]] static bool on() { return depth() != 0; }
 
  private:
