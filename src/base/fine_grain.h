@@ -14,7 +14,7 @@ extern "C" {
 
 /* The version of this contract, which compiled code carries in a note: code of another version does not run under a line
  * protocol. A macro without a suffix, as it goes into assembly. */
-#define MG_FINE_VERSION 3
+#define MG_FINE_VERSION 4
 
 /* The view of the shared region: an address is shared if its bits from MG_FINE_VIEW_SHIFT on are MG_FINE_VIEW_TAG. */
 #define MG_FINE_VIEW_SHIFT 44

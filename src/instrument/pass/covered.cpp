@@ -38,17 +38,17 @@ void cover_behind(Instruction& begin, DenseSet<const Instruction*>& covered) {
   while (!work.empty()) {
     BasicBlock* const block = work.pop_back_val();
     if (!seen.insert(block).second) continue;
-    bool closed = false;
+    bool cleared = false;
     for (Instruction& instruction : *block) {
       if (is_call_of(instruction, kBatchEnd)) {
-        closed = true;
+        cleared = true;
         break;
       }
       inside.insert(&instruction);
     }
-    if (closed) continue;
+    if (cleared) continue;
     for (BasicBlock* next : successors(block)) {
-      // Into the loop's middle from outside, or out of it without closing: not what loops.cpp makes.
+      // The piece leads back to its own beginning without clearing its hazards: loops.cpp makes no such piece.
       if (next == begin.getParent()) return;
       work.push_back(next);
     }
