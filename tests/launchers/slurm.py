@@ -7,6 +7,7 @@ when the test is killed (the daemons die with their parent).
 import ctypes
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -36,14 +37,25 @@ def why_not():
 
 
 def _free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that nothing has, and that the kernel gives to nobody who asks for any: a daemon binds one only later.
+
+    The tests of one Slurm after another (RESOURCE_LOCK) are the only ones here that choose such ports.
+    """
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first_ephemeral = int(file.read().split()[0])
+    candidates = list(range(min(20000, first_ephemeral // 2), first_ephemeral))
+    random.shuffle(candidates)
+    free = []
+    for port in candidates:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            free.append(port)
+        if len(free) == count:
+            return free
+    raise RuntimeError(f"fewer than {count} ports below {first_ephemeral} are free")
 
 
 def _die_with_parent():
