@@ -145,4 +145,8 @@ void clear_hazard(IRBuilder<>& builder, Value* hazards, unsigned i) {
   builder.CreateAlignedStore(builder.getInt64(0), hazard, Align(8))->setAtomic(AtomicOrdering::Release);
 }
 
+void clear_hazards(IRBuilder<>& builder, Value* hazards, size_t count) {
+  for (unsigned i = 0; i < count; ++i) clear_hazard(builder, hazards, i);
+}
+
 }  // namespace multigrain::checks

@@ -40,6 +40,8 @@ llvm::Value* load_line_shift(llvm::IRBuilder<>& builder);
 // The calling thread's hazards, and the store that clears one of them.
 llvm::Value* hazards_of_thread(llvm::IRBuilder<>& builder, llvm::Module& module);
 void clear_hazard(llvm::IRBuilder<>& builder, llvm::Value* hazards, unsigned i);
+// Clears the first `count` of them.
+void clear_hazards(llvm::IRBuilder<>& builder, llvm::Value* hazards, size_t count);
 
 // The last of a thread's hazards is the loop hazard, so that those of batches and loops do not get in its way.
 inline constexpr unsigned kMostRuns = MG_FINE_LOOP_HAZARD;
