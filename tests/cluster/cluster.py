@@ -16,6 +16,19 @@ BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 # Every one that is built: a new workload need not be named here.
 # Beside them are folders: the same programs, built by mgcc.
 WORKLOADS = sorted(entry.name for entry in os.scandir(f"{BIN}/workloads") if entry.is_file())
+# Whether every workload is to run on every number of hosts (ctest's label full), or each on one, so that every pair of
+# workload and number of hosts, of workload and way to start it, and of number of hosts and way to start it is run.
+FULL = os.environ.get("MULTIGRAIN_TEST_FULL") == "1"
+# Ways to start workloads on 2, 3 and 4 hosts.
+WAYS = ("mgrun", "Open MPI", "MPICH")
+
+
+def workloads_on(hosts, way):
+    """The workloads that this way starts on this many hosts."""
+    return [workload for number, workload in enumerate(WORKLOADS)
+            if FULL or (number + WAYS.index(way) + hosts) % 3 == 0]
+
+
 # Within which the end of a host is noticed everywhere by default, and what a loaded machine may add to it.
 LIMIT_S = 5
 MARGIN_S = 5

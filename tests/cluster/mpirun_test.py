@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from cluster import BIN, HOSTS, WORKLOADS, ClusterTest, close_hosts, open_hosts
+from cluster import BIN, HOSTS, ClusterTest, close_hosts, open_hosts, workloads_on
 from virtual_hosts import eventually
 
 setUpModule = open_hosts
@@ -15,11 +15,13 @@ tearDownModule = close_hosts
 
 
 class UnderMpirun(ClusterTest):
+    way = ""
+
     def launcher(self, hosts):
         raise NotImplementedError
 
     def check(self, hosts):
-        for workload in WORKLOADS:
+        for workload in workloads_on(len(hosts), self.way):
             with self.subTest(workload=workload):
                 done = HOSTS["a"].run([*self.launcher(hosts), f"{BIN}/workloads/{workload}", "--size", "test", "--check"],
                                       timeout=120, directory=self.folder)
@@ -56,6 +58,8 @@ class UnderMpirun(ClusterTest):
 
 
 class OpenMpi(UnderMpirun):
+    way = "Open MPI"
+
     def setUp(self):
         super().setUp()
         if shutil.which("mpirun.openmpi") is None:
@@ -80,6 +84,8 @@ class OpenMpi(UnderMpirun):
 
 
 class Mpich(UnderMpirun):
+    way = "MPICH"
+
     def setUp(self):
         super().setUp()
         if shutil.which("mpirun.mpich") is None:

@@ -6,7 +6,7 @@ import signal
 import time
 import unittest
 
-from cluster import BIN, HOSTS, LIMIT_S, MARGIN_S, WORKLOADS, ClusterTest, Run, close_hosts, open_hosts
+from cluster import BIN, HOSTS, LIMIT_S, MARGIN_S, WORKLOADS, ClusterTest, Run, close_hosts, open_hosts, workloads_on
 
 # Ends only if something ends it.
 ENDLESS = [f"{BIN}/workloads/jacobi", "--grid", "512", "--iterations", "1000000"]
@@ -20,8 +20,8 @@ class Workloads(ClusterTest):
         # Nothing is to be found lost here, and a host of a busy machine may be silent for seconds.
         return super().run_mgrun(*arguments, env={**os.environ, "MULTIGRAIN_TIMEOUT": "60"}, **options)
 
-    def check(self, hosts, *options):
-        for workload in WORKLOADS:
+    def check(self, hosts, *options, workloads=None):
+        for workload in workloads or workloads_on(len(hosts.split(",")), "mgrun"):
             with self.subTest(workload=workload):
                 status, out, err = self.run_mgrun("--hosts", hosts, *options, f"{BIN}/workloads/{workload}", "--size",
                                                   "test", "--check")
@@ -39,10 +39,10 @@ class Workloads(ClusterTest):
         self.check("a,b,c,d")
 
     def test_on_hosts_other_than_mgruns(self):
-        self.check("b,c", "--no-pin")
+        self.check("b,c", "--no-pin", workloads=workloads_on(3, "mgrun"))
 
     def test_with_several_nodes_and_processors_a_host(self):
-        self.check("a:2,b:2", "--procs-per-node", "2")
+        self.check("a:2,b:2", "--procs-per-node", "2", workloads=WORKLOADS)
 
     def test_scripts_that_go_on_after_the_program_end_in_any_order(self):
         for last in range(2):
