@@ -12,6 +12,9 @@ namespace multigrain::checks {
 // published, or are not worth it. Whether the function changed.
 bool guard_loops(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
 
+// The property of a loop's branch that says so (LLVM's loop metadata).
+inline constexpr const char* kGuardedLoop = "multigrain.loop.done";
+
 // Whether the loop was made by that, or left over.
 bool is_guarded(const llvm::Loop& loop);
 
