@@ -225,7 +225,7 @@ TEST_P(FabricContract, ABatchKeepsTheOrderAndKeepsNothing) {
     {
       const MessageBatch batch(a_);
       const MessageBatch inner(a_);  // they nest
-      // More than one train of them, and less than the window, since nobody polls meanwhile.
+      // More than one coalescing buffer of them, and less than the credits, since nobody polls meanwhile.
       for (unsigned i = 0; i < 150 + batches; ++i, ++sent) {
         const std::vector<std::byte> payload(lengths[sent % std::size(lengths)], static_cast<std::byte>(sent));
         RemoteSlice slice;

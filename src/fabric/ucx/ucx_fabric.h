@@ -33,7 +33,7 @@ struct UcxOptions {
   // A node is gone (its connections broke, or it was silent for too long): `reason` is a few words for a message.
   // Called at most once a node, from whichever thread noticed, perhaps in the fault handler; it may end the process.
   // Nothing is promised of operations to that node afterwards, but those to others go on.
-  void (*peer_lost)(void* context, NodeId node, const char* reason) = nullptr;
+  void (*peer_failed)(void* context, NodeId node, const char* reason) = nullptr;
   void* context = nullptr;
 
   // Called around everything that may make UCX allocate, also on threads that UCX starts: the runtime keeps UCX's
@@ -52,7 +52,7 @@ class UcxFabric : public Fabric {
   virtual Status connect(Wireup& wireup) = 0;
   // The process is about to run the destructors of its libraries, UCX's among them: whoever is inside UCX comes out,
   // and whoever calls the fabric from now on stays there for ever. Not from a handler. The others are told that
-  // this one ends (peer_lost is called there).
+  // this one ends (peer_failed is called there).
   virtual void stop() = 0;
   // Lets UCX work once, without handling messages. Returns whether anything happened. A node that neither polls nor has
   // a service thread answers no remote operation of others; tests use this instead.
