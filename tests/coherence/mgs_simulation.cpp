@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain::mgs::model {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "fabric/modelled.h"
 #include "fabric/shm/shm_fabric.h"
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 #include "memory/layout.h"
 #include "shm_job.h"
 #include "ucx_job.h"

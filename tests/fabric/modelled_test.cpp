@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 #include "shm_job.h"
 
 namespace multigrain {

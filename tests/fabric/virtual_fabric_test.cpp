@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain {
