@@ -24,7 +24,7 @@
 #include "base/fine_grain.h"
 #include "base/output_file.h"
 #include "coherence/line_protocol.h"
-#include "fabric/emulation.h"
+#include "fabric/emulation/emulation.h"
 #include "instrument/runtime/hazards.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"

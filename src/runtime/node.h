@@ -14,7 +14,7 @@
 #include "coherence/hazard_slots.h"
 #include "coherence/protocol.h"
 #include "fabric/fabric.h"
-#include "fabric/modelled.h"
+#include "fabric/emulation/modelled.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "memory/access_rights.h"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/modelled.h"
+#include "fabric/emulation/modelled.h"
 #include "fabric/shm/shm_fabric.h"
 #include "support/sim_fabric.h"
 #include "memory/layout.h"

@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
+#include "base/mapped_object.h"
 #include "base/spin_lock.h"
 #include "fabric/fabric.h"
-#include "fabric/mapped_object.h"
 #include "fabric/shm/job_memory.h"
 #include "fabric/shm/overflow.h"
 #include "fabric/shm/peer_mappings.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "fabric/mapped_object.h"
+#include "base/mapped_object.h"
 #include "fabric/ucx/parts.h"
 #include "fabric/ucx/ucx_fabric.h"
 
