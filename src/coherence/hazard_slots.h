@@ -21,8 +21,8 @@
 #include "base/mapped_object.h"
 #include "base/spin_lock.h"
 #include "coherence/hazard.h"
+#include "coherence/hazard_words.h"
 #include "coherence/steps.h"
-#include "fabric/words.h"
 
 namespace multigrain {
 

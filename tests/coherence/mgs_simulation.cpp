@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include "coherence/mgs/message_types.h"
 #include "support/sim_fabric.h"
 
 namespace multigrain::mgs::model {
