@@ -1,8 +1,8 @@
 // The kWords segment of a node: 64-bit words for remote atomics, which components divide among themselves.
 //
 // Each component declares the ranges of its own next to its code, as words::Range; src/runtime/ranges.cpp checks at
-// compile time that they do not overlap. Offsets and sizes in bytes. The segment is sparse: what is not touched costs no
-// memory.
+// compile time that they do not overlap. Offsets and sizes in bytes. The segment is sparse: what is not touched costs
+// no memory.
 #pragma once
 
 #include <cstddef>

@@ -62,10 +62,10 @@ Result<std::unique_ptr<ShmFabric>> ShmFabric::attach(JobMemory job, NodeId self,
   if (self.value >= nodes) return fail("node {} cannot join a job of {} nodes", self.value, nodes);
   if (!frames_fds.empty() && frames_fds.size() != nodes)
     return fail("a job of {} nodes needs {} frames descriptors, not {}", nodes, nodes, frames_fds.size());
-  uint32_t nobody = 0;
+  uint32_t earlier = 0;
   // A second process (or a second fabric) of one node would read the same rings.
-  if (!job.header().node[self.value].pid.compare_exchange_strong(nobody, static_cast<uint32_t>(getpid())))
-    return fail("node {} has been started already, as process {}", self.value, nobody);
+  if (!job.header().node[self.value].pid.compare_exchange_strong(earlier, static_cast<uint32_t>(getpid())))
+    return fail("node {} has been started already, as process {}", self.value, earlier);
   std::atomic<uint32_t>& pid = job.header().node[self.value].pid;
   Status opened;
   std::unique_ptr<ShmFabric> fabric;
@@ -301,7 +301,7 @@ bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::b
     }
   }
   bell.announce(self_.value);
-  // Somebody must bring the rest along later: the argument of doorbell.h, with overflowing_ in the place of pending.
+  // Some thread must bring the rest along later: the argument of doorbell.h, with overflowing_ in the place of pending.
   if (overflowed) bell_->wake_unless_attended();
   return true;
 }

@@ -28,7 +28,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   static constexpr int kAbortedStatus = 3;
 
   // Joins the job as node `self`. `job_fd` is mapped and may be closed afterwards. `frames_fds` has the frames memfd of
-  // each node (they must stay open) or is empty: then nobody's frames but those exported here can be accessed.
+  // each node (they must stay open) or is empty: then no frames but those exported here can be accessed.
   // `region_size`: how many bytes of the frames there are. Errors: not a job memory; `self` not in it or attached
   // already; descriptors that do not fit.
   static Result<std::unique_ptr<ShmFabric>> attach(int job_fd, NodeId self, const std::vector<int>& frames_fds,
@@ -119,7 +119,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   void flush_overflow();
   unsigned drain(unsigned source, unsigned limit);
   void handle(unsigned source, const Record& record, RingConsumer& ring);
-  // When there will be work that nobody sees to: 0 now, kNever only after a doorbell rings.
+  // When there will be work that no thread does: 0 now, kNever only after a doorbell rings.
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   [[nodiscard]] Nanoseconds next_work();
 

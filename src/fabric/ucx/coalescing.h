@@ -1,13 +1,14 @@
 // Coalescing: small messages that are sent at about the same time travel as one. Over TCP an active message costs a
 // system call, whatever its size.
 //
-// A peer has at most one coalescing buffer, under the lock. A message is in one only while the thread that sent it is in
-// its batch (Fabric::begin_batch), and at the end of the batch the thread sends all buffers that it finds, its own
-// messages among them if no other thread did so before. Batches are: a few dozen handlers (which wait for no message; at
-// most for a get, of a slice too long to be carried, which UCX there answers by itself), a read ahead, a few pages of a
-// release. A thread that is about to wait for credits sends the buffer first. A message that cannot be coalesced goes
-// behind the buffer, and one from a thread in no batch takes the buffer along. So nothing is kept for longer than its
-// own batch lasts, whatever other threads do, and a thread that waits, in the fault handler or elsewhere, keeps nothing.
+// A peer has at most one coalescing buffer, under the lock. A message is in one only while the thread that sent it is
+// in its batch (Fabric::begin_batch), and at the end of the batch the thread sends all buffers that it finds, its own
+// messages among them if no other thread did so before. Batches are: a few dozen handlers (which wait for no message;
+// at most for a get, of a slice too long to be carried, which UCX there answers by itself), a read ahead, a few pages
+// of a release. A thread that is about to wait for credits sends the buffer first. A message that cannot be coalesced
+// goes behind the buffer, and one from a thread in no batch takes the buffer along. So nothing is kept for longer than
+// its own batch lasts, whatever other threads do, and a thread that waits, in the fault handler or elsewhere, keeps
+// nothing.
 #pragma once
 
 #include <array>

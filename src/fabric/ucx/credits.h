@@ -1,8 +1,8 @@
 // Flow control between two nodes: a sliding window of credits in each direction.
 //
-// A message costs message_cost() credits. Its sender may have kCreditWindow of them under way: sent, and not known to be
-// handled. Both sides count from the beginning and never reset: the receiver announces, in whatever it sends back, the
-// cost of all that it has handled so far, so an announcement that is overtaken by a later one says nothing new. A
+// A message costs message_cost() credits. Its sender may have kCreditWindow of them under way: sent, and not known to
+// be handled. Both sides count from the beginning and never reset: the receiver announces, in whatever it sends back,
+// the cost of all that it has handled so far, so an announcement that is overtaken by a later one says nothing new. A
 // receiver that has handled much and sends nothing announces it by a control message.
 #pragma once
 

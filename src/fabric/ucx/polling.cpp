@@ -17,9 +17,9 @@ namespace {
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kNever = Dispatcher::kNever;
-// Waits that follow each other within kBurst are a burst; in one, the service thread polls every kPollInterval. Where it
-// polls more often it takes the core from processors that poll (half as often: page faults over TCP 20 for 40 us), and
-// less often lets a request wait that comes when the burst is over.
+// Waits that follow each other within kBurst are a burst; in one, the service thread polls every kPollInterval. Where
+// it polls more often it takes the core from processors that poll (half as often: page faults over TCP 20 for 40 us),
+// and less often lets a request wait that comes when the burst is over.
 constexpr Nanoseconds kBurst = 200'000;
 constexpr Nanoseconds kPollInterval = 100'000;
 constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins

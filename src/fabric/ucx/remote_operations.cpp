@@ -101,8 +101,8 @@ bool RemoteOperations::wait_polling(Completion completion) {
   return false;
 }
 
-// It takes long: the service thread makes progress, or a thread that polls. But that may be this very thread, in an outer
-// scope; and without a service thread there may be none: so this thread makes progress from time to time.
+// It takes long: the service thread makes progress, or a thread that polls. But that may be this very thread, in an
+// outer scope; and without a service thread there may be none: so this thread makes progress from time to time.
 void RemoteOperations::wait_asleep(Completion completion) {
   std::atomic<uint32_t>& word = operations_[(completion.id & 0xffff) - 1].word;
   const auto pending = static_cast<uint32_t>(completion.id >> 16) << 1;

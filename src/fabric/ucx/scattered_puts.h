@@ -1,8 +1,8 @@
 // Scattered puts (Fabric::start_put_pieces): many short pieces of one page, which are one operation.
 //
 // Where the network can put (it has a lane for that), each piece is a put, and one flush follows them all. Where it
-// cannot, UCX would send each as a message with an answer of its own, which the target's progress carries out: there all
-// pieces are one message, which the target answers when they are where they belong.
+// cannot, UCX would send each as a message with an answer of its own, which the target's progress carries out: there
+// all pieces are one message, which the target answers when they are where they belong.
 #pragma once
 
 #include <cstddef>

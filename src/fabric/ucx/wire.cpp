@@ -69,7 +69,7 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
         return {Verdict::kBroken, "a remote key for memory that does not exist was the matter of a message from node"};
       return {Verdict::kGood};
     case ControlKind::kDeposited:
-      // `a` is for whoever knows what is under way.
+      // `a` is checked by the part that knows what is under way.
       if (out.b != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};
       return {Verdict::kGood};
     case ControlKind::kNone:

@@ -9,16 +9,17 @@
 //   kCoalesced  WireCoalesced  records, one behind the other: a WireMessage and its payload
 //   kPieces     WirePieces     a WirePiece for each piece, then the bytes of all pieces
 //
-// kCoalesced is several small messages that were sent at about the same time (coalescing.h). Each record is numbered and
-// checked as if it had come alone.
+// kCoalesced is several small messages that were sent at about the same time (coalescing.h). Each record is numbered
+// and checked as if it had come alone.
 //
 // Pieces are a scattered put (Fabric::start_put_pieces) to a node to which UCX itself would make a message of every
 // put. They are no messages of the fabric: not numbered, carried out in the order in which they come, and answered by
 // kDeposited when they are where they belong.
 //
-// Every structure begins with a key: a number that is drawn from the job's secret for this sender and this receiver. What
-// comes with another key comes from no node of the job, and is dropped. What comes with the right key is checked field
-// by field, and if it cannot be right the run ends, naming the sender. The checks are pure functions of the bytes.
+// Every structure begins with a key: a number that is drawn from the job's secret for this sender and this receiver.
+// What comes with another key comes from no node of the job, and is dropped. What comes with the right key is checked
+// field by field, and if it cannot be right the run ends, naming the sender. The checks are pure functions of the
+// bytes.
 //
 // Nodes of a run have the same executable, so the same byte order and layout.
 #pragma once
@@ -165,8 +166,8 @@ Checked check_pieces(const WireContext& context, const WirePieces& pieces, std::
 // The `i`th entry of the table at the begin of `data`, of which check_pieces() has approved.
 WirePiece piece(std::span<const std::byte> data, uint32_t i);
 
-// Takes the next record of coalesced messages that decode() found good off the front of `rest`. `left` is how many the train
-// should still have, this one included; with the last, nothing may be left over. The verdict is kGood or kBroken.
+// Takes the next record of coalesced messages that decode() found good off the front of `rest`. `left` is how many
+// there should still be, this one included; with the last, nothing may be left over. The verdict is kGood or kBroken.
 Checked next_record(const WireContext& context, const WireCoalesced& all, unsigned left,
                     std::span<const std::byte>& rest, WireMessage& out, std::span<const std::byte>& payload);
 

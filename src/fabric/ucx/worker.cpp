@@ -65,8 +65,9 @@ std::vector<std::string> available_transports() {
   return names;
 }
 
-// UCX's asynchronous thread accepts connections, and allocates. It has no entry that this could wrap, but it takes event
-// handlers: one of ours runs on it, and calls enter_library() there for good. It exists as long as it has a handler.
+// UCX's asynchronous thread accepts connections, and allocates. It has no entry that this could wrap, but it takes
+// event handlers: one of ours runs on it, and calls enter_library() there for good. It exists as long as it has a
+// handler.
 class Worker::AsyncThread {
  public:
   static Result<AsyncThread*> start(const Worker& worker) {
