@@ -18,11 +18,11 @@
 
 #include "base/fine_grain.h"
 #include "base/ids.h"
+#include "base/mapped_object.h"
 #include "base/spin_lock.h"
 #include "coherence/hazard.h"
+#include "coherence/hazard_words.h"
 #include "coherence/steps.h"
-#include "fabric/mapped_object.h"
-#include "fabric/words.h"
 
 namespace multigrain {
 

@@ -1,7 +1,8 @@
 // The fabric contract: remote memory and messages between nodes.
 //
 // It is what VMMC is to GeNIMA ([GeNIMA], III.A) and put/get/fetch-and-set is to DSZOOM ([DSZOOM]).
-// Protocols are written against this header alone; src/fabric/shm, ucx and sim supply it. Each implementation promises:
+// Protocols are written against this header alone; src/fabric/shm and ucx supply it, and tests/support a simulated one.
+// Each implementation promises:
 //
 //  Order     Messages from one node to another are handled in the order in which they were sent, one after the other:
 //            a handler has returned before the next message from that node is handled. Messages from different
@@ -12,7 +13,7 @@
 //            puts that begin and end at words. What a get reads of a word that is changed meanwhile may
 //            be parts of both, as memcpy follows the alignment of UCX's buffers: docs/internals/dszoom.md, Limits, has
 //            the one use.) A put of one word stores it once, as an atomic operation does:
-//            it does not undo what somebody makes of the word as soon as he sees it.
+//            it cannot undo an update that another node makes as soon as it sees the word.
 //  Delivery  No message is lost or duplicated. Queues are bounded: send() from ordinary code waits for room (and polls
 //            while it waits); send() from a handler never waits, the overflow is kept and goes out in order.
 //  Checks    What comes from another node (type, sizes, offsets, sender) is checked before use; a bad one ends the run.
@@ -36,20 +37,17 @@ namespace multigrain {
 // Memory that a node exports to the others, addressed by offset from its start.
 enum class SegmentId : uint8_t {
   kFrames = 0,  // the frames of the shared region: offset = address - region base
-  kWords = 1,   // 64-bit words for remote atomics: what is where is in words.h
+  kWords = 1,   // 64-bit words for remote atomics: components divide it (words.h)
   kLines = 2,   // the line table (docs/internals/fine-grain.md): words::line_table_bytes() of it, a word a line
   kCount
 };
 
-// What a message is about. Each room owns a range; the names are in the room's own header.
+// What a message is about. Each component owns a range, which it declares next to its code in this namespace, with its
+// begin and its end; src/runtime/ranges.cpp checks at compile time that no two overlap.
 using MessageType = uint8_t;
 namespace message_range {
-inline constexpr MessageType kMgs = 0x10;      // .. 0x2f  src/coherence/mgs
-inline constexpr MessageType kShasta = 0x30;   // .. 0x3f  src/coherence/shasta
-inline constexpr MessageType kSync = 0x40;     // .. 0x5f  src/sync
-inline constexpr MessageType kHeap = 0x60;     // .. 0x6f  src/memory: the shared heap
-inline constexpr MessageType kRuntime = 0x70;  // .. 0x8f  src/runtime: spawn, join, state copy, shutdown
-inline constexpr MessageType kTest = 0xf0;     // .. 0xff  tests and mgbench
+inline constexpr MessageType kTest = 0xf0;  // tests and mgbench
+inline constexpr unsigned kTestEnd = 0x100;
 }  // namespace message_range
 
 // A payload that stays where it is, in memory that the sender exports, until the receiver's handler fetches it.
@@ -179,19 +177,19 @@ class Fabric {
   // Handles what has arrived, at most a few dozen messages. Returns how many were handled.
   virtual unsigned poll() = 0;
   // A word that is not 0 while poll() would find something: a processor that computes looks at it between polls of
-  // others, for a nanosecond, and is in time for senders who hesitate before they wake the service thread. Lives as
+  // others, for a nanosecond, and is in time for senders that hesitate before they wake the service thread. Lives as
   // long as the fabric. nullptr: there is none, and the service thread sees to everything.
   [[nodiscard]] virtual const std::atomic<uint64_t>* mail() const { return nullptr; }
   // Between these, messages that the calling thread sends may be kept back, so that many small ones travel as one. They
-  // go out at end_batch(), or before. They nest. Nobody may wait inside: what is waited for may depend on a message
+  // go out at end_batch(), or before. They nest. No thread may wait inside: what is waited for may depend on a message
   // that is kept. (A send() that waits for room is allowed: what is kept goes out first.) Handlers run in a batch.
   virtual void begin_batch() {}
   virtual void end_batch() {}
 
-  // --- Attendance: somebody must look at the queue, and nobody should be woken in vain.
+  // --- Attendance: while a thread polls, senders do not wake the service thread; when none does, they do.
   // A thread that is going to poll repeatedly announces it; senders do not wake the service thread meanwhile.
   virtual void attend() = 0;
-  // Ends that. If messages are waiting and nobody else attends, the service thread is woken (never lost).
+  // Ends that. If messages are waiting and no other thread attends, the service thread is woken.
   virtual void leave() = 0;
   // For the service thread alone: handles messages while there are any, and sleeps when there are none or another
   // thread attends. Returns after handling something, or after wake_service().

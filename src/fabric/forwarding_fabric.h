@@ -1,9 +1,9 @@
 // A fabric around another that hands every operation on: what a model of a network or a test wraps a fabric with
 // overrides what it changes and nothing else.
 //
-// An operation that is handed on is seen by nobody else: a model that charges for operations overrides each one that
-// reaches another node, or that operation is free. The convenience of one operation that is made of others is lost on
-// the way: inner.fetch() calls inner.get(), not the wrapper's.
+// The wrapper does not see an operation that is handed on: a model that charges for operations overrides each one that
+// reaches another node, or that operation is free. An operation that is made of others is made of the inner fabric's:
+// inner.fetch() calls inner.get(), not the wrapper's.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace multigrain {
 
 class ForwardingFabric : public Fabric {
  public:
-  // `inner` is somebody else's and outlives this object.
+  // `inner` belongs to the caller and outlives this object.
   explicit ForwardingFabric(Fabric& inner) : inner_(&inner) {}
   explicit ForwardingFabric(std::unique_ptr<Fabric> inner) : inner_(inner.get()), owned_(std::move(inner)) {}
 
@@ -82,7 +82,7 @@ class ForwardingFabric : public Fabric {
 
  private:
   Fabric* inner_;
-  std::unique_ptr<Fabric> owned_;  // null: somebody else's
+  std::unique_ptr<Fabric> owned_;  // null: the caller's
 };
 
 }  // namespace multigrain

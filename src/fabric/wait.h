@@ -16,7 +16,7 @@
 namespace multigrain {
 
 // A counter that grows when something happened. A waiter reads it, checks its condition, and sleeps only if it has not
-// grown since. The lowest bit says that somebody may be asleep, so that notify() needs no system call otherwise.
+// grown since. The lowest bit says that a thread may be asleep, so that notify() needs no system call otherwise.
 class EventCount {
  public:
   // Take this before checking the condition.
@@ -69,7 +69,7 @@ struct WaitPolicy {
 };
 
 // The calling thread looks after the node's messages for as long as this lives. Begin it before sending a request that
-// will be waited for: a node that answers at once then finds somebody attending, and need not wake the service thread.
+// will be waited for: a node that answers at once then finds a thread attending, and need not wake the service thread.
 //
 // A thread has one at a time: a wait that blocks gives up its own attendance, and one that an outer scope kept would
 // make everybody believe that messages are looked after. So none may live across a call that waits by itself, nor for
@@ -125,7 +125,8 @@ class NoHandlersScope {
   }
 };
 
-// Waits until `done()` holds. Whoever makes it true calls `event.notify()` afterwards. Async-signal-safe if `done` is.
+// Waits until `done()` holds. The thread that makes it true calls `event.notify()` afterwards. Async-signal-safe if
+// `done` is.
 template <typename Done>
 void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (already_satisfied(event, done)) return;

@@ -174,7 +174,8 @@ bool Agent::obey(const Frame& frame) {
       return true;
     case agent::kInput: {
       const auto bytes = fields.blob();
-      if (!fields.complete() || input_ended_ || waiting_input_.size() + bytes.size() > agent::kWindow) return false;
+      if (!fields.complete() || input_ended_ || waiting_input_.size() + bytes.size() > agent::kCreditWindow)
+        return false;
       waiting_input_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       return true;
     }
@@ -334,7 +335,7 @@ void Agent::pass_on_input() {
 void Agent::pass_on_output() {
   std::array<std::byte, agent::kPiece> buffer;
   for (OutputPipe& output : outputs_) {
-    while (output.pipe >= 0 && under_way_ + buffer.size() <= agent::kWindow) {
+    while (output.pipe >= 0 && under_way_ + buffer.size() <= agent::kCreditWindow) {
       const ssize_t got = read(output.pipe, buffer.data(), buffer.size());
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && errno == EAGAIN) break;
@@ -376,7 +377,7 @@ void Agent::wait_for_something() {
   std::vector<pollfd> polled = {{signals_.descriptor(), POLLIN, 0}, {root_.in(), POLLIN, 0}};
   if (root_.queued() != 0) polled.push_back({root_.out(), POLLOUT, 0});
   if (input_ >= 0 && !waiting_input_.empty()) polled.push_back({input_, POLLOUT, 0});
-  if (under_way_ + agent::kPiece <= agent::kWindow)
+  if (under_way_ + agent::kPiece <= agent::kCreditWindow)
     for (const OutputPipe& output : outputs_) polled.push_back({output.pipe, POLLIN, 0});
   if (nodes_) nodes_->append_to(polled);
   auto left = agent::beat_interval(job_.config.silence_limit);

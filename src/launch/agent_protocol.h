@@ -16,7 +16,7 @@
 //
 // Each side sends kBeat when it has been silent for a while. A side that hears nothing for as long as the run's
 // time-out takes the other for gone: mgrun ends the run everywhere else, the agent ends its nodes. Neither waits for
-// the other to read: output and input go at most kWindow bytes ahead of what the receiver says it has passed on.
+// the other to read: output and input go at most kCreditWindow bytes ahead of what the receiver says it has passed on.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ enum Type : uint8_t {
   kBeat,  //
 };
 
-inline constexpr size_t kWindow = 512 * 1024;  // bytes under way
+inline constexpr size_t kCreditWindow = 512 * 1024;  // bytes under way that the receiver has not passed on
 inline constexpr size_t kPiece = 32 * 1024;    // of output or input in one frame
 
 // How often each side says something at least, if silence of `limit` ends the run (0: none does).

@@ -425,7 +425,7 @@ void HostLauncher::acknowledge_output() {
 }
 
 void HostLauncher::pass_on_input() {
-  if (input_ended_ || phase_ != Phase::kRunning || input_under_way_ + agent::kPiece > agent::kWindow) return;
+  if (input_ended_ || phase_ != Phase::kRunning || input_under_way_ + agent::kPiece > agent::kCreditWindow) return;
   pollfd readable{STDIN_FILENO, POLLIN, 0};
   if (poll(&readable, 1, 0) <= 0) return;
   // In the background of a terminal, reading would stop this process and with it the run's heartbeats.
@@ -466,7 +466,7 @@ void HostLauncher::wait_for_something() {
   for (const Host& host : hosts_)
     if (!host.closed) host.link->append_to(polled);
   const bool in_foreground = isatty(STDIN_FILENO) == 0 || tcgetpgrp(STDIN_FILENO) == getpgrp();
-  if (!input_ended_ && phase_ == Phase::kRunning && in_foreground && input_under_way_ + agent::kPiece <= agent::kWindow)
+  if (!input_ended_ && phase_ == Phase::kRunning && in_foreground && input_under_way_ + agent::kPiece <= agent::kCreditWindow)
     polled.push_back({STDIN_FILENO, POLLIN, 0});
   Clock::time_point until = Clock::now() + agent::beat_interval(options_.config.silence_limit);
   if (const auto deadline = supervisor_.deadline()) until = std::min(until, *deadline);

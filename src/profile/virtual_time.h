@@ -8,7 +8,8 @@
 //     waits: the time that passes meanwhile on this host is nobody's;
 //   - by what handlers cost that interrupted it.
 // A message's handler has a clock of its own, which begins when the message arrives and the node's protocol handler is
-// free (fabric/virtual_fabric.h). What it sends, and what it announces to waiting processors, carries that clock.
+// free (fabric/emulation/virtual_fabric.h). What it sends, and what it announces to waiting processors, carries that
+// clock.
 //
 // Invariants
 //   V1  A clock never goes back.
@@ -202,7 +203,7 @@ inline void announce(const void* event, Nanoseconds when) {
   if (on()) internal::announce(event, when);
 }
 
-// --- Handlers: what fabric/virtual_fabric.h calls.
+// --- Handlers: what fabric/emulation/virtual_fabric.h calls.
 
 // The calling thread runs a message's handler, with a clock of its own, for as long as this lives. The clock starts at
 // `begin`, and the handler at `begin + overhead`.

@@ -54,7 +54,7 @@ Result<std::unique_ptr<UcxFabric>> Meeting::connect(const Config& config, std::s
   options.region_size = frames.size();
   options.lines_bytes = lines.size();
   options.silence_limit = config.silence_limit;
-  options.peer_lost = lost;
+  options.peer_failed = lost;
   options.context = context;
   options.enter_library = &BootHeapScope::enter;
   options.leave_library = &BootHeapScope::leave;

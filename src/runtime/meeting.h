@@ -19,7 +19,7 @@ struct Meeting {
   static Result<std::optional<Meeting>> hold();
 
   // The second half: opens UCX, with the region's `frames` behind kFrames and the line table behind kLines, and
-  // connects to everybody. `lost` is called as UcxOptions::peer_lost says.
+  // connects to everybody. `lost` is called as UcxOptions::peer_failed says.
   Result<std::unique_ptr<UcxFabric>> connect(const Config& config, std::span<std::byte> frames,
                                              std::span<std::byte> lines,
                                              void (*lost)(void* context, NodeId node, const char* reason),

@@ -3,6 +3,13 @@
 
 #include "fabric/fabric.h"
 
+namespace multigrain::message_range {
+
+inline constexpr MessageType kRuntime = 0x70;
+inline constexpr MessageType kRuntimeEnd = 0x90;
+
+}  // namespace multigrain::message_range
+
 namespace multigrain::runtime_message {
 
 inline constexpr MessageType kSpawn = message_range::kRuntime + 0;        // node 0: run word[1](word[2]) on word[0]

@@ -24,7 +24,7 @@
 #include "base/fine_grain.h"
 #include "base/output_file.h"
 #include "coherence/line_protocol.h"
-#include "fabric/emulation.h"
+#include "fabric/emulation/emulation.h"
 #include "instrument/runtime/hazards.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"
@@ -263,7 +263,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     line_table_.emplace(std::move(*table));
     auto ucx = meeting_->connect(
         config_, {region_->alias(PageId(0)), region_->size()}, line_table_->bytes(),
-        [](void* node, NodeId lost, const char* reason) { static_cast<Node*>(node)->peer_lost(lost, reason); }, this);
+        [](void* node, NodeId lost, const char* reason) { static_cast<Node*>(node)->peer_failed(lost, reason); }, this);
     if (!ucx) return tl::unexpected(ucx.error());
     ucx_ = ucx->get();
     fabric_ = std::move(*ucx);
@@ -722,7 +722,7 @@ void Node::serve_until_the_end() {
 
 // A node of a run over UCX is gone. The launcher sees its processes end and has more to say about it, so it gets a
 // moment to end this one; but it does not see everything (a network that is cut in two), and not every launcher acts.
-void Node::peer_lost(NodeId node, const char* reason) {
+void Node::peer_failed(NodeId node, const char* reason) {
   if (shutting_down_.load()) {
     // The regular end. The nodes leave when node 0's process has nothing more to do; who among the others is first says
     // nothing: node 0 has had everybody's report by then.

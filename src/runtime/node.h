@@ -14,7 +14,7 @@
 #include "coherence/hazard_slots.h"
 #include "coherence/protocol.h"
 #include "fabric/fabric.h"
-#include "fabric/modelled.h"
+#include "fabric/emulation/modelled.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "memory/access_rights.h"
@@ -119,7 +119,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void set_handler(MessageType type);
 
   [[nodiscard]] int watch_node_0() const;
-  void peer_lost(NodeId node, const char* reason);
+  void peer_failed(NodeId node, const char* reason);
   [[nodiscard]] static Nanoseconds time_of_mark();
   void take_mark(PhaseMark mark, Nanoseconds when);
   void take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds when);

@@ -3,6 +3,13 @@
 
 #include "fabric/fabric.h"
 
+namespace multigrain::message_range {
+
+inline constexpr MessageType kSync = 0x40;
+inline constexpr MessageType kSyncEnd = 0x60;
+
+}  // namespace multigrain::message_range
+
 namespace multigrain::sync_message {
 
 enum : MessageType {

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "fabric/words.h"
 #include "profile/virtual_time.h"
 #include "status/node_status.h"
+#include "sync/words.h"
 
 namespace multigrain {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "fabric/words.h"
 #include "profile/this_thread.h"
 #include "sync/messages.h"
+#include "sync/words.h"
 
 namespace multigrain {
 namespace {

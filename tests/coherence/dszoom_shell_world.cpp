@@ -13,7 +13,7 @@
 #include "coherence/dszoom/shell.h"
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 #include "fibre.h"
 #include "shell_steps.h"
 

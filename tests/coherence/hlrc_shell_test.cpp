@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "coherence/hlrc/shell.h"
-#include "fabric/words.h"
+#include "coherence/hlrc/words.h"
 #include "shell_nodes.h"
 
 namespace multigrain::hlrc {

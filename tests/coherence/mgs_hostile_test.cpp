@@ -1,5 +1,6 @@
 // The MGS shell among nodes that send anything.
 #include "../fabric/hostile.h"
+#include "coherence/mgs/message_types.h"
 #include "coherence/mgs/shell.h"
 
 namespace multigrain::mgs {

@@ -4,7 +4,8 @@
 #include <cstring>
 #include <random>
 
-#include "fabric/sim/sim_fabric.h"
+#include "coherence/mgs/message_types.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain::mgs::model {
 namespace {

@@ -17,7 +17,7 @@
 #include "coherence/shasta/shell.h"
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 #include "fibre.h"
 #include "memory/layout.h"
 

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/modelled.h"
+#include "fabric/emulation/modelled.h"
 #include "fabric/shm/shm_fabric.h"
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 #include "memory/layout.h"
 #include "shm_job.h"
 #include "ucx_job.h"
@@ -225,7 +225,7 @@ TEST_P(FabricContract, ABatchKeepsTheOrderAndKeepsNothing) {
     {
       const MessageBatch batch(a_);
       const MessageBatch inner(a_);  // they nest
-      // More than one train of them, and less than the window, since nobody polls meanwhile.
+      // More than one coalescing buffer of them, and less than the credits, since nobody polls meanwhile.
       for (unsigned i = 0; i < 150 + batches; ++i, ++sent) {
         const std::vector<std::byte> payload(lengths[sent % std::size(lengths)], static_cast<std::byte>(sent));
         RemoteSlice slice;

@@ -1,13 +1,13 @@
 // The model's arithmetic, on the simulated fabric, which shows the time that each message was stamped with. Nothing
 // here depends on how fast the machine is: a wait has a least duration, and no greatest.
-#include "fabric/modelled.h"
+#include "fabric/emulation/modelled.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "fabric/sim/sim_fabric.h"
 #include "shm_job.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain {
 namespace {

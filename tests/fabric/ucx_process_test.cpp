@@ -590,7 +590,7 @@ void lose_node_2(Board* board, int number) {
   std::vector<pid_t> children;
   UcxJob job(3, kFrames);
   job.options().silence_limit = 2'000'000'000;
-  job.options().peer_lost = [](void* context, NodeId node, const char*) {
+  job.options().peer_failed = [](void* context, NodeId node, const char*) {
     const auto* const place = static_cast<Place*>(context);
     place->board->seen[place->self].fetch_or(uint64_t{1} << node.value);
   };
@@ -623,7 +623,7 @@ TEST_F(UcxProcesses, AScatteredPutToANodeThatIsGoneEnds) {
   static std::atomic<bool> lost{false};
   UcxJob job(2, kFrames);
   job.options().silence_limit = 2'000'000'000;
-  job.options().peer_lost = [](void*, NodeId, const char*) { lost = true; };
+  job.options().peer_failed = [](void*, NodeId, const char*) { lost = true; };
   const pid_t writer = start([&]() -> int {
     auto fabric = job.join(0);
     std::thread([&] {

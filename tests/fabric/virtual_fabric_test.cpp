@@ -1,11 +1,11 @@
 // The arithmetic of the emulated network, on the simulated fabric, which shows when each message arrives. The calling
 // thread is a processor whose clock stands, so that every time is exact.
-#include "fabric/virtual_fabric.h"
+#include "fabric/emulation/virtual_fabric.h"
 
 #include <gtest/gtest.h>
 
-#include "fabric/sim/sim_fabric.h"
 #include "profile/virtual_time.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain {
 namespace {

@@ -73,12 +73,12 @@ TEST(Fuzz, StartsFromInputsThatAreRight) {
   input = kTargets[1].good();
   EXPECT_EQ(decode(context, Bytes(input).subspan(4), 60, control).verdict, ucx::Verdict::kGood);
   input = kTargets[2].good();
-  ucx::WireTrain train;
-  Bytes rest = Bytes(input).subspan(sizeof train);
-  ASSERT_EQ(decode(context, Bytes(input).first(sizeof train), rest.size(), train).verdict, ucx::Verdict::kGood);
+  ucx::WireCoalesced all;
+  Bytes rest = Bytes(input).subspan(sizeof all);
+  ASSERT_EQ(decode(context, Bytes(input).first(sizeof all), rest.size(), all).verdict, ucx::Verdict::kGood);
   for (unsigned left = 3; left != 0; --left) {
     Bytes payload;
-    ASSERT_EQ(next_record(context, train, left, rest, message, payload).verdict, ucx::Verdict::kGood);
+    ASSERT_EQ(next_record(context, all, left, rest, message, payload).verdict, ucx::Verdict::kGood);
     EXPECT_EQ(message.sequence, 3 - left);
     EXPECT_EQ(payload.size(), (3 - left) * 60);
   }
@@ -136,54 +136,54 @@ TEST(Fuzz, PiecesAreRefusedForEachOfTheirFaults) {
   }
 }
 
-// Each thing that a train may not have, by itself.
-TEST(Fuzz, ATrainIsRefusedForEachOfItsFaults) {
+// Each thing that coalesced messages may not have, by itself.
+TEST(Fuzz, CoalescedMessagesAreRefusedForEachOfTheirFaults) {
   const ucx::WireContext context = wire_context();
   struct Case {
     const char* what;
-    void (*damage)(ucx::WireTrain&, ucx::WireMessage& second, std::vector<std::byte>& tail);
+    void (*damage)(ucx::WireCoalesced&, ucx::WireMessage& second, std::vector<std::byte>& tail);
     ucx::Verdict verdict;
   };
-  using Train = ucx::WireTrain;
+  using Coalesced = ucx::WireCoalesced;
   using Record = ucx::WireMessage;
   using Tail = std::vector<std::byte>;
   const Case cases[] = {
-      {"nothing", [](Train&, Record&, Tail&) {}, ucx::Verdict::kGood},
-      {"another key", [](Train& t, Record&, Tail&) { t.key ^= 1; }, ucx::Verdict::kStranger},
-      {"this node's name", [](Train& t, Record&, Tail&) { t.from = 1; }, ucx::Verdict::kStranger},
-      {"no records", [](Train& t, Record&, Tail&) { t.count = 0; }, ucx::Verdict::kBroken},
-      {"a record too few", [](Train& t, Record&, Tail&) { t.count = 1; }, ucx::Verdict::kBroken},
-      {"a record too many", [](Train& t, Record&, Tail&) { t.count = 3; }, ucx::Verdict::kBroken},
-      {"unknown fields", [](Train& t, Record&, Tail&) { t.zero = 1; }, ucx::Verdict::kBroken},
-      {"something behind it", [](Train&, Record&, Tail& tail) { tail.resize(41); }, ucx::Verdict::kBroken},
-      {"too little payload", [](Train&, Record&, Tail& tail) { tail.resize(39); }, ucx::Verdict::kBroken},
+      {"nothing", [](Coalesced&, Record&, Tail&) {}, ucx::Verdict::kGood},
+      {"another key", [](Coalesced& t, Record&, Tail&) { t.key ^= 1; }, ucx::Verdict::kStranger},
+      {"this node's name", [](Coalesced& t, Record&, Tail&) { t.from = 1; }, ucx::Verdict::kStranger},
+      {"no records", [](Coalesced& t, Record&, Tail&) { t.count = 0; }, ucx::Verdict::kBroken},
+      {"a record too few", [](Coalesced& t, Record&, Tail&) { t.count = 1; }, ucx::Verdict::kBroken},
+      {"a record too many", [](Coalesced& t, Record&, Tail&) { t.count = 3; }, ucx::Verdict::kBroken},
+      {"unknown fields", [](Coalesced& t, Record&, Tail&) { t.zero = 1; }, ucx::Verdict::kBroken},
+      {"something behind it", [](Coalesced&, Record&, Tail& tail) { tail.resize(41); }, ucx::Verdict::kBroken},
+      {"too little payload", [](Coalesced&, Record&, Tail& tail) { tail.resize(39); }, ucx::Verdict::kBroken},
       {"too long a payload",
-       [](Train&, Record& r, Tail& tail) {
-         r.payload_length = ucx::kMaxTrainPayload + 1;
+       [](Coalesced&, Record& r, Tail& tail) {
+         r.payload_length = ucx::kMaxCoalescedPayload + 1;
          tail.resize(r.payload_length);
        },
        ucx::Verdict::kBroken},
-      {"too many bytes", [](Train&, Record&, Tail& tail) { tail.resize(ucx::kMaxTrainBytes); }, ucx::Verdict::kBroken},
-      {"another's message", [](Train&, Record& r, Tail&) { r.from = 0; }, ucx::Verdict::kBroken},
-      {"a message with another key", [](Train&, Record& r, Tail&) { r.key ^= 1; }, ucx::Verdict::kBroken},
-      {"a slice", [](Train&, Record& r, Tail&) { r.slice_length = 200'000; }, ucx::Verdict::kBroken},
-      {"a delay", [](Train&, Record& r, Tail&) { r.delay_ns = 1; }, ucx::Verdict::kBroken},
+      {"too many bytes", [](Coalesced&, Record&, Tail& tail) { tail.resize(ucx::kMaxCoalescedBytes); }, ucx::Verdict::kBroken},
+      {"another's message", [](Coalesced&, Record& r, Tail&) { r.from = 0; }, ucx::Verdict::kBroken},
+      {"a message with another key", [](Coalesced&, Record& r, Tail&) { r.key ^= 1; }, ucx::Verdict::kBroken},
+      {"a slice", [](Coalesced&, Record& r, Tail&) { r.slice_length = 200'000; }, ucx::Verdict::kBroken},
+      {"a delay", [](Coalesced&, Record& r, Tail&) { r.delay_ns = 1; }, ucx::Verdict::kBroken},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.what);
-    Train train{.key = 0x3333333333333333, .from = 2, .count = 2, .zero = 0};
+    Coalesced all{.key = 0x3333333333333333, .from = 2, .count = 2, .zero = 0};
     Record first{}, second{};
-    first.key = second.key = train.key;
-    first.from = second.from = train.from;
+    first.key = second.key = all.key;
+    first.from = second.from = all.from;
     second.payload_length = 40;
     Tail tail(40);
-    one.damage(train, second, tail);
+    one.damage(all, second, tail);
     std::vector<std::byte> header, data;
-    append(header, train);
+    append(header, all);
     append(data, first);
     append(data, second);
     data.insert(data.end(), tail.begin(), tail.end());
-    Train read;
+    Coalesced read;
     ucx::Verdict verdict = decode(context, header, data.size(), read).verdict;
     Bytes rest(data);
     for (unsigned left = read.count; verdict == ucx::Verdict::kGood && left != 0; --left) {

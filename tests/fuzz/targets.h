@@ -50,7 +50,7 @@ inline void wire(Bytes input) {
     MG_CHECK(control.from < context.nodes && control.from != context.self);
     MG_CHECK(control.key == context.key[control.from]);
     MG_CHECK(control.kind > ucx::ControlKind::kNone && control.kind < ucx::ControlKind::kCount);
-    if (control.kind == ucx::ControlKind::kLost) MG_CHECK(control.a < context.nodes && control.from == 0);
+    if (control.kind == ucx::ControlKind::kPeerFailed) MG_CHECK(control.a < context.nodes && control.from == 0);
     if (control.kind == ucx::ControlKind::kRemoteKey || control.kind == ucx::ControlKind::kRemoteKeyRequest)
       MG_CHECK(control.a < context.segment_bytes.size() &&
                control.b * ucx::kChunkBytes < context.segment_bytes[control.a]);
@@ -58,28 +58,28 @@ inline void wire(Bytes input) {
   }
 }
 
-// A train of messages: its header, then its records.
-inline void train(Bytes input) {
+// Coalesced messages: their header, then the records.
+inline void coalesced(Bytes input) {
   static const ucx::WireContext context = wire_context();
-  const size_t split = std::min(input.size(), sizeof(ucx::WireTrain));
+  const size_t split = std::min(input.size(), sizeof(ucx::WireCoalesced));
   const std::vector<std::byte> header(input.begin(), input.begin() + static_cast<ptrdiff_t>(split));
   const std::vector<std::byte> data(input.begin() + static_cast<ptrdiff_t>(split), input.end());
-  ucx::WireTrain train;
-  if (decode(context, header, data.size(), train).verdict != ucx::Verdict::kGood) return;
-  MG_CHECK(train.from < context.nodes && train.from != context.self);
-  MG_CHECK(train.key == context.key[train.from]);
-  MG_CHECK(train.count != 0 && data.size() <= ucx::kMaxTrainBytes);
+  ucx::WireCoalesced all;
+  if (decode(context, header, data.size(), all).verdict != ucx::Verdict::kGood) return;
+  MG_CHECK(all.from < context.nodes && all.from != context.self);
+  MG_CHECK(all.key == context.key[all.from]);
+  MG_CHECK(all.count != 0 && data.size() <= ucx::kMaxCoalescedBytes);
   Bytes rest(data);
-  for (unsigned left = train.count; left != 0; --left) {
+  for (unsigned left = all.count; left != 0; --left) {
     const size_t before = rest.size();
     ucx::WireMessage message;
     Bytes payload;
-    const ucx::Checked checked = next_record(context, train, left, rest, message, payload);
+    const ucx::Checked checked = next_record(context, all, left, rest, message, payload);
     MG_CHECK(checked.verdict != ucx::Verdict::kStranger);
     if (checked.verdict != ucx::Verdict::kGood) return;
-    MG_CHECK(message.from == train.from && message.key == train.key);
+    MG_CHECK(message.from == all.from && message.key == all.key);
     MG_CHECK(message.slice_length == 0 && message.carried == 0 && message.delay_ns == 0);
-    MG_CHECK(payload.size() == message.payload_length && payload.size() <= ucx::kMaxTrainPayload);
+    MG_CHECK(payload.size() == message.payload_length && payload.size() <= ucx::kMaxCoalescedPayload);
     MG_CHECK(before == rest.size() + sizeof message + payload.size());
     MG_CHECK(payload.empty() ||
              (payload.data() >= data.data() && payload.data() + payload.size() <= data.data() + data.size()));
@@ -197,18 +197,18 @@ inline constexpr Target kTargets[] = {
        append(out, control);
        return out;
      }},
-    {"wire_train", train,
+    {"wire_coalesced", coalesced,
      [] {
        std::vector<std::byte> out;
-       ucx::WireTrain train{};
-       train.key = 0x3333333333333333;
-       train.from = 2;
-       train.count = 3;
-       append(out, train);
-       for (uint32_t i = 0; i < train.count; ++i) {
+       ucx::WireCoalesced all{};
+       all.key = 0x3333333333333333;
+       all.from = 2;
+       all.count = 3;
+       append(out, all);
+       for (uint32_t i = 0; i < all.count; ++i) {
          ucx::WireMessage message{};
-         message.key = train.key;
-         message.from = train.from;
+         message.key = all.key;
+         message.from = all.from;
          message.sequence = i;
          message.payload_length = i * 60;
          append(out, message);

@@ -11,6 +11,7 @@
 
 #include "loopback_fabric.h"
 #include "sync/sync.h"
+#include "sync/words.h"
 
 namespace multigrain::testing {
 namespace {

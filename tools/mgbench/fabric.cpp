@@ -25,13 +25,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/quantity.h"
+#include "base/secret.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "fabric/wait.h"
 #include "fabric/wireup/wireup.h"
@@ -80,6 +83,7 @@ class SharedWireup final : public Wireup {
 
 struct Node {
   Shared* shared = nullptr;
+  std::shared_ptr<const Secret<JobSecret>> secret;  // drawn before the two processes part
   std::unique_ptr<UcxFabric> fabric;
   std::byte* frames = nullptr;
   EventCount event;
@@ -95,6 +99,7 @@ void join(unsigned self) {
   options.hosts = {"here", "here"};
   options.region_size = kFrames;
   options.silence_limit = 0;
+  options.secret = std::move(g_node.secret);
   auto fabric = load_ucx_fabric(options);
   if (!fabric) {
     fmt::print(stderr, "mgbench-fabric: {}\n", fabric.error().message);
@@ -302,6 +307,12 @@ int main(int argc, char** argv) {
     return 1;
   }
   g_node.shared = static_cast<Shared*>(memory);
+  auto secret = std::make_shared<Secret<JobSecret>>();
+  if (getentropy((**secret).data(), sizeof(JobSecret)) != 0) {
+    std::perror("mgbench-fabric: getentropy");
+    return 1;
+  }
+  g_node.secret = std::move(secret);
   const pid_t child = fork();
   if (child == 0) be_target();
   join(0);

@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "base/clock.h"
+#include "coherence/hazard_words.h"
 #include "coherence/steps.h"
-#include "fabric/words.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain::dszoom {

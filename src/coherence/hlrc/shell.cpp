@@ -6,8 +6,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "coherence/hlrc/words.h"
 #include "coherence/stride_prefetcher.h"
-#include "fabric/words.h"
 #include "memory/diff.h"
 
 namespace multigrain::hlrc {

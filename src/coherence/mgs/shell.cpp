@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 
+#include "coherence/mgs/message_types.h"
 #include "coherence/stride_prefetcher.h"
 
 namespace multigrain::mgs {

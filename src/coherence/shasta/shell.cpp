@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "coherence/hazard.h"
 #include "coherence/shasta/inside_protocol.h"
+#include "coherence/shasta/message_types.h"
 #include "coherence/steps.h"
 #include "profile/virtual_time.h"
 

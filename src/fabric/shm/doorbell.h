@@ -1,4 +1,4 @@
-// The doorbell of a node: how senders tell it that messages wait, and how they wake it if nobody looks.
+// The doorbell of a node: how senders tell it that messages wait, and how they wake it if no thread polls.
 //
 // Waking a sleeper costs 15 microseconds, a cache line that changes hands 0.1. So a node says in its doorbell whether
 // some thread of it is looking ("attends"), and a sender makes the system call only if none is. The doorbell is one
@@ -18,7 +18,7 @@
 //               early (enough for one batch, or the next message is not due) P4 sets the bit again;
 //               P5 gives the token back, P6 if the bit is set does S3
 //   Leaver      L1 decrements attendance, L2 if that made it 0 and pending != 0 (or overflow waits) does S3
-//   Service     V1 reads wakes; V2 clears kWaking and, if nobody attends, attends itself; V3 polls until nothing is
+//   Service     V1 reads wakes; V2 clears kWaking and, if no thread attends, attends itself; V3 polls until nothing is
 //               found; V4 decrements attendance; V5 looks: attendance > 0, or no bit that it could act on? Then
 //               V6 sleeps while wakes still has the value from V1. In all other cases it begins again.
 //               "Could act on" leaves out sources whose token is held, and those whose head is not due: for these V6
@@ -31,13 +31,14 @@
 //     not set the bit at S2, it saw it set after S1; the P2 that cleared it comes later in the total order, so P3 finds
 //     the message, or P4 sets the bit.
 // (2) Take the last time that the bit was set, by X (S2 or P4). X then reads attendance (S3 or P6), or, after S2, finds
-//     the bit clear: whoever cleared it (P2) did so after S1, and drains, so that it was not the last time, or (1) holds.
+//     the bit clear: the thread that cleared it (P2) did so after S1, and drains, so that it was not the last time, or
+//     (1) holds.
 //   (a) It reads 0 and its CAS succeeds, or fails on kWaking: then wakes is incremented after kWaking was set. The
 //       service thread clears kWaking only at V2, after V1. If its V2 comes after the CAS, it goes on to look at
 //       pending (V3 or V5) after the bit was set. If its V2 came before, then so did its V1, so the increment comes
 //       after V1 and V6 does not sleep. If V2 finds that another thread attends, see (b).
 //   (b) It reads a count > 0, or its CAS fails on one. Some thread attends and has its L1 or V4 still to come. Consider
-//       the one that takes the count to 0: every decrement before it leaves somebody who attends. It reads pending
+//       the one that takes the count to 0: every decrement before it leaves a thread that attends. It reads pending
 //       after its decrement, so it sees the bit: a leaver does S3, which is (a); the service thread begins again at V5,
 //       or has seen a new attendant there, for whom (b) holds again. If kWaking is set at L1, (a) holds already.
 // (3) If V5 leaves a source out because its token is held: V5's reading of the token precedes P5, so P6 sees the bit
@@ -72,7 +73,7 @@ struct alignas(64) Doorbell {
     pending.fetch_or(bit(source), std::memory_order_seq_cst);
     // A processor that ends one wait often begins another within a microsecond (out of a barrier and into a lock); the
     // system call that would wake the service thread meanwhile costs this sender ten, and that processor its core.
-    // Whoever comes to attend looks at `pending` after the bit was set, and whoever clears the bit drains the ring.
+    // A thread that comes to attend reads `pending` after the bit was set; one that clears the bit drains the ring.
     for (int i = 0; i < kPatience; ++i) {
       // By a processor that polls without attending, too; what it leaves it announces itself (P6).
       if ((pending.load(std::memory_order_seq_cst) & bit(source)) == 0) return;
@@ -85,11 +86,11 @@ struct alignas(64) Doorbell {
   // S3.
   void wake_unless_attended() {
     if (attendance.load(std::memory_order_seq_cst) != 0) return;
-    uint32_t nobody = 0;
-    if (attendance.compare_exchange_strong(nobody, kWaking, std::memory_order_seq_cst)) wake();
+    uint32_t none = 0;
+    if (attendance.compare_exchange_strong(none, kWaking, std::memory_order_seq_cst)) wake();
   }
 
-  // Wakes the service thread whoever attends: for reasons other than messages.
+  // Wakes the service thread whether a thread attends or not: for reasons other than messages.
   void wake() {
     wakes.fetch_add(1, std::memory_order_seq_cst);
     // In virtual time a message's handler costs what the network model says.

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/config.h"
-#include "fabric/emulation.h"
+#include "fabric/emulation/emulation.h"
 #include "fabric/shm/ring.h"
 
 namespace multigrain {

@@ -10,7 +10,7 @@
 //   heads_offset          a RingHead (one cache line) an ordered pair, [source][destination]
 //   words_offset          the kWords segment of each node, words_bytes each
 //   rings_offset          the data of each ring, ring_bytes each, [source][destination]
-//   emulation_offset      what the clocks and links of an emulated machine need (fabric/emulation.h),
+//   emulation_offset      what the clocks and links of an emulated machine need (fabric/emulation/emulation.h),
 //                         emulation_bytes
 //   lines_offset          the kLines segment of each node, lines_bytes each: far more address space than a process has
 //                         to spare, so it is not part of the mapping (lines_fd())

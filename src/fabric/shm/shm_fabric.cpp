@@ -62,16 +62,16 @@ Result<std::unique_ptr<ShmFabric>> ShmFabric::attach(JobMemory job, NodeId self,
   if (self.value >= nodes) return fail("node {} cannot join a job of {} nodes", self.value, nodes);
   if (!frames_fds.empty() && frames_fds.size() != nodes)
     return fail("a job of {} nodes needs {} frames descriptors, not {}", nodes, nodes, frames_fds.size());
-  uint32_t nobody = 0;
+  uint32_t earlier = 0;
   // A second process (or a second fabric) of one node would read the same rings.
-  if (!job.header().node[self.value].pid.compare_exchange_strong(nobody, static_cast<uint32_t>(getpid())))
-    return fail("node {} has been started already, as process {}", self.value, nobody);
+  if (!job.header().node[self.value].pid.compare_exchange_strong(earlier, static_cast<uint32_t>(getpid())))
+    return fail("node {} has been started already, as process {}", self.value, earlier);
   std::atomic<uint32_t>& pid = job.header().node[self.value].pid;
   Status opened;
   std::unique_ptr<ShmFabric> fabric;
   try {
     fabric.reset(new ShmFabric(std::move(job), self));
-    opened = fabric->open_windows(frames_fds, region_size);
+    opened = fabric->open_mappings(frames_fds, region_size);
   } catch (const std::bad_alloc&) {
     return fail("no memory for the queues of {} nodes", nodes);
   }
@@ -96,14 +96,14 @@ ShmFabric::ShmFabric(JobMemory job, NodeId self)
 
 ShmFabric::~ShmFabric() = default;
 
-Status ShmFabric::open_windows(const std::vector<int>& frames_fds, uint64_t region_size) {
+Status ShmFabric::open_mappings(const std::vector<int>& frames_fds, uint64_t region_size) {
   std::array<uint64_t, NodeSet::kCapacity> lines_at{};
   for (uint16_t node = 0; node < nodes_; ++node) lines_at[node] = job_.lines_at(NodeId(node));
-  Status opened = line_windows_.open(job_.lines_fd(), {lines_at.data(), nodes_}, job_.header().lines_bytes);
+  Status opened = line_mappings_.open(job_.lines_fd(), {lines_at.data(), nodes_}, job_.header().lines_bytes);
   if (!opened) return opened;
   if (frames_fds.empty()) return {};
   frames_length_ = region_size;
-  return windows_.open(frames_fds, region_size);
+  return mappings_.open(frames_fds, region_size);
 }
 
 void ShmFabric::export_segment(SegmentId segment, std::byte* base, uint64_t length) {
@@ -160,7 +160,7 @@ std::byte* ShmFabric::at(NodeId node, SegmentId segment, uint64_t offset, uint64
     run = job_.header().words_bytes - offset;
     return job_.words(node) + offset;
   }
-  return segment == SegmentId::kLines ? line_windows_.at(node, offset, run) : windows_.at(node, offset, run);
+  return segment == SegmentId::kLines ? line_mappings_.at(node, offset, run) : mappings_.at(node, offset, run);
 }
 
 void ShmFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
@@ -194,10 +194,9 @@ Completion ShmFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t of
   if (end == 0) return {};
   uint64_t run = 0;
   std::byte* const target = at(to, segment, offset, run);
-  // A page lies in one window; anything longer goes the long way.
+  // A page lies in one mapping; anything longer goes the long way.
   if (run < end) return Fabric::start_put_pieces(to, segment, offset, pieces);
-  for (const Piece& piece : pieces)
-    copy_shared(target + piece.offset, piece.bytes, piece.length, put_words);
+  for (const Piece& piece : pieces) copy_shared(target + piece.offset, piece.bytes, piece.length, put_words);
   return {};
 }
 
@@ -302,7 +301,7 @@ bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::b
     }
   }
   bell.announce(self_.value);
-  // Somebody must bring the rest along later: the argument of doorbell.h, with overflowing_ in the place of pending.
+  // Some thread must bring the rest along later: the argument of doorbell.h, with overflowing_ in the place of pending.
   if (overflowed) bell_->wake_unless_attended();
   return true;
 }

@@ -12,13 +12,13 @@
 #include <span>
 #include <vector>
 
+#include "base/mapped_object.h"
 #include "base/spin_lock.h"
 #include "fabric/fabric.h"
-#include "fabric/mapped_object.h"
 #include "fabric/shm/job_memory.h"
 #include "fabric/shm/overflow.h"
+#include "fabric/shm/peer_mappings.h"
 #include "fabric/shm/ring.h"
-#include "fabric/shm/windows.h"
 
 namespace multigrain {
 
@@ -28,7 +28,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   static constexpr int kAbortedStatus = 3;
 
   // Joins the job as node `self`. `job_fd` is mapped and may be closed afterwards. `frames_fds` has the frames memfd of
-  // each node (they must stay open) or is empty: then nobody's frames but those exported here can be accessed.
+  // each node (they must stay open) or is empty: then no frames but those exported here can be accessed.
   // `region_size`: how many bytes of the frames there are. Errors: not a job memory; `self` not in it or attached
   // already; descriptors that do not fit.
   static Result<std::unique_ptr<ShmFabric>> attach(int job_fd, NodeId self, const std::vector<int>& frames_fds,
@@ -39,7 +39,7 @@ class ShmFabric final : public Fabric, public MappedObject {
                                                    uint64_t region_size);
   ~ShmFabric() override;
 
-  // Accesses by this node to its own segment go to `base` from now on, rather than through a window: for kFrames, the
+  // Accesses by this node to its own segment go to `base` from now on, rather than through a mapping: for kFrames, the
   // alias of the frames. Before other threads use the fabric. `base` must map the same memory that the others see.
   void export_segment(SegmentId segment, std::byte* base, uint64_t length);
 
@@ -108,7 +108,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   };
 
   ShmFabric(JobMemory job, NodeId self);
-  Status open_windows(const std::vector<int>& frames_fds, uint64_t region_size);
+  Status open_mappings(const std::vector<int>& frames_fds, uint64_t region_size);
 
   [[nodiscard]] uint64_t segment_length(NodeId node, SegmentId segment) const;
   void check_range(NodeId node, SegmentId segment, uint64_t offset, uint64_t length) const;
@@ -119,7 +119,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   void flush_overflow();
   unsigned drain(unsigned source, unsigned limit);
   void handle(unsigned source, const Record& record, RingConsumer& ring);
-  // When there will be work that nobody sees to: 0 now, kNever only after a doorbell rings.
+  // When there will be work that no thread does: 0 now, kNever only after a doorbell rings.
   static constexpr Nanoseconds kNever = ~Nanoseconds{0};
   [[nodiscard]] Nanoseconds next_work();
 
@@ -129,8 +129,8 @@ class ShmFabric final : public Fabric, public MappedObject {
   Doorbell* bell_;
   std::array<LocalExport, static_cast<size_t>(SegmentId::kCount)> exported_{};
   uint64_t frames_length_ = 0;  // of every node
-  FrameWindows windows_;
-  FrameWindows line_windows_;
+  PeerMappings mappings_;
+  PeerMappings line_mappings_;
   OverflowPool pool_;
   std::atomic<uint64_t> overflowing_{0};   // a bit a destination whose overflow queue is not empty
   std::atomic<bool> stop_serving_{false};  // wake_service() was called

@@ -1,9 +1,9 @@
-// The gate below UCX's TCP transport: who does not hold the job's secret gets no connection, in or out.
+// The gate below UCX's TCP transport: a process that does not hold the job's secret gets no connection, in or out.
 //
-// UCX's TCP transport listens on a port of every interface it uses and believes whoever connects, down to stores at any
-// address of the process. It has no place for a check. So the gate takes the place of the C library's socket calls in
-// UCX's libraries (their linkage tables are changed; no other code of the process is affected). With them go the calls
-// that confine.h is about. Those of the gate:
+// UCX's TCP transport listens on a port of every interface it uses and believes every process that connects, down to
+// stores at any address of the process. It has no place for a check. So the gate takes the place of the C library's
+// socket calls in UCX's libraries (their linkage tables are changed; no other code of the process is affected). With
+// them go the calls that confine.h is about. Those of the gate:
 //
 //  connect  lets the connection come up, for at most kConnectLimit_ms, and sends a token (gate_token.h) as its first
 //           bytes.

@@ -12,9 +12,9 @@ namespace multigrain::ucx {
 
 // Node 0 draws the secret and gives it to the others through the wire-up. Each node draws a pair of keys for this first
 // and shows the public one; the secret travels sealed with that (X25519 and XSalsa20-Poly1305, libsodium's sealed box).
-// So it is in no buffer of a launcher, of PMIx's or of mgrun's, and in no file that they keep. Whoever could change what
-// travels could still put a secret of his own in its place. Collective: two exchanges. Errors: those of the wire-up; a
-// node has sent something else.
+// So it is in no buffer of a launcher, of PMIx's or of mgrun's, and in no file that they keep. An attacker that could
+// change what travels could still put a secret of its own in its place. Collective: two exchanges. Errors: those of the
+// wire-up; a node has sent something else.
 Status agree(Wireup& wireup, JobSecret& secret);
 
 // What node `from` must send with everything to node `to`.

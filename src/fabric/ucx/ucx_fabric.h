@@ -22,7 +22,7 @@ using JobSecret = std::array<std::byte, 32>;
 struct UcxOptions {
   NodeId self;
   std::vector<std::string> hosts;      // of every node, for messages; as many as there are nodes
-  std::shared_ptr<const Secret<JobSecret>> secret;  // only who knows it may connect; let go when UCX is open
+  std::shared_ptr<const Secret<JobSecret>> secret;  // only a node that has it may connect; let go when UCX is open
   std::string interface;               // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
   uint64_t region_size = 0;            // bytes: length of every node's kFrames segment
   size_t words_bytes = words::kBytes;  // length of every node's kWords segment, which the fabric supplies
@@ -30,10 +30,11 @@ struct UcxOptions {
 
   // How long a node may be silent before it counts as gone; 0: for ever.
   Nanoseconds silence_limit = Nanoseconds{4} * 1000 * 1000 * 1000;
-  // A node is gone (its connections broke, or it was silent for too long): `reason` is a few words for a message.
-  // Called at most once a node, from whichever thread noticed, perhaps in the fault handler; it may end the process.
+  // A peer has failed (its connection broke, it was silent for too long, or its program has ended): `reason` is a few
+  // words for a message. Called at most once a node, by the thread that noticed, perhaps in the fault handler; it may
+  // end the process.
   // Nothing is promised of operations to that node afterwards, but those to others go on.
-  void (*peer_lost)(void* context, NodeId node, const char* reason) = nullptr;
+  void (*peer_failed)(void* context, NodeId node, const char* reason) = nullptr;
   void* context = nullptr;
 
   // Called around everything that may make UCX allocate, also on threads that UCX starts: the runtime keeps UCX's
@@ -50,9 +51,9 @@ class UcxFabric : public Fabric {
   virtual void export_segment(SegmentId segment, std::byte* base, uint64_t length) = 0;
   // Exchanges addresses and connects to every other node. Collective.
   virtual Status connect(Wireup& wireup) = 0;
-  // The process is about to run the destructors of its libraries, UCX's among them: whoever is inside UCX comes out,
-  // and whoever calls the fabric from now on stays there for ever. Not from a handler. The others are told that
-  // this one ends (peer_lost is called there).
+  // The process is about to run the destructors of its libraries, UCX's among them: a thread that is inside UCX comes
+  // out, and a thread that calls the fabric from now on stays there for ever. Not from a handler. The other nodes are
+  // told that this one ends (peer_failed is called there).
   virtual void stop() = 0;
   // Lets UCX work once, without handling messages. Returns whether anything happened. A node that neither polls nor has
   // a service thread answers no remote operation of others; tests use this instead.

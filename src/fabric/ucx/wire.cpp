@@ -56,10 +56,10 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
     case ControlKind::kEnding:
       if (out.a != 0 || out.b != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};
       return {Verdict::kGood};
-    case ControlKind::kLost:
+    case ControlKind::kPeerFailed:
       if (out.from != 0)
         return {Verdict::kBroken, "news of another node's end, which only node 0 sends, came from node"};
-      if (out.a == 0 || out.a >= context.nodes || out.b >= static_cast<uint64_t>(LossReason::kCount))
+      if (out.a == 0 || out.a >= context.nodes || out.b >= static_cast<uint64_t>(FailureReason::kCount))
         return {Verdict::kBroken, "impossible news of another node's end came from node"};
       return {Verdict::kGood};
     case ControlKind::kRemoteKeyRequest:
@@ -69,7 +69,7 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
         return {Verdict::kBroken, "a remote key for memory that does not exist was the matter of a message from node"};
       return {Verdict::kGood};
     case ControlKind::kDeposited:
-      // `a` is for whoever knows what is under way.
+      // `a` is checked by the part that knows what is under way.
       if (out.b != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};
       return {Verdict::kGood};
     case ControlKind::kNone:
@@ -79,11 +79,11 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
   return {Verdict::kBroken, "a control message of an unknown kind came from node"};
 }
 
-Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireTrain& out) {
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireCoalesced& out) {
   if (const Checked known = read(context, header, out); known.verdict != Verdict::kGood) return known;
-  if (out.zero != 0) return {Verdict::kBroken, "a train of messages with unknown fields came from node"};
-  if (out.count == 0 || data_bytes > kMaxTrainBytes || data_bytes < out.count * sizeof(WireMessage))
-    return {Verdict::kBroken, "a train of messages of a wrong length came from node"};
+  if (out.zero != 0) return {Verdict::kBroken, "coalesced messages with unknown fields came from node"};
+  if (out.count == 0 || data_bytes > kMaxCoalescedBytes || data_bytes < out.count * sizeof(WireMessage))
+    return {Verdict::kBroken, "coalesced messages of a wrong length came from node"};
   return {Verdict::kGood};
 }
 
@@ -117,24 +117,23 @@ Checked check_pieces(const WireContext& context, const WirePieces& pieces, std::
   return {Verdict::kGood};
 }
 
-Checked next_record(const WireContext& context, const WireTrain& train, unsigned left, std::span<const std::byte>& rest,
-                    WireMessage& out, std::span<const std::byte>& payload) {
-  if (rest.size() < sizeof(WireMessage))
-    return {Verdict::kBroken, "a train of messages that breaks off came from node"};
+Checked next_record(const WireContext& context, const WireCoalesced& all, unsigned left,
+                    std::span<const std::byte>& rest, WireMessage& out, std::span<const std::byte>& payload) {
+  if (rest.size() < sizeof(WireMessage)) return {Verdict::kBroken, "coalesced messages that break off came from node"};
   const std::span<const std::byte> header = rest.first(sizeof(WireMessage));
   std::memcpy(&out, header.data(), sizeof out);
   rest = rest.subspan(sizeof(WireMessage));
-  if (out.from != train.from || out.slice_length != 0 || out.delay_ns != 0 || out.payload_length > kMaxTrainPayload)
-    return {Verdict::kBroken, "a message that is none for a train came in one from node"};
-  if (out.payload_length > rest.size()) return {Verdict::kBroken, "a train of messages that breaks off came from node"};
+  if (out.from != all.from || out.slice_length != 0 || out.delay_ns != 0 || out.payload_length > kMaxCoalescedPayload)
+    return {Verdict::kBroken, "a message that may not be coalesced came coalesced from node"};
+  if (out.payload_length > rest.size()) return {Verdict::kBroken, "coalesced messages that break off came from node"};
   payload = rest.first(out.payload_length);
   rest = rest.subspan(out.payload_length);
   if (left == 1 && !rest.empty())
-    return {Verdict::kBroken, "a train of messages with something behind the last came from node"};
+    return {Verdict::kBroken, "coalesced messages with something behind the last came from node"};
   Checked checked = decode(context, header, payload.size(), out);
-  // Whoever knew the key of the train knows that of the message.
+  // A sender that knew the key of them all knows that of the message.
   if (checked.verdict == Verdict::kStranger)
-    checked = {Verdict::kBroken, "a train with a message that has not its key came from node"};
+    checked = {Verdict::kBroken, "coalesced messages of which one has not their key came from node"};
   return checked;
 }
 

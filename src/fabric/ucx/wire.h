@@ -1,24 +1,25 @@
 // What travels between nodes in UCX's active messages, and the checks on it.
 //
-// An active message has a header, one of the two structures below, and data. UCX delivers each one whole, but promises
+// An active message has a header, one of the structures below, and data. UCX delivers each one whole, but promises
 // no order between them (short and long ones take different protocols), so messages of a pair are numbered.
 //
-//   id        header        data
-//   kMessage  WireMessage   the payload, then the slice's bytes if they are carried along
-//   kControl  WireControl   of kRemoteKey: the packed key; else none
-//   kTrain    WireTrain     records, one behind the other: a WireMessage and its payload
-//   kPieces   WirePieces    a WirePiece for each piece, then the bytes of all pieces
+//   id          header         data
+//   kMessage    WireMessage    the payload, then the slice's bytes if they are carried along
+//   kControl    WireControl    of kRemoteKey: the packed key; else none
+//   kCoalesced  WireCoalesced  records, one behind the other: a WireMessage and its payload
+//   kPieces     WirePieces     a WirePiece for each piece, then the bytes of all pieces
 //
-// A train is several small messages that were sent at about the same time: over TCP an active message costs a system
-// call, whatever its size. Each record is numbered and checked as if it had come alone.
+// kCoalesced is several small messages that were sent at about the same time (coalescing.h). Each record is numbered
+// and checked as if it had come alone.
 //
 // Pieces are a scattered put (Fabric::start_put_pieces) to a node to which UCX itself would make a message of every
 // put. They are no messages of the fabric: not numbered, carried out in the order in which they come, and answered by
 // kDeposited when they are where they belong.
 //
-// Every structure begins with a key: a number that is drawn from the job's secret for this sender and this receiver. What
-// comes with another key comes from nobody in the job, and is dropped. What comes with the right key is checked field
-// by field, and if it cannot be right the run ends, naming the sender. The checks are pure functions of the bytes.
+// Every structure begins with a key: a number that is drawn from the job's secret for this sender and this receiver.
+// What comes with another key comes from no node of the job, and is dropped. What comes with the right key is checked
+// field by field, and if it cannot be right the run ends, naming the sender. The checks are pure functions of the
+// bytes.
 //
 // Nodes of a run have the same executable, so the same byte order and layout.
 #pragma once
@@ -36,24 +37,24 @@ namespace multigrain::ucx {
 // Identifiers of UCX's active messages.
 inline constexpr unsigned kMessageId = 1;
 inline constexpr unsigned kControlId = 2;
-inline constexpr unsigned kTrainId = 3;
+inline constexpr unsigned kCoalescedId = 3;
 inline constexpr unsigned kPiecesId = 4;
 
 // A slice of at most this length travels with its message; a longer one is fetched by a get.
 inline constexpr uint32_t kMaxCarriedSlice = 128 * 1024;
 
-// How much a node may have under way to another: sent, and not known to be handled. In units of message_cost().
-inline constexpr uint64_t kWindow = uint64_t{1} << 20;
+// The window of credits: how much a node may have under way to another, in units of message_cost() (credits.h).
+inline constexpr uint64_t kCreditWindow = uint64_t{1} << 20;
 
 // Frames are registered with UCX, and their remote keys fetched, in chunks of this many bytes.
 inline constexpr uint64_t kChunkBytes = uint64_t{16} << 20;
 
 inline constexpr size_t kMaxRemoteKey = 4096;  // bytes
 
-// What may ride in a train: messages without a slice and a delay, and with at most so much payload.
-inline constexpr uint32_t kMaxTrainPayload = 256;
+// What may be coalesced: messages without a slice and a delay, and with at most so much payload.
+inline constexpr uint32_t kMaxCoalescedPayload = 256;
 // Bytes of all records: with UCX's own headers, what its TCP and its shared memory send in one piece (8 KiB).
-inline constexpr size_t kMaxTrainBytes = 7680;
+inline constexpr size_t kMaxCoalescedBytes = 7680;
 
 // The longest data of kPieces, bytes. What does not fit is put in other ways.
 inline constexpr size_t kMaxPiecesBytes = Fabric::kMaxPayload;
@@ -74,13 +75,13 @@ struct WireMessage {
 };
 static_assert(sizeof(WireMessage) == 88);
 
-struct WireTrain {
+struct WireCoalesced {
   uint64_t key;
   uint16_t from;
   uint16_t count;  // of records, at least 1
   uint32_t zero;
 };
-static_assert(sizeof(WireTrain) == 16);
+static_assert(sizeof(WireCoalesced) == 16);
 
 struct WirePieces {
   uint64_t key;
@@ -106,7 +107,7 @@ enum class ControlKind : uint8_t {
   kReady,             // the sender's connections are all made
   kHandled,           // only `handled`
   kAlive,             // heartbeat
-  kLost,              // from node 0: a = the node that is gone, b = a LossReason
+  kPeerFailed,        // from node 0: a = the node that is gone, b = a FailureReason
   kEnding,            // the sender's process ends, as it should: nothing more comes from it
   kRemoteKeyRequest,  // a = segment, b = chunk
   kRemoteKey,         // the same, with the key as data
@@ -114,7 +115,7 @@ enum class ControlKind : uint8_t {
   kCount
 };
 
-enum class LossReason : uint8_t { kBroken = 0, kSilent, kEnded, kCount };
+enum class FailureReason : uint8_t { kBroken = 0, kSilent, kEnded, kCount };
 
 struct WireControl {
   uint64_t key;
@@ -127,11 +128,11 @@ struct WireControl {
 };
 static_assert(sizeof(WireControl) == 40);
 
-// What a message takes of the window.
+// What a message takes of the window of credits (credits.h).
 constexpr uint64_t message_cost(uint64_t data_bytes) {
   return 128 + data_bytes;
 }
-static_assert(message_cost(Fabric::kMaxPayload + kMaxCarriedSlice) < kWindow / 2);
+static_assert(message_cost(Fabric::kMaxPayload + kMaxCarriedSlice) < kCreditWindow / 2);
 
 // What the receiver knows of a run, and goes by when it checks.
 struct WireContext {
@@ -156,7 +157,7 @@ struct Checked {
 // and its `from` also if it is kBroken. No state is looked at: whether the sequence fits is for the caller.
 Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireMessage& out);
 Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireControl& out);
-Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireTrain& out);
+Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WireCoalesced& out);
 Checked decode(const WireContext& context, std::span<const std::byte> header, size_t data_bytes, WirePieces& out);
 
 // Whether the pieces of a header that decode() found good lie inside the segment, and their bytes are all of `data`
@@ -165,9 +166,9 @@ Checked check_pieces(const WireContext& context, const WirePieces& pieces, std::
 // The `i`th entry of the table at the begin of `data`, of which check_pieces() has approved.
 WirePiece piece(std::span<const std::byte> data, uint32_t i);
 
-// Takes the next record of a train that decode() found good off the front of `rest`. `left` is how many the train
-// should still have, this one included; with the last, nothing may be left over. The verdict is kGood or kBroken.
-Checked next_record(const WireContext& context, const WireTrain& train, unsigned left, std::span<const std::byte>& rest,
-                    WireMessage& out, std::span<const std::byte>& payload);
+// Takes the next record of coalesced messages that decode() found good off the front of `rest`. `left` is how many
+// there should still be, this one included; with the last, nothing may be left over. The verdict is kGood or kBroken.
+Checked next_record(const WireContext& context, const WireCoalesced& all, unsigned left,
+                    std::span<const std::byte>& rest, WireMessage& out, std::span<const std::byte>& payload);
 
 }  // namespace multigrain::ucx

@@ -1,6 +1,6 @@
 // Wire-up: how the nodes of a run learn of each other before the fabric can carry anything.
 //
-// The launcher's own channel does it, whoever the launcher is: mgrun over a descriptor that the node inherits
+// The launcher's own channel does it, whichever the launcher is: mgrun over a descriptor that the node inherits
 // (launcher_wireup.h), Open MPI's mpirun and Slurm over PMIx, MPICH's mpirun and Slurm over PMI-2. That channel is what
 // the run trusts: it is the launcher that says which process is which node, and what travels here nobody else can
 // change (ssh, munge, or a socket pair). So the secret of the job is spread by it, sealed (fabric/ucx/job_secret.h).

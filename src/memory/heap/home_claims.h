@@ -17,7 +17,7 @@
 
 #include "base/ids.h"
 #include "fabric/fabric.h"
-#include "fabric/words.h"
+#include "memory/heap/words.h"
 
 namespace multigrain {
 

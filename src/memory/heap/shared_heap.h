@@ -42,6 +42,11 @@
 
 namespace multigrain {
 
+namespace message_range {
+inline constexpr MessageType kHeap = 0x60;
+inline constexpr MessageType kHeapEnd = 0x70;
+}  // namespace message_range
+
 // The messages, and what their words hold. `extra` is the asker's call, which the reply names again.
 namespace heap_message {
 enum : MessageType {

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 #include "memory/layout.h"
 
 namespace multigrain {

@@ -19,8 +19,8 @@
 #include <memory>
 
 #include "base/config.h"
+#include "base/mapped_object.h"
 #include "fabric/forwarding_fabric.h"
-#include "fabric/mapped_object.h"
 
 namespace multigrain {
 

@@ -1,4 +1,4 @@
-#include "fabric/calendar.h"
+#include "fabric/emulation/calendar.h"
 
 #include <algorithm>
 

@@ -12,7 +12,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "fabric/virtual_fabric.h"
+#include "fabric/emulation/virtual_fabric.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain {

@@ -1,4 +1,4 @@
-#include "fabric/modelled.h"
+#include "fabric/emulation/modelled.h"
 
 #include <algorithm>
 #include <cerrno>

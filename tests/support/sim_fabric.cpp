@@ -1,4 +1,4 @@
-#include "fabric/sim/sim_fabric.h"
+#include "support/sim_fabric.h"
 
 #include <cstring>
 #include <utility>

@@ -23,11 +23,11 @@
 #include <memory>
 #include <span>
 
+#include "base/mapped_object.h"
 #include "base/network_model.h"
 #include "base/spin_lock.h"
-#include "fabric/calendar.h"
+#include "fabric/emulation/calendar.h"
 #include "fabric/forwarding_fabric.h"
-#include "fabric/mapped_object.h"
 
 namespace multigrain {
 

@@ -1,4 +1,4 @@
-#include "fabric/virtual_fabric.h"
+#include "fabric/emulation/virtual_fabric.h"
 
 #include <algorithm>
 #include <mutex>

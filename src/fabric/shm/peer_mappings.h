@@ -1,9 +1,9 @@
-// Windows onto other nodes' frames or line tables: a part of a memfd of a peer's, mapped a gigabyte at a time when
-// first touched.
+// Mappings of other nodes' frames or line tables: parts of a memfd of a peer's, a gigabyte each, mapped when they are
+// first accessed.
 //
 // Mapping 64 regions of 16 TiB would take eight times the address space that a process has. What is really shared is
-// far less, so windows appear on demand, in the path of the access itself, which may be the fault handler: mmap is a
-// bare system call, and the table is filled by compare-and-swap (the loser of a race unmaps its own).
+// far less, so mappings appear on demand, in the path of the access itself, which may be the fault handler: mmap is a
+// bare system call, and the table is filled by compare-and-swap (the thread that comes second unmaps its own).
 #pragma once
 
 #include <array>
@@ -18,14 +18,14 @@
 
 namespace multigrain {
 
-class FrameWindows {
+class PeerMappings {
  public:
-  static constexpr uint64_t kWindowBytes = uint64_t{1} << 30;
+  static constexpr uint64_t kMappingBytes = uint64_t{1} << 30;
 
-  FrameWindows() = default;
-  FrameWindows(const FrameWindows&) = delete;
-  FrameWindows& operator=(const FrameWindows&) = delete;
-  ~FrameWindows();
+  PeerMappings() = default;
+  PeerMappings(const PeerMappings&) = delete;
+  PeerMappings& operator=(const PeerMappings&) = delete;
+  ~PeerMappings();
 
   // `fds`: the frames memfd of each node, at least `region_bytes` (a multiple of 4096) long; they must stay open.
   // Errors: a descriptor that is no such file; no address space for the table.
@@ -34,12 +34,12 @@ class FrameWindows {
   Status open(int fd, std::span<const uint64_t> starts, uint64_t bytes);
 
   // Where the byte at `offset` of the node's frames is mapped here; `run` receives how many bytes follow it in the same
-  // window. `offset` has been checked. Async-signal-safe. Ends the run if the window cannot be mapped.
+  // mapping. `offset` has been checked. Async-signal-safe. Ends the run if the kernel refuses it.
   std::byte* at(NodeId node, uint64_t offset, uint64_t& run);
 
  private:
-  std::byte* map_window(NodeId node, uint64_t window);
-  [[nodiscard]] uint64_t window_bytes(uint64_t window) const;
+  std::byte* map_new(NodeId node, uint64_t mapping);
+  [[nodiscard]] uint64_t mapping_bytes(uint64_t mapping) const;
 
   Status open_table(size_t nodes, uint64_t bytes);
 
@@ -47,9 +47,9 @@ class FrameWindows {
   std::array<uint64_t, NodeSet::kCapacity> starts_{};  // where a node's part of its file begins
   size_t nodes_ = 0;
   uint64_t region_bytes_ = 0;
-  uint64_t windows_ = 0;                      // a node
-  std::atomic<std::byte*>* table_ = nullptr;  // [node][window]; mapped, so that only what is used has memory
-  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> mapped_{};  // windows mapped, for the destructor
+  uint64_t mappings_ = 0;                     // a node
+  std::atomic<std::byte*>* table_ = nullptr;  // [node][mapping]; mapped, so that only what is used has memory
+  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> mapped_{};  // how many there are, for the destructor
 };
 
 }  // namespace multigrain

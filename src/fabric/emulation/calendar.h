@@ -28,7 +28,7 @@ class Calendar {
   [[nodiscard]] size_t intervals() const { return count_; }
 
  private:
-  // The oldest is forgotten when there are more: by then nobody asks for a time before it.
+  // The oldest is forgotten when there are more: by then no request is for a time before it.
   static constexpr size_t kMost = 128;
   struct Busy {
     Nanoseconds begin;

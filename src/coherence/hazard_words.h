@@ -1,0 +1,19 @@
+// The hazards of a node's threads in its kWords segment (fabric/words.h, docs/internals/fine-grain.md).
+#pragma once
+
+#include <cstdint>
+
+#include "fabric/words.h"
+
+namespace multigrain::words {
+
+// A line of which the first word says how many slots there have been, and the second is the node's rights epoch; then a
+// line a slot (hazard_slots.h).
+inline constexpr uint64_t kHazards = uint64_t{74} << 20;
+inline constexpr uint64_t kHazardSlots = 4096 - 1;
+inline constexpr uint64_t kBytesPerHazardSlot = 64;
+inline constexpr uint64_t kRightsEpoch = kHazards + sizeof(uint64_t);
+inline constexpr Range kHazardWords{kHazards, (1 + kHazardSlots) * kBytesPerHazardSlot};
+static_assert(kHazards % 4096 == 0);
+
+}  // namespace multigrain::words

@@ -1,0 +1,11 @@
+// The types of MGS's messages in the fabric: kMgs and its kind (engine.h).
+#pragma once
+
+#include "fabric/fabric.h"
+
+namespace multigrain::message_range {
+
+inline constexpr MessageType kMgs = 0x10;
+inline constexpr MessageType kMgsEnd = 0x30;
+
+}  // namespace multigrain::message_range

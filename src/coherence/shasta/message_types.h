@@ -1,0 +1,11 @@
+// The types of Shasta's messages in the fabric: kShasta and its kind (engine.h).
+#pragma once
+
+#include "fabric/fabric.h"
+
+namespace multigrain::message_range {
+
+inline constexpr MessageType kShasta = 0x30;
+inline constexpr MessageType kShastaEnd = 0x40;
+
+}  // namespace multigrain::message_range

@@ -1,0 +1,67 @@
+// Coalescing: small messages that are sent at about the same time travel as one. Over TCP an active message costs a
+// system call, whatever its size.
+//
+// A peer has at most one coalescing buffer, under the lock. A message is in one only while the thread that sent it is
+// in its batch (Fabric::begin_batch), and at the end of the batch the thread sends all buffers that it finds, its own
+// messages among them if no other thread did so before. Batches are: a few dozen handlers (which wait for no message;
+// at most for a get, of a slice too long to be carried, which UCX there answers by itself), a read ahead, a few pages
+// of a release. A thread that is about to wait for credits sends the buffer first. A message that cannot be coalesced
+// goes behind the buffer, and one from a thread in no batch takes the buffer along. So nothing is kept for longer than
+// its own batch lasts, whatever other threads do, and a thread that waits, in the fault handler or elsewhere, keeps
+// nothing.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "fabric/fabric.h"
+#include "fabric/ucx/sender.h"
+#include "fabric/ucx/wire.h"
+
+namespace multigrain::ucx {
+
+struct CoalescingBuffer : SendBlock {
+  WireCoalesced wire;
+  uint32_t bytes;
+  std::array<std::byte, kMaxCoalescedBytes> data;
+};
+
+class Coalescing {
+ public:
+  explicit Coalescing(Parts& parts) : parts_(parts) {}
+
+  void begin_batch();
+  void end_batch();
+  // Whether the calling thread is in a batch of this fabric.
+  [[nodiscard]] bool in_batch() const;
+
+  // While it exists, the calling thread is in no batch of this fabric, and what it has sent is on its way.
+  class Suspended {
+   public:
+    explicit Suspended(Parts& parts);
+    ~Suspended();
+    Suspended(const Suspended&) = delete;
+    Suspended& operator=(const Suspended&) = delete;
+
+   private:
+    const Coalescing* coalescing_ = nullptr;  // null: there was no batch
+    unsigned depth_ = 0;
+  };
+
+  // Under the lock:
+
+  // Puts a small message, for which there are credits, into the peer's buffer; it is sent if the thread is in no batch.
+  void append(unsigned to, const MessageHeader& header, std::span<const std::byte> payload);
+  void flush(unsigned to);
+  void flush_all();
+
+ private:
+  void send_buffer(unsigned to);
+
+  Parts& parts_;
+  std::atomic<uint64_t> filled_{0};  // a bit a node: it has a buffer; written under the lock
+};
+
+}  // namespace multigrain::ucx

@@ -1,0 +1,100 @@
+// The parts of a node's ucx fabric, one a mechanism, and the lock that they share (worker.h).
+//
+// Each part is a class in a header of its own, owns its state, and reaches the others through here. Peers are common to
+// them: each part owns the structure of peer.h that is named after it.
+#pragma once
+
+#include <array>
+#include <mutex>
+
+#include "base/node_set.h"
+#include "fabric/ucx/block_pool.h"
+#include "fabric/ucx/coalescing.h"
+#include "fabric/ucx/dispatcher.h"
+#include "fabric/ucx/endpoints.h"
+#include "fabric/ucx/peer.h"
+#include "fabric/ucx/peer_failure.h"
+#include "fabric/ucx/polling.h"
+#include "fabric/ucx/receiver.h"
+#include "fabric/ucx/remote_operations.h"
+#include "fabric/ucx/scattered_puts.h"
+#include "fabric/ucx/segments.h"
+#include "fabric/ucx/sender.h"
+#include "fabric/ucx/ucx_fabric.h"
+#include "fabric/ucx/wire.h"
+#include "fabric/ucx/worker.h"
+
+namespace multigrain::ucx {
+
+struct Parts {
+  explicit Parts(const UcxOptions& given) : options(given) {}
+
+  UcxOptions options;
+  WireContext context;
+  bool connected = false;
+  Worker worker{options};
+  BlockPool pool;  // of the blocks of messages; under the lock
+  Endpoints endpoints{*this};
+  Segments segments{*this};
+  Sender sender{*this};
+  Coalescing coalescing{*this};
+  Receiver receiver{*this};
+  RemoteOperations operations{*this};
+  ScatteredPuts scattered_puts{*this};
+  PeerFailures failures{*this};
+  Polling polling{*this};
+  Dispatcher dispatcher{*this};
+  std::array<Peer, NodeSet::kCapacity> peers;
+};
+
+// While it exists, its thread is the only one inside UCX.
+class UcxLock {
+ public:
+  explicit UcxLock(Parts& parts) : parts_(parts) {
+    parts.worker.enter_library();
+    parts.worker.lock().lock();
+    stay_if_stopped();
+  }
+  // Takes the lock only if it is free; see locked().
+  UcxLock(Parts& parts, std::try_to_lock_t) : parts_(parts) {
+    if (!parts.worker.lock().try_lock()) {
+      locked_ = false;
+      return;
+    }
+    parts.worker.enter_library();
+    stay_if_stopped();
+  }
+  ~UcxLock() {
+    if (!locked_) return;
+    parts_.worker.lock().unlock();
+    parts_.worker.leave_library();
+    if (parts_.failures.to_report()) [[unlikely]]
+      parts_.failures.report();
+    if (wakes_) parts_.polling.wake_if_unattended();
+  }
+  UcxLock(const UcxLock&) = delete;
+  UcxLock& operator=(const UcxLock&) = delete;
+
+  [[nodiscard]] bool locked() const { return locked_; }
+  unsigned progress() {
+    const unsigned count = ucp_worker_progress(parts_.worker.worker());
+    parts_.dispatcher.recycle();
+    return count;
+  }
+  // This thread goes on to handle messages itself.
+  void will_handle_messages() { wakes_ = false; }
+
+ private:
+  void stay_if_stopped() {
+    if (!parts_.worker.stopped()) [[likely]]
+      return;
+    parts_.worker.lock().unlock();
+    while (true) pause();
+  }
+
+  Parts& parts_;
+  bool locked_ = true;
+  bool wakes_ = true;
+};
+
+}  // namespace multigrain::ucx

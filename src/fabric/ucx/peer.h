@@ -1,0 +1,89 @@
+// What a node keeps of each other node. Each structure is one mechanism's, whose files alone change it.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/spin_lock.h"
+#include "fabric/fabric.h"
+#include "fabric/ucx/credits.h"
+#include "fabric/ucx/wire.h"
+
+namespace multigrain::ucx {
+
+struct CoalescingBuffer;  // coalescing.h
+struct Incoming;          // receiver.h
+struct Outgoing;          // sender.h
+
+// endpoints.h. Under the lock.
+struct Connection {
+  ucp_ep_h endpoint = nullptr;
+  uint64_t key = 0;  // that this node must send to the peer
+  bool hello_received = false;
+  bool hello_answered = false;
+  bool welcome_received = false;
+  bool ready_received = false;
+  bool can_put = false;  // the network does puts without the peer's help
+};
+
+// sender.h. Under the lock.
+struct SendQueue {
+  uint64_t next_sequence = 0;
+  Outgoing* first = nullptr;  // messages that wait for credits
+  Outgoing* last = nullptr;
+};
+
+// receiver.h. Under the lock.
+struct Reordering {
+  uint64_t expected = 0;      // the sequence number that the queue takes next
+  Incoming* early = nullptr;  // messages with higher ones, in their order
+};
+
+// peer_failure.h. Under the lock, but for `failed`, which every thread reads.
+struct Liveness {
+  bool heard = false;            // something came since the last check
+  bool heartbeat_heard = false;  // a heartbeat has ever come
+  Nanoseconds last_heard = 0;
+  std::atomic<bool> failed{false};
+  FailureReason reason = FailureReason::kBroken;
+  bool reported_by_node_0 = false;
+};
+
+// dispatcher.h: messages that have arrived, in order, for the handlers. The holder of the token runs them.
+struct DispatchQueue {
+  SpinLock lock;
+  Incoming* first = nullptr;
+  Incoming* last = nullptr;
+  std::atomic<uint32_t> token{0};
+  std::atomic<Nanoseconds> due{0};  // of the first message; 0: at once
+};
+
+// segments.h: the peer's memory.
+struct RemoteSegments {
+  std::array<uint64_t, static_cast<size_t>(SegmentId::kCount)> base{};
+  ucp_rkey_h words_key = nullptr;
+  std::atomic<ucp_rkey_h>* chunk_keys = nullptr;  // by chunk; null: not asked for yet
+};
+
+struct alignas(64) Peer {
+  Connection connection;
+  SendQueue sending;
+  SendCredits send_credits;
+  CoalescingBuffer* coalescing = nullptr;
+  Reordering reordering;
+  uint64_t arrived = 0;  // the cost of all messages that have arrived (credits.h)
+  Liveness liveness;
+  // Apart from what is above, which the thread that is inside UCX changes meanwhile.
+  alignas(64) DispatchQueue queue;
+  ReceiveCredits receive_credits;
+  RemoteSegments segments;
+};
+
+constexpr uint64_t bit(unsigned node) {
+  return uint64_t{1} << node;
+}
+
+}  // namespace multigrain::ucx

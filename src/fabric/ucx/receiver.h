@@ -1,0 +1,60 @@
+// Receiving: UCX's callbacks, which run under the lock. They check what has come and put messages into the order of
+// their numbers. They never run a handler: that is the dispatcher's.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/error.h"
+#include "fabric/fabric.h"
+#include "fabric/ucx/wire.h"
+
+namespace multigrain::ucx {
+
+class Receiver;
+struct Parts;
+
+// A message that has arrived. Its data follows, or is still in UCX's buffer (`held`).
+struct Incoming {
+  Receiver* receiver;
+  Incoming* next;
+  WireMessage wire;
+  Nanoseconds due;  // 0: at once
+  std::byte* data;
+  void* held;  // to be released with ucp_am_data_release; or null
+};
+
+class Receiver {
+ public:
+  explicit Receiver(Parts& parts) : parts_(parts) {}
+
+  // Makes UCX call this for everything that arrives.
+  Status open();
+
+  // Under the lock:
+
+  // False: what has come is not from a node of the job, and is dropped, which is said the first few times. What comes
+  // from node `from` of the job and cannot be right ends the run.
+  bool approve(const Checked& checked, const uint16_t& from);
+  // Gives back UCX's buffers of messages that are never going to be handled.
+  void release_held();
+
+ private:
+  ucs_status_t receive_message(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes);
+  void receive_coalesced(std::span<const std::byte> header, std::span<const std::byte> data);
+  void receive_control(std::span<const std::byte> header, std::span<const std::byte> data);
+  void handle_control(unsigned source, const WireControl& wire, const void* data);
+  ucs_status_t receive_rendezvous(Incoming* in, void* data, size_t length);
+  Incoming* admit(const WireMessage& wire, size_t length, size_t copied);
+  void accept(unsigned source, Incoming* in);
+  void pass_on(unsigned source, Incoming* in);
+  void refuse(const char* reason);
+
+  Parts& parts_;
+  unsigned refused_ = 0;
+};
+
+}  // namespace multigrain::ucx

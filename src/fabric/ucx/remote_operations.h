@@ -1,0 +1,81 @@
+// Operations on other nodes' memory: puts, gets and atomics, and the table of those under way.
+//
+// A put is complete when it can be seen on the target: its endpoint has been flushed. Atomics are UCX's, in its mode
+// "cpu": carried out by the target's processors, so that the target's own atomic instructions agree with them.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "fabric/fabric.h"
+#include "fabric/ucx/peer.h"
+
+namespace multigrain::ucx {
+
+class RemoteOperations;
+class UcxLock;
+struct Parts;
+
+// A remote operation under way. Bits 1.. of `word`: its generation, which grows when it ends; bit 0: a thread sleeps
+// until it does.
+struct Operation {
+  std::atomic<uint32_t> word{0};
+  uint32_t parts = 0;  // that UCX has still to complete
+  uint16_t next_free = 0;
+  uint16_t awaits_node = 0;  // a scattered put as a message: 1 + the node that has to say when the pieces are there
+  RemoteOperations* operations = nullptr;
+};
+
+class RemoteOperations {
+ public:
+  explicit RemoteOperations(Parts& parts);
+
+  Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes);
+  Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes);
+  void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes);
+  void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes);
+  uint64_t load_own(SegmentId segment, uint64_t offset);
+  uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value);
+  uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend);
+  uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected, uint64_t desired);
+
+  [[nodiscard]] bool is_complete(Completion completion) const;
+  void wait(Completion completion);
+
+  // Under the lock:
+
+  // Takes a free operation, of one part, which is ended with end_part().
+  Completion begin(UcxLock& lock, Operation*& operation);
+  void end_part(Operation& operation);
+  // The operation of a completion that another node names, if it is under way and awaits that node; or null.
+  Operation* awaiting(unsigned node, uint64_t completion);
+  // Ends the operations that await a node that has failed. All others end with an error of UCX's.
+  void peer_failed(unsigned node);
+  // Runs `requests(peer, parameters, take)`, which passes each of UCX's requests that make up the operation to `take`.
+  // Outside of the lock. (start_requests.h)
+  template <typename Requests>
+  Completion start_requests(NodeId node, Requests&& requests);
+
+ private:
+  static constexpr unsigned kOperations = 1024;
+
+  template <typename Start>
+  Completion start_operation(NodeId node, SegmentId segment, uint64_t offset, uint64_t length, Start&& start);
+  template <typename Start>
+  void carry_out(Start&& start);
+  bool wait_polling(Completion completion);
+  void wait_asleep(Completion completion);
+  uint64_t atomic(NodeId at, SegmentId segment, uint64_t offset, ucp_atomic_op_t what, uint64_t operand,
+                  uint64_t result);
+
+  Parts& parts_;
+  std::array<Operation, kOperations> operations_;
+  uint16_t free_ = 0;       // 1 + index; 0: none
+  uint64_t discarded_ = 0;  // what UCX found where single words were put; never read
+};
+
+}  // namespace multigrain::ucx

@@ -1,0 +1,15 @@
+// The network locks in a node's kWords segment (fabric/words.h): three words a lock (network_lock.h).
+#pragma once
+
+#include <cstdint>
+
+#include "fabric/words.h"
+
+namespace multigrain::words {
+
+inline constexpr uint64_t kLocks = uint64_t{2} << 20;
+inline constexpr uint64_t kLockCount = uint64_t{1} << 21;
+inline constexpr uint64_t kBytesPerLock = 32;
+inline constexpr Range kLockWords{kLocks, kLockCount * kBytesPerLock};
+
+}  // namespace multigrain::words
