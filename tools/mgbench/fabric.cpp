@@ -10,7 +10,7 @@
 //
 // Over TCP its ucp_get with one operation at a time says nothing: its target makes no progress (1 ms).
 //
-// Usage: mgbench fabric [ROUNDS]. Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s
+// Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s
 // for the last rows), count.
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -26,17 +26,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/quantity.h"
+#include "commands.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "fabric/wait.h"
 #include "fabric/wireup/wireup.h"
 
-namespace multigrain {
+namespace multigrain::bench {
 namespace {
 
 constexpr uint64_t kFrames = uint64_t{128} << 20;
@@ -97,7 +97,7 @@ void join(unsigned self) {
   options.silence_limit = 0;
   auto fabric = load_ucx_fabric(options);
   if (!fabric) {
-    fmt::print(stderr, "mgbench-fabric: {}\n", fabric.error().message);
+    fmt::print(stderr, "mgbench fabric: {}\n", fabric.error().message);
     std::exit(1);
   }
   g_node.fabric = std::move(*fabric);
@@ -106,7 +106,7 @@ void join(unsigned self) {
   g_node.fabric->export_segment(SegmentId::kFrames, g_node.frames, kFrames);
   SharedWireup wireup(*g_node.shared, self);
   if (Status connected = g_node.fabric->connect(wireup); !connected) {
-    fmt::print(stderr, "mgbench-fabric: {}\n", connected.error().message);
+    fmt::print(stderr, "mgbench fabric: {}\n", connected.error().message);
     std::exit(1);
   }
   g_node.fabric->set_handler(
@@ -141,7 +141,7 @@ void start_service() {
     // Above the processors, even if somebody runs this program with real-time priority for the sake of clean figures.
     const sched_param lowest{.sched_priority = sched_get_priority_min(SCHED_RR) + 1};
     if (pthread_setschedparam(pthread_self(), SCHED_RR, &lowest) != 0)
-      fmt::print(stderr, "mgbench-fabric: the service threads run without real-time priority\n");
+      fmt::print(stderr, "mgbench fabric: the service threads run without real-time priority\n");
     while (true) g_node.fabric->serve();
   }).detach();
 }
@@ -273,32 +273,10 @@ void measure_bandwidth() {
   }
 }
 
-}  // namespace
-}  // namespace multigrain
-
-int main(int argc, char** argv) {
-  using namespace multigrain;
-  if (argc > 1) {
-    const std::string_view argument = argv[1];
-    if (argument == "--help" || argument == "-h") {
-      fmt::print(
-          "Usage: mgbench fabric [ROUNDS]\n\nMeasures the operations of the ucx fabric by themselves, between two "
-          "processes of this machine, while the target polls, sleeps and computes.\nUCX_TLS and UCX_NET_DEVICES choose "
-          "the transport, for example UCX_TLS=tcp,self. ROUNDS: of each operation, from 10 on (default {}).\n",
-          g_rounds);
-      return 0;
-    }
-    const auto rounds = parse_whole(argument, 1'000'000);
-    if (argc > 2 || !rounds || *rounds < 10) {
-      fmt::print(stderr, "mgbench fabric: '{}' is not a number of rounds from 10 to 1000000 (mgbench fabric --help)\n",
-                 argc > 2 ? argv[2] : argv[1]);
-      return 2;
-    }
-    g_rounds = static_cast<unsigned>(*rounds);
-  }
+int measure_fabric() {
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    std::perror("mgbench-fabric: mmap");
+    std::perror("mgbench fabric: mmap");
     return 1;
   }
   g_node.shared = static_cast<Shared*>(memory);
@@ -316,6 +294,25 @@ int main(int argc, char** argv) {
   measure_against("computes");
   want(Target::kEnds);
   waitpid(child, nullptr, 0);
-  std::fflush(stdout);
-  _exit(0);
+  // The service thread is still there, and what it uses must not go away under it.
+  _exit(std::fflush(stdout) == 0 ? 0 : 1);
 }
+
+}  // namespace
+
+Command add_fabric(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("fabric", "the operations of the ucx fabric by themselves");
+  command->footer(
+      "Between two processes of this machine, while the target polls, sleeps and computes. UCX_TLS and UCX_NET_DEVICES "
+      "choose the transport, for example UCX_TLS=tcp,self.");
+  command->add_option("rounds", g_rounds, "of each operation, from 10 on")
+      ->type_name("ROUNDS")
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        const auto rounds = parse_whole(text, 1'000'000);
+        return rounds && *rounds >= 10 ? std::string() : "'" + text + "' is not a number of rounds from 10 to 1000000";
+      });
+  return {command, &measure_fabric};
+}
+
+}  // namespace multigrain::bench
