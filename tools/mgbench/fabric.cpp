@@ -49,8 +49,10 @@ enum class Target : uint32_t { kStarting, kPolls, kSleeps, kComputes, kEnds };
 
 // What the two processes share beside the network: cards at the start, and what the target is to do.
 struct Shared {
-  std::atomic<uint32_t> length[2];
-  std::byte card[2][32 * 1024];
+  // The secret of the job takes two exchanges, and the fabric one.
+  static constexpr unsigned kExchanges = 3;
+  std::atomic<uint32_t> length[kExchanges][2];
+  std::byte card[kExchanges][2][32 * 1024];
   std::atomic<Target> wanted;
   std::atomic<Target> is;
 };
@@ -61,13 +63,17 @@ class SharedWireup final : public Wireup {
   [[nodiscard]] NodeId self() const override { return NodeId(static_cast<uint16_t>(self_)); }
   [[nodiscard]] unsigned nodes() const override { return 2; }
   Result<std::vector<Card>> exchange(std::span<const std::byte> card, std::chrono::seconds) override {
-    if (card.size() > sizeof shared_.card[0]) return fail("a card of {} bytes is too long", card.size());
-    std::memcpy(shared_.card[self_], card.data(), card.size());
-    shared_.length[self_].store(static_cast<uint32_t>(card.size()));
+    if (exchange_ == Shared::kExchanges) return fail("there are more than {} exchanges", exchange_);
+    auto& length = shared_.length[exchange_];
+    auto& place = shared_.card[exchange_];
+    ++exchange_;
+    if (card.size() >= sizeof place[0]) return fail("a card of {} bytes is too long", card.size());
+    std::memcpy(place[self_], card.data(), card.size());
+    length[self_].store(static_cast<uint32_t>(card.size()) + 1);  // 0: not there yet
     std::vector<Card> cards;
     for (unsigned n = 0; n < 2; ++n) {
-      while (shared_.length[n].load() == 0) usleep(100);
-      cards.emplace_back(shared_.card[n], shared_.card[n] + shared_.length[n].load());
+      while (length[n].load() == 0) usleep(100);
+      cards.emplace_back(place[n], place[n] + length[n].load() - 1);
     }
     return cards;
   }
@@ -76,6 +82,7 @@ class SharedWireup final : public Wireup {
  private:
   Shared& shared_;
   unsigned self_;
+  unsigned exchange_ = 0;
 };
 
 struct Node {
@@ -95,6 +102,13 @@ void join(unsigned self) {
   options.hosts = {"here", "here"};
   options.region_size = kFrames;
   options.silence_limit = 0;
+  SharedWireup wireup(*g_node.shared, self);
+  auto secret = agree_on_secret(wireup);
+  if (!secret) {
+    fmt::print(stderr, "mgbench fabric: {}\n", secret.error().message);
+    std::exit(1);
+  }
+  options.secret = std::move(*secret);
   auto fabric = load_ucx_fabric(options);
   if (!fabric) {
     fmt::print(stderr, "mgbench fabric: {}\n", fabric.error().message);
@@ -104,7 +118,6 @@ void join(unsigned self) {
   g_node.frames = static_cast<std::byte*>(
       mmap(nullptr, kFrames, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
   g_node.fabric->export_segment(SegmentId::kFrames, g_node.frames, kFrames);
-  SharedWireup wireup(*g_node.shared, self);
   if (Status connected = g_node.fabric->connect(wireup); !connected) {
     fmt::print(stderr, "mgbench fabric: {}\n", connected.error().message);
     std::exit(1);
@@ -280,6 +293,7 @@ int measure_fabric() {
     return 1;
   }
   g_node.shared = static_cast<Shared*>(memory);
+  // By hand: the other process is a copy of this one, and no other program.
   const pid_t child = fork();
   if (child == 0) be_target();
   join(0);

@@ -1,43 +1,36 @@
 #include "program_run.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
+#include "base/child_process.h"
 #include "base/installation.h"
 
 namespace multigrain::bench {
 
 Summaries run_and_collect(const std::vector<std::string>& command, const Environment& environment) {
   int pipe_ends[2];
-  if (pipe(pipe_ends) != 0) {
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
     std::perror("mgbench: pipe");
     std::exit(1);
   }
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0) {
-    // Whatever ends mgbench ends the run.
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);
-    dup2(pipe_ends[1], STDOUT_FILENO);
-    close(pipe_ends[0]);
-    close(pipe_ends[1]);
-    for (const auto& [name, value] : environment)
-      if (value != nullptr) setenv(name, value, 1);
-    std::vector<char*> argv;
-    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-    argv.push_back(nullptr);
-    execv(argv[0], argv.data());
-    std::fprintf(stderr, "mgbench: cannot run %s: %s\n", argv[0], std::strerror(errno));
-    _exit(2);
+  ChildStart start;
+  start.command = command;
+  for (const auto& [name, value] : environment)
+    if (value != nullptr) start.environment.push_back(fmt::format("{}={}", name, value));
+  start.output = pipe_ends[1];
+  // Whatever ends mgbench ends the run.
+  start.parent_death_signal = SIGTERM;
+  const auto child = start_child(start);
+  if (!child) {
+    fmt::print(stderr, "mgbench: {}\n", child.error().message);
+    std::exit(1);
   }
   close(pipe_ends[1]);
   Summaries result;
@@ -48,8 +41,7 @@ Summaries run_and_collect(const std::vector<std::string>& command, const Environ
     if (std::sscanf(line, "%255[^\t]\t%lf\t%lf\t%zu", name, &s.p50, &s.p99, &s.count) == 4) result[name] = s;
   }
   std::fclose(in);
-  int status = 0;
-  waitpid(child, &status, 0);
+  const int status = wait_for_child(*child);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     std::fprintf(stderr, "mgbench: %s failed (status %d)\n", command.back().c_str(), status);
     std::exit(1);

@@ -227,6 +227,7 @@ extern "C" [[gnu::visibility("default")]] int multigrain_measure_ucp_floor(size_
     return 1;
   }
   const size_t most = kScanBytes / page_size > pages ? kScanBytes / page_size : pages;
+  // By hand: the other process is a copy of this one, and no other program.
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
