@@ -7,14 +7,23 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Multigrain)
 install(TARGETS multigrain EXPORT MultigrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/multigrain DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-# mgbench finds mgrun, mgbench-role, mgbench-fabric and mgbench-ucp beside itself.
-foreach(tool mgrun mgcc mgcxx mgbench mgbench-role mgbench-lines mgbench-blocks mgbench-fabric mgbench-ucp mgtrace mgstudy)
+foreach(tool mgrun mgcc mgcxx mgbench mgtrace mgstudy)
   if(TARGET ${tool})
     set_target_properties(${tool} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
     install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+# What mgbench runs, which is no command.
+foreach(program mgbench-pages mgbench-lines)
+  set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/..")
+  install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/multigrain)
+endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET manual)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/bash-completion ${PROJECT_BINARY_DIR}/share/zsh
+    DESTINATION ${CMAKE_INSTALL_DATADIR})
+endif()
 # In a folder docs beside README.md, as its links and the library's messages say.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 

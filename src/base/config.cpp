@@ -13,44 +13,13 @@
 #include <vector>
 
 #include "base/quantity.h"
+#include "base/settings.h"
 
 namespace multigrain {
 namespace {
 
 constexpr uint64_t kMinRegionSize = uint64_t{1} << 20;
 constexpr double kMaxSilenceSeconds = 3600;
-
-// secure_getenv here and wherever else the runtime looks at its environment: a program with more rights than its caller
-// (setuid) obeys no variable of the caller's, such as MULTIGRAIN_STATS, which names a file to write.
-std::optional<std::string_view> variable(const char* name) {
-  const char* value = secure_getenv(name);
-  if (value == nullptr) return std::nullopt;
-  return std::string_view(value);
-}
-
-// Reads a whole number into `target`, which keeps its default if the variable is not set. Ranges that depend on other
-// settings are validate()'s; here the number must only fit.
-template <typename T>
-Status read_whole(const char* name, T& target, uint64_t minimum, uint64_t maximum) {
-  const std::optional<std::string_view> text = variable(name);
-  if (!text) return {};
-  const std::optional<uint64_t> number = parse_whole(*text, maximum);
-  if (!number || *number < minimum)
-    return fail("{} is '{}'; it must be a whole number from {} to {}", name, *text, minimum, maximum);
-  target = static_cast<T>(*number);
-  return {};
-}
-
-// Reads a value with a parser of its own. The parser's sentence follows the variable's name.
-template <typename T, typename Parse>
-Status read_with(const char* name, T& target, Parse&& parse) {
-  const std::optional<std::string_view> text = variable(name);
-  if (!text) return {};
-  auto value = parse(*text);
-  if (!value) return fail("{}: {}", name, value.error().message);
-  target = std::move(*value);
-  return {};
-}
 
 }  // namespace
 
@@ -261,79 +230,10 @@ Status validate(const Config& config) {
   return {};
 }
 
-namespace {
-
-Result<std::string> parse_name(std::string_view text) {
-  return std::string(text);
-}
-
-Result<std::string> parse_text(std::string_view text) {
-  if (text.empty()) return fail("it is set to nothing; unset it for the default");
-  return std::string(text);
-}
-
-Status read_stats(const char* name, Config& config) {
-  StatsTarget target{config.stats, std::move(config.stats_file)};
-  const Status status = read_with(name, target, parse_stats);
-  config.stats = target.format;
-  config.stats_file = std::move(target.file);
-  return status;
-}
-
-// Readers of a whole number from `minimum` to `maximum`, and of what a parser understands, for a member of Config.
-template <auto member, uint64_t minimum, uint64_t maximum>
-Status whole(const char* name, Config& config) {
-  return read_whole(name, config.*member, minimum, maximum);
-}
-template <auto member, auto parse>
-Status parsed(const char* name, Config& config) {
-  return read_with(name, config.*member, parse);
-}
-
-// Every variable that makes a Config, in the order in which mistakes are reported.
-struct Setting {
-  enum class Of { kRun, kNode };  // see run_settings()
-  const char* name;
-  Of of;
-  // Leaves the default if the variable is not set.
-  Status (*read)(const char* name, Config& config);
-};
-constexpr Setting kSettings[] = {
-    {"MULTIGRAIN_NODES", Setting::Of::kNode, whole<&Config::nodes, 1, Config::kMaxNodes>},
-    {"MULTIGRAIN_PROCS_PER_NODE", Setting::Of::kRun,
-     whole<&Config::processors_per_node, 1, Config::kMaxProcessorsPerNode>},
-    {"MULTIGRAIN_PAGE_SIZE", Setting::Of::kRun, parsed<&Config::page_size, parse_size>},
-    {"MULTIGRAIN_REGION_SIZE", Setting::Of::kRun, parsed<&Config::region_size, parse_size>},
-    {"MULTIGRAIN_PROTOCOL", Setting::Of::kRun, parsed<&Config::protocol, parse_name>},
-    {"MULTIGRAIN_LINE_SIZE", Setting::Of::kRun, parsed<&Config::line_size, parse_size>},
-    {"MULTIGRAIN_BLOCK_SIZE", Setting::Of::kRun, parsed<&Config::block_size, parse_size>},
-    {"MULTIGRAIN_MODEL", Setting::Of::kRun, parsed<&Config::model, parse_model>},
-    {"MULTIGRAIN_ACCESS", Setting::Of::kRun, parsed<&Config::access, parse_access>},
-    {"MULTIGRAIN_NET", Setting::Of::kRun, parsed<&Config::network, parse_network_model>},
-    {"MULTIGRAIN_STATS", Setting::Of::kRun, read_stats},
-    {"MULTIGRAIN_HOME", Setting::Of::kRun, parsed<&Config::home, parse_home>},
-    {"MULTIGRAIN_PREFETCH", Setting::Of::kRun, whole<&Config::prefetch, 0, Config::kMaxPrefetch>},
-    {"MULTIGRAIN_CLOCK", Setting::Of::kRun, parsed<&Config::clock, parse_clock>},
-    {"MULTIGRAIN_CLOCK_SCALE", Setting::Of::kRun, parsed<&Config::clock_scale, parse_clock_scale>},
-    {"MULTIGRAIN_SKEW", Setting::Of::kRun, parsed<&Config::skew, parse_skew>},
-    {"MULTIGRAIN_HLRC", Setting::Of::kRun, parsed<&Config::hlrc, parse_hlrc>},
-    {"MULTIGRAIN_CHECK", Setting::Of::kRun, whole<&Config::check, 0, 1>},
-    {"MULTIGRAIN_VERBOSE", Setting::Of::kRun, whole<&Config::verbose, 0, 1>},
-    {"MULTIGRAIN_FABRIC", Setting::Of::kNode, parsed<&Config::fabric, parse_fabric>},
-    {"MULTIGRAIN_INTERFACE", Setting::Of::kNode, parsed<&Config::interface, parse_text>},
-    {"MULTIGRAIN_TIMEOUT", Setting::Of::kRun, parsed<&Config::silence_limit, parse_silence_limit>},
-    {"MULTIGRAIN_WIREUP", Setting::Of::kNode, parsed<&Config::wireup, parse_text>},
-    {"MULTIGRAIN_NODE", Setting::Of::kNode,
-     [](const char* name, Config& config) { return read_whole(name, config.node.value, 0, Config::kMaxNodes - 1); }},
-    {"MULTIGRAIN_JOB_FD", Setting::Of::kNode, whole<&Config::job_fd, 0, std::numeric_limits<int>::max()>},
-};
-
-}  // namespace
-
 std::vector<const char*> run_settings() {
   std::vector<const char*> names;
-  for (const Setting& setting : kSettings)
-    if (setting.of == Setting::Of::kRun) names.push_back(setting.name);
+  for (const Setting& setting : settings())
+    if (setting.of == Setting::Of::kRun) names.push_back(setting.variable);
   return names;
 }
 
@@ -373,7 +273,7 @@ size_t distance(std::string_view a, std::string_view b) {
 
 std::vector<std::string> unknown_variables(bool of_launcher) {
   std::vector<std::string_view> known(std::begin(kOtherVariables), std::end(kOtherVariables));
-  for (const Setting& setting : kSettings) known.emplace_back(setting.name);
+  for (const Setting& setting : settings()) known.emplace_back(setting.variable);
   // What a run tells its nodes is there where the caller was started in one: mgrun in a node's program.
   const bool in_a_run = std::getenv("MULTIGRAIN_JOB_FD") != nullptr || std::getenv("MULTIGRAIN_WIREUP") != nullptr;
   std::vector<std::string> sentences;
@@ -396,8 +296,14 @@ std::vector<std::string> unknown_variables(bool of_launcher) {
 
 Result<Config> config_from_environment() {
   Config config;
-  for (const Setting& setting : kSettings)
-    if (const Status status = setting.read(setting.name, config); !status) return tl::unexpected<Error>(status.error());
+  for (const Setting& setting : settings()) {
+    // secure_getenv here and wherever else the runtime looks at its environment: a program with more rights than its
+    // caller (setuid) obeys no variable of the caller's, such as MULTIGRAIN_STATS, which names a file to write.
+    const char* const text = secure_getenv(setting.variable);
+    if (text == nullptr) continue;
+    if (const Status status = setting.read(setting.variable, text, config); !status)
+      return tl::unexpected<Error>(status.error());
+  }
   if (const Status status = validate(config); !status) return tl::unexpected<Error>(status.error());
   if (config.nodes > 1 && (config.fabric == FabricKind::kUcx ? config.wireup.empty() : config.job_fd < 0))
     return fail(

@@ -7,234 +7,42 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <sstream>
 
-#include "base/quantity.h"
+#include "base/settings.h"
 
 namespace multigrain {
 namespace {
 
-using Reader = std::function<Status(std::string_view text, Config& config)>;
-
-// Something that both an option and a variable can say.
-struct Setting {
-  const char* option;
-  const char* variable;
-  const char* placeholder;
-  const char* help;
-  Reader read;
-  std::optional<std::string> given;
+// A setting and what the command line says of it.
+struct GivenSetting {
+  const Setting* setting;
+  std::optional<std::string> value;  // of an option with a value
+  bool flag = false;
 };
 
-Reader whole_number(unsigned Config::* member, unsigned maximum) {
-  return [=](std::string_view text, Config& config) -> Status {
-    // That it is in the range is validate()'s to say.
-    const std::optional<uint64_t> number = parse_whole(text, std::numeric_limits<unsigned>::max());
-    if (!number) return fail("'{}' is not a whole number from 1 to {}", text, maximum);
-    config.*member = static_cast<unsigned>(*number);
-    return {};
-  };
-}
-
-// A reader made of one of config.h's parsers.
-template <typename Parse, typename Member>
-Reader parsed(Parse parse, Member Config::* member) {
-  return [=](std::string_view text, Config& config) -> Status {
-    auto value = parse(text);
-    if (!value) return tl::unexpected<Error>(value.error());
-    config.*member = std::move(*value);
-    return {};
-  };
-}
-
-Status read_protocol(std::string_view text, Config& config) {
-  config.protocol = text;
-  return {};
-}
-
-Status read_interface(std::string_view text, Config& config) {
-  if (text.empty() || text.front() == '-') return fail("'{}' does not name a network device", text);
-  config.interface = text;
-  return {};
-}
-
-Status read_prefetch(std::string_view text, Config& config) {
-  const std::optional<uint64_t> pages = parse_whole(text, Config::kMaxPrefetch);
-  if (!pages) return fail("'{}' is not a number of pages from 0 to {}", text, Config::kMaxPrefetch);
-  config.prefetch = static_cast<unsigned>(*pages);
-  return {};
-}
-
-Status read_stats(std::string_view text, Config& config) {
-  auto target = parse_stats(text);
-  if (!target) return tl::unexpected<Error>(target.error());
-  config.stats = target->format;
-  config.stats_file = std::move(target->file);
-  return {};
-}
-
-std::vector<Setting> make_settings() {
-  return {
-      {"-n,--nodes",
-       "MULTIGRAIN_NODES",
-       "N",
-       "number of nodes (default 1; on hosts: as many as they take)",
-       whole_number(&Config::nodes, Config::kMaxNodes),
-       {}},
-      {"-c,--procs-per-node",
-       "MULTIGRAIN_PROCS_PER_NODE",
-       "C",
-       "processors of each node (default 1)",
-       whole_number(&Config::processors_per_node, Config::kMaxProcessorsPerNode),
-       {}},
-      {"--protocol",
-       "MULTIGRAIN_PROTOCOL",
-       "NAME",
-       "coherence protocol: mgs (default), hlrc, dszoom, shasta",
-       read_protocol,
-       {}},
-      {"--line-size",
-       "MULTIGRAIN_LINE_SIZE",
-       "BYTES",
-       "size of a line: a power of two from 32 to 2048 under dszoom, 64 or 128 under shasta (default 64)",
-       parsed(parse_size, &Config::line_size),
-       {}},
-      {"--block-size",
-       "MULTIGRAIN_BLOCK_SIZE",
-       "BYTES",
-       "what moves together under shasta unless an allocation says otherwise: lines, up to a page (default: objects of "
-       "up to 1024 bytes as a whole, larger ones by lines)",
-       parsed(parse_size, &Config::block_size),
-       {}},
-      {"--model",
-       "MULTIGRAIN_MODEL",
-       "MODEL",
-       "memory model of shasta: sc (default; sequential consistency), tso (total store order) or rc (release "
-       "consistency)",
-       parsed(parse_model, &Config::model),
-       {}},
-      {"--hlrc",
-       "MULTIGRAIN_HLRC",
-       "LIST",
-       "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "
-       "barrier=leader|cooperative",
-       parsed(parse_hlrc, &Config::hlrc),
-       {}},
-      {"--page-size",
-       "MULTIGRAIN_PAGE_SIZE",
-       "BYTES",
-       "unit of coherence: 4096 (default) to 65536, a power of two",
-       parsed(parse_size, &Config::page_size),
-       {}},
-      {"--region-size",
-       "MULTIGRAIN_REGION_SIZE",
-       "BYTES",
-       "shared address space (default 16T); used when touched",
-       parsed(parse_size, &Config::region_size),
-       {}},
-      {"--fabric",
-       "MULTIGRAIN_FABRIC",
-       "KIND",
-       "what connects the nodes: shm (default; this machine's memory) or ucx (also between hosts)",
-       parsed(parse_fabric, &Config::fabric),
-       {}},
-      {"--interface",
-       "MULTIGRAIN_INTERFACE",
-       "DEVICES",
-       "network devices that ucx uses, such as eth0 or mlx5_0:1 (default: those that ssh uses; lo on one machine)",
-       read_interface,
-       {}},
-      {"--timeout",
-       "MULTIGRAIN_TIMEOUT",
-       "SECONDS",
-       "a node or host that is silent for longer counts as gone, a second later at most (default 4; 0: never)",
-       parsed(parse_silence_limit, &Config::silence_limit),
-       {}},
-      {"--net",
-       "MULTIGRAIN_NET",
-       "MODEL",
-       "emulated network: ideal (default), another name that --net list shows, or figures such as "
-       "latency=50us,bandwidth=96MB/s,occupancy=1us",
-       parsed(parse_network_model, &Config::network),
-       {}},
-      {"--clock",
-       "MULTIGRAIN_CLOCK",
-       "CLOCK",
-       "wall (default): times are what happens here; virtual: what the emulated machine would take",
-       parsed(parse_clock, &Config::clock),
-       {}},
-      {"--clock-scale",
-       "MULTIGRAIN_CLOCK_SCALE",
-       "FACTOR",
-       "virtual time for each unit of CPU time here (default 1; 2 emulates processors half as fast; 5000,90: the "
-       "program's code, the protocol's)",
-       parsed(parse_clock_scale, &Config::clock_scale),
-       {}},
-      {"--skew",
-       "MULTIGRAIN_SKEW",
-       "TIME",
-       "how far a processor's virtual time may run ahead of the slowest's (default 20us)",
-       parsed(parse_skew, &Config::skew),
-       {}},
-      {"--access",
-       "MULTIGRAIN_ACCESS",
-       "HOW",
-       "access rights by auto (default), userfault or mprotect",
-       parsed(parse_access, &Config::access),
-       {}},
-      {"--home",
-       "MULTIGRAIN_HOME",
-       "WHERE",
-       "default home of pages: interleaved (default), blocked or first-touch",
-       parsed(parse_home, &Config::home),
-       {}},
-      {"--prefetch",
-       "MULTIGRAIN_PREFETCH",
-       "PAGES",
-       "pages read ahead of a processor that faults on one page after the other (default 16; 0: none)",
-       read_prefetch,
-       {}},
-      {"--stats",
-       "MULTIGRAIN_STATS",
-       "FORMAT",
-       "where the time went: none (default), text[:FILE] or json[:FILE]",
-       read_stats,
-       {}},
-  };
-}
-
-// The long name, for messages.
-std::string long_name(const Setting& setting) {
-  const std::string_view all = setting.option;
-  return std::string(all.substr(all.find("--")));
+std::vector<GivenSetting> settings_with_options() {
+  std::vector<GivenSetting> all;
+  for (const Setting& setting : settings())
+    if (setting.option != nullptr) all.push_back({&setting, {}, false});
+  return all;
 }
 
 // Takes each setting from its option, or else from its variable.
-Status apply(std::vector<Setting>& settings, LaunchOptions& options) {
-  for (Setting& setting : settings) {
-    if (setting.given == "automatic") setting.given = "auto";
-    const char* inherited = std::getenv(setting.variable);
-    if (!setting.given && inherited == nullptr) continue;
-    const std::string text = setting.given ? *setting.given : std::string(inherited);
-    if (const Status read = setting.read(text, options.config); !read)
-      return fail("{}: {}", setting.given ? long_name(setting) : setting.variable, read.error().message);
-    if (setting.given) options.environment.emplace_back(setting.variable, text);
+Status apply(std::vector<GivenSetting>& given, LaunchOptions& options) {
+  for (GivenSetting& one : given) {
+    if (one.value == "automatic") one.value = "auto";
+    if (one.flag) one.value = "1";
+    const char* const inherited = std::getenv(one.setting->variable);
+    if (!one.value && inherited == nullptr) continue;
+    const std::string text = one.value ? *one.value : std::string(inherited);
+    const std::string_view name = one.value ? one.setting->long_option() : std::string_view(one.setting->variable);
+    if (const Status read = one.setting->read(name, text, options.config); !read) return read;
+    if (one.value) options.environment.emplace_back(one.setting->variable, text);
   }
   return validate(options.config);
-}
-
-// A flag that is an option or a variable.
-Status apply_flag(const char* variable, bool given, bool Config::* member, LaunchOptions& options) {
-  const char* inherited = std::getenv(variable);
-  const std::string_view text = given ? "1" : inherited != nullptr ? inherited : "0";
-  if (text != "0" && text != "1") return fail("{}: '{}' is neither 0 nor 1", variable, text);
-  options.config.*member = text == "1";
-  if (given) options.environment.emplace_back(variable, "1");
-  return {};
 }
 
 // The options that say where the nodes are, as given.
@@ -258,10 +66,10 @@ Result<std::vector<HostSlots>> read_hosts(const HostArguments& given) {
   return hosts;
 }
 
-Status apply_hosts(const HostArguments& given, const std::vector<Setting>& settings, LaunchOptions& options) {
+Status apply_hosts(const HostArguments& given, const std::vector<GivenSetting>& settings, LaunchOptions& options) {
   const auto says = [&](const char* variable) {
-    return std::ranges::any_of(settings, [&](const Setting& setting) {
-      return std::string_view(setting.variable) == variable && (setting.given || std::getenv(variable) != nullptr);
+    return std::ranges::any_of(settings, [&](const GivenSetting& one) {
+      return std::string_view(one.setting->variable) == variable && (one.value || std::getenv(variable) != nullptr);
     });
   };
   if (given.hosts && given.file) return fail("--hosts and --hostfile exclude each other");
@@ -295,71 +103,76 @@ class HelpFormatter : public CLI::Formatter {
 
 constexpr const char* kDescription =
     "Runs a Multigrain program on an emulated cluster on this machine, or on several hosts.\n"
-    "Each option up to --stats can also be given as a variable of the environment, for example MULTIGRAIN_NODES.";
+    "Each option up to --check can also be given as a variable of the environment, for example MULTIGRAIN_NODES.";
 constexpr const char* kFooter =
     "Exit status: the program's own; 128 + the signal that killed it; 2 for bad usage; 1 when a node other than 0 "
     "or a host fails, or output is lost.";
 
-}  // namespace
-
-Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, const char* const* argv) {
-  std::vector<Setting> settings = make_settings();
+// What the command line says, before it is made sense of together with the environment.
+struct CommandLine {
+  std::vector<GivenSetting> settings = settings_with_options();
   LaunchOptions options;
   HostArguments hosts;
-  bool verbose = false;
-  bool check = false;
-  bool pin = false;
-  bool no_pin = false;
+  bool pin = false, no_pin = false;
   std::string deadlock = "report";
   std::optional<std::string> deadlock_after;
+};
 
-  CLI::App app(kDescription, "mgrun");
-  app.footer(kFooter);
-  app.formatter(std::make_shared<HelpFormatter>());
-  // Everything from the program's name on is the program's.
-  app.prefix_command();
-  app.set_version_flag("--version", "mgrun (Multigrain) " MULTIGRAIN_VERSION);
-  for (Setting& setting : settings)
-    app.add_option(setting.option, setting.given, setting.help)->take_last()->type_name(setting.placeholder);
-  app.add_option("--hosts", hosts.hosts, "hosts to run on, reached by ssh; b:2 takes two nodes")
-      ->take_last()
-      ->type_name("A,B:2,C");
-  app.add_option("--hostfile", hosts.file, "the same from a file: a host a line, with slots=N")
-      ->take_last()
-      ->type_name("FILE");
-  app.add_option("--ssh", hosts.ssh, "how to reach a host (default ssh; also MULTIGRAIN_SSH)")
-      ->take_last()
-      ->type_name("COMMAND");
-  app.add_option("--remote-mgrun", options.remote_mgrun, "where mgrun is on the hosts (default: where it is here)")
-      ->take_last()
-      ->type_name("PATH");
-  app.add_option("-x,--export", options.exported, "hand this variable of the environment to the nodes on all hosts")
+void add_options(CLI::App& app, CommandLine& line) {
+  // --name=value is an error, not another way to say --name.
+  const auto add_flag = [&app](const char* name, bool& given, const char* help) {
+    app.add_flag(name, given, help)->disable_flag_override();
+  };
+  const auto add_option = [&app](const char* name, auto& given, const char* placeholder, const char* help) {
+    return app.add_option(name, given, help)->take_last()->type_name(placeholder);
+  };
+  for (GivenSetting& one : line.settings) {
+    if (one.setting->placeholder == nullptr)
+      add_flag(one.setting->option, one.flag, one.setting->help);
+    else
+      add_option(one.setting->option, one.value, one.setting->placeholder, one.setting->help)
+          ->type_name(one.setting->choices == nullptr
+                          ? one.setting->placeholder
+                          : fmt::format("{}:{{{}}}", one.setting->placeholder, one.setting->choices));
+  }
+  add_option("--hosts", line.hosts.hosts, "A,B:2,C", "hosts to run on, reached by ssh; b:2 takes two nodes");
+  add_option("--hostfile", line.hosts.file, "FILE", "the same from a file: a host a line, with slots=N");
+  add_option("--ssh", line.hosts.ssh, "COMMAND", "how to reach a host (default ssh; also MULTIGRAIN_SSH)");
+  add_option("--remote-mgrun", line.options.remote_mgrun, "PATH",
+             "where mgrun is on the hosts (default: where it is here)");
+  app.add_option("-x,--export", line.options.exported,
+                 "hand this variable of the environment to the nodes on all hosts")
       ->allow_extra_args(false)
       ->type_name("NAME");
-  app.add_flag("--verbose", verbose, "say what is started and how")
-      ->disable_flag_override();
-  app.add_flag("--check", check,
-               "name mistakes in porting: globals that another node than 0 writes, processors that are never started")
-      ->disable_flag_override();
-  app.add_flag("--quiet", options.quiet,
-               "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known")
-      ->disable_flag_override();
-  app.add_flag("--label-output", options.label_output, "begin each line of output with its [node]")
-      ->disable_flag_override();
-  app.add_option("--deadlock", deadlock,
-                 "what a run does in which every processor waits for another: report (default: say who waits for what, "
-                 "and go on) or end")
-      ->take_last()
-      ->type_name("WHAT");
-  app.add_option("--deadlock-after", deadlock_after,
-                 "how long every processor has slept before that is reported (default 10; 0: never)")
-      ->take_last()
-      ->type_name("SECONDS");
-  app.add_flag("--pin", pin, "one core a processor, or refuse to start")
-      ->disable_flag_override();
-  app.add_flag("--no-pin", no_pin, "leave placement to the system (default: pin when there are enough cores)")
-      ->disable_flag_override();
+  add_flag("--quiet", line.options.quiet,
+           "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
+  add_flag("--label-output", line.options.label_output, "begin each line of output with its [node]");
+  add_option("--deadlock", line.deadlock, "WHAT",
+             "what a run does in which every processor waits for another: report (default: say who waits for what, "
+             "and go on) or end");
+  add_option("--deadlock-after", line.deadlock_after, "SECONDS",
+             "how long every processor has slept before that is reported (default 10; 0: never)");
+  add_flag("--pin", line.pin, "one core a processor, or refuse to start");
+  add_flag("--no-pin", line.no_pin, "leave placement to the system (default: pin when there are enough cores)");
+}
 
+Status read_deadlock(const CommandLine& line, LaunchOptions& options) {
+  if (line.deadlock != "report" && line.deadlock != "end")
+    return fail("--deadlock: '{}' is neither report nor end", line.deadlock);
+  options.deadlock_ends = line.deadlock == "end";
+  if (!line.deadlock_after) return {};
+  const auto limit = parse_silence_limit(*line.deadlock_after);
+  if (!limit)
+    return fail(
+        "--deadlock-after is '{}'; it must be the seconds that every processor sleeps before that is reported, from "
+        "0.1 to 3600, or 0 for never",
+        *line.deadlock_after);
+  options.deadlock_after = *limit;
+  return {};
+}
+
+// Parses the words. Text that the user asked for instead of a run, or nothing.
+Result<std::optional<Information>> parse(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForVersion& call) {
@@ -375,37 +188,48 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   } catch (const CLI::ParseError& error) {
     return fail("{} (mgrun --help lists the options)", error.what());
   }
+  return std::nullopt;
+}
 
-  if (deadlock != "report" && deadlock != "end")
-    return fail("--deadlock: '{}' is neither report nor end", deadlock);
-  options.deadlock_ends = deadlock == "end";
-  if (deadlock_after) {
-    const auto limit = parse_silence_limit(*deadlock_after);
-    if (!limit)
-      return fail("--deadlock-after is '{}'; it must be the seconds that every processor sleeps before that is reported, from "
-                  "0.1 to 3600, or 0 for never",
-                  *deadlock_after);
-    options.deadlock_after = *limit;
+// The program and its arguments, out of what the options left over.
+Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
+  if (!words.empty() && words.front() == "--") {
+    words.erase(words.begin());
+  } else if (!words.empty() && words.front().starts_with('-')) {
+    return fail("unknown option '{}' (mgrun --help lists the options)", words.front());
   }
-  if (pin && no_pin) return fail("--pin and --no-pin exclude each other");
-  const auto net = std::ranges::find(settings, std::string_view("--net"), &Setting::option);
-  if (net->given == "list") return Information{render_network_presets()};
-  options.program = app.remaining();
-  if (!options.program.empty() && options.program.front() == "--") {
-    options.program.erase(options.program.begin());
-  } else if (!options.program.empty() && options.program.front().starts_with('-')) {
-    return fail("unknown option '{}' (mgrun --help lists the options)", options.program.front());
-  }
-  if (options.program.empty()) return fail("there is no program to run; usage: {}", kUsage);
-  if (const Status status = apply(settings, options); !status) return tl::unexpected<Error>(status.error());
-  if (const Status status = apply_flag("MULTIGRAIN_VERBOSE", verbose, &Config::verbose, options); !status)
+  if (words.empty()) return fail("there is no program to run; usage: {}", kUsage);
+  return words;
+}
+
+}  // namespace
+
+Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, const char* const* argv) {
+  CommandLine line;
+  CLI::App app(kDescription, "mgrun");
+  app.footer(kFooter);
+  app.formatter(std::make_shared<HelpFormatter>());
+  // Everything from the program's name on is the program's.
+  app.prefix_command();
+  app.set_version_flag("--version", "mgrun (Multigrain) " MULTIGRAIN_VERSION);
+  add_options(app, line);
+  auto information = parse(app, argc, argv);
+  if (!information) return tl::unexpected<Error>(information.error());
+  if (*information) return **information;
+
+  LaunchOptions& options = line.options;
+  if (const Status status = read_deadlock(line, options); !status) return tl::unexpected<Error>(status.error());
+  if (line.pin && line.no_pin) return fail("--pin and --no-pin exclude each other");
+  for (const GivenSetting& one : line.settings)
+    if (one.setting->long_option() == "--net" && one.value == "list") return Information{render_network_presets()};
+  auto program = program_of(app.remaining());
+  if (!program) return tl::unexpected<Error>(program.error());
+  options.program = std::move(*program);
+  if (const Status status = apply(line.settings, options); !status) return tl::unexpected<Error>(status.error());
+  if (const Status status = apply_hosts(line.hosts, line.settings, options); !status)
     return tl::unexpected<Error>(status.error());
-  if (const Status status = apply_flag("MULTIGRAIN_CHECK", check, &Config::check, options); !status)
-    return tl::unexpected<Error>(status.error());
-  if (const Status status = apply_hosts(hosts, settings, options); !status)
-    return tl::unexpected<Error>(status.error());
-  options.pinning = pin ? Pinning::kAlways : no_pin ? Pinning::kNever : Pinning::kAutomatic;
-  return options;
+  options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
+  return std::move(options);
 }
 
 Result<std::string> find_program(const std::string& name) {

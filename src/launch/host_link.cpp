@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <utility>
+
+#include "base/child_process.h"
 
 namespace multigrain {
 namespace {
@@ -41,34 +42,24 @@ Status HostLink::start(const std::vector<std::string>& command, bool dies_with_u
     close(channel[1]);
     return fail_errno(code, fmt::format("host {}: no channel", name()));
   }
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) {
-    setsid();
-    if (dies_with_us) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(kNotFound);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    signal(SIGXFSZ, SIG_DFL);
-    dup2(channel[1], STDIN_FILENO);
-    dup2(channel[1], STDOUT_FILENO);
-    dup2(complaints[1], STDERR_FILENO);
-    execvp(argv[0], argv.data());
-    dprintf(STDERR_FILENO, "cannot run '%s': %s\n", argv[0], strerrordesc_np(errno));
-    _exit(kSshFailed);
-  }
-  const int code = errno;
+  ChildStart start;
+  start.command = command;
+  start.input = start.output = channel[1];
+  start.error = complaints[1];
+  start.new_session = true;
+  if (dies_with_us) start.parent_death_signal = SIGKILL;
+  start.signal_mask.emplace();
+  sigemptyset(&*start.signal_mask);
+  start.default_signals = {SIGXFSZ};
+  const auto process = start_child(start);
   close(channel[1]);
   close(complaints[1]);
   raw_ = channel[0];
   complaints_fd_ = complaints[0];
   fcntl(complaints_fd_, F_SETFL, O_NONBLOCK);
   stream_.emplace(raw_, raw_);
-  if (pid_ < 0) return fail_errno(code, fmt::format("host {}: no process", name()));
+  if (!process) return fail("host {}: {}", name(), process.error().message);
+  pid_ = *process;
   return {};
 }
 

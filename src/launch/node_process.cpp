@@ -3,36 +3,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/personality.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/child_process.h"
+
 namespace multigrain {
 namespace {
-
-// What the child could not do; it travels through a pipe that a successful exec closes.
-enum class Step : int { kRandomisation, kDescriptors, kExec };
-struct Failure {
-  Step step;
-  int code;
-};
-
-std::vector<char*> pointers(const std::vector<std::string>& strings) {
-  std::vector<char*> result;
-  result.reserve(strings.size() + 1);
-  for (const std::string& string : strings) result.push_back(const_cast<char*>(string.c_str()));
-  result.push_back(nullptr);
-  return result;
-}
-
-[[noreturn]] void give_up(int report, Step step) {
-  const Failure failure{step, errno};
-  // If even that fails, the parent sees an early exit with status 127.
-  [[maybe_unused]] const ssize_t written = write(report, &failure, sizeof failure);
-  _exit(127);
-}
 
 // Whether programs that this process executes have the same addresses each time.
 bool fix_addresses() {
@@ -49,35 +27,20 @@ bool fix_addresses() {
   return off;
 }
 
-[[noreturn]] void become_node(const NodeStart& start, char* const* argv, char* const* envp, pid_t parent, int report) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have died before that took effect.
-  if (getppid() != parent) _exit(127);
-  if (!fix_addresses() && !start.alone) give_up(report, Step::kRandomisation);
-  const int standard[] = {start.input, start.output, start.error};
-  for (int target = 0; target < 3; ++target) {
-    if (standard[target] >= 0 && dup2(standard[target], target) < 0) give_up(report, Step::kDescriptors);
-  }
-  for (const int fd : start.inherited) {
-    if (fcntl(fd, F_SETFD, 0) < 0) give_up(report, Step::kDescriptors);
-  }
-  // mgrun has its own way with files that grow too large (tools/mgrun).
-  signal(SIGXFSZ, SIG_DFL);
-  sigprocmask(SIG_SETMASK, &start.signal_mask, nullptr);
-  execve(start.path.c_str(), argv, envp);
-  give_up(report, Step::kExec);
-}
-
-tl::unexpected<Error> describe(const Failure& failure, const std::string& path) {
+tl::unexpected<Error> describe(const ChildFailure& failure, const std::string& path) {
   switch (failure.step) {
-    case Step::kRandomisation:
+    case ChildFailure::Step::kPipe:
+      return fail_errno(failure.code, "cannot start a node: no pipe");
+    case ChildFailure::Step::kProcess:
+      return fail_errno(failure.code, "cannot start a node: no process");
+    case ChildFailure::Step::kPrepare:
       return fail_errno(failure.code,
                         "cannot turn address randomisation off (the system call personality), which several nodes "
                         "need to agree on addresses; Docker's default profile forbids it: start the container with "
                         "docker run --security-opt seccomp=unconfined, or with a profile that allows personality");
-    case Step::kDescriptors:
+    case ChildFailure::Step::kDescriptors:
       return fail_errno(failure.code, "cannot hand descriptors to a node");
-    case Step::kExec:
+    case ChildFailure::Step::kExec:
       break;
   }
   if (failure.code == ENOEXEC)
@@ -88,28 +51,23 @@ tl::unexpected<Error> describe(const Failure& failure, const std::string& path) 
 }  // namespace
 
 Result<pid_t> start_node(const NodeStart& start) {
-  int report[2];
-  if (pipe2(report, O_CLOEXEC) != 0) return fail_errno(errno, "cannot start a node: no pipe");
-  const std::vector<char*> argv = pointers(start.arguments);
-  const std::vector<char*> envp = pointers(start.environment);
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0) become_node(start, argv.data(), envp.data(), parent, report[1]);
-  const int fork_error = errno;
-  close(report[1]);
-  if (child < 0) {
-    close(report[0]);
-    return fail_errno(fork_error, "cannot start a node: no process");
-  }
-  Failure failure{};
-  ssize_t got;
-  do {
-    got = read(report[0], &failure, sizeof failure);
-  } while (got < 0 && errno == EINTR);
-  close(report[0]);
-  if (got != sizeof failure) return child;
-  waitpid(child, nullptr, 0);
-  return describe(failure, start.path);
+  ChildStart child;
+  child.command = start.arguments;
+  child.path = start.path;
+  child.environment = start.environment;
+  child.whole_environment = true;
+  child.input = start.input;
+  child.output = start.output;
+  child.error = start.error;
+  child.inherited = start.inherited;
+  child.parent_death_signal = SIGKILL;
+  child.signal_mask = start.signal_mask;
+  // mgrun has its own way with files that grow too large (tools/mgrun).
+  child.default_signals = {SIGXFSZ};
+  child.prepare = [alone = start.alone] { return fix_addresses() || alone; };
+  const auto node = try_start_child(child);
+  if (node) return *node;
+  return describe(node.error(), start.path);
 }
 
 }  // namespace multigrain

@@ -24,16 +24,21 @@ Result<int> NodeStatuses::open_next() {
   return fd;
 }
 
-std::string NodeStatuses::last_words(NodeId node) const {
+const NodeStatus* NodeStatuses::status_of(NodeId node) const {
   const size_t place = size_t{node.value} - first_.value;
-  if (place >= statuses_.size()) return {};
-  std::string text = describe_mistake(*statuses_[place], statuses_);
-  return text.empty() ? describe_crash(*statuses_[place], statuses_) : text;
+  return place < statuses_.size() ? statuses_[place] : nullptr;
+}
+
+std::string NodeStatuses::last_words(NodeId node) const {
+  const NodeStatus* const status = status_of(node);
+  if (status == nullptr) return {};
+  std::string text = describe_mistake(*status, statuses_);
+  return text.empty() ? describe_crash(*status, statuses_) : text;
 }
 
 bool NodeStatuses::run_is_over(NodeId node) const {
-  const size_t place = size_t{node.value} - first_.value;
-  return place < statuses_.size() && statuses_[place]->run_over.load() != 0;
+  const NodeStatus* const status = status_of(node);
+  return status != nullptr && status->run_over.load() != 0;
 }
 
 Stillness NodeStatuses::stillness() const {

@@ -33,6 +33,9 @@ class NodeStatuses {
   [[nodiscard]] std::vector<NodeSnapshot> snapshots() const;
 
  private:
+  // Of one of the nodes here; nullptr if the node is elsewhere, or has not been made yet.
+  [[nodiscard]] const NodeStatus* status_of(NodeId node) const;
+
   const NodeId first_;
   std::vector<const NodeStatus*> statuses_;
   std::vector<pid_t> pids_;

@@ -1,8 +1,6 @@
-#include "checks.h"
-
+// mgbench checks: what compiled access checks cost the workloads.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,9 +8,12 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "commands.h"
 
 namespace multigrain::bench {
 namespace {
@@ -21,9 +22,9 @@ namespace fs = std::filesystem;
 
 // Folders under workloads/ (workloads/CMakeLists.txt): plainly compiled, with polls and all optimisations of the
 // checks, without polls, with one of the optimisations switched off each, with none.
-constexpr std::array kWays = {"plain",    "fine",      "no-polls", "no-loops",     "no-nests", "no-rows", "no-batch",
-                              "no-group", "no-narrow", "no-expand", "no-hold",  "no-pages", "no-arguments", "no-versions",
-                              "no-all"};
+constexpr std::array kWays = {"plain",   "fine",     "no-polls",     "no-loops",    "no-nests",
+                              "no-rows", "no-batch", "no-group",     "no-narrow",   "no-expand",
+                              "no-hold", "no-pages", "no-arguments", "no-versions", "no-all"};
 
 constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
 
@@ -85,9 +86,8 @@ void print_text(const std::vector<Row>& rows, const std::string& size, unsigned 
     if (way != std::string_view("plain")) fmt::print(" {:>12}", cell(geometric_mean(rows, way)));
   fmt::print("\n\n");
   for (const Goal& goal : kGoals) {
-    const auto worst = std::max_element(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
-      return a.ratio(goal.way) < b.ratio(goal.way);
-    });
+    const auto worst = std::max_element(
+        rows.begin(), rows.end(), [&](const Row& a, const Row& b) { return a.ratio(goal.way) < b.ratio(goal.way); });
     if (!std::isfinite(worst->ratio(goal.way))) continue;
     fmt::print("The goal for {} is a mean of at most {:.2f}, and none above {:.1f}: ", goal.what, goal.mean,
                goal.worst);
@@ -109,37 +109,21 @@ void print_json(const std::vector<Row>& rows, const std::string& size, unsigned 
   fmt::print("{}\n", out.dump(2));
 }
 
-}  // namespace
-
-int measure_checks(int argc, char** argv) {
-  CLI::App app("What compiled access checks cost the workloads on one processor", "mgbench checks");
+struct Options {
   std::string size = "paper", only, folder;
   unsigned rounds = 9;
   bool json = false;
-  app.add_option("--size", size, "the workloads' size: test, paper (default) or large")
-      ->check(CLI::IsMember({"test", "paper", "large"}));
-  app.add_option("--rounds", rounds, "runs of each program, of which the shortest counts")
-      ->check(CLI::Range(1u, 1000u));
-  app.add_option("--only", only, "only workloads whose name contains this");
-  app.add_option("--workloads", folder,
-                 "the folder with plain/, fine/ and the others (default: workloads beside mgbench)");
-  app.add_flag("--json", json, "for machines");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "mgbench checks: %s (--help lists the options)\n", error.what());
-    return 2;
-  }
+};
+
+int measure_checks(const Options& options) {
   const fs::path self = fs::read_symlink("/proc/self/exe").parent_path();
-  const fs::path workloads = folder.empty() ? self / "workloads" : fs::path(folder);
+  const fs::path workloads = options.folder.empty() ? self / "workloads" : fs::path(options.folder);
   std::vector<Row> rows;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(workloads / "plain", none)) {
     const std::string name = entry.path().filename();
-    if (name.find(only) != std::string::npos && fs::exists(workloads / "fine" / name)) rows.push_back({name, {}});
+    if (name.find(options.only) != std::string::npos && fs::exists(workloads / "fine" / name))
+      rows.push_back({name, {}});
   }
   if (rows.empty()) {
     std::fprintf(
@@ -152,11 +136,11 @@ int measure_checks(int argc, char** argv) {
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
   for (Row& row : rows) {
     // In turns, so that a disturbance of the machine hits all ways alike.
-    for (unsigned round = 0; round < rounds; ++round) {
+    for (unsigned round = 0; round < options.rounds; ++round) {
       for (const char* way : kWays) {
         const fs::path program = workloads / way / row.name;
         if (!fs::exists(program)) continue;
-        const double seconds = run_once(self / "mgrun", program, size);
+        const double seconds = run_once(self / "mgrun", program, options.size);
         if (!std::isfinite(seconds)) {
           std::fprintf(stderr, "mgbench checks: %s failed, or did not say how long it took\n", program.c_str());
           return 1;
@@ -166,11 +150,28 @@ int measure_checks(int argc, char** argv) {
       }
     }
   }
-  if (json)
-    print_json(rows, size, rounds);
+  if (options.json)
+    print_json(rows, options.size, options.rounds);
   else
-    print_text(rows, size, rounds);
+    print_text(rows, options.size, options.rounds);
   return 0;
+}
+
+}  // namespace
+
+Command add_checks(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* const command =
+      app.add_subcommand("checks", "what compiled access checks cost the workloads on one processor");
+  command->add_option("--size", options->size, "the workloads' size: test, paper (default) or large")
+      ->check(CLI::IsMember({"test", "paper", "large"}));
+  command->add_option("--rounds", options->rounds, "runs of each program, of which the shortest counts")
+      ->check(CLI::Range(1u, 1000u));
+  command->add_option("--only", options->only, "only workloads whose name contains this");
+  command->add_option("--workloads", options->folder,
+                      "the folder with plain/, fine/ and the others (default: workloads beside mgbench)");
+  command->add_flag("--json", options->json, "for machines");
+  return {command, [options] { return measure_checks(*options); }};
 }
 
 }  // namespace multigrain::bench

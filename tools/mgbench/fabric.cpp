@@ -10,7 +10,7 @@
 //
 // Over TCP its ucp_get with one operation at a time says nothing: its target makes no progress (1 ms).
 //
-// Usage: mgbench fabric [ROUNDS]. Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s
+// Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s
 // for the last rows), count.
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -27,7 +27,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -35,11 +34,12 @@
 #include "base/clock.h"
 #include "base/quantity.h"
 #include "base/secret.h"
+#include "commands.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "fabric/wait.h"
 #include "fabric/wireup/wireup.h"
 
-namespace multigrain {
+namespace multigrain::bench {
 namespace {
 
 constexpr uint64_t kFrames = uint64_t{128} << 20;
@@ -52,8 +52,10 @@ enum class Target : uint32_t { kStarting, kPolls, kSleeps, kComputes, kEnds };
 
 // What the two processes share beside the network: cards at the start, and what the target is to do.
 struct Shared {
-  std::atomic<uint32_t> length[2];
-  std::byte card[2][32 * 1024];
+  // The secret of the job takes two exchanges, and the fabric one.
+  static constexpr unsigned kExchanges = 3;
+  std::atomic<uint32_t> length[kExchanges][2];
+  std::byte card[kExchanges][2][32 * 1024];
   std::atomic<Target> wanted;
   std::atomic<Target> is;
 };
@@ -64,13 +66,17 @@ class SharedWireup final : public Wireup {
   [[nodiscard]] NodeId self() const override { return NodeId(static_cast<uint16_t>(self_)); }
   [[nodiscard]] unsigned nodes() const override { return 2; }
   Result<std::vector<Card>> exchange(std::span<const std::byte> card, std::chrono::seconds) override {
-    if (card.size() > sizeof shared_.card[0]) return fail("a card of {} bytes is too long", card.size());
-    std::memcpy(shared_.card[self_], card.data(), card.size());
-    shared_.length[self_].store(static_cast<uint32_t>(card.size()));
+    if (exchange_ == Shared::kExchanges) return fail("there are more than {} exchanges", exchange_);
+    auto& length = shared_.length[exchange_];
+    auto& place = shared_.card[exchange_];
+    ++exchange_;
+    if (card.size() >= sizeof place[0]) return fail("a card of {} bytes is too long", card.size());
+    std::memcpy(place[self_], card.data(), card.size());
+    length[self_].store(static_cast<uint32_t>(card.size()) + 1);  // 0: not there yet
     std::vector<Card> cards;
     for (unsigned n = 0; n < 2; ++n) {
-      while (shared_.length[n].load() == 0) usleep(100);
-      cards.emplace_back(shared_.card[n], shared_.card[n] + shared_.length[n].load());
+      while (length[n].load() == 0) usleep(100);
+      cards.emplace_back(place[n], place[n] + length[n].load() - 1);
     }
     return cards;
   }
@@ -79,6 +85,7 @@ class SharedWireup final : public Wireup {
  private:
   Shared& shared_;
   unsigned self_;
+  unsigned exchange_ = 0;
 };
 
 struct Node {
@@ -102,16 +109,15 @@ void join(unsigned self) {
   options.secret = std::move(g_node.secret);
   auto fabric = load_ucx_fabric(options);
   if (!fabric) {
-    fmt::print(stderr, "mgbench-fabric: {}\n", fabric.error().message);
+    fmt::print(stderr, "mgbench fabric: {}\n", fabric.error().message);
     std::exit(1);
   }
   g_node.fabric = std::move(*fabric);
   g_node.frames = static_cast<std::byte*>(
       mmap(nullptr, kFrames, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
   g_node.fabric->export_segment(SegmentId::kFrames, g_node.frames, kFrames);
-  SharedWireup wireup(*g_node.shared, self);
   if (Status connected = g_node.fabric->connect(wireup); !connected) {
-    fmt::print(stderr, "mgbench-fabric: {}\n", connected.error().message);
+    fmt::print(stderr, "mgbench fabric: {}\n", connected.error().message);
     std::exit(1);
   }
   g_node.fabric->set_handler(
@@ -146,7 +152,7 @@ void start_service() {
     // Above the processors, even if somebody runs this program with real-time priority for the sake of clean figures.
     const sched_param lowest{.sched_priority = sched_get_priority_min(SCHED_RR) + 1};
     if (pthread_setschedparam(pthread_self(), SCHED_RR, &lowest) != 0)
-      fmt::print(stderr, "mgbench-fabric: the service threads run without real-time priority\n");
+      fmt::print(stderr, "mgbench fabric: the service threads run without real-time priority\n");
     while (true) g_node.fabric->serve();
   }).detach();
 }
@@ -278,41 +284,20 @@ void measure_bandwidth() {
   }
 }
 
-}  // namespace
-}  // namespace multigrain
-
-int main(int argc, char** argv) {
-  using namespace multigrain;
-  if (argc > 1) {
-    const std::string_view argument = argv[1];
-    if (argument == "--help" || argument == "-h") {
-      fmt::print(
-          "Usage: mgbench fabric [ROUNDS]\n\nMeasures the operations of the ucx fabric by themselves, between two "
-          "processes of this machine, while the target polls, sleeps and computes.\nUCX_TLS and UCX_NET_DEVICES choose "
-          "the transport, for example UCX_TLS=tcp,self. ROUNDS: of each operation, from 10 on (default {}).\n",
-          g_rounds);
-      return 0;
-    }
-    const auto rounds = parse_whole(argument, 1'000'000);
-    if (argc > 2 || !rounds || *rounds < 10) {
-      fmt::print(stderr, "mgbench fabric: '{}' is not a number of rounds from 10 to 1000000 (mgbench fabric --help)\n",
-                 argc > 2 ? argv[2] : argv[1]);
-      return 2;
-    }
-    g_rounds = static_cast<unsigned>(*rounds);
-  }
+int measure_fabric() {
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    std::perror("mgbench-fabric: mmap");
+    std::perror("mgbench fabric: mmap");
     return 1;
   }
   g_node.shared = static_cast<Shared*>(memory);
   auto secret = std::make_shared<Secret<JobSecret>>();
   if (getentropy((**secret).data(), sizeof(JobSecret)) != 0) {
-    std::perror("mgbench-fabric: getentropy");
+    std::perror("mgbench fabric: getentropy");
     return 1;
   }
   g_node.secret = std::move(secret);
+  // By hand: the other process is a copy of this one, and no other program.
   const pid_t child = fork();
   if (child == 0) be_target();
   join(0);
@@ -327,6 +312,25 @@ int main(int argc, char** argv) {
   measure_against("computes");
   want(Target::kEnds);
   waitpid(child, nullptr, 0);
-  std::fflush(stdout);
-  _exit(0);
+  // The service thread is still there, and what it uses must not go away under it.
+  _exit(std::fflush(stdout) == 0 ? 0 : 1);
 }
+
+}  // namespace
+
+Command add_fabric(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand("fabric", "the operations of the ucx fabric by themselves");
+  command->footer(
+      "Between two processes of this machine, while the target polls, sleeps and computes. UCX_TLS and UCX_NET_DEVICES "
+      "choose the transport, for example UCX_TLS=tcp,self.");
+  command->add_option("rounds", g_rounds, "of each operation, from 10 on")
+      ->type_name("ROUNDS")
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        const auto rounds = parse_whole(text, 1'000'000);
+        return rounds && *rounds >= 10 ? std::string() : "'" + text + "' is not a number of rounds from 10 to 1000000";
+      });
+  return {command, &measure_fabric};
+}
+
+}  // namespace multigrain::bench

@@ -7,10 +7,14 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/futex.h"
+#include "commands.h"
 #include "memory/access_rights.h"
 #include "memory/diff.h"
 #include "memory/region.h"
@@ -143,6 +147,30 @@ std::vector<Series> measure_floors(AccessMechanism access, size_t page_size, con
   Series half{"wake-up", wake.samples};
   for (double& sample : half.samples) sample /= 2;
   return {read, upgrade, resident, revoke, copy, other, line, wake, half};
+}
+
+Command add_floors(CLI::App& app) {
+  struct Options {
+    std::string access = "auto", page_size = "4096";
+    Effort effort;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand("floors", "the floors alone, as lines for mgbench itself")->group("");
+  command->add_option("--access", options->access, "how access rights are changed: auto, userfault, mprotect");
+  command->add_option("--page-size", options->page_size, "bytes, a power of two from 4096 to 65536");
+  command->add_option("--pages", options->effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
+  command->add_option("--rounds", options->effort.rounds, "rounds")->check(CLI::Range(1, 10000));
+  return {command, [options] {
+            const auto access = parse_access(options->access);
+            const auto page_size = parse_size(options->page_size);
+            if (!access || !page_size) {
+              std::fprintf(stderr, "mgbench floors: %s\n",
+                           (access ? page_size.error() : access.error()).message.c_str());
+              return 2;
+            }
+            print_series(measure_floors(*access, *page_size, options->effort));
+            return 0;
+          }};
 }
 
 }  // namespace multigrain::bench

@@ -4,20 +4,19 @@
 // With both mechanisms, for growing numbers of threads. A figure is the time that a call takes on a core of its own:
 // the time of the whole, times the cores that worked on it, divided by the calls. Where calls do not hinder each other
 // it is the same for every number of threads.
-#include "rights.h"
-
 #include <fmt/format.h>
 #include <sched.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "commands.h"
 #include "memory/access_rights.h"
 
 namespace multigrain::bench {
@@ -82,40 +81,31 @@ Result<Costs> measure(AccessMechanism mechanism, unsigned threads, unsigned roun
                *std::min_element(downgrades.begin(), downgrades.end())};
 }
 
-}  // namespace
-
-int measure_rights(int argc, char** argv) {
+struct Options {
   std::vector<unsigned> threads{1, 2, 4, 8, 16};
   unsigned rounds = 100;
   bool json = false;
-  CLI::App app{"Measures what changes of access rights cost while other threads of the process change rights, too."};
-  app.name("mgbench rights");
-  app.add_option("--threads", threads, "how many change rights at once")->delimiter(',')->check(CLI::Range(1, 128));
-  app.add_option("--rounds", rounds, "rounds; a figure is the least of all")->check(CLI::Range(2, 10000));
-  app.add_flag("--json", json, "print JSON");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+};
+
+int measure_rights(const Options& options) {
   const std::vector<unsigned> cores = cores_of_this_process();
   if (cores.empty()) {
     fmt::print(stderr, "mgbench: the cores of this process are not known\n");
     return 1;
   }
   nlohmann::json out{{"version", 1}, {"cores", cores.size()}, {"rows", nlohmann::json::array()}};
-  if (!json)
+  if (!options.json)
     fmt::print("Microseconds of a core for each change of one page's rights, {} cores\n\n{:<12}{:>8}{:>12}{:>12}\n",
                cores.size(), "mechanism", "threads", "upgrade", "downgrade");
   for (const auto& [mechanism, name] :
        {std::pair{AccessMechanism::kUserfault, "userfault"}, std::pair{AccessMechanism::kMprotect, "mprotect"}}) {
-    for (const unsigned n : threads) {
-      const auto costs = measure(mechanism, n, rounds, cores);
+    for (const unsigned n : options.threads) {
+      const auto costs = measure(mechanism, n, options.rounds, cores);
       if (!costs) {
         fmt::print(stderr, "mgbench: {}: {}\n", name, costs.error().message);
         return 1;
       }
-      if (json)
+      if (options.json)
         out["rows"].push_back(
             {{"mechanism", name}, {"threads", n}, {"upgrade_us", costs->upgrade}, {"downgrade_us", costs->downgrade}});
       else
@@ -123,8 +113,22 @@ int measure_rights(int argc, char** argv) {
       std::fflush(stdout);
     }
   }
-  if (json) fmt::print("{}\n", out.dump(2));
+  if (options.json) fmt::print("{}\n", out.dump(2));
   return 0;
+}
+
+}  // namespace
+
+Command add_rights(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand(
+      "rights", "what changes of access rights cost while other threads of the process change rights, too");
+  command->add_option("--threads", options->threads, "how many change rights at once")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 128));
+  command->add_option("--rounds", options->rounds, "rounds; a figure is the least of all")->check(CLI::Range(2, 10000));
+  command->add_flag("--json", options->json, "print JSON");
+  return {command, [options] { return measure_rights(*options); }};
 }
 
 }  // namespace multigrain::bench

@@ -11,9 +11,15 @@ const std::vector<Role>& roles() {
   // A second is longer than any wait here: its processors poll. Where the run chooses, it is 100 us with two processors
   // on two cores, and hardly any with more.
   static const std::vector<Role> all = {
-      {"faults", 2, "1000000"},      {"faults-woken", 2, nullptr}, {"faults-busy", 2, nullptr},
-      {"single-writer", 3, nullptr}, {"release", 2, "1000000"},    {"release", 3, nullptr},
-      {"locks", 2, "1000000"},       {"barrier", 2, "1000000"},    {"barrier", 4, nullptr},
+      {"faults", 2, "1000000"},
+      {"faults-woken", 2, nullptr},
+      {"faults-busy", 2, nullptr},
+      {"single-writer", 3, nullptr},
+      {"release", 2, "1000000"},
+      {"release", 3, nullptr},
+      {"locks", 2, "1000000"},
+      {"barrier", 2, "1000000"},
+      {"barrier", 4, nullptr},
       {"barrier", 8, nullptr},
       {"barrier-pages", 2, nullptr, 1, "barrier=leader"},
       {"barrier-pages", 2, nullptr, 2, "barrier=leader"},

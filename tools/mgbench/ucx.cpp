@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +13,7 @@
 #include <cstring>
 #include <sstream>
 
-extern char** environ;
+#include "base/child_process.h"
 
 namespace multigrain::bench {
 namespace {
@@ -33,21 +32,19 @@ std::vector<std::string> two_cores() {
   return cores.size() == 2 ? cores : std::vector<std::string>{};
 }
 
-// Starts the command with its standard output in `out` (or nowhere). Returns its pid, or -1 with errno.
-pid_t start(const std::vector<std::string>& command, const Transport& transport, int out) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  const int null = open("/dev/null", O_RDWR);
-  dup2(null, STDIN_FILENO);
-  dup2(out >= 0 ? out : null, STDOUT_FILENO);
-  dup2(null, STDERR_FILENO);
-  setenv("UCX_TLS", transport.tls, 1);
-  if (transport.devices != nullptr) setenv("UCX_NET_DEVICES", transport.devices, 1);
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  _exit(errno == ENOENT ? 127 : 126);
+// Starts the command with its standard output in `out`, which may be kNullDescriptor.
+Result<pid_t> start(const std::vector<std::string>& command, const Transport& transport, int out) {
+  ChildStart child;
+  child.command = command;
+  child.environment = {fmt::format("UCX_TLS={}", transport.tls)};
+  if (transport.devices != nullptr) child.environment.push_back(fmt::format("UCX_NET_DEVICES={}", transport.devices));
+  child.input = child.error = kNullDescriptor;
+  child.output = out;
+  const auto process = try_start_child(child);
+  if (process) return *process;
+  if (process.error().code == ENOENT)
+    return fail("ucx_perftest is not installed, so there is nothing to compare with; install the package ucx-utils");
+  return fail_errno(process.error().code, "cannot start ucx_perftest");
 }
 
 // The numbers of the last line that ucx_perftest -f -v prints: iterations, then latencies (median, average, overall) in
@@ -85,28 +82,27 @@ Result<std::vector<double>> measure(const Transport& transport, const char* test
     server.insert(server.end(), {"-c", cores[0]});
     client.insert(client.end(), {"-c", cores[1]});
   }
-  const pid_t serving = start(server, transport, -1);
-  if (serving < 0) return fail_errno(errno, "cannot start ucx_perftest");
+  const auto server_process = start(server, transport, kNullDescriptor);
+  if (!server_process) return tl::unexpected(server_process.error());
+  const pid_t serving = *server_process;
   Result<std::vector<double>> result = fail("ucx_perftest's client never reached its server on port {}", port);
   for (int tries = 0; tries < kTries && !result; ++tries) {
     usleep(kBetweenTries);
     int status = 0;
     if (waitpid(serving, &status, WNOHANG) == serving) {
-      if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return fail(
-            "ucx_perftest is not installed, so there is nothing to compare with; install the package ucx-utils");
       return fail("ucx_perftest ended at once with status {}", status);
     }
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "cannot read from ucx_perftest");
-    const pid_t asking = start(client, transport, ends[1]);
+    const auto asking = start(client, transport, ends[1]);
     close(ends[1]);
-    std::string text;
-    char chunk[4096];
-    ssize_t got;
-    while ((got = read(ends[0], chunk, sizeof chunk)) > 0) text.append(chunk, static_cast<size_t>(got));
+    const std::string text = asking ? read_to_end(ends[0]) : std::string();
     close(ends[0]);
-    waitpid(asking, &status, 0);
+    if (!asking) {
+      result = tl::unexpected(asking.error());
+      break;
+    }
+    status = wait_for_child(*asking);
     // Status other than 0: the server does not listen yet.
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) result = last_line(text);
   }

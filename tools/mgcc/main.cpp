@@ -1,14 +1,13 @@
 // mgcc and mg++: clang with the pass that compiles access checks in, and with what programs of Multigrain need.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
 
+#include "base/child_process.h"
 #include "base/installation.h"
 #include "base/standard_output.h"
 #include "command.h"
@@ -171,10 +170,6 @@ int main(int argc, char** argv) {
       print(link_flags(*places));
       return 0;
   }
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  std::fprintf(stderr, MULTIGRAIN_NAME ": cannot run '%s': %s\n", arguments[0], std::strerror(errno));
+  std::fprintf(stderr, MULTIGRAIN_NAME ": %s\n", exec_command(words).value().message.c_str());
   return 2;
 }

@@ -1,14 +1,12 @@
 // mgstudy: how would a program run on other machines? The command is the Python package multigrain.study; this finds it
 // and its interpreter and becomes it.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
 #include "python_package.h"
 
 int main(int argc, char** argv) {
@@ -44,11 +42,7 @@ int main(int argc, char** argv) {
                                       *directory,
                                       *own};
   command.insert(command.end(), argv + 1, argv + argc);
-  std::vector<char*> pointers;
-  for (std::string& argument : command) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  execvp(pointers[0], pointers.data());
-  fmt::print(stderr, "mgstudy: cannot run '{}': {} (install Python 3, or set MULTIGRAIN_PYTHON to it)\n", command[0],
-             std::strerror(errno));
+  fmt::print(stderr, "mgstudy: {} (install Python 3, or set MULTIGRAIN_PYTHON to it)\n",
+             multigrain::exec_command(command).value().message);
   return 2;
 }

@@ -1,11 +1,10 @@
 // mgtrace cc, mgtrace c++: compile a program so that mgtrace record can record it.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
 #include "commands.h"
 #include "trace/record/compiler.h"
 
@@ -23,11 +22,7 @@ Command add_compiler(CLI::App& app, Language language, const char* name, const c
                           sub->get_name());
             auto command = compiler_command(language, sub->remaining());
             if (!command) return tl::unexpected(command.error());
-            std::vector<char*> arguments;
-            for (std::string& argument : *command) arguments.push_back(argument.data());
-            arguments.push_back(nullptr);
-            execvp(arguments[0], arguments.data());
-            return fail_errno(errno, fmt::format("cannot run '{}'", command->front()));
+            return exec_command(*command);
           }};
 }
 

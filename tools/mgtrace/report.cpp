@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis_options.h"
+#include "base/child_process.h"
 #include "commands.h"
 #include "python_package.h"
 
@@ -40,42 +41,18 @@ Result<int> run_python(const std::vector<std::string>& arguments, const std::str
       "import sys; sys.path[0] = sys.argv.pop(1); from multigrain.study.trace_report import main; sys.exit(main())",
       *directory};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  for (std::string& argument : command) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-
-  int input_ends[2], error_ends[2];  // the second pair carries the errno of a failed exec
+  int input_ends[2];
   if (pipe2(input_ends, O_CLOEXEC) != 0) return fail_errno(errno, "cannot make a pipe");
-  if (pipe2(error_ends, O_CLOEXEC) != 0) {
-    const int code = errno;
-    close(input_ends[0]);
-    close(input_ends[1]);
-    return fail_errno(code, "cannot make a pipe");
-  }
   std::fflush(nullptr);
-  const pid_t child = fork();
-  const int fork_code = errno;
-  if (child == 0) {
-    dup2(input_ends[0], STDIN_FILENO);
-    execvp(pointers[0], pointers.data());
-    const int code = errno;
-    [[maybe_unused]] const ssize_t told = write(error_ends[1], &code, sizeof code);
-    _exit(127);
-  }
+  ChildStart start;
+  start.command = command;
+  start.input = input_ends[0];
+  const auto child = start_child(start);
   close(input_ends[0]);
-  close(error_ends[1]);
-  int exec_code = 0;
-  if (child < 0 || read(error_ends[0], &exec_code, sizeof exec_code) > 0) {
+  if (!child) {
     close(input_ends[1]);
-    close(error_ends[0]);
-    if (child < 0) return fail_errno(fork_code, "cannot start a process");
-    waitpid(child, nullptr, 0);
-    return fail_errno(
-        exec_code,
-        fmt::format("cannot run '{}', which writes the report (install Python 3, or set MULTIGRAIN_PYTHON to it)",
-                    command[0]));
+    return fail("{}; it writes the report (install Python 3, or set MULTIGRAIN_PYTHON to it)", child.error().message);
   }
-  close(error_ends[0]);
   // It may end before it has read everything, and then says why.
   auto* const previous = std::signal(SIGPIPE, SIG_IGN);
   for (size_t done = 0; done < input.size();) {
@@ -86,9 +63,7 @@ Result<int> run_python(const std::vector<std::string>& arguments, const std::str
   }
   std::signal(SIGPIPE, previous);
   close(input_ends[1]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for_child(*child);
   if (WIFSIGNALED(status))
     return fail("'{}', which writes the report, was killed by signal {}", command[0], WTERMSIG(status));
   return WEXITSTATUS(status);

@@ -77,6 +77,8 @@ class BlockDecoder {
 
   void copy_short_runs(Reference*& out, size_t& count);
   void hits_and_misses(Processor& processor, Reference* out, size_t count);
+  static State* mispredicted_successor(Processor& processor, State* current);
+  static bool mispredicted_address(Processor& processor, State* current, uint64_t& address);
   std::string open_processor(Processor& processor, Cursor table, const BlockLimits& limits);
   std::string open_events(Cursor kinds, Cursor values, const BlockLimits& limits);
 

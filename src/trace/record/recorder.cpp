@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/child_process.h"
 #include "base/clock.h"
 #include "trace/record/raw.h"
 
@@ -74,46 +74,20 @@ Result<int> open_unnamed(const std::string& directory) {
 
 Result<RunResult> run_command(const std::vector<std::string>& command, bool quiet,
                               const std::vector<std::string>& environment) {
-  if (command.empty()) return fail("there is no program to run");
-  std::vector<char*> arguments;
-  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  // exec's failure comes back through a pipe that its success closes.
-  int report[2];
-  if (pipe2(report, O_CLOEXEC) != 0) return fail_errno(errno, "cannot make a pipe");
   const KeyboardSignals signals;
-  const pid_t parent = getpid();
-  const Nanoseconds start = monotonic_ns();
-  const pid_t child = fork();
-  if (child < 0) {
-    const int code = errno;
-    close(report[0]);
-    close(report[1]);
-    return fail_errno(code, fmt::format("cannot start '{}'", command.front()));
-  }
-  if (child == 0) {
+  ChildStart program;
+  program.command = command;
+  program.environment = environment;
+  program.parent_death_signal = SIGKILL;
+  if (quiet) program.input = program.output = kNullDescriptor;
+  program.prepare = [&signals] {
     signals.restore();
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);
-    if (quiet) {
-      const int null = ::open("/dev/null", O_RDWR);
-      dup2(null, STDIN_FILENO);
-      dup2(null, STDOUT_FILENO);
-    }
-    for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
-    execvp(arguments[0], arguments.data());
-    const int code = errno;
-    [[maybe_unused]] const ssize_t written = write(report[1], &code, sizeof code);
-    _exit(127);
-  }
-  close(report[1]);
-  int code = 0;
-  const ssize_t failed = read(report[0], &code, sizeof code);
-  close(report[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (failed == sizeof code) return fail_errno(code, fmt::format("cannot run '{}'", command.front()));
+    return true;
+  };
+  const Nanoseconds start = monotonic_ns();
+  const auto child = start_child(program);
+  if (!child) return tl::unexpected(child.error());
+  const int status = wait_for_child(*child);
   RunResult result;
   result.seconds = static_cast<double>(monotonic_ns() - start) * 1e-9;
   result.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;

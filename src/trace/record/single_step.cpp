@@ -21,6 +21,7 @@
 #include <list>
 #include <unordered_map>
 
+#include "base/child_process.h"
 #include "base/clock.h"
 #include "trace/record/symbols.h"
 
@@ -191,43 +192,22 @@ class Stepper {
 };
 
 Status Stepper::start(const std::vector<std::string>& command) {
+  ChildStart program;
+  program.command = command;
+  program.prepare = [] {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) return false;
+    // Addresses that are the same in every run.
+    personality(ADDR_NO_RANDOMIZE);
+    return true;
+  };
   if (command.empty()) return fail("there is no program to run");
-  std::vector<char*> arguments;
-  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  int report[2];
-  if (pipe2(report, O_CLOEXEC) != 0) return fail_errno(errno, "cannot make a pipe");
-  process_ = fork();
-  if (process_ < 0) {
-    const int code = errno;
-    close(report[0]);
-    close(report[1]);
-    return fail_errno(code, fmt::format("cannot start '{}'", command.front()));
-  }
-  if (process_ == 0) {
-    const long traced = ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-    if (traced == 0) {
-      // Addresses that are the same in every run.
-      personality(ADDR_NO_RANDOMIZE);
-      execvp(arguments[0], arguments.data());
-    }
-    const int failure[2] = {errno, traced == 0 ? 0 : 1};
-    [[maybe_unused]] const ssize_t written = write(report[1], failure, sizeof failure);
-    _exit(127);
-  }
-  close(report[1]);
-  int failure[2] = {0, 0};
-  int status = 0;
-  while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-  }
-  const bool failed = !WIFSTOPPED(status);
-  if (failed && read(report[0], failure, sizeof failure) != static_cast<ssize_t>(sizeof failure)) failure[0] = ECHILD;
-  close(report[0]);
-  if (failed) {
-    process_ = 0;
-    if (failure[1] != 0) return fail_errno(failure[0], "this system does not let a process be single-stepped (ptrace)");
-    return fail_errno(failure[0], fmt::format("cannot run '{}'", command.front()));
-  }
+  const auto process = try_start_child(program);
+  if (!process && process.error().step == ChildFailure::Step::kPrepare)
+    return fail_errno(process.error().code, "this system does not let a process be single-stepped (ptrace)");
+  if (!process) return fail_errno(process.error().code, fmt::format("cannot run '{}'", command.front()));
+  process_ = *process;
+  // Its exec has stopped it.
+  wait_for_child(process_);
   // On one core the two hand over to each other; on two, every instruction costs two wake-ups of an idle core.
   if (sched_getaffinity(0, sizeof affinity_, &affinity_) == 0) {
     pinned_ = true;

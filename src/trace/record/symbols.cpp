@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <sstream>
+
+#include "base/child_process.h"
 
 namespace multigrain::trace {
 namespace {
@@ -55,43 +55,29 @@ class MappedFile {
 
 // Runs `command` with `input` and returns what it prints; empty if it cannot be run.
 std::string output_of(const std::vector<std::string>& command, const std::string& input) {
-  int in[2];
-  int out[2];
   // The input goes through a file: a pipe could fill up while nobody reads the output.
-  in[0] = memfd_create("input", MFD_CLOEXEC);
-  if (in[0] < 0) return "";
-  if (write(in[0], input.data(), input.size()) != static_cast<ssize_t>(input.size()) ||
-      lseek(in[0], 0, SEEK_SET) != 0 || pipe2(out, O_CLOEXEC) != 0) {
-    close(in[0]);
+  const int in = memfd_create("input", MFD_CLOEXEC);
+  if (in < 0) return "";
+  int out[2];
+  if (write(in, input.data(), input.size()) != static_cast<ssize_t>(input.size()) || lseek(in, 0, SEEK_SET) != 0 ||
+      pipe2(out, O_CLOEXEC) != 0) {
+    close(in);
     return "";
   }
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(in[0], STDIN_FILENO);
-    dup2(out[1], STDOUT_FILENO);
-    const int null = ::open("/dev/null", O_WRONLY);
-    dup2(null, STDERR_FILENO);
-    std::vector<char*> arguments;
-    for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-    arguments.push_back(nullptr);
-    execvp(arguments[0], arguments.data());
-    _exit(127);
-  }
-  close(in[0]);
+  ChildStart start;
+  start.command = command;
+  start.input = in;
+  start.output = out[1];
+  start.error = kNullDescriptor;
+  const auto child = start_child(start);
+  close(in);
   close(out[1]);
   std::string output;
-  char buffer[4096];
-  for (;;) {
-    const ssize_t got = read(out[0], buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    output.append(buffer, static_cast<size_t>(got));
+  if (child) {
+    output = read_to_end(out[0]);
+    wait_for_child(*child);
   }
   close(out[0]);
-  if (child > 0) {
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
   return output;
 }
 

@@ -1,8 +1,6 @@
 // The measurements under the runtime, through the public interface alone. Processor 0 measures; the others play the
 // home, the writer, the holder of the lock, as their function's argument says.
 
-#include "roles.h"
-
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 
 #include "base/clock.h"
 #include "multigrain/multigrain.h"
+#include "roles.h"
 
 namespace multigrain::bench {
 namespace {
@@ -397,10 +396,10 @@ std::vector<Series> run_role(const std::string& role, const Effort& effort) {
 
 }  // namespace multigrain::bench
 
-// mgbench-role ROLE PAGES ROUNDS: for mgbench, which knows what to make of it.
+// mgbench-pages ROLE PAGES ROUNDS: for mgbench, which knows what to make of it.
 int main(int argc, char** argv) {
   if (argc != 4) {
-    std::fprintf(stderr, "mgbench-role is a part of mgbench: run that\n");
+    std::fprintf(stderr, "mgbench-pages is a part of mgbench: run that\n");
     return 2;
   }
   const multigrain::bench::Effort effort{.pages = static_cast<unsigned>(std::atoi(argv[2])),

@@ -1,9 +1,9 @@
 // What Shasta's misses, locks and fences cost: a Multigrain program, which mgbench runs under mgrun --protocol shasta
 // on 2 nodes of 1. Accesses are those of checked.h.
 //
-//   mgbench-blocks fetch ROUNDS    64 bytes from a home that polls, and from one that sleeps
-//   mgbench-blocks locks ROUNDS    Table 1 of [Shasta]: locks by messages, and by atomics
-//   mgbench-blocks stream ROUNDS   16 MiB, by blocks of 64 and of 2,048 bytes
+//   mgbench-lines fetch ROUNDS    64 bytes from a home that polls, and from one that sleeps
+//   mgbench-lines locks ROUNDS    Table 1 of [Shasta]: locks by messages, and by atomics
+//   mgbench-lines stream ROUNDS   16 MiB, by blocks of 64 and of 2,048 bytes
 //
 // With `virtual` behind ROUNDS times are those of the emulated machine.
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "checked.h"
+#include "line_programs.h"
 #include "multigrain/multigrain.h"
 #include "roles.h"
 
@@ -104,9 +105,11 @@ void fetch(void*) {
   if (mg_node() != 0) return;
   constexpr unsigned kFences = 1000;
   for (unsigned i = 0; i < g_stage.rounds; ++i)
-    series("fence, nothing outstanding").samples.push_back(time_ns([] {
-      for (unsigned k = 0; k < kFences; ++k) fence();
-    }) / kFences);
+    series("fence, nothing outstanding")
+        .samples.push_back(time_ns([] {
+                             for (unsigned k = 0; k < kFences; ++k) fence();
+                           }) /
+                           kFences);
 }
 
 enum class Kind { kMessages, kAtomics, kPrefetched };
@@ -227,18 +230,20 @@ std::byte* allocate(size_t size, size_t block_size) {
   options.block_size = block_size;
   auto* const memory = static_cast<std::byte*>(mg_alloc(size, &options));
   if (memory == nullptr) {
-    std::fprintf(stderr, "mgbench-blocks: %s\n", mg_error());
+    std::fprintf(stderr, "mgbench-lines: %s\n", mg_error());
     std::exit(1);
   }
   return memory;
 }
+
+}  // namespace
 
 int main_of_blocks(int argc, char** argv) {
   g_stage.is_virtual = argc == 4 && std::string_view(argv[3]) == "virtual";
   const std::string_view what = argc == 3 || g_stage.is_virtual ? argv[1] : "";
   const mg_function work = what == "fetch" ? &fetch : what == "locks" ? &locks : what == "stream" ? &stream : nullptr;
   if (work == nullptr) {
-    std::fprintf(stderr, "mgbench-blocks: mgbench runs this program\n");
+    std::fprintf(stderr, "mgbench-lines: mgbench runs this program\n");
     return 2;
   }
   g_stage.rounds = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
@@ -253,9 +258,4 @@ int main_of_blocks(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
 }  // namespace multigrain::bench
-
-int main(int argc, char** argv) {
-  return multigrain::bench::main_of_blocks(argc, argv);
-}

@@ -1,11 +1,11 @@
-// mgbench-ucp: UCP by itself, doing what a page fault and reading ahead need of it: the floor that is honest.
+// UCP by itself, doing what a page fault and reading ahead need of it: the floor that is honest.
 //
 // ucx_perftest sends the same few kilobytes again and again, which stay in the cache of both cores. Pages do not: the
 // home has written them some time ago, and they go to frames that nobody has touched lately. So here a request of 32
 // bytes is answered with the page that it names, out of memory that the answering process wrote before each round,
 // page after page, and the asking process copies each to a place of its own.
 //
-// For mgbench, which knows what to make of it. Usage: mgbench-ucp PAGE_SIZE PAGES ROUNDS, with UCX_TLS set.
+// A module (src/fabric/module.h), because nothing else of mgbench needs UCX; mgbench ucp-floor loads it.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -42,7 +42,7 @@ static_assert(sizeof(Request) == 32);
 
 void check(ucs_status_t status, const char* what) {
   if (status == UCS_OK) return;
-  std::fprintf(stderr, "mgbench-ucp: %s: %s\n", what, ucs_status_string(status));
+  std::fprintf(stderr, "mgbench ucp-floor: %s: %s\n", what, ucs_status_string(status));
   std::exit(1);
 }
 
@@ -53,7 +53,7 @@ class Side {
     void* const memory =
         mmap(nullptr, page_size * pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED) {
-      std::perror("mgbench-ucp: mmap");
+      std::perror("mgbench ucp-floor: mmap");
       std::exit(1);
     }
     frames_ = static_cast<char*>(memory);
@@ -131,7 +131,7 @@ class Side {
       good = recv(socket, other.data(), other_length, MSG_WAITALL) == static_cast<ssize_t>(other_length);
     }
     if (!good) {
-      std::fprintf(stderr, "mgbench-ucp: its other process is gone\n");
+      std::fprintf(stderr, "mgbench ucp-floor: its other process is gone\n");
       std::exit(1);
     }
     ucp_worker_release_address(worker_, address);
@@ -217,20 +217,17 @@ void measure(Side& side, size_t page_size, unsigned pages, unsigned rounds) {
 }  // namespace
 }  // namespace multigrain::bench
 
-int main(int argc, char** argv) {
+// Measures between this process and a child of it, over what UCX_TLS says, and prints the series. Returns the exit status.
+extern "C" [[gnu::visibility("default")]] int multigrain_measure_ucp_floor(size_t page_size, unsigned pages,
+                                                                           unsigned rounds) {
   using namespace multigrain::bench;
-  if (argc != 4) {
-    std::fprintf(stderr, "mgbench-ucp is a part of mgbench: run mgbench --fabric ucx\n");
-    return 2;
-  }
-  const auto page_size = static_cast<size_t>(std::atol(argv[1]));
-  const auto pages = static_cast<unsigned>(std::atoi(argv[2])), rounds = static_cast<unsigned>(std::atoi(argv[3]));
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0) {
-    std::perror("mgbench-ucp: socketpair");
+    std::perror("mgbench ucp-floor: socketpair");
     return 1;
   }
   const size_t most = kScanBytes / page_size > pages ? kScanBytes / page_size : pages;
+  // By hand: the other process is a copy of this one, and no other program.
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "checked.h"
+#include "line_programs.h"
 #include "multigrain/multigrain.h"
 #include "roles.h"
 
@@ -62,8 +63,8 @@ enum Quantity : unsigned {
   kQuantities
 };
 constexpr std::array<const char*, kQuantities> kNames = {
-    "load miss, 2 hops",  "load miss, 3 hops", "upgrade", "store miss, 2 hops", "store miss, 3 hops",
-    "false miss of a load", "store, a hit"};
+    "load miss, 2 hops",  "load miss, 3 hops",    "upgrade",     "store miss, 2 hops",
+    "store miss, 3 hops", "false miss of a load", "store, a hit"};
 std::array<Series, kQuantities> g_series;
 
 template <typename Access>
@@ -161,6 +162,8 @@ void write_own_lines(void*) {
   }
 }
 
+}  // namespace
+
 int main_of_lines(int argc, char** argv) {
   if (argc != 3) {
     std::fprintf(stderr, "mgbench-lines: mgbench runs this program\n");
@@ -197,9 +200,4 @@ int main_of_lines(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
 }  // namespace multigrain::bench
-
-int main(int argc, char** argv) {
-  return multigrain::bench::main_of_lines(argc, argv);
-}

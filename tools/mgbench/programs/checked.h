@@ -42,8 +42,7 @@ inline void store(uint64_t* at, uint64_t value) {
 }
 inline bool compare_and_swap(uint64_t* at, uint64_t expected, uint64_t desired) {
   const std::atomic_ref<uint64_t> hazard = publish_hazard(at);
-  const bool done =
-      __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  const bool done = __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   hazard.store(0, std::memory_order_release);
   return done;
 }

@@ -1,10 +1,8 @@
-#include "trace.h"
-
+// mgbench trace: what reading a trace and analysing it costs here.
 #include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "commands.h"
 #include "trace/format/trace_file.h"
 #include "trace/format/trace_writer.h"
 #include "trace/model/optimal.h"
@@ -267,85 +266,88 @@ Result<Measurements> measure(const Options& options) {
   return results;
 }
 
-}  // namespace
-
-int measure_traces(int argc, char** argv) {
-  Options options;
-  options.directory = std::filesystem::temp_directory_path();
-  CLI::App app{
-      "Measures traces: writes the references of small parallel programs to a file, reads them back, and computes "
-      "optimal placements of them, in million references a second of processor time; where threads work together, by "
-      "the clock, too."};
-  app.name("mgbench trace");
-  app.add_option("--references", options.references, "of the trace; default 200000000")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000'000}));
-  app.add_option("--processors", options.processors, "default 8")->check(CLI::Range(1, 1024));
-  app.add_option("--longest-run", options.longest_run, "references of one processor in a row, at most; default 16")
-      ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--level", options.level, "compression; default 3")->check(CLI::Range(1, 19));
-  app.add_option("--threads", options.threads, "that decode ahead in the second figure; default 1")
-      ->check(CLI::Range(1, 256));
-  app.add_option("--repeats", options.repeats, "the best of so many; default 1")->check(CLI::Range(1, 1000));
-  app.add_option("--input", options.input, "measure this trace instead");
-  app.add_option("--directory", options.directory, "where the trace is written, and removed again");
-  app.add_flag("--by-kernel", options.by_kernel, "each program by itself, too");
-  app.add_flag("!--no-placement", options.placement, "the format only");
-  app.add_flag("--json", options.json, "print JSON");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    fmt::print(stderr, "mgbench trace: {}\n", error.what());
-    return 2;
+void print_json(const Measurements& results) {
+  nlohmann::json out{{"version", 1}, {"traces", nlohmann::json::array()}};
+  for (const Measurement& m : results.traces)
+    out["traces"].push_back({{"name", m.name},
+                             {"references", m.references},
+                             {"bytes_per_reference", m.bytes_per_reference},
+                             {"write_per_us", m.write_per_us == 0 ? nlohmann::json() : nlohmann::json(m.write_per_us)},
+                             {"decode_per_us", m.decode_per_us},
+                             {"decode_ahead_per_us", m.decode_ahead_per_us}});
+  out["placements"] = nlohmann::json::array();
+  for (const PlacementMeasurement& m : results.placements) {
+    const auto or_null = [](double value) { return value == 0 ? nlohmann::json() : nlohmann::json(value); };
+    out["placements"].push_back({{"name", m.name},
+                                 {"machines", m.machines},
+                                 {"per_us", m.per_us},
+                                 {"clock_per_us", m.clock_per_us},
+                                 {"two_threads_clock_per_us", or_null(m.two_per_us)},
+                                 {"two_threads_even_per_us", or_null(m.two_even_per_us)},
+                                 {"mcpr", m.mcpr},
+                                 {"bytes_a_block", m.bytes_a_block},
+                                 {"bytes_a_block_limit", m.limit}});
   }
+  fmt::print("{}\n", out.dump(2));
+}
+
+void print_text(const Measurements& results) {
+  fmt::print("{:<24} {:>12} {:>10} {:>10} {:>10} {:>12}\n", "", "references", "bytes each", "write M/s", "decode M/s",
+             "ahead M/s");
+  for (const Measurement& m : results.traces)
+    fmt::print("{:<24} {:>12} {:>10.3f} {:>10} {:>10.0f} {:>12.0f}\n", m.name, m.references, m.bytes_per_reference,
+               m.write_per_us == 0 ? "" : fmt::format("{:.0f}", m.write_per_us), m.decode_per_us,
+               m.decode_ahead_per_us);
+  if (results.placements.empty()) return;
+  fmt::print("\nOptimal placement, reading included; memory a touched block and machine\n\n");
+  fmt::print("{:<28} {:>8} {:>12} {:>12} {:>8}\n", "", "M/s", "M/s by clock", "bytes/block", "limit");
+  for (const PlacementMeasurement& m : results.placements)
+    fmt::print("{:<28} {:>8.2f} {:>12.2f} {:>12.0f} {:>8.0f}\n", m.name, m.per_us, m.clock_per_us, m.bytes_a_block,
+               m.limit);
+  for (const PlacementMeasurement& m : results.placements)
+    if (m.two_per_us > 0)
+      fmt::print("{}, two threads: {:.2f} M/s by the clock, {:.2f} times one; by processor time {:.2f} times\n", m.name,
+                 m.two_per_us, m.two_per_us / m.clock_per_us, m.two_even_per_us / m.per_us);
+}
+
+int measure_and_print(const Options& options) {
   const auto results = measure(options);
   if (!results) {
     fmt::print(stderr, "mgbench trace: {}\n", results.error().message);
     return 2;
   }
-  if (options.json) {
-    nlohmann::json out{{"version", 1}, {"traces", nlohmann::json::array()}};
-    for (const Measurement& m : results->traces)
-      out["traces"].push_back(
-          {{"name", m.name},
-           {"references", m.references},
-           {"bytes_per_reference", m.bytes_per_reference},
-           {"write_per_us", m.write_per_us == 0 ? nlohmann::json() : nlohmann::json(m.write_per_us)},
-           {"decode_per_us", m.decode_per_us},
-           {"decode_ahead_per_us", m.decode_ahead_per_us}});
-    out["placements"] = nlohmann::json::array();
-    for (const PlacementMeasurement& m : results->placements) {
-      const auto or_null = [](double value) { return value == 0 ? nlohmann::json() : nlohmann::json(value); };
-      out["placements"].push_back({{"name", m.name},
-                                   {"machines", m.machines},
-                                   {"per_us", m.per_us},
-                                   {"clock_per_us", m.clock_per_us},
-                                   {"two_threads_clock_per_us", or_null(m.two_per_us)},
-                                   {"two_threads_even_per_us", or_null(m.two_even_per_us)},
-                                   {"mcpr", m.mcpr},
-                                   {"bytes_a_block", m.bytes_a_block},
-                                   {"bytes_a_block_limit", m.limit}});
-    }
-    fmt::print("{}\n", out.dump(2));
-    return 0;
-  }
-  fmt::print("{:<24} {:>12} {:>10} {:>10} {:>10} {:>12}\n", "", "references", "bytes each", "write M/s", "decode M/s",
-             "ahead M/s");
-  for (const Measurement& m : results->traces)
-    fmt::print("{:<24} {:>12} {:>10.3f} {:>10} {:>10.0f} {:>12.0f}\n", m.name, m.references, m.bytes_per_reference,
-               m.write_per_us == 0 ? "" : fmt::format("{:.0f}", m.write_per_us), m.decode_per_us,
-               m.decode_ahead_per_us);
-  if (results->placements.empty()) return 0;
-  fmt::print("\nOptimal placement, reading included; memory a touched block and machine\n\n");
-  fmt::print("{:<28} {:>8} {:>12} {:>12} {:>8}\n", "", "M/s", "M/s by clock", "bytes/block", "limit");
-  for (const PlacementMeasurement& m : results->placements)
-    fmt::print("{:<28} {:>8.2f} {:>12.2f} {:>12.0f} {:>8.0f}\n", m.name, m.per_us, m.clock_per_us, m.bytes_a_block,
-               m.limit);
-  for (const PlacementMeasurement& m : results->placements)
-    if (m.two_per_us > 0)
-      fmt::print("{}, two threads: {:.2f} M/s by the clock, {:.2f} times one; by processor time {:.2f} times\n", m.name,
-                 m.two_per_us, m.two_per_us / m.clock_per_us, m.two_even_per_us / m.per_us);
+  if (options.json)
+    print_json(*results);
+  else
+    print_text(*results);
   return 0;
+}
+
+}  // namespace
+
+Command add_trace(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  options->directory = std::filesystem::temp_directory_path();
+  CLI::App* const command = app.add_subcommand("trace", "what writing, reading and analysing a trace costs");
+  command->footer(
+      "Writes the references of small parallel programs to a file, reads them back, and computes optimal placements of "
+      "them, in million references a second of processor time; where threads work together, by the clock, too.");
+  command->add_option("--references", options->references, "of the trace; default 200000000")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000'000}));
+  command->add_option("--processors", options->processors, "default 8")->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--longest-run", options->longest_run, "references of one processor in a row, at most; default 16")
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--level", options->level, "compression; default 3")->check(CLI::Range(1, 19));
+  command->add_option("--threads", options->threads, "that decode ahead in the second figure; default 1")
+      ->check(CLI::Range(1, 256));
+  command->add_option("--repeats", options->repeats, "the best of so many; default 1")->check(CLI::Range(1, 1000));
+  command->add_option("--input", options->input, "measure this trace instead");
+  command->add_option("--directory", options->directory, "where the trace is written, and removed again");
+  command->add_flag("--by-kernel", options->by_kernel, "each program by itself, too");
+  command->add_flag("!--no-placement", options->placement, "the format only");
+  command->add_flag("--json", options->json, "print JSON");
+  return {command, [options] { return measure_and_print(*options); }};
 }
 
 }  // namespace multigrain::bench

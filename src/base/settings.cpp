@@ -1,0 +1,126 @@
+#include "base/settings.h"
+
+#include <limits>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "base/quantity.h"
+
+namespace multigrain {
+namespace {
+
+// Readers of a whole number from `minimum` to `maximum`, and of what one of config.h's parsers understands, for a member
+// of Config.
+template <auto member, uint64_t minimum, uint64_t maximum>
+Status whole(std::string_view name, std::string_view text, Config& config) {
+  const std::optional<uint64_t> number = parse_whole(text, maximum);
+  if (!number || *number < minimum)
+    return fail("{} is '{}'; it must be a whole number from {} to {}", name, text, minimum, maximum);
+  config.*member = static_cast<std::remove_reference_t<decltype(config.*member)>>(*number);
+  return {};
+}
+
+template <auto member, auto parse>
+Status parsed(std::string_view name, std::string_view text, Config& config) {
+  auto value = parse(text);
+  if (!value) return fail("{}: {}", name, value.error().message);
+  config.*member = std::move(*value);
+  return {};
+}
+
+Result<std::string> parse_name(std::string_view text) {
+  return std::string(text);
+}
+
+Result<std::string> parse_text(std::string_view text) {
+  if (text.empty()) return fail("it is set to nothing; unset it for the default");
+  return std::string(text);
+}
+
+Result<std::string> parse_interface(std::string_view text) {
+  if (text.starts_with('-')) return fail("'{}' does not name a network device", text);
+  return parse_text(text);
+}
+
+Status read_stats(std::string_view name, std::string_view text, Config& config) {
+  auto target = parse_stats(text);
+  if (!target) return fail("{}: {}", name, target.error().message);
+  config.stats = target->format;
+  config.stats_file = std::move(target->file);
+  return {};
+}
+
+Status read_node(std::string_view name, std::string_view text, Config& config) {
+  const std::optional<uint64_t> number = parse_whole(text, Config::kMaxNodes - 1);
+  if (!number) return fail("{} is '{}'; it must be a whole number from 0 to {}", name, text, Config::kMaxNodes - 1);
+  config.node = NodeId(static_cast<uint16_t>(*number));
+  return {};
+}
+
+using Of = Setting::Of;
+
+constexpr Setting kSettings[] = {
+    {"MULTIGRAIN_NODES", Of::kNode, whole<&Config::nodes, 1, Config::kMaxNodes>, "-n,--nodes", "N",
+     "number of nodes (default 1; on hosts: as many as they take)"},
+    {"MULTIGRAIN_PROCS_PER_NODE", Of::kRun, whole<&Config::processors_per_node, 1, Config::kMaxProcessorsPerNode>,
+     "-c,--procs-per-node", "C", "processors of each node (default 1)"},
+    {"MULTIGRAIN_PROTOCOL", Of::kRun, parsed<&Config::protocol, parse_name>, "--protocol", "NAME",
+     "coherence protocol: mgs (default), hlrc, dszoom, shasta", "mgs,hlrc,dszoom,shasta"},
+    {"MULTIGRAIN_LINE_SIZE", Of::kRun, parsed<&Config::line_size, parse_size>, "--line-size", "BYTES",
+     "size of a line: a power of two from 32 to 2048 under dszoom, 64 or 128 under shasta (default 64)"},
+    {"MULTIGRAIN_BLOCK_SIZE", Of::kRun, parsed<&Config::block_size, parse_size>, "--block-size", "BYTES",
+     "what moves together under shasta unless an allocation says otherwise: lines, up to a page (default: objects of "
+     "up to 1024 bytes as a whole, larger ones by lines)"},
+    {"MULTIGRAIN_MODEL", Of::kRun, parsed<&Config::model, parse_model>, "--model", "MODEL",
+     "memory model of shasta: sc (default; sequential consistency), tso (total store order) or rc (release "
+     "consistency)",
+     "sc,tso,rc"},
+    {"MULTIGRAIN_HLRC", Of::kRun, parsed<&Config::hlrc, parse_hlrc>, "--hlrc", "LIST",
+     "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "
+     "barrier=leader|cooperative"},
+    {"MULTIGRAIN_PAGE_SIZE", Of::kRun, parsed<&Config::page_size, parse_size>, "--page-size", "BYTES",
+     "unit of coherence: 4096 (default) to 65536, a power of two"},
+    {"MULTIGRAIN_REGION_SIZE", Of::kRun, parsed<&Config::region_size, parse_size>, "--region-size", "BYTES",
+     "shared address space (default 16T); used when touched"},
+    {"MULTIGRAIN_FABRIC", Of::kNode, parsed<&Config::fabric, parse_fabric>, "--fabric", "KIND",
+     "what connects the nodes: shm (default; this machine's memory) or ucx (also between hosts)", "shm,ucx"},
+    {"MULTIGRAIN_INTERFACE", Of::kNode, parsed<&Config::interface, parse_interface>, "--interface", "DEVICES",
+     "network devices that ucx uses, such as eth0 or mlx5_0:1 (default: those that ssh uses; lo on one machine)"},
+    {"MULTIGRAIN_TIMEOUT", Of::kRun, parsed<&Config::silence_limit, parse_silence_limit>, "--timeout", "SECONDS",
+     "a node or host that is silent for longer counts as gone, a second later at most (default 4; 0: never)"},
+    {"MULTIGRAIN_NET", Of::kRun, parsed<&Config::network, parse_network_model>, "--net", "MODEL",
+     "emulated network: ideal (default), another name that --net list shows, or figures such as "
+     "latency=50us,bandwidth=96MB/s,occupancy=1us"},
+    {"MULTIGRAIN_CLOCK", Of::kRun, parsed<&Config::clock, parse_clock>, "--clock", "CLOCK",
+     "wall (default): times are what happens here; virtual: what the emulated machine would take", "wall,virtual"},
+    {"MULTIGRAIN_CLOCK_SCALE", Of::kRun, parsed<&Config::clock_scale, parse_clock_scale>, "--clock-scale", "FACTOR",
+     "virtual time for each unit of CPU time here (default 1; 2 emulates processors half as fast; 5000,90: the "
+     "program's code, the protocol's)"},
+    {"MULTIGRAIN_SKEW", Of::kRun, parsed<&Config::skew, parse_skew>, "--skew", "TIME",
+     "how far a processor's virtual time may run ahead of the slowest's (default 20us)"},
+    {"MULTIGRAIN_ACCESS", Of::kRun, parsed<&Config::access, parse_access>, "--access", "HOW",
+     "access rights by auto (default), userfault or mprotect", "auto,userfault,mprotect"},
+    {"MULTIGRAIN_HOME", Of::kRun, parsed<&Config::home, parse_home>, "--home", "WHERE",
+     "default home of pages: interleaved (default), blocked or first-touch", "interleaved,blocked,first-touch"},
+    {"MULTIGRAIN_PREFETCH", Of::kRun, whole<&Config::prefetch, 0, Config::kMaxPrefetch>, "--prefetch", "PAGES",
+     "pages read ahead of a processor that faults on one page after the other (default 16; 0: none)"},
+    {"MULTIGRAIN_STATS", Of::kRun, read_stats, "--stats", "FORMAT",
+     "where the time went: none (default), text[:FILE] or json[:FILE]"},
+    {"MULTIGRAIN_VERBOSE", Of::kRun, whole<&Config::verbose, 0, 1>, "--verbose", nullptr,
+     "say what is started and how"},
+    {"MULTIGRAIN_CHECK", Of::kRun, whole<&Config::check, 0, 1>, "--check", nullptr,
+     "name mistakes in porting: globals that another node than 0 writes, processors that are never started"},
+    // What a launcher tells each node.
+    {"MULTIGRAIN_WIREUP", Of::kNode, parsed<&Config::wireup, parse_text>},
+    {"MULTIGRAIN_NODE", Of::kNode, read_node},
+    {"MULTIGRAIN_JOB_FD", Of::kNode, whole<&Config::job_fd, 0, std::numeric_limits<int>::max()>},
+};
+
+}  // namespace
+
+std::span<const Setting> settings() {
+  return kSettings;
+}
+
+}  // namespace multigrain

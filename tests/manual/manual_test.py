@@ -1,0 +1,109 @@
+"""The manual pages and completions that the build makes, and whether the documentation names the options that there are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+BUILD = Path(os.environ["MULTIGRAIN_TEST_BUILD"])
+SOURCE = Path(os.environ["MULTIGRAIN_TEST_SOURCE"])
+COMMANDS = ("mgrun", "mgcc", "mgtrace", "mgbench", "mgstudy")
+
+sys.path.insert(0, str(SOURCE / "tools/manual"))
+import manual  # noqa: E402
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+
+
+def completed(command: str, *words: str) -> list[str]:
+    """What bash offers for the last word."""
+    script = (
+        f'source "{BUILD}/share/bash-completion/completions/{command}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+        f'_multigrain_{command}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    )
+    return output("bash", "--norc", "-c", script, "bash", command, *words).split()
+
+
+class Pages(unittest.TestCase):
+    def page(self, command: str) -> Path:
+        return BUILD / f"share/man/man1/{command}.1"
+
+    def test_are_accepted_without_warnings(self) -> None:
+        checkers = {
+            "groff": ["groff", "-man", "-ww", "-z", "-Tutf8"],
+            "mandoc": ["mandoc", "-Tlint", "-W", "warning"],
+        }
+        there = [checkers[name] for name in checkers if shutil.which(name)]
+        if not there:
+            self.skipTest("neither groff nor mandoc is installed")
+        for command in COMMANDS:
+            for checker in there:
+                with self.subTest(command=command, checker=checker[0]):
+                    done = subprocess.run(
+                        [*checker, str(self.page(command))], capture_output=True, text=True, timeout=300, check=False
+                    )
+                    self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def test_name_every_option(self) -> None:
+        for command in COMMANDS:
+            page = self.page(command).read_text().replace("\\-", "-")
+            for option in manual.all_options(str(BUILD / "bin" / command)):
+                with self.subTest(command=command, option=option):
+                    self.assertIn(f"\\fB{option}\\fR", page)
+
+
+class Completion(unittest.TestCase):
+    def test_of_an_option(self) -> None:
+        self.assertEqual(completed("mgrun", "--pro"), ["--procs-per-node", "--protocol"])
+        self.assertEqual(completed("mgrun", "--prot"), ["--protocol"])
+
+    def test_of_a_value(self) -> None:
+        self.assertEqual(completed("mgrun", "--protocol", ""), ["mgs", "hlrc", "dszoom", "shasta"])
+        self.assertEqual(completed("mgrun", "--home", "b"), ["blocked"])
+
+    def test_of_a_subcommand_and_its_options(self) -> None:
+        self.assertIn("rights", completed("mgbench", "ri"))
+        self.assertEqual(completed("mgbench", "rights", "--th"), ["--threads"])
+        self.assertEqual(completed("mgbench", "--th"), [])
+        self.assertEqual(completed("mgstudy", "family", "--repe"), ["--repetitions"])
+
+    def test_is_good_zsh(self) -> None:
+        if not shutil.which("zsh"):
+            self.skipTest("zsh is not installed")
+        for command in COMMANDS:
+            with self.subTest(command=command):
+                output("zsh", "-n", str(BUILD / f"share/zsh/site-functions/_{command}"))
+
+
+class Documentation(unittest.TestCase):
+    def test_names_options_that_there_are(self) -> None:
+        for command in COMMANDS:
+            known = {option.rstrip("=") for option in manual.all_options(str(BUILD / "bin" / command))}
+            for line in (SOURCE / f"docs/user/{command}.md").read_text().splitlines():
+                # The first cell of a table of options; what it shows may be commands of others.
+                if not (found := re.match(r"\| (`-[^|]*)\|", line)):
+                    continue
+                for option in re.findall(r"`(-[-\w]+)", found[1]):
+                    with self.subTest(command=command, option=option):
+                        self.assertIn(option, known)
+
+    def test_names_every_option_of_mgrun(self) -> None:
+        tables = "\n".join(
+            line for line in (SOURCE / "docs/user/mgrun.md").read_text().splitlines() if line.startswith("| `-")
+        )
+        for option in manual.help_of(str(BUILD / "bin/mgrun")).options():
+            if option.flags[-1] in ("--help", "--version"):
+                continue
+            with self.subTest(option=option.flags[-1]):
+                self.assertRegex(tables, f"`{option.flags[-1]}[` ]")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,232 @@
+#include "primitives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+#include "base/quantity.h"
+#include "commands.h"
+
+namespace multigrain::bench {
+namespace {
+
+// The table: what is measured, and the sum of floors that it cannot be cheaper than.
+struct Row {
+  const char* name;
+  std::vector<const char*> floor;  // added up
+  const char* floor_text;
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = {
+      {"local fault on a resident page", {"fault, resident"}, "fault + rights"},
+      {"page fault, read", {"fault, read", "copy, other core's", "line round trip"}, "fault + copy + line"},
+      {"page fault, write",
+       {"fault, read", "copy, other core's", "copy", "line round trip"},
+       "fault + copy + twin + line"},
+      {"upgrade fault", {"fault, upgrade", "copy"}, "fault + twin"},
+      {"page fault, read, home asleep", {"fault, read", "copy, other core's", "wake-up"}, "fault + copy + wake-up"},
+      {"page fault, read, home computes", {"fault, read", "copy, other core's", "wake-up"}, "fault + copy + wake-up"},
+      {"page fault, single-writer, read",
+       {"fault, read", "rights, revoke", "copy, other core's", "copy, other core's", "wake-up round trip",
+        "wake-up round trip"},
+       "fault + revoke + 2 copies + 2 wake-ups"},
+      {"page fault, single-writer, write",
+       {"fault, read", "rights, revoke", "copy, other core's", "copy, other core's", "copy", "wake-up round trip",
+        "wake-up round trip"},
+       "the same + twin"},
+      {"single-writer transition", {"line round trip", "line round trip"}, "2 lines"},
+      {"release, 2 writers",
+       {"line round trip", "line round trip", "rights, revoke", "copy"},
+       "2 lines + revoke + diff"},
+      {"release, 3 writers",
+       {"wake-up round trip", "wake-up round trip", "rights, revoke", "copy"},
+       "2 wake-ups + revoke + diff"},
+      {"lock and unlock, held here last", {}, ""},
+      {"lock, free on another node", {"line round trip"}, "line"},
+      {"lock, held by another node for 3 us", {"line round trip"}, "line"},
+      {"barrier, 2 nodes", {"line round trip"}, "line"},
+      {"barrier, 4 nodes", {"wake-up round trip"}, "wake-up"},
+      {"barrier, 8 nodes", {"wake-up round trip"}, "wake-up"},
+      {"barrier, 512 pages written, 1 processor", {}, ""},
+      {"barrier, 512 pages written, 2 processors, leader", {}, ""},
+      {"barrier, 512 pages written, 2 processors, cooperative", {}, ""},
+  };
+  return all;
+}
+
+// What the row cannot be cheaper than under the protocol: under hlrc no other processor has to be reached for a page or
+// a release.
+std::vector<const char*> floor_parts(const Row& row, const std::string& protocol) {
+  std::vector<const char*> parts = row.floor;
+  const std::string_view name = row.name;
+  if (protocol == "hlrc" && (name.starts_with("page fault") || name.starts_with("release")))
+    std::erase_if(parts, [](std::string_view part) { return part.starts_with("line") || part.starts_with("wake"); });
+  return parts;
+}
+
+std::string floor_text(const Row& row, const std::string& protocol) {
+  if (protocol != "hlrc") return row.floor_text;
+  std::string text;
+  for (const char* part : floor_parts(row, protocol)) text += (text.empty() ? "" : " + ") + std::string(part);
+  return text;
+}
+
+double floor_of(const Row& row, const Summaries& floors, double Summary::* quantile, const std::string& protocol) {
+  double sum = 0;
+  for (const char* part : floor_parts(row, protocol)) {
+    const auto found = floors.find(part);
+    if (found != floors.end()) sum += found->second.*quantile;
+  }
+  return sum;
+}
+
+void print_text(const Summaries& floors, const Summaries& measured, const PrimitivesOptions& options) {
+  fmt::print("Multigrain primitives under {}, microseconds; access rights by {}, network {}, pages of {}\n\n",
+             options.protocol, options.access, options.net, options.page_size);
+  fmt::print("{:<36} {:>9} {:>9} {:>9} {:>7}   {}\n", "", "p50", "p99", "floor p50", "ratio", "floor");
+  for (const Row& row : rows()) {
+    const auto found = measured.find(row.name);
+    if (found == measured.end()) continue;
+    const double floor = floor_of(row, floors, &Summary::p50, options.protocol);
+    fmt::print("{:<36} {:>9.2f} {:>9.2f} ", row.name, found->second.p50 / 1000, found->second.p99 / 1000);
+    if (floor > 0)
+      fmt::print("{:>9.2f} {:>7.2f}   {}\n", floor / 1000, found->second.p50 / floor,
+                 floor_text(row, options.protocol));
+    else
+      fmt::print("\n");
+  }
+  fmt::print("\nFloors\n");
+  for (const auto& [name, s] : floors) fmt::print("{:<36} {:>9.2f} {:>9.2f}\n", name, s.p50 / 1000, s.p99 / 1000);
+}
+
+void print_json(const Summaries& floors, const Summaries& measured, const PrimitivesOptions& options) {
+  const auto object = [](const Summary& s) {
+    return nlohmann::json{{"p50_ns", s.p50}, {"p99_ns", s.p99}, {"samples", s.count}};
+  };
+  nlohmann::json out{{"version", 1},
+                     {"protocol", options.protocol},
+                     {"access", options.access},
+                     {"network", options.net},
+                     {"page_size", options.page_size},
+                     {"primitives", nlohmann::json::object()},
+                     {"floors", nlohmann::json::object()}};
+  for (const auto& [name, s] : floors) out["floors"][name] = object(s);
+  for (const Row& row : rows()) {
+    const auto found = measured.find(row.name);
+    if (found == measured.end()) continue;
+    nlohmann::json entry = object(found->second);
+    entry["floor_p50_ns"] = floor_of(row, floors, &Summary::p50, options.protocol);
+    entry["floor"] = floor_text(row, options.protocol);
+    out["primitives"][row.name] = entry;
+  }
+  fmt::print("{}\n", out.dump(2));
+}
+
+// Says what is wrong with the options that are names and quantities, if something is.
+Status check_options(const PrimitivesOptions& options) {
+  const auto page_size = parse_size(options.page_size);
+  if (page_size) {
+    Config config;
+    config.page_size = *page_size;
+    if (const auto valid = validate(config); !valid) return fail("--page-size: {}", valid.error().message);
+  }
+  if (const auto fabric = parse_fabric(options.fabric); !fabric) return tl::unexpected(fabric.error());
+  if (!page_size) return tl::unexpected(page_size.error());
+  if (const auto access = parse_access(options.access); !access) return tl::unexpected(access.error());
+  if (const auto network = parse_network_model(options.net); !network) return tl::unexpected(network.error());
+  if (!std::ranges::any_of(roles(), [&](const Role& role) {
+        return std::string_view(role.name).find(options.only) != std::string_view::npos;
+      }))
+    return fail("--only: no role's name contains '{}' (mgbench --list names them)", options.only);
+  return {};
+}
+
+void list_roles() {
+  for (const Role& role : roles())
+    fmt::print("{} on {} nodes of {}{}{}\n", role.name, role.nodes, role.processors,
+               role.hlrc != nullptr ? ", hlrc, " : "", role.hlrc != nullptr ? role.hlrc : "");
+}
+
+int measure(const PrimitivesOptions& options) {
+  if (const Status good = check_options(options); !good) {
+    fmt::print(stderr, "mgbench: {}\n", good.error().message);
+    return 2;
+  }
+  if (options.list) {
+    list_roles();
+    return 0;
+  }
+  if (options.protocol == "shasta") return measure_blocks(options);
+  if (options.protocol == "dszoom") return measure_lines(options);
+  const std::string pages = std::to_string(options.effort.pages), rounds = std::to_string(options.effort.rounds);
+  const Summaries floors = run_and_collect({path_of_mgbench(), "floors", "--access", options.access, "--page-size",
+                                            options.page_size, "--pages", pages, "--rounds", rounds});
+  if (options.fabric == "ucx") return compare_with_ucx(options, floors);
+  Summaries measured;
+  for (const Role& role : roles()) {
+    if (std::string_view(role.name).find(options.only) == std::string_view::npos) continue;
+    if (role.hlrc != nullptr && options.protocol != "hlrc") continue;
+    const std::string hlrc =
+        std::string("fetch-ahead=0") + (role.hlrc != nullptr ? "," : "") + (role.hlrc != nullptr ? role.hlrc : "");
+    const Summaries some = run_and_collect({path_of_mgrun(),
+                                            "--nodes",
+                                            std::to_string(role.nodes),
+                                            "--procs-per-node",
+                                            std::to_string(role.processors),
+                                            "--protocol",
+                                            options.protocol,
+                                            "--hlrc",
+                                            hlrc,
+                                            "--access",
+                                            options.access,
+                                            "--net",
+                                            options.net,
+                                            "--page-size",
+                                            options.page_size,
+                                            "--prefetch",
+                                            "0",
+                                            path_of_program("pages"),
+                                            role.name,
+                                            pages,
+                                            rounds},
+                                           {{"MULTIGRAIN_SPIN", role.spin_us}});
+    measured.insert(some.begin(), some.end());
+  }
+  if (options.json)
+    print_json(floors, measured, options);
+  else
+    print_text(floors, measured, options);
+  return 0;
+}
+
+}  // namespace
+
+Command add_primitives(CLI::App& app) {
+  auto options = std::make_shared<PrimitivesOptions>();
+  app.add_option("--protocol", options->protocol,
+                 "mgs or hlrc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
+      ->check(CLI::IsMember({"mgs", "hlrc", "dszoom", "shasta"}));
+  app.add_option("--model", options->model, "the memory model of shasta: sc (default), tso or rc")
+      ->check(CLI::IsMember({"sc", "tso", "rc"}));
+  app.add_option("--clock-scale", options->clock_scale,
+                 "shasta's locks and fetches in virtual time, on processors slower by this, as for mgrun");
+  app.add_option("--access", options->access, "how access rights are changed: auto, userfault, mprotect");
+  app.add_option("--net", options->net, "the network to emulate, as for mgrun");
+  app.add_option("--fabric", options->fabric,
+                 "shm, or ucx: page fetches and prefetching over UCX's TCP and shared memory, beside ucx_perftest");
+  app.add_option("--page-size", options->page_size, "bytes, a power of two from 4096 to 65536");
+  app.add_option("--pages", options->effort.pages, "pages touched in a round")->check(CLI::Range(8, 4096));
+  app.add_option("--rounds", options->effort.rounds, "rounds")->check(CLI::Range(1, 10000));
+  app.add_option("--only", options->only, "run the roles whose name contains this");
+  app.add_flag("--json", options->json, "print JSON");
+  app.add_flag("--list", options->list, "list the roles and exit");
+  return {&app, [options] { return measure(*options); }};
+}
+
+}  // namespace multigrain::bench
