@@ -51,7 +51,7 @@ mutate([[      touched.load(std::memory_order_acquire) ? bits_of]]
        [[      (found_touched.count(this) != 0 ? found_touched[this] : touched.load()) ? bits_of]])
 
 # kPublishesWithoutLock
-mutate([[  // What nobody has taken is the home's. Compiled checks need to see that.
+mutate([[  // The home has every block that no other node has asked for. Compiled checks need to see that.
   const auto hold_blocks = hold(lock_);
 ]] [[  std::unique_lock<SpinLock> hold_blocks;
   if (!is(Mutant::kPublishesWithoutLock)) hold_blocks = hold(lock_);
@@ -64,7 +64,7 @@ mutate([[    home = services_.homes.claim_home(page);
 ]])
 
 # kTouchedBeforeFlags
-mutate([[  // Nobody else writes to this frame before this node has asked for a block, for which the page must be touched.
+mutate([[  // No other thread writes to this frame before this node has asked for a block, for which the page must be touched.
   if (home != self_) fill]] [[  if (is(Mutant::kTouchedBeforeFlags)) {
     services_.rights.grant_write(page, 1);
     record.home_plus_one.store(static_cast<uint16_t>(home.value + 1), std::memory_order_relaxed);

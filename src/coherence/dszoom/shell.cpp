@@ -55,7 +55,7 @@ void publish(uint64_t hazard) {
   MULTIGRAIN_STEP(__multigrain_hazards);
   publish_hazard(hazard);
 }
-void close() {
+void clear() {
   MULTIGRAIN_STEP(__multigrain_hazards);
   clear_hazard();
 }
@@ -178,7 +178,7 @@ bool Shell::try_load(const Line& line, const LoadRequest& request) {
   publish(make_hazard(line.number, 1, false));
   const bool here = has_right(line, false);
   if (here && request.from != nullptr) read(request.out, request.from);
-  close();
+  clear();
   return here;
 }
 
@@ -186,7 +186,7 @@ bool Shell::try_load(const Line& line, const LoadRequest& request) {
 bool Shell::try_begin_store(const Line& line) {
   publish(make_hazard(line.number, 1, true));
   if (has_right(line, true)) return true;
-  close();
+  clear();
   return false;
 }
 
@@ -226,7 +226,7 @@ void Shell::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
     const std::optional<Line> line = locate_line(at);
     if (!line || has_right(*line, to_store)) continue;
     miss(*line, to_store, {});
-    if (to_store) close();
+    if (to_store) clear();
   }
 }
 

@@ -47,7 +47,7 @@ void publish(uint64_t hazard) {
   MULTIGRAIN_STEP(__multigrain_hazards);
   publish_hazard(hazard);
 }
-void close() {
+void clear() {
   MULTIGRAIN_STEP(__multigrain_hazards);
   clear_hazard();
 }
@@ -141,8 +141,8 @@ bool Shell::touch(PageId page, Page& record) {
   MULTIGRAIN_STEP(&record.touched);
   if (record.touched.load(std::memory_order_acquire)) return true;
   const InsideProtocol inside;
-  // A load under the loop hazard has faulted. Messages for this node may have to wait until it is cleared: others
-  // handle them.
+  // A load under the loop hazard has faulted. Messages for this node may have to wait until this thread clears that
+  // hazard, so the node's other threads handle them.
   const bool in_hazard = has_published_hazard();
   std::optional<NodeId> home = services_.homes.home_of(page);
   if (!home) {
@@ -154,7 +154,7 @@ bool Shell::touch(PageId page, Page& record) {
   if (!prepare_page(page, record, *home)) return true;
   // Checks then miss once for each block, and find out.
   if (*home != self_ || in_hazard) return true;
-  // What nobody has taken is the home's. Compiled checks need to see that.
+  // The home has every block that no other node has asked for. Compiled checks need to see that.
   const auto hold_blocks = hold(lock_);
   const uint64_t lines = services_.region.page_size() >> shift_;
   const uint64_t begin = page.value * lines;
@@ -174,7 +174,7 @@ bool Shell::touch(PageId page, Page& record) {
 bool Shell::prepare_page(PageId page, Page& record, NodeId home) {
   const auto hold_page = hold(record.lock);
   if (record.touched.load(std::memory_order_relaxed)) return false;
-  // Nobody else writes to this frame before this node has asked for a block, for which the page must be touched.
+  // No other thread writes to this frame before this node has asked for a block, for which the page must be touched.
   if (home != self_) fill_with_flags(services_.region.alias(page), services_.region.page_size());
   services_.rights.grant_write(page, 1);
   this_profile().count_rights(RightsChange::kGrantWrite, 1);
@@ -292,8 +292,8 @@ Block Shell::at_rest(const BlockAt& at) const {
 // Lets checks use what the block allows now, and keeps what there is to know of a block at rest.
 void Shell::publish(const BlockAt& at, const Block& block) {
   // Only messages may have come for a page at home here: then it gives no rights before a processor touches it, which
-  // publishes them when it gets the lock. So this is looked at with the lock held: whoever saw the page untouched
-  // before would take away what has been published since.
+  // publishes them when it gets the lock. So this is looked at with the lock held: a handler that had looked before it
+  // got the lock could take away what the touch has published since.
   const std::atomic<bool>& touched = pages_[page_of(at.first)].touched;
   MULTIGRAIN_STEP(&touched);
   const uint64_t rights =
@@ -392,7 +392,7 @@ std::optional<Outcome> Shell::transition(const BlockAt& at, const Arrival* arriv
     if (action.verb == Verb::kLowerToShared) rights = std::min(rights, kReadable);
     if (action.verb == Verb::kLowerToInvalid) rights = 0;
   }
-  // Before the first action: it is always right to give less for a while, and nothing that was done has to be undone.
+  // Before the first action: words may always give less than the state allows, and no action has to be undone.
   if (rights < before && !lower(at, rights, then)) {
     undo(block);
     if (then == UnderHazards::kGivesUp) {
@@ -660,10 +660,10 @@ void Shell::serve() {
 }
 
 void Shell::poll() {
-  // Elsewhere in the runtime other locks may be held.
+  // Elsewhere in the runtime this thread may hold other locks.
   const Category now = this_profile().current();
   if (InsideProtocol::on() || (now != Category::kUser && now != Category::kStopped)) return;
-  // Message handlers of other components run in there as well, and may be interrupted.
+  // The fabric runs the message handlers of all components in there, and a signal may interrupt them.
   const InsideProtocol inside;
   services_.fabric.poll();
   MULTIGRAIN_STEP(&deferred_count_);
@@ -725,7 +725,7 @@ void Shell::mask(const BlockAt& at, Queued& store) {
   store.masked = true;
 }
 
-// Makes a store that is no longer in its queue. Its words stay masked if others to them are queued.
+// Makes a store that is no longer in its queue. Its words stay masked while other stores to them are queued.
 void Shell::retire(const BlockAt& at, const Queued& store) {
   if (!store.masked) {
     MULTIGRAIN_STEP(frame(store.offset));
@@ -860,8 +860,8 @@ class Shell::Entry {
   ProcessorSlot& slot_;
 };
 
-// Before a thread asks for blocks to store to. With more records than threads wait for, requests are out that nobody
-// waits for. They count in the epochs, and so a fence does.
+// Before a thread asks for blocks to store to. With more records than threads wait for, there are requests out that no
+// thread waits for. They count in the fence epochs, so a fence waits until they are complete.
 void Shell::make_room(Entry& entry) {
   Node node = engine_node();
   while (model_ == Model::kRc && record_count_ > kAwaited)
@@ -879,7 +879,7 @@ bool Shell::try_load(uint64_t offset, std::span<std::byte> out) {
     MULTIGRAIN_STEP(frame(offset));
     copy_out(out, frame(offset));
   }
-  close();
+  clear();
   return here;
 }
 
@@ -888,7 +888,7 @@ bool Shell::try_begin_store(uint64_t line) {
   shasta::publish(store_hazard(line));
   MULTIGRAIN_STEP(&word(line));
   if (word(line).load(std::memory_order_seq_cst) == kExclusive) return true;
-  close();
+  clear();
   return false;
 }
 
@@ -1016,7 +1016,7 @@ void Shell::begin_store(uintptr_t address) {
                                    .block = at->first, .offset = 0, .requests_hazard = true, .bytes = {}, .under = {}};
                              return o;
                            });
-      MG_CHECK(outcome.has_value());  // who asks for a hazard takes no rights
+      MG_CHECK(outcome.has_value());  // a request for a hazard takes no rights
       if (*outcome != Outcome::kWait) break;
       entry.wait(true);
     }
@@ -1058,14 +1058,15 @@ void Shell::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
     virtual_time::synchronise();
     Entry entry(*this);
     make_room(entry);
-    // With the lock held from here on no other block can become the frozen one.
+    // This thread holds the lock from here on, so (D3) cannot begin to apply to any of these blocks.
     const auto has_frozen = [&] {
       return std::any_of(wanted.begin(), wanted.begin() + number, [&](const BlockAt& at) { return is_frozen(at); });
     };
     while (has_frozen()) entry.wait(true);
     {
       const MessageBatch batch(services_.fabric);
-      // An exclusive block that others wait for is given away here, or if it is held by hazards by the service thread.
+      // If another node waits for a block that is exclusive here, this transition hands it on; if hazards are in the
+      // way, the service thread does.
       for (size_t i = 0; i < number; ++i)
         transition(wanted[i], nullptr, UnderHazards::kGivesUp,
                    [&](Block& block, const Context& context, Node& node, Actions& actions) {
@@ -1100,7 +1101,8 @@ void Shell::prefetch_exclusive(uintptr_t address) {
              });
 }
 
-// A clock that is not published holds up everybody else's (V3), who may be the one that is waited for.
+// A processor whose clock is not published holds up the clocks of all others (V3), and one of those may be what this
+// thread waits for.
 void Shell::spin() {
   if (!has_published_hazard()) virtual_time::synchronise();
 }
@@ -1119,7 +1121,7 @@ void Shell::fence() {
   while (!on_fence(model_, node, entry.processor())) entry.wait(true);
 }
 
-// Stores that are queued are masked from the node's other processors, too.
+// Queued stores are masked from the other processors of the node, too.
 void Shell::drain_store_buffer() {
   MULTIGRAIN_STEP(&outstanding_);
   if (is_clean() || InsideProtocol::on()) return;

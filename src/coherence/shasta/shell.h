@@ -8,8 +8,8 @@
 //  (D1) No handler, and no holder of the lock, waits for a hazard longer than for a bounded number of looks. So the
 //       fabric's queues move on whatever hazards are published, and every hazard is cleared some time.
 //  (D2) A message whose transition takes rights under published hazards leaves no trace but words that give less than
-//  the
-//       state allows, and is deferred, with all line messages that come after it: to the engine it is still on its way.
+//       the state allows, and is deferred, with all line messages that come after it: to the engine it is still on its
+//       way.
 //  (D3) Rights to the block of the first deferred message are not given again, and no hazard over it is published
 //       with the lock held, before that message is carried out: other threads' misses on the block wait for that, with
 //       no hazard published. So only the hazards that were published when the words were lowered are waited for.
