@@ -113,8 +113,8 @@ std::vector<Setting> make_settings() {
       {"--model",
        "MULTIGRAIN_MODEL",
        "MODEL",
-       "memory model of shasta: sc (default; sequential consistency), tso (total store order) or rc (release "
-       "consistency)",
+       "memory model of shasta: sc (default; sequential consistency), rc (release consistency) or tso (total store "
+       "order, which is implemented as sc: it promises less, and is as strict and as fast)",
        parsed(parse_model, &Config::model),
        {}},
       {"--hlrc",
