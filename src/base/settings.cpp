@@ -73,8 +73,8 @@ constexpr Setting kSettings[] = {
      "what moves together under shasta unless an allocation says otherwise: lines, up to a page (default: objects of "
      "up to 1024 bytes as a whole, larger ones by lines)"},
     {"MULTIGRAIN_MODEL", Of::kRun, parsed<&Config::model, parse_model>, "--model", "MODEL",
-     "memory model of shasta: sc (default; sequential consistency), tso (total store order) or rc (release "
-     "consistency)",
+     "memory model of shasta: sc (default; sequential consistency), rc (release consistency) or tso (total store "
+     "order, which is implemented as sc: it promises less, and is as strict and as fast)",
      "sc,tso,rc"},
     {"MULTIGRAIN_HLRC", Of::kRun, parsed<&Config::hlrc, parse_hlrc>, "--hlrc", "LIST",
      "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "

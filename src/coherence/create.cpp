@@ -1,9 +1,9 @@
 #include "coherence/create.h"
 
-#include "coherence/dszoom/shell.h"
+#include "coherence/dszoom/driver.h"
 #include "coherence/hlrc/shell.h"
 #include "coherence/mgs/shell.h"
-#include "coherence/shasta/shell.h"
+#include "coherence/shasta/driver.h"
 
 namespace multigrain {
 
@@ -20,12 +20,12 @@ Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const N
 
 Result<std::unique_ptr<LineMemory>> create_line_protocol(std::string_view name, const NodeServices& services,
                                                          const LineServices& lines, MemoryModel model) {
-  if (name == "dszoom") return dszoom::Shell::create(services, lines);
+  if (name == "dszoom") return dszoom::Driver::create(services, lines);
   if (name == "shasta") {
     // A store whose check hits while others of its processor are queued would overtake them, and checks do not look at
     // the queue: so under tso a store that misses stalls, as under sc (docs/internals/shasta.md).
     const bool is_release = model == MemoryModel::kRelease;
-    return shasta::Shell::create(services, lines, is_release ? shasta::Model::kRc : shasta::Model::kSc);
+    return shasta::Driver::create(services, lines, is_release ? shasta::Model::kRc : shasta::Model::kSc);
   }
   return fail("there is no line protocol '{}'", name);
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <span>
 
 #include "base/fine_grain.h"
@@ -59,9 +58,11 @@ inline bool holds_flag(const std::byte* from, size_t bytes) {
 // Publishes and clears hazard 0 of the calling thread. Publishing is a full fence: what the thread reads afterwards shows
 // every right as revoked that a requester revoked without having seen the hazard.
 inline void publish_hazard(uint64_t hazard) {
+  MULTIGRAIN_STEP(__multigrain_hazards);
   std::atomic_ref<uint64_t>(__multigrain_hazards[0]).exchange(hazard, std::memory_order_seq_cst);
 }
 inline void clear_hazard() {
+  MULTIGRAIN_STEP(__multigrain_hazards);
   std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0, std::memory_order_release);
 }
 
@@ -71,27 +72,7 @@ struct LinePage {
   std::atomic<uint16_t> home_plus_one{0};  // 0: not settled yet
   std::atomic<uint8_t> grain{0};           // 0: not looked up yet; else 1 + Grain
   std::atomic<bool> touched{false};        // the frame holds lines or flags, and the view has its rights
+  std::atomic<uint32_t> block_lines{0};    // lines that move together, once the grain is known
 };
-
-// The page's grain; nothing if it is not allocated. The first time, of a page of another protocol, it lets compiled
-// checks of stores pass from now on: faults find what has to be found. `prepare(grain)` is called before others may see
-// that the grain is known; several threads may look it up at once, and find the same.
-template <typename Prepare>
-std::optional<Grain> look_up_grain(const NodeServices& services, const LineTable& table, PageId page, LinePage& record,
-                                   Prepare&& prepare) {
-  if (const uint8_t known = record.grain.load(std::memory_order_acquire); known != 0)
-    return static_cast<Grain>(known - 1);
-  const std::optional<Grain> grain = services.homes.grain_of(page);
-  if (!grain) return std::nullopt;
-  if (*grain == Grain::kPage) {
-    const uint64_t lines = services.region.page_size() >> table.line_shift();
-    const uint64_t first = page.value * lines;
-    for (uint64_t line = first; line < first + lines; ++line)
-      table.word(line).store(MG_FINE_EXCLUSIVE, std::memory_order_release);
-  }
-  prepare(*grain);
-  record.grain.store(static_cast<uint8_t>(1 + static_cast<uint8_t>(*grain)), std::memory_order_release);
-  return grain;
-}
 
 }  // namespace multigrain

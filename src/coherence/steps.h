@@ -1,6 +1,6 @@
-// Where a test that tries all orders of the accesses of memory stops a thread of a shell: before an access of memory that
+// Where a test that tries all orders of the accesses of memory stops a thread of a driver: before an access of memory that
 // other threads access as well and that no lock guards which all of them hold. Nothing in the product; such a test
-// builds a shell's source once more, and includes a header before it that defines these (tests/coherence/shell_steps.h).
+// builds the driver's sources once more, and includes a header before it that defines these (tests/coherence/driver_steps.h).
 #pragma once
 
 #ifndef MULTIGRAIN_STEP

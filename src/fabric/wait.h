@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/futex.h"
+#include "base/nesting_scope.h"
 #include "fabric/fabric.h"
 #include "profile/virtual_time.h"
 #include "status/node_status.h"
@@ -109,21 +110,7 @@ template <typename Done>
 
 // While it exists, waits of the calling thread leave the node's messages to other threads: it stands where handlers may
 // have to wait for it.
-class NoHandlersScope {
- public:
-  NoHandlersScope() { ++depth(); }
-  ~NoHandlersScope() { --depth(); }
-  NoHandlersScope(const NoHandlersScope&) = delete;
-  NoHandlersScope& operator=(const NoHandlersScope&) = delete;
-  [[nodiscard]] static bool on() { return depth() != 0; }
-
- private:
-  // Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
-  static unsigned& depth() {
-    [[gnu::tls_model("initial-exec")]] static constinit thread_local unsigned depth = 0;
-    return depth;
-  }
-};
+using NoHandlersScope = NestingScope<struct NoHandlersTag>;
 
 // Waits until `done()` holds. The thread that makes it true calls `event.notify()` afterwards. Async-signal-safe if
 // `done` is.

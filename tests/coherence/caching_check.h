@@ -1,5 +1,5 @@
 // A compiled check of a store that uses the rights cache (docs/internals/fine-grain.md, "The rights cache"), as worlds
-// that explore a shell imitate it.
+// that explore a driver imitate it.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 #include "base/fine_grain.h"
 
-namespace multigrain::exploring_shell {
+namespace multigrain::exploring_driver {
 
 // What is wrong about the order of its accesses.
 struct OrderOfCheck {
@@ -45,4 +45,4 @@ bool check_and_cache(std::atomic<uint64_t>& epoch, uint64_t& page, OrderOfCheck 
   return true;
 }
 
-}  // namespace multigrain::exploring_shell
+}  // namespace multigrain::exploring_driver

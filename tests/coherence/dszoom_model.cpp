@@ -5,6 +5,18 @@
 #include "coherence/dszoom/hazard_scan.h"
 
 namespace multigrain::dszoom::model {
+namespace {
+
+// Whether a node that finds `word` in its own table may read the line, or store to it. The home has all lines that it has
+// never touched (0).
+bool may_read(uint64_t word, bool is_home) {
+  return (word & kReadable) != 0 || (is_home && word == 0);
+}
+bool may_store(uint64_t word, bool is_home) {
+  return word == kExclusive || (is_home && word == 0);
+}
+
+}  // namespace
 
 const char* name(Mutant mutant) {
   switch (mutant) {
@@ -141,7 +153,7 @@ std::string Machine::apply(const Event& event, std::string* log) {
   return verdict();
 }
 
-// As Shell::has().
+// As Driver::has().
 bool Machine::has(unsigned node, unsigned line, bool to_store) {
   uint64_t& word = frame(node, line).entry;
   if (to_store ? word == kExclusive : (word & kReadable) != 0) return true;
@@ -325,7 +337,7 @@ void Machine::watch(unsigned processor, const Operation& operation, uint8_t unit
   }
 }
 
-// As Shell::look(), of all nodes that were looked at.
+// As Driver::look(), of all nodes that were looked at.
 void Machine::judge_looks(unsigned processor, Outcome& outcome) {
   Thread& thread = threads_[processor];
   for (const Operation& operation : thread.step) {

@@ -1,8 +1,8 @@
-// A whole machine running DSZOOM, as one plain value: the engine that ships (coherence/dszoom/engine.h) in every
-// processor that misses, and around it what dszoom/shell.cpp and compiled checks do, cut into steps between which
+// A whole machine running DSZOOM, as one plain value: the transitions that ship (coherence/dszoom/transitions.h) in every
+// processor that misses, and around it what dszoom/driver.cpp and compiled checks do, cut into steps between which
 // everybody else may run. A step is one remote operation of one word, or one local access of memory that others see: so
 // the lock of an entry, the read of a node's hazards, the read and the flagging of each word of a line, each store to a
-// hazard are steps of their own, and operations of one step of the engine on different nodes take effect in any order.
+// hazard are steps of their own, and operations of one step of a miss on different nodes take effect in any order.
 //
 // Programs may race: memory is sequentially consistent. More than that is checked: a load that returns returns what was
 // stored last, in the order in which stores take effect in frames (golden memory).
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "coherence/dszoom/engine.h"
+#include "coherence/dszoom/transitions.h"
 #include "narrator.h"
 
 namespace multigrain::dszoom::model {
@@ -138,7 +138,7 @@ class Machine : exploring::Narrator {
     kLocal,      // wants the node's lock of the line
     kAgain,      // has it: publishes a hazard
     kAgainSeen,  // ... and looks at the word
-    kStep,       // operations of the engine are under way
+    kStep,       // operations of the step are under way
     kEnd,        // the last step, operation by operation
     kBatch,      // publishes the second hazard of a batch
     kBatchSee,   // looks at the words

@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-// A shell gives the core to others when it has tried again a few times. There are none here, and other programs would
+// A driver gives the core to others when it has tried again a few times. There are none here, and other programs would
 // take it for milliseconds.
 extern "C" int sched_yield() noexcept {
   return 0;
@@ -32,7 +32,7 @@ multigrain_switch_stacks:
   .popsection
 )");
 
-namespace multigrain::exploring_shell {
+namespace multigrain::exploring_driver {
 
 void Fibre::begin(void (*play)()) {
   if (stack_ == nullptr) stack_ = std::make_unique_for_overwrite<std::byte[]>(kStack);
@@ -43,4 +43,4 @@ void Fibre::begin(void (*play)()) {
   context_ = top - 6;
 }
 
-}  // namespace multigrain::exploring_shell
+}  // namespace multigrain::exploring_driver

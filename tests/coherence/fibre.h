@@ -1,4 +1,4 @@
-// Stacks of one thread that runs several programs in turns: what a world that explores a shell makes its threads of.
+// Stacks of one thread that runs several programs in turns: what a world that explores a driver makes its threads of.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 // mask as well: two system calls a step.
 extern "C" void multigrain_switch_stacks(void** from, void* to);
 
-namespace multigrain::exploring_shell {
+namespace multigrain::exploring_driver {
 
 class Fibre {
  public:
@@ -26,4 +26,4 @@ class Fibre {
   void* explorer_ = nullptr;
 };
 
-}  // namespace multigrain::exploring_shell
+}  // namespace multigrain::exploring_driver

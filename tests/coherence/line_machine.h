@@ -1,4 +1,4 @@
-// Nodes of shell tests (shell_nodes.h) under a line protocol, each with its own line table and hazards; and accesses as
+// Nodes of tests (shell_nodes.h) under a line protocol, each with its own line table and hazards; and accesses as
 // compiled checks make them (docs/internals/fine-grain.md), spelled out here. With the tests that every line protocol
 // has to pass.
 #pragma once
@@ -44,7 +44,7 @@ class InterleavedHomes : public shell_nodes::RunsOfHomes {
 };
 
 struct TestNode : shell_nodes::NodeMemory {
-  std::unique_ptr<Fabric> fabric;  // what the shell gets
+  std::unique_ptr<Fabric> fabric;  // what the driver gets
   std::optional<LineTable> table;
   std::unique_ptr<HazardSlots> hazards;
   std::thread service;

@@ -24,8 +24,6 @@ const char* name(Mutant mutant) {
       return "answer an invalidation that overtakes data, and keep the data";
     case Mutant::kUpgradeAlways:
       return "grant an upgrade whose copy is gone";
-    case Mutant::kConditionalAlways:
-      return "grant a store-conditional whose copy is gone";
     case Mutant::kFenceOwn:
       return "a fence waits for the processor's own stores only";
     case Mutant::kDoNotWait:
@@ -85,7 +83,7 @@ void Machine::enabled(std::vector<Event>& events) const {
   events.clear();
   for (unsigned t = 0; t < threads(); ++t) {
     const Thread& thread = threads_[t];
-    if (thread.at == At::kDone || thread.at == At::kLoading || thread.at == At::kConditional) continue;
+    if (thread.at == At::kDone || thread.at == At::kLoading) continue;
     if (!thread.asleep) events.push_back({Event::Type::kStep, static_cast<uint8_t>(t), 0, 0});
   }
   for (uint8_t n = 0; n < nodes_.size(); ++n)
@@ -170,9 +168,6 @@ void Machine::store(unsigned t, unsigned block, unsigned word, Value value, bool
   ++threads_[t].made;
   nodes_[n].frames[block][word] = value;
   latest_[block][word] = value;
-  for (unsigned other = 0; other < threads(); ++other)
-    if (other != t && threads_[other].at == At::kConditional && op(other).first.block == block)
-      threads_[other].touched = true;
 }
 
 Right Machine::right(unsigned node, unsigned block) const {
@@ -206,11 +201,7 @@ void Machine::next(unsigned t) {
   switch (done.type) {
     case OpType::kStore:
     case OpType::kAdd:
-    case OpType::kIncrement:
       ++thread.due;
-      break;
-    case OpType::kConditional:
-      if (thread.registers[done.first.reg] != kFailedValue) ++thread.due;
       break;
     case OpType::kBatch:
       thread.due = static_cast<uint8_t>(thread.due + unsigned{done.first.stores} + unsigned{done.second.stores});
@@ -250,9 +241,7 @@ void Machine::step(unsigned t) {
           next(t);
           break;
         default:
-          thread.seen = old;
-          store(t, access.block, access.word, static_cast<Value>(old + access.value));
-          conditional_done(t, true);
+          wrong("an operation that publishes no hazard");
           break;
       }
       break;
@@ -292,7 +281,6 @@ void Machine::step(unsigned t) {
       next(t);
       break;
     case At::kLoading:
-    case At::kConditional:
     case At::kDone:
       break;
   }
@@ -316,8 +304,6 @@ void Machine::begin(unsigned t) {
     }
     case OpType::kStore:
     case OpType::kAdd:
-    case OpType::kConditional:
-    case OpType::kIncrement:
       if (may(t, access)) {
         thread.at = At::kHazard;
         return;
@@ -351,7 +337,6 @@ void Machine::ask(unsigned t) {
   Node v = view(n);
   Actions actions;
   using shasta::Outcome;
-  const bool queued = processor(t).queue.find(BlockId(access.block)) != processor(t).queue.size();
   switch (op.type) {
     case OpType::kLoad: {
       for (auto s = thread.pending.rbegin(); s != thread.pending.rend(); ++s)
@@ -397,33 +382,10 @@ void Machine::ask(unsigned t) {
       break;
     }
     case OpType::kFence: {
-      const bool done = is(Mutant::kFenceOwn) ? processor(t).queue.empty() : on_fence(engine_model(), v, local(t));
+      const bool done = is(Mutant::kFenceOwn) ? processor(t).queue.empty() : on_fence(model_of_transitions(), v, local(t));
       if (done) next(t);
       return;
     }
-    case OpType::kConditional:
-    case OpType::kIncrement:
-      if (queued) return;
-      if (!b.is_readable()) {
-        on_fetch(b, p, v, local(t), actions);
-        if (!b.fetching.contains(local(t))) thread.asleep = false;
-        break;
-      }
-      thread.seen = node.frames[access.block][access.word];
-      thread.touched = false;
-      switch (on_conditional(b, p, v, local(t), actions)) {
-        case Outcome::kResolved:
-          store(t, access.block, access.word, static_cast<Value>(thread.seen + access.value), true);
-          conditional_done(t, true);
-          break;
-        case Outcome::kFailed:
-          conditional_done(t, false);
-          break;
-        default:
-          thread.at = At::kConditional;
-          break;
-      }
-      break;
     case OpType::kPrefetch:
       on_prefetch_exclusive(b, p, v, actions);
       next(t);
@@ -432,19 +394,6 @@ void Machine::ask(unsigned t) {
       return;
   }
   run(n, access.block, actions);
-}
-
-void Machine::conditional_done(unsigned t, bool succeeded) {
-  Thread& thread = threads_[t];
-  note("store-conditional of processor {} {}; ", t, succeeded ? "succeeds" : "fails");
-  const Op op = this->op(t);
-  if (op.type == OpType::kIncrement && !succeeded) {
-    thread.asleep = false;
-    thread.at = At::kOp;
-    return;
-  }
-  thread.registers[op.first.reg] = succeeded ? thread.seen : kFailedValue;
-  next(t);
 }
 
 // --- Batches
@@ -493,7 +442,7 @@ void Machine::batch_access(unsigned t, const Access& access) {
   threads_[t].registers[access.reg] = value;
 }
 
-// --- The shell's side
+// --- The driver's side
 
 void Machine::wake(unsigned node) {
   if (is(Mutant::kLoseWake)) return;
@@ -594,17 +543,6 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
         thread.asleep = false;
         break;
       }
-      case Verb::kConditionalSucceeded: {
-        const Access a = op(t).first;
-        if (thread.touched || frame[a.word] != thread.seen)
-          wrong(fmt::format("the store-conditional of processor {} succeeds after another store", t));
-        store(t, block, a.word, static_cast<Value>(thread.seen + a.value), true);
-        conditional_done(t, true);
-        break;
-      }
-      case Verb::kConditionalFailed:
-        conditional_done(t, false);
-        break;
       case Verb::kWake:
         wake(node);
         break;
@@ -648,7 +586,6 @@ void Machine::deliver(unsigned from, unsigned to, unsigned position) {
     return;
   }
   if (is(Mutant::kUpgradeAlways) && m.kind == MessageKind::kUpgrade) b.sharers.insert(sender);
-  if (is(Mutant::kConditionalAlways) && m.kind == MessageKind::kStoreConditional) b.sharers.insert(sender);
   Actions actions;
   Node v = view(to);
   if (!on_message(b, context(to, block), v, sender, m, actions)) {
@@ -772,9 +709,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
       put(static_cast<unsigned>(k.state) | static_cast<unsigned>(k.pending) << 2 | unsigned{k.replied} << 5 |
           unsigned{k.prefetching} << 6 | unsigned{node.due[b]} << 7);
       put(k.acks);
-      const bool is_conditional = k.pending == Pending::kStoreConditional;
-      put(is_conditional ? k.conditional : 0);
-      const bool counts = k.pending > Pending::kRead && engine_model() == Model::kRc;
+      const bool counts = k.pending > Pending::kRead && model_of_transitions() == Model::kRc;
       put(counts ? k.epoch - e.oldest() : 0);
       put(k.granted.bits() | k.forwarded_reads.bits() << 4);
       put(k.has_forwarded_exclusive ? 1 + k.forwarded_exclusive.value + 16 * k.forwarded_acks : 0);
@@ -794,8 +729,7 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
   }
   for (const Thread& t : threads_) {
     put(t.pc);
-    put(static_cast<unsigned>(t.at) | unsigned{t.asleep} << 4 | unsigned{t.touched} << 5 | unsigned{t.half} << 6);
-    put(t.seen);
+    put(static_cast<unsigned>(t.at) | unsigned{t.asleep} << 4 | unsigned{t.half} << 6);
     put(t.made);
     for (const Value v : t.registers) put(v);
     put(t.pending.size());

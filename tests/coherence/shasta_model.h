@@ -1,8 +1,8 @@
-// A small machine around the Shasta engine, to be explored (explorer.h): nodes with frames, processors that run short
+// A small machine around the transitions of Shasta, to be explored (explorer.h): nodes with frames, processors that run short
 // programs, and a first-in-first-out channel for each pair of nodes. And, to compare with, each memory model by itself.
 //
 // What stands for inline checks is cut as the races are ([Shasta], section 2.3): a store publishes a hazard, looks, and a
-// step later stores and clears it; a batch publishes two hazards and then takes a step an access. Everything that the shell
+// step later stores and clears it; a batch publishes two hazards and then takes a step an access. Everything that the driver
 // does under the block's lock is one step. A step that has to wait for hazards (kLowerToShared, kLowerToInvalid) is
 // taken when they have been cleared: between its beginning and that, checks would find nothing that they could use.
 #pragma once
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "coherence/shasta/engine.h"
+#include "coherence/shasta/transitions.h"
 #include "narrator.h"
 
 namespace multigrain::shasta::model {
@@ -33,13 +33,10 @@ enum class OpType : uint8_t {
   kLoad,
   kStore,
   kFence,
-  kAdd,          // atomic, in a hazard: register = old value, word = old + value
-  kConditional,  // compare-and-swap of what is there with that + value: register = what was there, or kFailedValue
-  kIncrement,    // the same, until it succeeds
+  kAdd,    // atomic, in a hazard: register = old value, word = old + value
   kPrefetch,
   kBatch,  // two accesses under hazards, or one after the other if the blocks do not stay
 };
-constexpr Value kFailedValue = 0xff;
 
 struct Access {
   uint8_t block = 0;
@@ -69,7 +66,6 @@ enum class Mutant : uint8_t {
   kNoFlag,             // an invalidated frame keeps its data
   kAnswerEarly,        // an invalidation that overtakes data is answered, and the data kept
   kUpgradeAlways,      // the home grants upgrades whose copy is gone
-  kConditionalAlways,  // the home grants store-conditionals whose copy is gone
   kFenceOwn,           // a fence waits for the processor's own stores only
   kDoNotWait,          // sc: a store that misses does not stall
   kNotMasked,          // queued stores are not masked: loads of their processor hit the old value
@@ -145,7 +141,6 @@ class Machine : exploring::Narrator {
     kLoaded,       // has been delivered to, still in the runtime
     kDrain,        // waiting for queued stores, or to be granted a hazard
     kGranted,      // may publish its hazard
-    kConditional,  // waiting for the answer
     kBatchWait,
     kBatchFirst,
     kBatchSecond,
@@ -162,17 +157,15 @@ class Machine : exploring::Narrator {
     uint8_t pc = 0;
     At at = At::kOp;
     bool asleep = false;
-    bool touched = false;  // somebody stored to the block since the value was compared
     uint8_t half = 0;      // of a batch that goes access by access: 1, 2
     uint8_t made = 0;      // stores
-    uint8_t due = 0;       // stores that the program has come past, without store-conditionals that failed
-    Value seen = 0;        // by a compare-and-swap
+    uint8_t due = 0;       // stores that the program has come past
     std::array<Value, kMaxRegisters> registers{};
-    std::vector<PendingStore> pending;  // as the engine's queue
+    std::vector<PendingStore> pending;  // as the queue of the transitions
   };
 
   [[nodiscard]] bool is(Mutant mutant) const { return scenario_->mutant == mutant; }
-  [[nodiscard]] Model engine_model() const { return is(Mutant::kDoNotWait) ? Model::kRc : scenario_->model; }
+  [[nodiscard]] Model model_of_transitions() const { return is(Mutant::kDoNotWait) ? Model::kRc : scenario_->model; }
   [[nodiscard]] unsigned node_of(unsigned t) const { return scenario_->processors[t]; }
   [[nodiscard]] unsigned blocks() const { return static_cast<unsigned>(scenario_->homes.size()); }
   [[nodiscard]] unsigned threads() const { return static_cast<unsigned>(threads_.size()); }
@@ -180,7 +173,7 @@ class Machine : exploring::Narrator {
     return {.self = NodeId(static_cast<uint16_t>(node)),
             .home = NodeId(static_cast<uint16_t>(scenario_->homes[block])),
             .block = BlockId(block),
-            .model = engine_model()};
+            .model = model_of_transitions()};
   }
   [[nodiscard]] Node view(unsigned node) {
     return {.processors = {nodes_[node].processors.data(), processors_of_[node]}, .epochs = nodes_[node].epochs};
@@ -201,7 +194,6 @@ class Machine : exploring::Narrator {
   void ask(unsigned t);
   void ask_batch(unsigned t);
   void next(unsigned t);
-  void conditional_done(unsigned t, bool succeeded);
   void batch_access(unsigned t, const Access& access);
   void lower(unsigned node, unsigned block, bool loads);
   [[nodiscard]] Value visible(unsigned node, unsigned block, unsigned word) const;

@@ -163,10 +163,8 @@ class Enumerator {
       }
       case OpType::kPrefetch:
         break;
-      case OpType::kConditional:
-      case OpType::kIncrement:
       case OpType::kBatch:
-        panic("the reference has no compare-and-swap and no batches");
+        panic("the reference has no batches");
     }
     add(to);
     return false;

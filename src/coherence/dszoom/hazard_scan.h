@@ -7,7 +7,7 @@
 // networks that copy in software bring parts of both values: its owner has finished the access in any case.
 //
 // The first scan is the first that is valid. A thread that uses the node's rights cache does not look at the line's word:
-// it has published its hazard, and then read the node's rights epoch, before the requester replaced that (engine.h). So
+// it has published its hazard, and then read the node's rights epoch, before the requester replaced that (transitions.h). So
 // only a scan made after the epoch was replaced counts. Whether that is so the epoch tells that the requester reads with
 // the hazards. The get that brings both reads its words in any order, but no value of an epoch is used twice: one that the
 // node had before the get, and that the get reads, was there all the time.

@@ -1,4 +1,4 @@
-// The types of Shasta's messages in the fabric: kShasta and its kind (engine.h).
+// The types of Shasta's messages in the fabric: kShasta and its kind (states.h).
 #pragma once
 
 #include "fabric/fabric.h"

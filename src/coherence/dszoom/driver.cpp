@@ -1,0 +1,251 @@
+#include "coherence/dszoom/driver.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "base/clock.h"
+#include "coherence/steps.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain::dszoom {
+namespace {
+
+constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
+
+uint64_t random_of_thread() {
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local uint64_t state = 0;
+  if (state == 0) state = reinterpret_cast<uintptr_t>(&state) ^ ticks();
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return state;
+}
+
+}  // namespace
+
+// --- Start
+
+Driver::Driver(const NodeServices& services, const LineServices& lines) : LineDriver(services, lines) {
+  for (auto& slots : slots_of_) slots.store(4, std::memory_order_relaxed);
+}
+
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines) {
+  if (services.fabric.nodes() > kMaxNodes)
+    return fail("the protocol dszoom has directory entries for {} nodes, and the machine has {}", kMaxNodes,
+                services.fabric.nodes());
+  std::unique_ptr<Driver> driver(new Driver(services, lines));
+  auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by lines");
+  if (!pages) return tl::unexpected(pages.error());
+  driver->pages_ = std::move(*pages);
+  auto outboxes = SparseTable<Outbox>::create(words::kHazardSlots, "releases of directory entries");
+  if (!outboxes) return tl::unexpected(outboxes.error());
+  driver->outboxes_ = std::move(*outboxes);
+  auto locks = SparseTable<LineLock>::create(kLocks, "locks of lines");
+  if (!locks) return tl::unexpected(locks.error());
+  driver->locks_ = std::move(*locks);
+  return driver;
+}
+
+// --- Pages
+
+// The first touch of a page at this node. Returns false if it is not allocated.
+bool Driver::touch(PageId page, LinePage& record) {
+  if (record.touched.load(std::memory_order_acquire)) return true;
+  std::optional<NodeId> home = services_.homes.home_of(page);
+  if (!home) home = services_.homes.claim_home(page);
+  if (!home) return false;
+  const std::lock_guard hold(record.lock);
+  if (record.touched.load(std::memory_order_relaxed)) return true;
+  const size_t page_size = services_.region.page_size();
+  // No other node writes to this frame before this node has a copy of a line, for which the page must be touched.
+  if (*home != self_) fill_with_flags(services_.region.alias(page), page_size);
+  services_.rights.grant_write(page, 1);
+  this_profile().count_rights(RightsChange::kGrantWrite, 1);
+  if (*home == self_) {
+    // The home has every line that no other node has asked for. Compiled stores need to see that.
+    const uint64_t first = page.value << (services_.region.page_shift() - shift_);
+    for (uint64_t line = first; line < first + (page_size >> shift_); ++line) {
+      uint64_t untouched = 0;
+      word(line).compare_exchange_strong(untouched, kExclusive, std::memory_order_seq_cst);
+    }
+  }
+  record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_relaxed);
+  record.touched.store(true, std::memory_order_release);
+  return true;
+}
+
+bool Driver::on_fault(PageId page, bool) {
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  LinePage& record = pages_[page];
+  if (record.touched.load(std::memory_order_acquire)) {
+    // The kernel took the page-table entry away, or another thread was first: granting again is always right.
+    services_.rights.grant_write(page, 1);
+    count(Counter::kLocalFaults);
+    return true;
+  }
+  return touch(page, record);
+}
+
+// The line at an address of line-grain memory, touched. Nothing if the memory is of another kind, or of none.
+std::optional<Driver::Line> Driver::locate_line(uintptr_t address) {
+  const PageId page = page_at(address);
+  if (page.value >= pages_.count()) return std::nullopt;
+  LinePage& record = pages_[page];
+  if (!record.touched.load(std::memory_order_acquire)) [[unlikely]] {
+    if (grain_of(page, record) != Grain::kLine || !touch(page, record)) return std::nullopt;
+  }
+  const uint64_t line = line_of(address);
+  return Line{line, home_of(record), frame(frame_offset(line))};
+}
+
+// --- Lines
+
+// Whether the line may be read, or stored to, here. The caller has published a hazard over it, or wants a hint.
+bool Driver::has_right(const Line& line, bool to_store) {
+  MULTIGRAIN_STEP(&word(line.number));
+  const uint64_t now = word(line.number).load(std::memory_order_seq_cst);
+  if (to_store ? now == kExclusive : (now & kReadable) != 0) return true;
+  if (now != 0 || line.home != self_) return false;
+  // At home and never touched: that is the same as exclusive, but compiled code knows only the latter.
+  uint64_t untouched = 0;
+  return word(line.number).compare_exchange_strong(untouched, kExclusive, std::memory_order_seq_cst);
+}
+
+void Driver::load(uintptr_t address, std::span<std::byte> out) {
+  if (out.empty()) return;
+  const virtual_time::MissedCheck missed;
+  const std::optional<Line> line = locate_line(address);
+  if (!line) {
+    // Of a page protocol, whose faults this may raise; or not allocated, and then it deserves the signal.
+    std::memcpy(out.data(), reinterpret_cast<const void*>(address), out.size());
+    return;
+  }
+  const LoadRequest request{line->frame + ((address - view_) - frame_offset(line->number)), out};
+  MG_CHECK(static_cast<size_t>(request.from - line->frame) + out.size() <= line_size(), address, out.size());
+  if (try_load(*line, request)) {
+    // The value is the program's, or the line has come since the check.
+    if (holds_flag(request.from, out.size())) count(Counter::kFalseMisses);
+    return;
+  }
+  miss(*line, false, request);
+}
+
+void Driver::begin_store(uintptr_t address) {
+  const virtual_time::MissedCheck missed;
+  const std::optional<Line> line = locate_line(address);
+  if (!line) {
+    // The store itself finds out what it may.
+    publish_hazard(make_hazard(line_of(address), 1, true));
+    return;
+  }
+  if (!try_begin_store(*line)) miss(*line, true, {});
+}
+
+void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
+  const virtual_time::MissedCheck missed;
+  for (uintptr_t at = begin & ~(line_size() - 1); at < end; at += line_size()) {
+    const std::optional<Line> line = locate_line(at);
+    if (!line || has_right(*line, to_store)) continue;
+    miss(*line, to_store, {});
+    if (to_store) clear_hazard();
+  }
+}
+
+// A processor whose clock is not published holds up the clocks of all others (V3), and one of those may be what this
+// thread waits for.
+void Driver::spin() {
+  virtual_time::synchronise();
+}
+
+// --- Misses
+
+// Fetches the line, or the right to store to it: then it returns with hazard 0 published over the line. The load of `request`
+// is made while the line is certainly here.
+void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
+  virtual_time::synchronise();
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  SpinLock& lock = locks_[line.number * 0x9e3779b97f4a7c15u >> 52].lock;
+  MULTIGRAIN_LOCK_STEP(lock);
+  if (!lock.try_lock()) {
+    profile.enter(Category::kDataWait);
+    {
+      const virtual_time::Unaccounted emulation;
+      lock.lock();
+    }
+    profile.enter(Category::kProtocol);
+  }
+  const std::lock_guard hold(lock, std::adopt_lock);
+  if (stores ? try_begin_store(line) : try_load(line, request)) {
+    count(Counter::kLinesFound);
+    return;
+  }
+
+  MULTIGRAIN_STEP(&word(line.number));
+  Miss miss(self_, line.home, stores, (word(line.number).load(std::memory_order_relaxed) & kReadable) != 0);
+  Step step;
+  alignas(64) std::array<std::byte, kLongestLine> buffer;
+  miss.begin(step);
+  HazardScan scan;
+  uint64_t waiting_since = 0;
+  for (unsigned tries = 0;;) {
+    profile.enter(Category::kDataWait);
+    const Outcome outcome = perform(step, line, buffer.data(), scan);
+    profile.enter(Category::kProtocol);
+    const Progress progress = miss.proceed(outcome, step);
+    if (progress == Progress::kLast) break;
+    if (progress == Progress::kGo) {
+      tries = 0;
+      continue;
+    }
+    count(progress == Progress::kBusy ? Counter::kLockRetries : Counter::kHazardWaits);
+    if (tries == 0) waiting_since = ticks();
+    profile.enter(Category::kDataWait);
+    {
+      // On the emulated machine the thread that is waited for has a core, and would be done. That the loop comes back costs a
+      // remote operation there, too.
+      const virtual_time::Unaccounted emulation;
+      pause(tries++, waiting_since);
+    }
+    profile.enter(Category::kProtocol);
+  }
+  end(step, line, buffer.data(), request);
+
+  switch (miss.kind()) {
+    case MissKind::kNothing:
+      count(Counter::kLinesFound);
+      return;
+    case MissKind::kUpgrade:
+      count(Counter::kLineUpgrades);
+      break;
+    case MissKind::kTwoHops:
+      count(Counter::kTwoHopMisses);
+      break;
+    case MissKind::kThreeHops:
+      count(Counter::kThreeHopMisses);
+      break;
+  }
+  if (stores && miss.kind() != MissKind::kUpgrade) count(Counter::kStoreMisses);
+  if (miss.kind() != MissKind::kUpgrade) count(Counter::kLinesMoved);
+  count(Counter::kLinesInvalidated, miss.invalidated());
+}
+
+// Spins as long as is reasonable on this machine, ever longer between two tries, so that the directory is not hammered;
+// then gives the core to other threads, as the one that is waited for may need it; then sleeps. Never twice for the same
+// time, so that two requesters of one line do not meet again and again ([DSZOOM], footnote 2).
+void Driver::pause(unsigned tries, uint64_t since) {
+  constexpr unsigned kYields = 64;
+  const unsigned doublings = std::min(tries, 7u);
+  if (ticks() - since < services_.wait.spin_ticks || tries < 2) {
+    for (uint64_t left = (random_of_thread() & ((uint64_t{8} << doublings) - 1)) + 1; left > 0; --left) cpu_relax();
+  } else if (tries < kYields) {
+    sched_yield();
+  } else {
+    sleep_ns(20'000 + random_of_thread() % 60'000);
+  }
+}
+
+}  // namespace multigrain::dszoom

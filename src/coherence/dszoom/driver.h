@@ -1,0 +1,113 @@
+// DSZOOM at work: runs the misses of transitions.h against the fabric, for the processors of this node, in the processor that
+// has missed. It registers no message handler: nothing of this protocol runs on a node because another node wants
+// something ([DSZOOM], section 2.3). docs/internals/dszoom.md follows a load and a store through it.
+//
+// One lock a line (a few thousand, lines share them by hash) is held for a miss, remote operations included: of a
+// node's processors that want a line, one goes to the directory, and most others find the line here afterwards.
+// A thread waits for one with no hazard published, but for the hazard that the miss itself publishes.
+//
+//   driver.cpp       what compiled checks and the runtime call, the first touch of a page, and a miss from begin to end
+//   operations.cpp   the operations of a miss on the fabric: one step, and the last one
+//   hazard_scan.h    which of the hazards that a scan finds the requester waits for
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/spin_lock.h"
+#include "coherence/dszoom/hazard_scan.h"
+#include "coherence/dszoom/transitions.h"
+#include "coherence/line_driver.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain::dszoom {
+
+class Driver final : public LineDriver {
+ public:
+  // Errors: more nodes than an entry has bits for; tables that cannot be reserved.
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines);
+
+  // --- Protocol, for the pages that are kept coherent by lines. Their only fault is the first touch.
+  bool on_fault(PageId page, bool is_write) override;
+  // Sequential consistency: every store is visible when the next access is made.
+  void release() override {}
+  [[nodiscard]] bool is_clean() const override { return true; }
+
+  // --- LineProtocol
+  void load(uintptr_t address, std::span<std::byte> out) override;
+  void begin_store(uintptr_t address) override;
+  void fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) override;
+  // Waits for the line: its data and the right to store come in one miss, which the load would make anyway.
+  void prefetch_exclusive(uintptr_t address) override { fetch_lines(address, address + 1, true); }
+  void spin() override;
+
+  // The word of the line at `address` in this node's table, for tests and diagnosis.
+  [[nodiscard]] uint64_t inspect(uintptr_t address) const { return word(line_of(address)).load(); }
+  // What this node knows of another's rights epoch, for tests.
+  [[nodiscard]] std::atomic<uint64_t>& known_epoch(NodeId node) { return epochs_of_[node.value]; }
+
+ private:
+  // A line of which this node may have a copy: its page is touched.
+  struct Line {
+    uint64_t number;
+    NodeId home;
+    std::byte* frame;  // the runtime's address of its first byte
+  };
+  // A load that missed: where in the frame of its line it reads, and where its value goes.
+  struct LoadRequest {
+    const std::byte* from = nullptr;  // the runtime's address
+    std::span<std::byte> out;
+  };
+  // The unlock of a thread's last misses on its way: the thread does not wait for it, but its bytes must stay.
+  struct Outbox {
+    static constexpr unsigned kSlots = 8;
+    std::array<uint64_t, kSlots> word;
+    std::array<Completion, kSlots> under_way;
+    unsigned next;
+  };
+
+  class StepUnderWay;
+
+  Driver(const NodeServices& services, const LineServices& lines);
+
+  [[nodiscard]] uint64_t frame_offset(uint64_t line) const { return line << shift_; }
+  [[nodiscard]] size_t line_size() const { return size_t{1} << shift_; }
+
+  std::optional<Line> locate_line(uintptr_t address);
+  bool touch(PageId page, LinePage& record);
+
+  [[nodiscard]] bool has_right(const Line& line, bool to_store);
+  bool try_load(const Line& line, const LoadRequest& request) {
+    return load_here(line.number, request.from, request.out, [&] { return has_right(line, false); });
+  }
+  // Leaves the hazard published if it succeeds.
+  bool try_begin_store(const Line& line) {
+    return begin_store_here(line.number, [&] { return has_right(line, true); });
+  }
+  void miss(const Line& line, bool stores, const LoadRequest& request);
+  Outcome perform(const Step& step, const Line& line, std::byte* buffer, HazardScan& scan);
+  void scan_hazards(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> hazards, uint64_t epoch_before,
+                    HazardScan& scan, Outcome& outcome);
+  bool epoch_validates(NodeId node, uint64_t epoch, uint64_t before, HazardScan& scan, Outcome& outcome);
+  void scan_hazards_of_many(NodeId node, uint64_t line, bool loads, HazardScan& scan, Outcome& outcome);
+  void end(const Step& step, const Line& line, const std::byte* buffer, const LoadRequest& request);
+  void unlock(const Line& line, uint64_t entry);
+  void pause(unsigned tries, uint64_t since);
+
+  SparseTable<Outbox> outboxes_;  // one for each hazard slot
+  static constexpr size_t kLocks = 4096;
+  struct alignas(64) LineLock {
+    SpinLock lock;
+  };
+  SparseTable<LineLock> locks_;
+  // How many hazard slots a node is known to have had.
+  std::array<std::atomic<uint32_t>, kMaxNodes> slots_of_{};
+  // The rights epoch of each node, as a completed operation read it last while no right was cached in it, or set it.
+  std::array<std::atomic<uint64_t>, kMaxNodes> epochs_of_{};
+};
+
+}  // namespace multigrain::dszoom

@@ -1,0 +1,266 @@
+// The operations of a miss, on the fabric and in this node's own memory.
+#include <algorithm>
+
+#include "coherence/dszoom/driver.h"
+#include "coherence/steps.h"
+#include "coherence/hazard_words.h"
+
+namespace multigrain::dszoom {
+namespace {
+
+constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
+// Hazard slots that one get reads, and nodes whose hazards are read at a time: what fits a stack.
+constexpr uint32_t kSlotsAtOnce = 32;
+constexpr size_t kScansAtOnce = 8;
+// The index of the node's rights epoch among the words from words::kHazards on.
+constexpr size_t kEpochIndex = (words::kRightsEpoch - words::kHazards) / sizeof(uint64_t);
+
+using Words = std::atomic_ref<uint64_t>;
+
+// What another node's frame is overwritten with.
+const std::array<uint64_t, kLongestLine / sizeof(uint64_t)> kFlags = [] {
+  std::array<uint64_t, kLongestLine / sizeof(uint64_t)> flags;
+  flags.fill(MG_FINE_FLAG64);
+  return flags;
+}();
+
+// Word by word, and downwards: processors of the node are loading from the line meanwhile. A load that finds the value
+// that it wants at its begin finds what follows, too.
+void fill(std::byte* frame, const std::byte* buffer, size_t bytes) {
+  auto* const to = reinterpret_cast<uint64_t*>(frame);
+  const auto* const from = reinterpret_cast<const uint64_t*>(buffer);
+  for (size_t i = bytes / sizeof(uint64_t); i-- > 0;) {
+    MULTIGRAIN_STEP(&to[i]);
+    Words(to[i]).store(from[i], std::memory_order_relaxed);
+  }
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void read(std::span<std::byte> out, const std::byte* from) {
+  MULTIGRAIN_STEP(from);
+  copy_out(out, from);
+}
+
+}  // namespace
+
+// The operations of a step, which are under way at the same time: on each node they take effect in their order.
+class Driver::StepUnderWay {
+ public:
+  // The line is read into `buffer`.
+  StepUnderWay(Driver& driver, const Line& line, std::byte* buffer, HazardScan& scan)
+      : driver_(driver), fabric_(driver.services_.fabric), line_(line), buffer_(buffer), scan_(scan) {}
+
+  void start(const Operation& operation) {
+    const uint64_t line_offset = driver_.frame_offset(line_.number);
+    switch (operation.verb) {
+      case Verb::kLock:
+        entry_ = &old_[taken_];
+        swap(operation.node, SegmentId::kLines, line_.number * sizeof(uint64_t), kLocked);
+        break;
+      case Verb::kRevokeRight:
+        swap(operation.node, SegmentId::kLines, line_.number * sizeof(uint64_t), operation.word);
+        break;
+      case Verb::kReplaceEpoch: {
+        const uint64_t epoch = fresh_rights_epoch(driver_.self_);
+        swap(operation.node, SegmentId::kWords, words::kRightsEpoch, epoch);
+        scan_.set_epoch(operation.node, epoch);
+        break;
+      }
+      case Verb::kScanHazards:
+        start_scan(operation);
+        break;
+      case Verb::kReadLine:
+        get(operation.node, SegmentId::kFrames, line_offset, {buffer_, driver_.line_size()});
+        break;
+      case Verb::kWriteFlags:
+        last_ = fabric_.start_put(operation.node, SegmentId::kFrames, line_offset,
+                                  std::as_bytes(std::span(kFlags)).first(driver_.line_size()));
+        break;
+      default:
+        panic("a step of a miss has what only its end has:", static_cast<uint64_t>(operation.verb));
+    }
+    started_[under_way_++] = last_;
+    before_ = &operation;
+  }
+  Outcome wait() {
+    finish();
+    if (entry_ != nullptr) outcome_.entry = *entry_;
+    return outcome_;
+  }
+
+ private:
+  struct Scan {
+    NodeId node;
+    bool loads = false;
+    uint32_t slots = 0;
+    uint64_t epoch_before = 0;
+  };
+  static constexpr size_t kHazardWords = (1 + kSlotsAtOnce) * MG_FINE_HAZARDS;
+
+  // Hazards of the node that were recorded before do not count.
+  void swap(NodeId node, SegmentId segment, uint64_t offset, uint64_t word) {
+    scan_.restart(node);
+    last_ = fabric_.start_fetch_and_set(node, segment, offset, word, old_[taken_++]);
+  }
+  // Behind the operation before, if that is on the same node.
+  void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
+    const bool behind = before_ != nullptr && before_->node == from;
+    last_ = behind ? fabric_.start_get_after(last_, from, segment, offset, bytes)
+                   : fabric_.start_get(from, segment, offset, bytes);
+  }
+  void start_scan(const Operation& operation) {
+    const uint32_t slots = driver_.slots_of_[operation.node.value].load(std::memory_order_relaxed);
+    if (slots > kSlotsAtOnce) {
+      fabric_.wait(last_);
+      driver_.scan_hazards_of_many(operation.node, line_.number, operation.loads, scan_, outcome_);
+      last_ = {};
+      return;
+    }
+    if (scanning_ == kScansAtOnce) finish();
+    scans_[scanning_] = {operation.node, operation.loads, slots,
+                         driver_.epochs_of_[operation.node.value].load(std::memory_order_acquire)};
+    get(operation.node, SegmentId::kWords, words::kHazards,
+        std::as_writable_bytes(std::span(hazards_[scanning_].data(), (1 + slots) * MG_FINE_HAZARDS)));
+    ++scanning_;
+  }
+  // Waits for what is under way, and looks at the hazards that it has brought.
+  void finish() {
+    for (size_t i = 0; i < under_way_; ++i) fabric_.wait(started_[i]);
+    under_way_ = 0;
+    for (size_t i = 0; i < scanning_; ++i)
+      driver_.scan_hazards(scans_[i].node, line_.number, scans_[i].loads,
+                           std::span(hazards_[i].data(), (1 + scans_[i].slots) * MG_FINE_HAZARDS),
+                           scans_[i].epoch_before, scan_, outcome_);
+    scanning_ = 0;
+  }
+
+  Driver& driver_;
+  Fabric& fabric_;
+  const Line& line_;
+  std::byte* const buffer_;
+  HazardScan& scan_;
+  Outcome outcome_;
+  const Operation* before_ = nullptr;
+  Completion last_;
+  const uint64_t* entry_ = nullptr;
+  size_t scanning_ = 0;
+  size_t taken_ = 0;
+  size_t under_way_ = 0;
+  // Not initialised: kilobytes, of which most steps use a little.
+  std::array<std::array<uint64_t, kHazardWords>, kScansAtOnce> hazards_;
+  std::array<Scan, kScansAtOnce> scans_;
+  std::array<uint64_t, kMaxNodes + 1> old_;
+  std::array<Completion, 2 * kMaxNodes + 6> started_;
+};
+
+// Carries out a step, and waits for it.
+Outcome Driver::perform(const Step& step, const Line& line, std::byte* buffer, HazardScan& scan) {
+  StepUnderWay under_way(*this, line, buffer, scan);
+  for (const Operation& operation : step) under_way.start(operation);
+  return under_way.wait();
+}
+
+// `hazards` was read from words::kHazards of the node, whose rights epoch was known to be `epoch_before` at some time before.
+void Driver::scan_hazards(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> hazards,
+                          uint64_t epoch_before, HazardScan& scan, Outcome& outcome) {
+  const uint64_t slots = hazards[0];
+  if (slots > words::kHazardSlots) panic("a node counts more hazards than it can have: node, slots", node.value, slots);
+  if (slots > hazards.size() / MG_FINE_HAZARDS - 1) {
+    // There are more than were read: the next scan reads them.
+    slots_of_[node.value].store(static_cast<uint32_t>(slots), std::memory_order_relaxed);
+    outcome.blocked.insert(node);
+    return;
+  }
+  if (!epoch_validates(node, hazards[kEpochIndex], epoch_before, scan, outcome)) return;
+  for (size_t i = MG_FINE_HAZARDS; i < (1 + slots) * MG_FINE_HAZARDS; ++i)
+    if (covers(hazards[i], line, loads) && scan.must_clear(node, i, hazards[i])) outcome.blocked.insert(node);
+  scan.finished(node);
+}
+
+// Whether a scan of the node's hazards that came with this rights epoch is valid. If not, notes in the outcome what has to be
+// done before they are read again. After the first valid scan the epoch is irrelevant to this miss: hazards published later
+// belong to threads that see the revoked right.
+bool Driver::epoch_validates(NodeId node, uint64_t epoch, uint64_t before, HazardScan& scan, Outcome& outcome) {
+  const bool cached = (epoch & MG_FINE_EPOCH_CACHED) != 0;
+  // For the misses that begin from now on.
+  if (!cached) epochs_of_[node.value].store(epoch, std::memory_order_release);
+  if (scan.has_scanned(node)) return true;
+  const ScanResult result = validate_scan(epoch, before, scan.epoch(node));
+  if (result == ScanResult::kValid) return true;
+  if (!cached) scan.set_epoch(node, epoch);
+  outcome.blocked.insert(node);
+  if (result == ScanResult::kInvalidateCacheFirst) outcome.invalidate_first.insert(node);
+  return false;
+}
+
+// The same for a node with many threads: several gets, one after the other, of which the first brings the rights epoch. So
+// the node had that epoch before any of its hazards was read.
+void Driver::scan_hazards_of_many(NodeId node, uint64_t line, bool loads, HazardScan& scan, Outcome& outcome) {
+  std::array<uint64_t, kSlotsAtOnce * MG_FINE_HAZARDS> hazards;
+  std::array<uint64_t, kEpochIndex + 1> header{};
+  const auto get = [&](uint64_t offset, std::span<uint64_t> to) {
+    services_.fabric.get(node, SegmentId::kWords, words::kHazards + offset, std::as_writable_bytes(to));
+  };
+  get(0, header);
+  const uint64_t slots = header[0];
+  if (slots > words::kHazardSlots) panic("a node counts more hazards than it can have: node, slots", node.value, slots);
+  const uint64_t epoch = header[kEpochIndex];
+  if (!epoch_validates(node, epoch, epoch & ~uint64_t{MG_FINE_EPOCH_CACHED}, scan, outcome)) return;
+  for (uint64_t done = 0; done < slots; done += kSlotsAtOnce) {
+    const std::span<uint64_t> some(hazards.data(), std::min<uint64_t>(slots - done, kSlotsAtOnce) * MG_FINE_HAZARDS);
+    get((1 + done) * words::kBytesPerHazardSlot, some);
+    for (size_t i = 0; i < some.size(); ++i)
+      if (covers(some[i], line, loads) && scan.must_clear(node, (1 + done) * MG_FINE_HAZARDS + i, some[i]))
+        outcome.blocked.insert(node);
+  }
+  scan.finished(node);
+}
+
+// The last step, in its order. Nothing of it waits for another node.
+void Driver::end(const Step& step, const Line& line, const std::byte* buffer, const LoadRequest& request) {
+  for (const Operation& operation : step) {
+    switch (operation.verb) {
+      case Verb::kFill:
+        fill(line.frame, buffer, line_size());
+        break;
+      case Verb::kSetOwn:
+        MULTIGRAIN_STEP(&word(line.number));
+        word(line.number).store(operation.word, std::memory_order_seq_cst);
+        break;
+      case Verb::kPublishHazard:
+        publish_hazard(make_hazard(line.number, 1, true));
+        break;
+      case Verb::kCompleteLoads:
+        if (request.from != nullptr) read(request.out, request.from);
+        break;
+      case Verb::kUnlock:
+        unlock(line, operation.word);
+        break;
+      default:
+        panic("the end of a miss has what only its steps have:", static_cast<uint64_t>(operation.verb));
+    }
+  }
+}
+
+// Only the requester that has locked the entry writes to it; other requesters write kLocked, which changes nothing. So a
+// put will do, and the caller need not wait for it ([DSZOOM], section 2.3).
+void Driver::unlock(const Line& line, uint64_t entry) {
+  if (line.home == self_) {
+    MULTIGRAIN_STEP(&word(line.number));
+    word(line.number).store(entry, std::memory_order_seq_cst);
+    return;
+  }
+  Fabric& fabric = services_.fabric;
+  if (!lines_.hazards.contains(__multigrain_hazards)) {
+    fabric.put(line.home, SegmentId::kLines, line.number * sizeof entry, std::as_bytes(std::span(&entry, 1)));
+    return;
+  }
+  Outbox& outbox = outboxes_[lines_.hazards.index_of(__multigrain_hazards)];
+  const unsigned slot = outbox.next++ % Outbox::kSlots;
+  fabric.wait(outbox.under_way[slot]);
+  outbox.word[slot] = entry;
+  outbox.under_way[slot] = fabric.start_put(line.home, SegmentId::kLines, line.number * sizeof entry,
+                                            std::as_bytes(std::span(&outbox.word[slot], 1)));
+}
+
+}  // namespace multigrain::dszoom

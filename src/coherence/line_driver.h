@@ -1,0 +1,76 @@
+// What both line drivers are made of: where a line, its word and its frame are, what is known of its page, and accesses
+// that find the line here. What a miss does, how it waits, and the first touch of a page are each protocol's own:
+// docs/internals/fine-grain.md has what they have in common.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "coherence/hazard.h"
+#include "coherence/line_frames.h"
+#include "coherence/line_memory.h"
+#include "memory/sparse_table.h"
+#include "profile/this_thread.h"
+
+namespace multigrain {
+
+inline void count(Counter counter, uint64_t n = 1) {
+  this_profile().count(counter, n);
+}
+
+class LineDriver : public LineMemory {
+ public:
+  bool keeps(uintptr_t address) final;
+  [[nodiscard]] std::atomic<uint64_t>* rights_epoch() final { return &lines_.hazards.rights_epoch(); }
+
+ protected:
+  static constexpr uint64_t kReadable = MG_FINE_READABLE;
+  static constexpr uint64_t kExclusive = MG_FINE_EXCLUSIVE;
+
+  LineDriver(const NodeServices& services, const LineServices& lines);
+
+  [[nodiscard]] uint64_t line_of(uintptr_t address) const { return (address - view_) >> shift_; }
+  [[nodiscard]] std::atomic<uint64_t>& word(uint64_t line) const { return lines_.table.word(line); }
+  // The runtime's address of an offset in the region.
+  [[nodiscard]] std::byte* frame(uint64_t offset) const { return services_.region.alias(PageId(0)) + offset; }
+  [[nodiscard]] PageId page_at(uintptr_t address) const {
+    return PageId((address - view_) >> services_.region.page_shift());
+  }
+  [[nodiscard]] uint64_t lines_of_page() const { return services_.region.page_size() >> shift_; }
+  [[nodiscard]] static NodeId home_of(const LinePage& record) {
+    return NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1));
+  }
+  // The grain of the page's memory, which is looked up once; nothing if the page is not allocated.
+  std::optional<Grain> grain_of(PageId page, LinePage& record);
+
+  // Loads from the frame at `from` if `has_right()` says under a hazard over the line that it may be read.
+  template <typename HasRight>
+  [[nodiscard]] static bool load_here(uint64_t line, const std::byte* from, std::span<std::byte> out,
+                                      HasRight&& has_right) {
+    publish_hazard(make_hazard(line, 1, false));
+    const bool here = has_right();
+    if (here && !out.empty()) {
+      MULTIGRAIN_STEP(from);
+      copy_out(out, from);
+    }
+    clear_hazard();
+    return here;
+  }
+  // Publishes a hazard of stores over the line, and leaves it published if `has_right()` says then that the node may store.
+  template <typename HasRight>
+  [[nodiscard]] static bool begin_store_here(uint64_t line, HasRight&& has_right) {
+    publish_hazard(make_hazard(line, 1, true));
+    if (has_right()) return true;
+    clear_hazard();
+    return false;
+  }
+
+  const NodeServices services_;
+  const LineServices lines_;
+  const NodeId self_;
+  const uintptr_t view_;
+  const unsigned shift_;
+  SparseTable<LinePage> pages_;
+};
+
+}  // namespace multigrain

@@ -1,0 +1,130 @@
+// Messages that wait for hazards (driver.h, D1 to D4), and the threads that look after them.
+#include <algorithm>
+
+#include "base/clock.h"
+#include "coherence/shasta/driver.h"
+#include "coherence/steps.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain::shasta {
+
+// What a message asks for; without one, what could not be done before a processor had published a hazard. False:
+// hazards are in the way, and it has to be done again.
+bool Driver::carry_out(const BlockAt& at, const Arrival* arrival) {
+  const std::optional<Outcome> outcome = transition(
+      at, arrival, UnderHazards::kDefers, [&](Block& block, const Context& context, Node& node, Actions& actions) {
+        if (arrival == nullptr) {
+          on_advance(block, context, node, actions);
+        } else if (!on_message(block, context, node, arrival->from, arrival->message, actions)) {
+          panic("a Shasta message that its sender cannot have sent now; from node / kind / line", arrival->from.value,
+                static_cast<uint64_t>(arrival->message.kind), at.first);
+        }
+        return Outcome::kResolved;
+      });
+  return outcome.has_value();
+}
+
+// Behind everything that has been deferred before. Returns whether that was nothing: then the caller wakes the service
+// thread when it has let go of the lock (D4).
+bool Driver::defer(const BlockAt& at, const Arrival* arrival) {
+  const uint64_t number = deferred_count_.load(std::memory_order_relaxed);
+  MG_CHECK(number < deferred_.count());
+  Deferred& last = deferred_[(first_deferred_ + number) % deferred_.count()];
+  last = {.at = at,
+          .is_message = arrival != nullptr,
+          .from = {},
+          .message = {},
+          .bytes = 0,
+          .payload = nullptr,
+          .when = virtual_time::on() ? virtual_time::stamp() : 0};
+  if (arrival != nullptr) {
+    last.from = arrival->from;
+    last.message = arrival->message;
+    last.bytes = static_cast<uint32_t>(arrival->payload.size());
+    if (last.bytes != 0) {
+      last.payload = payloads_.acquire();
+      std::copy(arrival->payload.begin(), arrival->payload.end(), last.payload);
+    }
+  }
+  deferred_count_.store(number + 1, std::memory_order_release);
+  return number == 0;
+}
+
+// Carries out what has been deferred, in its order, as far as hazards allow now.
+void Driver::retry_deferred() {
+  while (const uint64_t number = deferred_count_.load(std::memory_order_relaxed)) {
+    if (!awaited_have_cleared()) return;
+    const Deferred& next = deferred_[first_deferred_];
+    {
+      const virtual_time::StampFloor floor(next.when);
+      const Arrival arrival{.from = next.from, .message = next.message, .payload = {next.payload, next.bytes}};
+      if (!carry_out(next.at, next.is_message ? &arrival : nullptr)) return;
+    }
+    if (next.payload != nullptr) payloads_.release(next.payload);
+    first_deferred_ = number == 1 ? 0 : (first_deferred_ + 1) % deferred_.count();
+    deferred_count_.store(number - 1, std::memory_order_release);
+    if (frozen_ == 0) continue;
+    frozen_ = 0;
+    wake_waiting();
+  }
+}
+
+// Whether the first deferred may be tried (again).
+bool Driver::awaited_have_cleared() {
+  while (awaited_count_ != 0) {
+    const HazardSlots::Published& last = awaited_[awaited_count_ - 1];
+    MULTIGRAIN_STEP(last.word);
+    if (!HazardSlots::has_cleared(last)) return false;
+    --awaited_count_;
+  }
+  return true;
+}
+
+// Until nothing is deferred, this thread looks after the hazards that are in the way, and after the fabric, which may
+// hold the messages that their threads wait for. A thread with a hazard published may lack a core: then it must get
+// this one, even from a service thread of real-time priority, to which yielding means nothing.
+void Driver::serve() {
+  constexpr unsigned kRelaxes = 200;
+  constexpr Nanoseconds kSleep = 20'000;
+  MULTIGRAIN_STEP(&deferred_count_);
+  if (deferred_count_.load(std::memory_order_acquire) == 0) return;
+  const InsideProtocol inside;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  unsigned tries = 0;
+  while (true) {
+    HazardSlots::Published awaited;
+    {
+      const auto hold_blocks = hold(lock_);
+      retry_deferred();
+      if (awaited_count_ == 0) return;
+      awaited = awaited_[awaited_count_ - 1];
+    }
+    MULTIGRAIN_CHANGE_STEP(awaited.word, awaited.hazard);
+    while (!HazardSlots::has_cleared(awaited)) {
+      if (services_.fabric.poll() != 0) {
+        tries = 0;
+      } else if (tries < kRelaxes) {
+        ++tries;
+        cpu_relax();
+      } else {
+        sleep_ns(kSleep);
+      }
+    }
+  }
+}
+
+void Driver::poll() {
+  // Elsewhere in the runtime this thread may hold other locks.
+  const Category now = this_profile().current();
+  if (InsideProtocol::on() || (now != Category::kUser && now != Category::kStopped)) return;
+  // The fabric runs the message handlers of all components in there, and a signal may interrupt them.
+  const InsideProtocol inside;
+  services_.fabric.poll();
+  MULTIGRAIN_STEP(&deferred_count_);
+  if (deferred_count_.load(std::memory_order_acquire) == 0) return;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  const auto hold_blocks = hold(lock_);
+  retry_deferred();
+}
+
+}  // namespace multigrain::shasta

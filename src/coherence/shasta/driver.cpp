@@ -1,0 +1,294 @@
+// What compiled checks and the runtime ask of Shasta.
+#include "coherence/shasta/driver.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "coherence/hazard.h"
+#include "coherence/shasta/entry.h"
+#include "coherence/steps.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain::shasta {
+namespace {
+
+uint64_t store_hazard(uint64_t line) {
+  return make_hazard(line, 1, true);
+}
+
+}  // namespace
+
+Driver::Driver(const NodeServices& services, const LineServices& lines, Model model, PagePool payloads)
+    : LineDriver(services, lines), model_(model), payloads_(std::move(payloads)) {}
+
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const LineServices& lines, Model model) {
+  if (services.fabric.nodes() > kMaxNodes)
+    return fail("the protocol shasta has directory entries for {} nodes, and the machine has {}", kMaxNodes,
+                services.fabric.nodes());
+  auto payloads = PagePool::create(services.region.page_size(), kRecords);
+  if (!payloads) return tl::unexpected(payloads.error());
+  std::unique_ptr<Driver> driver(new Driver(services, lines, model, std::move(*payloads)));
+  auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by blocks");
+  if (!pages) return tl::unexpected(pages.error());
+  driver->pages_ = std::move(*pages);
+  auto records = BlockRecords::create(kRecords);
+  if (!records) return tl::unexpected(records.error());
+  driver->records_ = std::move(*records);
+  auto slots = SparseTable<ProcessorSlot>::create(kProcessorSlots, "threads with something outstanding");
+  if (!slots) return tl::unexpected(slots.error());
+  driver->slots_ = std::move(*slots);
+  auto slot_of_thread = SparseTable<uint8_t>::create(words::kHazardSlots, "threads");
+  if (!slot_of_thread) return tl::unexpected(slot_of_thread.error());
+  driver->slot_of_thread_ = std::move(*slot_of_thread);
+  auto copy = SparseTable<std::byte>::create(services.region.page_size(), "bytes of a block");
+  if (!copy) return tl::unexpected(copy.error());
+  driver->copy_ = std::move(*copy);
+  auto deferred =
+      SparseTable<Deferred>::create(2 * services.fabric.nodes() * kRecords, "messages that wait for hazards");
+  if (!deferred) return tl::unexpected(deferred.error());
+  driver->deferred_ = std::move(*deferred);
+  auto awaited = SparseTable<HazardSlots::Published>::create(words::kHazardSlots * MG_FINE_HAZARDS,
+                                                             "hazards that messages wait for");
+  if (!awaited) return tl::unexpected(awaited.error());
+  driver->awaited_ = std::move(*awaited);
+  for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
+    services.fabric.set_handler(
+        type_of(static_cast<MessageKind>(kind)),
+        [](void* self, const multigrain::Message& message) { static_cast<Driver*>(self)->handle_message(message); },
+        driver.get());
+  return driver;
+}
+
+void Driver::load(uintptr_t address, std::span<std::byte> out) {
+  if (out.empty()) return;
+  const std::optional<BlockAt> at = locate_block(address);
+  if (!at) {
+    // Of a page protocol, whose faults this may raise; or not allocated, and then it deserves the signal.
+    std::memcpy(out.data(), reinterpret_cast<const void*>(address), out.size());
+    return;
+  }
+  const uint64_t offset = address - view_;
+  MG_CHECK((offset >> shift_) == (offset + out.size() - 1) >> shift_, address, out.size());
+  if (try_load(offset, out)) {
+    // The value is the program's, or the block has come since the check.
+    if (holds_flag(frame(offset), out.size())) count(Counter::kFalseMisses);
+    return;
+  }
+  virtual_time::synchronise();
+  Entry entry(*this);
+  ProcessorSlot& slot = entry.slot();
+  Own own = load_own(slot, offset, out);
+  for (; own == Own::kInPart || is_frozen(*at); own = load_own(slot, offset, out)) entry.wait(true);
+  if (own == Own::kWhole) return;
+  slot.load_from = offset;
+  slot.load_to = out;
+  const std::optional<Outcome> outcome = transition(
+      *at, nullptr, UnderHazards::kGivesUp, [&](Block& block, const Context& context, Node& node, Actions& actions) {
+        return on_load(block, context, node, entry.processor(), actions);
+      });
+  MG_CHECK(outcome.has_value());  // a load takes no rights
+  if (*outcome == Outcome::kWait) {
+    entry.wait(false);
+  } else {
+    MULTIGRAIN_STEP(frame(offset));
+    read_coherent(*at, offset, out);
+    count(Counter::kLinesFound);
+  }
+}
+
+bool Driver::store(uintptr_t address, std::span<const std::byte> value) {
+  const std::optional<BlockAt> at = locate_block(address);
+  if (!at) {
+    // The store itself finds out what it may.
+    publish_hazard(store_hazard(line_of(address)));
+    return false;
+  }
+  if (try_begin_store(line_of(address))) return false;
+  virtual_time::synchronise();
+  if (try_store(*at, address - view_, value)) return true;
+  // Rights that another thread uses under a hazard would have to be taken (S9). A store that is not queued takes none.
+  begin_store(address);
+  return false;
+}
+
+// Takes the store, unless rights have to be taken for that under hazards of other threads.
+bool Driver::try_store(const BlockAt& at, uint64_t offset, std::span<const std::byte> value) {
+  Entry entry(*this);
+  make_room(entry);
+  ProcessorSlot& slot = entry.slot();
+  Queued queued{
+      .block = at.first, .offset = offset, .size = static_cast<uint8_t>(value.size()), .bytes = {}, .under = {}};
+  MG_CHECK(value.size() <= queued.bytes.size() && (offset >> shift_) == (offset + value.size() - 1) >> shift_, offset,
+           value.size());
+  std::copy(value.begin(), value.end(), queued.bytes.begin());
+  while (true) {
+    entry.wait_while_frozen(at);
+    const uint8_t queued_before = slot.queued;
+    const std::optional<Outcome> outcome = transition(
+        at, nullptr, UnderHazards::kGivesUp, [&](Block& block, const Context& context, Node& node, Actions& actions) {
+          const Outcome o = on_store(block, context, node, entry.processor(), actions);
+          if (o == Outcome::kQueued) slot.stores[slot.queued++] = queued;
+          if (o == Outcome::kResolved) {
+            MULTIGRAIN_STEP(frame(offset));
+            copy_in(frame(offset), value);
+          }
+          return o;
+        });
+    if (!outcome) {
+      slot.queued = queued_before;
+      return false;
+    }
+    if (*outcome == Outcome::kResolved) count(Counter::kLinesFound);
+    if (*outcome != Outcome::kWait) break;
+    entry.wait(true);
+  }
+  while (entry.must_wait()) entry.wait(true);
+  return true;
+}
+
+void Driver::begin_store(uintptr_t address) {
+  const uint64_t line = line_of(address);
+  const std::optional<BlockAt> at = locate_block(address);
+  if (!at) {
+    publish_hazard(store_hazard(line));
+    return;
+  }
+  if (try_begin_store(line)) return;
+  virtual_time::synchronise();
+  bool wakes = false;
+  {
+    Entry entry(*this);
+    make_room(entry);
+    ProcessorSlot& slot = entry.slot();
+    std::optional<Outcome> outcome;
+    while (true) {
+      entry.wait_while_frozen(*at);
+      outcome = transition(*at, nullptr, UnderHazards::kGivesUp,
+                           [&](Block& block, const Context& context, Node& node, Actions& actions) {
+                             const Outcome o = on_request_hazard(block, context, node, entry.processor(), actions);
+                             if (o == Outcome::kQueued)
+                               slot.stores[slot.queued++] = {
+                                   .block = at->first, .offset = 0, .requests_hazard = true, .bytes = {}, .under = {}};
+                             return o;
+                           });
+      MG_CHECK(outcome.has_value());  // a request for a hazard takes no rights
+      if (*outcome != Outcome::kWait) break;
+      entry.wait(true);
+    }
+    while (entry.must_wait()) entry.wait(true);
+    // The block is here until the hazard is published: granted, or by the lock.
+    MG_CHECK(word(line).load(std::memory_order_relaxed) == kExclusive, line);
+    publish_hazard(store_hazard(line));
+    if (*outcome == Outcome::kResolved) {
+      count(Counter::kLinesFound);
+    } else {
+      BlockRecord* const record = records_.find(at->first);
+      MG_CHECK(record != nullptr);
+      // With the hazard published this thread cannot give the block away.
+      if (on_hazard_published(record->block, entry.processor())) {
+        wakes = defer(*at, nullptr);
+      } else if (record->block.is_at_rest()) {
+        records_.remove(at->first);
+      }
+    }
+  }
+  if (wakes) services_.fabric.wake_service();
+}
+
+void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
+  const auto is_here = [&](const BlockAt& at) {
+    MULTIGRAIN_STEP(&word(at.first));
+    const uint64_t now = word(at.first).load(std::memory_order_relaxed);
+    return to_store ? now == kExclusive : (now & kReadable) != 0;
+  };
+  for (uintptr_t next = begin; next < end;) {
+    std::array<BlockAt, kAhead> wanted;
+    size_t number = 0;
+    while (next < end && number < kAhead) {
+      const std::optional<BlockAt> at = locate_block(next);
+      if (at && !is_here(*at)) wanted[number++] = *at;
+      next = at ? view_ + offset_of(*at) + bytes_of(*at) : (next | ((uintptr_t{1} << shift_) - 1)) + 1;
+    }
+    if (number == 0) continue;
+    virtual_time::synchronise();
+    Entry entry(*this);
+    make_room(entry);
+    // This thread holds the lock from here on, so (D3) cannot begin to apply to any of these blocks.
+    const auto has_frozen = [&] {
+      return std::any_of(wanted.begin(), wanted.begin() + number, [&](const BlockAt& at) { return is_frozen(at); });
+    };
+    while (has_frozen()) entry.wait(true);
+    {
+      const MessageBatch batch(services_.fabric);
+      // If another node waits for a block that is exclusive here, this transition hands it on; if hazards are in the
+      // way, the service thread does.
+      for (size_t i = 0; i < number; ++i)
+        transition(wanted[i], nullptr, UnderHazards::kGivesUp,
+                   [&](Block& block, const Context& context, Node& node, Actions& actions) {
+                     if (!to_store) return on_fetch(block, context, node, entry.processor(), actions);
+                     on_prefetch_exclusive(block, context, node, actions);
+                     return Outcome::kWait;
+                   });
+    }
+    const auto is_awaited = [&](const BlockAt& at) {
+      const BlockRecord* const record = records_.find(at.first);
+      return record != nullptr &&
+             (to_store ? record->block.prefetching : record->block.fetching.contains(entry.processor()));
+    };
+    for (size_t i = 0; i < number; ++i)
+      while (is_awaited(wanted[i])) entry.wait(true);
+  }
+}
+
+void Driver::prefetch_exclusive(uintptr_t address) {
+  const std::optional<BlockAt> at = locate_block(address);
+  if (!at) return;
+  MULTIGRAIN_STEP(&word(at->first));
+  if (word(at->first).load(std::memory_order_relaxed) == kExclusive) return;
+  const InsideProtocol inside;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  const auto hold_blocks = hold(lock_);
+  if (records_.size() >= kUnawaited || is_frozen(*at)) return;
+  transition(*at, nullptr, UnderHazards::kGivesUp,
+             [](Block& block, const Context& context, Node& node, Actions& actions) {
+               on_prefetch_exclusive(block, context, node, actions);
+               return Outcome::kResolved;
+             });
+}
+
+// A processor whose clock is not published holds up the clocks of all others (V3), and one of those may be what this
+// thread waits for.
+void Driver::spin() {
+  if (!has_published_hazard()) virtual_time::synchronise();
+}
+
+const std::atomic<uint64_t>* Driver::outstanding() const {
+  return model_ == Model::kRc ? &outstanding_ : nullptr;
+}
+
+void Driver::fence() {
+  MULTIGRAIN_STEP(&outstanding_);
+  if (is_clean() || InsideProtocol::on()) return;
+  Entry entry(*this);
+  Node node = node_of_transitions();
+  while (!on_fence(model_, node, entry.processor())) entry.wait(true);
+}
+
+// Queued stores are masked from the other processors of the node, too.
+void Driver::drain_store_buffer() {
+  MULTIGRAIN_STEP(&outstanding_);
+  if (is_clean() || InsideProtocol::on()) return;
+  Entry entry(*this);
+  while (!processors_[entry.processor()].queue.empty()) entry.wait(true);
+}
+
+Block Driver::inspect(uintptr_t address) {
+  const InsideProtocol inside;
+  const std::optional<BlockAt> at = locate_block(address);
+  MG_CHECK(at.has_value(), address);
+  const auto hold_blocks = hold(lock_);
+  const BlockRecord* const record = records_.find(at->first);
+  return record != nullptr ? record->block : at_rest(*at);
+}
+
+}  // namespace multigrain::shasta

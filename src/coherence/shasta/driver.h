@@ -1,0 +1,305 @@
+// Shasta at work: feeds misses and messages to the transitions (transitions.h), and carries out their actions.
+// docs/internals/shasta.md follows a load and a store through it. Its parts:
+//
+//   driver.cpp              what compiled checks and the runtime call: loads, stores, fetches, prefetches, fences
+//   pages.cpp               the first touch of a page, and the block at an address
+//   rights.cpp              what the line table says of a block, and taking rights under hazards
+//   actions.cpp             one transition, and its actions
+//   messages.cpp            messages sent and received
+//   deferred_messages.cpp   messages that wait for hazards
+//   masked_stores.cpp       queued stores, and the words that they mask
+//   processor_slots.cpp     threads in the protocol: their slots, waiting, waking
+//   block_records.h         the blocks of which something is outstanding
+//
+// One lock a node is held for one transition and its actions, and never while waiting for a message.
+//
+// Hazards may stay published for long: their thread may lack a core, or fault on memory of the page protocol in the
+// middle of a loop, and then it waits for messages. So (docs/internals/shasta.md, "Messages that wait for hazards"):
+//  (D1) No handler, and no holder of the lock, waits for a hazard longer than for a bounded number of looks. So the
+//       fabric's queues move on whatever hazards are published, and every hazard is cleared some time.
+//  (D2) A message whose transition takes rights under published hazards leaves no trace but words that give less than
+//       the state allows, and is deferred, with all line messages that come after it: to the transitions it is still on its
+//       way.
+//  (D3) Rights to the block of the first deferred message are not given again, and no hazard over it is published
+//       with the lock held, before that message is carried out: other threads' misses on the block wait for that, with
+//       no hazard published. So only the hazards that were published when the words were lowered are waited for.
+//  (D4) While anything is deferred the service thread is in serve(), or will call it.
+//
+// Blocks: what the node knows of a block that is at rest is in the line table, so that a line costs a word. Low bits:
+// what checks may do without asking (docs/internals/fine-grain.md); at the home, in the word of the block's first line,
+// the directory entry as well. Blocks of which something is outstanding have a record; only this node's own processors
+// cause that.
+//
+// Processors: the processors of transitions.h are slots, of which a thread has one while something of its is outstanding. So
+// there may be more threads than slots.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "base/spin_lock.h"
+#include "coherence/line_driver.h"
+#include "coherence/shasta/block_records.h"
+#include "coherence/shasta/inside_protocol.h"
+#include "coherence/shasta/message_types.h"
+#include "coherence/shasta/transitions.h"
+#include "memory/page_pool.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain::shasta {
+
+// The name of a message of this protocol, for reports; nullptr for other types.
+const char* message_name(MessageType type);
+
+// What the test that explores the driver sees of it (tests/coherence/shasta_driver_world.cpp).
+namespace explored {
+struct DriverState;
+}
+
+// Nodes that a directory entry has bits for.
+inline constexpr unsigned kMaxNodes = 56;
+
+constexpr MessageType type_of(MessageKind kind) {
+  return static_cast<MessageType>(message_range::kShasta + static_cast<unsigned>(kind));
+}
+
+inline std::unique_lock<SpinLock> hold(SpinLock& lock) {
+  MULTIGRAIN_LOCK_STEP(lock);
+  return std::unique_lock(lock);
+}
+
+class Driver final : public LineDriver {
+ public:
+  // Registers the message handlers. Errors: more nodes than an entry has bits for; tables that cannot be reserved.
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines, Model model);
+
+  // --- Protocol
+  bool on_fault(PageId page, bool is_write) override;
+  void release() override { fence(); }
+  void drain_store_buffer() override;
+  [[nodiscard]] bool is_clean() const override { return outstanding_.load(std::memory_order_acquire) == 0; }
+  void serve() override;
+
+  // --- LineProtocol
+  void load(uintptr_t address, std::span<std::byte> out) override;
+  void begin_store(uintptr_t address) override;
+  bool store(uintptr_t address, std::span<const std::byte> value) override;
+  void fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) override;
+  void fence() override;
+  [[nodiscard]] const std::atomic<uint64_t>* outstanding() const override;
+  void poll() override;
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return services_.fabric.mail(); }
+  void prefetch_exclusive(uintptr_t address) override;
+  void spin() override;
+
+  // What this node knows of the block at `address`, which it has touched; for tests and diagnosis.
+  [[nodiscard]] Block inspect(uintptr_t address);
+
+ private:
+  friend struct explored::DriverState;
+
+  // What is found of a block before the lock is taken, and used with it held: nothing of it changes ever.
+  struct BlockAt {
+    uint64_t first;  // its first line, by which it is known
+    uint32_t lines;
+    NodeId home;
+  };
+  // A message for this node as transitions and their actions need it.
+  struct Arrival {
+    NodeId from;
+    BlockMessage message;
+    std::span<const std::byte> payload;
+  };
+  // What could not be done under published hazards, or has come after that.
+  struct Deferred {
+    BlockAt at;
+    bool is_message;  // else on_advance() is due: a processor has published the hazard that a request here waits for
+    NodeId from;
+    BlockMessage message;
+    uint32_t bytes;      // of the payload
+    std::byte* payload;  // of payloads_, if there are any
+    Nanoseconds when;    // in virtual time
+  };
+  // A store that is in a queue of the transitions.
+  struct Queued {
+    static constexpr size_t kWords = 3;  // 16 bytes, anywhere
+    uint64_t block;
+    uint64_t offset;  // in the region
+    uint8_t size = 0;
+    bool requests_hazard = false;
+    bool masked = false;
+    std::array<std::byte, 16> bytes;
+    // What is really in the aligned words that it touches, while they hold the flag value.
+    std::array<uint64_t, kWords> under;
+
+    [[nodiscard]] uint64_t first_word() const { return offset / sizeof(uint64_t); }
+    [[nodiscard]] uint64_t last_word() const { return (offset + size - 1) / sizeof(uint64_t); }
+  };
+  // Guarded by the lock, but for what its thread waits for.
+  struct ProcessorSlot {
+    bool in_use;         // its thread is in an entry of this protocol
+    bool wakes_on_any;   // every kWake of the node wakes it
+    uint8_t queued;      // of `stores`
+    uint32_t thread;     // the index of its thread's hazard slot + 1; 0: no thread has it
+    uint64_t load_from;  // what a load that missed wants, an offset in the region
+    std::span<std::byte> load_to;
+    std::atomic<uint32_t> woken;
+    EventCount changed;
+    std::array<Queued, StoreQueue::kCapacity> stores;  // as the queue of the transitions
+  };
+
+  class Entry;
+
+  Driver(const NodeServices& services, const LineServices& lines, Model model, PagePool payloads);
+
+  [[nodiscard]] PageId page_of(uint64_t line) const { return PageId(line >> (services_.region.page_shift() - shift_)); }
+  [[nodiscard]] uint64_t offset_of(const BlockAt& at) const { return at.first << shift_; }
+  [[nodiscard]] size_t bytes_of(const BlockAt& at) const { return size_t{at.lines} << shift_; }
+
+  // --- Pages and blocks
+  bool touch(PageId page, LinePage& record);
+  bool prepare_page(PageId page, LinePage& record, NodeId home);
+  std::optional<BlockAt> locate_block(uintptr_t address);
+  BlockAt locate_block_for_message(uint64_t line, NodeId from, MessageKind kind);
+  [[nodiscard]] BlockAt block_at(PageId page, const LinePage& record, uint64_t line) const;
+  [[nodiscard]] Context context_of(const BlockAt& at) const {
+    return {.self = self_, .home = at.home, .block = BlockId(at.first), .model = model_};
+  }
+
+  // --- The state of blocks. All with the lock held.
+  void make_room(Entry& entry);
+  [[nodiscard]] Block at_rest(const BlockAt& at) const;
+  void publish(const BlockAt& at, const Block& block);
+  // What becomes of a transition that takes rights while hazards over the block stay published.
+  enum class UnderHazards : uint8_t {
+    kDefers,   // the words stay lowered, awaited_ are the hazards, and the caller sees to it that it is made again
+    kGivesUp,  // all is as before
+  };
+  [[nodiscard]] bool lower(const BlockAt& at, uint64_t rights, UnderHazards then);
+  [[nodiscard]] bool have_cleared(const BlockAt& at, bool loads, UnderHazards then);
+  // A transition that is being made: the block's state, and what it was before.
+  struct Run {
+    const BlockAt& at;
+    const Arrival* arrival;  // what is being handled
+    UnderHazards then;
+    BlockRecord* record;  // of the block, if something of it was outstanding
+    Block scratch;        // else its state
+    uint64_t before;      // the rights that its words gave
+
+    [[nodiscard]] Block& block() { return record != nullptr ? record->block : scratch; }
+  };
+  Run begin(const BlockAt& at, const Arrival* arrival, UnderHazards then);
+  [[nodiscard]] bool end(Run& run, const Actions& actions);
+  // Runs `event` on the block, carries out the actions, and lets go of the block. Nothing if hazards are in the way: then
+  // nothing has happened, and what UnderHazards says holds.
+  template <typename Event>
+  std::optional<Outcome> transition(const BlockAt& at, const Arrival* arrival, UnderHazards then, Event&& event) {
+    Run run = begin(at, arrival, then);
+    Actions actions;
+    Node node = node_of_transitions();
+    const Outcome outcome = event(run.block(), context_of(at), node, actions);
+    if (!end(run, actions)) return std::nullopt;
+    return outcome;
+  }
+  void keep_for_undo(const Block& block);
+  void undo(Block& block);
+  [[nodiscard]] uint64_t count_outstanding() const;
+  void publish_outstanding(uint64_t number);
+  void perform(const BlockAt& at, const Action& action, const Arrival* arrival);
+  void wake_waiting();
+  void send(const BlockAt& at, const Action& action);
+  void handle_message(const multigrain::Message& message);
+
+  // --- What waits for hazards. All with the lock held.
+  bool carry_out(const BlockAt& at, const Arrival* arrival);
+  [[nodiscard]] bool defer(const BlockAt& at, const Arrival* arrival);
+  void retry_deferred();
+  [[nodiscard]] bool awaited_have_cleared();
+  // Whether misses on the block wait until the first deferred message has been carried out (D3).
+  [[nodiscard]] bool is_frozen(const BlockAt& at) const { return frozen_ == at.first + 1; }
+
+  // --- What masked stores cover
+  template <typename Visit>
+  void for_each_masked(const BlockAt& at, Visit&& visit);
+  void fill(const BlockAt& at, std::span<const std::byte> data);
+  void mask(const BlockAt& at, Queued& store);
+  void retire(const BlockAt& at, const Queued& store);
+  Queued take_queued(const BlockAt& at, ProcessorSlot& slot, bool requests_hazard);
+  void read_coherent(const BlockAt& at, uint64_t offset, std::span<std::byte> out);
+
+  // --- Threads
+  ProcessorSlot& take_slot(std::unique_lock<SpinLock>& hold, Attendance& attendance);
+  [[nodiscard]] ProcessorSlot* find_slot(uint32_t thread);
+  [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const { return static_cast<unsigned>(&slot - &slots_[0]); }
+  [[nodiscard]] Node node_of_transitions() {
+    return {.processors = {processors_.data(), slots_used_}, .epochs = epochs_};
+  }
+  static void wake(ProcessorSlot& slot);
+  void wait(std::unique_lock<SpinLock>& hold, ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any);
+
+  // Whether the line may be read, or stored to, here: only under a hazard over it.
+  [[nodiscard]] bool has_right(uint64_t line, bool to_store) const {
+    MULTIGRAIN_STEP(&word(line));
+    const uint64_t now = word(line).load(std::memory_order_seq_cst);
+    return to_store ? now == kExclusive : (now & kReadable) != 0;
+  }
+  bool try_load(uint64_t offset, std::span<std::byte> out) {
+    return load_here(offset >> shift_, frame(offset), out, [&] { return has_right(offset >> shift_, false); });
+  }
+  // Leaves the hazard published if it succeeds.
+  bool try_begin_store(uint64_t line) {
+    return begin_store_here(line, [&] { return has_right(line, true); });
+  }
+  bool try_store(const BlockAt& at, uint64_t offset, std::span<const std::byte> value);
+  enum class Own : uint8_t { kNone, kWhole, kInPart };
+  Own load_own(const ProcessorSlot& slot, uint64_t offset, std::span<std::byte> out) const;
+
+  const Model model_;
+
+  SpinLock lock_;
+  static constexpr size_t kProcessorSlots = ProcessorSet::kCapacity;
+  // Blocks that a processor asks for at a time (fetch_lines).
+  static constexpr size_t kAhead = 64;
+  // Blocks that threads wait for; and blocks for which none waits, of exclusive prefetches, and under rc of
+  // stores that have retired while acknowledgements are missing: make_room() sees that there are no more of those.
+  static constexpr size_t kAwaited = kProcessorSlots * (StoreQueue::kCapacity + kAhead + 2);
+  static constexpr size_t kUnawaited = 2048;
+  // One more, of a block that would be at rest but for what is deferred.
+  static constexpr size_t kRecords = kAwaited + kUnawaited + 1;
+  BlockRecords records_;
+  SparseTable<ProcessorSlot> slots_;
+  std::array<Processor, kProcessorSlots> processors_{};
+  size_t slots_used_ = 0;  // all from here on were never taken
+  EventCount slot_freed_;
+  std::atomic<uint32_t> threads_without_slot_{0};
+  SparseTable<uint8_t> slot_of_thread_;  // + 1, by the index of the thread's hazard slot
+  FenceEpochs epochs_;
+  SparseTable<std::byte> copy_;  // for kCopy
+  std::atomic<uint64_t> outstanding_{0};
+
+  // Where a transition that takes rights began, as far as it may have changed it.
+  struct {
+    Block block;
+    FenceEpochs epochs;
+    ProcessorSet queueing;  // the queues of all other processors were empty
+    std::array<StoreQueue, kProcessorSlots> queues;
+  } undo_;
+  // First in, first out: a ring. docs/internals/shasta.md derives its length, and that of payloads_.
+  SparseTable<Deferred> deferred_;
+  uint64_t first_deferred_ = 0;
+  std::atomic<uint64_t> deferred_count_{0};
+  PagePool payloads_;
+  // Of the first deferred: the hazards that must be cleared, and its block's first line + 1. Neither before it was
+  // tried.
+  SparseTable<HazardSlots::Published> awaited_;
+  size_t awaited_count_ = 0;
+  uint64_t frozen_ = 0;
+};
+
+}  // namespace multigrain::shasta

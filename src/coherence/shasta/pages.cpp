@@ -1,0 +1,117 @@
+// The first touch of a page of blocks, and the block at an address.
+#include <algorithm>
+
+#include "coherence/shasta/driver.h"
+#include "coherence/steps.h"
+
+namespace multigrain::shasta {
+
+Driver::BlockAt Driver::block_at(PageId page, const LinePage& record, uint64_t line) const {
+  const uint64_t lines = services_.region.page_size() >> shift_;
+  const uint64_t begin = page.value * lines;
+  const uint64_t block_lines = record.block_lines.load(std::memory_order_relaxed);
+  const uint64_t block = (line - begin) / block_lines * block_lines;
+  return {.first = begin + block,
+          .lines = static_cast<uint32_t>(std::min(block_lines, lines - block)),
+          .home = home_of(record)};
+}
+
+// The first touch of a page at this node. Returns false if it is not allocated.
+bool Driver::touch(PageId page, LinePage& record) {
+  MULTIGRAIN_STEP(&record.touched);
+  if (record.touched.load(std::memory_order_acquire)) return true;
+  const InsideProtocol inside;
+  // A load under the loop hazard has faulted. Messages for this node may have to wait until this thread clears that
+  // hazard, so the node's other threads handle them.
+  const bool in_hazard = has_published_hazard();
+  std::optional<NodeId> home = services_.homes.home_of(page);
+  if (!home) {
+    std::optional<NoHandlersScope> elsewhere;
+    if (in_hazard) elsewhere.emplace();
+    home = services_.homes.claim_home(page);
+  }
+  if (!home) return false;
+  if (!prepare_page(page, record, *home)) return true;
+  // Checks then miss once for each block, and find out.
+  if (*home != self_ || in_hazard) return true;
+  // The home has every block that no other node has asked for. Compiled checks need to see that.
+  const auto hold_blocks = hold(lock_);
+  const uint64_t lines = services_.region.page_size() >> shift_;
+  const uint64_t begin = page.value * lines;
+  for (uint64_t line = begin; line < begin + lines;) {
+    const BlockAt at = block_at(page, record, line);
+    line += at.lines;
+    // (D3) Handlers have found the page touched already.
+    if (is_frozen(at)) continue;
+    const BlockRecord* const outstanding = records_.find(at.first);
+    publish(at, outstanding != nullptr ? outstanding->block : at_rest(at));
+  }
+  return true;
+}
+
+// Makes the page ready for this node's processors. False: another thread has done so. A thread with a hazard published
+// may wait for the page's lock, whose holder waits for nothing.
+bool Driver::prepare_page(PageId page, LinePage& record, NodeId home) {
+  const auto hold_page = hold(record.lock);
+  if (record.touched.load(std::memory_order_relaxed)) return false;
+  // No other thread writes to this frame before this node has asked for a block, for which the page must be touched.
+  if (home != self_) fill_with_flags(services_.region.alias(page), services_.region.page_size());
+  services_.rights.grant_write(page, 1);
+  this_profile().count_rights(RightsChange::kGrantWrite, 1);
+  MULTIGRAIN_STEP(&record.home_plus_one);
+  record.home_plus_one.store(static_cast<uint16_t>(home.value + 1), std::memory_order_relaxed);
+  MULTIGRAIN_STEP(&record.touched);
+  record.touched.store(true, std::memory_order_release);
+  return true;
+}
+
+bool Driver::on_fault(PageId page, bool) {
+  const InsideProtocol inside;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  LinePage& record = pages_[page];
+  MULTIGRAIN_STEP(&record.touched);
+  if (record.touched.load(std::memory_order_acquire)) {
+    // The kernel took the page-table entry away, or another thread was first: granting again is always right. Nothing
+    // else may be done here: the access may be one under a hazard.
+    services_.rights.grant_write(page, 1);
+    count(Counter::kLocalFaults);
+    return true;
+  }
+  return grain_of(page, record) == Grain::kLine && touch(page, record);
+}
+
+// The block at an address of memory that is kept coherent by lines. Nothing if it is of another kind, or of none.
+std::optional<Driver::BlockAt> Driver::locate_block(uintptr_t address) {
+  const PageId page = page_at(address);
+  if (page.value >= pages_.count()) return std::nullopt;
+  LinePage& record = pages_[page];
+  MULTIGRAIN_STEP(&record.touched);
+  if (!record.touched.load(std::memory_order_acquire)) [[unlikely]] {
+    if (grain_of(page, record) != Grain::kLine || !touch(page, record)) return std::nullopt;
+  }
+  return block_at(page, record, line_of(address));
+}
+
+// The same for what a message is about. It may be the first that this node hears of the page, if it is at home here.
+Driver::BlockAt Driver::locate_block_for_message(uint64_t line, NodeId from, MessageKind kind) {
+  const PageId page = page_of(line);
+  if (page.value >= pages_.count())
+    panic("a message about a block outside the region, from node / line", from.value, line);
+  LinePage& record = pages_[page];
+  if (grain_of(page, record) != Grain::kLine)
+    panic("a message about memory that is not kept coherent by blocks, from node / line", from.value, line);
+  MULTIGRAIN_STEP(&record.home_plus_one);
+  if (record.home_plus_one.load(std::memory_order_acquire) == 0) {
+    std::optional<NodeId> home = services_.homes.home_of(page);
+    // The arbiter has told the sender that this node is home before its answer to this node came in.
+    if (!home && is_request(kind) && services_.homes.is_first_touch(page)) home = self_;
+    if (!home) panic("a message about a block whose home is not settled, from node / line", from.value, line);
+    MULTIGRAIN_STEP(&record.home_plus_one);
+    record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);
+  }
+  const BlockAt at = block_at(page, record, line);
+  if (at.first != line) panic("a message about a block that begins elsewhere, from node / line", from.value, line);
+  return at;
+}
+
+}  // namespace multigrain::shasta

@@ -1,0 +1,112 @@
+// What the processors of a node have outstanding, whatever the block: queued stores, and what fences wait for ([Shasta],
+// sections 2.1 and 3.2.3). A processor here is a number within its node.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/ids.h"
+
+namespace multigrain::shasta {
+
+// A block of the shared region, in the driver's numbering.
+using BlockId = StrongId<struct BlockTag, uint64_t>;
+
+// Memory models (section 3.2.3): when a store that misses retires, and what a fence waits for.
+enum class Model : uint8_t {
+  kSc,  // the processor stalls until its store is complete
+  kRc,  // it runs on; a store retires when the block arrives, a fence waits for the acknowledgements
+};
+
+// Processors of one node.
+class ProcessorSet {
+ public:
+  static constexpr unsigned kCapacity = 64;
+  constexpr ProcessorSet() = default;
+  static constexpr ProcessorSet of(unsigned p) { return ProcessorSet(uint64_t{1} << p); }
+  constexpr void insert(unsigned p) { bits_ |= uint64_t{1} << p; }
+  constexpr void erase(unsigned p) { bits_ &= ~(uint64_t{1} << p); }
+  constexpr void clear() { bits_ = 0; }
+  [[nodiscard]] constexpr bool contains(unsigned p) const { return (bits_ >> p & 1) != 0; }
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+  [[nodiscard]] constexpr uint64_t bits() const { return bits_; }
+  constexpr bool operator==(const ProcessorSet&) const = default;
+  constexpr ProcessorSet operator|(ProcessorSet other) const { return ProcessorSet(bits_ | other.bits_); }
+  // Visits members in ascending order.
+  template <typename Visit>
+  constexpr void for_each(Visit&& visit) const {
+    for (uint64_t rest = bits_; rest != 0; rest &= rest - 1) visit(static_cast<unsigned>(std::countr_zero(rest)));
+  }
+
+ private:
+  constexpr explicit ProcessorSet(uint64_t bits) : bits_(bits) {}
+  uint64_t bits_ = 0;
+};
+
+// Stores that have missed and are not made yet, oldest first. The values are the driver's.
+class StoreQueue {
+ public:
+  static constexpr size_t kCapacity = 16;
+  struct Entry {
+    BlockId block;
+    bool waits = false;            // the processor waits for it; its words are not masked
+    bool requests_hazard = false;  // no store: the processor asks to publish a hazard, see on_request_hazard
+    bool operator==(const Entry&) const = default;
+  };
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] bool full() const { return size_ == kCapacity; }
+  [[nodiscard]] size_t size() const { return size_; }
+  [[nodiscard]] const Entry& operator[](size_t i) const { return entries_[i]; }
+  [[nodiscard]] bool has_waiting() const;
+  // Whether the queue has a store to the block that masks words (Verb::kMask).
+  [[nodiscard]] bool masks(BlockId block) const;
+  // The oldest entry of the block, or size().
+  [[nodiscard]] size_t find(BlockId block) const;
+  void push(Entry entry);
+  void erase(size_t i);
+
+ private:
+  std::array<Entry, kCapacity> entries_{};
+  uint8_t size_ = 0;
+};
+
+// What a fence has to wait for under rc, for the whole node: a store may be seen by the node's other processors while
+// acknowledgements are missing, and what they write after a fence of theirs must not overtake it. Each request counts
+// in the epoch in which it was made; a fence ends the epoch, and waits for that and all earlier ones.
+class FenceEpochs {
+ public:
+  // One epoch more than processors can wait in fences.
+  static constexpr size_t kCapacity = ProcessorSet::kCapacity + 1;
+  // Something to wait for begins; returns the number to end it with.
+  uint64_t begin();
+  void end(uint64_t epoch);
+  // Ends the current epoch if anything counts in it. Returns what to ask has_passed with.
+  uint64_t fence();
+  [[nodiscard]] bool has_passed(uint64_t epoch) const { return oldest_ > epoch; }
+  [[nodiscard]] bool idle() const { return oldest_ == current_ && counts_[current_ % kCapacity] == 0; }
+  [[nodiscard]] uint64_t oldest() const { return oldest_; }
+  [[nodiscard]] uint64_t current() const { return current_; }
+  [[nodiscard]] unsigned count(uint64_t epoch) const { return counts_[epoch % kCapacity]; }
+
+ private:
+  void retire();
+  uint64_t oldest_ = 1;
+  uint64_t current_ = 1;
+  std::array<uint16_t, kCapacity> counts_{};
+};
+
+struct Processor {
+  bool fencing = false;
+  uint64_t fence = 0;
+  StoreQueue queue;
+};
+
+struct Node {
+  std::span<Processor> processors;
+  FenceEpochs& epochs;
+};
+
+}  // namespace multigrain::shasta

@@ -1,0 +1,37 @@
+// What the steps of a driver's source (coherence/steps.h) are in a test that explores the driver: before the thread that
+// runs does the next thing that others see, all others may take steps. The world of each such test defines the functions.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace multigrain::exploring_driver {
+
+// Before `bytes` at the address are accessed.
+void step(const void* address, size_t bytes);
+// Before the lock is looked at; whoever finds it held stands here again.
+void step_of_lock(const void* lock);
+// Goes on when the word is not `seen` any more.
+void step_of_change(const uint64_t* address, uint64_t seen);
+
+// A word or less; of bytes, which stand for a frame, the word that begins there.
+template <typename T>
+void step(const T* address) {
+  step(address, std::is_same_v<T, std::byte> ? sizeof(uint64_t) : std::min(sizeof(T), sizeof(uint64_t)));
+}
+
+template <typename Lock>
+void wait_for(Lock& lock) {
+  do step_of_lock(&lock);
+  while (!lock.try_lock());
+  lock.unlock();
+}
+
+}  // namespace multigrain::exploring_driver
+
+#define MULTIGRAIN_STEP(address) ::multigrain::exploring_driver::step(address)
+#define MULTIGRAIN_LOCK_STEP(lock) ::multigrain::exploring_driver::wait_for(lock)
+#define MULTIGRAIN_CHANGE_STEP(address, seen) ::multigrain::exploring_driver::step_of_change(address, seen)
+#define MULTIGRAIN_SPINS(number) 0

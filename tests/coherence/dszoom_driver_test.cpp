@@ -1,0 +1,185 @@
+// DSZOOM at work, with real threads and faults (line_machine.h).
+#include <gtest/gtest.h>
+
+#include "coherence/dszoom/driver.h"
+#include "line_machine.h"
+
+namespace multigrain::dszoom {
+namespace {
+
+using namespace line_tests;
+using shell_nodes::OneSided;
+
+std::unique_ptr<LineMemory> make_driver(const NodeServices& services, const LineServices& lines) {
+  auto driver = Driver::create(services, lines);
+  EXPECT_TRUE(driver) << driver.error().message;
+  return std::move(*driver);
+}
+
+class Dszoom : private InterleavedHomes, public Machine {
+ public:
+  explicit Dszoom(unsigned nodes, unsigned line_shift = 6)
+      : InterleavedHomes(nodes),
+        Machine(
+            nodes, line_shift, *this, [](Fabric& memory) { return std::make_unique<OneSided>(memory); }, make_driver,
+            false) {}
+};
+
+uint64_t remote(CheckedProcessor& p) {
+  return static_cast<OneSided&>(p.fabric()).remote();
+}
+
+TEST(DszoomDriver, ALineGoesWhereItIsWanted) {
+  Dszoom machine(3);
+  a_line_goes_where_it_is_wanted(
+      machine, [](CheckedProcessor& p, uint64_t offset, uint64_t value) { p.store(offset, value); });
+}
+
+// What the home has to itself costs it nothing, and a miss that the home serves takes three operations, of one round
+// trip, and the release.
+TEST(DszoomDriver, AMissTakesAFewOperationsOfOneNode) {
+  Dszoom machine(2);
+  CheckedProcessor home(machine, 0);
+  for (uint64_t i = 0; i < 64; ++i) home.store(i * 64, i);
+  EXPECT_EQ(remote(home), 0u);
+  std::thread([&] {
+    CheckedProcessor p(machine, 1);
+    for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
+    EXPECT_EQ(remote(p), 64u * 4);
+    const uint64_t before = remote(p);
+    for (uint64_t i = 0; i < 64; ++i) EXPECT_EQ(p.load(i * 64), i);
+    EXPECT_EQ(remote(p), before);
+  }).join();
+}
+
+// What a compare-and-swap loop loads, and then stores, costs one miss and not two, if it says so before.
+TEST(DszoomDriver, ALineThatWillBeStoredToComesWithTheRight) {
+  Dszoom machine(2);
+  CheckedProcessor home(machine, 0);
+  for (uint64_t i = 0; i < 2; ++i) home.store(i * 64, 5);
+  std::thread([&] {
+    CheckedProcessor p(machine, 1);
+    EXPECT_EQ(p.load(0), 5u);
+    EXPECT_EQ(p.add(0, 1), 5u);
+    const uint64_t two_misses = remote(p);
+    p.shell().prefetch_exclusive(p.address(64));
+    EXPECT_EQ(machine.word(1, 64), kExclusive);
+    const uint64_t one_miss = remote(p) - two_misses;
+    EXPECT_EQ(p.load(64), 5u);
+    EXPECT_EQ(p.add(64, 1), 5u);
+    EXPECT_EQ(remote(p), two_misses + one_miss);
+    EXPECT_LT(one_miss, two_misses);
+  }).join();
+}
+
+// The program's value may be the flag value.
+TEST(DszoomDriver, TheFlagValueIsAValueLikeAnyOther) {
+  Dszoom machine(2);
+  CheckedProcessor p(machine, 0);
+  p.store(8, MG_FINE_FLAG64);
+  p.store(16, MG_FINE_FLAG32);
+  EXPECT_EQ(p.load(8), MG_FINE_FLAG64);
+  std::thread([&] {
+    ProcessorProfile profile;
+    set_this_profile(profile);
+    CheckedProcessor q(machine, 1);
+    EXPECT_EQ(q.load(8), MG_FINE_FLAG64);
+    const uint64_t before = remote(q);
+    EXPECT_EQ(q.load(8), MG_FINE_FLAG64);
+    EXPECT_EQ(q.load(16), MG_FINE_FLAG32);
+    EXPECT_EQ(remote(q), before) << "a false miss is settled in the node";
+    ProfileSnapshot seen;
+    profile.snapshot(seen);
+    EXPECT_EQ(seen.counters[static_cast<size_t>(Counter::kFalseMisses)], 2u);
+    static ProcessorProfile nobody;
+    set_this_profile(nobody);
+  }).join();
+}
+
+TEST(DszoomDriver, PagesOfAnotherProtocolAreLeftToIt) {
+  Dszoom machine(2);
+  CheckedProcessor p(machine, 0);
+  pages_of_another_protocol_are_left_to_it(machine, p);
+  EXPECT_EQ(remote(p), 0u);
+}
+
+TEST(DszoomDriver, ARequesterWaitsForTheHazardsOnItsLine) {
+  for (const bool stores : {true, false}) {
+    Dszoom machine(2);
+    a_right_is_taken_between_hazards(machine, stores);
+  }
+}
+
+TEST(DszoomDriver, AReaderDoesNotWaitForHazardsOfLoads) {
+  Dszoom machine(2);
+  a_reader_does_not_wait_for_hazards_of_loads(machine);
+}
+
+// Also of a node whose hazards take more than one get.
+TEST(DszoomDriver, CachedRightsAreInvalidatedWhenALineIsRevoked) {
+  for (const unsigned more_slots : {0, 40}) {
+    Dszoom machine(2);
+    CheckedProcessor home(machine, 0);
+    for (unsigned i = 0; i < more_slots; ++i) machine.node(0).hazards->take();
+    for (uint64_t i = 0; i < 8; ++i) home.store(i * 64, i);
+    std::atomic<uint64_t>& epoch = machine.node(0).hazards->rights_epoch();
+    std::thread([&] {
+      CheckedProcessor p(machine, 1);
+      const auto cost_of_add = [&](uint64_t line) {
+        const uint64_t before = remote(p);
+        EXPECT_EQ(p.add(line * 64, 1), line);
+        return remote(p) - before;
+      };
+      cost_of_add(0);
+      const uint64_t usual = cost_of_add(1);
+      EXPECT_EQ(epoch.load(), 0u) << "nothing was cached";
+      epoch.fetch_or(MG_FINE_EPOCH_CACHED);
+      const uint64_t with_epoch = cost_of_add(2);
+      const uint64_t first = epoch.load();
+      EXPECT_EQ(first & 3, 0u);
+      EXPECT_NE(first, 0u);
+      EXPECT_GT(with_epoch, usual);
+      EXPECT_EQ(cost_of_add(3), usual) << "they are known now";
+      EXPECT_EQ(epoch.load(), first);
+      // Others have replaced them.
+      epoch.store(fresh_rights_epoch(NodeId(0)));
+      const uint64_t others = epoch.load();
+      cost_of_add(4);
+      EXPECT_EQ(epoch.load(), others);
+      EXPECT_EQ(cost_of_add(5), usual);
+      epoch.fetch_or(MG_FINE_EPOCH_CACHED);
+      EXPECT_EQ(p.load(6 * 64), 6u);
+      EXPECT_EQ(epoch.load() & 3, 0u) << "the right to store is a right, too";
+      epoch.fetch_or(MG_FINE_EPOCH_CACHED);
+      const uint64_t odd = epoch.load();
+      EXPECT_EQ(p.load(6 * 64), 6u);
+      EXPECT_EQ(epoch.load(), odd) << "nothing was taken";
+    }).join();
+  }
+}
+
+class DszoomStress : public testing::TestWithParam<Shape> {
+ protected:
+  Dszoom machine_{GetParam().nodes, GetParam().line_shift};
+};
+
+TEST_P(DszoomStress, NoUpdateIsLost) {
+  no_update_is_lost(machine_, GetParam());
+}
+TEST_P(DszoomStress, ABatchIsOneMoment) {
+  a_batch_is_one_moment(machine_, GetParam());
+}
+TEST_P(DszoomStress, ASpinLockOfCheckedAccessesExcludes) {
+  a_spin_lock_excludes(machine_, GetParam());
+}
+TEST_P(DszoomStress, StoreBufferingShowsNoOldValues) {
+  store_buffering_shows_no_old_values(machine_, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DszoomStress,
+                         testing::Values(Shape{2, 1, 6}, Shape{2, 2, 6}, Shape{4, 1, 5}, Shape{3, 2, 8},
+                                         Shape{3, 2, 11}),
+                         [](const auto& shape) { return in_words(shape.param); });
+
+}  // namespace
+}  // namespace multigrain::dszoom

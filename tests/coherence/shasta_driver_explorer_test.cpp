@@ -1,0 +1,52 @@
+// Shasta's driver (coherence/shasta/driver.cpp) on small machines, in every order of messages and of the accesses of memory
+// that threads share, first touches included: shasta_driver_world.h says what a step is.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "exploration_test.h"
+#include "shasta_driver_scenarios.h"
+#include "driver_explorer.h"
+
+namespace multigrain::shasta::explored {
+namespace {
+
+using exploring_driver::Explorer;
+
+constexpr size_t kSamples = 5'000;
+
+class ShastaDriverOrders : public testing::TestWithParam<Scenario> {};
+
+TEST_P(ShastaDriverOrders, ShowWhatTheModelAllows) {
+  const std::set<model::Outcome> allowed = allowed_outcomes(GetParam());
+  const auto result = Explorer<World>(GetParam(), allowed).run();
+  std::printf("%s, %zu executions, %zu of %zu outcomes\n",
+              exploring::summary(GetParam().name, result.report).c_str(), result.executions, result.outcomes.size(),
+              allowed.size());
+  std::fflush(stdout);
+  ASSERT_EQ(result.report.failure, "") << result.report.trace;
+  // Every order was tried: so all that a sequential memory can show has been seen. (Of a batch not what only accesses one
+  // by one can show; under rc not what only other homes can show.)
+  if (GetParam().machine.model == Model::kSc && !has_batch(GetParam())) {
+    EXPECT_EQ(result.outcomes, allowed);
+  }
+}
+
+class ShastaDriverSamples : public testing::TestWithParam<Scenario> {};
+
+TEST_P(ShastaDriverSamples, ShowWhatTheModelAllows) {
+  const auto result = Explorer<World>(GetParam(), allowed_outcomes(GetParam())).sample(kSamples, 1);
+  ASSERT_EQ(result.report.failure, "") << result.report.trace;
+}
+
+std::string test_name(const testing::TestParamInfo<Scenario>& tested) {
+  return exploring::test_name(tested.param.name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shasta, ShastaDriverOrders, testing::ValuesIn(scenarios()), test_name);
+INSTANTIATE_TEST_SUITE_P(Shasta, ShastaDriverSamples, testing::ValuesIn(long_scenarios()), test_name);
+INSTANTIATE_TEST_SUITE_P(DISABLED_Long, ShastaDriverOrders, testing::ValuesIn(long_scenarios()), test_name);
+
+}  // namespace
+}  // namespace multigrain::shasta::explored

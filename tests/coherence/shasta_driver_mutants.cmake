@@ -1,0 +1,201 @@
+# Makes the sources of Shasta's driver with deliberate faults in them (shasta_driver_mutants.h):
+#   cmake -DDRIVER=.../src/coherence/shasta -DOUTPUT=FOLDER -P shasta_driver_mutants.cmake
+# writes FOLDER/shasta_mutants_NAME.cpp for each NAME.cpp that has one. Each fault stands where the driver does the right
+# thing. Where the driver is changed, this may have to be: a place that is not found once is an error.
+
+# in_file(NAME): the mutate() that follow are of that source of the driver, up to the next in_file().
+macro(in_file NAME)
+  if(file)
+    file(WRITE ${OUTPUT}/shasta_mutants_${file}.cpp "${source}")
+  endif()
+  set(file ${NAME})
+  if(file)
+    file(READ ${DRIVER}/${file}.cpp source)
+    mutate([[#include "coherence/shasta/driver.h"
+]] [[#include "coherence/shasta/driver.h"
+#include "shasta_driver_mutants.h"
+]])
+    mutate([[namespace multigrain::shasta {
+]] [[namespace multigrain::shasta {
+using explored::Mutant;
+using explored::is;
+]])
+  endif()
+endmacro()
+
+function(mutate ORIGINAL MUTATED)
+  string(FIND "${source}" "${ORIGINAL}" first)
+  string(FIND "${source}" "${ORIGINAL}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "${CMAKE_CURRENT_LIST_FILE}: this is not, or more than once, in ${file}.cpp:\n${ORIGINAL}")
+  endif()
+  string(REPLACE "${ORIGINAL}" "${MUTATED}" changed "${source}")
+  set(source "${changed}" PARENT_SCOPE)
+endfunction()
+
+in_file(messages)
+
+# kTouchedBeforeLock
+mutate([[  bool wakes = false;
+  {
+    const auto hold_blocks = hold(lock_);
+    if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
+    if (deferred]] [[  bool wakes = false;
+  if (is(Mutant::kTouchedBeforeLock)) MULTIGRAIN_STEP(&pages_[page_of(at.first)].touched);
+  const bool is_touched = pages_[page_of(at.first)].touched.load();
+  {
+  const auto hold_blocks = hold(lock_);
+  struct Found {
+    const void* driver;
+    Found(const void* of, bool value) : driver(of) { if (is(Mutant::kTouchedBeforeLock)) explored::found_touched[of] = value; }
+    ~Found() { explored::found_touched.erase(driver); }
+  } const found(this, is_touched);
+  if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
+  if (is(Mutant::kOvertakesDeferred) && carry_out(at, &arrival)) {
+  } else if (deferred]])
+
+in_file(pages)
+
+# kPublishesWithoutLock
+mutate([[  // The home has every block that no other node has asked for. Compiled checks need to see that.
+  const auto hold_blocks = hold(lock_);
+]] [[  std::unique_lock<SpinLock> hold_blocks;
+  if (!is(Mutant::kPublishesWithoutLock)) hold_blocks = hold(lock_);
+]])
+
+# kClaimAlwaysWins
+mutate([[    home = services_.homes.claim_home(page);
+]] [[    home = services_.homes.claim_home(page);
+    if (is(Mutant::kClaimAlwaysWins)) home = self_;
+]])
+
+# kTouchedBeforeFlags
+mutate([[  // No other thread writes to this frame before this node has asked for a block, for which the page must be touched.
+  if (home != self_) fill]] [[  if (is(Mutant::kTouchedBeforeFlags)) {
+    services_.rights.grant_write(page, 1);
+    record.home_plus_one.store(static_cast<uint16_t>(home.value + 1), std::memory_order_relaxed);
+    MULTIGRAIN_STEP(&record.touched);
+    record.touched.store(true, std::memory_order_release);
+  }
+  if (home != self_) fill]])
+
+in_file(rights)
+
+# kTouchedBeforeLock
+mutate([[      touched.load(std::memory_order_acquire) ? bits_of]]
+       [[      (explored::found_touched.count(this) != 0 ? explored::found_touched[this] : touched.load()) ? bits_of]])
+
+# kHazardsBeforeWords, kFirstWordOnly
+mutate([[  for (uint64_t line = at.first; line < at.first + at.lines; ++line) {
+    MULTIGRAIN_STEP(&word(line));
+    word(line).store(rights, std::memory_order_relaxed);
+  }
+  // Either]] [[  const bool cleared = !is(Mutant::kHazardsBeforeWords) || have_cleared(at, rights == 0, then);
+  for (uint64_t line = at.first; line < at.first + (is(Mutant::kFirstWordOnly) ? 1 : at.lines); ++line) {
+    MULTIGRAIN_STEP(&word(line));
+    word(line).store(rights, std::memory_order_relaxed);
+  }
+  if (is(Mutant::kHazardsBeforeWords)) return cleared;
+  // Either]])
+
+# kDoesNotWaitForHazards, kLoadsNotWaitedFor, kDoesNotForget, kForgetsLate
+mutate([[  lines_.hazards.invalidate_rights_cache();
+  return have_cleared(at, rights == 0, then);]] [[  if (!is(Mutant::kDoesNotForget) && !is(Mutant::kForgetsLate)) lines_.hazards.invalidate_rights_cache();
+  if (is(Mutant::kDoesNotWaitForHazards)) return true;
+  const bool have = have_cleared(at, rights == 0 && !is(Mutant::kLoadsNotWaitedFor), then);
+  if (is(Mutant::kForgetsLate)) MULTIGRAIN_STEP(&lines_.hazards.rights_epoch());
+  if (is(Mutant::kForgetsLate)) lines_.hazards.invalidate_rights_cache();
+  return have;]])
+
+# kWaitsInHandler
+mutate([[    if (then == UnderHazards::kDefers) awaited_]] [[    if (is(Mutant::kWaitsInHandler)) {
+      MULTIGRAIN_CHANGE_STEP(seen.word, seen.hazard);
+      return;
+    }
+    if (then == UnderHazards::kDefers) awaited_]])
+
+in_file(deferred_messages)
+
+# kDoesNotAwait
+mutate([[    if (!awaited_have_cleared()) return;
+]] [[    if (is(Mutant::kDoesNotAwait)) awaited_count_ = 0;
+    if (!awaited_have_cleared()) return;
+]])
+
+# kRetryIsLost
+mutate([[  return number == 0;
+]] [[  return number == 0 && !is(Mutant::kRetryIsLost);
+]])
+
+in_file(actions)
+
+# kDoesNotUndo
+mutate([[  block = undo_.block;
+]] [[  if (!is(Mutant::kDoesNotUndo)) block = undo_.block;
+]])
+
+# kRestIsForgotten
+mutate([[      if (record == nullptr) records_.add(at.first, block);
+    }
+    return]] [[      if (record == nullptr && !is(Mutant::kRestIsForgotten)) records_.add(at.first, block);
+    }
+    return]])
+
+# kNoFlags
+mutate([[    case Verb::kWriteFlags:
+]] [[    case Verb::kWriteFlags:
+      if (is(Mutant::kNoFlags)) return;
+]])
+
+# kRecordRemovedEarly
+mutate([[  if (!block.is_at_rest()) {
+    if (record == nullptr)]] [[  if (is(Mutant::kRecordRemovedEarly) ? block.pending != Pending::kNone : !block.is_at_rest()) {
+    if (record == nullptr)]])
+
+# kNobodyIsWoken
+mutate([[    if (slots_[i].wakes_on_any) wake(slots_[i]);
+]] [[    if (slots_[i].wakes_on_any && !is(Mutant::kNobodyIsWoken)) wake(slots_[i]);
+]])
+
+# kOutstandingLate
+mutate([[now > outstanding_.load(std::memory_order_relaxed))
+]]     [[now > outstanding_.load(std::memory_order_relaxed) && !is(Mutant::kOutstandingLate))
+]])
+
+in_file(processor_slots)
+
+# kRaisesFrozen
+mutate([[  while (driver_.is_frozen(at)) wait(true);
+]] [[  while (driver_.is_frozen(at) && !is(Mutant::kRaisesFrozen)) wait(true);
+]])
+
+# kLooksLate
+mutate([[  slot.wakes_on_any = wakes_on_any;
+  {]] [[  if (is(Mutant::kLooksLate)) {
+    hold.unlock();
+    MULTIGRAIN_STEP(&deferred_count_);
+    MULTIGRAIN_LOCK_STEP(lock_);
+    hold.lock();
+  }
+  slot.wakes_on_any = wakes_on_any;
+  {]])
+
+in_file(driver)
+
+# kOpensWithoutLock
+mutate([[    MG_CHECK(word(line).load(std::memory_order_relaxed) == kExclusive, line);
+    publish_hazard(store_hazard(line));
+    if (*outcome]] [[    if (!is(Mutant::kOpensWithoutLock)) publish_hazard(store_hazard(line));
+    if (*outcome]])
+mutate([[        records_.remove(at->first);
+      }
+    }
+  }
+  if (wakes)]] [[        records_.remove(at->first);
+      }
+    }
+  }
+  if (is(Mutant::kOpensWithoutLock)) publish_hazard(store_hazard(line));
+  if (wakes)]])
+
+in_file("")

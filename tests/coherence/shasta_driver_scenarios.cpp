@@ -1,0 +1,207 @@
+#include "shasta_driver_scenarios.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace multigrain::shasta::explored {
+namespace {
+
+using model::Access;
+using model::Op;
+using model::OpType;
+using model::Program;
+
+const Access x{.block = 0};
+const Access y{.block = 1};
+const Access x1{.block = 0, .word = 1};
+
+Access in(Access a, unsigned reg) {
+  a.reg = static_cast<uint8_t>(reg);
+  return a;
+}
+Access put(Access a, unsigned value) {
+  a.stores = true;
+  a.value = static_cast<model::Value>(value);
+  return a;
+}
+Op load(Access a, unsigned reg) {
+  return {OpType::kLoad, in(a, reg), {}};
+}
+Op store(Access a, unsigned value) {
+  return {OpType::kStore, put(a, value), {}};
+}
+Op add(Access a, unsigned value, unsigned reg) {
+  return {OpType::kAdd, in(put(a, value), reg), {}};
+}
+Op prefetch(Access a) {
+  return {OpType::kPrefetch, a, {}};
+}
+Op both(Access first, Access second) {
+  return {OpType::kBatch, first, second};
+}
+Op fence() {
+  return {OpType::kFence, {}, {}};
+}
+
+enum MessageKind : unsigned {
+  kTouched = 0,
+  kUntouched = 1,
+  kFirstTouch = 2,
+  kHeld = 4,
+  kTwoLines = 8,
+  kWarm = 16,
+  kSecondTouched = 32,
+  kCaches = 64,
+  kSecondIsPage = 128,     // the page protocol keeps the second block, at home on the last node
+  kClaimsByMessage = 256,  //
+};
+
+Scenario make(std::string name, Model model, std::vector<unsigned> homes, std::vector<unsigned> processors,
+              std::vector<Program> programs, unsigned kind) {
+  Scenario s;
+  s.name = name + (model == Model::kSc ? ", sc" : ", rc");
+  s.machine.name = s.name;
+  s.machine.model = model;
+  s.machine.nodes = *std::max_element(processors.begin(), processors.end()) + 1;
+  for (const unsigned home : homes) s.machine.nodes = std::max(s.machine.nodes, home + 1);
+  s.machine.homes = std::move(homes);
+  s.machine.processors = std::move(processors);
+  s.machine.programs = std::move(programs);
+  s.machine.warm = (kind & kWarm) != 0;
+  if ((kind & (kUntouched | kFirstTouch)) != 0) s.touched = (kind & kSecondTouched) != 0 ? 2 : 0;
+  s.first_touch = (kind & kFirstTouch) != 0;
+  s.held = (kind & kHeld) != 0;
+  s.caches = (kind & kCaches) != 0;
+  s.lines = (kind & kTwoLines) != 0 ? 2 : 1;
+  if ((kind & kSecondIsPage) != 0) {
+    s.pages = 2;
+    s.touched = static_cast<uint8_t>(s.touched & ~2u);
+  }
+  s.claims_by_message = (kind & kClaimsByMessage) != 0;
+  return s;
+}
+
+struct Adder {
+  std::vector<Scenario> all;
+  void operator()(const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                  std::vector<Program> programs, unsigned kind = kTouched) {
+    for (const Model model : {Model::kSc, Model::kRc}) one(model, name, homes, processors, programs, kind);
+  }
+  void one(Model model, const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+           std::vector<Program> programs, unsigned kind = kTouched) {
+    all.push_back(make(name, model, std::move(homes), std::move(processors), std::move(programs), kind));
+  }
+};
+
+}  // namespace
+
+std::vector<Scenario> scenarios() {
+  Adder add_one;
+  // First touches.
+  add_one("the home touches what another asks for", {0}, {0, 1}, {{load(x, 0)}, {load(x, 0)}}, kUntouched);
+  add_one("the home touches and stores, another too", {0}, {0, 1}, {{store(x, 1), load(x1, 0)}, {store(x1, 2)}},
+          kUntouched);
+  add_one("two of the home touch what another asks for", {0}, {0, 0, 1}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}},
+          kUntouched);
+  add_one("two of a node touch what is at home elsewhere", {1}, {0, 0}, {{load(x, 0)}, {store(x1, 1)}}, kUntouched);
+  add_one("nodes claim a page", {0}, {0, 1}, {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}}, kFirstTouch);
+  add_one.one(Model::kSc, "a touch under a hazard that a handler waits for", {0, 0}, {0, 0, 1},
+              {{both(in(x, 0), in(x1, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kSecondTouched | kHeld);
+  // Misses.
+  add_one("two hops", {0}, {0, 1}, {{store(x, 1), store(x1, 2)}, {load(x, 0), load(x1, 1)}});
+  add_one("ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}});
+  add_one("ownership goes round", {0}, {0, 1, 2}, {{add(x, 1, 0)}, {add(x, 2, 0)}, {add(x, 4, 0)}});
+  add_one("upgrades race", {1}, {0, 1}, {{load(x, 0), store(x, 1)}, {load(x, 0), store(x, 2)}}, kWarm);
+  add_one("false sharing", {1}, {0, 1}, {{store(x, 1), load(x, 0)}, {store(x1, 2), load(x1, 0)}});
+  add_one("a block of two lines", {0}, {0, 1}, {{store(x, 1), store(x1, 2)}, {load(x1, 0), store(x, 3)}}, kTwoLines);
+  add_one("two processors of a node miss on one block", {1}, {0, 0, 1}, {{load(x, 0)}, {add(x, 1, 0)}, {add(x, 2, 0)}});
+  add_one("two processors of the home and another node", {0}, {0, 0, 1}, {{store(x, 1)}, {load(x, 0)}, {store(x1, 2)}});
+  add_one("exclusive in advance", {0}, {0, 1}, {{load(x, 0)}, {prefetch(x), add(x, 1, 0)}});
+  add_one("a batch and stores to both blocks", {0, 1}, {0, 1},
+          {{both(put(x, 1), put(y, 1))}, {store(y, 2), store(x, 2)}});
+  add_one("a loop hazard and stores to both blocks", {0, 1}, {0, 1},
+          {{both(put(x, 1), in(y, 0))}, {store(y, 2), load(x, 0)}}, kHeld);
+  add_one("cached: the home adds twice, another once", {0}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0)}},
+          kCaches);
+  add_one("cached: ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}},
+          kCaches);
+  // What a thread waits for under a hazard comes behind a message that wants the block.
+  add_one("a page fault under a hazard", {0, 1}, {0, 1}, {{both(put(x, 1), in(y, 0)), load(x, 1)}, {store(x, 2)}},
+          kHeld | kSecondIsPage);
+  add_one("a page fault under a hazard, and two stores", {0, 1}, {0, 1},
+          {{both(put(x, 1), in(y, 0)), store(x1, 4)}, {load(x, 0), store(x, 2)}}, kHeld | kSecondIsPage);
+  add_one("a page fault under a hazard, and a miss on the same block", {0, 1}, {0, 0, 1},
+          {{both(put(x, 1), in(y, 0))}, {add(x1, 4, 0)}, {store(x, 2)}}, kHeld | kSecondIsPage);
+  add_one("a page fault under a hazard, and stores that wait for copies", {1, 1}, {0, 0, 1},
+          {{both(in(x, 0), in(y, 1))}, {store(x1, 4)}, {store(x, 2)}}, kHeld | kSecondIsPage | kWarm);
+  add_one("a page fault under a hazard of a block at home elsewhere", {1, 1}, {0, 1},
+          {{add(x, 1, 0), both(put(x1, 2), in(y, 1))}, {add(x, 4, 0)}}, kHeld | kSecondIsPage);
+  add_one("a page fault under a hazard, and two that want the block", {0, 2}, {0, 1, 2},
+          {{load(x, 0)}, {both(put(x, 1), in(y, 0))}, {store(x, 2)}}, kHeld | kSecondIsPage);
+  add_one("a home is asked for under a hazard", {0, 0}, {0, 1}, {{both(put(y, 1), in(x, 0))}, {store(y, 2)}},
+          kFirstTouch | kSecondTouched | kHeld | kClaimsByMessage);
+  // What the models forbid.
+  add_one("SB", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
+  add_one("SB, copies everywhere", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}}, kWarm);
+  add_one("SB with fences", {0, 1}, {0, 1}, {{store(x, 1), fence(), load(y, 0)}, {store(y, 1), fence(), load(x, 0)}},
+          kWarm);
+  add_one("MP", {0, 1}, {0, 1}, {{store(x, 1), store(y, 1)}, {load(y, 0), load(x, 1)}}, kWarm);
+  add_one("MP with fences", {1, 0}, {0, 1}, {{store(x, 1), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}},
+          kWarm);
+  add_one("LB", {0, 1}, {0, 1}, {{load(x, 0), store(y, 1)}, {load(y, 0), store(x, 1)}});
+  add_one("WRC with fences, two of the home", {0, 0}, {0, 0, 1},
+          {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}}, kWarm);
+  return add_one.all;
+}
+
+std::vector<Scenario> long_scenarios() {
+  Adder add_one;
+  add_one("three nodes touch a page", {0}, {0, 1, 2}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}}, kUntouched);
+  add_one("three nodes claim a page", {0}, {0, 1, 2}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}}, kFirstTouch);
+  add_one("two of a node touch what its home stores to", {1}, {0, 0, 1}, {{load(x, 0)}, {store(x1, 1)}, {store(x, 2)}},
+          kUntouched);
+  add_one("a touch under a loop hazard", {0, 0}, {0, 0, 1}, {{both(in(x, 0), put(y, 1))}, {load(x, 0)}, {store(y, 2)}},
+          kUntouched | kHeld);
+  add_one("two of the home touch and store", {0}, {0, 0, 1},
+          {{store(x, 1), load(x1, 0)}, {store(x, 2)}, {load(x, 0), store(x1, 4)}}, kUntouched);
+  add_one("two of each node touch", {0}, {0, 0, 1, 1}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}, {store(x1, 2)}},
+          kUntouched);
+  add_one("two processors of the home, two nodes beside", {0}, {0, 0, 1, 2},
+          {{store(x, 1)}, {load(x, 0)}, {store(x1, 2)}, {load(x, 0)}});
+  add_one("atomics of two processors of a node and of others", {1}, {0, 0, 1, 2},
+          {{add(x, 1, 0)}, {add(x, 2, 0)}, {add(x, 4, 0)}, {load(x, 0)}});
+  add_one("WRC with fences, two of a node", {2, 0}, {0, 0, 1},
+          {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}}, kWarm);
+  // What says that the store has been seen comes over a third node.
+  add_one.one(Model::kRc, "WRC with fences, two of the home, by way of a third node", {0, 2}, {0, 0, 1, 2},
+              {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}, {load(y, 0)}},
+              kWarm);
+  add_one("WRC with fences", {0, 2}, {0, 1, 2},
+          {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
+  add_one("batches against each other, and a writer", {0, 1}, {0, 1, 1},
+          {{both(put(x, 1), put(y, 1))}, {both(put(y, 2), in(x, 0))}, {store(x1, 2)}});
+  return add_one.all;
+}
+
+bool has_batch(const Scenario& scenario) {
+  return std::ranges::any_of(scenario.machine.programs, [](const Program& program) {
+    return std::ranges::any_of(program, [](const Op& op) { return op.type == OpType::kBatch; });
+  });
+}
+
+std::set<model::Outcome> allowed_outcomes(const Scenario& of) {
+  model::Scenario machine = of.machine;
+  for (Program& program : machine.programs)
+    for (size_t i = 0; i < program.size(); ++i) {
+      if (program[i].type != OpType::kBatch) continue;
+      const auto one = [](const Access& access) {
+        return Op{access.stores ? OpType::kStore : OpType::kLoad, access, {}};
+      };
+      const Op second = one(program[i].second);
+      program[i] = one(program[i].first);
+      program.insert(program.begin() + static_cast<std::ptrdiff_t>(i) + 1, second);
+    }
+  return model::reference(machine);
+}
+
+}  // namespace multigrain::shasta::explored

@@ -1,0 +1,88 @@
+// A small machine whose nodes run Shasta's driver itself (coherence/shasta/driver.cpp), one step at a time.
+//
+// A node has its processors, which run the programs of shasta_model.h; a thread for each other node, which handles what
+// that sends, one message after the other (two of them may handle messages at the same time, as the fabric's contract
+// says); and its service thread, which serves what has been put off. Each is a fibre of one thread, and stops before
+// each access of memory that others access as well, and that not all of them access with the driver's lock held: words
+// of the line table, of frames and hazards, what a page's first touch changes, what compiled fences look at; and before
+// locks. A message is on its way until it is handled. A processor that waits for a message goes on when it has been
+// woken: who handles messages meanwhile is another matter.
+//
+// Compiled checks are imitated as docs/internals/fine-grain.md has them, with the same stops; so are faults.
+//
+// Two states are the same if all memory that threads share is, the driver's tables included, and for each thread what it
+// has read since its operation, or its message, began. What a thread has done with the lock held does not count any
+// more when it has let go of it: the rest of its way does not depend on that (but that of a batch does).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shasta_model.h"
+
+namespace multigrain::shasta::explored {
+
+// Deliberate faults of what the driver stands on, and of compiled checks; those of the driver itself are made in its source
+// (shasta_driver_mutants.cmake), and have the numbers that follow.
+enum class Fault : uint8_t {
+  kNone,
+  kSeesNoHazards,       // the driver finds no hazard
+  kMessagesOvertake,    // of two messages between two nodes the later one may be handled first
+  kServiceIsNotWoken,   // Fabric::wake_service() has no effect
+  kStoreWithoutHazard,  // compiled checks look at the word, and store
+  kLookThenPublish,     // compiled checks look at the word, and then publish the hazard
+  kCount
+};
+[[nodiscard]] const char* name(Fault fault);
+
+struct Scenario {
+  std::string name;
+  model::Scenario machine;
+  // The pages, a bit each, that all nodes have touched before; others nobody has.
+  uint8_t touched = 0xff;
+  // Homes are those of who is first; else the machine's.
+  bool first_touch = false;
+  // A batch is two accesses under one loop hazard, which are looked at each by itself.
+  bool held = false;
+  // Blocks, a bit each, that the page protocol keeps. An access to one faults at first, elsewhere than at its home, and
+  // waits for an answer from there. They are only loaded from.
+  uint8_t pages = 0;
+  // The home of a page is asked for by a message to the last node, not by a remote atomic.
+  bool claims_by_message = false;
+  // Checks of additions cache the block, which is a page to them.
+  bool caches = false;
+  uint8_t lines = 1;  // of a block; a machine's word w is in line w of its block if there are two
+  Fault fault = Fault::kNone;
+};
+
+class World {
+ public:
+  using Scenario = explored::Scenario;
+  using Outcome = model::Outcome;
+  using Choice = uint16_t;
+
+  // One of these at a time.
+  explicit World(const Scenario& scenario);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  ~World();
+
+  void start();
+  void enabled(std::vector<Choice>& choices) const;
+  void take(Choice choice);
+  [[nodiscard]] std::string in_words(Choice choice) const;
+  [[nodiscard]] bool is_over() const;
+  [[nodiscard]] Outcome outcome() const;
+  [[nodiscard]] std::string check() const;
+  [[nodiscard]] std::string check_end() const;
+  void serialise(std::vector<uint8_t>& out) const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace multigrain::shasta::explored
