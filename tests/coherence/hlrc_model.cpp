@@ -372,7 +372,7 @@ void Machine::step(unsigned processor) {
       return;
     }
 
-    // --- Release: Shell::release()
+    // --- Release: Driver::release()
     case At::kCheckClean: {
       const bool published = is(Mutant::kIgnoreOtherReleases) ? node.written.empty() : node.unpublished == 0;
       if (published && (node.fetch_log_empty() || is(Mutant::kIgnoreMarks))) {
@@ -483,7 +483,7 @@ void Machine::step(unsigned processor) {
       released(processor);
       return;
 
-    // --- Acquire: Shell::acquire(), Shell::acquire_all(), Shell::apply_write_notices()
+    // --- Acquire: Driver::acquire(), Driver::acquire_all(), Driver::apply_write_notices()
     case At::kReadVector:
       if (!is(Mutant::kOnlyReleaser) || thread.all || thread.writer == thread.from)
         thread.wanted[thread.writer] = nodes_[thread.all ? thread.writer : thread.from].known[thread.writer];

@@ -1,5 +1,5 @@
-// A whole machine running HLRC, as one plain value: the engine that ships (coherence/hlrc/engine.h) at every node, and
-// around it what hlrc/shell.cpp does with it, cut into steps between which everybody else may run. A step is at most
+// A whole machine running HLRC, as one plain value: the transitions that ship (coherence/hlrc/transitions.h) at every node, and
+// around it what hlrc/driver.cpp does with it, cut into steps between which everybody else may run. A step is at most
 // one remote operation, of one word; so a fetch or a deposit of a page takes as many steps as the page has words, and
 // may be torn by others. The explorer (explorer.h) tries every order of the processors' steps.
 //
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "coherence/hlrc/engine.h"
+#include "coherence/hlrc/transitions.h"
 #include "coherence/hlrc/notice_log.h"
 #include "narrator.h"
 

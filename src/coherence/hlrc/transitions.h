@@ -3,7 +3,7 @@
 // Requesters run this protocol: a node fetches pages from their homes and deposits diffs there with one-sided
 // operations, and nobody's processor is asked. So there is no server here and there are no messages; what other nodes
 // do shows in three events only: a write notice that this node takes in at an acquire, the end of an interval, and the
-// mark that the first fetch of a page leaves at its home. The shell (shell.h) and the explorer (tests/coherence) carry
+// mark that the first fetch of a page leaves at its home. The driver (driver.h) and the explorer (tests/coherence) carry
 // out the actions, in order, before the page's next event.
 //
 // The invariants, which docs/internals/hlrc.md argues and the explorer checks:

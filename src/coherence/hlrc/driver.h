@@ -1,4 +1,4 @@
-// HLRC at work: feeds the engine faults, notices and ends of intervals, and carries out what it asks for with one-sided
+// HLRC at work: feeds the transitions faults, notices and ends of intervals, and carries out their actions with one-sided
 // operations. It registers no message handler: nothing of this protocol runs on a node because another node wants
 // something ([GeNIMA], III.B). docs/internals/hlrc.md follows a write through it.
 //
@@ -17,7 +17,7 @@
 #include <memory>
 
 #include "base/spin_lock.h"
-#include "coherence/hlrc/engine.h"
+#include "coherence/hlrc/transitions.h"
 #include "coherence/hlrc/notice_log.h"
 #include "coherence/hlrc/shared_work.h"
 #include "coherence/protocol.h"
@@ -27,7 +27,7 @@
 
 namespace multigrain::hlrc {
 
-class Shell final : public Protocol {
+class Driver final : public Protocol {
  public:
   // Ends the run with a sentence if the tables cannot be reserved.
   struct Options {
@@ -41,7 +41,7 @@ class Shell final : public Protocol {
     // (B.3's leader does it alone).
     bool cooperative = false;
   };
-  static Result<std::unique_ptr<Shell>> create(const NodeServices& services, const Options& options);
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const Options& options);
 
   bool on_fault(PageId page, bool is_write) override;
   void release() override;
@@ -89,7 +89,7 @@ class Shell final : public Protocol {
     std::atomic<uint64_t> unpublished_{0};
   };
 
-  Shell(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
+  Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
 
   std::optional<NodeId> home_of(PageId page, Record& record, bool claim);
   [[nodiscard]] bool is_home(const Record& record) const {

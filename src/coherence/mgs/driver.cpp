@@ -1,4 +1,4 @@
-#include "coherence/mgs/shell.h"
+#include "coherence/mgs/driver.h"
 
 #include <sys/mman.h>
 
@@ -32,7 +32,7 @@ const char* message_name(MessageType type) {
 
 // --- The delayed update queue
 
-Status Shell::UpdateQueue::create(uint64_t capacity) {
+Status Driver::UpdateQueue::create(uint64_t capacity) {
   capacity_ = capacity;
   auto ring = SparseTable<PageId>::create(capacity, "entries of the delayed update queue");
   if (!ring) return tl::unexpected(ring.error());
@@ -40,7 +40,7 @@ Status Shell::UpdateQueue::create(uint64_t capacity) {
   return {};
 }
 
-void Shell::UpdateQueue::push(PageId page) {
+void Driver::UpdateQueue::push(PageId page) {
   const std::lock_guard hold(lock_);
   const uint64_t gone = head_ - base_;
   if (head_ == tail_) {
@@ -56,12 +56,12 @@ void Shell::UpdateQueue::push(PageId page) {
   size_.store(tail_ - head_, std::memory_order_release);
 }
 
-uint64_t Shell::UpdateQueue::pushed() {
+uint64_t Driver::UpdateQueue::pushed() {
   const std::lock_guard hold(lock_);
   return tail_;
 }
 
-size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot) {
+size_t Driver::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot) {
   const std::lock_guard hold(lock_);
   size_t n = 0;
   while (n < pages.size() && head_ < limit) pages[n++] = ring_[head_++ - base_];
@@ -72,14 +72,14 @@ size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseE
 
 // --- Start
 
-Shell::Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
+Driver::Driver(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
     : services_(services),
       page_size_(services.region.page_size()),
       prefetch_(prefetch),
       twins_(std::move(twins)),
       diffs_(std::move(diffs)) {}
 
-Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsigned prefetch) {
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, unsigned prefetch) {
   const size_t page_size = services.region.page_size();
   // Every page but the home's own may have a twin at once; more memory than that the machine does not have.
   const uint64_t most_twins = std::min(services.region.page_count(), layout::kTablesSize / 4 / page_size);
@@ -90,20 +90,20 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsig
   const uint64_t most_diffs = std::min(uint64_t{1} << 20, layout::kTablesSize / 8 / diff_buffer);
   auto diffs = PagePool::create(diff_buffer, most_diffs);
   if (!diffs) return tl::unexpected(diffs.error());
-  std::unique_ptr<Shell> shell(new Shell(services, prefetch, std::move(*twins), std::move(*diffs)));
+  std::unique_ptr<Driver> driver(new Driver(services, prefetch, std::move(*twins), std::move(*diffs)));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
-  shell->records_ = std::move(*records);
+  driver->records_ = std::move(*records);
   // Stale entries can exceed the number of pages only if releases never come; twice is beyond any program.
-  if (Status made = shell->queue_.create(2 * services.region.page_count()); !made) return tl::unexpected(made.error());
+  if (Status made = driver->queue_.create(2 * services.region.page_count()); !made) return tl::unexpected(made.error());
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
-    services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Shell::handle, shell.get());
-  return shell;
+    services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
+  return driver;
 }
 
 // --- Homes
 
-std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
+std::optional<NodeId> Driver::home_of(PageId page, Record& record, bool claim) {
   if (const uint16_t known = record.home_plus_one.load(std::memory_order_acquire); known != 0)
     return NodeId(static_cast<uint16_t>(known - 1));
   std::optional<NodeId> home = services_.homes.home_of(page);
@@ -112,7 +112,7 @@ std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
   return home;
 }
 
-Context Shell::context(const Record& record) const {
+Context Driver::context(const Record& record) const {
   return {.self = services_.fabric.self(),
           .home = NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1))};
 }
@@ -126,7 +126,7 @@ namespace {
 
 }  // namespace
 
-bool Shell::on_fault(PageId page, bool is_write) {
+bool Driver::on_fault(PageId page, bool is_write) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   Record& record = records_[page.value];
@@ -166,14 +166,14 @@ bool Shell::on_fault(PageId page, bool is_write) {
   return true;
 }
 
-bool Shell::nobody_has(const Page& page) {
+bool Driver::nobody_has(const Page& page) {
   return page.client.phase == Phase::kIdle && page.client.state == PageState::kInv &&
          page.server.state == ServerState::kRead && page.server.read_dir.empty();
 }
 
 // One system call brings all the frames into being and another maps them: for memory that is written for the first time
 // that is most of the cost. The records are locked in ascending order, and everybody else locks one at a time.
-void Shell::claim_ahead(PageId at, PageId from, uint32_t count) {
+void Driver::claim_ahead(PageId at, PageId from, uint32_t count) {
   std::array<Record*, Config::kMaxPrefetch> claimed;
   uint32_t n = 0;
   const PageId first(from.value + 1);
@@ -210,7 +210,7 @@ void Shell::claim_ahead(PageId at, PageId from, uint32_t count) {
 // Of a processor that is at a page. A prefetch is a fault that nobody waits for, so the protocol needs nothing new.
 // Reads take whatever is not here. Writes take only what no node has a copy of and this node is home of: asking for
 // more would make writers of nodes that may never write, and every one more is a twin, a diff and a longer round.
-void Shell::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
+void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
   if (is_write && stride == 1) {
     claim_ahead(at, from, count);
     return;
@@ -238,11 +238,11 @@ void Shell::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, boo
 // --- Releases
 
 // In this order: a page leaves the queue only after it counts in a release epoch.
-bool Shell::is_clean() const {
+bool Driver::is_clean() const {
   return queue_.empty() && releases_.pending() == 0;
 }
 
-void Shell::release() {
+void Driver::release() {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   Attendance attendance(services_.fabric);
@@ -287,11 +287,11 @@ void Shell::release() {
 
 // --- Messages
 
-void Shell::handle(void* context, const Message& message) {
-  static_cast<Shell*>(context)->on_message(message);
+void Driver::handle(void* context, const Message& message) {
+  static_cast<Driver*>(context)->on_message(message);
 }
 
-void Shell::on_message(const Message& message) {
+void Driver::on_message(const Message& message) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   const auto kind = static_cast<MessageKind>(message.header.type - message_range::kMgs);
   const PageId page(message.header.word[0]);
@@ -319,7 +319,7 @@ void Shell::on_message(const Message& message) {
 
 // --- Actions
 
-void Shell::perform(PageId page, Record& record, Actions& actions, const Message* message) {
+void Driver::perform(PageId page, Record& record, Actions& actions, const Message* message) {
   bool left_readable = false;
   while (true) {
     bool unmapped = false;
@@ -338,7 +338,7 @@ void Shell::perform(PageId page, Record& record, Actions& actions, const Message
   }
 }
 
-void Shell::perform_one(PageId page, Record& record, const Action& action, const Message* message) {
+void Driver::perform_one(PageId page, Record& record, const Action& action, const Message* message) {
   std::byte* const frame = services_.region.alias(page);
   switch (action.verb) {
     case Verb::kSend:
@@ -407,7 +407,7 @@ void Shell::perform_one(PageId page, Record& record, const Action& action, const
   panic("invariant broken: an action that perform() does not know", static_cast<uint64_t>(action.verb));
 }
 
-void Shell::send(PageId page, const Action& action) {
+void Driver::send(PageId page, const Action& action) {
   MessageHeader header;
   header.type = type_of(action.kind);
   header.word[0] = page.value;
@@ -421,7 +421,7 @@ void Shell::send(PageId page, const Action& action) {
   });
 }
 
-void Shell::send_diff(PageId page, Record& record, const Action& action) {
+void Driver::send_diff(PageId page, Record& record, const Action& action) {
   MessageHeader header;
   header.type = type_of(action.kind);
   header.word[0] = page.value;
@@ -440,7 +440,7 @@ void Shell::send_diff(PageId page, Record& record, const Action& action) {
   diffs_.release(buffer);
 }
 
-void Shell::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
+void Driver::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
   if (diff.empty()) return;
   const SubTimeScope timed(this_profile(), SubTime::kDiffs);
   if (!apply_diff(services_.region.alias(page), page_size_, diff))
@@ -448,15 +448,15 @@ void Shell::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
   count(Counter::kDiffsApplied);
 }
 
-// With one domain, what the engine grants is always what the node's privilege allows. Also the answer to a fault on a
+// With one domain, what a transition grants is always what the node's privilege allows. Also the answer to a fault on a
 // page that is mapped already: the kernel may have dropped the page-table entry.
-void Shell::map(PageId page, Record& record) {
+void Driver::map(PageId page, Record& record) {
   const bool writable = record.page.client.state == PageState::kWrite;
   map(page, 1, writable, record.readable);
   record.readable = !writable;
 }
 
-void Shell::map(PageId first, uint64_t count, bool writable, bool readable) {
+void Driver::map(PageId first, uint64_t count, bool writable, bool readable) {
   // The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
   const volatile std::byte* const frames = services_.region.alias(first);
   for (size_t i = 0; i < count * page_size_; i += Config::kMinPageSize) static_cast<void>(frames[i]);
@@ -470,7 +470,7 @@ void Shell::map(PageId first, uint64_t count, bool writable, bool readable) {
   this_profile().count_rights(writable ? RightsChange::kGrantWrite : RightsChange::kGrantRead, count);
 }
 
-bool Shell::unmap(PageId page, Record& record) {
+bool Driver::unmap(PageId page, Record& record) {
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   if (will_keep_read_right(record.page, context(record))) {
     services_.rights.revoke_write(page, 1);
@@ -484,7 +484,7 @@ bool Shell::unmap(PageId page, Record& record) {
   return false;
 }
 
-Page Shell::inspect(PageId page) {
+Page Driver::inspect(PageId page) {
   Record& record = records_[page.value];
   const std::lock_guard hold(record.lock);
   return record.page;

@@ -1,6 +1,6 @@
 // The transitions of MGS. Numbers in comments are the arcs of [MGS], Figures 21 and 22.
 
-#include "coherence/mgs/engine.h"
+#include "coherence/mgs/transitions.h"
 
 #include <optional>
 

@@ -1,4 +1,4 @@
-#include "coherence/hlrc/shell.h"
+#include "coherence/hlrc/driver.h"
 
 #include <sys/mman.h>
 
@@ -86,7 +86,7 @@ constexpr uint64_t fetch_log_word(size_t node, uint64_t position) {
 
 // --- The pages written in this interval
 
-Status Shell::WrittenPages::create(uint64_t capacity) {
+Status Driver::WrittenPages::create(uint64_t capacity) {
   for (auto& list : lists_) {
     auto made = SparseTable<PageId>::create(capacity, "pages written in an interval");
     if (!made) return tl::unexpected(made.error());
@@ -95,13 +95,13 @@ Status Shell::WrittenPages::create(uint64_t capacity) {
   return {};
 }
 
-void Shell::WrittenPages::push(PageId page) {
+void Driver::WrittenPages::push(PageId page) {
   unpublished_.fetch_add(1, std::memory_order_release);
   const std::lock_guard hold(lock_);
   lists_[current_][size_++] = page;
 }
 
-std::span<PageId> Shell::WrittenPages::take() {
+std::span<PageId> Driver::WrittenPages::take() {
   std::span<PageId> taken;
   {
     const std::lock_guard hold(lock_);
@@ -116,7 +116,7 @@ std::span<PageId> Shell::WrittenPages::take() {
 
 // --- Start
 
-Shell::Shell(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs)
+Driver::Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs)
     : services_(services),
       self_(services.fabric.self()),
       nodes_(services.fabric.nodes()),
@@ -125,7 +125,7 @@ Shell::Shell(const NodeServices& services, const Options& options, PagePool twin
       twins_(std::move(twins)),
       diffs_(std::move(diffs)) {}
 
-Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const Options& options) {
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const Options& options) {
   const size_t page_size = services.region.page_size();
   const uint64_t pages = services.region.page_count();
   // Every page but the home's own may have a twin at once; more memory than that the machine does not have.
@@ -134,38 +134,38 @@ Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, const
   const size_t diff_buffer = (max_encoded_size(page_size) + 4095) / 4096 * 4096;
   auto diffs = PagePool::create(diff_buffer, uint64_t{1} << 16);
   if (!diffs) return tl::unexpected(diffs.error());
-  std::unique_ptr<Shell> shell(new Shell(services, options, std::move(*twins), std::move(*diffs)));
+  std::unique_ptr<Driver> driver(new Driver(services, options, std::move(*twins), std::move(*diffs)));
   auto records = SparseTable<Record>::create(pages, "page records");
   if (!records) return tl::unexpected(records.error());
-  shell->records_ = std::move(*records);
-  if (Status made = shell->written_.create(pages); !made) return tl::unexpected(made.error());
-  auto entries = SparseTable<uint64_t>::create(words::kNoticeCount * shell->nodes_, "write notices");
+  driver->records_ = std::move(*records);
+  if (Status made = driver->written_.create(pages); !made) return tl::unexpected(made.error());
+  auto entries = SparseTable<uint64_t>::create(words::kNoticeCount * driver->nodes_, "write notices");
   if (!entries) return tl::unexpected(entries.error());
-  shell->entries_ = std::move(*entries);
+  driver->entries_ = std::move(*entries);
   auto noticed = SparseTable<uint8_t>::create(pages, "pages that notices name");
   if (!noticed) return tl::unexpected(noticed.error());
-  shell->noticed_ = std::move(*noticed);
-  auto runs = SparseTable<NoticeRun>::create(words::kNoticeCount * shell->nodes_, "runs of pages in write notices");
+  driver->noticed_ = std::move(*noticed);
+  auto runs = SparseTable<NoticeRun>::create(words::kNoticeCount * driver->nodes_, "runs of pages in write notices");
   if (!runs) return tl::unexpected(runs.error());
-  shell->runs_ = std::move(*runs);
-  return shell;
+  driver->runs_ = std::move(*runs);
+  return driver;
 }
 
 // --- Words of this node that others work on too
 
 // Not load_own(): the marks are looked at after what the program wrote, and before the next interval begins (H5). An
 // atomic is a full fence, which no load passes.
-uint64_t Shell::own_word(uint64_t offset) const {
+uint64_t Driver::own_word(uint64_t offset) const {
   return services_.fabric.fetch_add(self_, SegmentId::kWords, offset, 0);
 }
 
-void Shell::set_own_word(uint64_t offset, uint64_t value) {
+void Driver::set_own_word(uint64_t offset, uint64_t value) {
   services_.fabric.fetch_and_set(self_, SegmentId::kWords, offset, value);
 }
 
 // --- Homes
 
-std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
+std::optional<NodeId> Driver::home_of(PageId page, Record& record, bool claim) {
   if (const uint16_t known = record.home_plus_one.load(std::memory_order_acquire); known != 0)
     return NodeId(static_cast<uint16_t>(known - 1));
   std::optional<NodeId> home = services_.homes.home_of(page);
@@ -180,7 +180,7 @@ std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
 
 // --- Faults
 
-bool Shell::on_fault(PageId page, bool is_write) {
+bool Driver::on_fault(PageId page, bool is_write) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   Record& record = records_[page.value];
@@ -212,7 +212,7 @@ bool Shell::on_fault(PageId page, bool is_write) {
 
 // Pages that are at home here and that nobody else has cost nothing but their first fault. A processor that goes
 // through them one after the other gets the next few at once.
-void Shell::open_ahead(PageId from) {
+void Driver::open_ahead(PageId from) {
   const StridePrefetcher::Prediction ahead = t_home_prefetcher.predict(from, true, options_.open_ahead);
   if (ahead.count == 0 || ahead.stride != 1 || all_shared_.load(std::memory_order_relaxed)) return;
   std::array<Record*, Config::kMaxPrefetch> opened;
@@ -242,7 +242,7 @@ void Shell::open_ahead(PageId from) {
 }
 
 // Whether a read that has fetched `page`, or found it fetched ahead, is to bring the pages after it.
-bool Shell::may_prefetch(PageId page, const Record& record, bool was_prefetched) {
+bool Driver::may_prefetch(PageId page, const Record& record, bool was_prefetched) {
   const bool follows = was_prefetched || page.value == t_last_fetch.value + 1;
   t_last_fetch = page;
   if (was_prefetched && prefetch_confidence_.load(std::memory_order_relaxed) < kMaxConfidence)
@@ -254,7 +254,7 @@ bool Shell::may_prefetch(PageId page, const Record& record, bool was_prefetched)
 // here or were fetched already. All but the last become readable at once. The last has its frame filled and gets no
 // rights: a fault on it shows that fetching ahead was right, and brings the next as many; a notice shows that it was
 // not. That is the history (B.2).
-void Shell::fetch_ahead(PageId from) {
+void Driver::fetch_ahead(PageId from) {
   const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, Config::kMaxPrefetch);
   const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());
   std::array<PageId, Config::kMaxPrefetch> pages;
@@ -294,7 +294,7 @@ void Shell::fetch_ahead(PageId from) {
 
 // --- Actions of a fault and of a mark
 
-void Shell::perform(PageId page, Record& record, const Actions& actions) {
+void Driver::perform(PageId page, Record& record, const Actions& actions) {
   for (const Verb verb : actions) {
     switch (verb) {
       case Verb::kFetch:
@@ -320,7 +320,7 @@ void Shell::perform(PageId page, Record& record, const Actions& actions) {
   }
 }
 
-void Shell::fetch(PageId page, Record& record) {
+void Driver::fetch(PageId page, Record& record) {
   const CategoryScope waiting(this_profile(), Category::kDataWait);
   Fetch started;
   start_fetch(page, record, home(record), started);
@@ -329,7 +329,7 @@ void Shell::fetch(PageId page, Record& record) {
 }
 
 // The mark must be there before the page is read (H5). Where the network keeps their order they make one round trip.
-void Shell::start_fetch(PageId page, Record& record, NodeId home, Fetch& fetch) {
+void Driver::start_fetch(PageId page, Record& record, NodeId home, Fetch& fetch) {
   const std::span<std::byte> frame(services_.region.alias(page), page_size_);
   const uint64_t offset = page.value * page_size_;
   if (record.marked) {
@@ -346,12 +346,12 @@ void Shell::start_fetch(PageId page, Record& record, NodeId home, Fetch& fetch) 
   fetch.page = services_.fabric.start_get_after(fetch.mark, home, SegmentId::kFrames, offset, frame);
 }
 
-void Shell::wait(const Fetch& fetch) {
+void Driver::wait(const Fetch& fetch) {
   services_.fabric.wait(fetch.mark);
   services_.fabric.wait(fetch.page);
 }
 
-void Shell::grant(PageId first, uint64_t pages, Verb verb) {
+void Driver::grant(PageId first, uint64_t pages, Verb verb) {
   // The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
   const volatile std::byte* const frames = services_.region.alias(first);
   for (size_t i = 0; i < pages * page_size_; i += Config::kMinPageSize) static_cast<void>(frames[i]);
@@ -365,7 +365,7 @@ void Shell::grant(PageId first, uint64_t pages, Verb verb) {
   this_profile().count_rights(verb == Verb::kGrantRead ? RightsChange::kGrantRead : RightsChange::kGrantWrite, pages);
 }
 
-void Shell::revoke(PageId first, uint64_t pages, Verb verb) {
+void Driver::revoke(PageId first, uint64_t pages, Verb verb) {
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   if (verb == Verb::kRevokeWrite) {
     services_.rights.revoke_write(first, pages);
@@ -379,7 +379,7 @@ void Shell::revoke(PageId first, uint64_t pages, Verb verb) {
 // --- The end of an interval
 
 // After a full fence: whoever fetched a page before the caller's last stores to it has its mark here (H5).
-bool Shell::fetch_log_empty() const {
+bool Driver::fetch_log_empty() const {
   if (all_shared_.load(std::memory_order_relaxed)) return true;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (unsigned n = 0; n < nodes_; ++n) {
@@ -390,11 +390,11 @@ bool Shell::fetch_log_empty() const {
   return true;
 }
 
-bool Shell::is_clean() const {
+bool Driver::is_clean() const {
   return written_.empty() && fetch_log_empty();
 }
 
-void Shell::release() {
+void Driver::release() {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   const std::lock_guard one_at_a_time(interval_lock_);
@@ -412,14 +412,14 @@ void Shell::release() {
   profile.count(Counter::kPagesReleased, pages.size());
 }
 
-void Shell::apply_fetch_log_entry(PageId page, Record& record) {
+void Driver::apply_fetch_log_entry(PageId page, Record& record) {
   const std::lock_guard hold(record.lock);
   Actions actions;
   hlrc::on_fetched_elsewhere(record.page, actions);
   perform(page, record, actions);
 }
 
-void Shell::apply_fetch_log() {
+void Driver::apply_fetch_log() {
   if (fetch_log_empty()) return;
   for (unsigned n = 0; n < nodes_; ++n) {
     uint64_t position = fetch_log_read_[n].load(std::memory_order_relaxed);
@@ -443,7 +443,7 @@ void Shell::apply_fetch_log() {
 }
 
 // Marks were overwritten before they were seen. From now on every page at home here counts as fetched.
-void Shell::assume_all_shared() {
+void Driver::assume_all_shared() {
   all_shared_.store(true);
   for (uint64_t page = 0; page < highest_page_.load(); ++page)
     if (Record& record = records_[page]; is_home(record)) apply_fetch_log_entry(PageId(page), record);
@@ -451,7 +451,7 @@ void Shell::assume_all_shared() {
 }
 
 // Ends it, and appends its notices.
-void Shell::end_interval(std::span<const PageId> pages) {
+void Driver::end_interval(std::span<const PageId> pages) {
   const std::span<uint8_t> noticed(&noticed_[0], pages.size());
   const size_t parts = (pages.size() + kGroup - 1) / kGroup;
   const auto end_part = [&](uint64_t part) {
@@ -468,7 +468,7 @@ void Shell::end_interval(std::span<const PageId> pages) {
   append_run();
 }
 
-bool Shell::help() {
+bool Driver::help() {
   if (!options_.cooperative) return false;
   const auto take_part = [](SharedWork& work) {
     if (!work.is_open()) return false;
@@ -480,7 +480,7 @@ bool Shell::help() {
 }
 
 // `pages`: at most a group, in ascending order. On any processor of the node.
-void Shell::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed) {
+void Driver::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed) {
   std::array<bool, kGroup> deposits{};
   const auto record_of = [&](size_t i) -> Record& { return records_[pages[i].value]; };
   NoticeRun revoked;
@@ -517,7 +517,7 @@ void Shell::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed)
 }
 
 template <typename Deposits>
-void Shell::deposit(PageId page, Record& record, Deposits& under_way) {
+void Driver::deposit(PageId page, Record& record, Deposits& under_way) {
   const SubTimeScope timed(this_profile(), SubTime::kDiffs);
   MG_CHECK(record.twin != nullptr, page.value);
   on_deposited(record.page, under_way.start(home(record), page.value * page_size_, services_.region.alias(page),
@@ -526,7 +526,7 @@ void Shell::deposit(PageId page, Record& record, Deposits& under_way) {
   record.twin = nullptr;
 }
 
-void Shell::add_notice(PageId page) {
+void Driver::add_notice(PageId page) {
   if (open_run_.count != 0 && open_run_.count < NoticeEntry::kMaxPages &&
       open_run_.first.value + open_run_.count == page.value) {
     ++open_run_.count;
@@ -536,7 +536,7 @@ void Shell::add_notice(PageId page) {
   open_run_ = {page, 1};
 }
 
-void Shell::append_run() {
+void Driver::append_run() {
   if (open_run_.count == 0) return;
   set_own_word(words::kNotices + log_end_ % words::kNoticeCount * sizeof(uint64_t),
                NoticeEntry::encode(open_run_, log_end_, words::kNoticeCount));
@@ -547,7 +547,7 @@ void Shell::append_run() {
 
 // --- Acquires
 
-Completion Shell::start_speculative_read(NodeId node, SpeculativeRead& speculative) {
+Completion Driver::start_speculative_read(NodeId node, SpeculativeRead& speculative) {
   speculative.begin = known(node);
   const uint64_t slot = speculative.begin % words::kNoticeCount;
   speculative.count = std::min<uint64_t>(SpeculativeRead::kEntries, words::kNoticeCount - slot);
@@ -555,7 +555,7 @@ Completion Shell::start_speculative_read(NodeId node, SpeculativeRead& speculati
                                     std::as_writable_bytes(std::span(speculative.entries.data(), speculative.count)));
 }
 
-void Shell::acquire(NodeId from) {
+void Driver::acquire(NodeId from) {
   if (from == self_) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   VectorTime wanted{};
@@ -568,7 +568,7 @@ void Shell::acquire(NodeId from) {
   apply_write_notices(wanted, speculative_reads);
 }
 
-void Shell::acquire_all() {
+void Driver::acquire_all() {
   if (nodes_ == 1) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   VectorTime wanted{};
@@ -590,7 +590,7 @@ void Shell::acquire_all() {
   apply_write_notices(wanted, speculative_reads);
 }
 
-void Shell::add_notice_run(const NoticeRun& run, NodeId from, uint64_t& runs) {
+void Driver::add_notice_run(const NoticeRun& run, NodeId from, uint64_t& runs) {
   if (!services_.region.has_pages(run.first, run.count))
     panic("a write notice about pages outside the region, from node / page", from.value, run.first.value);
   runs_[runs++] = run;
@@ -598,7 +598,7 @@ void Shell::add_notice_run(const NoticeRun& run, NodeId from, uint64_t& runs) {
 
 // Takes entries [begin, end) from the speculative read if it has all of them. It was made before this node knew how far the
 // log goes, so an entry that it does not have means that it came too early, and nothing else.
-bool Shell::take_from_speculative_read(const SpeculativeRead& speculative, uint64_t begin, uint64_t end,
+bool Driver::take_from_speculative_read(const SpeculativeRead& speculative, uint64_t begin, uint64_t end,
                                        uint64_t& runs) {
   if (begin < speculative.begin || end > speculative.begin + speculative.count) return false;
   const uint64_t before = runs;
@@ -614,7 +614,7 @@ bool Shell::take_from_speculative_read(const SpeculativeRead& speculative, uint6
   return true;
 }
 
-void Shell::apply_write_notices(const VectorTime& wanted, std::span<const SpeculativeRead> speculative_reads) {
+void Driver::apply_write_notices(const VectorTime& wanted, std::span<const SpeculativeRead> speculative_reads) {
   const auto is_new = [&](unsigned n) {
     return n != self_.value && wanted[n] > known(NodeId(static_cast<uint16_t>(n)));
   };
@@ -702,7 +702,7 @@ void Shell::apply_write_notices(const VectorTime& wanted, std::span<const Specul
 
 // `page` was the last of a group that was fetched ahead, and nobody came to it: the page whose fault began the group
 // has the wrong neighbours.
-void Shell::note_unused_prefetch(PageId page, Record& record) {
+void Driver::note_unused_prefetch(PageId page, Record& record) {
   count(Counter::kWastedPrefetches);
   records_[page.value - record.prefetch_distance].prefetch_disabled.store(true, std::memory_order_relaxed);
   if (prefetch_confidence_.load(std::memory_order_relaxed) > -kMaxConfidence)
@@ -710,7 +710,7 @@ void Shell::note_unused_prefetch(PageId page, Record& record) {
 }
 
 // `runs`: in ascending order.
-void Shell::invalidate_all(std::span<const NoticeRun> runs) {
+void Driver::invalidate_all(std::span<const NoticeRun> runs) {
   // A part is as many pages as are worked on together, whatever runs they are of.
   uint64_t pages = 0;
   for (const NoticeRun& run : runs) pages += run.count;
@@ -734,7 +734,7 @@ void Shell::invalidate_all(std::span<const NoticeRun> runs) {
   });
 }
 
-void Shell::invalidate(NoticeRun run) {
+void Driver::invalidate(NoticeRun run) {
   std::array<Record*, kGroup> held;
   std::array<PageId, kGroup> page_of;
   std::array<bool, kGroup> deposits;
@@ -786,7 +786,7 @@ void Shell::invalidate(NoticeRun run) {
   }
 }
 
-Page Shell::inspect(PageId page) {
+Page Driver::inspect(PageId page) {
   Record& record = records_[page.value];
   const std::lock_guard hold(record.lock);
   return record.page;

@@ -1,4 +1,4 @@
-#include "coherence/hlrc/engine.h"
+#include "coherence/hlrc/transitions.h"
 
 namespace multigrain::hlrc {
 namespace {

@@ -1,8 +1,8 @@
-// MGS at work: feeds the engine faults, releases and messages, and carries out what it asks for.
+// MGS at work: feeds the transitions faults, releases and messages, and carries out their actions.
 //
 // One record a page, with a lock that is held for one transition and its actions and never while waiting for a message.
 // Invariant that everything here keeps: whenever a page's lock is free, the node's access rights in the view are those
-// that the engine's Client says (mapped, and writable if the state is kWrite), or fewer; but a home that will_keep_read_right()
+// that the page's Client says (mapped, and writable if the state is kWrite), or fewer; but a home that will_keep_read_right()
 // keeps the right to read.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "base/spin_lock.h"
-#include "coherence/mgs/engine.h"
+#include "coherence/mgs/transitions.h"
 #include "coherence/mgs/release_epochs.h"
 #include "coherence/protocol.h"
 #include "memory/diff.h"
@@ -25,11 +25,11 @@ namespace multigrain::mgs {
 // The name of a message of this protocol, for reports; nullptr for other types.
 const char* message_name(MessageType type);
 
-class Shell final : public Protocol {
+class Driver final : public Protocol {
  public:
   // Registers the message handlers. Ends the run with a sentence if the tables cannot be reserved.
   // `prefetch`: how many pages to ask for ahead of a processor that faults on one after the other; 0: none.
-  static Result<std::unique_ptr<Shell>> create(const NodeServices& services, unsigned prefetch = 0);
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, unsigned prefetch = 0);
 
   bool on_fault(PageId page, bool is_write) override;
   void release() override;
@@ -59,7 +59,7 @@ class Shell final : public Protocol {
   };
 
   // The pages that a domain has written since it released them, oldest first. A page is listed at least once while the
-  // engine says it is queued; an entry may be stale, which on_release() finds out.
+  // transitions say it is queued; an entry may be stale, which on_release() finds out.
   class UpdateQueue {
    public:
     Status create(uint64_t capacity);
@@ -83,7 +83,7 @@ class Shell final : public Protocol {
     std::atomic<uint64_t> size_{0};
   };
 
-  Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs);
+  Driver(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs);
 
   static void handle(void* context, const Message& message);
   void on_message(const Message& message);
@@ -110,7 +110,7 @@ class Shell final : public Protocol {
   void map(PageId page, Record& record);
   // `readable`: they may be read already.
   void map(PageId first, uint64_t count, bool writable, bool readable);
-  // Returns whether the page was left readable, as the engine is going to ask for in the same transition.
+  // Returns whether the page was left readable, as the same transition is going to ask for.
   bool unmap(PageId page, Record& record);
 
   // Faults detect accesses, and rights belong to the node: one domain.
