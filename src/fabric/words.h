@@ -14,7 +14,7 @@ namespace multigrain::words {
 // 0 .. 4 KiB: free for tests and measurements.
 
 // src/coherence/hlrc: the node's vector timestamp, a word a node; the log of write notices; and what other nodes have
-// marked as fetched, a ring of kMarkCount words a node. (hlrc/notice_log.h, hlrc/driver.h)
+// marked as fetched, a ring of kMarkCount words a node. (hlrc/notice_reader.h, hlrc/fetch_log.h)
 inline constexpr uint64_t kVector = 4096;
 inline constexpr uint64_t kNotices = uint64_t{1} << 20;
 inline constexpr uint64_t kNoticeCount = uint64_t{1} << 17;

@@ -16,6 +16,7 @@
 
 #include "coherence/hlrc/driver.h"
 #include "fabric/words.h"
+#include "profile/this_thread.h"
 #include "shell_nodes.h"
 
 namespace multigrain::hlrc {
@@ -40,7 +41,7 @@ class Machine : public shell_nodes::ShellNodes<TestNode> {
       TestNode& each = node(n);
       each.fabric = std::make_unique<OneSided>(*each.memory);
       auto driver = Driver::create({*each.fabric, *each.region, *each.rights, homes_, WaitPolicy{20'000}},
-                                 {.open_ahead = prefetch, .fetch_ahead = prefetch / 4, .cooperative = cooperative});
+                                   {.open_ahead = prefetch, .fetch_ahead = prefetch / 4, .cooperative = cooperative});
       EXPECT_TRUE(driver) << driver.error().message;
       each.driver = std::move(*driver);
     }
@@ -87,13 +88,13 @@ TEST_P(HlrcDriver, ANodeThatNeverAcquiresNeverInvalidates) {
     ASSERT_EQ(machine.read(2, 1, 5), 0u);
     machine.release(2);
   }
-  EXPECT_EQ(machine.inspect(2, 0).access, Access::kRead);
-  EXPECT_EQ(machine.inspect(2, 1).access, Access::kRead);
+  EXPECT_EQ(machine.inspect(2, 0).state, PageState::kRead);
+  EXPECT_EQ(machine.inspect(2, 1).state, PageState::kRead);
   EXPECT_EQ(machine.remote(2), before);
   machine.acquire(2, 1);  // which knows nothing of node 0
   EXPECT_EQ(machine.read(2, 1, 5), 0u);
   machine.acquire(2, 0);
-  EXPECT_EQ(machine.inspect(2, 0).access, Access::kNone);
+  EXPECT_EQ(machine.inspect(2, 0).state, PageState::kInvalid);
   EXPECT_EQ(machine.read(2, 0, 5), 100u);
   EXPECT_EQ(machine.read(2, 1, 5), 100u);
 }
@@ -133,12 +134,12 @@ TEST_P(HlrcDriver, AHomePageIsWriteProtectedOnceAnotherNodeHasFetchedIt) {
   machine.write(0, 0, 0, 1);
   EXPECT_TRUE(machine.is_clean(0));
   machine.release(0);
-  EXPECT_EQ(machine.inspect(0, 0).access, Access::kWrite);
+  EXPECT_EQ(machine.inspect(0, 0).state, PageState::kWrite);
   static_cast<void>(machine.read(1, 0, 0));
   EXPECT_FALSE(machine.is_clean(0)) << "there is a mark to look at";
   machine.write(0, 0, 0, 2);
   machine.release(0);
-  EXPECT_EQ(machine.inspect(0, 0).access, Access::kRead);
+  EXPECT_EQ(machine.inspect(0, 0).state, PageState::kRead);
   EXPECT_FALSE(machine.inspect(0, 0).shared) << "what node 1 has is gone when it next acquires";
   machine.acquire(1, 0);
   EXPECT_EQ(machine.read(1, 0, 0), 2u);
@@ -158,12 +159,12 @@ TEST_P(HlrcDriver, AHomePageThatNobodyFetchesAgainCostsNothingAnyMore) {
   machine.write(0, 0, 0, 1);
   machine.release(0);
   machine.write(0, 0, 0, 2);
-  EXPECT_EQ(machine.inspect(0, 0).access, Access::kWrite);
+  EXPECT_EQ(machine.inspect(0, 0).state, PageState::kWrite);
   for (uint64_t i = 3; i < 10; ++i) {
     EXPECT_TRUE(machine.is_clean(0));
     machine.release(0);
     machine.write(0, 0, 0, i);
-    EXPECT_EQ(machine.inspect(0, 0).access, Access::kWrite);
+    EXPECT_EQ(machine.inspect(0, 0).state, PageState::kWrite);
   }
   EXPECT_EQ(machine.read(1, 0, 0), 0u);
   machine.acquire(1, 0);
@@ -182,7 +183,7 @@ TEST_P(HlrcDriver, ADirtyPageThatANoticeNamesKeepsBothNodesWrites) {
     machine.write(1, 2, 1, i);
     machine.release(0);
     machine.acquire(1, 0);  // the page is dirty there
-    EXPECT_EQ(machine.inspect(1, 2).access, Access::kNone);
+    EXPECT_EQ(machine.inspect(1, 2).state, PageState::kInvalid);
     EXPECT_EQ(machine.read(1, 2, 0), i);
     EXPECT_EQ(machine.read(1, 2, 1), i);
     machine.release(1);
@@ -208,14 +209,14 @@ TEST_P(HlrcDriver, WhoComesTooLateForALogInvalidatesEverything) {
   EXPECT_EQ(machine.read(1, kElsewhere, 0), 0u);
   machine.acquire(1, 0);
   for (const uint64_t page : {uint64_t{0}, kElsewhere, uint64_t{3}})
-    EXPECT_EQ(machine.inspect(1, page).access, Access::kNone) << page;
+    EXPECT_EQ(machine.inspect(1, page).state, PageState::kInvalid) << page;
   EXPECT_EQ(machine.read(1, kElsewhere, 0), words::kNoticeCount);
   EXPECT_EQ(machine.read(1, 0, 0), 7u);
   // And then all is as before.
   machine.write(0, kElsewhere, 0, 1);
   machine.release(0);
   machine.acquire(1, 0);
-  EXPECT_EQ(machine.inspect(1, 0).access, Access::kRead);
+  EXPECT_EQ(machine.inspect(1, 0).state, PageState::kRead);
   EXPECT_EQ(machine.read(1, kElsewhere, 0), 1u);
 }
 
@@ -263,7 +264,7 @@ TEST_P(HlrcDriver, AHomeThatLosesCountOfTheMarksCountsEveryPageAsFetched) {
   const uint64_t lost_before = counted(Counter::kMarksLost);
   machine.write(0, kWritten, 0, 1);
   machine.release(0);
-  EXPECT_EQ(machine.inspect(0, kWritten).access, Access::kWrite);
+  EXPECT_EQ(machine.inspect(0, kWritten).state, PageState::kWrite);
   EXPECT_EQ(machine.read(0, kRead, 0), 0u);
   for (uint64_t page = 0; page < kMarked; ++page) ASSERT_EQ(machine.read(1, page, 0), page == kWritten ? 1u : 0u);
   EXPECT_FALSE(machine.is_clean(0));
@@ -275,7 +276,7 @@ TEST_P(HlrcDriver, AHomeThatLosesCountOfTheMarksCountsEveryPageAsFetched) {
     EXPECT_EQ(machine.read(1, kWritten, 0), i == 2 ? 1 : i - 1) << "nothing is invalidated before the acquire";
     machine.acquire(1, 0);
     for (const uint64_t page : {kWritten, kRead, kUntouched, kSeen}) {
-      EXPECT_EQ(machine.inspect(1, page).access, Access::kNone);
+      EXPECT_EQ(machine.inspect(1, page).state, PageState::kInvalid);
       EXPECT_EQ(machine.read(1, page, 0), i);
     }
   }

@@ -113,6 +113,10 @@ std::vector<Scenario> scenarios() {
        {write(1, 0, 1), barrier(), read(0, 0), barrier(), write(1, 0, 2), barrier(), read(0, 0)},
        {barrier(), read(0, 0), barrier(), barrier(), read(0, 0), read(1, 0)}},
       1);
+  add("a home comes too late for its fetch log", {0, 0}, {0, 1},
+      {{write(0, 0, 1), write(1, 0, 1), barrier(), write(0, 0, 2), write(1, 0, 2), barrier()},
+       {read(0, 1), read(1, 1), barrier(), read(0, 1), barrier(), read(0, 0), read(1, 0)}});
+  all.back().fetch_log_capacity = 1;
   add("a page is fetched ahead", {0, 0}, {0, 1, 2},
       {{lock(0), write(0, 0, 1), write(1, 0, 1), unlock(0)},
        {lock(0), read(0, 0), unlock(0), lock(0), read(1, 0), unlock(0)},
@@ -148,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Hlrc, HlrcMutant,
                                          Mutant::kForgetOwed, Mutant::kIgnoreLap, Mutant::kOnlyReleaser,
                                          Mutant::kKnownBeforeInvalid, Mutant::kIgnoreOtherReleases, Mutant::kNoTwin,
                                          Mutant::kNoDepositAtNotice, Mutant::kKeepAhead, Mutant::kMarkOnce,
-                                         Mutant::kKeepUnshared));
+                                         Mutant::kIgnoreLoss, Mutant::kKeepUnshared));
 
 }  // namespace
 }  // namespace multigrain::hlrc::model
