@@ -1,5 +1,5 @@
-// The states, events, messages and actions of MGS: one page at one node ([MGS], section 3.2 and Appendix A: Table 5). The
-// tables that tie them are in transitions.cpp.
+// The states, events, messages and actions of MGS: one page at one node ([MGS], section 3.2 and Appendix A: Table 5).
+// The tables that tie them are in transitions.cpp.
 #pragma once
 
 #include <bit>
