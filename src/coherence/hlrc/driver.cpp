@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "coherence/steps.h"
 #include "coherence/stride_prefetcher.h"
 #include "fabric/words.h"
 #include "memory/diff.h"
@@ -65,6 +66,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   if (!home_of(page, record, true)) return false;
   FaultOutcome outcome;
   {
+    MULTIGRAIN_LOCK_STEP(record.lock);
     const std::lock_guard hold(record.lock);
     const Context here = context(record);
     Actions actions;
@@ -194,11 +196,6 @@ void Driver::start_fetch(PageId page, const Record& record, const Actions& actio
   fetch.page = services_.fabric.start_get_after(fetch.log, home, SegmentId::kFrames, offset(page), to);
 }
 
-void Driver::wait(const Fetch& fetch) {
-  services_.fabric.wait(fetch.log);
-  services_.fabric.wait(fetch.page);
-}
-
 // --- The end of an interval
 
 bool Driver::is_clean() const {
@@ -208,6 +205,7 @@ bool Driver::is_clean() const {
 void Driver::release() {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
+  MULTIGRAIN_LOCK_STEP(interval_lock_);
   const std::lock_guard one_at_a_time(interval_lock_);
   apply_fetch_log();
   const std::span<const PageId> pages = written_.take();
@@ -229,6 +227,7 @@ void Driver::set_own_word(uint64_t offset, uint64_t value) {
 }
 
 void Driver::apply_fetch(PageId page, Record& record) {
+  MULTIGRAIN_LOCK_STEP(record.lock);
   const std::lock_guard hold(record.lock);
   Actions actions;
   on_fetched_elsewhere(record.page, actions);
@@ -301,6 +300,7 @@ void Driver::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed
   };
   for (size_t i = 0; i < pages.size(); ++i) {
     Record& record = record_of(i);
+    MULTIGRAIN_LOCK_STEP(record.lock);
     record.lock.lock();
     Actions actions;
     on_interval_end(record.page, context(record), actions);
@@ -349,6 +349,7 @@ void Driver::acquire_all() {
 
 void Driver::apply_notices(const NoticeReader::Heard& heard) {
   if (nodes_with_news(heard.time(), known_, self_, nodes_).empty()) return;
+  MULTIGRAIN_LOCK_STEP(acquire_lock_);
   const std::lock_guard one_at_a_time(acquire_lock_);
   const NodeSet news = nodes_with_news(heard.time(), known_, self_, nodes_);
   if (news.empty()) return;
@@ -401,6 +402,7 @@ void Driver::gather(PageId page, Group& group) {
   // A page whose home was never looked up has never been fetched; and a fault that is about to looks it up, and takes
   // the record's lock, before it fetches: too late to fetch anything older than these notices.
   if (record.home_plus_one.load(std::memory_order_acquire) == 0 || context(record).is_home()) return;
+  MULTIGRAIN_LOCK_STEP(record.lock);
   record.lock.lock();
   Actions actions;
   on_notice(record.page, context(record), actions);

@@ -79,7 +79,10 @@ class Driver final : public PageDriver {
     uint64_t replaced = 0;  // in the fetch log
   };
   void start_fetch(PageId page, const Record& record, const Actions& actions, Fetch& fetch);
-  void wait(const Fetch& fetch);
+  void wait(const Fetch& fetch) {
+    services_.fabric.wait(fetch.log);
+    services_.fabric.wait(fetch.page);
+  }
 
   // The end of an interval.
   void apply_fetch_log();
