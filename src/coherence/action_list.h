@@ -1,4 +1,4 @@
-// The actions that one transition of an engine returns, in order.
+// The actions that one transition of a protocol returns, in order.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace multigrain {
 
-// Bounded: `capacity` is what the engine's longest transition returns. More than that is a broken invariant.
+// Bounded: `capacity` is what the protocol's longest transition returns. More than that is a broken invariant.
 template <typename Action, size_t capacity>
 class ActionList {
  public:
@@ -22,6 +22,12 @@ class ActionList {
     ++size_;
   }
   [[nodiscard]] size_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] bool contains(const Action& action) const {
+    for (const Action& each : *this)
+      if (each == action) return true;
+    return false;
+  }
   [[nodiscard]] const Action& operator[](size_t i) const { return items_[i]; }
   [[nodiscard]] const Action* begin() const { return items_.data(); }
   [[nodiscard]] const Action* end() const { return items_.data() + size_; }

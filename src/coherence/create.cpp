@@ -1,17 +1,17 @@
 #include "coherence/create.h"
 
 #include "coherence/dszoom/driver.h"
-#include "coherence/hlrc/shell.h"
-#include "coherence/mgs/shell.h"
+#include "coherence/hlrc/driver.h"
+#include "coherence/mgs/driver.h"
 #include "coherence/shasta/driver.h"
 
 namespace multigrain {
 
 Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const NodeServices& services,
                                                   const ProtocolOptions& options) {
-  if (name == "mgs") return mgs::Shell::create(services, options.prefetch);
+  if (name == "mgs") return mgs::Driver::create(services, options.prefetch);
   if (name == "hlrc")
-    return hlrc::Shell::create(
+    return hlrc::Driver::create(
         services,
         {.open_ahead = options.prefetch, .fetch_ahead = options.hlrc.fetch_ahead, .coalesce = options.hlrc.coalesce,
          .cooperative = options.hlrc.cooperative});

@@ -40,13 +40,19 @@ const char* name(Mutant mutant) {
       return "leave a mark at the first fetch only";
     case Mutant::kKeepUnshared:
       return "forget marks of pages that the home may not write";
+    case Mutant::kIgnoreLoss:
+      return "ignore that entries of the fetch log are lost";
   }
   return "?";
 }
 
 Machine::Machine(const Scenario& scenario)
     : scenario_(&scenario), nodes_(scenario.nodes), threads_(scenario.programs.size()) {
-  for (Node& node : nodes_) node.log.resize(scenario.log_capacity);
+  for (Node& node : nodes_) {
+    node.log.resize(scenario.log_capacity);
+    node.notices = NoticeLog(scenario.log_capacity);
+    for (auto& ring : node.fetch_log) ring.resize(scenario.fetch_log_capacity);
+  }
 }
 
 // --- What can happen
@@ -68,10 +74,12 @@ bool Machine::can_step(unsigned processor) const {
       return !node.ending;
     case At::kEnterTakingIn:
       return !node.taking_in;
-    case At::kReadMark: {
-      const std::vector<uint8_t>& marks = node.marks[thread.writer];
-      return thread.index == marks.size() || is_free(marks[thread.index]);
+    case At::kReadFetchLog: {
+      const FetchLogEntry entry = node.fetch_log_entry(thread.writer, thread.index);
+      return entry.is != FetchLogEntry::Is::kFetch || is_free(static_cast<unsigned>(entry.page.value));
     }
+    case At::kAssumeFetched:
+      return thread.index == pages() || is_free(thread.index);
     case At::kEndPage:
     case At::kNoticePage:
       return is_free(thread.pages[thread.index]);
@@ -127,13 +135,17 @@ void Machine::begin_op(unsigned processor) {
       note("faults on page {}", op.page);
       frame.locked = true;
       Actions actions;
-      on_fault(frame.page, is_home(self, op.page), is_write, actions);
+      if (is_home(self, op.page) && node.all_fetched) on_fetched_elsewhere(frame.page, actions);
+      thread.outcome = on_fault(frame.page, context(self, op.page), is_write ? Access::kWrite : Access::kRead, actions);
       thread.actions.clear();
       for (const Verb verb : actions) thread.actions.push_back(static_cast<uint8_t>(verb));
       if (is(Mutant::kGrantBeforeQueue)) {
         const auto queue = static_cast<uint8_t>(Verb::kQueue);
         std::fill(std::remove(thread.actions.begin(), thread.actions.end(), queue), thread.actions.end(), queue);
       }
+      if (is(Mutant::kNoMark)) std::erase(thread.actions, static_cast<uint8_t>(Verb::kLogFetch));
+      if (is(Mutant::kMarkAfterFetch) && actions.contains(Verb::kLogFetch))
+        std::swap(thread.actions[0], thread.actions[1]);
       thread.page = op.page;
       thread.verb = 0;
       thread.at = At::kFault;
@@ -218,24 +230,36 @@ bool Machine::deposit_word(unsigned processor) {
   return thread.word == scenario_->words;
 }
 
-// The next ring of marks to look at, or the pages that were written.
-void Machine::next_mark(unsigned processor) {
+// The next ring of the fetch log to read, or the pages that were written.
+void Machine::next_fetch_log(unsigned processor) {
   Thread& thread = threads_[processor];
   if (thread.writer == node_of(processor)) ++thread.writer;
   if (thread.writer < nodes_.size()) {
-    thread.index = nodes_[node_of(processor)].marks_seen[thread.writer];
-    thread.at = At::kReadMark;
+    thread.index = nodes_[node_of(processor)].fetch_log_read[thread.writer];
+    thread.at = At::kReadFetchLog;
   } else {
     thread.index = thread.writer = 0;
     thread.at = At::kTakeWritten;
   }
 }
 
+void Machine::apply_fetch(Node& node, unsigned page) {
+  Actions actions;
+  if (!is(Mutant::kKeepUnshared) || node.frames[page].page.state == PageState::kWrite)
+    on_fetched_elsewhere(node.frames[page].page, actions);
+  if (!actions.contains(Verb::kQueue)) return;
+  node.written.push_back(static_cast<uint8_t>(page));
+  ++node.unpublished;
+}
+
 void Machine::next_page_to_end(Thread& thread) {
   thread.mask = 0;
   thread.diff = {};
   thread.word = 0;
-  thread.at = ++thread.index == thread.pages.size() ? At::kPublish : At::kEndPage;
+  thread.at = At::kEndPage;
+  if (++thread.index != thread.pages.size()) return;
+  thread.index = 0;
+  thread.at = At::kAppend;
 }
 
 void Machine::next_page_noticed(Thread& thread) {
@@ -250,28 +274,25 @@ void Machine::next_entry(unsigned processor) {
   Thread& thread = threads_[processor];
   const unsigned self = node_of(processor);
   Node& node = nodes_[self];
-  while (thread.writer < nodes_.size()) {
-    if (is_new(thread, self, thread.writer)) {
-      const uint8_t known = node.known[thread.writer];
-      if (thread.wanted[thread.writer] - known > static_cast<int>(scenario_->log_capacity) && !is(Mutant::kIgnoreLap)) {
-        thread.lost = true;
-      } else {
-        thread.index = std::max(thread.index, known);
-        if (thread.index < thread.wanted[thread.writer]) {
-          thread.at = At::kReadEntry;
-          return;
-        }
-      }
+  const NodeSet news = this->news(thread, self);
+  for (; thread.writer < nodes_.size(); ++thread.writer, thread.index = 0) {
+    if (!news.contains(NodeId(thread.writer))) continue;
+    const uint8_t known = node.known[thread.writer];
+    const uint8_t wanted = thread.wanted[thread.writer];
+    if (!pieces_of_ring(known, wanted, scenario_->log_capacity) && !is(Mutant::kIgnoreLap)) {
+      thread.lost = true;
+      continue;
     }
-    ++thread.writer;
-    thread.index = 0;
+    thread.index = std::max(thread.index, known);
+    if (thread.index < wanted) {
+      thread.at = At::kReadEntry;
+      return;
+    }
   }
-  if (thread.lost) {
-    thread.pages.clear();
-    for (uint8_t p = 0; p < pages(); ++p) thread.pages.push_back(p);
-  }
-  std::sort(thread.pages.begin(), thread.pages.end());
-  thread.pages.erase(std::unique(thread.pages.begin(), thread.pages.end()), thread.pages.end());
+  if (thread.lost) thread.runs.assign(1, NoticeRun{PageId(0), pages()});
+  for (const NoticeRun& run : join_runs(thread.runs))
+    for (uint64_t page = run.first.value; page < run.end(); ++page) thread.pages.push_back(static_cast<uint8_t>(page));
+  thread.runs.clear();
   std::erase_if(thread.pages, [&](uint8_t page) { return is_home(self, page); });
   thread.index = 0;
   if (is(Mutant::kKnownBeforeInvalid))
@@ -281,31 +302,45 @@ void Machine::next_entry(unsigned processor) {
 }
 
 void Machine::step(unsigned processor) {
+  const At at = threads_[processor].at;
+  if (at == At::kOp)
+    begin_op(processor);
+  else if (at < At::kCheckClean)
+    step_of_fault(processor);
+  else if (at < At::kReadVector)
+    step_of_release(processor);
+  else
+    step_of_acquire(processor);
+}
+
+void Machine::step_of_fault(unsigned processor) {
   Thread& thread = threads_[processor];
   const unsigned self = node_of(processor);
   Node& node = nodes_[self];
   switch (thread.at) {
-    case At::kOp:
-      begin_op(processor);
-      return;
-
     case At::kFault: {
       Frame& frame = node.frames[thread.page];
       if (thread.verb == thread.actions.size()) {
-        const bool fetched =
-            std::count(thread.actions.begin(), thread.actions.end(), static_cast<uint8_t>(Verb::kFetch)) != 0;
         frame.locked = false;
         thread.actions.clear();
         thread.verb = 0;
-        thread.at = fetched && scenario_->fetch_ahead ? At::kAhead : At::kOp;
+        const bool ahead = thread.outcome == FaultOutcome::kFetched || thread.outcome == FaultOutcome::kPrefetched;
+        thread.at = ahead && scenario_->fetch_ahead ? At::kAhead : At::kOp;
+        thread.outcome = FaultOutcome::kAlone;
         return;
       }
       const auto verb = static_cast<Verb>(thread.actions[thread.verb]);
       switch (verb) {
+        case Verb::kLogFetch: {
+          note("logs its fetch of page {}", thread.page);
+          std::vector<uint64_t>& ring = nodes_[scenario_->homes[thread.page]].fetch_log[self];
+          const uint8_t position = node.fetch_log_written[scenario_->homes[thread.page]]++;
+          ring[position % ring.size()] = LogEntry::encode({PageId(thread.page), 1}, position, ring.size());
+          break;
+        }
         case Verb::kFetch:
           thread.word = 0;
-          thread.at =
-              frame.marked || is(Mutant::kNoMark) || is(Mutant::kMarkAfterFetch) ? At::kFetchWord : At::kMark;
+          thread.at = At::kFetchWord;
           if (frame.rights != Rights::kNone) wrong("a frame is filled that processors have rights to");
           return;
         case Verb::kMakeTwin:
@@ -336,43 +371,39 @@ void Machine::step(unsigned processor) {
       thread.at = At::kOp;
       if (next >= pages() || node.frames[next].locked) return;
       Actions actions;
-      on_prefetch(node.frames[next].page, is_home(self, next), false, actions);
+      on_prefetch(node.frames[next].page, context(self, next), false, actions);
       if (actions.empty()) return;
       note("fetches page {} ahead", next);
       node.frames[next].locked = true;
       thread.page = static_cast<uint8_t>(next);
-      // That may bring another.
       for (const Verb verb : actions) thread.actions.push_back(static_cast<uint8_t>(verb));
+      if (is(Mutant::kNoMark)) std::erase(thread.actions, static_cast<uint8_t>(Verb::kLogFetch));
+      if (is(Mutant::kMarkAfterFetch) && actions.contains(Verb::kLogFetch))
+        std::swap(thread.actions[0], thread.actions[1]);
       thread.at = At::kFault;
       return;
     }
-    case At::kMark:
-      note("marks page {}", thread.page);
-      nodes_[scenario_->homes[thread.page]].marks[self].push_back(thread.page);
-      node.frames[thread.page].marked = true;
-      if (is(Mutant::kMarkAfterFetch)) {
-        ++thread.verb;
-        thread.at = At::kFault;
-      } else {
-        thread.at = At::kFetchWord;
-      }
-      return;
     case At::kFetchWord: {
       Frame& frame = node.frames[thread.page];
       frame.words[thread.word] = nodes_[scenario_->homes[thread.page]].frames[thread.page].words[thread.word];
       note("fetches word {} of page {}: {}", thread.word, thread.page, frame.words[thread.word]);
       if (++thread.word != scenario_->words) return;
       thread.word = 0;
-      if (is(Mutant::kMarkAfterFetch) && !frame.marked) {
-        thread.at = At::kMark;
-        return;
-      }
       ++thread.verb;
       thread.at = At::kFault;
       return;
     }
+    default:
+      wrong("a processor made a step that it could not");
+  }
+}
 
-    // --- Release: Shell::release()
+// Driver::release()
+void Machine::step_of_release(unsigned processor) {
+  Thread& thread = threads_[processor];
+  const unsigned self = node_of(processor);
+  Node& node = nodes_[self];
+  switch (thread.at) {
     case At::kCheckClean: {
       const bool published = is(Mutant::kIgnoreOtherReleases) ? node.written.empty() : node.unpublished == 0;
       if (published && (node.fetch_log_empty() || is(Mutant::kIgnoreMarks))) {
@@ -385,27 +416,45 @@ void Machine::step(unsigned processor) {
     case At::kEnterEnding:
       node.ending = true;
       thread.writer = 0;
-      next_mark(processor);
+      // What FetchLog::is_empty() says: after a loss nothing is read any more.
+      if (node.all_fetched) thread.writer = static_cast<uint8_t>(nodes_.size());
+      next_fetch_log(processor);
       return;
-    case At::kReadMark: {
-      const std::vector<uint8_t>& marks = node.marks[thread.writer];
-      if (thread.index == marks.size()) {
-        ++thread.writer;
-        next_mark(processor);
-        return;
-      }
-      const uint8_t page = marks[thread.index];
-      note("finds page {} marked", page);
-      node.marks_seen[thread.writer] = ++thread.index;
-      Actions actions;
-      if (!is(Mutant::kKeepUnshared) || node.frames[page].page.access == Access::kWrite)
-        on_fetched_elsewhere(node.frames[page].page, actions);
-      if (actions.contains(Verb::kQueue)) {
-        node.written.push_back(page);
-        ++node.unpublished;
+    case At::kReadFetchLog: {
+      const FetchLogEntry entry = node.fetch_log_entry(thread.writer, thread.index);
+      switch (entry.is) {
+        case FetchLogEntry::Is::kEnd:
+          node.fetch_log_read[thread.writer++] = thread.index;
+          next_fetch_log(processor);
+          return;
+        case FetchLogEntry::Is::kFetch:
+          note("finds page {} fetched", entry.page.value);
+          apply_fetch(node, static_cast<unsigned>(entry.page.value));
+          ++thread.index;
+          return;
+        case FetchLogEntry::Is::kOverwritten:
+          if (is(Mutant::kIgnoreLoss)) {
+            node.fetch_log_read[thread.writer++] = thread.index;
+            next_fetch_log(processor);
+            return;
+          }
+          note("finds the fetch log overwritten");
+          node.all_fetched = true;
+          thread.index = 0;
+          thread.at = At::kAssumeFetched;
+          return;
       }
       return;
     }
+    case At::kAssumeFetched:
+      if (thread.index == pages()) {
+        thread.writer = static_cast<uint8_t>(nodes_.size());
+        next_fetch_log(processor);
+        return;
+      }
+      if (is_home(self, thread.index)) apply_fetch(node, thread.index);
+      ++thread.index;
+      return;
     case At::kTakeWritten:
       thread.index = 0;
       thread.pages = std::move(node.written);
@@ -417,12 +466,9 @@ void Machine::step(unsigned processor) {
       }
       std::sort(thread.pages.begin(), thread.pages.end());
       if (is(Mutant::kPublishBeforeDeposit)) {
-        for (const uint8_t page : thread.pages) {
-          node.log[node.log_end % scenario_->log_capacity] =
-              NoticeEntry::encode({PageId(page), 1}, node.log_end, scenario_->log_capacity);
-          ++node.log_end;
-        }
-        node.known[self] = node.log_end;
+        for (const uint8_t page : thread.pages) append(node, node.notices.add(PageId(page)));
+        append(node, node.notices.close());
+        node.known[self] = static_cast<uint8_t>(node.notices.end());
       }
       thread.at = At::kEndPage;
       return;
@@ -430,7 +476,7 @@ void Machine::step(unsigned processor) {
       Frame& frame = node.frames[thread.pages[thread.index]];
       frame.locked = true;
       Actions actions;
-      on_interval_end(frame.page, is_home(self, thread.pages[thread.index]), actions);
+      on_interval_end(frame.page, context(self, thread.pages[thread.index]), actions);
       thread.actions.clear();
       for (const Verb verb : actions) thread.actions.push_back(static_cast<uint8_t>(verb));
       if (is(Mutant::kDiffBeforeRevoke) && actions.contains(Verb::kDeposit)) encode(frame, thread);
@@ -463,44 +509,58 @@ void Machine::step(unsigned processor) {
       Frame& frame = node.frames[thread.pages[thread.index]];
       Actions actions;
       on_clean(frame.page, actions);
-      if (actions.contains(Verb::kNotice) && !is(Mutant::kPublishBeforeDeposit)) {
-        node.log[node.log_end % scenario_->log_capacity] =
-            NoticeEntry::encode({PageId(thread.pages[thread.index]), 1}, node.log_end, scenario_->log_capacity);
-        ++node.log_end;
-      }
+      if (actions.contains(Verb::kNotice) && !is(Mutant::kPublishBeforeDeposit))
+        thread.noticed |= static_cast<uint8_t>(1u << thread.index);
       frame.locked = false;
       thread.actions.clear();
       next_page_to_end(thread);
       return;
     }
+    case At::kAppend: {
+      std::optional<NoticeLog::Append> entry;
+      for (; !entry && thread.index < thread.pages.size(); ++thread.index)
+        if ((thread.noticed >> thread.index & 1) != 0) entry = node.notices.add(PageId(thread.pages[thread.index]));
+      if (!entry) {
+        entry = node.notices.close();
+        thread.noticed = 0;
+        thread.at = At::kPublish;
+      }
+      append(node, entry);
+      return;
+    }
     case At::kPublish:
-      note("publishes up to {}", node.log_end);
-      node.known[self] = node.log_end;
+      note("publishes up to {}", node.notices.end());
+      node.known[self] = static_cast<uint8_t>(node.notices.end());
       node.unpublished = static_cast<uint8_t>(node.unpublished - thread.pages.size());
       node.ending = false;
       thread.pages.clear();
       thread.index = 0;
       released(processor);
       return;
+    default:
+      wrong("a processor made a step that it could not");
+  }
+}
 
-    // --- Acquire: Shell::acquire(), Shell::acquire_all(), Shell::apply_write_notices()
+// Driver::acquire(), Driver::acquire_all(), Driver::apply_notices()
+void Machine::step_of_acquire(unsigned processor) {
+  Thread& thread = threads_[processor];
+  const unsigned self = node_of(processor);
+  Node& node = nodes_[self];
+  switch (thread.at) {
     case At::kReadVector:
       if (!is(Mutant::kOnlyReleaser) || thread.all || thread.writer == thread.from)
         thread.wanted[thread.writer] = nodes_[thread.all ? thread.writer : thread.from].known[thread.writer];
       note("wants node {} up to {}", thread.writer, thread.wanted[thread.writer]);
       if (++thread.writer != nodes_.size()) return;
       thread.writer = 0;
-      for (unsigned w = 0; w < nodes_.size(); ++w) {
-        if (!is_new(thread, self, w)) continue;
+      if (!news(thread, self).empty())
         thread.at = At::kEnterTakingIn;
-        return;
-      }
-      acquired(processor);
+      else
+        acquired(processor);
       return;
     case At::kEnterTakingIn: {
-      bool any = false;
-      for (unsigned w = 0; w < nodes_.size(); ++w) any = any || is_new(thread, self, w);
-      if (!any) {
+      if (news(thread, self).empty()) {
         acquired(processor);
         return;
       }
@@ -513,13 +573,16 @@ void Machine::step(unsigned processor) {
     }
     case At::kReadEntry: {
       const uint64_t entry = nodes_[thread.writer].log[thread.index % scenario_->log_capacity];
-      auto run = NoticeEntry::decode(entry, thread.index, scenario_->log_capacity);
-      if (!run && is(Mutant::kIgnoreLap))
-        run = NoticeEntry::decode(entry, thread.index + scenario_->log_capacity, scenario_->log_capacity);
+      NoticeRun run;
+      const auto read = [&](uint64_t position) {
+        return read_notices({&entry, 1}, position, scenario_->log_capacity, pages(), {&run, 1}) == NoticesRead::kAll;
+      };
+      const bool is_there =
+          read(thread.index) || (is(Mutant::kIgnoreLap) && read(thread.index + scenario_->log_capacity));
       note("reads entry {} of node {}: {}", thread.index, thread.writer,
-           run ? fmt::format("page {}", run->first.value) : std::string("overwritten"));
-      if (run)
-        thread.pages.push_back(static_cast<uint8_t>(run->first.value));
+           is_there ? fmt::format("page {}", run.first.value) : std::string("overwritten"));
+      if (is_there)
+        thread.runs.push_back(run);
       else
         thread.lost = true;
       ++thread.index;
@@ -529,10 +592,10 @@ void Machine::step(unsigned processor) {
     case At::kNoticePage: {
       Frame& frame = node.frames[thread.pages[thread.index]];
       Actions actions;
-      const bool ahead = frame.page.prefetched;
-      if (!is(Mutant::kMarkOnce)) frame.marked = false;
-      on_notice(frame.page, false, actions);
-      if (is(Mutant::kKeepAhead)) frame.page.prefetched = ahead;
+      const Page before = frame.page;
+      on_notice(frame.page, context(self, thread.pages[thread.index]), actions);
+      if (is(Mutant::kMarkOnce)) frame.page.logged = before.logged;
+      if (is(Mutant::kKeepAhead) && before.state == PageState::kPrefetched) frame.page.state = before.state;
       if (!actions.contains(Verb::kRevoke)) {
         ++thread.index;
         next_page_noticed(thread);
@@ -586,10 +649,9 @@ void Machine::step(unsigned processor) {
       thread.index = 0;
       acquired(processor);
       return;
-    case At::kWaitBarrier:
-      break;
+    default:
+      wrong("a processor made a step that it could not");
   }
-  wrong("a processor made a step that it could not");
 }
 
 // --- What must hold
@@ -599,13 +661,14 @@ void Machine::check() {
     for (unsigned p = 0; p < pages(); ++p) {
       const Frame& frame = nodes_[n].frames[p];
       if (frame.locked) continue;
-      const Rights allowed = frame.page.access == Access::kWrite  ? Rights::kWrite
-                             : frame.page.access == Access::kRead ? Rights::kRead
-                                                                  : Rights::kNone;
+      const bool writable = frame.page.state == PageState::kWrite;
+      const Rights allowed = writable                               ? Rights::kWrite
+                             : frame.page.state == PageState::kRead ? Rights::kRead
+                                                                    : Rights::kNone;
       if (frame.rights != allowed) wrong(fmt::format("node {} has other rights to page {} than it knows", n, p));
-      const bool writes_noticed = frame.page.access == Access::kWrite && (!is_home(n, p) || frame.page.shared);
+      const bool writes_noticed = writable && (!is_home(n, p) || frame.page.shared);
       if (writes_noticed && !frame.page.queued) wrong(fmt::format("H2: page {} is writable at node {} unlisted", p, n));
-      if (frame.has_twin != (frame.page.access == Access::kWrite && !is_home(n, p)))
+      if (frame.has_twin != (writable && !is_home(n, p)))
         wrong(fmt::format("H3: the twin of page {} at node {}", p, n));
     }
   }
@@ -643,10 +706,10 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
   for (const Node& node : nodes_) {
     for (unsigned p = 0; p < pages(); ++p) {
       const Frame& f = node.frames[p];
-      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.page.access) | f.page.queued << 2 |
+      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.page.state) | f.page.queued << 2 |
                                          f.page.notice_pending << 3 | f.page.shared << 4 | f.locked << 5 |
-                                         f.marked << 6 | f.has_twin << 7));
-      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.rights) | f.page.prefetched << 2));
+                                         f.page.logged << 6 | f.has_twin << 7));
+      out.push_back(static_cast<uint8_t>(static_cast<unsigned>(f.rights)));
       put_all(f.words);
       put_all(f.twin);
     }
@@ -655,11 +718,11 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     out.push_back(static_cast<uint8_t>(node.ending | node.taking_in << 1));
     put_all(node.known);
     put_all(node.log);
-    put(node.log_end);
-    for (unsigned n = 0; n < kMaxNodes; ++n) {
-      put_all(node.marks[n]);
-      put(node.marks_seen[n]);
-    }
+    put(static_cast<uint8_t>(node.notices.end()));
+    for (const auto& ring : node.fetch_log)
+      for (const uint64_t entry : ring) put(static_cast<uint16_t>(entry >> 44 << 8 | (entry & 0xff)));
+    put_all(node.fetch_log_read);
+    put(node.all_fetched);
   }
   for (const Thread& t : threads_) {
     put(t.pc);
@@ -668,7 +731,11 @@ void Machine::serialise(std::vector<uint8_t>& out) const {
     put(t.word);
     put(t.verb);
     put_all(t.actions);
+    out.push_back(static_cast<uint8_t>(t.outcome));
     put_all(t.pages);
+    put(t.noticed);
+    out.push_back(static_cast<uint8_t>(t.runs.size()));
+    for (const NoticeRun& run : t.runs) put(static_cast<uint16_t>(run.first.value << 8 | run.count));
     put(t.index);
     put(t.writer);
     out.push_back(static_cast<uint8_t>(t.all | t.lost << 1));
@@ -687,11 +754,11 @@ std::string Machine::describe() const {
   std::string out;
   for (unsigned n = 0; n < nodes_.size(); ++n) {
     const Node& node = nodes_[n];
-    out += fmt::format("node {}: log {} known", n, node.log_end);
+    out += fmt::format("node {}: log {} known", n, node.notices.end());
     for (const uint8_t known : node.known) out += fmt::format(" {}", known);
     for (unsigned p = 0; p < pages(); ++p) {
       const Frame& f = node.frames[p];
-      out += fmt::format("; page {} access {} {}{}{}{}[{} {}]", p, static_cast<unsigned>(f.page.access),
+      out += fmt::format("; page {} state {} {}{}{}{}[{} {}]", p, static_cast<unsigned>(f.page.state),
                          f.page.queued ? "queued " : "", f.page.notice_pending ? "notice_pending " : "",
                          f.page.shared ? "shared " : "", f.locked ? "locked " : "", f.words[0], f.words[1]);
     }

@@ -1,7 +1,8 @@
-// A whole machine running HLRC, as one plain value: the engine that ships (coherence/hlrc/engine.h) at every node, and
-// around it what hlrc/shell.cpp does with it, cut into steps between which everybody else may run. A step is at most
-// one remote operation, of one word; so a fetch or a deposit of a page takes as many steps as the page has words, and
-// may be torn by others. The explorer (explorer.h) tries every order of the processors' steps.
+// A whole machine running HLRC, as one plain value: the transitions that ship (coherence/hlrc/transitions.h), and the
+// parts that decide what logs and timestamps say (write_notices.h, fetch_log.h, vector_time.h), at every node; and
+// around them what hlrc/driver.cpp does with them, cut into steps between which everybody else may run. A step is at
+// most one remote operation, of one word; so a fetch or a deposit of a page takes as many steps as the page has words,
+// and may be torn by others. The explorer (explorer.h) tries every order of the processors' steps.
 //
 // Programs must be free of data races. Then each read has one legal value, which golden memory holds.
 #pragma once
@@ -10,11 +11,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "coherence/hlrc/engine.h"
-#include "coherence/hlrc/notice_log.h"
+#include "coherence/hlrc/fetch_log.h"
+#include "coherence/hlrc/transitions.h"
+#include "coherence/hlrc/vector_time.h"
+#include "coherence/hlrc/write_notices.h"
 #include "narrator.h"
 
 namespace multigrain::hlrc::model {
@@ -43,9 +47,9 @@ using Program = std::vector<Op>;
 enum class Mutant : uint8_t {
   kNone,
   kPublishBeforeDeposit,  // a release publishes its notices first, and deposits its diffs afterwards
-  kNoMark,                // fetches leave no mark at the home
+  kNoMark,                // fetches leave no entry in the home's fetch log
   kMarkAfterFetch,        // ... or leave it when they have the page
-  kIgnoreMarks,           // a release with nothing written does not look for marks
+  kIgnoreMarks,           // a release with nothing written does not read the fetch log
   kGrantBeforeQueue,      // a page is made writable, and then joins the list
   kDiffBeforeRevoke,      // the diff is made while processors of the node may still write
   kForgetOwed,            // what went home at a notice is not noticed by others
@@ -56,8 +60,9 @@ enum class Mutant : uint8_t {
   kNoTwin,                // a written page goes home whole
   kNoDepositAtNotice,     // a dirty page that a notice names is dropped
   kKeepAhead,             // a notice leaves a frame that was fetched ahead
-  kMarkOnce,              // only the first fetch of a page leaves a mark
-  kKeepUnshared,          // a home looks for marks, and forgets those of pages that it may not write
+  kMarkOnce,              // only the first fetch of a page leaves an entry
+  kIgnoreLoss,            // a home whose fetch log was overwritten goes on as if it had come to its end
+  kKeepUnshared,          // a home reads its fetch log, and forgets pages that it may not write
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
@@ -69,7 +74,8 @@ struct Scenario {
   std::vector<unsigned> processors;  // of each processor, its node
   std::vector<Program> programs;     // of each processor
   bool fetch_ahead = false;          // a fetch of a page brings the frame of the next
-  unsigned log_capacity = 64;        // entries
+  unsigned log_capacity = 64;        // entries of a node's write notices
+  unsigned fetch_log_capacity = 8;   // entries of a node at a home
   Mutant mutant = Mutant::kNone;
 };
 
@@ -96,7 +102,6 @@ class Machine : exploring::Narrator {
     Page page;
     Rights rights = Rights::kNone;  // of the view: follows page.access within a transition
     bool locked = false;
-    bool marked = false;
     bool has_twin = false;
     Words words{};
     Words twin{};
@@ -110,13 +115,19 @@ class Machine : exploring::Narrator {
     bool taking_in = false;  // the lock of acquires
     std::array<uint8_t, kMaxNodes> known{};
     std::vector<uint64_t> log;  // the ring
-    uint8_t log_end = 0;
-    // By each node, and how many of them have been seen.
-    std::array<std::vector<uint8_t>, kMaxNodes> marks;
-    std::array<uint8_t, kMaxNodes> marks_seen{};
+    NoticeLog notices{0};       // the writer's side of it
+    // Of each node: its ring here, and how far this home has read it.
+    std::array<std::vector<uint64_t>, kMaxNodes> fetch_log;
+    std::array<uint8_t, kMaxNodes> fetch_log_read{};
+    bool all_fetched = false;
+    std::array<uint8_t, kMaxNodes> fetch_log_written{};  // at each home
+    [[nodiscard]] FetchLogEntry fetch_log_entry(unsigned writer, uint64_t position) const {
+      const std::vector<uint64_t>& ring = fetch_log[writer];
+      return read_fetch_log(ring[position % ring.size()], position, ring.size());
+    }
     [[nodiscard]] bool fetch_log_empty() const {
-      for (unsigned n = 0; n < kMaxNodes; ++n)
-        if (marks_seen[n] != marks[n].size()) return false;
+      for (unsigned n = 0; n < kMaxNodes && !all_fetched; ++n)
+        if (fetch_log_entry(n, fetch_log_read[n]).is != FetchLogEntry::Is::kEnd) return false;
       return true;
     }
   };
@@ -124,19 +135,20 @@ class Machine : exploring::Narrator {
   enum class At : uint8_t {
     kOp,
     kFault,  // carrying out actions_ on page
-    kMark,
     kFetchWord,
     kAhead,  // whether to fetch the next page too
     // Release
     kCheckClean,
     kEnterEnding,
-    kReadMark,
+    kReadFetchLog,
+    kAssumeFetched,  // page index, as the fetch log has lost entries
     kTakeWritten,
     kEndPage,
     kRevokePage,
     kEncodePage,
     kDepositWord,
     kCleanPage,
+    kAppend,  // the notice of page index, or what is left to append
     kPublish,
     // Acquire
     kReadVector,
@@ -156,8 +168,11 @@ class Machine : exploring::Narrator {
     uint8_t word = 0;
     uint8_t verb = 0;              // of actions: next
     std::vector<uint8_t> actions;  // Verbs
-    std::vector<uint8_t> pages;    // taken, or named by notices
-    uint8_t index = 0;             // in pages, or of marks or entries
+    FaultOutcome outcome = FaultOutcome::kAlone;
+    std::vector<uint8_t> pages;   // taken, or named by notices
+    uint8_t noticed = 0;          // bit i: notices name pages[i]
+    std::vector<NoticeRun> runs;  // that entries name
+    uint8_t index = 0;            // in pages, or position of an entry
     uint8_t writer = 0;
     bool all = false;  // an acquire from all
     bool lost = false;
@@ -171,6 +186,9 @@ class Machine : exploring::Narrator {
   [[nodiscard]] unsigned pages() const { return static_cast<unsigned>(scenario_->homes.size()); }
   [[nodiscard]] bool is(Mutant mutant) const { return scenario_->mutant == mutant; }
   [[nodiscard]] bool is_home(unsigned node, unsigned page) const { return scenario_->homes[page] == node; }
+  [[nodiscard]] Context context(unsigned node, unsigned page) const {
+    return {NodeId(static_cast<uint16_t>(node)), NodeId(static_cast<uint16_t>(scenario_->homes[page]))};
+  }
   [[nodiscard]] bool at_end(unsigned processor) const {
     return threads_[processor].pc == scenario_->programs[processor].size();
   }
@@ -184,14 +202,23 @@ class Machine : exploring::Narrator {
   void released(unsigned processor);
   void begin_acquire(unsigned processor, bool all, unsigned from);
   void acquired(unsigned processor);
-  void next_mark(unsigned processor);
+  void next_fetch_log(unsigned processor);
+  void apply_fetch(Node& node, unsigned page);
   void next_page_to_end(Thread& thread);
   void next_page_noticed(Thread& thread);
   void encode(Frame& frame, Thread& thread);
   bool deposit_word(unsigned processor);
-  [[nodiscard]] bool is_new(const Thread& thread, unsigned node, unsigned writer) const {
-    return writer != node && thread.wanted[writer] > nodes_[node].known[writer];
+  [[nodiscard]] NodeSet news(const Thread& thread, unsigned node) const {
+    return nodes_with_news(thread.wanted, nodes_[node].known, NodeId(static_cast<uint16_t>(node)),
+                           static_cast<unsigned>(nodes_.size()));
   }
+  void append(Node& node, const std::optional<NoticeLog::Append>& entry) {
+    if (entry) node.log[entry->slot] = entry->entry;
+  }
+  // The steps, by what the processor is in the middle of.
+  void step_of_fault(unsigned processor);
+  void step_of_release(unsigned processor);
+  void step_of_acquire(unsigned processor);
   void next_entry(unsigned processor);
   void check();
 

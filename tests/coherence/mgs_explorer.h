@@ -13,7 +13,7 @@ using exploring::Report;
 
 // Explores `scenario` (prepared). Checks every state, every end (deadlock, rest, final values) and that an end can be
 // reached from every state. Stops at the first failure, or with a failure after `max_states`.
-// If the engine itself stops the process (MG_CHECK), the events that led there are printed to standard error.
+// If a transition itself stops the process (MG_CHECK), the events that led there are printed to standard error.
 Report explore(const Scenario& scenario, size_t max_states);
 
 // One line for people: name, states, transitions, ends.

@@ -1,7 +1,7 @@
-// The MGS shell among nodes that send anything.
+// The MGS driver among nodes that send anything.
 #include "../fabric/hostile.h"
+#include "coherence/mgs/driver.h"
 #include "coherence/mgs/message_types.h"
-#include "coherence/mgs/shell.h"
 
 namespace multigrain::mgs {
 namespace {
@@ -35,16 +35,16 @@ struct Node {
     auto chosen = choose(AccessMechanism::kMprotect, *region, nullptr);
     if (!chosen) panic("no access rights");
     rights = std::move(*chosen);
-    auto built = Shell::create(NodeServices{fabric, *region, *rights, homes, wait});
-    if (!built) panic("no shell");
-    shell = std::move(*built);
+    auto built = Driver::create(NodeServices{fabric, *region, *rights, homes, wait});
+    if (!built) panic("no driver");
+    driver = std::move(*built);
   }
   SomeHomes homes;
   HostileFabric fabric;
   WaitPolicy wait;
   std::optional<Region> region;
   std::unique_ptr<AccessRights> rights;
-  std::unique_ptr<Shell> shell;
+  std::unique_ptr<Driver> driver;
 };
 
 // A diff that is right, or nearly.

@@ -902,7 +902,7 @@ void Machine::check_page(unsigned page) {
       const std::vector<uint8_t>& queue = queues_[domain_index(n, d)];
       const uint16_t awaited = awaited_[domain_index(n, d)];
       expect((awaited >> page & 1) == (c.releasing.contains(domain_id(d)) ? 1 : 0), n,
-             "the engine and the processors disagree on what is being released");
+             "the client and the processors disagree on what is being released");
       bool held = std::find(queue.begin(), queue.end(), page) != queue.end();
       for (size_t p = 0; p < threads_.size(); ++p)
         held |= threads_[p].mode == Mode::kHolding && threads_[p].page == page && scenario_->processors[p].node == n &&

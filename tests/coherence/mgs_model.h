@@ -1,4 +1,4 @@
-// A whole machine running MGS, as one plain value: the protocol engine that ships (coherence/mgs/engine.h) at every
+// A whole machine running MGS, as one plain value: the transitions that ship (coherence/mgs/transitions.h) at every
 // node, and around it the least that makes it a machine: frames, twins, rights, delayed update queues, channels between
 // nodes and processors that run small programs. Nothing here happens by itself: enabled() lists what could happen next
 // and apply() makes one of those things happen and checks the machine afterwards. The explorer (mgs_explorer.h) tries
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "coherence/mgs/engine.h"
+#include "coherence/mgs/transitions.h"
 #include "narrator.h"
 
 namespace multigrain::mgs::model {

@@ -11,12 +11,12 @@
 namespace multigrain::mgs::model {
 namespace {
 
-// What is running, should the engine itself stop the process.
+// What is running, should a transition itself stop the process.
 uint64_t current_seed = 0;
 Shape current_shape;
 
 void print_seed_at_abort(int) {
-  std::fprintf(stderr, "the engine stopped; to replay: %s\n", replay_command(current_seed, current_shape).c_str());
+  std::fprintf(stderr, "a transition stopped the process; to replay: %s\n", replay_command(current_seed, current_shape).c_str());
 }
 
 struct Totals {

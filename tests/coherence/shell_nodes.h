@@ -92,7 +92,8 @@ class OneSided final : public ForwardingFabric {
   std::atomic<uint64_t> remote_{0};
 };
 
-// What every node has. A test's nodes derive from it, and have a member `shell`, declared last, that points to a shell.
+// What every node has. A test's nodes derive from it, and have a member `driver`, or `shell`, declared last, that points to
+// what takes the faults.
 struct NodeMemory {
   std::optional<Region> region;
   std::unique_ptr<AccessRights> rights;
@@ -160,10 +161,17 @@ class ShellNodes {
   [[nodiscard]] uint64_t words_per_page() const { return page_size_ / sizeof(uint64_t); }
 
  private:
+  static auto& protocol_of(Node& node) {
+    if constexpr (requires { node.driver; })
+      return *node.driver;
+    else
+      return *node.shell;
+  }
+
   static void on_signal(int signal, siginfo_t* info, void* context) {
     for (const auto& node : current_->nodes_) {
       if (const auto fault = node->rights->decode(signal, info, context)) {
-        if (node->shell->on_fault(fault->page, fault->is_write)) return;
+        if (protocol_of(*node).on_fault(fault->page, fault->is_write)) return;
       }
     }
     ::signal(signal, SIG_DFL);

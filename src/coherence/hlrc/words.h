@@ -8,7 +8,7 @@
 
 namespace multigrain::words {
 
-// The node's vector timestamp, a word a node; and the log of its write notices (notice_log.h).
+// The node's vector timestamp, a word a node; and the log of its write notices (write_notices.h).
 inline constexpr uint64_t kVector = 4096;
 inline constexpr uint64_t kNotices = uint64_t{1} << 20;
 inline constexpr uint64_t kNoticeCount = uint64_t{1} << 17;

@@ -1,4 +1,4 @@
-// The types of MGS's messages in the fabric: kMgs and its kind (engine.h).
+// The types of MGS's messages in the fabric: kMgs and its kind (states.h).
 #pragma once
 
 #include "fabric/fabric.h"

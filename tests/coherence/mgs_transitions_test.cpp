@@ -1,11 +1,11 @@
-// The engine's contract, transition by transition: which actions in which order, and which messages it refuses.
+// The contract of MGS, transition by transition: which actions in which order, and which messages it refuses.
 // That the transitions together are coherent is for mgs_explorer_test.cpp to show.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "coherence/mgs/engine.h"
+#include "coherence/mgs/transitions.h"
 
 namespace multigrain::mgs {
 namespace {
@@ -64,7 +64,7 @@ struct Home {
   }
 };
 
-TEST(MgsEngine, AReadFaultFetchesThePageAndMapsItOnceItIsThere) {
+TEST(MgsTransitions, AReadFaultFetchesThePageAndMapsItOnceItIsThere) {
   RemoteNode node;
   EXPECT_THAT(node.fault(Access::kRead), ElementsAre(Verb::kSend));  // arc 5
   EXPECT_EQ(node.actions[0].kind, MessageKind::kRreq);
@@ -73,7 +73,7 @@ TEST(MgsEngine, AReadFaultFetchesThePageAndMapsItOnceItIsThere) {
   EXPECT_EQ(node.page.client.state, PageState::kRead);
 }
 
-TEST(MgsEngine, APageIsTwinnedAndQueuedBeforeItBecomesWritable) {
+TEST(MgsTransitions, APageIsTwinnedAndQueuedBeforeItBecomesWritable) {
   RemoteNode node;
   EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kSend));  // arc 5
   EXPECT_EQ(node.actions[0].kind, MessageKind::kWreq);
@@ -82,7 +82,7 @@ TEST(MgsEngine, APageIsTwinnedAndQueuedBeforeItBecomesWritable) {
                           Verb::kWake));  // arc 7
 }
 
-TEST(MgsEngine, AnUpgradeNeedsNoAnswer) {
+TEST(MgsTransitions, AnUpgradeNeedsNoAnswer) {
   RemoteNode node;
   node.fault(Access::kRead);
   node.receive(MessageKind::kRdat);
@@ -92,7 +92,7 @@ TEST(MgsEngine, AnUpgradeNeedsNoAnswer) {
 }
 
 // Otherwise what is written then would be covered by a release that the home answers before it knows of the upgrade.
-TEST(MgsEngine, AnUpgradeWaitsForTheAnswerToARelease) {
+TEST(MgsTransitions, AnUpgradeWaitsForTheAnswerToARelease) {
   RemoteNode node;
   node.fault(Access::kWrite);
   node.receive(MessageKind::kWdat);
@@ -107,7 +107,7 @@ TEST(MgsEngine, AnUpgradeWaitsForTheAnswerToARelease) {
   EXPECT_THAT(node.fault(Access::kWrite), ElementsAre(Verb::kMakeTwin, Verb::kSend, Verb::kQueue, Verb::kMapWrite));
 }
 
-TEST(MgsEngine, ADiffIsMadeOnlyWhenTheMappingsAreGone) {
+TEST(MgsTransitions, ADiffIsMadeOnlyWhenTheMappingsAreGone) {
   RemoteNode node;
   node.fault(Access::kWrite);
   node.receive(MessageKind::kWdat);
@@ -116,7 +116,7 @@ TEST(MgsEngine, ADiffIsMadeOnlyWhenTheMappingsAreGone) {
   EXPECT_TRUE(node.page.client.queued.contains(kDomain)) << "its release must wait for that round";  // not arc 12
 }
 
-TEST(MgsEngine, ASingleWriterNeedsNoTwinAndNoRelease) {
+TEST(MgsTransitions, ASingleWriterNeedsNoTwinAndNoRelease) {
   RemoteNode node;
   node.fault(Access::kWrite);
   node.receive(MessageKind::kWdat);
@@ -133,7 +133,7 @@ TEST(MgsEngine, ASingleWriterNeedsNoTwinAndNoRelease) {
   EXPECT_FALSE(node.page.client.single_writer);
 }
 
-TEST(MgsEngine, ADiffThatComesBeforeTheWholePageIsMergedAfterIt) {
+TEST(MgsTransitions, ADiffThatComesBeforeTheWholePageIsMergedAfterIt) {
   Home home;
   home.receive(kSelf, MessageKind::kWreq);
   home.receive(kOther, MessageKind::kRreq);
@@ -145,7 +145,7 @@ TEST(MgsEngine, ADiffThatComesBeforeTheWholePageIsMergedAfterIt) {
   EXPECT_EQ(home.actions[2].kind, MessageKind::kRack);
 }
 
-TEST(MgsEngine, AReleaseOfWhatARoundHasTakenIsAnsweredAtOnceOrWithTheRound) {
+TEST(MgsTransitions, AReleaseOfWhatARoundHasTakenIsAnsweredAtOnceOrWithTheRound) {
   Home home;
   EXPECT_THAT(home.receive(kSelf, MessageKind::kRel), ElementsAre(Verb::kSend));
   EXPECT_EQ(home.actions[0].kind, MessageKind::kRack);
@@ -157,7 +157,7 @@ TEST(MgsEngine, AReleaseOfWhatARoundHasTakenIsAnsweredAtOnceOrWithTheRound) {
   EXPECT_EQ(home.actions[0].nodes, NodeSet::of(kSelf) | NodeSet::of(kOther));
 }
 
-TEST(MgsEngine, TheHomeWritesItsOwnPageWithoutTwinOrTransfer) {
+TEST(MgsTransitions, TheHomeWritesItsOwnPageWithoutTwinOrTransfer) {
   Home home;
   EXPECT_EQ(on_fault(home.page, home.context, kDomain, Access::kWrite, home.actions), FaultOutcome::kResolved);
   EXPECT_THAT(verbs(home.actions), ElementsAre(Verb::kMapWrite, Verb::kWake));
@@ -166,7 +166,7 @@ TEST(MgsEngine, TheHomeWritesItsOwnPageWithoutTwinOrTransfer) {
 
 // --- What cannot have been sent is refused, so that the run ends instead of going on with wrong data.
 
-TEST(MgsEngine, ANodeThatAskedForNothingRefusesEverything) {
+TEST(MgsTransitions, ANodeThatAskedForNothingRefusesEverything) {
   for (unsigned k = 0; k < static_cast<unsigned>(MessageKind::kKindCount); ++k) {
     for (const NodeId from : {kHome, kOther}) {
       RemoteNode node;
@@ -176,7 +176,7 @@ TEST(MgsEngine, ANodeThatAskedForNothingRefusesEverything) {
   }
 }
 
-TEST(MgsEngine, AnIdleHomeTakesOnlyRequestsAndReleases) {
+TEST(MgsTransitions, AnIdleHomeTakesOnlyRequestsAndReleases) {
   Home home;
   for (unsigned k = 0; k < static_cast<unsigned>(MessageKind::kKindCount); ++k) {
     const auto kind = static_cast<MessageKind>(k);
@@ -185,7 +185,7 @@ TEST(MgsEngine, AnIdleHomeTakesOnlyRequestsAndReleases) {
   }
 }
 
-TEST(MgsEngine, NobodyAsksTwiceOrAnswersTwice) {
+TEST(MgsTransitions, NobodyAsksTwiceOrAnswersTwice) {
   Home home;
   home.receive(kSelf, MessageKind::kWreq);
   EXPECT_FALSE(home.accepts(kSelf, MessageKind::kWreq)) << "it has a copy";

@@ -1,9 +1,9 @@
-// The HLRC shell with real faults and real one-sided operations, several nodes in one process.
+// The HLRC driver with real faults and real one-sided operations, several nodes in one process.
 //
-// Each node has its own region, at its own addresses, its own access rights, fabric and shell; its processors are
+// Each node has its own region, at its own addresses, its own access rights, fabric and driver; its processors are
 // threads. No node has a service thread, nobody polls, and no message can be sent: whatever works here runs on nobody's
 // processor but the one who wants it. Synchronisation between processors is the test's own (atomics and std::barrier)
-// around Shell::release() and Shell::acquire().
+// around Driver::release() and Driver::acquire().
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "coherence/hlrc/shell.h"
+#include "coherence/hlrc/driver.h"
 #include "coherence/hlrc/words.h"
+#include "profile/this_thread.h"
 #include "shell_nodes.h"
 
 namespace multigrain::hlrc {
@@ -28,7 +29,7 @@ using shell_nodes::RunsOfHomes;
 
 struct TestNode : shell_nodes::NodeMemory {
   std::unique_ptr<OneSided> fabric;
-  std::unique_ptr<Shell> shell;
+  std::unique_ptr<Driver> driver;
 };
 
 class Machine : public shell_nodes::ShellNodes<TestNode> {
@@ -39,24 +40,24 @@ class Machine : public shell_nodes::ShellNodes<TestNode> {
     for (unsigned n = 0; n < nodes; ++n) {
       TestNode& each = node(n);
       each.fabric = std::make_unique<OneSided>(*each.memory);
-      auto shell = Shell::create({*each.fabric, *each.region, *each.rights, homes_, WaitPolicy{20'000}},
-                                 {.open_ahead = prefetch, .fetch_ahead = prefetch / 4, .cooperative = cooperative});
-      EXPECT_TRUE(shell) << shell.error().message;
-      each.shell = std::move(*shell);
+      auto driver = Driver::create({*each.fabric, *each.region, *each.rights, homes_, WaitPolicy{20'000}},
+                                   {.open_ahead = prefetch, .fetch_ahead = prefetch / 4, .cooperative = cooperative});
+      EXPECT_TRUE(driver) << driver.error().message;
+      each.driver = std::move(*driver);
     }
   }
 
-  void release(unsigned n) { node(n).shell->release(); }
-  void acquire(unsigned n, unsigned from) { node(n).shell->acquire(NodeId(static_cast<uint16_t>(from))); }
-  void acquire_all(unsigned n) { node(n).shell->acquire_all(); }
-  bool help(unsigned n) { return node(n).shell->help(); }
-  [[nodiscard]] bool is_clean(unsigned n) { return node(n).shell->is_clean(); }
+  void release(unsigned n) { node(n).driver->release(); }
+  void acquire(unsigned n, unsigned from) { node(n).driver->acquire(NodeId(static_cast<uint16_t>(from))); }
+  void acquire_all(unsigned n) { node(n).driver->acquire_all(); }
+  bool help(unsigned n) { return node(n).driver->help(); }
+  [[nodiscard]] bool is_clean(unsigned n) { return node(n).driver->is_clean(); }
   [[nodiscard]] uint64_t remote(unsigned n) { return node(n).fabric->remote(); }
   // How many notices of `writer` node n has taken in; of itself, has published.
   [[nodiscard]] uint64_t known(unsigned n, unsigned writer) {
-    return node(n).shell->known(NodeId(static_cast<uint16_t>(writer)));
+    return node(n).driver->known(NodeId(static_cast<uint16_t>(writer)));
   }
-  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return node(n).shell->inspect(PageId(page)); }
+  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return node(n).driver->inspect(PageId(page)); }
 
  private:
   RunsOfHomes homes_;
@@ -71,10 +72,10 @@ uint64_t counted(Counter counter) {
   return snapshot.counters[static_cast<size_t>(counter)];
 }
 
-class HlrcShell : public testing::TestWithParam<AccessMechanism> {};
+class HlrcDriver : public testing::TestWithParam<AccessMechanism> {};
 
 // Lazy: without an acquire nothing is ever invalidated, whatever others release. With one, what is named is.
-TEST_P(HlrcShell, ANodeThatNeverAcquiresNeverInvalidates) {
+TEST_P(HlrcDriver, ANodeThatNeverAcquiresNeverInvalidates) {
   Machine machine(3, GetParam(), 4096);
   EXPECT_EQ(machine.read(2, 0, 5), 0u);  // at home on node 0
   EXPECT_EQ(machine.read(2, 1, 5), 0u);  // on node 1
@@ -87,18 +88,18 @@ TEST_P(HlrcShell, ANodeThatNeverAcquiresNeverInvalidates) {
     ASSERT_EQ(machine.read(2, 1, 5), 0u);
     machine.release(2);
   }
-  EXPECT_EQ(machine.inspect(2, 0).access, Access::kRead);
-  EXPECT_EQ(machine.inspect(2, 1).access, Access::kRead);
+  EXPECT_EQ(machine.inspect(2, 0).state, PageState::kRead);
+  EXPECT_EQ(machine.inspect(2, 1).state, PageState::kRead);
   EXPECT_EQ(machine.remote(2), before);
   machine.acquire(2, 1);  // which knows nothing of node 0
   EXPECT_EQ(machine.read(2, 1, 5), 0u);
   machine.acquire(2, 0);
-  EXPECT_EQ(machine.inspect(2, 0).access, Access::kNone);
+  EXPECT_EQ(machine.inspect(2, 0).state, PageState::kInvalid);
   EXPECT_EQ(machine.read(2, 0, 5), 100u);
   EXPECT_EQ(machine.read(2, 1, 5), 100u);
 }
 
-TEST_P(HlrcShell, WhatANodeHasAcquiredItPassesOn) {
+TEST_P(HlrcDriver, WhatANodeHasAcquiredItPassesOn) {
   Machine machine(3, GetParam(), 4096);
   for (uint64_t i = 1; i <= 50; ++i) {
     EXPECT_EQ(machine.read(2, 0, 1), i - 1);
@@ -112,7 +113,7 @@ TEST_P(HlrcShell, WhatANodeHasAcquiredItPassesOn) {
 }
 
 // A fetch is one operation, and an atomic before it where the home does not know of it.
-TEST_P(HlrcShell, AFetchIsAMarkAndAGet) {
+TEST_P(HlrcDriver, AFetchIsAMarkAndAGet) {
   Machine machine(2, GetParam(), 4096);
   static_cast<void>(machine.read(1, 0, 0));
   EXPECT_EQ(machine.remote(1), 2u);
@@ -128,17 +129,17 @@ TEST_P(HlrcShell, AFetchIsAMarkAndAGet) {
 }
 
 // A page that nobody has fetched costs its home nothing at releases; after a mark it does, once.
-TEST_P(HlrcShell, AHomePageIsWriteProtectedOnceAnotherNodeHasFetchedIt) {
+TEST_P(HlrcDriver, AHomePageIsWriteProtectedOnceAnotherNodeHasFetchedIt) {
   Machine machine(2, GetParam(), 4096);
   machine.write(0, 0, 0, 1);
   EXPECT_TRUE(machine.is_clean(0));
   machine.release(0);
-  EXPECT_EQ(machine.inspect(0, 0).access, Access::kWrite);
+  EXPECT_EQ(machine.inspect(0, 0).state, PageState::kWrite);
   static_cast<void>(machine.read(1, 0, 0));
   EXPECT_FALSE(machine.is_clean(0)) << "there is a mark to look at";
   machine.write(0, 0, 0, 2);
   machine.release(0);
-  EXPECT_EQ(machine.inspect(0, 0).access, Access::kRead);
+  EXPECT_EQ(machine.inspect(0, 0).state, PageState::kRead);
   EXPECT_FALSE(machine.inspect(0, 0).shared) << "what node 1 has is gone when it next acquires";
   machine.acquire(1, 0);
   EXPECT_EQ(machine.read(1, 0, 0), 2u);
@@ -152,18 +153,18 @@ TEST_P(HlrcShell, AHomePageIsWriteProtectedOnceAnotherNodeHasFetchedIt) {
 }
 
 // Once the notice is out, the home writes for itself until somebody fetches again.
-TEST_P(HlrcShell, AHomePageThatNobodyFetchesAgainCostsNothingAnyMore) {
+TEST_P(HlrcDriver, AHomePageThatNobodyFetchesAgainCostsNothingAnyMore) {
   Machine machine(2, GetParam(), 4096);
   static_cast<void>(machine.read(1, 0, 0));
   machine.write(0, 0, 0, 1);
   machine.release(0);
   machine.write(0, 0, 0, 2);
-  EXPECT_EQ(machine.inspect(0, 0).access, Access::kWrite);
+  EXPECT_EQ(machine.inspect(0, 0).state, PageState::kWrite);
   for (uint64_t i = 3; i < 10; ++i) {
     EXPECT_TRUE(machine.is_clean(0));
     machine.release(0);
     machine.write(0, 0, 0, i);
-    EXPECT_EQ(machine.inspect(0, 0).access, Access::kWrite);
+    EXPECT_EQ(machine.inspect(0, 0).state, PageState::kWrite);
   }
   EXPECT_EQ(machine.read(1, 0, 0), 0u);
   machine.acquire(1, 0);
@@ -175,14 +176,14 @@ TEST_P(HlrcShell, AHomePageThatNobodyFetchesAgainCostsNothingAnyMore) {
   EXPECT_EQ(machine.read(1, 0, 0), 10u);
 }
 
-TEST_P(HlrcShell, ADirtyPageThatANoticeNamesKeepsBothNodesWrites) {
+TEST_P(HlrcDriver, ADirtyPageThatANoticeNamesKeepsBothNodesWrites) {
   Machine machine(3, GetParam(), 4096);
   for (uint64_t i = 1; i <= 20; ++i) {
     machine.write(0, 2, 0, i);
     machine.write(1, 2, 1, i);
     machine.release(0);
     machine.acquire(1, 0);  // the page is dirty there
-    EXPECT_EQ(machine.inspect(1, 2).access, Access::kNone);
+    EXPECT_EQ(machine.inspect(1, 2).state, PageState::kInvalid);
     EXPECT_EQ(machine.read(1, 2, 0), i);
     EXPECT_EQ(machine.read(1, 2, 1), i);
     machine.release(1);
@@ -194,7 +195,7 @@ TEST_P(HlrcShell, ADirtyPageThatANoticeNamesKeepsBothNodesWrites) {
 }
 
 // More notices than the log holds, since node 1 last looked: it invalidates all that it has, also what no notice named.
-TEST_P(HlrcShell, WhoComesTooLateForALogInvalidatesEverything) {
+TEST_P(HlrcDriver, WhoComesTooLateForALogInvalidatesEverything) {
   constexpr uint64_t kElsewhere = 2;  // at home at node 2, so that node 0 notices each interval's write
   Machine machine(3, GetParam(), 4096);
   for (const uint64_t page : {uint64_t{0}, kElsewhere, uint64_t{3}}) EXPECT_EQ(machine.read(1, page, 0), 0u);
@@ -208,21 +209,21 @@ TEST_P(HlrcShell, WhoComesTooLateForALogInvalidatesEverything) {
   EXPECT_EQ(machine.read(1, kElsewhere, 0), 0u);
   machine.acquire(1, 0);
   for (const uint64_t page : {uint64_t{0}, kElsewhere, uint64_t{3}})
-    EXPECT_EQ(machine.inspect(1, page).access, Access::kNone) << page;
+    EXPECT_EQ(machine.inspect(1, page).state, PageState::kInvalid) << page;
   EXPECT_EQ(machine.read(1, kElsewhere, 0), words::kNoticeCount);
   EXPECT_EQ(machine.read(1, 0, 0), 7u);
   // And then all is as before.
   machine.write(0, kElsewhere, 0, 1);
   machine.release(0);
   machine.acquire(1, 0);
-  EXPECT_EQ(machine.inspect(1, 0).access, Access::kRead);
+  EXPECT_EQ(machine.inspect(1, 0).state, PageState::kRead);
   EXPECT_EQ(machine.read(1, kElsewhere, 0), 1u);
 }
 
 // The writer never stops, and the reader acquires when the log is about to go round, or has gone: entries are
 // overwritten while they are read. Whatever happens, the reader sees all that was released before it acquired.
 // With one mechanism: it takes seconds, and which one does not matter to the log.
-TEST(HlrcShellLog, AReaderOfALogThatGoesRoundMeanwhileMissesNothing) {
+TEST(HlrcDriverLog, AReaderOfALogThatGoesRoundMeanwhileMissesNothing) {
   constexpr uint64_t kPages = 40;
   Machine machine(3, AccessMechanism::kUserfault, 4096);
   // At home on neither, and none beside the next, so that each is an entry of its own.
@@ -256,14 +257,14 @@ TEST(HlrcShellLog, AReaderOfALogThatGoesRoundMeanwhileMissesNothing) {
 
 // More marks than their ring holds between two looks of the home: it counts all its pages as fetched from then on,
 // those that it could write before the fetch and those that it touches only afterwards.
-TEST_P(HlrcShell, AHomeThatLosesCountOfTheMarksCountsEveryPageAsFetched) {
+TEST_P(HlrcDriver, AHomeThatLosesCountOfTheMarksCountsEveryPageAsFetched) {
   constexpr uint64_t kMarked = words::kMarkCount + 1;
   constexpr uint64_t kWritten = 5, kRead = 6, kUntouched = 7, kSeen = kMarked - 1;
   Machine machine(2, GetParam(), 4096, 0, kMarked, 2 * kMarked * 4096);  // the first half is at home on node 0
   const uint64_t lost_before = counted(Counter::kMarksLost);
   machine.write(0, kWritten, 0, 1);
   machine.release(0);
-  EXPECT_EQ(machine.inspect(0, kWritten).access, Access::kWrite);
+  EXPECT_EQ(machine.inspect(0, kWritten).state, PageState::kWrite);
   EXPECT_EQ(machine.read(0, kRead, 0), 0u);
   for (uint64_t page = 0; page < kMarked; ++page) ASSERT_EQ(machine.read(1, page, 0), page == kWritten ? 1u : 0u);
   EXPECT_FALSE(machine.is_clean(0));
@@ -275,7 +276,7 @@ TEST_P(HlrcShell, AHomeThatLosesCountOfTheMarksCountsEveryPageAsFetched) {
     EXPECT_EQ(machine.read(1, kWritten, 0), i == 2 ? 1 : i - 1) << "nothing is invalidated before the acquire";
     machine.acquire(1, 0);
     for (const uint64_t page : {kWritten, kRead, kUntouched, kSeen}) {
-      EXPECT_EQ(machine.inspect(1, page).access, Access::kNone);
+      EXPECT_EQ(machine.inspect(1, page).state, PageState::kInvalid);
       EXPECT_EQ(machine.read(1, page, 0), i);
     }
   }
@@ -325,30 +326,30 @@ void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned 
   EXPECT_EQ(wrong.load(), 0u) << "seed " << seed;
 }
 
-TEST_P(HlrcShell, RandomProgramsWithoutRacesReadWhatWasWritten) {
+TEST_P(HlrcDriver, RandomProgramsWithoutRacesReadWhatWasWritten) {
   for (unsigned seed = 1; seed <= 4; ++seed) {
     Machine machine(3, GetParam(), 4096);
     run_phases(machine, 3, 2, seed);
   }
 }
 
-TEST_P(HlrcShell, RandomProgramsOnWidePages) {
+TEST_P(HlrcDriver, RandomProgramsOnWidePages) {
   Machine machine(2, GetParam(), 65536);
   run_phases(machine, 2, 2, 9);
 }
 
-TEST_P(HlrcShell, OneProcessorANode) {
+TEST_P(HlrcDriver, OneProcessorANode) {
   Machine machine(4, GetParam(), 4096);
   run_phases(machine, 4, 1, 17);
 }
 
-TEST_P(HlrcShell, PagesOpenedAhead) {
+TEST_P(HlrcDriver, PagesOpenedAhead) {
   Machine machine(3, GetParam(), 4096, 16, 3);
   run_phases(machine, 3, 2, 23);
 }
 
 // B.3 the other way round: those who wait take parts of what one of them ends, and of what it takes in.
-TEST_P(HlrcShell, ProcessorsThatWaitShareThePageWork) {
+TEST_P(HlrcDriver, ProcessorsThatWaitShareThePageWork) {
   constexpr uint64_t kPages = 300;
   Machine machine(2, GetParam(), 4096, 0, 1, kRegionSize, true);
   ASSERT_GE(kRegionSize / 4096, 2 * kPages);
@@ -374,7 +375,7 @@ TEST_P(HlrcShell, ProcessorsThatWaitShareThePageWork) {
   EXPECT_GT(helped.load(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Mechanisms, HlrcShell,
+INSTANTIATE_TEST_SUITE_P(Mechanisms, HlrcDriver,
                          testing::Values(AccessMechanism::kUserfault, AccessMechanism::kMprotect),
                          [](const auto& mechanism) {
                            return mechanism.param == AccessMechanism::kUserfault ? "userfault" : "mprotect";

@@ -1,6 +1,61 @@
-// The transitions of MGS. Numbers in comments are the arcs of [MGS], Figures 21 and 22.
+// The transitions of MGS. Numbers are the arcs of [MGS], Figures 21 and 22; letters are sections of
+// docs/internals/mgs.md, which says where this is not the figure. Functions are in the order of the tables.
+//
+// Local Client and Remote Client. Faults wait in every phase but idle: that is the page's lock, column L of the figure.
+//
+//  state, phase      event             actions                                        next state           arc
+//  ----------------  ----------------  ---------------------------------------------  -------------------  ---------------
+//  not idle          fault             wait for a wake                                same                 L
+//  INV, idle         read fault        RREQ                                           busy                 5
+//  INV, idle         write fault       WREQ                                           busy                 5
+//  READ, idle        read fault        map for reading                                same                 1
+//  READ, idle        write fault       twin, WNOTIFY, queue, map for writing          WRITE                2, 15, 8
+//  READ, REL is out  write fault       wait for RACK                                  same                 (c)
+//  WRITE, idle       read fault        map for reading                                same                 1
+//  WRITE, idle       write fault       queue (unless single writer), map for writing  same                 3, 4
+//  queued            release           REL; wait for RACK                             REL is out           Release
+//  queued, REL out   release           join it                                        same                 (c)
+//  not queued        release           -                                              same
+//  INV, busy         RDAT              fill the frame, map for reading, wake          READ, idle           6
+//  INV, busy         WDAT              fill, twin, queue, map for writing, wake       WRITE, idle          7
+//  any               RACK              released, for all that joined; wake if READ    no REL is out        9, 10
+//  READ, idle        INV               remove the mappings                            invalidating         16
+//  WRITE, idle       INV               remove the mappings                            invalidating         19
+//  WRITE, idle       1WINV             remove the mappings                            invalidating         22
+//  WRITE, idle       1WGR              leave every queue, drop the twin, ACK1W        single writer        25, 26, 27
+//  invalidating      a mapping is gone -                                              same                 11-14, 17...
+//  of a read copy    the last is gone  ACK, wake                                      INV, idle            18
+//  of a write copy   the last is gone  DIFF, drop the twin, wake                      INV, idle            21
+//  of the only one   the last is gone  1WDATA, drop the twin, wake                    INV, idle            24
+//  ... at the home, and no WREQ waits  1WDATA, and ask for the page as by RREQ        READ, idle           (k)
+//
+// Server.
+//
+//  state             event             actions                                        next state           arc
+//  ----------------  ----------------  ---------------------------------------------  -------------------  ---------------
+//  READ, WRITE       RREQ              read_dir + src, RDAT                           same                 28, 30
+//  READ, WRITE       WREQ              write_dir + src, WDAT                          WRITE, SWRITE (e)    29, 30
+//  SWRITE            RREQ, WREQ        remember it; 1WINV to the writer               REL_IN_PROG          36
+//  REL_IN_PROG       RREQ, WREQ        remember it                                    same                 33
+//  READ, WRITE       WNOTIFY           src from read_dir to write_dir                 WRITE, SWRITE (e)    29
+//  REL_IN_PROG       WNOTIFY           -, if its answer is out: a DIFF, no ACK        same                 33
+//  WRITE             REL               several writers: INV to all                    REL_IN_PROG          31
+//  WRITE             REL               one writer and readers: INV to them, 1WINV     REL_IN_PROG          31
+//  WRITE             REL               one writer, alone: 1WGR                        REL_IN_PROG          31
+//  WRITE             REL               one writer, the home reads: INV, later 1WGR    REL_IN_PROG          (l)
+//  REL_IN_PROG       REL               remember it                                    same                 33
+//  any other         REL               RACK                                           same                 (b)
+//  REL_IN_PROG       ACK               one answer less; the home's own: 1WGR          same                 33, (l)
+//  REL_IN_PROG       DIFF              merge it, or keep it if a 1WDATA is awaited    same                 33
+//  REL_IN_PROG       1WDATA            take it as home copy, merge the kept diffs     same                 33
+//  REL_IN_PROG       the last of them  RACK to rl, RDAT to rd, WDAT to wr             READ, WRITE, SWRITE  34
+//  REL_IN_PROG       ACK1W             RACK to rl                                     SWRITE               35
+//  REL_IN_PROG       ACK1W             a request waits: 1WINV to the writer           same                 33
+//
+// (A mapping that is gone: 11 to 14, 17, 20 and 23.) What a table does not have, no correct node can have sent:
+// on_message() returns false.
 
-#include "coherence/mgs/engine.h"
+#include "coherence/mgs/transitions.h"
 
 #include <optional>
 
@@ -28,10 +83,18 @@ class Transition {
 
  private:
   // --- Local Client and Remote Client.
-  void request(DomainId domain, Access access);
-  void upgrade(DomainId domain);
+  void fault_on_inv(DomainId domain, Access access);
+  void read_fault_on_mapped(DomainId domain);
+  bool write_fault_on_read(DomainId domain);
+  void write_fault_on_write(DomainId domain);
   void grant_write(DomainId domain);
   bool client_message(NodeId from, MessageKind kind);
+  bool rdat(NodeId from);
+  bool wdat(NodeId from);
+  bool rack();
+  bool inv();
+  bool one_writer_inv();
+  bool one_writer_grant();
   void receive_page(NodeId from, PageState state);
   void enter_single_writer();
   void start_invalidation(Phase phase);
@@ -44,6 +107,11 @@ class Transition {
   bool serve_wnotify(NodeId from);
   void serve_release(NodeId from);
   bool serve_answer(NodeId from, MessageKind kind);
+  bool serve_ack(NodeId from);
+  bool serve_diff(NodeId from);
+  bool serve_one_writer_data(NodeId from);
+  bool serve_one_writer_ack(NodeId from);
+  bool answered(NodeId from);
   void grant_whole_machine_to_home();
   void recall_single_writer();
   void finish_round();
@@ -95,27 +163,22 @@ FaultOutcome Transition::fault(DomainId domain, Access access) {
   // The page's lock of Figure 22 is held from the request to the data and during an invalidation; kWait is its queue.
   if (client_.phase != Phase::kIdle) return FaultOutcome::kWait;
 
+  const bool is_read = access == Access::kRead;
   switch (client_.state) {
-    case PageState::kInv:  // 5
-      request(domain, access);
+    case PageState::kInv:
+      fault_on_inv(domain, access);
       break;
     case PageState::kRead:
-      if (access == Access::kWrite) {  // 2, 15, 8
-        // An upgrade asks nobody, so it could overtake the answer to a REL; see release(). RACK wakes.
-        if (client_.release_pending) return FaultOutcome::kWait;
-        upgrade(domain);
-      } else {  // 1
-        client_.mapped.insert(domain);
-        act(Verb::kMapRead, domain);
-      }
+      if (is_read)
+        read_fault_on_mapped(domain);
+      else if (!write_fault_on_read(domain))
+        return FaultOutcome::kWait;
       break;
-    case PageState::kWrite:  // 1, 3, 4
-      client_.mapped.insert(domain);
-      if (access == Access::kRead) {
-        act(Verb::kMapRead, domain);
-        break;
-      }
-      grant_write(domain);
+    case PageState::kWrite:
+      if (is_read)
+        read_fault_on_mapped(domain);
+      else
+        write_fault_on_write(domain);
       break;
   }
   process_self_messages();
@@ -123,15 +186,22 @@ FaultOutcome Transition::fault(DomainId domain, Access access) {
                                                                           : FaultOutcome::kWait;
 }
 
-void Transition::request(DomainId domain, Access access) {
+void Transition::fault_on_inv(DomainId domain, Access access) {  // 5
   client_.requester = domain;
   client_.phase = access == Access::kRead ? Phase::kBusyRead : Phase::kBusyWrite;
   to_home(access == Access::kRead ? MessageKind::kRreq : MessageKind::kWreq);
 }
 
-// The home hears of an upgrade afterwards (WNOTIFY), except about its own: until the home copy's server knows that the
-// home itself writes, it might let a whole page (1WDATA) overwrite those writes.
-void Transition::upgrade(DomainId domain) {
+void Transition::read_fault_on_mapped(DomainId domain) {  // 1
+  client_.mapped.insert(domain);
+  act(Verb::kMapRead, domain);
+}
+
+// 2, 15, 8. The home hears of an upgrade afterwards (WNOTIFY), except about its own: until the home copy's server knows
+// that the home itself writes, it might let a whole page (1WDATA) overwrite those writes. Returns false if the fault
+// must wait for RACK: an upgrade asks nobody, so it could overtake the answer to a REL; see release().
+bool Transition::write_fault_on_read(DomainId domain) {
+  if (client_.release_pending) return false;
   client_.state = PageState::kWrite;
   if (context_.is_home()) {
     MG_CHECK(serve_wnotify(context_.self));
@@ -139,6 +209,12 @@ void Transition::upgrade(DomainId domain) {
     act(Verb::kMakeTwin);
     to_home(MessageKind::kWnotify);
   }
+  client_.mapped.insert(domain);
+  grant_write(domain);
+  return true;
+}
+
+void Transition::write_fault_on_write(DomainId domain) {  // 3, 4
   client_.mapped.insert(domain);
   grant_write(domain);
 }
@@ -169,39 +245,34 @@ bool Transition::release(DomainId domain) {
 }
 
 bool Transition::client_message(NodeId from, MessageKind kind) {
-  const bool idle = client_.phase == Phase::kIdle;
   switch (kind) {
-    case MessageKind::kRdat:  // 6
-      if (client_.phase != Phase::kBusyRead) return false;
-      receive_page(from, PageState::kRead);
-      return true;
-    case MessageKind::kWdat:  // 7
-      if (client_.phase != Phase::kBusyWrite) return false;
-      receive_page(from, PageState::kWrite);
-      return true;
-    case MessageKind::kRack:  // 9, 10
-      if (!client_.release_pending) return false;
-      client_.release_pending = false;
-      actions_.push({.verb = Verb::kReleased, .domain = {}, .nodes = {}, .domains = client_.releasing});
-      client_.releasing.clear();
-      if (client_.state == PageState::kRead) act(Verb::kWake);  // an upgrade may wait
-      return true;
-    case MessageKind::kInv:  // 16, 19
-      if (!idle || client_.state == PageState::kInv || client_.single_writer) return false;
-      start_invalidation(client_.state == PageState::kRead ? Phase::kReadInvInProgress : Phase::kWriteInvInProgress);
-      return true;
-    case MessageKind::k1winv:  // 22
-      if (!idle || client_.state != PageState::kWrite) return false;
-      start_invalidation(Phase::k1wInvInProgress);
-      return true;
-    case MessageKind::k1wgr:  // 25, 26, 27
-      if (!idle || client_.state != PageState::kWrite || client_.single_writer) return false;
-      enter_single_writer();
-      to_home(MessageKind::kAck1w);
-      return true;
+    case MessageKind::kRdat:
+      return rdat(from);
+    case MessageKind::kWdat:
+      return wdat(from);
+    case MessageKind::kRack:
+      return rack();
+    case MessageKind::kInv:
+      return inv();
+    case MessageKind::k1winv:
+      return one_writer_inv();
+    case MessageKind::k1wgr:
+      return one_writer_grant();
     default:
       return false;
   }
+}
+
+bool Transition::rdat(NodeId from) {  // 6
+  if (client_.phase != Phase::kBusyRead) return false;
+  receive_page(from, PageState::kRead);
+  return true;
+}
+
+bool Transition::wdat(NodeId from) {  // 7
+  if (client_.phase != Phase::kBusyWrite) return false;
+  receive_page(from, PageState::kWrite);
+  return true;
 }
 
 void Transition::receive_page(NodeId from, PageState state) {
@@ -220,6 +291,36 @@ void Transition::receive_page(NodeId from, PageState state) {
   act(Verb::kWake);
 }
 
+bool Transition::rack() {  // 9, 10
+  if (!client_.release_pending) return false;
+  client_.release_pending = false;
+  actions_.push({.verb = Verb::kReleased, .domain = {}, .nodes = {}, .domains = client_.releasing});
+  client_.releasing.clear();
+  if (client_.state == PageState::kRead) act(Verb::kWake);  // an upgrade may wait
+  return true;
+}
+
+// --- Remote Client ----------------------------------------------------------------------------------------------
+
+bool Transition::inv() {  // 16, 19
+  if (client_.phase != Phase::kIdle || client_.state == PageState::kInv || client_.single_writer) return false;
+  start_invalidation(client_.state == PageState::kRead ? Phase::kReadInvInProgress : Phase::kWriteInvInProgress);
+  return true;
+}
+
+bool Transition::one_writer_inv() {  // 22
+  if (client_.phase != Phase::kIdle || client_.state != PageState::kWrite) return false;
+  start_invalidation(Phase::k1wInvInProgress);
+  return true;
+}
+
+bool Transition::one_writer_grant() {  // 25, 26, 27
+  if (client_.phase != Phase::kIdle || client_.state != PageState::kWrite || client_.single_writer) return false;
+  enter_single_writer();
+  to_home(MessageKind::kAck1w);
+  return true;
+}
+
 // P2INV: the page leaves every domain's queue. The queues of a node are ordinary memory guarded by the page's lock, so
 // the figure's interrupts and acknowledgements (P2INV, P2INV_ACK) come to clearing the set; a queue may still list the
 // page, and release() ignores it.
@@ -228,8 +329,6 @@ void Transition::enter_single_writer() {
   client_.queued.clear();
   if (!context_.is_home()) act(Verb::kDropTwin);
 }
-
-// --- Remote Client ----------------------------------------------------------------------------------------------
 
 void Transition::start_invalidation(Phase phase) {
   client_.phase = phase;
@@ -408,47 +507,62 @@ bool Transition::serve_answer(NodeId from, MessageKind kind) {
   if (server_.state != ServerState::kRelInProgress || !server_.answers.contains(from)) return false;
   switch (kind) {
     case MessageKind::kAck:
-      if (server_.granting) {
-        server_.granting = false;
-        server_.read_dir.clear();
-        server_.answers = server_.write_dir;
-        to(server_.write_dir, MessageKind::k1wgr);
-        return true;
-      }
-      break;
+      return serve_ack(from);
     case MessageKind::kDiff:
-      if (from == context_.self) break;  // the home copy is the home's local copy
-      if (server_.awaiting_page) {
-        server_.diffs_waiting = true;
-        act(Verb::kKeepDiff);
-      } else {
-        act(Verb::kMergeDiff);
-      }
-      break;
+      return serve_diff(from);
     case MessageKind::k1wdata:
-      if (!server_.awaiting_page || !server_.write_dir.contains(from)) return false;
-      server_.awaiting_page = false;
-      if (from != context_.self) act(Verb::kTakeHomeCopy);
-      if (server_.diffs_waiting) {
-        server_.diffs_waiting = false;
-        act(Verb::kMergeKept);
-      }
-      break;
-    case MessageKind::kAck1w:
-      if (server_.awaiting_page || !server_.write_dir.contains(from)) return false;
-      if (!(server_.rd | server_.wr).empty()) {  // somebody came meanwhile: the condition is broken before it held
-        recall_single_writer();
-        return true;
-      }
-      // 35
-      server_.answers.clear();
-      server_.state = ServerState::kSwrite;
-      to(server_.rl, MessageKind::kRack);
-      server_.rl.clear();
-      return true;
+      return serve_one_writer_data(from);
     default:
-      return false;
+      return serve_one_writer_ack(from);
   }
+}
+
+bool Transition::serve_ack(NodeId from) {
+  if (!server_.granting) return answered(from);
+  server_.granting = false;
+  server_.read_dir.clear();
+  server_.answers = server_.write_dir;
+  to(server_.write_dir, MessageKind::k1wgr);
+  return true;
+}
+
+bool Transition::serve_diff(NodeId from) {
+  if (from == context_.self) return answered(from);  // the home copy is the home's local copy
+  if (server_.awaiting_page) {
+    server_.diffs_waiting = true;
+    act(Verb::kKeepDiff);
+  } else {
+    act(Verb::kMergeDiff);
+  }
+  return answered(from);
+}
+
+bool Transition::serve_one_writer_data(NodeId from) {
+  if (!server_.awaiting_page || !server_.write_dir.contains(from)) return false;
+  server_.awaiting_page = false;
+  if (from != context_.self) act(Verb::kTakeHomeCopy);
+  if (server_.diffs_waiting) {
+    server_.diffs_waiting = false;
+    act(Verb::kMergeKept);
+  }
+  return answered(from);
+}
+
+bool Transition::serve_one_writer_ack(NodeId from) {
+  if (server_.awaiting_page || !server_.write_dir.contains(from)) return false;
+  if (!(server_.rd | server_.wr).empty()) {  // a node has asked meanwhile: the condition is broken before it held
+    recall_single_writer();
+    return true;
+  }
+  // 35
+  server_.answers.clear();
+  server_.state = ServerState::kSwrite;
+  to(server_.rl, MessageKind::kRack);
+  server_.rl.clear();
+  return true;
+}
+
+bool Transition::answered(NodeId from) {
   server_.answers.erase(from);
   if (server_.answers.empty()) finish_round();
   return true;

@@ -1,6 +1,4 @@
-#include "coherence/mgs/shell.h"
-
-#include <sys/mman.h>
+#include "coherence/mgs/driver.h"
 
 #include <algorithm>
 #include <array>
@@ -31,91 +29,29 @@ const char* message_name(MessageType type) {
   return name(static_cast<MessageKind>(type - message_range::kMgs));
 }
 
-// --- The delayed update queue
-
-Status Shell::UpdateQueue::create(uint64_t capacity) {
-  capacity_ = capacity;
-  auto ring = SparseTable<PageId>::create(capacity, "entries of the delayed update queue");
-  if (!ring) return tl::unexpected(ring.error());
-  ring_ = std::move(*ring);
-  return {};
-}
-
-void Shell::UpdateQueue::push(PageId page) {
-  const std::lock_guard hold(lock_);
-  const uint64_t gone = head_ - base_;
-  if (head_ == tail_) {
-    base_ = tail_;
-  } else if (gone >= kCompactAt && gone >= tail_ - head_) {
-    // A queue that never runs empty must not grow for ever. Each entry moves at most as often as one is popped.
-    for (uint64_t i = 0; i < tail_ - head_; ++i) ring_[i] = ring_[gone + i];
-    base_ = head_;
-  }
-  MG_CHECK(tail_ - base_ < capacity_);
-  ring_[tail_ - base_] = page;
-  ++tail_;
-  size_.store(tail_ - head_, std::memory_order_release);
-}
-
-uint64_t Shell::UpdateQueue::pushed() {
-  const std::lock_guard hold(lock_);
-  return tail_;
-}
-
-size_t Shell::UpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot) {
-  const std::lock_guard hold(lock_);
-  size_t n = 0;
-  while (n < pages.size() && head_ < limit) pages[n++] = ring_[head_++ - base_];
-  if (n != 0) slot = releases.begin(static_cast<uint32_t>(n));
-  size_.store(tail_ - head_, std::memory_order_release);
-  return n;
-}
-
 // --- Start
 
-Shell::Shell(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
-    : services_(services),
-      page_size_(services.region.page_size()),
-      prefetch_(prefetch),
-      twins_(std::move(twins)),
-      diffs_(std::move(diffs)) {}
+Driver::Driver(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs)
+    : PageDriver(services, std::move(twins)), prefetch_(prefetch), diffs_(std::move(diffs)) {}
 
-Result<std::unique_ptr<Shell>> Shell::create(const NodeServices& services, unsigned prefetch) {
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, unsigned prefetch) {
   const size_t page_size = services.region.page_size();
-  // Every page but the home's own may have a twin at once; more memory than that the machine does not have.
-  const uint64_t most_twins = std::min(services.region.page_count(), layout::kTablesSize / 4 / page_size);
-  auto twins = PagePool::create(page_size, most_twins);
+  auto twins = create_twins(services);
   if (!twins) return tl::unexpected(twins.error());
   const size_t diff_buffer = (sizeof(KeptDiff) + max_encoded_size(page_size) + 4095) / 4096 * 4096;
   // One for each thread that makes a diff, and those that wait for a page: more than a million is a runaway.
   const uint64_t most_diffs = std::min(uint64_t{1} << 20, layout::kTablesSize / 8 / diff_buffer);
   auto diffs = PagePool::create(diff_buffer, most_diffs);
   if (!diffs) return tl::unexpected(diffs.error());
-  std::unique_ptr<Shell> shell(new Shell(services, prefetch, std::move(*twins), std::move(*diffs)));
+  std::unique_ptr<Driver> driver(new Driver(services, prefetch, std::move(*twins), std::move(*diffs)));
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
-  shell->records_ = std::move(*records);
+  driver->records_ = std::move(*records);
   // Stale entries can exceed the number of pages only if releases never come; twice is beyond any program.
-  if (Status made = shell->queue_.create(2 * services.region.page_count()); !made) return tl::unexpected(made.error());
+  if (Status made = driver->queue_.create(2 * services.region.page_count()); !made) return tl::unexpected(made.error());
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
-    services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Shell::handle, shell.get());
-  return shell;
-}
-
-// --- Homes
-
-std::optional<NodeId> Shell::home_of(PageId page, Record& record, bool claim) {
-  if (const uint16_t known = record.home_plus_one.load(std::memory_order_acquire); known != 0)
-    return NodeId(static_cast<uint16_t>(known - 1));
-  std::optional<NodeId> home = services_.homes.home_of(page);
-  if (!home && claim) home = services_.homes.claim_home(page);
-  if (home) record.home_plus_one.store(static_cast<uint16_t>(home->value + 1), std::memory_order_release);
-  return home;
-}
-
-Context Shell::context(const Record& record) const {
-  return {.self = services_.fabric.self(),
-          .home = NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1))};
+    services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
+  return driver;
 }
 
 // --- Faults
@@ -127,7 +63,7 @@ namespace {
 
 }  // namespace
 
-bool Shell::on_fault(PageId page, bool is_write) {
+bool Driver::on_fault(PageId page, bool is_write) {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   Record& record = records_[page.value];
@@ -167,53 +103,26 @@ bool Shell::on_fault(PageId page, bool is_write) {
   return true;
 }
 
-bool Shell::nobody_has(const Page& page) {
+bool Driver::nobody_has(const Page& page) {
   return page.client.phase == Phase::kIdle && page.client.state == PageState::kInv &&
          page.server.state == ServerState::kRead && page.server.read_dir.empty();
-}
-
-// One system call brings all the frames into being and another maps them: for memory that is written for the first time
-// that is most of the cost. The records are locked in ascending order, and everybody else locks one at a time.
-void Shell::claim_ahead(PageId at, PageId from, uint32_t count) {
-  std::array<Record*, Config::kMaxPrefetch> claimed;
-  uint32_t n = 0;
-  const PageId first(from.value + 1);
-  while (n < count && services_.region.has_pages(PageId(first.value + n), 1)) {
-    const PageId page(first.value + n);
-    Record& record = records_[page];
-    if (!services_.homes.same_extent(at, page) || home_of(page, record, false) != services_.fabric.self()) break;
-    record.lock.lock();
-    if (!nobody_has(record.page)) {
-      record.lock.unlock();
-      break;
-    }
-    claimed[n++] = &record;
-  }
-  if (n == 0) return;
-  // Where the kernel cannot do it at once (before 5.14), map() below has the frames made one by one.
-  madvise(services_.region.alias(first), n * page_size_, MADV_POPULATE_WRITE);
-  for (uint32_t i = 0; i < n; ++i) {
-    Actions actions;
-    Record& record = *claimed[i];
-    mgs::on_fault(record.page, context(record), kNodeDomain, Access::kWrite, actions);
-    for (const Action& action : actions) {
-      if (action.verb != Verb::kMapWrite) perform_one(PageId(first.value + i), record, action, nullptr);
-    }
-  }
-  map(first, n, true, false);
-  for (uint32_t i = n; i-- > 0;) {
-    claimed[i]->readable = false;
-    claimed[i]->lock.unlock();
-  }
-  this_profile().count(Counter::kPrefetches, n);
 }
 
 // Of a processor that is at a page. A prefetch is a fault that nobody waits for, so the protocol needs nothing new.
 // Reads take whatever is not here. Writes take only what no node has a copy of and this node is home of: asking for
 // more would make writers of nodes that may never write, and every one more is a twin, a diff and a longer round.
-void Shell::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
+void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
   if (is_write && stride == 1) {
-    claim_ahead(at, from, count);
+    // This node becomes their single writer.
+    open_ahead(
+        records_, at, PageId(from.value + 1), count, [](const Record& next) { return nobody_has(next.page); },
+        [this](PageId next, Record& record) {
+          Actions actions;
+          mgs::on_fault(record.page, context(record), kNodeDomain, Access::kWrite, actions);
+          for (const Action& action : actions)
+            if (action.verb != Verb::kMapWrite) perform_one(next, record, action, nullptr);
+          record.readable = false;
+        });
     return;
   }
   uint64_t asked = 0;
@@ -223,7 +132,7 @@ void Shell::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, boo
     if (page.value >= services_.region.page_count() || !services_.homes.same_extent(at, page)) break;
     Record& record = records_[page];
     const std::optional<NodeId> home = home_of(page, record, false);
-    if (!home || (is_write && *home != services_.fabric.self())) continue;
+    if (!home || (is_write && *home != self_)) continue;
     Actions actions;
     const std::lock_guard hold(record.lock);
     if (is_write ? !nobody_has(record.page)
@@ -239,11 +148,11 @@ void Shell::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, boo
 // --- Releases
 
 // In this order: a page leaves the queue only after it counts in a release epoch.
-bool Shell::is_clean() const {
+bool Driver::is_clean() const {
   return queue_.empty() && releases_.pending() == 0;
 }
 
-void Shell::release() {
+void Driver::release() {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   Attendance attendance(services_.fabric);
@@ -288,11 +197,11 @@ void Shell::release() {
 
 // --- Messages
 
-void Shell::handle(void* context, const Message& message) {
-  static_cast<Shell*>(context)->on_message(message);
+void Driver::handle(void* context, const Message& message) {
+  static_cast<Driver*>(context)->on_message(message);
 }
 
-void Shell::on_message(const Message& message) {
+void Driver::on_message(const Message& message) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   const auto kind = static_cast<MessageKind>(message.header.type - message_range::kMgs);
   const PageId page(message.header.word[0]);
@@ -302,8 +211,8 @@ void Shell::on_message(const Message& message) {
   std::optional<NodeId> home = home_of(page, record, false);
   if (!home && services_.homes.is_first_touch(page) && kind <= MessageKind::kAck1w) {
     // The arbiter has told the sender that this node is home before its answer to this node came in.
-    home = services_.fabric.self();
-    record.home_plus_one.store(static_cast<uint16_t>(home->value + 1));
+    home = self_;
+    set_home(page, record, self_);
   }
   if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
 
@@ -320,7 +229,7 @@ void Shell::on_message(const Message& message) {
 
 // --- Actions
 
-void Shell::perform(PageId page, Record& record, Actions& actions, const Message* message) {
+void Driver::perform(PageId page, Record& record, Actions& actions, const Message* message) {
   bool left_readable = false;
   while (true) {
     bool unmapped = false;
@@ -339,8 +248,7 @@ void Shell::perform(PageId page, Record& record, Actions& actions, const Message
   }
 }
 
-void Shell::perform_one(PageId page, Record& record, const Action& action, const Message* message) {
-  std::byte* const frame = services_.region.alias(page);
+void Driver::perform_one(PageId page, Record& record, const Action& action, const Message* message) {
   switch (action.verb) {
     case Verb::kSend:
     case Verb::kSendPage:
@@ -351,43 +259,22 @@ void Shell::perform_one(PageId page, Record& record, const Action& action, const
       return;
     case Verb::kTakePage:
     case Verb::kTakeHomeCopy:
-      if (message->slice.segment != SegmentId::kFrames || message->slice.length != page_size_ ||
-          message->slice.offset != page.value * page_size_)
-        panic("a page message without its page, from node / page", message->from.value, page.value);
-      services_.fabric.fetch(*message, {frame, page_size_});
-      count(Counter::kPagesFetched);
+      take_page(page, *message);
       return;
     case Verb::kMergeDiff:
       merge(page, message->payload, message->from);
       return;
-    case Verb::kKeepDiff: {
-      if (message->payload.empty()) return;
-      if (message->payload.size() > max_encoded_size(page_size_))
-        panic("a diff larger than any, from node / page", message->from.value, page.value);
-      auto* kept = reinterpret_cast<KeptDiff*>(diffs_.acquire());
-      kept->length = static_cast<uint32_t>(message->payload.size());
-      std::memcpy(kept->bytes(), message->payload.data(), message->payload.size());
-      kept->next = record.kept;
-      record.kept = kept;
+    case Verb::kKeepDiff:
+      keep_diff(page, record, *message);
       return;
-    }
     case Verb::kMergeKept:
-      while (KeptDiff* const kept = record.kept) {
-        record.kept = kept->next;
-        merge(page, {kept->bytes(), kept->length}, services_.fabric.self());
-        diffs_.release(reinterpret_cast<std::byte*>(kept));
-      }
+      merge_kept(page, record);
       return;
     case Verb::kMakeTwin:
-      MG_CHECK(record.twin == nullptr, page.value);
-      record.twin = twins_.acquire();
-      copy_page(record.twin, frame, page_size_);
-      count(Counter::kTwins);
+      make_twin(page, record);
       return;
     case Verb::kDropTwin:
-      MG_CHECK(record.twin != nullptr, page.value);
-      twins_.release(record.twin);
-      record.twin = nullptr;
+      drop_twin(record);
       return;
     case Verb::kMapRead:
     case Verb::kMapWrite:
@@ -408,21 +295,47 @@ void Shell::perform_one(PageId page, Record& record, const Action& action, const
   panic("invariant broken: an action that perform() does not know", static_cast<uint64_t>(action.verb));
 }
 
-void Shell::send(PageId page, const Action& action) {
+void Driver::take_page(PageId page, const Message& message) {
+  if (message.slice.segment != SegmentId::kFrames || message.slice.length != page_size_ ||
+      message.slice.offset != offset(page))
+    panic("a page message without its page, from node / page", message.from.value, page.value);
+  services_.fabric.fetch(message, {frame(page), page_size_});
+  count(Counter::kPagesFetched);
+}
+
+void Driver::keep_diff(PageId page, Record& record, const Message& message) {
+  if (message.payload.empty()) return;
+  if (message.payload.size() > max_encoded_size(page_size_))
+    panic("a diff larger than any, from node / page", message.from.value, page.value);
+  auto* kept = reinterpret_cast<KeptDiff*>(diffs_.acquire());
+  kept->length = static_cast<uint32_t>(message.payload.size());
+  std::memcpy(kept->bytes(), message.payload.data(), message.payload.size());
+  kept->next = record.kept;
+  record.kept = kept;
+}
+
+void Driver::merge_kept(PageId page, Record& record) {
+  while (KeptDiff* const kept = record.kept) {
+    record.kept = kept->next;
+    merge(page, {kept->bytes(), kept->length}, self_);
+    diffs_.release(reinterpret_cast<std::byte*>(kept));
+  }
+}
+
+void Driver::send(PageId page, const Action& action) {
   MessageHeader header;
   header.type = type_of(action.kind);
   header.word[0] = page.value;
   RemoteSlice slice;
   if (action.verb == Verb::kSendPage)
-    slice = {
-        .segment = SegmentId::kFrames, .offset = page.value * page_size_, .length = static_cast<uint32_t>(page_size_)};
+    slice = {.segment = SegmentId::kFrames, .offset = offset(page), .length = static_cast<uint32_t>(page_size_)};
   action.nodes.for_each([&](NodeId to) {
     services_.fabric.send(to, header, {}, slice, SendContext::kHandler);
     this_profile().count_message(header.type, sizeof header + slice.length);
   });
 }
 
-void Shell::send_diff(PageId page, Record& record, const Action& action) {
+void Driver::send_diff(PageId page, Record& record, const Action& action) {
   MessageHeader header;
   header.type = type_of(action.kind);
   header.word[0] = page.value;
@@ -430,7 +343,7 @@ void Shell::send_diff(PageId page, Record& record, const Action& action) {
   size_t length;
   {
     const SubTimeScope timed(this_profile(), SubTime::kDiffs);
-    length = encode_diff(services_.region.alias(page), record.twin, page_size_, {buffer, diffs_.page_size()});
+    length = encode_diff(frame(page), record.twin, page_size_, {buffer, diffs_.page_size()});
   }
   count(length != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
   count(Counter::kDiffBytes, length);
@@ -441,51 +354,37 @@ void Shell::send_diff(PageId page, Record& record, const Action& action) {
   diffs_.release(buffer);
 }
 
-void Shell::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
+void Driver::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
   if (diff.empty()) return;
   const SubTimeScope timed(this_profile(), SubTime::kDiffs);
-  if (!apply_diff(services_.region.alias(page), page_size_, diff))
+  if (!apply_diff(frame(page), page_size_, diff))
     panic("a diff that does not fit its page, from node / page", from.value, page.value);
   count(Counter::kDiffsApplied);
 }
 
-// With one domain, what the engine grants is always what the node's privilege allows. Also the answer to a fault on a
+// With one domain, what a transition grants is always what the node's privilege allows. Also the answer to a fault on a
 // page that is mapped already: the kernel may have dropped the page-table entry.
-void Shell::map(PageId page, Record& record) {
+void Driver::map(PageId page, Record& record) {
   const bool writable = record.page.client.state == PageState::kWrite;
-  map(page, 1, writable, record.readable);
+  if (!writable)
+    grant_read(page, 1);
+  else if (record.readable)
+    upgrade(page, 1);
+  else
+    grant_write(page, 1);
   record.readable = !writable;
 }
 
-void Shell::map(PageId first, uint64_t count, bool writable, bool readable) {
-  // The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
-  const volatile std::byte* const frames = services_.region.alias(first);
-  for (size_t i = 0; i < count * page_size_; i += Config::kMinPageSize) static_cast<void>(frames[i]);
-  const SubTimeScope timed(this_profile(), SubTime::kRights);
-  if (!writable)
-    services_.rights.grant_read(first, count);
-  else if (readable)
-    services_.rights.upgrade(first, count);
+bool Driver::unmap(PageId page, Record& record) {
+  record.readable = will_keep_read_right(record.page, context(record));
+  if (record.readable)
+    revoke_write(page, 1);
   else
-    services_.rights.grant_write(first, count);
-  this_profile().count_rights(writable ? RightsChange::kGrantWrite : RightsChange::kGrantRead, count);
+    revoke(page, 1);
+  return record.readable;
 }
 
-bool Shell::unmap(PageId page, Record& record) {
-  const SubTimeScope timed(this_profile(), SubTime::kRights);
-  if (will_keep_read_right(record.page, context(record))) {
-    services_.rights.revoke_write(page, 1);
-    record.readable = true;
-    this_profile().count_rights(RightsChange::kRevokeWrite, 1);
-    return true;
-  }
-  services_.rights.revoke(page, 1);
-  record.readable = false;
-  this_profile().count_rights(RightsChange::kRevoke, 1);
-  return false;
-}
-
-Page Shell::inspect(PageId page) {
+Page Driver::inspect(PageId page) {
   Record& record = records_[page.value];
   const std::lock_guard hold(record.lock);
   return record.page;

@@ -1,34 +1,28 @@
-// The log of a node's write notices, and vector timestamps.
+// Entries of the two logs of HLRC, which lie in memory that a node exports: its write notices, and the fetches of its
+// pages by other nodes.
 //
-// A node appends to its own log, which lies in memory that it exports; the others read it with one-sided gets. A
-// position counts the entries that were ever appended, so an interval is a range of positions, and a vector timestamp
-// ([GeNIMA], III.B; the HLRC papers it cites) is for each node the position up to which its notices are
-// known. The log is a ring: old entries are overwritten without asking anybody. An entry says which lap it belongs to,
-// so a reader that comes too late finds out, and then treats every page as named: correct, bounded, and counted.
-// Nothing is ever collected while an interval runs; after a barrier every node has taken in every log, so all of a
-// ring is free again (docs/internals/hlrc.md).
+// A position counts the entries that were ever appended. A log is a ring: old entries are overwritten without asking
+// any node. An entry says which lap it belongs to, so a reader that comes too late finds out, and then treats every
+// page as named: correct, bounded, and counted (docs/internals/hlrc.md).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
 #include "base/ids.h"
-#include "base/node_set.h"
 
 namespace multigrain::hlrc {
 
-// Consecutive pages that a notice names.
+// Consecutive pages that a log names.
 struct NoticeRun {
   PageId first;
   uint64_t count = 0;
 
+  [[nodiscard]] constexpr uint64_t end() const { return first.value + count; }
   bool operator==(const NoticeRun&) const = default;
 };
 
-using VectorTime = std::array<uint64_t, NodeSet::kCapacity>;
-
-class NoticeEntry {
+class LogEntry {
  public:
   static constexpr uint64_t kMaxPages = 4096;  // that one entry can name
 
@@ -53,6 +47,34 @@ class NoticeEntry {
   static constexpr uint64_t lap_of(uint64_t position, uint64_t capacity) {
     return position / capacity % ((uint64_t{1} << 20) - 1) + 1;
   }
+};
+
+// Joins pages, which come in ascending order, to runs of at most `longest` consecutive ones.
+class RunJoiner {
+ public:
+  explicit constexpr RunJoiner(uint64_t longest) : longest_(longest) {}
+
+  // The run that `page` does not continue, if there is one: it is complete.
+  std::optional<NoticeRun> add(PageId page) {
+    if (run_.count != 0 && run_.count < longest_ && run_.end() == page.value) {
+      ++run_.count;
+      return std::nullopt;
+    }
+    const std::optional<NoticeRun> complete = close();
+    run_ = {page, 1};
+    return complete;
+  }
+  // The last one, if there is one.
+  std::optional<NoticeRun> close() {
+    if (run_.count == 0) return std::nullopt;
+    const NoticeRun complete = run_;
+    run_ = {};
+    return complete;
+  }
+
+ private:
+  uint64_t longest_;
+  NoticeRun run_;
 };
 
 }  // namespace multigrain::hlrc

@@ -1,8 +1,8 @@
-// The MGS shell with real faults and real messages, several nodes in one process.
+// The MGS driver with real faults and real messages, several nodes in one process.
 //
-// Each node has its own region, at its own addresses, its own access rights, fabric and shell; its processors are
+// Each node has its own region, at its own addresses, its own access rights, fabric and driver; its processors are
 // threads. So the thread sanitizer sees all of the runtime's own accesses, and a test can put any schedule of threads
-// on a page. Synchronisation between processors is the test's own (atomics and std::barrier) around Shell::release().
+// on a page. Synchronisation between processors is the test's own (atomics and std::barrier) around Driver::release().
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "coherence/mgs/shell.h"
+#include "coherence/mgs/driver.h"
 #include "shell_nodes.h"
 
 namespace multigrain::mgs {
@@ -23,7 +23,7 @@ constexpr uint64_t kRegionSize = uint64_t{64} << 20;
 
 struct TestNode : shell_nodes::NodeMemory {
   std::thread service;
-  std::unique_ptr<Shell> shell;
+  std::unique_ptr<Driver> driver;
 };
 
 class Machine : public shell_nodes::ShellNodes<TestNode> {
@@ -32,9 +32,9 @@ class Machine : public shell_nodes::ShellNodes<TestNode> {
       : ShellNodes(nodes, access, page_size, kRegionSize), homes_(nodes, run_of_homes) {
     for (unsigned n = 0; n < nodes; ++n) {
       TestNode& each = node(n);
-      auto shell = Shell::create({*each.memory, *each.region, *each.rights, homes_, WaitPolicy{20'000}}, prefetch);
-      EXPECT_TRUE(shell) << shell.error().message;
-      each.shell = std::move(*shell);
+      auto driver = Driver::create({*each.memory, *each.region, *each.rights, homes_, WaitPolicy{20'000}}, prefetch);
+      EXPECT_TRUE(driver) << driver.error().message;
+      each.driver = std::move(*driver);
     }
     for (unsigned n = 0; n < nodes; ++n) {
       node(n).service = std::thread([this, fabric = node(n).memory.get()] {
@@ -48,17 +48,17 @@ class Machine : public shell_nodes::ShellNodes<TestNode> {
     for (unsigned n = 0; n < nodes(); ++n) node(n).service.join();
   }
 
-  void release(unsigned n) { node(n).shell->release(); }
-  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return node(n).shell->inspect(PageId(page)); }
+  void release(unsigned n) { node(n).driver->release(); }
+  [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return node(n).driver->inspect(PageId(page)); }
 
  private:
   shell_nodes::RunsOfHomes homes_;
   std::atomic<bool> stopping_{false};
 };
 
-class MgsShell : public testing::TestWithParam<AccessMechanism> {};
+class MgsDriver : public testing::TestWithParam<AccessMechanism> {};
 
-TEST_P(MgsShell, AWriteIsSeenAfterARelease) {
+TEST_P(MgsDriver, AWriteIsSeenAfterARelease) {
   Machine machine(3, GetParam(), 4096);
   for (uint64_t i = 1; i <= 50; ++i) {
     const auto writer = static_cast<unsigned>(i % 3);
@@ -68,7 +68,7 @@ TEST_P(MgsShell, AWriteIsSeenAfterARelease) {
   }
 }
 
-TEST_P(MgsShell, ASoleWriterBecomesASingleWriterUntilAnotherComes) {
+TEST_P(MgsDriver, ASoleWriterBecomesASingleWriterUntilAnotherComes) {
   Machine machine(3, GetParam(), 4096);
   machine.write(0, 1, 0, 1);
   machine.release(0);
@@ -84,7 +84,7 @@ TEST_P(MgsShell, ASoleWriterBecomesASingleWriterUntilAnotherComes) {
 // Two processors of node 0 write their own words of one page and release, at their own pace. Whichever releases, what
 // it wrote before must be visible to node 1 afterwards, even when the other's release took the page along and is still
 // under way; node 1 keeps reading, so it always has a copy that could be stale.
-TEST_P(MgsShell, AReleaseCoversWhatAnotherProcessorsReleaseTookAlong) {
+TEST_P(MgsDriver, AReleaseCoversWhatAnotherProcessorsReleaseTookAlong) {
   constexpr unsigned kChanges = 300;
   Machine machine(3, GetParam(), 4096);
   std::array<std::atomic<uint64_t>, 2> released{};
@@ -158,21 +158,21 @@ void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned 
   EXPECT_EQ(wrong.load(), 0u) << "seed " << seed;
 }
 
-TEST_P(MgsShell, RandomProgramsWithoutRacesReadWhatWasWritten) {
+TEST_P(MgsDriver, RandomProgramsWithoutRacesReadWhatWasWritten) {
   for (unsigned seed = 1; seed <= 4; ++seed) {
     Machine machine(3, GetParam(), 4096);
     run_phases(machine, 3, 2, seed);
   }
 }
 
-TEST_P(MgsShell, RandomProgramsOnWidePages) {
+TEST_P(MgsDriver, RandomProgramsOnWidePages) {
   Machine machine(2, GetParam(), 65536);
   run_phases(machine, 2, 2, 9);
 }
 
 // Everybody goes through the same pages in order, at the same time, so that requests are made ahead by all, for pages
 // that others are claiming, writing and giving away.
-TEST_P(MgsShell, WalksInOrderAreAskedForAhead) {
+TEST_P(MgsDriver, WalksInOrderAreAskedForAhead) {
   constexpr unsigned kNodes = 3, kProcessors = 2, kAll = kNodes * kProcessors;
   constexpr uint64_t kPages = 192, kRounds = 6;
   Machine machine(kNodes, GetParam(), 4096, 16, 64);
@@ -199,12 +199,12 @@ TEST_P(MgsShell, WalksInOrderAreAskedForAhead) {
   EXPECT_EQ(wrong.load(), 0u);
 }
 
-TEST_P(MgsShell, OneProcessorANode) {
+TEST_P(MgsDriver, OneProcessorANode) {
   Machine machine(4, GetParam(), 4096);
   run_phases(machine, 4, 1, 17);
 }
 
-INSTANTIATE_TEST_SUITE_P(Mechanisms, MgsShell, testing::Values(AccessMechanism::kUserfault, AccessMechanism::kMprotect),
+INSTANTIATE_TEST_SUITE_P(Mechanisms, MgsDriver, testing::Values(AccessMechanism::kUserfault, AccessMechanism::kMprotect),
                          [](const auto& mechanism) {
                            return mechanism.param == AccessMechanism::kUserfault ? "userfault" : "mprotect";
                          });

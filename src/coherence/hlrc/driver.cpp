@@ -1,0 +1,447 @@
+#include "coherence/hlrc/driver.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "coherence/hlrc/words.h"
+#include "coherence/steps.h"
+#include "coherence/stride_prefetcher.h"
+#include "memory/diff.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::hlrc {
+namespace {
+
+void count(Counter counter, uint64_t n = 1) {
+  this_profile().count(counter, n);
+}
+
+// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+[[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_home_prefetcher;
+[[gnu::tls_model("initial-exec")]] constinit thread_local PageId t_last_fetch{UINT64_MAX - 1};
+
+constexpr uint64_t vector_word(NodeId node) {
+  return words::kVector + node.value * sizeof(uint64_t);
+}
+
+}  // namespace
+
+// --- Start
+
+Driver::Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs)
+    : PageDriver(services, std::move(twins)),
+      nodes_(services.fabric.nodes()),
+      options_(options),
+      diffs_(std::move(diffs)),
+      fetch_log_(services.fabric),
+      notices_(words::kNoticeCount) {}
+
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, const Options& options) {
+  const uint64_t pages = services.region.page_count();
+  auto twins = create_twins(services);
+  if (!twins) return tl::unexpected(twins.error());
+  const size_t diff_buffer = (max_encoded_size(services.region.page_size()) + 4095) / 4096 * 4096;
+  auto diffs = PagePool::create(diff_buffer, uint64_t{1} << 16);
+  if (!diffs) return tl::unexpected(diffs.error());
+  std::unique_ptr<Driver> driver(new Driver(services, options, std::move(*twins), std::move(*diffs)));
+  auto records = SparseTable<Record>::create(pages, "page records");
+  if (!records) return tl::unexpected(records.error());
+  driver->records_ = std::move(*records);
+  if (Status made = driver->written_.create(pages); !made) return tl::unexpected(made.error());
+  auto noticed = SparseTable<uint8_t>::create(pages, "pages that notices name");
+  if (!noticed) return tl::unexpected(noticed.error());
+  driver->noticed_ = std::move(*noticed);
+  auto reader = NoticeReader::create(services.fabric, pages);
+  if (!reader) return tl::unexpected(reader.error());
+  driver->reader_ = std::move(*reader);
+  return driver;
+}
+
+// --- Faults
+
+bool Driver::on_fault(PageId page, bool is_write) {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  Record& record = records_[page.value];
+  if (!home_of(page, record, true)) return false;
+  FaultOutcome outcome;
+  {
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    const std::lock_guard hold(record.lock);
+    const Context here = context(record);
+    Actions actions;
+    if (here.is_home() && fetch_log_.all_fetched()) on_fetched_elsewhere(record.page, actions);
+    outcome = hlrc::on_fault(record.page, here, is_write ? Access::kWrite : Access::kRead, actions);
+    perform(page, record, actions);
+    if (actions.contains(Verb::kFetch))
+      profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
+    else if (actions.contains(Verb::kUpgrade))
+      profile.count(Counter::kUpgrades);
+    else
+      profile.count(Counter::kLocalFaults);
+  }
+  follow_up(outcome, page, record);
+  return true;
+}
+
+// Pages ahead of a processor: those that are at home here and that no other node has cost nothing but their first
+// fault, and a processor that goes through them one after the other gets the next few at once. Others are fetched.
+void Driver::follow_up(FaultOutcome outcome, PageId page, const Record& record) {
+  if (outcome == FaultOutcome::kAlone) return;
+  if (outcome == FaultOutcome::kPrivate) {
+    if (options_.open_ahead == 0) return;
+    const StridePrefetcher::Prediction ahead = t_home_prefetcher.predict(page, true, options_.open_ahead);
+    if (ahead.count == 0 || ahead.stride != 1 || fetch_log_.all_fetched()) return;
+    open_ahead(
+        records_, page, PageId(page.value + 1), ahead.count, [](const Record& next) { return next.page == Page{}; },
+        [this](PageId, Record& next) {
+          Actions actions;
+          hlrc::on_fault(next.page, context(next), Access::kWrite, actions);
+        });
+    return;
+  }
+  const bool was_prefetched = outcome == FaultOutcome::kPrefetched;
+  const bool follows = was_prefetched || page.value == t_last_fetch.value + 1;
+  t_last_fetch = page;
+  if (was_prefetched) history_.used();
+  if (options_.fetch_ahead != 0 && history_.fetches_ahead(follows, record.prefetch_in_vain)) fetch_ahead(page);
+}
+
+// The pages after one that was fetched, or that had been fetched ahead and is used now, without those that are at home
+// here or were fetched already. All but the last become readable at once. The last has its frame filled and gets no
+// rights: a fault on it shows that fetching ahead was right, and brings the next as many; a notice shows that it was
+// not. That is the history (B.2).
+void Driver::fetch_ahead(PageId from) {
+  const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, Config::kMaxPrefetch);
+  const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());
+  std::array<PageId, Config::kMaxPrefetch> pages;
+  std::array<Fetch, Config::kMaxPrefetch> fetches;
+  uint32_t n = 0;
+  {
+    const CategoryScope waiting(this_profile(), Category::kDataWait);
+    for (uint64_t next = from.value + 1; next < end && n < limit; ++next) {
+      if (!services_.homes.same_extent(from, PageId(next))) break;
+      Record& record = records_[next];
+      const std::optional<NodeId> at = home_of(PageId(next), record, false);
+      if (!at) break;
+      if (*at == self_ || !record.lock.try_lock()) continue;
+      Actions actions;
+      on_prefetch(record.page, context(record), n + 1 != limit, actions);
+      if (actions.empty()) {
+        record.lock.unlock();
+        continue;
+      }
+      record.prefetch_distance = static_cast<uint8_t>(next - from.value);
+      start_fetch(PageId(next), record, actions, fetches[n]);
+      pages[n++] = PageId(next);
+    }
+    for (uint32_t i = 0; i < n; ++i) wait(fetches[i]);
+  }
+  if (n == 0) return;
+  count(Counter::kPagesFetched, n);
+  count(Counter::kPrefetches, n);
+  const uint32_t readable = n == limit ? n - 1 : n;
+  RunJoiner runs(UINT64_MAX);
+  for (uint32_t i = 0; i < readable; ++i)
+    if (const auto run = runs.add(pages[i])) grant_read(run->first, run->count);
+  if (const auto run = runs.close()) grant_read(run->first, run->count);
+  for (uint32_t i = n; i-- > 0;) records_[pages[i].value].lock.unlock();
+}
+
+// The actions of a fault, and of a fetch by another node.
+void Driver::perform(PageId page, Record& record, const Actions& actions) {
+  for (const Verb verb : actions) {
+    switch (verb) {
+      case Verb::kLogFetch:  // started together with the fetch
+        break;
+      case Verb::kFetch: {
+        const CategoryScope waiting(this_profile(), Category::kDataWait);
+        Fetch fetch;
+        start_fetch(page, record, actions, fetch);
+        wait(fetch);
+        count(Counter::kPagesFetched);
+        break;
+      }
+      case Verb::kMakeTwin:
+        make_twin(page, record);
+        break;
+      case Verb::kQueue:
+        written_.push(page);
+        break;
+      case Verb::kGrantRead:
+        grant_read(page, 1);
+        break;
+      case Verb::kGrantWrite:
+        grant_write(page, 1);
+        break;
+      case Verb::kUpgrade:
+        upgrade(page, 1);
+        break;
+      default:
+        panic("invariant broken: an action that perform() does not know", static_cast<uint64_t>(verb));
+    }
+  }
+}
+
+// The fetch log must have the page before it is read (H5). Where the network keeps their order they make one round
+// trip.
+void Driver::start_fetch(PageId page, const Record& record, const Actions& actions, Fetch& fetch) {
+  const std::span<std::byte> to(frame(page), page_size_);
+  const NodeId home = record.home();
+  if (!actions.contains(Verb::kLogFetch)) {
+    fetch.page = services_.fabric.start_get(home, SegmentId::kFrames, offset(page), to);
+    return;
+  }
+  fetch.log = fetch_log_.start_append(home, page, fetch.replaced);
+  fetch.page = services_.fabric.start_get_after(fetch.log, home, SegmentId::kFrames, offset(page), to);
+}
+
+// --- The end of an interval
+
+bool Driver::is_clean() const {
+  return written_.empty() && fetch_log_.is_empty();
+}
+
+void Driver::release() {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  MULTIGRAIN_LOCK_STEP(interval_lock_);
+  const std::lock_guard one_at_a_time(interval_lock_);
+  apply_fetch_log();
+  const std::span<const PageId> pages = written_.take();
+  if (pages.empty()) return;
+  end_interval(pages);
+  // The diffs are at their homes and the entries in the log: now they may be read (H1).
+  if (notices_.end() != known(self_)) {
+    set_own_word(vector_word(self_), notices_.end());
+    known_[self_.value].store(notices_.end(), std::memory_order_release);
+  }
+  written_.published(pages.size());
+  profile.count(Counter::kReleases);
+  profile.count(Counter::kPagesReleased, pages.size());
+}
+
+// An atomic, not a store: it is a full fence between what the program wrote and the notices that other nodes read.
+void Driver::set_own_word(uint64_t offset, uint64_t value) {
+  services_.fabric.fetch_and_set(self_, SegmentId::kWords, offset, value);
+}
+
+void Driver::apply_fetch(PageId page, Record& record) {
+  MULTIGRAIN_LOCK_STEP(record.lock);
+  const std::lock_guard hold(record.lock);
+  Actions actions;
+  on_fetched_elsewhere(record.page, actions);
+  perform(page, record, actions);
+}
+
+void Driver::apply_fetch_log() {
+  if (fetch_log_.is_empty()) return;
+  const bool has_all = fetch_log_.read([this](NodeId node, PageId page) {
+    if (page.value >= services_.region.page_count())
+      panic("a node has fetched a page outside the region (node, page):", node.value, page.value);
+    Record& record = records_[page.value];
+    const std::optional<NodeId> home = home_of(page, record, false);
+    // Of a first-touch page, another may hear whose it is before this node, whose it is, does.
+    if (home ? *home != self_ : !services_.homes.is_first_touch(page))
+      panic("a node has fetched a page here that is not at home here (node, page):", node.value, page.value);
+    apply_fetch(page, record);
+  });
+  if (has_all) return;
+  for (uint64_t page = 0; page < pages_looked_up(); ++page) {
+    Record& record = records_[page];
+    if (record.home_plus_one.load(std::memory_order_relaxed) == self_.value + 1u) apply_fetch(PageId(page), record);
+  }
+  count(Counter::kMarksLost);
+}
+
+// Makes the pages clean, and appends their notices.
+void Driver::end_interval(std::span<const PageId> pages) {
+  const std::span<uint8_t> noticed(&noticed_[0], pages.size());
+  const size_t parts = (pages.size() + kGroup - 1) / kGroup;
+  const auto end_part = [&](uint64_t part) {
+    const size_t first = part * kGroup;
+    const size_t count = std::min(kGroup, pages.size() - first);
+    end_group(pages.subspan(first, count), noticed.subspan(first, count));
+  };
+  if (options_.cooperative && parts > 1)
+    pages_to_end_.run(parts, end_part);
+  else
+    for (size_t part = 0; part < parts; ++part) end_part(part);
+  for (size_t i = 0; i < pages.size(); ++i)
+    if (noticed[i] != 0) append(notices_.add(pages[i]));
+  append(notices_.close());
+}
+
+void Driver::append(const std::optional<NoticeLog::Append>& entry) {
+  if (!entry) return;
+  set_own_word(words::kNotices + entry->slot * sizeof(uint64_t), entry->entry);
+  count(Counter::kNotices);
+}
+
+bool Driver::help() {
+  if (!options_.cooperative) return false;
+  const auto take_part = [](SharedWork& work) {
+    if (!work.is_open()) return false;
+    const CategoryScope protocol(this_profile(), Category::kProtocol);
+    return work.help();
+  };
+  const bool ended = take_part(pages_to_end_);
+  return take_part(runs_to_invalidate_) || ended;
+}
+
+// `pages`: at most a group, in ascending order. On any processor of the node. In three sweeps: rights, diffs (H4), and
+// then, when these are at the homes, what the notices say.
+void Driver::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed) {
+  std::array<bool, kGroup> deposits{};
+  const auto record_of = [&](size_t i) -> Record& { return records_[pages[i].value]; };
+  RunJoiner runs = runs_of_rights();
+  const auto protect = [this](const std::optional<NoticeRun>& run) {
+    if (run) revoke_write(run->first, run->count);
+  };
+  for (size_t i = 0; i < pages.size(); ++i) {
+    Record& record = record_of(i);
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    record.lock.lock();
+    Actions actions;
+    on_interval_end(record.page, context(record), actions);
+    deposits[i] = actions.contains(Verb::kDeposit);
+    if (actions.contains(Verb::kRevokeWrite)) protect(runs.add(pages[i]));
+  }
+  protect(runs.close());
+  {
+    Deposits under_way(services_.fabric, diffs_);
+    for (size_t i = 0; i < pages.size(); ++i)
+      if (deposits[i]) deposit(pages[i], record_of(i), under_way);
+  }
+  for (size_t i = 0; i < pages.size(); ++i) {
+    Record& record = record_of(i);
+    Actions actions;
+    on_clean(record.page, actions);
+    noticed[i] = actions.contains(Verb::kNotice) ? 1 : 0;
+    record.lock.unlock();
+  }
+}
+
+void Driver::deposit(PageId page, Record& record, Deposits& deposits) {
+  const SubTimeScope timed(this_profile(), SubTime::kDiffs);
+  MG_CHECK(record.twin != nullptr, page.value);
+  on_deposited(record.page, deposits.start(record.home(), offset(page), frame(page), record.twin, page_size_));
+  drop_twin(record);
+}
+
+// --- Acquires
+
+void Driver::acquire(NodeId from) {
+  if (from == self_) return;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  NoticeReader::Heard heard;
+  reader_->hear(from, known_, heard);
+  apply_notices(heard);
+}
+
+void Driver::acquire_all() {
+  if (nodes_ == 1) return;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  NoticeReader::Heard heard;
+  reader_->hear_all(known_, heard);
+  apply_notices(heard);
+}
+
+void Driver::apply_notices(const NoticeReader::Heard& heard) {
+  if (nodes_with_news(heard.time(), known_, self_, nodes_).empty()) return;
+  MULTIGRAIN_LOCK_STEP(acquire_lock_);
+  const std::lock_guard one_at_a_time(acquire_lock_);
+  const NodeSet news = nodes_with_news(heard.time(), known_, self_, nodes_);
+  if (news.empty()) return;
+  count(Counter::kAcquires);
+  if (const auto runs = reader_->read(heard, known_, news)) {
+    invalidate_runs(*runs);
+  } else {
+    count(Counter::kNoticesLost);
+    invalidate({PageId(0), pages_looked_up()});
+  }
+  // Only now: another processor that finds nothing to apply goes on at once.
+  news.for_each([&](NodeId node) {
+    const uint64_t position = heard.time()[node.value];
+    set_own_word(vector_word(node), position);
+    known_[node.value].store(position, std::memory_order_release);
+  });
+}
+
+// `runs`: in ascending order. A part of work that is shared is as many pages as are worked on together, whatever runs
+// they are of.
+void Driver::invalidate_runs(std::span<const NoticeRun> runs) {
+  const uint64_t pages = pages_of(runs);
+  if (!options_.cooperative || pages <= kGroup) {
+    for (const NoticeRun& run : runs) invalidate(run);
+    return;
+  }
+  runs_to_invalidate_.run((pages + kGroup - 1) / kGroup, [&](uint64_t part) {
+    for_each_slice(runs, part * kGroup, kGroup, [this](const NoticeRun& slice) { invalidate(slice); });
+  });
+}
+
+// Pages that lose their rights together, with their locks held.
+struct Driver::Group {
+  std::array<PageId, kGroup> pages;
+  std::array<bool, kGroup> deposits;
+  size_t size = 0;
+};
+
+void Driver::invalidate(NoticeRun run) {
+  Group group;
+  for (uint64_t next = run.first.value; next < run.end(); ++next) {
+    gather(PageId(next), group);
+    if (group.size == kGroup) invalidate_group(group);
+  }
+  invalidate_group(group);
+}
+
+void Driver::gather(PageId page, Group& group) {
+  Record& record = records_[page.value];
+  // A page whose home was never looked up has never been fetched; and a fault that is about to looks it up, and takes
+  // the record's lock, before it fetches: too late to fetch anything older than these notices.
+  if (record.home_plus_one.load(std::memory_order_acquire) == 0 || context(record).is_home()) return;
+  MULTIGRAIN_LOCK_STEP(record.lock);
+  record.lock.lock();
+  Actions actions;
+  on_notice(record.page, context(record), actions);
+  if (actions.contains(Verb::kWasted)) {
+    // The last page of a group that was fetched ahead: the page whose fault began the group has the wrong neighbours.
+    count(Counter::kWastedPrefetches);
+    records_[page.value - record.prefetch_distance].prefetch_in_vain.store(true, std::memory_order_relaxed);
+    history_.wasted();
+  }
+  if (!actions.contains(Verb::kRevoke)) {
+    record.lock.unlock();
+    return;
+  }
+  group.pages[group.size] = page;
+  group.deposits[group.size++] = actions.contains(Verb::kDeposit);
+}
+
+void Driver::invalidate_group(Group& group) {
+  RunJoiner runs = runs_of_rights();
+  for (size_t i = 0; i < group.size; ++i)
+    if (const auto run = runs.add(group.pages[i])) revoke(run->first, run->count);
+  if (const auto run = runs.close()) revoke(run->first, run->count);
+  {
+    Deposits under_way(services_.fabric, diffs_);
+    for (size_t i = 0; i < group.size; ++i) {
+      if (!group.deposits[i]) continue;
+      deposit(group.pages[i], records_[group.pages[i].value], under_way);
+      count(Counter::kEarlyDeposits);
+    }
+  }
+  for (size_t i = group.size; i-- > 0;) records_[group.pages[i].value].lock.unlock();
+  count(Counter::kInvalidations, group.size);
+  group.size = 0;
+}
+
+Page Driver::inspect(PageId page) {
+  Record& record = records_[page.value];
+  const std::lock_guard hold(record.lock);
+  return record.page;
+}
+
+}  // namespace multigrain::hlrc

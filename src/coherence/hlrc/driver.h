@@ -1,0 +1,127 @@
+// The driver of HLRC: feeds the transitions faults, notices and ends of intervals, and carries out their actions with
+// one-sided operations. It registers no message handler: nothing of this protocol runs on a node because another node
+// wants something ([GeNIMA], III.B). docs/internals/hlrc.md follows a write through it.
+//
+// A page's lock is held for an event and its actions, remote operations included: no other node ever needs it, and a
+// processor of this node that does must wait for the outcome anyway. Two locks of the node are taken before any page's:
+// one while an interval ends, one while notices are applied. A processor that finds one taken waits, and finds its own
+// work done when it gets it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/spin_lock.h"
+#include "coherence/hlrc/fetch_log.h"
+#include "coherence/hlrc/interval.h"
+#include "coherence/hlrc/notice_reader.h"
+#include "coherence/hlrc/prefetch_history.h"
+#include "coherence/hlrc/shared_work.h"
+#include "coherence/hlrc/transitions.h"
+#include "coherence/hlrc/write_notices.h"
+#include "coherence/page_driver.h"
+#include "memory/page_pool.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain::hlrc {
+
+class Driver final : public PageDriver {
+ public:
+  struct Options {
+    // How many pages at home here to make accessible ahead of a processor that goes through them; 0: none.
+    unsigned open_ahead = 0;
+    // How many pages to fetch after one that is fetched (B.2); 0: none.
+    unsigned fetch_ahead = 0;
+    // One call for the rights of consecutive pages (B.1).
+    bool coalesce = true;
+    // Processors that wait at a barrier share the page work of the one that ends the interval, or applies notices
+    // (B.3's leader does it alone).
+    bool cooperative = false;
+  };
+  // Ends the run with a sentence if the tables cannot be reserved.
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const Options& options);
+
+  bool on_fault(PageId page, bool is_write) override;
+  void release() override;
+  [[nodiscard]] bool is_clean() const override;
+  void acquire(NodeId from) override;
+  void acquire_all() override;
+  bool help() override;
+
+  // What this node knows of a page, for tests and diagnosis.
+  [[nodiscard]] Page inspect(PageId page);
+  // Up to where this node has applied the notices of `node`; of itself, what it has published.
+  [[nodiscard]] uint64_t known(NodeId node) const { return known_[node.value].load(std::memory_order_acquire); }
+
+ private:
+  struct alignas(64) Record : PageRecord {
+    Page page;
+    uint8_t prefetch_distance = 0;              // of the last page of a group fetched ahead: how far back the fault was
+    std::atomic<bool> prefetch_in_vain{false};  // what was fetched ahead of a fault on this page was not used (B.2)
+  };
+
+  // Pages worked on together: their rights change in few calls, and their diffs travel at the same time.
+  static constexpr size_t kGroup = 64;
+
+  Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
+
+  // Faults.
+  void perform(PageId page, Record& record, const Actions& actions);
+  void follow_up(FaultOutcome outcome, PageId page, const Record& record);
+  void fetch_ahead(PageId from);
+  // The two operations of a fetch.
+  struct Fetch {
+    Completion log;
+    Completion page;
+    uint64_t replaced = 0;  // in the fetch log
+  };
+  void start_fetch(PageId page, const Record& record, const Actions& actions, Fetch& fetch);
+  void wait(const Fetch& fetch) {
+    services_.fabric.wait(fetch.log);
+    services_.fabric.wait(fetch.page);
+  }
+
+  // The end of an interval.
+  void apply_fetch_log();
+  void apply_fetch(PageId page, Record& record);
+  void end_interval(std::span<const PageId> pages);
+  void end_group(std::span<const PageId> pages, std::span<uint8_t> noticed);
+  void deposit(PageId page, Record& record, Deposits& deposits);
+  void append(const std::optional<NoticeLog::Append>& entry);
+  void set_own_word(uint64_t offset, uint64_t value);
+
+  // Acquires.
+  void apply_notices(const NoticeReader::Heard& heard);
+  void invalidate_runs(std::span<const NoticeRun> runs);
+  void invalidate(NoticeRun run);
+  struct Group;
+  void gather(PageId page, Group& group);
+  void invalidate_group(Group& group);
+
+  [[nodiscard]] RunJoiner runs_of_rights() const { return RunJoiner(options_.coalesce ? UINT64_MAX : 1); }
+
+  const unsigned nodes_;
+  const Options options_;
+  SparseTable<Record> records_;
+  PagePool diffs_;
+  PrefetchHistory history_;
+  FetchLog fetch_log_;
+  WrittenPages written_;
+
+  // The vector timestamp of this node, also exported (words::kVector).
+  NoticeReader::Known known_{};
+
+  SpinLock interval_lock_;  // held while an interval ends; guards what follows
+  SharedWork pages_to_end_;
+  SparseTable<uint8_t> noticed_;  // of the pages of the interval that ends, in their order: whether notices name them
+  NoticeLog notices_;
+
+  SpinLock acquire_lock_;  // held while write notices are applied; guards what follows
+  SharedWork runs_to_invalidate_;
+  std::unique_ptr<NoticeReader> reader_;
+};
+
+}  // namespace multigrain::hlrc

@@ -1,0 +1,37 @@
+#include "coherence/hlrc/fetch_log.h"
+
+#include <mutex>
+
+#include "coherence/hlrc/words.h"
+
+namespace multigrain::hlrc {
+namespace {
+
+// At a home: where the entry of `node` at `position` is.
+constexpr uint64_t word_of(size_t node, uint64_t position) {
+  return words::kMarks + (node * words::kMarkCount + position % words::kMarkCount) * sizeof(uint64_t);
+}
+
+}  // namespace
+
+Completion FetchLog::start_append(NodeId home, PageId page, uint64_t& replaced) {
+  Written& written = written_[home.value];
+  const std::lock_guard hold(written.lock);
+  const uint64_t position = written.end++;
+  return fabric_.start_fetch_and_set(home, SegmentId::kWords, word_of(fabric_.self().value, position),
+                                     LogEntry::encode({page, 1}, position, words::kMarkCount), replaced);
+}
+
+bool FetchLog::is_empty() const {
+  if (all_fetched()) return true;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (uint16_t n = 0; n < fabric_.nodes(); ++n)
+    if (at(n, read_[n].load(std::memory_order_acquire)).is != FetchLogEntry::Is::kEnd) return false;
+  return true;
+}
+
+FetchLogEntry FetchLog::at(uint16_t n, uint64_t position) const {
+  return read_fetch_log(fabric_.load_own(SegmentId::kWords, word_of(n, position)), position, words::kMarkCount);
+}
+
+}  // namespace multigrain::hlrc

@@ -1,0 +1,86 @@
+// The fetch log: at a home, which nodes have fetched which of its pages since the home's last notice of them, one ring
+// for each node. A node appends to its ring before it fetches (H5), with a remote atomic; the home reads the rings when
+// one of its intervals ends.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/node_set.h"
+#include "base/spin_lock.h"
+#include "coherence/hlrc/log_entry.h"
+#include "fabric/fabric.h"
+
+namespace multigrain::hlrc {
+
+// What an entry of a ring says to the home that comes to it.
+struct FetchLogEntry {
+  enum class Is : uint8_t {
+    kEnd,         // nothing has been appended there yet
+    kFetch,       // of `page`
+    kOverwritten  // the home has come too late, and must take every page of its own for fetched
+  };
+  Is is = Is::kEnd;
+  PageId page;
+};
+[[nodiscard]] inline FetchLogEntry read_fetch_log(uint64_t entry, uint64_t position, uint64_t capacity) {
+  using Is = FetchLogEntry::Is;
+  if (const auto run = LogEntry::decode(entry, position, capacity)) return {Is::kFetch, run->first};
+  return {LogEntry::is_older(entry, position, capacity) ? Is::kEnd : Is::kOverwritten, {}};
+}
+
+// A node's side of all fetch logs: of its own, which it reads, and of those to which it appends. Any thread; everything
+// is async-signal-safe.
+class FetchLog {
+ public:
+  explicit FetchLog(Fabric& fabric) : fabric_(fabric) {}
+
+  // Starts to append `page`, which is at home at `home`. `replaced` must live until the operation is complete.
+  Completion start_append(NodeId home, PageId page, uint64_t& replaced);
+
+  // Whether no node has fetched anything that this node, as a home, has not seen. After a full fence: a node that has
+  // fetched a page before the caller's last stores to it is found here (H5).
+  [[nodiscard]] bool is_empty() const;
+
+  // Calls visit(node, page) for each entry that was not read yet. Returns false if some were overwritten: then the
+  // caller takes every page at home here for fetched from now on, and the log has nothing more to say. One thread at a
+  // time.
+  template <typename Visit>
+  bool read(Visit&& visit) {
+    for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
+      uint64_t position = read_[n].load(std::memory_order_relaxed);
+      for (FetchLogEntry entry; (entry = at(n, position)).is != FetchLogEntry::Is::kEnd; ++position) {
+        if (entry.is == FetchLogEntry::Is::kOverwritten) {
+          all_fetched_.store(true);
+          return false;
+        }
+        visit(NodeId(n), entry.page);
+      }
+      read_[n].store(position, std::memory_order_release);
+    }
+    return true;
+  }
+
+  // Whether entries were overwritten.
+  [[nodiscard]] bool all_fetched() const { return all_fetched_.load(std::memory_order_relaxed); }
+
+ private:
+  // The entry of node `n` at `position` of its ring at this home.
+  [[nodiscard]] FetchLogEntry at(uint16_t n, uint64_t position) const;
+
+  Fabric& fabric_;
+  // The position of the next entry to read in each node's ring here.
+  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> read_{};
+  std::atomic<bool> all_fetched_{false};
+
+  // What this node has appended at each home. The lock keeps entries in order: a home stops reading where one is
+  // missing.
+  struct alignas(64) Written {
+    SpinLock lock;
+    uint64_t end = 0;
+  };
+  std::array<Written, NodeSet::kCapacity> written_;
+};
+
+}  // namespace multigrain::hlrc

@@ -1,0 +1,73 @@
+#include "coherence/hlrc/interval.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "memory/diff.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::hlrc {
+
+Status WrittenPages::create(uint64_t capacity) {
+  for (auto& list : lists_) {
+    auto made = SparseTable<PageId>::create(capacity, "pages written in an interval");
+    if (!made) return tl::unexpected(made.error());
+    list = std::move(*made);
+  }
+  return {};
+}
+
+void WrittenPages::push(PageId page) {
+  unpublished_.fetch_add(1, std::memory_order_release);
+  const std::lock_guard hold(lock_);
+  lists_[current_][size_++] = page;
+}
+
+std::span<const PageId> WrittenPages::take() {
+  std::span<PageId> taken;
+  {
+    const std::lock_guard hold(lock_);
+    if (size_ == 0) return {};
+    taken = {&lists_[current_][0], size_};
+    current_ ^= 1;
+    size_ = 0;
+  }
+  if (!std::is_sorted(taken.begin(), taken.end())) std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+bool Deposits::start(NodeId home, uint64_t offset, const std::byte* page, const std::byte* twin, size_t page_size) {
+  if (used_ == buffers_.size()) finish();
+  std::byte* const buffer = pool_.acquire();
+  buffers_[used_++] = buffer;
+  const size_t length = encode_diff(page, twin, page_size, {buffer, pool_.page_size()});
+  ProcessorProfile& profile = this_profile();
+  profile.count(length != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
+  profile.count(Counter::kDiffBytes, length);
+  std::array<Piece, 256> pieces;
+  size_t n = 0;
+  for_each_run({buffer, length}, [&](size_t at, const std::byte* bytes, size_t bytes_long) {
+    pieces[n++] = {bytes, static_cast<uint32_t>(at), static_cast<uint32_t>(bytes_long)};
+    if (n != pieces.size()) return;
+    put(home, offset, pieces);
+    n = 0;
+  });
+  if (n != 0) put(home, offset, {pieces.data(), n});
+  return length != 0;
+}
+
+void Deposits::finish() {
+  for (size_t i = 0; i < under_way_; ++i) fabric_.wait(completions_[i]);
+  under_way_ = 0;
+  for (size_t i = 0; i < used_; ++i) pool_.release(buffers_[i]);
+  used_ = 0;
+}
+
+void Deposits::put(NodeId home, uint64_t offset, std::span<const Piece> pieces) {
+  const Completion completion = fabric_.start_put_pieces(home, SegmentId::kFrames, offset, pieces);
+  if (completion.id == 0) return;
+  if (under_way_ == completions_.size()) fabric_.wait(completions_[--under_way_]);
+  completions_[under_way_++] = completion;
+}
+
+}  // namespace multigrain::hlrc

@@ -1,0 +1,61 @@
+// The interval of a node: the pages that its processors have written since its last release, and the diffs by which
+// these go home when it ends.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "base/spin_lock.h"
+#include "fabric/fabric.h"
+#include "memory/page_pool.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain::hlrc {
+
+// The pages written in this interval. A page is listed once. Any thread; everything but create() is async-signal-safe.
+class WrittenPages {
+ public:
+  Status create(uint64_t capacity);
+  void push(PageId page);
+  // Takes all that there are, in ascending order. The result is valid until the next take(); one thread at a time.
+  std::span<const PageId> take();
+  // The pages of the last take() are published.
+  void published(size_t pages) { unpublished_.fetch_sub(pages, std::memory_order_release); }
+  // Whether every page that was pushed has been published: by a release of this processor, or of another.
+  [[nodiscard]] bool empty() const { return unpublished_.load(std::memory_order_acquire) == 0; }
+
+ private:
+  SpinLock lock_;
+  SparseTable<PageId> lists_[2];
+  unsigned current_ = 0;
+  uint64_t size_ = 0;
+  std::atomic<uint64_t> unpublished_{0};
+};
+
+// The diffs of a group of pages on their way to their homes.
+class Deposits {
+ public:
+  Deposits(Fabric& fabric, PagePool& buffers) : fabric_(fabric), pool_(buffers) {}
+  ~Deposits() { finish(); }
+  Deposits(const Deposits&) = delete;
+  Deposits& operator=(const Deposits&) = delete;
+
+  // Starts to deposit what differs between `page` and `twin` at `offset` of the home's frames. False if nothing does.
+  bool start(NodeId home, uint64_t offset, const std::byte* page, const std::byte* twin, size_t page_size);
+  // Waits until all of them are in the home copies.
+  void finish();
+
+ private:
+  void put(NodeId home, uint64_t offset, std::span<const Piece> pieces);
+
+  Fabric& fabric_;
+  PagePool& pool_;
+  std::array<std::byte*, 64> buffers_;
+  size_t used_ = 0;
+  std::array<Completion, 128> completions_;
+  size_t under_way_ = 0;
+};
+
+}  // namespace multigrain::hlrc

@@ -1,0 +1,129 @@
+#include "coherence/hlrc/notice_reader.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "coherence/hlrc/words.h"
+
+namespace multigrain::hlrc {
+namespace {
+
+constexpr uint64_t word_of(uint64_t slot) {
+  return words::kNotices + slot * sizeof(uint64_t);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NoticeReader>> NoticeReader::create(Fabric& fabric, uint64_t pages) {
+  std::unique_ptr<NoticeReader> reader(new NoticeReader(fabric, pages));
+  const uint64_t entries = words::kNoticeCount * fabric.nodes();
+  auto words = SparseTable<uint64_t>::create(entries, "write notices");
+  if (!words) return tl::unexpected(words.error());
+  reader->entries_ = std::move(*words);
+  auto runs = SparseTable<NoticeRun>::create(entries, "runs of pages in write notices");
+  if (!runs) return tl::unexpected(runs.error());
+  reader->runs_ = std::move(*runs);
+  return reader;
+}
+
+// --- Timestamps
+
+Completion NoticeReader::start_early(NodeId node, const Known& known, Heard& heard) const {
+  Heard::Entries& early = heard.early_[node.value];
+  early.begin = known[node.value].load(std::memory_order_acquire);
+  const uint64_t slot = early.begin % words::kNoticeCount;
+  early.count = std::min<uint64_t>(Heard::Entries::kMost, words::kNoticeCount - slot);
+  return fabric_.start_get(node, SegmentId::kWords, word_of(slot),
+                           std::as_writable_bytes(std::span(early.words.data(), early.count)));
+}
+
+void NoticeReader::hear(NodeId releaser, const Known& known, Heard& heard) const {
+  const Completion time = fabric_.start_get(releaser, SegmentId::kWords, words::kVector,
+                                            std::as_writable_bytes(std::span(heard.time_.data(), fabric_.nodes())));
+  const Completion entries = start_early(releaser, known, heard);
+  fabric_.wait(time);
+  fabric_.wait(entries);
+}
+
+void NoticeReader::hear_all(const Known& known, Heard& heard) const {
+  std::array<Completion, NodeSet::kCapacity> times;
+  std::array<Completion, NodeSet::kCapacity> entries;
+  for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
+    if (n == fabric_.self().value) continue;
+    times[n] = fabric_.start_get(NodeId(n), SegmentId::kWords, words::kVector + n * sizeof(uint64_t),
+                                 std::as_writable_bytes(std::span(&heard.time_[n], 1)));
+    entries[n] = start_early(NodeId(n), known, heard);
+  }
+  for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
+    if (n == fabric_.self().value) continue;
+    fabric_.wait(times[n]);
+    fabric_.wait(entries[n]);
+  }
+}
+
+// --- Notices
+
+// Takes entries [begin, end) from those that were read early, if these have all of them. They were read before it was
+// known how far the log goes, so an entry that they do not have means that it came later, and nothing else.
+bool NoticeReader::take_early(const Heard::Entries& early, uint64_t begin, uint64_t end) {
+  if (begin < early.begin || end > early.begin + early.count) return false;
+  const std::span<const uint64_t> entries(early.words.data() + (begin - early.begin), end - begin);
+  if (read_notices(entries, begin, words::kNoticeCount, pages_, {&runs_[runs_read_], entries.size()}) !=
+      NoticesRead::kAll)
+    return false;
+  runs_read_ += entries.size();
+  return true;
+}
+
+NoticeReader::Get NoticeReader::start_get(NodeId node, const RingPiece& piece, uint64_t to) {
+  const auto start = [&](uint64_t slot, uint64_t at, uint64_t length) {
+    return fabric_.start_get(node, SegmentId::kWords, word_of(slot),
+                             std::as_writable_bytes(std::span(&entries_[at], length)));
+  };
+  Get get;
+  get.entries = {&entries_[to], piece.length + piece.rest};
+  get.completions[0] = start(piece.slot, to, piece.length);
+  if (piece.rest != 0) get.completions[1] = start(0, to + piece.length, piece.rest);
+  return get;
+}
+
+// All logs at once: an acquire is to take one round trip, however many nodes it hears of.
+std::optional<std::span<const NoticeRun>> NoticeReader::read(const Heard& heard, const Known& known, NodeSet news) {
+  runs_read_ = 0;
+  bool overwritten = false;
+  std::array<Get, NodeSet::kCapacity> gets;
+  uint64_t to = 0;
+  news.for_each([&](NodeId node) {
+    const uint64_t begin = known[node.value].load(std::memory_order_relaxed);
+    const uint64_t end = heard.time_[node.value];
+    if (take_early(heard.early_[node.value], begin, end)) return;
+    const std::optional<RingPiece> piece = pieces_of_ring(begin, end, words::kNoticeCount);
+    if (!piece) {
+      overwritten = true;
+      return;
+    }
+    gets[node.value] = start_get(node, *piece, to);
+    to += end - begin;
+  });
+  news.for_each([&](NodeId node) {
+    const Get& get = gets[node.value];
+    if (get.entries.empty()) return;
+    for (const Completion completion : get.completions) fabric_.wait(completion);
+    switch (read_notices(get.entries, known[node.value].load(std::memory_order_relaxed), words::kNoticeCount, pages_,
+                         {&runs_[runs_read_], get.entries.size()})) {
+      case NoticesRead::kAll:
+        runs_read_ += get.entries.size();
+        return;
+      case NoticesRead::kOverwritten:
+        overwritten = true;
+        return;
+      case NoticesRead::kOutside:
+        panic("a write notice about pages outside the region, from node", node.value);
+    }
+  });
+  if (overwritten) return std::nullopt;
+  if (runs_read_ == 0) return std::span<const NoticeRun>{};
+  return join_runs({&runs_[0], runs_read_});
+}
+
+}  // namespace multigrain::hlrc

@@ -1,0 +1,71 @@
+// How an acquire learns what it must invalidate: it reads the releaser's vector timestamp, and the new part of the log
+// of each node of which the releaser knows more.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "coherence/hlrc/vector_time.h"
+#include "coherence/hlrc/write_notices.h"
+#include "fabric/fabric.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain::hlrc {
+
+class NoticeReader {
+ public:
+  // Positions up to which this node has applied each node's notices; of its own, what it has published.
+  using Known = std::array<std::atomic<uint64_t>, NodeSet::kCapacity>;
+
+  // `pages`: of the region.
+  static Result<std::unique_ptr<NoticeReader>> create(Fabric& fabric, uint64_t pages);
+
+  // What a releaser knows, or every node has published, and with it the entries that were read before it was known how
+  // many there are: mostly that is all of them, and the acquire takes one round trip instead of two.
+  class Heard {
+   public:
+    [[nodiscard]] const VectorTime& time() const { return time_; }
+
+   private:
+    friend class NoticeReader;
+    struct Entries {
+      static constexpr size_t kMost = 24;
+      uint64_t begin = 0;  // position
+      uint64_t count = 0;
+      std::array<uint64_t, kMost> words;
+    };
+    VectorTime time_{};
+    std::array<Entries, NodeSet::kCapacity> early_;
+  };
+  // Any thread, at the same time as others.
+  void hear(NodeId releaser, const Known& known, Heard& heard) const;
+  void hear_all(const Known& known, Heard& heard) const;
+
+  // Reads the notices that `heard` has of the nodes `news` beyond `known`: runs of pages in ascending order, valid
+  // until the next call; one thread at a time. nullopt: some were overwritten, so that any page may have changed.
+  std::optional<std::span<const NoticeRun>> read(const Heard& heard, const Known& known, NodeSet news);
+
+ private:
+  // The gets of the new part of a node's log.
+  struct Get {
+    std::span<const uint64_t> entries;
+    std::array<Completion, 2> completions;
+  };
+
+  NoticeReader(Fabric& fabric, uint64_t pages) : fabric_(fabric), pages_(pages) {}
+  Completion start_early(NodeId node, const Known& known, Heard& heard) const;
+  bool take_early(const Heard::Entries& early, uint64_t begin, uint64_t end);
+  Get start_get(NodeId node, const RingPiece& piece, uint64_t to);
+
+  Fabric& fabric_;
+  const uint64_t pages_;
+  SparseTable<uint64_t> entries_;
+  SparseTable<NoticeRun> runs_;
+  uint64_t runs_read_ = 0;
+};
+
+}  // namespace multigrain::hlrc

@@ -1,0 +1,261 @@
+// The transitions of HLRC. B.1 to B.4 are sections of [GeNIMA], III; H1 to H5 are in transitions.h.
+//
+// Elsewhere than at the page's home. "log": append to the home's fetch log, unless the node is in it (H5).
+//
+//   state       event         actions                            next state, and what else is different
+//   ----------  ------------  ---------------------------------  ------------------------------------------------------
+//   invalid     read fault    log, fetch, grant read             read; those that follow may be fetched ahead (B.2)
+//   invalid     write fault   log, fetch, twin, queue, grant     write
+//   invalid     prefetch      log, fetch, grant read             read
+//   invalid     prefetch      log, fetch                         prefetched: the last of those fetched ahead (B.2)
+//   invalid     write notice                                     invalid; not in the fetch log any more
+//   prefetched  read fault    grant read                         read; those that follow are fetched ahead (B.2)
+//   prefetched  write fault   twin, queue, grant write           write
+//   prefetched  write notice  count as wasted                    invalid; not in the fetch log any more
+//   read        read fault    grant read                         read
+//   read        write fault   twin, queue, upgrade               write
+//   read        write notice  revoke                             invalid; not in the fetch log any more
+//   write       either fault  grant write                        write
+//   write       write notice  revoke, deposit, drop twin         invalid; a notice is pending unless the diff is empty
+//   write       interval end  revoke write, deposit, drop twin   read; a notice is pending unless the diff is empty
+//
+// At home, private: no other node has fetched the page since the home's last notice of it.
+//
+//   invalid     either fault  grant write                        write; those that follow may be opened as well
+//   read        read fault    grant read                         read
+//   read        write fault   upgrade                            write
+//   write       either fault  grant write                        write
+//   inv., read  fetched       -                                  shared
+//   write       fetched       queue                              shared; a notice is pending
+//
+// At home, shared.
+//
+//   invalid     read fault    grant read                         read
+//   invalid     write fault   queue, grant write                 write; a notice is pending
+//   read        read fault    grant read                         read
+//   read        write fault   queue, upgrade                     write; a notice is pending
+//   write       either fault  grant write                        write
+//   write       interval end  revoke write                       read
+//
+// Anywhere.
+//
+//   any         clean         notice, if one is pending          not queued; at home: private
+//
+// What a table does not have changes nothing. "queue": unless the page is queued, and always before the right: another
+// processor of the node may use it at once, and release before this one goes on (H2).
+#include "coherence/hlrc/transitions.h"
+
+namespace multigrain::hlrc {
+namespace {
+
+void log_and_fetch(Page& page, Actions& actions) {
+  if (!page.logged) actions.push(Verb::kLogFetch);
+  page.logged = true;
+  actions.push(Verb::kFetch);
+}
+
+void queue(Page& page, Actions& actions) {
+  if (page.queued) return;
+  page.queued = true;
+  actions.push(Verb::kQueue);
+}
+
+void enter(Page& page, PageState state, Verb grant, Actions& actions) {
+  page.state = state;
+  actions.push(grant);
+}
+
+// --- Read and write: another processor was first, or the kernel has dropped the entry of the page table. What is
+// granted is granted once more.
+
+FaultOutcome grant_again(const Page& page, Actions& actions) {
+  actions.push(page.state == PageState::kWrite ? Verb::kGrantWrite : Verb::kGrantRead);
+  return FaultOutcome::kAlone;
+}
+
+// --- Elsewhere than at home
+
+FaultOutcome read_fault_on_invalid(Page& page, Actions& actions) {
+  log_and_fetch(page, actions);
+  enter(page, PageState::kRead, Verb::kGrantRead, actions);
+  return FaultOutcome::kFetched;
+}
+
+FaultOutcome make_writable(Page& page, Verb grant, Actions& actions) {
+  actions.push(Verb::kMakeTwin);
+  queue(page, actions);
+  enter(page, PageState::kWrite, grant, actions);
+  return FaultOutcome::kAlone;
+}
+
+FaultOutcome write_fault_on_invalid(Page& page, Actions& actions) {
+  log_and_fetch(page, actions);
+  return make_writable(page, Verb::kGrantWrite, actions);
+}
+
+void prefetch_of_invalid(Page& page, bool with_rights, Actions& actions) {
+  log_and_fetch(page, actions);
+  if (with_rights)
+    enter(page, PageState::kRead, Verb::kGrantRead, actions);
+  else
+    page.state = PageState::kPrefetched;
+}
+
+FaultOutcome read_fault_on_prefetched(Page& page, Actions& actions) {
+  enter(page, PageState::kRead, Verb::kGrantRead, actions);
+  return FaultOutcome::kPrefetched;
+}
+
+FaultOutcome write_fault_on_prefetched(Page& page, Actions& actions) {
+  return make_writable(page, Verb::kGrantWrite, actions);
+}
+
+void notice_of_prefetched(Page& page, Actions& actions) {
+  page.state = PageState::kInvalid;
+  actions.push(Verb::kWasted);
+}
+
+FaultOutcome write_fault_on_read(Page& page, Actions& actions) {
+  return make_writable(page, Verb::kUpgrade, actions);
+}
+
+void notice_of_read(Page& page, Actions& actions) {
+  page.state = PageState::kInvalid;
+  actions.push(Verb::kRevoke);
+}
+
+void notice_of_write(Page& page, Actions& actions) {
+  page.state = PageState::kInvalid;
+  actions.push(Verb::kRevoke);
+  actions.push(Verb::kDeposit);
+  actions.push(Verb::kDropTwin);
+}
+
+void interval_end_of_write(Page& page, Actions& actions) {
+  page.state = PageState::kRead;
+  actions.push(Verb::kRevokeWrite);
+  actions.push(Verb::kDeposit);
+  actions.push(Verb::kDropTwin);
+}
+
+FaultOutcome fault_elsewhere(Page& page, Access access, Actions& actions) {
+  const bool is_read = access == Access::kRead;
+  switch (page.state) {
+    case PageState::kInvalid:
+      return is_read ? read_fault_on_invalid(page, actions) : write_fault_on_invalid(page, actions);
+    case PageState::kPrefetched:
+      return is_read ? read_fault_on_prefetched(page, actions) : write_fault_on_prefetched(page, actions);
+    case PageState::kRead:
+      return is_read ? grant_again(page, actions) : write_fault_on_read(page, actions);
+    case PageState::kWrite:
+      break;
+  }
+  return grant_again(page, actions);
+}
+
+// --- At home, private: writes need no notice, and so the page no faults.
+
+FaultOutcome fault_on_private_invalid(Page& page, Actions& actions) {
+  enter(page, PageState::kWrite, Verb::kGrantWrite, actions);
+  return FaultOutcome::kPrivate;
+}
+
+FaultOutcome write_fault_on_private_read(Page& page, Actions& actions) {
+  enter(page, PageState::kWrite, Verb::kUpgrade, actions);
+  return FaultOutcome::kAlone;
+}
+
+void private_write_is_fetched(Page& page, Actions& actions) {
+  page.shared = true;
+  page.notice_pending = true;
+  queue(page, actions);
+}
+
+FaultOutcome fault_on_private(Page& page, Access access, Actions& actions) {
+  if (page.state == PageState::kInvalid) return fault_on_private_invalid(page, actions);
+  if (page.state == PageState::kRead && access == Access::kWrite) return write_fault_on_private_read(page, actions);
+  return grant_again(page, actions);
+}
+
+// --- At home, shared
+
+FaultOutcome read_fault_on_shared_invalid(Page& page, Actions& actions) {
+  enter(page, PageState::kRead, Verb::kGrantRead, actions);
+  return FaultOutcome::kAlone;
+}
+
+// On one that is invalid or readable.
+FaultOutcome write_fault_on_shared(Page& page, Actions& actions) {
+  page.notice_pending = true;
+  queue(page, actions);
+  enter(page, PageState::kWrite, page.state == PageState::kRead ? Verb::kUpgrade : Verb::kGrantWrite, actions);
+  return FaultOutcome::kAlone;
+}
+
+void interval_end_of_shared_write(Page& page, Actions& actions) {
+  page.state = PageState::kRead;
+  actions.push(Verb::kRevokeWrite);
+}
+
+FaultOutcome fault_on_shared(Page& page, Access access, Actions& actions) {
+  if (page.state == PageState::kWrite) return grant_again(page, actions);
+  if (access == Access::kWrite) return write_fault_on_shared(page, actions);
+  return page.state == PageState::kRead ? grant_again(page, actions) : read_fault_on_shared_invalid(page, actions);
+}
+
+}  // namespace
+
+// --- Events
+
+FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions) {
+  if (!context.is_home()) return fault_elsewhere(page, access, actions);
+  return page.shared ? fault_on_shared(page, access, actions) : fault_on_private(page, access, actions);
+}
+
+void on_prefetch(Page& page, const Context& context, bool with_rights, Actions& actions) {
+  if (!context.is_home() && page.state == PageState::kInvalid) prefetch_of_invalid(page, with_rights, actions);
+}
+
+void on_notice(Page& page, const Context& context, Actions& actions) {
+  if (context.is_home()) return;
+  page.logged = false;
+  switch (page.state) {
+    case PageState::kInvalid:
+      return;
+    case PageState::kPrefetched:
+      return notice_of_prefetched(page, actions);
+    case PageState::kRead:
+      return notice_of_read(page, actions);
+    case PageState::kWrite:
+      return notice_of_write(page, actions);
+  }
+}
+
+void on_deposited(Page& page, bool changed) {
+  page.notice_pending = page.notice_pending || changed;
+}
+
+void on_fetched_elsewhere(Page& page, Actions& actions) {
+  if (page.shared) return;
+  page.shared = true;
+  if (page.state == PageState::kWrite) private_write_is_fetched(page, actions);
+}
+
+void on_interval_end(Page& page, const Context& context, Actions& actions) {
+  if (page.state != PageState::kWrite) return;
+  if (!context.is_home()) return interval_end_of_write(page, actions);
+  if (page.shared) interval_end_of_shared_write(page, actions);
+}
+
+// At the home, a page that the notices name is as good as never fetched: every copy of it is gone before its node sees
+// the next interval.
+void on_clean(Page& page, Actions& actions) {
+  if (page.notice_pending) {
+    actions.push(Verb::kNotice);
+    page.shared = false;
+  }
+  page.notice_pending = false;
+  page.queued = false;
+}
+
+}  // namespace multigrain::hlrc

@@ -1,0 +1,26 @@
+// Vector timestamps. An interval of a node is a range of positions in its log of write notices; so a timestamp is, for
+// each node, the position up to which its notices are known. A node's processors share its access rights, and therefore
+// its timestamp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/ids.h"
+#include "base/node_set.h"
+
+namespace multigrain::hlrc {
+
+using VectorTime = std::array<uint64_t, NodeSet::kCapacity>;
+
+// The nodes of whose notices an acquire that wants `wanted` must take in more than what is `known` at node `self`. What
+// a node has written itself it need not hear of.
+template <typename Wanted, typename Known>
+[[nodiscard]] NodeSet nodes_with_news(const Wanted& wanted, const Known& known, NodeId self, unsigned nodes) {
+  NodeSet news;
+  for (uint16_t n = 0; n < nodes; ++n)
+    if (n != self.value && wanted[n] > known[n]) news.insert(NodeId(n));
+  return news;
+}
+
+}  // namespace multigrain::hlrc

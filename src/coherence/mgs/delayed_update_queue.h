@@ -1,0 +1,41 @@
+// The delayed update queue ([MGS], section 3.2): the pages that a mapping domain has written since it released them,
+// oldest first.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "base/spin_lock.h"
+#include "coherence/mgs/release_epochs.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain::mgs {
+
+// A page is listed at least once while the transitions say it is queued; an entry may be stale, which on_release()
+// finds out. Any thread; everything but create() is async-signal-safe.
+class DelayedUpdateQueue {
+ public:
+  Status create(uint64_t capacity);
+  void push(PageId page);
+  // How many were ever pushed: what pop() takes as its limit.
+  uint64_t pushed();
+  // Takes up to pages.size() of those pushed before `limit`; returns how many. They count in the release epochs, under
+  // `slot`, before another thread can see them gone: at every moment a written page is in the queue, in an epoch, or
+  // done.
+  size_t pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot);
+  [[nodiscard]] bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
+
+ private:
+  static constexpr uint64_t kCompactAt = 4096;
+
+  SpinLock lock_;
+  SparseTable<PageId> ring_;
+  uint64_t capacity_ = 0;
+  uint64_t head_ = 0;  // all pushed before are popped
+  uint64_t tail_ = 0;
+  uint64_t base_ = 0;  // the entry that ring_[0] stands for
+  std::atomic<uint64_t> size_{0};
+};
+
+}  // namespace multigrain::mgs

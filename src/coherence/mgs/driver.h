@@ -1,0 +1,93 @@
+// The driver of MGS: feeds the transitions faults, releases and messages, and carries out their actions.
+//
+// A page's lock is held for one transition and its actions and never while waiting for a message.
+// Invariant that everything here keeps: whenever a page's lock is free, the node's access rights in the view are those
+// that the page's Client says (mapped, and writable if the state is kWrite), or fewer; but a home that
+// will_keep_read_right() keeps the right to read.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "base/spin_lock.h"
+#include "coherence/mgs/delayed_update_queue.h"
+#include "coherence/mgs/release_epochs.h"
+#include "coherence/mgs/transitions.h"
+#include "coherence/page_driver.h"
+#include "memory/diff.h"
+#include "memory/page_pool.h"
+#include "memory/sparse_table.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::mgs {
+
+// The name of a message of this protocol, for reports; nullptr for other types.
+const char* message_name(MessageType type);
+
+class Driver final : public PageDriver {
+ public:
+  // Registers the message handlers. Ends the run with a sentence if the tables cannot be reserved.
+  // `prefetch`: how many pages to ask for ahead of a processor that faults on one after the other; 0: none.
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, unsigned prefetch = 0);
+
+  bool on_fault(PageId page, bool is_write) override;
+  void release() override;
+  [[nodiscard]] bool is_clean() const override;
+
+  // What this node knows of a page, for tests and diagnosis.
+  [[nodiscard]] Page inspect(PageId page);
+
+ private:
+  // A diff that waits for the sole writer's page (kKeepDiff).
+  struct KeptDiff {
+    KeptDiff* next;
+    uint32_t length;
+
+    [[nodiscard]] std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
+  };
+
+  struct alignas(64) Record : PageRecord {
+    uint8_t release_slot = 0;  // of the release epochs, for the REL that is out
+    bool readable = false;     // what the view allows is reading
+    EventCount changed;        // kWake
+    Page page;
+    KeptDiff* kept = nullptr;
+  };
+
+  Driver(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs);
+
+  static void handle(void* context, const Message& message);
+  void on_message(const Message& message);
+
+  // Asks for `count` pages, each `stride` pages after the one before, the first after `from`, as if the calling
+  // processor had faulted on them, without waiting.
+  void prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write);
+
+  // Whether no node has a copy; for the home, with the record locked.
+  static bool nobody_has(const Page& page);
+  // Carries out the actions, and the transitions that follow from them. The record's lock is held.
+  void perform(PageId page, Record& record, Actions& actions, const Message* message);
+  void perform_one(PageId page, Record& record, const Action& action, const Message* message);
+  void send(PageId page, const Action& action);
+  void send_diff(PageId page, Record& record, const Action& action);
+  void merge(PageId page, std::span<const std::byte> diff, NodeId from);
+  void take_page(PageId page, const Message& message);
+  void keep_diff(PageId page, Record& record, const Message& message);
+  void merge_kept(PageId page, Record& record);
+  void map(PageId page, Record& record);
+  // Returns whether the page was left readable, as the same transition is going to ask for.
+  bool unmap(PageId page, Record& record);
+
+  // Faults detect accesses, and rights belong to the node: one domain.
+  static constexpr DomainId kNodeDomain{0};
+
+  const uint32_t prefetch_;
+  SparseTable<Record> records_;
+  DelayedUpdateQueue queue_;
+  ReleaseEpochs releases_;
+  PagePool diffs_;  // buffers of a diff being made, or kept
+};
+
+}  // namespace multigrain::mgs

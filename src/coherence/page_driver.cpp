@@ -1,0 +1,109 @@
+#include "coherence/page_driver.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "memory/diff.h"
+#include "profile/this_thread.h"
+
+namespace multigrain {
+
+PageDriver::PageDriver(const NodeServices& services, PagePool twins)
+    : services_(services),
+      self_(services.fabric.self()),
+      page_size_(services.region.page_size()),
+      twins_(std::move(twins)) {}
+
+// Every page but the home's own may have a twin at once; more memory than that the machine does not have.
+Result<PagePool> PageDriver::create_twins(const NodeServices& services) {
+  const size_t page_size = services.region.page_size();
+  return PagePool::create(page_size, std::min(services.region.page_count(), layout::kTablesSize / 4 / page_size));
+}
+
+// --- Homes
+
+std::optional<NodeId> PageDriver::home_of(PageId page, PageRecord& record, bool claim) {
+  if (const uint16_t known = record.home_plus_one.load(std::memory_order_acquire); known != 0)
+    return NodeId(static_cast<uint16_t>(known - 1));
+  std::optional<NodeId> home = services_.homes.home_of(page);
+  if (!home && claim) home = services_.homes.claim_home(page);
+  if (home) set_home(page, record, *home);
+  return home;
+}
+
+void PageDriver::set_home(PageId page, PageRecord& record, NodeId home) {
+  uint64_t looked_up = pages_looked_up_.load(std::memory_order_relaxed);
+  while (looked_up <= page.value && !pages_looked_up_.compare_exchange_weak(looked_up, page.value + 1)) {
+  }
+  record.home_plus_one.store(static_cast<uint16_t>(home.value + 1), std::memory_order_release);
+}
+
+// --- Twins
+
+void PageDriver::make_twin(PageId page, PageRecord& record) {
+  MG_CHECK(record.twin == nullptr, page.value);
+  record.twin = twins_.acquire();
+  copy_page(record.twin, frame(page), page_size_);
+  this_profile().count(Counter::kTwins);
+}
+
+void PageDriver::drop_twin(PageRecord& record) {
+  MG_CHECK(record.twin != nullptr);
+  twins_.release(record.twin);
+  record.twin = nullptr;
+}
+
+// --- Rights
+
+// The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
+void PageDriver::touch(PageId first, uint64_t count) const {
+  const volatile std::byte* const frames = frame(first);
+  for (size_t i = 0; i < count * page_size_; i += Config::kMinPageSize) static_cast<void>(frames[i]);
+}
+
+void PageDriver::grant_read(PageId first, uint64_t count) {
+  touch(first, count);
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  services_.rights.grant_read(first, count);
+  this_profile().count_rights(RightsChange::kGrantRead, count);
+}
+
+void PageDriver::grant_write(PageId first, uint64_t count) {
+  touch(first, count);
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  services_.rights.grant_write(first, count);
+  this_profile().count_rights(RightsChange::kGrantWrite, count);
+}
+
+void PageDriver::upgrade(PageId first, uint64_t count) {
+  touch(first, count);
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  services_.rights.upgrade(first, count);
+  this_profile().count_rights(RightsChange::kGrantWrite, count);
+}
+
+void PageDriver::revoke_write(PageId first, uint64_t count) {
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  services_.rights.revoke_write(first, count);
+  this_profile().count_rights(RightsChange::kRevokeWrite, count);
+}
+
+void PageDriver::revoke(PageId first, uint64_t count) {
+  const SubTimeScope timed(this_profile(), SubTime::kRights);
+  services_.rights.revoke(first, count);
+  this_profile().count_rights(RightsChange::kRevoke, count);
+}
+
+// --- Pages opened ahead
+
+// Where the kernel cannot do it at once (before 5.14), touch() has the frames made one by one.
+void PageDriver::make_frames(PageId first, uint64_t count) const {
+  madvise(frame(first), count * page_size_, MADV_POPULATE_WRITE);
+}
+
+void PageDriver::count_opened(uint32_t pages) {
+  this_profile().count(Counter::kPrefetches, pages);
+}
+
+}  // namespace multigrain

@@ -1,0 +1,105 @@
+// What the drivers of the page protocols share: which node a page is at home at, twins, rights, and pages that are
+// opened ahead of a processor. A driver derives from it, and has a record a page, which begins with a PageRecord.
+//
+// A page's lock is held for one event and its actions. A thread that locks several tries, or takes them in ascending
+// order.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/config.h"
+#include "base/spin_lock.h"
+#include "coherence/context.h"
+#include "coherence/protocol.h"
+#include "memory/page_pool.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain {
+
+struct PageRecord {
+  SpinLock lock;
+  std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
+  std::byte* twin = nullptr;
+
+  // Once it was looked up.
+  [[nodiscard]] NodeId home() const {
+    return NodeId(static_cast<uint16_t>(home_plus_one.load(std::memory_order_relaxed) - 1));
+  }
+};
+
+class PageDriver : public Protocol {
+ protected:
+  PageDriver(const NodeServices& services, PagePool twins);
+  static Result<PagePool> create_twins(const NodeServices& services);
+
+  // The home, looked up once. nullopt: not allocated. `claim`: settle a first-touch page, waiting if need be; with no
+  // lock held.
+  std::optional<NodeId> home_of(PageId page, PageRecord& record, bool claim);
+  void set_home(PageId page, PageRecord& record, NodeId home);
+  // The number of the last page of which the home was ever looked up, plus one.
+  [[nodiscard]] uint64_t pages_looked_up() const { return pages_looked_up_.load(std::memory_order_seq_cst); }
+
+  [[nodiscard]] Context context(const PageRecord& record) const { return {.self = self_, .home = record.home()}; }
+  [[nodiscard]] std::byte* frame(PageId page) const { return services_.region.alias(page); }
+  [[nodiscard]] uint64_t offset(PageId page) const { return page.value * page_size_; }
+
+  // Of a page that no processor can write now.
+  void make_twin(PageId page, PageRecord& record);
+  void drop_twin(PageRecord& record);
+
+  // Rights to consecutive pages, whose locks are held.
+  void grant_read(PageId first, uint64_t count);
+  void grant_write(PageId first, uint64_t count);
+  void upgrade(PageId first, uint64_t count);  // they can be read already
+  void revoke_write(PageId first, uint64_t count);
+  void revoke(PageId first, uint64_t count);
+
+  // Makes up to `count` pages from `first` writable, of which this node is home: those that `is_unused(record)`, called
+  // with the record locked, says nobody has. `open(page, record)` is the transition. `at`: where the processor is.
+  template <typename Record, typename IsUnused, typename Open>
+  void open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
+                  Open&& open);
+
+  NodeServices services_;
+  const NodeId self_;
+  const size_t page_size_;
+
+ private:
+  void make_frames(PageId first, uint64_t count) const;
+  void touch(PageId first, uint64_t count) const;
+  void count_opened(uint32_t pages);
+
+  PagePool twins_;
+  std::atomic<uint64_t> pages_looked_up_{0};
+};
+
+// One system call brings all the frames into being and another maps them: for memory that is written for the first time
+// that is most of the cost.
+template <typename Record, typename IsUnused, typename Open>
+void PageDriver::open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
+                            Open&& open) {
+  std::array<Record*, Config::kMaxPrefetch> opened;
+  uint32_t n = 0;
+  for (; n < std::min<uint32_t>(count, Config::kMaxPrefetch); ++n) {
+    const PageId page(first.value + n);
+    if (!services_.region.has_pages(page, 1) || !services_.homes.same_extent(at, page)) break;
+    Record& record = records[page];
+    if (home_of(page, record, false) != self_ || !record.lock.try_lock()) break;
+    if (!is_unused(record)) {
+      record.lock.unlock();
+      break;
+    }
+    opened[n] = &record;
+  }
+  if (n == 0) return;
+  make_frames(first, n);
+  for (uint32_t i = 0; i < n; ++i) open(PageId(first.value + i), *opened[i]);
+  grant_write(first, n);
+  for (uint32_t i = n; i-- > 0;) opened[i]->lock.unlock();
+  count_opened(n);
+}
+
+}  // namespace multigrain

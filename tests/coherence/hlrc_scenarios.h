@@ -1,0 +1,12 @@
+// The small machines and programs on which HLRC is explored.
+#pragma once
+
+#include <vector>
+
+#include "hlrc_model.h"
+
+namespace multigrain::hlrc::model {
+
+[[nodiscard]] std::vector<Scenario> scenarios();
+
+}  // namespace multigrain::hlrc::model
