@@ -8,12 +8,12 @@
 #include "exploration_test.h"
 #include "hlrc_driver_world.h"
 #include "hlrc_scenarios.h"
-#include "shell_explorer.h"
+#include "driver_explorer.h"
 
 namespace multigrain::hlrc::explored {
 namespace {
 
-using exploring_shell::Explorer;
+using exploring_driver::Explorer;
 
 constexpr size_t kExecutions = 300;
 constexpr size_t kExecutionsOfMutant = 2000;

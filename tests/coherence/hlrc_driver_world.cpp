@@ -11,12 +11,12 @@
 #include <span>
 
 #include "coherence/hlrc/driver.h"
-#include "fabric/forwarding_fabric.h"
-#include "fabric/sim/sim_fabric.h"
 #include "coherence/hlrc/words.h"
+#include "driver_steps.h"
+#include "fabric/forwarding_fabric.h"
 #include "fibre.h"
 #include "profile/this_thread.h"
-#include "shell_steps.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain::hlrc::explored {
 namespace {
@@ -125,7 +125,7 @@ class SteppedFabric final : public ForwardingFabric {
   // Of this node's own words.
   uint64_t fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value) override {
     MG_CHECK(at == self() && segment == SegmentId::kWords);
-    const bool is_notice = offset >= words::kNotices && offset < words::kLocks;
+    const bool is_notice = offset >= words::kNotices && offset < words::kNoticeWords.end();
     if (broken() == Mutant::kNoTimestamp && !is_notice) return 0;
     uint64_t old = 0;
     Operation swap = operation_of(Operation::Kind::kSwap, self(), at, segment, offset);
@@ -207,7 +207,7 @@ struct Node {
   std::unique_ptr<Driver> driver;
 };
 
-struct Processor : exploring_shell::Fibre {
+struct Processor : exploring_driver::Fibre {
   enum class At : uint8_t { kStep, kWait, kLock, kBarrier, kEnd };
   unsigned node = 0;
   ProcessorProfile profile;
@@ -547,7 +547,7 @@ std::string World::check_end() const {
 
 }  // namespace multigrain::hlrc::explored
 
-namespace multigrain::exploring_shell {
+namespace multigrain::exploring_driver {
 
 void step(const void*, size_t) {
   panic("HLRC's driver has no stops but at locks and ports");
@@ -562,4 +562,4 @@ void step_of_change(const uint64_t*, uint64_t) {
   panic("HLRC's driver waits for no word");
 }
 
-}  // namespace multigrain::exploring_shell
+}  // namespace multigrain::exploring_driver

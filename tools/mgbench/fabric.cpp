@@ -52,8 +52,7 @@ enum class Target : uint32_t { kStarting, kPolls, kSleeps, kComputes, kEnds };
 
 // What the two processes share beside the network: cards at the start, and what the target is to do.
 struct Shared {
-  // The secret of the job takes two exchanges, and the fabric one.
-  static constexpr unsigned kExchanges = 3;
+  static constexpr unsigned kExchanges = 1;
   std::atomic<uint32_t> length[kExchanges][2];
   std::byte card[kExchanges][2][32 * 1024];
   std::atomic<Target> wanted;
@@ -116,6 +115,7 @@ void join(unsigned self) {
   g_node.frames = static_cast<std::byte*>(
       mmap(nullptr, kFrames, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
   g_node.fabric->export_segment(SegmentId::kFrames, g_node.frames, kFrames);
+  SharedWireup wireup(*g_node.shared, self);
   if (Status connected = g_node.fabric->connect(wireup); !connected) {
     fmt::print(stderr, "mgbench fabric: {}\n", connected.error().message);
     std::exit(1);
