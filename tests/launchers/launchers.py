@@ -88,6 +88,10 @@ class MpichLauncher(Launcher):
 class SlurmLauncher(Launcher):
     """One Slurm a class; of N processes, some run on each of its two nodes."""
 
+    # Whether srun ends the other tasks when one exits with a status other than 0. What it returns is the greatest status,
+    # which is that of a task that it has ended, if there is one.
+    kill_on_bad_exit = 1
+
     @classmethod
     def setUpClass(cls):
         cls.slurm = slurm.Slurm().__enter__()
@@ -98,7 +102,7 @@ class SlurmLauncher(Launcher):
 
     def srun(self, processes, *options):
         nodes = min(processes, len(slurm.NODES))
-        return [slurm.find("srun"), "-Q", "--kill-on-bad-exit=1", f"--nodes={nodes}", f"--ntasks={processes}", *options]
+        return [slurm.find("srun"), "-Q", f"--kill-on-bad-exit={self.kill_on_bad_exit}", f"--nodes={nodes}", f"--ntasks={processes}", *options]
 
     def command(self, processes):
         return self.srun(processes, f"--mpi={self.wireup}")

@@ -63,6 +63,8 @@ class Starts:
         self.assertTrue(all(f" of 2 by {self.wireup} " in line for line in lines), lines)
 
     def test_the_status_is_node_0s(self):
+        # Every node is about to exit when node 0 does; a busy machine may let srun end one before.
+        self.kill_on_bad_exit = 0
         result = self.launch(2, "status=7")
         self.assertEqual(result.returncode, 7, result.stderr)
 

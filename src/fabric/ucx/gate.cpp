@@ -45,7 +45,7 @@ constexpr int kSilence_s = 3;
 constexpr int kStrangersAtOnce = 32;
 // Descriptors that UCX's connections may have; connections beyond are refused.
 constexpr int kMaxDescriptor = 1 << 16;
-// Tokens that are remembered against repetition, so connections that may be let in during one run. A node makes a few
+// Tokens that are kept so that none is taken twice, so connections that may be let in during one run. A node makes a few
 // for each other node, and 64 nodes are the most.
 constexpr size_t kMaxTokens = size_t{1} << 16;
 

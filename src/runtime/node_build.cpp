@@ -1,0 +1,262 @@
+// How a node is built from its environment: the fabric, the protocols, and what stands on them (node.h).
+#include <emmintrin.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/clock.h"
+#include "base/fine_grain.h"
+#include "coherence/line_protocol.h"
+#include "fabric/emulation/emulation.h"
+#include "instrument/runtime/hazards.h"
+#include "profile/virtual_time.h"
+#include "runtime/environment.h"
+#include "runtime/fault_entry.h"
+#include "runtime/interpose/handlers.h"
+#include "runtime/interpose/syscalls.h"
+#include "runtime/interpose/thread_sync.h"
+#include "runtime/interpose/threads.h"
+#include "runtime/message_types.h"
+#include "runtime/node.h"
+#include "runtime/private/private_heap.h"
+
+namespace multigrain {
+namespace {
+
+// The node's, from before its first thread starts.
+HazardSlots* g_hazard_slots = nullptr;
+
+}  // namespace
+
+template <void (Node::*Handler)(const Message&)>
+void Node::set_handler(MessageType type) {
+  fabric_->set_handler(
+      type, [](void* node, const Message& message) { (static_cast<Node*>(node)->*Handler)(message); }, this);
+}
+
+Status Node::build() {
+  unsigned nodes_here = config_.nodes;
+  if (meeting_) {
+    const auto& hosts = meeting_->hosts;
+    nodes_here = static_cast<unsigned>(std::count(hosts.begin(), hosts.end(), hosts[config_.node.value]));
+  }
+  const NodeEnvironment environment = read_node_environment(nodes_here * config_.processors_per_node);
+  wait_ = environment.wait;
+  sched_getaffinity(0, sizeof service_cores_, &service_cores_);
+  if (!environment.cpus.empty()) {
+    CPU_ZERO(&service_cores_);
+    for (int cpu : environment.cpus) CPU_SET(cpu, &service_cores_);
+  }
+  started_at_ = monotonic_ns();
+
+  if (config_.region_size > layout::kMaxRegionSize && config_.region_size == Config{}.region_size)
+    config_.region_size = layout::kMaxRegionSize;  // the default, in a build whose address space is cramped
+
+  if (Status built = build_fabric(environment); !built) return built;
+  auto rights = choose(config_.access, *region_, &rights_reason_);
+  if (!rights) return tl::unexpected(rights.error());
+  rights_ = std::move(*rights);
+
+  heap_ = std::make_unique<SharedHeap>(*fabric_, wait_, region_->base(), region_->size(), config_.page_size, &*region_);
+
+  if (Status built = build_protocols(); !built) return built;
+
+  SyncHost& sync_host = *this;
+  sync_ = std::make_unique<Sync>(
+      sync_host, *fabric_, config_.nodes, config_.processors_per_node,
+      SyncOptions{.network_locks = config_.protocol == "hlrc" || config_.protocol == "dszoom",
+                  .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
+  state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
+  set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
+  set_handler<&Node::handle_report>(runtime_message::kReport);
+  set_handler<&Node::handle_exit>(runtime_message::kExit);
+  set_handler<&Node::handle_profile_mark>(runtime_message::kProfileMark);
+  set_handler<&Node::handle_profile_marked>(runtime_message::kProfileMarked);
+
+  shutdown_event_ = eventfd(0, EFD_CLOEXEC);
+  if (shutdown_event_ < 0) return fail_errno(errno, "cannot create an event descriptor");
+  for (SparseTable<ProfileSnapshot>* const table : {&baseline_, &end_}) {
+    auto snapshots = SparseTable<ProfileSnapshot>::create(config_.processors_per_node + 1, "profile snapshots");
+    if (!snapshots) return tl::unexpected(snapshots.error());
+    *table = std::move(*snapshots);
+  }
+  auto reports = SparseTable<NodeReport>::create(config_.nodes, "reports of nodes");
+  if (!reports) return tl::unexpected(reports.error());
+  reports_ = std::move(*reports);
+
+  auto processors = Processors::create(config_, *fabric_, wait_, *this, environment.cpus);
+  if (!processors) return tl::unexpected(processors.error());
+  processors_ = std::move(*processors);
+  measured_from_ = virtual_time::on() ? 0 : started_at_;
+
+  if (Status installed = install_fault_entry(*region_, *rights_, *protocol_); !installed) return installed;
+  set_shared_region(region_->base(), region_->size());
+  if (config_.nodes > 1) refuse_thread_sync(&Node::refuse_thread_sync_object);
+  if (line_protocol_ != nullptr) set_shared_copies(&__multigrain_load, &__multigrain_store);
+  if (config_.node == NodeId(0))
+    processors_->adopt_main_thread();
+  else
+    settle_c_library();
+  if (config_.verbose && config_.node == NodeId(0))
+    std::fprintf(stderr, "multigrain: %u nodes of %u processors, pages of %zu bytes, access rights by %s (%s)\n",
+                 config_.nodes, config_.processors_per_node, config_.page_size, std::string(rights_->name()).c_str(),
+                 rights_reason_.c_str());
+  return {};
+}
+
+// Which memory a protocol keeps coherent its allocation says, so there may be two.
+Status Node::build_protocols() {
+  const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
+  auto pages =
+      create_protocol(config_.page_protocol(), services, {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
+  if (!pages) return tl::unexpected(pages.error());
+  page_protocol_ = std::move(*pages);
+  protocol_ = page_protocol_.get();
+
+  // Every thread has hazards before it runs the program's code: this one now, those to come by pthread_create.
+  hazard_slots_ = std::make_unique<HazardSlots>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
+  hazard_slots_->bind();
+  g_hazard_slots = hazard_slots_.get();
+  set_thread_hooks([] { g_hazard_slots->bind(); },
+                   [] {
+                     Processors::thread_ends();
+                     g_hazard_slots->unbind();
+                   });
+
+  if (config_.grain() == Grain::kLine && !checks_.of_another_version.empty())
+    return fail(
+        "the access checks of {} were made by another version of mgcc, which the protocol {} cannot rely on: "
+        "compile it again, or choose a page protocol (--protocol mgs)",
+        checks_.of_another_version, config_.protocol);
+  if (config_.grain() == Grain::kLine && !checks_.missing.empty())
+    return fail(
+        "{} was compiled without access checks, which the protocol {} needs: compile it with mgcc or mg++, or choose "
+        "a page protocol (--protocol mgs)",
+        checks_.missing, config_.protocol);
+  if (!checks_.in_program || config_.nodes > Config::kMaxLineNodes) return {};
+  auto lines = create_line_protocol(config_.line_protocol(), services, {*line_table_, *hazard_slots_}, config_.model);
+  if (!lines) return tl::unexpected(lines.error());
+  line_protocol_ = std::move(*lines);
+  HomeDirectory& homes = *this;
+  both_protocols_ = std::make_unique<ByGrain>(*page_protocol_, *line_protocol_, homes);
+  protocol_ = both_protocols_.get();
+  set_line_protocol(line_protocol_.get());
+  set_handler_hooks([] { checks::begin_handler(g_hazard_slots->slot_for_handlers()); },
+                    [](bool returned) { checks::end_handler(returned); });
+  return {};
+}
+
+// The region's frames, the line table, and what carries them to the other nodes.
+Status Node::build_fabric(const NodeEnvironment& environment) {
+  const auto line_shift = static_cast<unsigned>(std::countr_zero(config_.line_size));
+  if (meeting_) {
+    auto region = Region::create(config_.region_size, config_.page_size, -1);
+    if (!region) return tl::unexpected(region.error());
+    region_.emplace(std::move(*region));
+    for (size_t i = 0; i < meeting_->hosts.size(); ++i)
+      names_of_nodes_.push_back(fmt::format("node {} on host {}", i, meeting_->hosts[i]));
+    node_0_gone_ = eventfd(0, EFD_CLOEXEC);
+    if (node_0_gone_ < 0) return fail_errno(errno, "cannot create an event descriptor");
+    auto table = LineTable::map(region_->size(), line_shift);
+    if (!table) return tl::unexpected(table.error());
+    line_table_.emplace(std::move(*table));
+    auto ucx = meeting_->connect(
+        config_, {region_->alias(PageId(0)), region_->size()}, line_table_->bytes(),
+        [](void* node, NodeId lost, const char* reason) { static_cast<Node*>(node)->peer_failed(lost, reason); }, this);
+    if (!ucx) return tl::unexpected(ucx.error());
+    ucx_ = ucx->get();
+    fabric_ = std::move(*ucx);
+    if (config_.verbose)
+      std::fprintf(stderr, "multigrain: node %u on host %s: %s\n", config_.node.value,
+                   meeting_->hosts[config_.node.value].c_str(), ucx_->description().c_str());
+  } else {
+    // The job's memory: the launcher's, or for a program that was started without one, one of its own.
+    int job_fd = config_.job_fd;
+    std::vector<int> frames_fds = environment.frames_fds;
+    if (job_fd < 0) {
+      auto made = create_job_memory({.nodes = 1,
+                                     .processors_per_node = config_.processors_per_node,
+                                     .page_size = config_.page_size,
+                                     .region_size = config_.region_size});
+      if (!made) return tl::unexpected(made.error());
+      job_fd = *made;
+    } else if (frames_fds.size() != config_.nodes) {
+      return fail("MULTIGRAIN_FRAMES_FDS names {} descriptors for {} nodes: start the program with mgrun",
+                  frames_fds.size(), config_.nodes);
+    }
+    auto region = Region::create(config_.region_size, config_.page_size,
+                                 frames_fds.empty() ? -1 : fcntl(frames_fds[config_.node.value], F_DUPFD_CLOEXEC, 0));
+    if (!region) return tl::unexpected(region.error());
+    region_.emplace(std::move(*region));
+
+    // What the program executes later has no business with them, and must not keep the memory alive.
+    for (int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
+    if (!shm) return tl::unexpected(shm.error());
+    shm_ = shm->get();
+    fabric_ = std::move(*shm);
+    close(job_fd);
+    shm_->export_segment(SegmentId::kFrames, region_->alias(PageId(0)), region_->size());
+    const JobMemory& job = shm_->job();
+    auto table = LineTable::map(region_->size(), line_shift, job.lines_fd(), job.lines_at(config_.node));
+    if (!table) return tl::unexpected(table.error());
+    line_table_.emplace(std::move(*table));
+    shm_->export_segment(SegmentId::kLines, line_table_->bytes().data(), line_table_->bytes().size());
+  }
+  if (config_.clock == ClockKind::kVirtual) {
+    emulate(*shm_);
+    return {};
+  }
+  if (!config_.network.ideal()) fabric_ = std::make_unique<ModelledFabric>(std::move(fabric_), config_.network);
+  return {};
+}
+
+namespace {
+
+// What a check that misses costs before the runtime begins and after it has ended; the median. It has looked at a line
+// of the cache that another node has written (the flag value, or a word of the table), and its call keeps all registers.
+Nanoseconds measure_missed_check() {
+  constexpr size_t kCalls = 64;
+  std::array<uint64_t, kCalls> took{};
+  alignas(64) volatile uint64_t looked_at = 0;
+  for (uint64_t& one : took) {
+    _mm_clflush(const_cast<const uint64_t*>(&looked_at));
+    _mm_mfence();
+    const uint64_t before = ticks();
+    const uint64_t start = ticks();
+    static_cast<void>(looked_at);
+    _mm_lfence();
+    __multigrain_poll_miss();
+    const uint64_t with_reading_of_ticks = ticks() - start;
+    one = with_reading_of_ticks - std::min(with_reading_of_ticks, start - before);
+  }
+  std::ranges::nth_element(took, took.begin() + kCalls / 2);
+  return static_cast<Nanoseconds>(static_cast<double>(took[kCalls / 2]) * 1000.0 / ticks_per_us());
+}
+
+}  // namespace
+
+// The clocks, links and protocol handlers of the emulated machine are in the job's memory.
+void Node::emulate(ShmFabric& shm) {
+  const Emulation emulation(shm.job().emulation(), config_.nodes, config_.processors());
+  const TrapCost trap = measure_trap();
+  virtual_time::start(emulation.clocks(), {.scale = config_.clock_scale.program,
+                                           .protocol_scale = config_.clock_scale.protocol,
+                                           .trap_ns = trap.warm,
+                                           .cold_trap_ns = trap.cold,
+                                           .check_ns = measure_missed_check(),
+                                           .skew_ns = config_.skew,
+                                           .first_processor = config_.node.value * config_.processors_per_node,
+                                           .processors = config_.processors_per_node});
+  shm.carry_arrivals();
+  fabric_ = std::make_unique<VirtualFabric>(std::move(fabric_), config_.network, emulation.nodes());
+}
+
+}  // namespace multigrain

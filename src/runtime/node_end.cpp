@@ -1,0 +1,187 @@
+// The end of a run: how node 0 ends it, and how the other nodes learn of it (node.h).
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/interpose/threads.h"
+#include "runtime/message_types.h"
+#include "runtime/node.h"
+#include "runtime/private/private_heap.h"
+#include "status/node_status.h"
+
+namespace multigrain {
+
+namespace {
+
+// Not fflush(nullptr): that waits for a thread that is reading standard input.
+void flush_output() {
+  std::fflush(stdout);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+void Node::stop() {
+  if (ucx_ != nullptr) ucx_->stop();
+}
+
+// A program whose threads are all on one node runs, and gives the right results: only nothing is distributed.
+void Node::tell_never_started_processors() const {
+  if (config_.nodes == 1) return;
+  const std::vector<unsigned> idle = processors_->never_started();
+  const bool has_own_threads = idle.size() + 1 == config_.processors() && counted_threads() != 0;
+  if (idle.empty() || !(has_own_threads || config_.check)) return;
+  std::fprintf(stderr, "multigrain: %s\n", tell_never_started(idle).c_str());
+}
+
+bool Node::finish(int status) {
+  if (finishing_.exchange(1) != 0) return true;
+  node_status()->leaves = 1;
+  const BootHeapScope boot;
+  if (config_.node != NodeId(0)) {
+    MessageHeader header;
+    header.type = runtime_message::kExit;
+    header.word[0] = static_cast<uint64_t>(static_cast<unsigned>(status));
+    flush_output();
+    fabric_->send(NodeId(0), header, SendContext::kOrdinary);
+    // The main thread ends this process when node 0 has ended.
+    while (true) pause();
+  }
+  flush_output();
+  MessageHeader header;
+  header.type = runtime_message::kShutdown;
+  for (unsigned n = 1; n < config_.nodes; ++n)
+    fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
+  wait_until(*fabric_, wait_, changed_,
+             [this] { return static_cast<unsigned>(std::popcount(reports_in_.load())) + 1 == config_.nodes; });
+  if (status == 0) tell_never_started_processors();
+  if (config_.stats == StatsFormat::kNone) return true;
+  report(reports_[0]);
+  return write_statistics({&reports_[0], config_.nodes});
+}
+
+namespace {
+
+// Processes that this node's signal handler tells apart.
+pid_t g_self = 0;
+pid_t g_parent = 0;
+bool g_parent_is_mgrun = false;
+
+// Whoever ends one process of a run means the run: mgrun gives the signal to node 0, whose program has the handlers.
+void pass_on(int number, siginfo_t* info, void*) {
+  if (getpid() != g_self) {
+    // A child that the program has forked is a process like any other.
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  // From the launcher, or from a terminal, which has signalled the launcher too.
+  if (info->si_code == SI_KERNEL || info->si_pid == g_parent) return;
+  if (!g_parent_is_mgrun) die(128 + number, "was ended by signal", static_cast<uint64_t>(number));
+  if (getppid() == g_parent) kill(g_parent, number);
+}
+
+// The process ends although its run is well: the launcher may see its parent (a script) end before node 0's does.
+[[noreturn]] void leave_the_run() {
+  node_status()->run_over = 1;
+  std::_Exit(0);
+}
+
+}  // namespace
+
+void Node::serve_until_the_end() {
+  // The launcher passes these on to every node, but the program's handlers are node 0's: what it survives must not end
+  // the run here. If it dies of one, the run ends.
+  for (int number : {SIGQUIT, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
+  g_self = getpid();
+  g_parent = getppid();
+  g_parent_is_mgrun = !meeting_ || config_.wireup.starts_with("fd:");
+  struct sigaction action{};
+  action.sa_sigaction = &pass_on;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (int number : {SIGHUP, SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
+  // Node 0 may end without a word (_exit, a signal): then this node ends as well, quietly.
+  const int node_0 = watch_node_0();
+  // Over UCX the launcher may say so, too; poll passes over a descriptor of -1.
+  const int launcher = meeting_ ? meeting_->wireup->end_descriptor() : -1;
+  std::array<pollfd, 3> events{{{.fd = shutdown_event_, .events = POLLIN, .revents = 0},
+                                {.fd = node_0, .events = POLLIN, .revents = 0},
+                                {.fd = launcher, .events = POLLIN, .revents = 0}}};
+  while (poll(events.data(), events.size(), -1) < 0 && errno == EINTR) {
+  }
+  if (events[1].revents != 0 || events[2].revents != 0) leave_the_run();
+  processors_->tell_written_globals();
+  flush_output();
+  static NodeReport mine;
+  report(mine);
+  MessageHeader header;
+  header.type = runtime_message::kReport;
+  fabric_->send(NodeId(0), header, std::as_bytes(std::span(&mine, 1)), {}, SendContext::kOrdinary);
+  // Node 0 may still touch shared memory (destructors of its globals), so this node answers until that process is gone.
+  while (poll(&events[1], 2, -1) < 0 && errno == EINTR) {
+  }
+  leave_the_run();
+}
+
+// A node of a run over UCX is gone. The launcher sees its processes end and has more to say about it, so it gets a
+// moment to end this one; but it does not see everything (a network that is cut in two), and not every launcher acts.
+void Node::peer_failed(NodeId node, const char* reason) {
+  if (shutting_down_.load()) {
+    // The regular end. The nodes leave when node 0's process has nothing more to do; who among the others is first says
+    // nothing: node 0 has had everybody's report by then.
+    if (node == NodeId(0)) eventfd_write(node_0_gone_, 1);
+    return;
+  }
+  const bool reported = (reports_in_.load() >> node.value & 1) != 0;
+  if (finishing_.load() != 0 && reported) return;
+  pollfd launcher{.fd = meeting_->wireup->end_descriptor(), .events = POLLIN, .revents = 0};
+  const int moment_ms = launcher.fd >= 0 || config_.node != NodeId(0) ? 500 : 0;
+  // The signal by which the launcher ends the run is fatal to this process, whoever receives it.
+  if (poll(&launcher, launcher.fd >= 0 ? 1 : 0, moment_ms) > 0 && config_.node != NodeId(0)) _exit(0);
+  die(1, {"lost ", names_of_nodes_[node.value].c_str(), ": ", reason, "; the run ends"});
+}
+
+// A descriptor that becomes readable when the process of node 0 is gone.
+int Node::watch_node_0() const {
+  if (ucx_ != nullptr) return node_0_gone_;
+  const std::atomic<uint32_t>& pid = shm_->job().header().node[0].pid;
+  // Nodes start in any order. Should node 0 never come, the launcher ends this process.
+  while (pid.load() == 0) usleep(1000);
+  const auto watched = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid.load()), 0));
+  if (watched < 0 && errno == ESRCH) leave_the_run();
+  if (watched < 0) die(1, "cannot watch the process of node 0 (pidfd_open); errno", static_cast<uint64_t>(errno));
+  return watched;
+}
+
+void Node::handle_shutdown(const Message& message) {
+  if (message.from != NodeId(0)) panic("a node that is not 0 ended the run: node", message.from.value);
+  shutting_down_ = true;
+  if (eventfd_write(shutdown_event_, 1) != 0) panic("cannot announce the end of the run to this node's main thread");
+}
+
+void Node::handle_report(const Message& message) {
+  if (config_.node != NodeId(0)) panic("a report for node 0 came here, from node", message.from.value);
+  if (message.payload.size() != sizeof(NodeReport)) panic("a report of the wrong size, from node", message.from.value);
+  NodeReport& report = reports_[message.from.value];
+  std::memcpy(&report, message.payload.data(), sizeof report);
+  if (report.node != message.from.value || !check_report(report))
+    panic("a report that makes no sense, from node", message.from.value);
+  reports_in_.fetch_or(uint64_t{1} << message.from.value);
+  changed_.notify();
+}
+
+void Node::handle_exit(const Message& message) {
+  if (config_.node != NodeId(0)) panic("a wish to exit for node 0 came here, from node", message.from.value);
+  exit_status_ = static_cast<int>(message.header.word[0]);
+  exit_wanted_ = 1;
+  exit_event_.notify();
+}
+
+}  // namespace multigrain

@@ -1,0 +1,133 @@
+// The measured phase of a node, and the statistics that are made of it (node.h).
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/clock.h"
+#include "profile/virtual_time.h"
+#include "runtime/message_types.h"
+#include "runtime/node.h"
+#include "runtime/private/private_heap.h"
+
+namespace multigrain {
+namespace {
+
+const char* message_name_for_reports(MessageType type) {
+  if (const char* name = protocol_message_name(type)) return name;
+  switch (type) {
+    case runtime_message::kSpawn:
+      return "SPAWN";
+    case runtime_message::kDone:
+      return "DONE";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+// The time of the run's clock, for a mark that the calling thread makes.
+Nanoseconds Node::time_of_mark() {
+  return virtual_time::on() ? virtual_time::stamp() : monotonic_ns();
+}
+
+void Node::take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds when) {
+  for (unsigned i = 0; i < config_.processors_per_node; ++i) {
+    if (virtual_time::on()) {
+      // Processors' clocks differ, and one that is ahead has stamped its profile already.
+      const uint64_t at = std::max(when, virtual_time::clock_of(i));
+      processors_->profile(i).snapshot_at(snapshots[i], &at);
+    } else {
+      processors_->profile(i).snapshot(snapshots[i]);
+    }
+  }
+  service_profile_.snapshot(snapshots[config_.processors_per_node]);
+}
+
+void Node::take_mark(PhaseMark mark, Nanoseconds when) {
+  if (mark == PhaseMark::kBegin) {
+    take_snapshots(baseline_, when);
+    measured_to_ = 0;
+    measured_from_ = when;
+  } else if (measured_to_.load() == 0) {
+    take_snapshots(end_, when);
+    measured_to_ = when;
+  }
+}
+
+void Node::mark_profiles(PhaseMark mark) {
+  // Several processors may call at once; the others wait like for any lock while this one handles messages.
+  const std::lock_guard one_at_a_time(marking_);
+  const Nanoseconds when = time_of_mark();
+  take_mark(mark, when);
+  uint64_t others = 0;
+  for (unsigned n = 0; n < config_.nodes; ++n)
+    if (n != config_.node.value) others |= uint64_t{1} << n;
+  marks_out_ = others;
+  MessageHeader header;
+  header.type = runtime_message::kProfileMark;
+  header.word[0] = static_cast<uint64_t>(mark);
+  header.word[1] = when;
+  for (unsigned n = 0; n < config_.nodes; ++n)
+    if (NodeId(static_cast<uint16_t>(n)) != config_.node)
+      fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
+  wait_until(*fabric_, wait_, changed_, [this] { return marks_out_.load() == 0; });
+}
+
+void Node::handle_profile_mark(const Message& message) {
+  if (message.header.word[0] > static_cast<uint64_t>(PhaseMark::kEnd))
+    panic("a mark of the profile that is none, from node", message.from.value);
+  // Hosts' wall clocks differ; virtual time is the machine's.
+  take_mark(static_cast<PhaseMark>(message.header.word[0]),
+            virtual_time::on() ? message.header.word[1] : monotonic_ns());
+  MessageHeader header;
+  header.type = runtime_message::kProfileMarked;
+  fabric_->send(message.from, header, SendContext::kHandler);
+}
+
+void Node::handle_profile_marked(const Message& message) {
+  const uint64_t bit = uint64_t{1} << message.from.value;
+  if ((marks_out_.fetch_and(~bit) & bit) == 0)
+    panic("a profile was marked that nobody asked to mark, at node", message.from.value);
+  changed_.notify();
+}
+
+void Node::report(NodeReport& out) {
+  out = NodeReport{};
+  out.node = config_.node.value;
+  if (measured_to_.load() == 0) take_snapshots(end_, time_of_mark());
+  for (unsigned i = 0; i < config_.processors_per_node; ++i)
+    add_processor(out, end_[i].since(baseline_[i]), time_stamps_per_us());
+  const unsigned service = config_.processors_per_node;
+  add_service(out, end_[service].since(baseline_[service]), time_stamps_per_us());
+}
+
+bool Node::write_statistics(std::span<const NodeReport> reports) const {
+  RunDescription run;
+  run.program = program_invocation_short_name;
+  run.nodes = config_.nodes;
+  run.processors_per_node = config_.processors_per_node;
+  run.protocol = config_.protocol;
+  run.page_size = config_.page_size;
+  const char* const network = secure_getenv("MULTIGRAIN_NET");
+  run.network = network != nullptr ? network : "ideal";
+  run.access = rights_->name();
+  const Nanoseconds end = measured_to_.load();
+  run.elapsed_ns = (end != 0 ? end : time_of_mark()) - measured_from_.load();
+  run.clock = virtual_time::on() ? "virtual" : "wall";
+  run.never_started = processors_->never_started();
+  const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &message_name_for_reports)
+                                                               : render_text(run, reports, &message_name_for_reports);
+  std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");
+  const bool written =
+      out != nullptr && std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0;
+  if (!written)
+    std::fprintf(stderr, "multigrain: cannot write the statistics to %s: %s\n",
+                 config_.stats_file.empty() ? "standard error" : config_.stats_file.c_str(), strerror(errno));
+  if (out != nullptr && out != stderr) std::fclose(out);
+  return written;
+}
+
+}  // namespace multigrain
