@@ -119,6 +119,7 @@ class HostLauncher final : private NodeControl {
   void wait_for_something();
   void hear(size_t index);
   Status obey(size_t index, const Frame& frame);
+  Status obey_about_node(size_t index, const Frame& frame);
   void host_failed(size_t index, const std::string& reason);
   void refuse(int status, const std::string& message);
   void handle_signals();
@@ -306,11 +307,11 @@ void HostLauncher::hear(size_t index) {
   if (!heard && !host.closed) host_failed(index, heard.error().message);
 }
 
+// What the agent says of its host.
 Status HostLauncher::obey(size_t index, const Frame& frame) {
   Host& host = hosts_[index];
   FieldReader fields(frame.payload);
   const auto unclear = [&] { return fail("its agent says something that is not understood ({})", frame.type); };
-  const auto read_node = [&] { return NodeId(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1))); };
   switch (frame.type) {
     case agent::kReady: {
       const std::string description = fields.text();
@@ -329,6 +330,42 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       refuse(static_cast<int>(status), fmt::format("host {}: {}", host.link->name(), reason));
       return {};
     }
+    case agent::kInputTaken: {
+      const uint64_t bytes = fields.number(input_under_way_);
+      if (!fields.complete() || index != 0) return unclear();
+      input_under_way_ -= bytes;
+      return {};
+    }
+    case agent::kLastWords: {
+      const std::string words = fields.text();
+      if (!fields.complete()) return unclear();
+      if (phase_ == Phase::kRunning) fmt::print(stderr, "mgrun: {}\n", words);
+      return {};
+    }
+    case agent::kStillness: {
+      Stillness now;
+      now.still = fields.number(1) != 0;
+      now.anyone = fields.number(1) != 0;
+      now.digest = fields.number();
+      if (!fields.complete()) return unclear();
+      host.stillness = now;
+      return {};
+    }
+    case agent::kClosed:
+      host.closed = true;
+      return {};
+    default:
+      return obey_about_node(index, frame);
+  }
+}
+
+// What the agent says of one of its nodes.
+Status HostLauncher::obey_about_node(size_t index, const Frame& frame) {
+  Host& host = hosts_[index];
+  FieldReader fields(frame.payload);
+  const auto unclear = [&] { return fail("its agent says something that is not understood ({})", frame.type); };
+  const auto read_node = [&] { return NodeId(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1))); };
+  switch (frame.type) {
     case agent::kStarted: {
       const NodeId node = read_node();
       const auto pid = static_cast<pid_t>(fields.number(INT32_MAX));
@@ -343,12 +380,6 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       const auto bytes = fields.blob();
       if (!fields.complete() || !has(host, node) || stream < STDOUT_FILENO) return unclear();
       pass_on_output(index, node, stream, bytes);
-      return {};
-    }
-    case agent::kInputTaken: {
-      const uint64_t bytes = fields.number(input_under_way_);
-      if (!fields.complete() || index != 0) return unclear();
-      input_under_way_ -= bytes;
       return {};
     }
     case agent::kCard: {
@@ -379,21 +410,6 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       if (phase_ == Phase::kRunning) supervisor_.signal_arrived(number, false, node);
       return {};
     }
-    case agent::kLastWords: {
-      const std::string words = fields.text();
-      if (!fields.complete()) return unclear();
-      if (phase_ == Phase::kRunning) fmt::print(stderr, "mgrun: {}\n", words);
-      return {};
-    }
-    case agent::kStillness: {
-      Stillness now;
-      now.still = fields.number(1) != 0;
-      now.anyone = fields.number(1) != 0;
-      now.digest = fields.number();
-      if (!fields.complete()) return unclear();
-      host.stillness = now;
-      return {};
-    }
     case agent::kSnapshot: {
       const NodeId node = read_node();
       auto snapshot = unpack(fields.blob());
@@ -401,9 +417,6 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       snapshots_[node.value] = std::move(*snapshot);
       return {};
     }
-    case agent::kClosed:
-      host.closed = true;
-      return {};
     default:
       return unclear();
   }

@@ -57,25 +57,30 @@ Result<Range> read_range(std::string_view text, std::string_view what) {
   return range;
 }
 
+// What of a trace has to be read. Blocks outside the range of references are not even decompressed.
+Result<ReadOptions> what_to_read(const Options& options, const Range& references) {
+  ReadOptions read{.threads = options.threads, .allow_partial = options.repair};
+  if (options.references.empty()) return read;
+  auto probe = TraceFile::open(options.input);
+  if (!probe) return tl::unexpected<Error>(probe.error());
+  const auto& blocks = (*probe)->blocks();
+  while (read.first_block < blocks.size() &&
+         blocks[read.first_block].first + blocks[read.first_block].references < references.begin)
+    ++read.first_block;
+  size_t end = read.first_block;
+  while (end < blocks.size() && blocks[end].first < references.end) ++end;
+  if (end < blocks.size()) read.end_block = end;
+  return read;
+}
+
 Result<int> run(const Options& options) {
   const auto addresses = read_range(options.addresses, "address");
   if (!addresses) return tl::unexpected<Error>(addresses.error());
   const auto references = read_range(options.references, "reference");
   if (!references) return tl::unexpected<Error>(references.error());
-  ReadOptions read{.threads = options.threads, .allow_partial = options.repair};
-  if (!options.references.empty()) {
-    // Blocks outside the range are not even decompressed.
-    auto probe = TraceFile::open(options.input);
-    if (!probe) return tl::unexpected<Error>(probe.error());
-    const auto& blocks = (*probe)->blocks();
-    while (read.first_block < blocks.size() &&
-           blocks[read.first_block].first + blocks[read.first_block].references < references->begin)
-      ++read.first_block;
-    size_t end = read.first_block;
-    while (end < blocks.size() && blocks[end].first < references->end) ++end;
-    if (end < blocks.size()) read.end_block = end;
-  }
-  auto source = TraceFile::open(options.input, read);
+  const auto read = what_to_read(options, *references);
+  if (!read) return tl::unexpected<Error>(read.error());
+  auto source = TraceFile::open(options.input, *read);
   if (!source) return tl::unexpected<Error>(source.error());
   std::error_code ignored;
   if (std::filesystem::equivalent(options.input, options.output.path, ignored) ||

@@ -216,25 +216,9 @@ std::pair<uint64_t, uint64_t> Attribution::false_moves_of(uint32_t group, uint64
   return moves;
 }
 
-AttributionResult Attribution::finish() {
-  for (uint32_t number = 0; number < blocks_.size(); ++number) {
-    present_.for_each(number, [&](unsigned processor) {
-      Copy& copy = copies_[size_t{number} * processors_ + processor];
-      end_copy(number, copy);
-      copy.moved = false;
-    });
-  }
-  for (Word& word : words_) flush(word);
-
-  AttributionResult result{.block_bytes = uint64_t{1} << block_shift_};
-  for (const Block& block : blocks_) {
-    result.moves.cold += block.moves.cold;
-    result.moves.useful += block.moves.useful;
-    result.moves.false_sharing += block.moves.false_sharing;
-  }
-  result.groups = groups_;
-
-  // Neighbouring words that the same processors use are one field.
+// Neighbouring words that the same processors use are one field.
+std::vector<Field> Attribution::fields_by_moves() const {
+  std::vector<Field> fields;
   std::vector<uint32_t> order;
   for (uint32_t id = 0; id < fields_.size(); ++id)
     if (fields_[id].victim + fields_[id].culprit != 0) order.push_back(id);
@@ -245,37 +229,45 @@ AttributionResult Attribution::finish() {
   for (uint32_t id : order) {
     const FieldCount& count = fields_[id];
     const uint64_t key = field_ids_.key(id);
-    if (result.fields.empty() || key != next_key || count.reader != reader || count.writer != writer) {
+    if (fields.empty() || key != next_key || count.reader != reader || count.writer != writer) {
       const uint64_t offset = count.group == 0 ? key & ~kUnnamed : key & ((uint64_t{1} << kOffsetBits) - 1);
       Field field{.group = count.group, .offset = offset << word_shift_};
       field.readers = users(reader = count.reader);
       field.writers = users(writer = count.writer);
       if (field.readers == Users::kOne) field.reader = reader;
       if (field.writers == Users::kOne) field.writer = writer;
-      result.fields.push_back(field);
+      fields.push_back(field);
     }
-    result.fields.back().bytes += word_bytes;
-    result.fields.back().victim += count.victim;
-    result.fields.back().culprit += count.culprit;
+    fields.back().bytes += word_bytes;
+    fields.back().victim += count.victim;
+    fields.back().culprit += count.culprit;
     next_key = key + 1;
   }
-  std::sort(result.fields.begin(), result.fields.end(), [](const Field& a, const Field& b) {
+  std::sort(fields.begin(), fields.end(), [](const Field& a, const Field& b) {
     return std::tuple(b.victim + b.culprit, a.group, a.offset) < std::tuple(a.victim + a.culprit, b.group, b.offset);
   });
+  return fields;
+}
 
+std::vector<Cause> Attribution::causes_by_moves() const {
+  std::vector<Cause> causes;
   for (const auto& [key, moves] : causes_) {
     const auto& [victim_group, victim_site, culprit_group, culprit_site] = key;
-    result.causes.push_back({.victim_group = victim_group,
+    causes.push_back({.victim_group = victim_group,
                              .culprit_group = culprit_group,
                              .victim_site = victim_site,
                              .culprit_site = culprit_site,
                              .moves = moves});
   }
-  std::sort(result.causes.begin(), result.causes.end(), [](const Cause& a, const Cause& b) {
+  std::sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) {
     return std::tuple(b.moves, a.victim_group, a.victim_site, a.culprit_group, a.culprit_site) <
            std::tuple(a.moves, b.victim_group, b.victim_site, b.culprit_group, b.culprit_site);
   });
+  return causes;
+}
 
+std::vector<HotBlock> Attribution::hottest_blocks() const {
+  std::vector<HotBlock> hot_blocks;
   auto moves_of = [&](uint32_t number) {
     const MoveKinds& moves = blocks_[number].moves;
     return moves.cold + moves.useful + moves.false_sharing;
@@ -301,8 +293,31 @@ AttributionResult Attribution::finish() {
       if (block.site_moves[slot] != 0) sites.emplace_back(block.site_moves[slot], block.sites[slot]);
     std::sort(sites.rbegin(), sites.rend());
     for (const auto& [count, site] : sites) entry.sites.push_back(site);
-    result.hot.push_back(std::move(entry));
+    hot_blocks.push_back(std::move(entry));
   }
+  return hot_blocks;
+}
+
+AttributionResult Attribution::finish() {
+  for (uint32_t number = 0; number < blocks_.size(); ++number) {
+    present_.for_each(number, [&](unsigned processor) {
+      Copy& copy = copies_[size_t{number} * processors_ + processor];
+      end_copy(number, copy);
+      copy.moved = false;
+    });
+  }
+  for (Word& word : words_) flush(word);
+
+  AttributionResult result{.block_bytes = uint64_t{1} << block_shift_};
+  for (const Block& block : blocks_) {
+    result.moves.cold += block.moves.cold;
+    result.moves.useful += block.moves.useful;
+    result.moves.false_sharing += block.moves.false_sharing;
+  }
+  result.groups = groups_;
+  result.fields = fields_by_moves();
+  result.causes = causes_by_moves();
+  result.hot = hottest_blocks();
   return result;
 }
 

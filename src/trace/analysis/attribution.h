@@ -112,6 +112,11 @@ class Attribution {
   }
 
  private:
+  // Parts of the result.
+  [[nodiscard]] std::vector<Field> fields_by_moves() const;
+  [[nodiscard]] std::vector<Cause> causes_by_moves() const;
+  [[nodiscard]] std::vector<HotBlock> hottest_blocks() const;
+
   static constexpr uint16_t kNobody = 0xffff, kSeveral = 0xfffe;
   static constexpr uint32_t kNone = BlockIds::kNone;
   struct Word {
