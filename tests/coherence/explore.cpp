@@ -11,6 +11,8 @@
 #include <optional>
 
 #include "dszoom_scenarios.h"
+#include "hlrc_explorable.h"
+#include "mgs_explorable.h"
 #include "shasta_scenarios.h"
 
 namespace {
@@ -18,7 +20,8 @@ namespace {
 using multigrain::exploring::Explorable;
 
 std::vector<Explorable> explorables() {
-  return {multigrain::dszoom::model::explorable(), multigrain::shasta::model::explorable()};
+  return {multigrain::mgs::model::explorable(), multigrain::hlrc::model::explorable(),
+          multigrain::dszoom::model::explorable(), multigrain::shasta::model::explorable()};
 }
 
 int usage() {

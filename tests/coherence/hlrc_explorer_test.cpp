@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "exploration_test.h"
-#include "hlrc_model.h"
+#include "hlrc_explorable.h"
 #include "hlrc_scenarios.h"
 
 namespace multigrain::hlrc::model {
 namespace {
-
-constexpr size_t kMaxStates = 4'000'000;
 
 class HlrcSmallMachine : public testing::TestWithParam<Scenario> {};
 
@@ -27,13 +25,7 @@ TEST_P(HlrcMutant, IsRefuted) {
   exploring::expect_to_be_refuted<Machine>(scenarios(), GetParam(), kMaxStates);
 }
 
-INSTANTIATE_TEST_SUITE_P(Hlrc, HlrcMutant,
-                         testing::Values(Mutant::kPublishBeforeDeposit, Mutant::kNoMark, Mutant::kMarkAfterFetch,
-                                         Mutant::kIgnoreMarks, Mutant::kGrantBeforeQueue, Mutant::kDiffBeforeRevoke,
-                                         Mutant::kForgetOwed, Mutant::kIgnoreLap, Mutant::kOnlyReleaser,
-                                         Mutant::kKnownBeforeInvalid, Mutant::kIgnoreOtherReleases, Mutant::kNoTwin,
-                                         Mutant::kNoDepositAtNotice, Mutant::kKeepAhead, Mutant::kMarkOnce,
-                                         Mutant::kIgnoreLoss, Mutant::kKeepUnshared));
+INSTANTIATE_TEST_SUITE_P(Hlrc, HlrcMutant, testing::ValuesIn(mutants()));
 
 }  // namespace
 }  // namespace multigrain::hlrc::model

@@ -125,4 +125,24 @@ std::vector<Scenario> scenarios() {
   return all;
 }
 
+std::vector<Mutant> mutants() {
+  return {Mutant::kPublishBeforeDeposit,
+          Mutant::kNoMark,
+          Mutant::kMarkAfterFetch,
+          Mutant::kIgnoreMarks,
+          Mutant::kGrantBeforeQueue,
+          Mutant::kDiffBeforeRevoke,
+          Mutant::kForgetOwed,
+          Mutant::kIgnoreLap,
+          Mutant::kOnlyReleaser,
+          Mutant::kKnownBeforeInvalid,
+          Mutant::kIgnoreOtherReleases,
+          Mutant::kNoTwin,
+          Mutant::kNoDepositAtNotice,
+          Mutant::kKeepAhead,
+          Mutant::kMarkOnce,
+          Mutant::kIgnoreLoss,
+          Mutant::kKeepUnshared};
+}
+
 }  // namespace multigrain::hlrc::model

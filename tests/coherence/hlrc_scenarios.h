@@ -9,4 +9,7 @@ namespace multigrain::hlrc::model {
 
 [[nodiscard]] std::vector<Scenario> scenarios();
 
+// What they refute.
+[[nodiscard]] std::vector<Mutant> mutants();
+
 }  // namespace multigrain::hlrc::model

@@ -16,10 +16,8 @@ using testing::HasSubstr;
 
 constexpr size_t kMaxStates = 1'000'000;
 
-Report explore_with(Mutant mutant, const char* name) {
-  Scenario scenario = scenario_named(name);
-  scenario.options = {.split_faults = true, .split_releases = true, .split_actions = true, .mutant = mutant};
-  Report report = explore(scenario, kMaxStates);
+Report explore_with(Mutant mutant) {
+  Report report = explore(scenario_that_refutes(mutant), kMaxStates);
   std::printf("%s: %zu states, then: %s\n", model::name(mutant), report.states, report.failure.c_str());
   return report;
 }
@@ -27,20 +25,20 @@ Report explore_with(Mutant mutant, const char* name) {
 // Figure 22's arc 12. Node 1's page went home with the round of node 2's release; its own release then has nothing to
 // wait for, and the token reaches node 0 before the invalidation does.
 TEST(MgsMutants, ForgettingTheQueueEntryAtAnInvalidationLetsAStaleCopyBeRead) {
-  const Report report = explore_with(Mutant::kForgetQueueEntry, "a token overtakes an invalidation, one domain a node");
+  const Report report = explore_with(Mutant::kForgetQueueEntry);
   EXPECT_THAT(report.failure, HasSubstr("processor 3 read 0 from page 0 word 0; legal is 1")) << report.trace;
   EXPECT_THAT(report.trace, HasSubstr("INV of page 0 from node 2 to node 0"));
 }
 
 // One queue a node: the neighbour has taken the page, with this processor's write in it.
 TEST(MgsMutants, IgnoringTheNeighboursReleaseLetsAStaleCopyBeRead) {
-  const Report report = explore_with(Mutant::kIgnoreOtherReleases, "two releases of one node, one domain a node");
+  const Report report = explore_with(Mutant::kIgnoreOtherReleases);
   EXPECT_THAT(report.failure, HasSubstr("processor 2 read 0 from page 0")) << report.trace;
 }
 
 // The page that the sole writer sends replaces what the upgraded reader has sent before.
 TEST(MgsMutants, MergingADiffBeforeTheWholePageLosesIt) {
-  const Report report = explore_with(Mutant::kMergeDiffAtOnce, "reader upgrades while the sole writer releases");
+  const Report report = explore_with(Mutant::kMergeDiffAtOnce);
   EXPECT_THAT(report.failure, AnyOf(HasSubstr("read 0 from page 0 word 1; legal is 2"),
                                     HasSubstr("word 1 at node 0 is 0 in the end; it was last written 2")))
       << report.trace;
@@ -48,7 +46,7 @@ TEST(MgsMutants, MergingADiffBeforeTheWholePageLosesIt) {
 
 // The other processor writes after the comparison with the twin.
 TEST(MgsMutants, MakingTheDiffBeforeTheMappingIsGoneLosesAWrite) {
-  const Report report = explore_with(Mutant::kDiffBeforeUnmap, "two releases of one node, one domain a node");
+  const Report report = explore_with(Mutant::kDiffBeforeUnmap);
   EXPECT_THAT(report.failure, AnyOf(HasSubstr("read 0 from page 0 word 1; legal is 2"),
                                     HasSubstr("word 1 at node 0 is 0 in the end; it was last written 2")))
       << report.trace;
@@ -56,22 +54,22 @@ TEST(MgsMutants, MakingTheDiffBeforeTheMappingIsGoneLosesAWrite) {
 
 // The neighbour writes through the new mapping, and its release does not find the page.
 TEST(MgsMutants, MappingAPageBeforeItIsQueuedLetsAStaleCopyBeRead) {
-  const Report report = explore_with(Mutant::kMapBeforeQueue, "two releases of one node, one domain a node");
+  const Report report = explore_with(Mutant::kMapBeforeQueue);
   EXPECT_THAT(report.failure, HasSubstr("processor 2 read 0 from page 0")) << report.trace;
 }
 
 TEST(MgsMutants, ReorderingMessagesIsNoticed) {
-  const Report report = explore_with(Mutant::kReorderMessages, "reader upgrades while the sole writer releases");
+  const Report report = explore_with(Mutant::kReorderMessages);
   EXPECT_NE(report.failure, "");
 }
 
 TEST(MgsMutants, LosingAWakeUpIsADeadlock) {
-  const Report report = explore_with(Mutant::kLoseWake, "message passing");
+  const Report report = explore_with(Mutant::kLoseWake);
   EXPECT_THAT(report.failure, HasSubstr("deadlock")) << report.trace;
 }
 
 TEST(MgsMutants, ReturningAWrittenCopyWholeLosesTheOtherWriters) {
-  const Report report = explore_with(Mutant::kNoTwin, "false sharing by three nodes");
+  const Report report = explore_with(Mutant::kNoTwin);
   EXPECT_THAT(report.failure, AnyOf(HasSubstr("read 0"), HasSubstr("in the end"))) << report.trace;
 }
 

@@ -213,4 +213,42 @@ Scenario scenario_named(const std::string& name) {
   throw std::invalid_argument("no scenario is called " + name);
 }
 
+namespace {
+
+struct Refutation {
+  Mutant mutant;
+  const char* scenario;
+};
+
+const std::vector<Refutation>& refutations() {
+  static const std::vector<Refutation> all = {
+      {Mutant::kForgetQueueEntry, "a token overtakes an invalidation, one domain a node"},
+      {Mutant::kIgnoreOtherReleases, "two releases of one node, one domain a node"},
+      {Mutant::kMergeDiffAtOnce, "reader upgrades while the sole writer releases"},
+      {Mutant::kDiffBeforeUnmap, "two releases of one node, one domain a node"},
+      {Mutant::kMapBeforeQueue, "two releases of one node, one domain a node"},
+      {Mutant::kReorderMessages, "reader upgrades while the sole writer releases"},
+      {Mutant::kLoseWake, "message passing"},
+      {Mutant::kNoTwin, "false sharing by three nodes"}};
+  return all;
+}
+
+}  // namespace
+
+std::vector<Mutant> mutants() {
+  std::vector<Mutant> all;
+  for (const Refutation& refutation : refutations()) all.push_back(refutation.mutant);
+  return all;
+}
+
+Scenario scenario_that_refutes(Mutant mutant) {
+  for (const Refutation& refutation : refutations()) {
+    if (refutation.mutant != mutant) continue;
+    Scenario scenario = scenario_named(refutation.scenario);
+    scenario.options = {.split_faults = true, .split_releases = true, .split_actions = true, .mutant = mutant};
+    return scenario;
+  }
+  throw std::invalid_argument(std::string("no scenario refutes: ") + name(mutant));
+}
+
 }  // namespace multigrain::mgs::model

@@ -20,4 +20,8 @@ std::vector<Scenario> variants(const Scenario& scenario);
 // The scenario of that name; throws std::invalid_argument if there is none.
 Scenario scenario_named(const std::string& name);
 
+// The mutants that one machine refutes, and that machine, with the mutant in it.
+std::vector<Mutant> mutants();
+Scenario scenario_that_refutes(Mutant mutant);
+
 }  // namespace multigrain::mgs::model

@@ -1,0 +1,13 @@
+// HLRC's machines and mutants for the command `explore`.
+#pragma once
+
+#include "explore.h"
+
+namespace multigrain::hlrc::model {
+
+// More states than any of the machines has.
+inline constexpr size_t kMaxStates = 4'000'000;
+
+[[nodiscard]] exploring::Explorable explorable();
+
+}  // namespace multigrain::hlrc::model
