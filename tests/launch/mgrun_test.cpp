@@ -255,7 +255,7 @@ TEST_F(MgrunTest, OptionsOverrideTheEnvironment) {
   run({"--net", "latency=5us", "sh", "-c", script + " || true"}, variables);
   EXPECT_EQ(out(), "2,8192,latency=5us\n");
   EXPECT_EQ(run({"true"}, {{"MULTIGRAIN_NODES", "zero"}}), 2);
-  EXPECT_THAT(err(), HasSubstr("MULTIGRAIN_NODES: 'zero'"));
+  EXPECT_THAT(err(), HasSubstr("MULTIGRAIN_NODES is 'zero'; it must be a whole number from 1 to 64"));
   EXPECT_EQ(run({"true"}, {{"MULTIGRAIN_VERBOSE", "yes"}}), 2);
   EXPECT_THAT(err(), HasSubstr("MULTIGRAIN_VERBOSE"));
 }
