@@ -8,7 +8,7 @@ namespace multigrain::dszoom {
 namespace {
 
 using namespace line_tests;
-using shell_nodes::OneSided;
+using driver_nodes::OneSided;
 
 std::unique_ptr<LineMemory> make_driver(const NodeServices& services, const LineServices& lines) {
   auto driver = Driver::create(services, lines);
@@ -62,7 +62,7 @@ TEST(DszoomDriver, ALineThatWillBeStoredToComesWithTheRight) {
     EXPECT_EQ(p.load(0), 5u);
     EXPECT_EQ(p.add(0, 1), 5u);
     const uint64_t two_misses = remote(p);
-    p.shell().prefetch_exclusive(p.address(64));
+    p.driver().prefetch_exclusive(p.address(64));
     EXPECT_EQ(machine.word(1, 64), kExclusive);
     const uint64_t one_miss = remote(p) - two_misses;
     EXPECT_EQ(p.load(64), 5u);

@@ -146,7 +146,7 @@ struct Current {
 template <typename Machine>
 inline Current<Machine> current;
 
-// Not async-signal-safe in general; here abort() is called by the engine itself, between allocations.
+// Not async-signal-safe in general; here abort() is called by a transition itself, between allocations.
 template <typename Machine>
 void print_path_at_abort(int) {
   const auto& current = exploring::current<Machine>;
@@ -154,7 +154,7 @@ void print_path_at_abort(int) {
     auto path = path_to(*current.steps, current.state);
     path.push_back(current.event);
     const std::string text = tell<Machine>(*current.scenario, path, true);
-    std::fprintf(stderr, "%s: the engine stopped after these events:\n%s", current.scenario->name.c_str(),
+    std::fprintf(stderr, "%s: a transition stopped after these events:\n%s", current.scenario->name.c_str(),
                  text.c_str());
   }
 }
@@ -206,7 +206,7 @@ inline uint32_t find_livelock(size_t states, const std::vector<Edge>& edges, con
 
 // Explores `scenario`. Checks every state, every end (deadlock, rest, final values) and that an end can be
 // reached from every state. Stops at the first failure, or with a failure after `max_states`.
-// If the engine itself stops the process (MG_CHECK), the events that led there are printed to standard error.
+// If a transition itself stops the process (MG_CHECK), the events that led there are printed to standard error.
 template <typename Machine>
 Report explore(const typename Machine::Scenario& scenario, size_t max_states) {
   using Event = typename Machine::Event;

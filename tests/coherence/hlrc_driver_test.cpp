@@ -17,26 +17,26 @@
 #include "coherence/hlrc/driver.h"
 #include "coherence/hlrc/words.h"
 #include "profile/this_thread.h"
-#include "shell_nodes.h"
+#include "driver_nodes.h"
 
 namespace multigrain::hlrc {
 namespace {
 
 constexpr uint64_t kRegionSize = uint64_t{64} << 20;
 
-using shell_nodes::OneSided;
-using shell_nodes::RunsOfHomes;
+using driver_nodes::OneSided;
+using driver_nodes::RunsOfHomes;
 
-struct TestNode : shell_nodes::NodeMemory {
+struct TestNode : driver_nodes::NodeMemory {
   std::unique_ptr<OneSided> fabric;
   std::unique_ptr<Driver> driver;
 };
 
-class Machine : public shell_nodes::ShellNodes<TestNode> {
+class Machine : public driver_nodes::DriverNodes<TestNode> {
  public:
   Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1,
           uint64_t region_size = kRegionSize, bool cooperative = false)
-      : ShellNodes(nodes, access, page_size, region_size), homes_(nodes, run_of_homes) {
+      : DriverNodes(nodes, access, page_size, region_size), homes_(nodes, run_of_homes) {
     for (unsigned n = 0; n < nodes; ++n) {
       TestNode& each = node(n);
       each.fabric = std::make_unique<OneSided>(*each.memory);

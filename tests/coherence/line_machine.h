@@ -1,4 +1,4 @@
-// Nodes of tests (shell_nodes.h) under a line protocol, each with its own line table and hazards; and accesses as
+// Nodes of tests (driver_nodes.h) under a line protocol, each with its own line table and hazards; and accesses as
 // compiled checks make them (docs/internals/fine-grain.md), spelled out here. With the tests that every line protocol
 // has to pass.
 #pragma once
@@ -20,14 +20,14 @@
 
 #include "coherence/hazard.h"
 #include "coherence/line_memory.h"
-#include "shell_nodes.h"
+#include "driver_nodes.h"
 
 namespace multigrain::line_tests {
 
 inline constexpr uint64_t kRegionSize = uint64_t{16} << 20;
 inline constexpr uint64_t kPage = 4096;
 
-class InterleavedHomes : public shell_nodes::RunsOfHomes {
+class InterleavedHomes : public driver_nodes::RunsOfHomes {
  public:
   explicit InterleavedHomes(unsigned nodes) : RunsOfHomes(nodes, 1) {}
   std::optional<Grain> grain_of(PageId page) override {
@@ -43,40 +43,40 @@ class InterleavedHomes : public shell_nodes::RunsOfHomes {
   static constexpr uint64_t kPageGrain = 2000, kUnallocated = 3000;
 };
 
-struct TestNode : shell_nodes::NodeMemory {
+struct TestNode : driver_nodes::NodeMemory {
   std::unique_ptr<Fabric> fabric;  // what the driver gets
   std::optional<LineTable> table;
   std::unique_ptr<HazardSlots> hazards;
   std::thread service;
-  std::unique_ptr<LineMemory> shell;
+  std::unique_ptr<LineMemory> driver;
 };
 
-class Machine : public shell_nodes::ShellNodes<TestNode> {
+class Machine : public driver_nodes::DriverNodes<TestNode> {
  public:
   using Wrap = std::function<std::unique_ptr<Fabric>(Fabric& memory)>;
   using Make = std::function<std::unique_ptr<LineMemory>(const NodeServices&, const LineServices&)>;
   // `has_service`: messages are sent, which a service thread handles when no processor does.
   Machine(unsigned nodes, unsigned line_shift, HomeDirectory& homes, const Wrap& wrap, const Make& make,
           bool has_service)
-      : ShellNodes(nodes, AccessMechanism::kMprotect, kPage, kRegionSize), shift_(line_shift) {
+      : DriverNodes(nodes, AccessMechanism::kMprotect, kPage, kRegionSize), shift_(line_shift) {
     for (uint16_t n = 0; n < nodes; ++n) {
       TestNode& each = node(n);
       const JobMemory& job = each.memory->job();
       each.fabric = wrap(*each.memory);
       auto table = LineTable::map(kRegionSize, line_shift, job.lines_fd(), job.lines_at(NodeId(n)),
-                                  layout::kTablesBase + layout::kTablesSize - (n + 1) * shell_nodes::kStride + 4096);
+                                  layout::kTablesBase + layout::kTablesSize - (n + 1) * driver_nodes::kStride + 4096);
       EXPECT_TRUE(table) << table.error().message;
       each.table.emplace(std::move(*table));
       each.memory->export_segment(SegmentId::kLines, each.table->bytes().data(), each.table->bytes().size());
       each.hazards = std::make_unique<HazardSlots>(NodeId(n), each.fabric->own_segment(SegmentId::kWords));
-      each.shell =
+      each.driver =
           make({*each.fabric, *each.region, *each.rights, homes, WaitPolicy{20'000}}, {*each.table, *each.hazards});
     }
     for (unsigned n = 0; has_service && n < nodes; ++n)
       node(n).service = std::thread([this, &each = node(n)] {
         while (!stopping_.load()) {
           each.fabric->serve();
-          each.shell->serve();
+          each.driver->serve();
         }
       });
   }
@@ -123,12 +123,12 @@ class CheckedProcessor {
     const Word value = at<Word>(offset).load(std::memory_order_relaxed);
     if (static_cast<uint32_t>(value) != MG_FINE_FLAG32) return value;
     Word missed = 0;
-    node_.shell->load(view_ + offset, std::as_writable_bytes(std::span(&missed, 1)));
+    node_.driver->load(view_ + offset, std::as_writable_bytes(std::span(&missed, 1)));
     return missed;
   }
   template <typename Word = uint64_t>
   void store(uint64_t offset, std::type_identity_t<Word> value) {
-    if (!try_begin_store(offset) && node_.shell->store(view_ + offset, std::as_bytes(std::span(&value, 1)))) return;
+    if (!try_begin_store(offset) && node_.driver->store(view_ + offset, std::as_bytes(std::span(&value, 1)))) return;
     at<Word>(offset).store(value, std::memory_order_relaxed);
     close();
   }
@@ -163,9 +163,9 @@ class CheckedProcessor {
     return opened;
   }
   void fetch_lines(uint64_t offset, uint64_t bytes, bool to_store) {
-    node_.shell->fetch_lines(view_ + offset, view_ + offset + bytes, to_store);
+    node_.driver->fetch_lines(view_ + offset, view_ + offset + bytes, to_store);
   }
-  [[nodiscard]] LineMemory& shell() { return *node_.shell; }
+  [[nodiscard]] LineMemory& driver() { return *node_.driver; }
   [[nodiscard]] Fabric& fabric() { return *node_.fabric; }
   [[nodiscard]] uintptr_t address(uint64_t offset) const { return view_ + offset; }
 
@@ -182,7 +182,7 @@ class CheckedProcessor {
     return false;
   }
   void open(uint64_t offset) {
-    if (!try_begin_store(offset)) node_.shell->begin_store(view_ + offset);
+    if (!try_begin_store(offset)) node_.driver->begin_store(view_ + offset);
   }
   void close() { std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0, std::memory_order_release); }
 
@@ -348,7 +348,7 @@ inline void a_line_goes_where_it_is_wanted(
 // Compiled checks let every store to them pass. A processor of node 0.
 inline void pages_of_another_protocol_are_left_to_it(Machine& machine, CheckedProcessor& p) {
   const uint64_t at = InterleavedHomes::kPageGrain * kPage;
-  p.shell().begin_store(p.address(at + 128));
+  p.driver().begin_store(p.address(at + 128));
   std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0);
   for (uint64_t line = 0; line < kPage / 64; ++line) EXPECT_EQ(machine.word(0, at + line * 64), MG_FINE_EXCLUSIVE);
   EXPECT_EQ(machine.word(0, at + kPage), 0u);

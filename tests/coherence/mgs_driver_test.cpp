@@ -14,22 +14,22 @@
 #include <vector>
 
 #include "coherence/mgs/driver.h"
-#include "shell_nodes.h"
+#include "driver_nodes.h"
 
 namespace multigrain::mgs {
 namespace {
 
 constexpr uint64_t kRegionSize = uint64_t{64} << 20;
 
-struct TestNode : shell_nodes::NodeMemory {
+struct TestNode : driver_nodes::NodeMemory {
   std::thread service;
   std::unique_ptr<Driver> driver;
 };
 
-class Machine : public shell_nodes::ShellNodes<TestNode> {
+class Machine : public driver_nodes::DriverNodes<TestNode> {
  public:
   Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1)
-      : ShellNodes(nodes, access, page_size, kRegionSize), homes_(nodes, run_of_homes) {
+      : DriverNodes(nodes, access, page_size, kRegionSize), homes_(nodes, run_of_homes) {
     for (unsigned n = 0; n < nodes; ++n) {
       TestNode& each = node(n);
       auto driver = Driver::create({*each.memory, *each.region, *each.rights, homes_, WaitPolicy{20'000}}, prefetch);
@@ -52,7 +52,7 @@ class Machine : public shell_nodes::ShellNodes<TestNode> {
   [[nodiscard]] Page inspect(unsigned n, uint64_t page) { return node(n).driver->inspect(PageId(page)); }
 
  private:
-  shell_nodes::RunsOfHomes homes_;
+  driver_nodes::RunsOfHomes homes_;
   std::atomic<bool> stopping_{false};
 };
 

@@ -35,7 +35,7 @@ class Shasta : public InterleavedHomes, public Machine {
 };
 
 Block inspect(CheckedProcessor& p, uint64_t offset) {
-  return static_cast<Driver&>(p.shell()).inspect(p.address(offset));
+  return static_cast<Driver&>(p.driver()).inspect(p.address(offset));
 }
 
 TEST(ShastaDriver, ABlockGoesWhereItIsWanted) {
@@ -204,8 +204,8 @@ TEST(ShastaDriver, UnderReleaseConsistencyStoresRunOn) {
       // Of a queued store and of what was there.
       EXPECT_EQ(p.load(i * 64 + 8), uint64_t{7} << 32);
     }
-    p.shell().fence();
-    EXPECT_TRUE(p.shell().is_clean());
+    p.driver().fence();
+    EXPECT_TRUE(p.driver().is_clean());
   }).join();
   CheckedProcessor home(machine, 0);
   for (uint64_t i = 0; i < 64; ++i) {
@@ -238,8 +238,8 @@ TEST(ShastaDriver, UnderReleaseConsistencyStoresRunOnWhileThereIsRoom) {
   std::thread writer([&] {
     CheckedProcessor p(machine, 0);
     for (uint64_t i = 0; i < kBlocks; ++i, ++stored) p.store(block(i), i + 1);
-    p.shell().fence();
-    EXPECT_TRUE(p.shell().is_clean());
+    p.driver().fence();
+    EXPECT_TRUE(p.driver().is_clean());
   });
   // Until it comes no further.
   for (uint64_t before = 1; before != stored || before < 1000;) {
@@ -408,7 +408,7 @@ TEST(ShastaDriver, APollInsideAPollDoesNothing) {
         static_cast<LineMemory*>(driver)->fence();
         handled = true;
       },
-      &p.shell());
+      &p.driver());
   ProcessorProfile profile;
   set_this_profile(profile);
   const Attendance attendance(p.fabric());
@@ -419,7 +419,7 @@ TEST(ShastaDriver, APollInsideAPollDoesNothing) {
   };
   send();
   while (!handled) {
-    p.shell().poll();
+    p.driver().poll();
     // The service thread was first.
     if (is_elsewhere.exchange(false)) send();
   }
@@ -463,14 +463,14 @@ TEST_P(ShastaStress, WhatAFenceSeparatesStaysInOrder) {
     for (uint32_t round = 1; round <= kRounds; ++round) {
       for (unsigned i = 0; i < kWords; ++i) p.store<uint32_t>(data(me, i), round);
       for (unsigned i = 0; i < kWords; ++i) ASSERT_EQ(p.load<uint32_t>(data(me, i)), round);
-      p.shell().fence();
+      p.driver().fence();
       p.store(flag(me), round);
       // Not ahead of the other by more than it takes to miss something.
       for (unsigned spins = 0; seen + 2 < round; ++spins) {
         seen = static_cast<uint32_t>(p.load(flag(before)));
         if (spins % 16 == 15) std::this_thread::yield();
       }
-      p.shell().fence();
+      p.driver().fence();
       for (unsigned i = 0; i < kWords; ++i) ASSERT_GE(p.load<uint32_t>(data(before, i)), seen) << "word " << i;
     }
   });

@@ -1,7 +1,7 @@
-// What the tests of shells stand on: several nodes in one process, with real faults.
+// What the tests of drivers stand on: several nodes in one process, with real faults.
 //
 // Each node has its own region, at its own addresses, its own access rights and its own shm fabric. A fault goes to the
-// shell of the node whose view was touched. What a node has beside that, and how its shell is made, is the test's.
+// driver of the node whose view was touched. What a node has beside that, and how its driver is made, is the test's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 #include "fabric/shm/shm_fabric.h"
 #include "memory/layout.h"
 
-namespace multigrain::shell_nodes {
+namespace multigrain::driver_nodes {
 
 constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
 
@@ -92,8 +92,8 @@ class OneSided final : public ForwardingFabric {
   std::atomic<uint64_t> remote_{0};
 };
 
-// What every node has. A test's nodes derive from it, and have a member `driver`, or `shell`, declared last, that points to
-// what takes the faults.
+// What every node has. A test's nodes derive from it, and have a member `driver`, declared last, that points to what
+// takes the faults.
 struct NodeMemory {
   std::optional<Region> region;
   std::unique_ptr<AccessRights> rights;
@@ -102,10 +102,10 @@ struct NodeMemory {
 
 // One such machine at a time: it has the handlers of the process.
 template <typename Node>
-class ShellNodes {
+class DriverNodes {
  public:
   // The nodes with their memory, and without shells, which must be there before anybody touches a view.
-  ShellNodes(unsigned nodes, AccessMechanism access, size_t page_size, uint64_t region_size) : page_size_(page_size) {
+  DriverNodes(unsigned nodes, AccessMechanism access, size_t page_size, uint64_t region_size) : page_size_(page_size) {
     auto job_fd = create_job_memory(
         {.nodes = nodes, .processors_per_node = 1, .page_size = page_size, .region_size = region_size});
     EXPECT_TRUE(job_fd) << job_fd.error().message;
@@ -139,13 +139,13 @@ class ShellNodes {
     sigaction(SIGSEGV, &action, nullptr);
     sigaction(SIGBUS, &action, nullptr);
   }
-  ~ShellNodes() {
+  ~DriverNodes() {
     ::signal(SIGSEGV, SIG_DFL);
     ::signal(SIGBUS, SIG_DFL);
     current_ = nullptr;
   }
-  ShellNodes(const ShellNodes&) = delete;
-  ShellNodes& operator=(const ShellNodes&) = delete;
+  DriverNodes(const DriverNodes&) = delete;
+  DriverNodes& operator=(const DriverNodes&) = delete;
 
   [[nodiscard]] unsigned nodes() const { return static_cast<unsigned>(nodes_.size()); }
   [[nodiscard]] Node& node(unsigned n) const { return *nodes_[n]; }
@@ -161,17 +161,10 @@ class ShellNodes {
   [[nodiscard]] uint64_t words_per_page() const { return page_size_ / sizeof(uint64_t); }
 
  private:
-  static auto& protocol_of(Node& node) {
-    if constexpr (requires { node.driver; })
-      return *node.driver;
-    else
-      return *node.shell;
-  }
-
   static void on_signal(int signal, siginfo_t* info, void* context) {
     for (const auto& node : current_->nodes_) {
       if (const auto fault = node->rights->decode(signal, info, context)) {
-        if (protocol_of(*node).on_fault(fault->page, fault->is_write)) return;
+        if (node->driver->on_fault(fault->page, fault->is_write)) return;
       }
     }
     ::signal(signal, SIG_DFL);
@@ -181,9 +174,9 @@ class ShellNodes {
     return reinterpret_cast<std::atomic<uint64_t>*>(nodes_[n]->region->view(PageId(page)))[index];
   }
 
-  static inline ShellNodes* current_ = nullptr;
+  static inline DriverNodes* current_ = nullptr;
   const size_t page_size_;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-}  // namespace multigrain::shell_nodes
+}  // namespace multigrain::driver_nodes
