@@ -167,7 +167,10 @@ def roff_options(of: Help) -> list[str]:
             gap = "" if option.flags[-1].endswith("=") else " "
             out.append(".TP\n" + flags + (f"{gap}\\fI{roff(option.value)}\\fR" if option.value else ""))
             choices = f"One of {', '.join(option.choices)}." if option.choices else ""
-            rows = f"{option.text} {choices}".strip().splitlines() or [""]
+            text = option.text.rstrip()
+            if choices and text and not text.endswith("."):
+                text += "."
+            rows = f"{text} {choices}".strip().splitlines() or [""]
             out += "\n.br\n".join(roff(re.sub(" +", " ", row)) or "\\&" for row in rows).splitlines()
     return out
 
