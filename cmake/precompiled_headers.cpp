@@ -1,2 +1,4 @@
 // Compiled only for the headers that cmake/PrecompiledHeaders.cmake compiles with it.
-int main() { return 0; }
+int main() {
+  return 0;
+}

@@ -92,8 +92,8 @@ int main(int argc, char** argv) {
   if (options.speedup || options.check) {
     std::vector<double> elements(n * n);
     const Matrix alone = {elements.data(), 1, n, n * n};
-    const uint64_t sequential = measure_alone(
-        iterations, [&alone] { initialise_rows(alone, 0); }, [&alone] { eliminate(alone, 0); });
+    const uint64_t sequential =
+        measure_alone(iterations, [&alone] { initialise_rows(alone, 0); }, [&alone] { eliminate(alone, 0); });
     if (options.speedup) print_speedup(sequential, elapsed);
     if (options.check)
       status = linear_system::check(seed, n, at, [&alone](size_t i, size_t j) { return alone.row(i)[j]; });

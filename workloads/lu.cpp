@@ -188,8 +188,8 @@ int main(int argc, char** argv) {
     Matrix alone = lay_out(1);
     std::vector<double> elements(alone.part);
     alone.elements = elements.data();
-    const uint64_t sequential = measure_alone(
-        iterations, [&alone] { initialise(alone, 0); }, [&alone] { factor_all(alone, 0); });
+    const uint64_t sequential =
+        measure_alone(iterations, [&alone] { initialise(alone, 0); }, [&alone] { factor_all(alone, 0); });
     if (options.speedup) print_speedup(sequential, elapsed);
     if (options.check)
       status = linear_system::check(seed, n, at, [&alone](size_t i, size_t j) { return element_of(alone, i, j); });

@@ -23,7 +23,8 @@
 
 // One sentence rather than the errors of all that an older standard does not know: the rest is left out.
 #if __cplusplus < 202002L
-#error "multigrain.hpp needs C++20: compile with -std=c++20 (in CMake: target_compile_features(program PRIVATE cxx_std_20))"
+#error \
+    "multigrain.hpp needs C++20: compile with -std=c++20 (in CMake: target_compile_features(program PRIVATE cxx_std_20))"
 #else
 
 #include <multigrain/multigrain.h>
@@ -201,7 +202,7 @@ struct deleter {
 
 /// A pointer to an object in shared memory, destroyed with it. Other processors use get().
 template <typename T>
-using unique_ptr = std::unique_ptr<T, deleter<T>>;
+using unique_ptr = std::unique_ptr<T, deleter<T> >;
 
 /// Constructs a T in shared memory. Throws what allocate_bytes and T's constructor throw.
 template <typename T, typename... Arguments>
@@ -385,8 +386,9 @@ void refuse_locals(const Callable& callable, const char* what) {
       if (mg_is_on_stack(word) == 0) continue;
       throw std::system_error(
           EINVAL, std::generic_category(),
-          std::string(what) + ": the callable has captured a local variable of the caller by reference, or its address (" +
-              "bytes " + std::to_string(at) + " to " + std::to_string(at + sizeof word - 1) + " of its " +
+          std::string(what) +
+              ": the callable has captured a local variable of the caller by reference, or its address (" + "bytes " +
+              std::to_string(at) + " to " + std::to_string(at + sizeof word - 1) + " of its " +
               std::to_string(sizeof(Callable)) + "), and other nodes have another stack there: capture it by value, " +
               "or put it into shared memory (mg::make_unique, mg::make_shared_array) and capture a pointer or span");
     }

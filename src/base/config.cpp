@@ -204,8 +204,8 @@ Status validate(const Config& config) {
     return fail(
         "the line size is {} bytes; it must be a power of two from {} to {} (--line-size or MULTIGRAIN_LINE_SIZE)",
         config.line_size, Config::kMinLineSize, Config::kMaxLineSize);
-  if (config.protocol == "shasta" && (config.line_size < Config::kMinShastaLineSize ||
-                                      config.line_size > Config::kMaxShastaLineSize))
+  if (config.protocol == "shasta" &&
+      (config.line_size < Config::kMinShastaLineSize || config.line_size > Config::kMaxShastaLineSize))
     return fail("the line size is {} bytes; under shasta it must be 64 or 128 (--line-size or MULTIGRAIN_LINE_SIZE)",
                 config.line_size);
   if (config.block_size % config.line_size != 0 || config.block_size > config.page_size)
@@ -249,9 +249,10 @@ namespace {
 
 // Read elsewhere than here: by the runtime, mgrun, the compilers and the Python tools.
 constexpr std::string_view kOtherVariables[] = {
-    "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES", "MULTIGRAIN_PIN",    "MULTIGRAIN_STATUS_FD", "MULTIGRAIN_SPIN",
-    "MULTIGRAIN_PRIVATE_LIBRARIES", "MULTIGRAIN_SSH", "MULTIGRAIN_PYTHON", "MULTIGRAIN_CLANG", "MULTIGRAIN_CLANGXX",
-    "MULTIGRAIN_RECORD"};
+    "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",
+    "MULTIGRAIN_STATUS_FD",  "MULTIGRAIN_SPIN",   "MULTIGRAIN_PRIVATE_LIBRARIES",
+    "MULTIGRAIN_SSH",        "MULTIGRAIN_PYTHON", "MULTIGRAIN_CLANG",
+    "MULTIGRAIN_CLANGXX",    "MULTIGRAIN_RECORD"};
 
 // How many letters must be changed, put in or left out (Levenshtein's distance).
 size_t distance(std::string_view a, std::string_view b) {

@@ -9,8 +9,8 @@
 #define MG_FINE_TEXT_OF(number) #number
 #define MG_FINE_TEXT(number) MG_FINE_TEXT_OF(number)
 /* namesz, descsz, type, name, padding, desc */
-#define MG_FINE_NOTE                                                                                             \
-  ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n.long " \
-  MG_FINE_TEXT(MG_FINE_VERSION) "\n.popsection\n"
+#define MG_FINE_NOTE                                                                                                            \
+  ".pushsection .note.multigrain,\"a\",@note\n.p2align 2\n.long 11, 4, 1\n.asciz \"Multigrain\"\n.byte 0\n.long " MG_FINE_TEXT( \
+      MG_FINE_VERSION) "\n.popsection\n"
 
 #endif

@@ -41,8 +41,7 @@ class BasicSpinLock {
       cpu_relax();
     }
     // Drepper, "Futexes are tricky", mutex2: once contended, a taker cannot know that it is the last sleeper.
-    while (word_.exchange(kContended, std::memory_order_acquire) != kFree)
-      futex_wait(word_, kContended, kScope);
+    while (word_.exchange(kContended, std::memory_order_acquire) != kFree) futex_wait(word_, kContended, kScope);
   }
 
   std::atomic<uint32_t> word_{kFree};

@@ -11,10 +11,10 @@ Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const N
                                                   const ProtocolOptions& options) {
   if (name == "mgs") return mgs::Driver::create(services, options.prefetch);
   if (name == "hlrc")
-    return hlrc::Driver::create(
-        services,
-        {.open_ahead = options.prefetch, .fetch_ahead = options.hlrc.fetch_ahead, .coalesce = options.hlrc.coalesce,
-         .cooperative = options.hlrc.cooperative});
+    return hlrc::Driver::create(services, {.open_ahead = options.prefetch,
+                                           .fetch_ahead = options.hlrc.fetch_ahead,
+                                           .coalesce = options.hlrc.coalesce,
+                                           .cooperative = options.hlrc.cooperative});
   return fail("there is no protocol '{}'", name);
 }
 

@@ -46,7 +46,8 @@ Status check_devices(const std::string& list) {
     const std::string name = list.substr(start, end - start);
     if (!usable.contains(name))
       return fail("there is no network device '{}' here that is up and has an address; there {} {}", name,
-                  usable.size() == 1 ? "is only" : "are", usable.empty() ? "none" : fmt::format("{}", fmt::join(usable, ", ")));
+                  usable.size() == 1 ? "is only" : "are",
+                  usable.empty() ? "none" : fmt::format("{}", fmt::join(usable, ", ")));
     start = end + 1;
   }
   return {};

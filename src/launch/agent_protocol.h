@@ -69,7 +69,7 @@ enum Type : uint8_t {
 };
 
 inline constexpr size_t kCreditWindow = 512 * 1024;  // bytes under way that the receiver has not passed on
-inline constexpr size_t kPiece = 32 * 1024;    // of output or input in one frame
+inline constexpr size_t kPiece = 32 * 1024;          // of output or input in one frame
 
 // How often each side says something at least, if silence of `limit` ends the run (0: none does).
 inline std::chrono::nanoseconds beat_interval(Nanoseconds limit) {

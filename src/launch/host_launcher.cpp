@@ -101,7 +101,7 @@ class HostLauncher final : private NodeControl {
   struct Host {
     std::unique_ptr<HostLink> link;
     bool ready = false;
-    bool closed = false;  // nothing more will come from it
+    bool closed = false;    // nothing more will come from it
     Stillness stillness{};  // of its nodes
   };
 
@@ -302,8 +302,7 @@ void HostLauncher::hear(size_t index) {
   }
   // Until the agent speaks, what ssh says is the reason of its failure; afterwards it is news.
   if (link.hello() && !host.closed && heard)
-    for (const std::string& line : link.take_complaints())
-      tell("host {}: {}", link.name(), line);
+    for (const std::string& line : link.take_complaints()) tell("host {}: {}", link.name(), line);
   if (!heard && !host.closed) host_failed(index, heard.error().message);
 }
 
@@ -479,7 +478,8 @@ void HostLauncher::wait_for_something() {
   for (const Host& host : hosts_)
     if (!host.closed) host.link->append_to(polled);
   const bool in_foreground = isatty(STDIN_FILENO) == 0 || tcgetpgrp(STDIN_FILENO) == getpgrp();
-  if (!input_ended_ && phase_ == Phase::kRunning && in_foreground && input_under_way_ + agent::kPiece <= agent::kCreditWindow)
+  if (!input_ended_ && phase_ == Phase::kRunning && in_foreground &&
+      input_under_way_ + agent::kPiece <= agent::kCreditWindow)
     polled.push_back({STDIN_FILENO, POLLIN, 0});
   Clock::time_point until = Clock::now() + agent::beat_interval(options_.config.silence_limit);
   if (const auto deadline = supervisor_.deadline()) until = std::min(until, *deadline);
@@ -548,8 +548,7 @@ void HostLauncher::advance() {
     case Phase::kClosing:
       if (now < deadline_) return;
       for (Host& host : hosts_) {
-        if (!host.closed)
-          tell("host {} does not say whether anything is left there", host.link->name());
+        if (!host.closed) tell("host {} does not say whether anything is left there", host.link->name());
         host.closed = true;
       }
       return;

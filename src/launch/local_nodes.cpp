@@ -41,7 +41,10 @@ Status LocalNodes::check() {
   // has about twenty of its own in a node, and more for each other node.
   const unsigned shared = 2 * job_.count + 10;
   const unsigned of_ucx = job_.config.fabric == FabricKind::kUcx ? 24 + 2 * job_.config.nodes : 0;
-  if (const Status status = check_open_files(std::max(shared, of_ucx), fmt::format("a run of {} nodes", job_.config.nodes)); !status) return status;
+  if (const Status status =
+          check_open_files(std::max(shared, of_ucx), fmt::format("a run of {} nodes", job_.config.nodes));
+      !status)
+    return status;
   return choose_placement();
 }
 

@@ -25,7 +25,8 @@ const char* reason_of(const NodeEnd& end) {
   if (!WIFSIGNALED(end.status)) return "";
   if (end.memory == MemoryKill::kYes) return ", because memory ran out (see dmesg for whose limit)";
   if (end.memory == MemoryKill::kUnknown) return ", perhaps because memory ran out (see dmesg)";
-  if (WTERMSIG(end.status) == SIGXFSZ) return ": the limit on the size of files (ulimit -f) counts for shared memory, too";
+  if (WTERMSIG(end.status) == SIGXFSZ)
+    return ": the limit on the size of files (ulimit -f) counts for shared memory, too";
   return "";
 }
 
@@ -219,9 +220,10 @@ int Supervisor::exit_status() const {
 void Supervisor::tell_of_copies(const std::string& program) const {
   const bool all_ended_well = std::ranges::all_of(nodes_, [](const Node& node) { return node.status == 0; });
   if (nodes_.size() == 1 || any_attached_ || !all_ended_well || forwarded_ != 0 || output_lost_) return;
-  tell("{} independent copies of '{}' ran: it does not use Multigrain, nor does anything that it started (is it linked "
-       "with libmultigrain? --quiet keeps this back)",
-       nodes_.size(), program);
+  tell(
+      "{} independent copies of '{}' ran: it does not use Multigrain, nor does anything that it started (is it linked "
+      "with libmultigrain? --quiet keeps this back)",
+      nodes_.size(), program);
 }
 
 }  // namespace multigrain

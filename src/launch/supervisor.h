@@ -25,7 +25,8 @@ struct NodeEnd {
   pid_t pid = 0;
   int status = 0;         // as waitpid gives it
   bool attached = false;  // it took part in the run; otherwise it ran a program without Multigrain
-  bool run_over = false;  // its part of the run had ended in order, because the program had: what ended is, say, a shell
+  bool run_over =
+      false;  // its part of the run had ended in order, because the program had: what ended is, say, a shell
   MemoryKill memory = MemoryKill::kNo;
 };
 
@@ -109,14 +110,14 @@ class Supervisor {
   Clock::time_point deadline_{};
   std::vector<NodeEnd> pending_;  // ends that were not judged yet, and until when
   Clock::time_point pending_until_{};
-  int forwarded_ = 0;            // the last signal that was passed on
+  int forwarded_ = 0;  // the last signal that was passed on
   Clock::time_point forwarded_at_{};
   std::optional<NodeId> forwarded_from_;  // the node that it had been sent to
-  bool forwarded_told_ = false;  // the message about it is out
+  bool forwarded_told_ = false;           // the message about it is out
   bool any_attached_ = false;
-  bool node_failed_ = false;     // one other than node 0, of itself
+  bool node_failed_ = false;  // one other than node 0, of itself
   bool output_lost_ = false;
-  bool reader_left_ = false;     // of standard output, upon which a node was killed as any program would be
+  bool reader_left_ = false;  // of standard output, upon which a node was killed as any program would be
 };
 
 }  // namespace multigrain

@@ -15,8 +15,7 @@ constexpr size_t kHardwarePage = 4096;
 
 Status map_at(uintptr_t at, uint64_t bytes, int flags, int fd, uint64_t offset) {
   void* const wanted = reinterpret_cast<void*>(at);
-  void* const got =
-      mmap(wanted, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  void* const got = mmap(wanted, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, static_cast<off_t>(offset));
   if (got == MAP_FAILED)
     return fail_errno(errno, fmt::format("cannot map the line table at {:#x}-{:#x} (see 'ulimit -v'; a smaller region, "
                                          "MULTIGRAIN_REGION_SIZE, has a smaller table)",

@@ -374,11 +374,16 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
   Json json;
   json["schema"] = "multigrain-profile";
   json["version"] = NodeReport::kVersion;
-  json["run"] = {
-      {"program", run.program},   {"nodes", run.nodes},         {"processors_per_node", run.processors_per_node},
-      {"protocol", run.protocol}, {"page_size", run.page_size}, {"network", run.network},
-      {"clock", run.clock},       {"access", run.access},       {"elapsed_ns", run.elapsed_ns},
-      {"never_started", run.never_started}};
+  json["run"] = {{"program", run.program},
+                 {"nodes", run.nodes},
+                 {"processors_per_node", run.processors_per_node},
+                 {"protocol", run.protocol},
+                 {"page_size", run.page_size},
+                 {"network", run.network},
+                 {"clock", run.clock},
+                 {"access", run.access},
+                 {"elapsed_ns", run.elapsed_ns},
+                 {"never_started", run.never_started}};
   json["sum"] = to_json(sum_of_processors(reports));
   json["nodes"] = Json::array();
   size_t processor_number = 0;

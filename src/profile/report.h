@@ -59,11 +59,11 @@ struct RunDescription {
   unsigned nodes = 1;
   unsigned processors_per_node = 1;
   std::string protocol;
-  size_t page_size = 0;        // bytes
-  std::string network;         // as given to --net
-  std::string clock = "wall";  // what all times are of: wall or virtual
-  std::string access;          // the mechanism that was chosen
-  Nanoseconds elapsed_ns = 0;  // from the start of main(), or the last reset, to its end
+  size_t page_size = 0;                   // bytes
+  std::string network;                    // as given to --net
+  std::string clock = "wall";             // what all times are of: wall or virtual
+  std::string access;                     // the mechanism that was chosen
+  Nanoseconds elapsed_ns = 0;             // from the start of main(), or the last reset, to its end
   std::vector<unsigned> never_started{};  // the processors that no mg_spawn has started
 };
 

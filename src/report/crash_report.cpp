@@ -105,8 +105,7 @@ std::string whose(const NodeStatus& node, Statuses all, Symbols& symbols) {
   const uint64_t address = crash.address;
   if (address < kNullPage)
     return address == 0 ? "a null pointer" : fmt::format("{} bytes from a null pointer", address);
-  if (address - MG_FINE_FLAG32 < kNear || MG_FINE_FLAG32 - address < kNear)
-    return fmt::format("half of {}", kFlag);
+  if (address - MG_FINE_FLAG32 < kNear || MG_FINE_FLAG32 - address < kNear) return fmt::format("half of {}", kFlag);
   const ProcessorStatus* const own = crashed_processor(node);
   if (own != nullptr && is_stack_overflow(crash, *own))
     return fmt::format(
@@ -148,7 +147,8 @@ std::string headline(const NodeStatus& node, Statuses all, Symbols& symbols) {
     text += fmt::format(": mg_free was called with {:#x}", crash.address);
     if (const uint64_t site = crash.free_site.load(std::memory_order_relaxed); site != 0)
       text += fmt::format(" at {}", symbols.line_of_call(site));
-    if (block && (block->made != 0 || block->freed != 0) && (block->key == crash.address || crash.address - block->key < block->size)) {
+    if (block && (block->made != 0 || block->freed != 0) &&
+        (block->key == crash.address || crash.address - block->key < block->size)) {
       text += crash.address == block->key ? ", " : fmt::format(", byte {} of ", crash.address - block->key);
       text += describe_block(*block, [&](uint64_t at) { return symbols.line_of_call(at); });
     }

@@ -37,9 +37,9 @@ struct ProcessorSnapshot {
 
 struct NodeSnapshot {
   unsigned node = 0;
-  bool attached = false;      // the process has become a node; the rest is valid
-  bool leaves = false;        // the program is ending
-  bool stopped = false;       // the process is (SIGSTOP, a debugger)
+  bool attached = false;       // the process has become a node; the rest is valid
+  bool leaves = false;         // the program is ending
+  bool stopped = false;        // the process is (SIGSTOP, a debugger)
   unsigned other_threads = 0;  // of the program, besides its processors
   std::vector<ProcessorSnapshot> processors;
 };

@@ -80,9 +80,8 @@ std::vector<std::string> inlined_at(Dwfl_Module* module, Dwarf_Addr address, con
     Dwarf_Attribute attribute;
     Dwarf_Word file = 0;
     Dwarf_Word number = 0;
-    const bool known =
-        dwarf_formudata(dwarf_attr(&scopes[i], DW_AT_call_file, &attribute), &file) == 0 &&
-        dwarf_formudata(dwarf_attr(&scopes[i], DW_AT_call_line, &attribute), &number) == 0;
+    const bool known = dwarf_formudata(dwarf_attr(&scopes[i], DW_AT_call_file, &attribute), &file) == 0 &&
+                       dwarf_formudata(dwarf_attr(&scopes[i], DW_AT_call_line, &attribute), &number) == 0;
     const char* const path = known && has_files ? dwarf_filesrc(files, file, nullptr, nullptr) : nullptr;
     at = path != nullptr ? place(path, static_cast<int>(number)) : "a line that is not known";
   }

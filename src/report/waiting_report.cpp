@@ -171,11 +171,10 @@ std::vector<std::string> Analysis::barriers() const {
       if (std::ranges::find(present, processor) == present.end())
         others.push_back(fmt::format("processor {} {}", processor->number, state_of(*processor)));
     const std::string& made = present.front()->made;
-    result.push_back(fmt::format(
-        "{}{} lacks {} of {} processors{}: {}", name_of("barrier", barrier),
-        made.empty() ? "" : fmt::format(" (created at {})", made), missing, wanted,
-        others.size() == missing ? "" : fmt::format(" ({} are elsewhere)", others.size()),
-        others.empty() ? "there are no others" : fmt::format("{}", fmt::join(others, "; "))));
+    result.push_back(fmt::format("{}{} lacks {} of {} processors{}: {}", name_of("barrier", barrier),
+                                 made.empty() ? "" : fmt::format(" (created at {})", made), missing, wanted,
+                                 others.size() == missing ? "" : fmt::format(" ({} are elsewhere)", others.size()),
+                                 others.empty() ? "there are no others" : fmt::format("{}", fmt::join(others, "; "))));
   }
   return result;
 }

@@ -197,8 +197,8 @@ void record_crash(int signal, const siginfo_t* info, const void* context, const 
   const auto self = static_cast<pid_t>(syscall(SYS_gettid));
   if (!g_recording.compare_exchange_strong(nobody, self)) {
     // This thread must not end the process before the first has written down why it ends.
-    for (unsigned waited = 0; waited < kPatienceMs && crash.state.load() != CrashRecord::kComplete &&
-                              g_recording.load() != kGivenUp;
+    for (unsigned waited = 0;
+         waited < kPatienceMs && crash.state.load() != CrashRecord::kComplete && g_recording.load() != kGivenUp;
          waited += 10)
       sleep_ns(10'000'000);
     return;

@@ -60,8 +60,7 @@ void die_of_lock_twice(uint64_t lock, const void* site, uint64_t taken) {
 }
 
 void die_of_foreign_unlock(uint64_t lock, const void* site) {
-  die_of("mg_unlock: this processor does not hold the lock", lock,
-         {{"unlocked", reinterpret_cast<uint64_t>(site)}});
+  die_of("mg_unlock: this processor does not hold the lock", lock, {{"unlocked", reinterpret_cast<uint64_t>(site)}});
 }
 
 void die_of_return_with_lock(uint64_t lock, uint64_t taken, uint64_t function) {

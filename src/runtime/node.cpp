@@ -111,10 +111,10 @@ void Node::refuse_thread_sync_object(const char* function, const void* object, c
     start -= 16;
     size = self.heap_->usable_size(start);
   }
-  const std::string block = size ? fmt::format(" (byte {} of the {} that mg_alloc gave at {})",
-                                               static_cast<const std::byte*>(object) - start, *size,
-                                               static_cast<const void*>(start))
-                                 : std::string();
+  const std::string block =
+      size ? fmt::format(" (byte {} of the {} that mg_alloc gave at {})", static_cast<const std::byte*>(object) - start,
+                         *size, static_cast<const void*>(start))
+           : std::string();
   std::fflush(stdout);
   die(1, {fmt::format(
               "{} for {}, which is in shared memory{}: it would exclude and wake threads of one node only, and the "

@@ -13,8 +13,8 @@
 #include "coherence/create.h"
 #include "coherence/hazard_slots.h"
 #include "coherence/protocol.h"
-#include "fabric/fabric.h"
 #include "fabric/emulation/modelled.h"
+#include "fabric/fabric.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "memory/access_rights.h"
@@ -145,9 +145,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<LineTable> line_table_;
   std::unique_ptr<HazardSlots> hazard_slots_;
   std::unique_ptr<Protocol> page_protocol_;
-  std::unique_ptr<LineMemory> line_protocol_;     // if the program has compiled checks
-  std::unique_ptr<ByGrain> both_protocols_;       // then
-  Protocol* protocol_ = nullptr;                  // that one, or the page protocol
+  std::unique_ptr<LineMemory> line_protocol_;  // if the program has compiled checks
+  std::unique_ptr<ByGrain> both_protocols_;    // then
+  Protocol* protocol_ = nullptr;               // that one, or the page protocol
   std::unique_ptr<Sync> sync_;
   std::unique_ptr<StateCopy> state_copy_;
   std::unique_ptr<Processors> processors_;

@@ -114,8 +114,7 @@ Status Node::build() {
 // Which memory a protocol keeps coherent its allocation says, so there may be two.
 Status Node::build_protocols() {
   const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
-  auto pages =
-      create_protocol(config_.page_protocol(), services, {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
+  auto pages = create_protocol(config_.page_protocol(), services, {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);
   protocol_ = page_protocol_.get();

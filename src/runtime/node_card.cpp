@@ -132,14 +132,10 @@ Card encode(const NodeCard& card) {
     libraries.push_back({library.name, library.identity, library.base});
   json settings = json::array();
   for (const auto& [name, value] : card.settings) settings.push_back({name, value});
-  const json whole = {{"version", card.version},
-                      {"host", card.host},
-                      {"program", card.program},
-                      {"identity", card.identity},
-                      {"fingerprint", card.fingerprint},
-                      {"randomised", card.randomised},
-                      {"libraries", libraries},
-                      {"settings", settings}};
+  const json whole = {{"version", card.version},         {"host", card.host},
+                      {"program", card.program},         {"identity", card.identity},
+                      {"fingerprint", card.fingerprint}, {"randomised", card.randomised},
+                      {"libraries", libraries},          {"settings", settings}};
   // A host name or a path need not be UTF-8.
   const std::string text = whole.dump(-1, ' ', false, json::error_handler_t::replace);
   const auto bytes = std::as_bytes(std::span(text));

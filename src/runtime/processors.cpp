@@ -335,7 +335,11 @@ std::optional<std::string> Processors::why_not_there(const void* argument, NodeI
       "the argument {:#x} ({}) is private memory, and node {} has not what is in it here: private memory is copied when a "
       "node's first processor starts, and this has changed since; fill in all arguments before the first mg_spawn, or "
       "put them into shared memory (mg_alloc)",
-      address, variable ? variable->described() : in_heap ? "a block of malloc" : "a global", node.value);
+      address,
+      variable  ? variable->described()
+      : in_heap ? "a block of malloc"
+                : "a global",
+      node.value);
 }
 
 void Processors::handle_peek(void* context, const Message& message) {

@@ -37,7 +37,7 @@ constexpr words::Range types(unsigned first, unsigned end) {
   return {first, end - first};
 }
 
-constexpr std::array kWords{words::kTestWords,   words::kNoticeWords, words::kLockWords,
+constexpr std::array kWords{words::kTestWords,  words::kNoticeWords, words::kLockWords,
                             words::kFetchWords, words::kHazardWords, words::kHomeWords};
 static_assert(are_disjoint(kWords) && end_at(kWords, words::kBytes));
 

@@ -45,7 +45,8 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
   if (node.config().node != NodeId(0)) node.serve_until_the_end();
   // What mgrun starts it has told already.
   if (node.config().job_fd < 0 && !node.config().wireup.starts_with("fd:"))
-    for (const std::string& sentence : unknown_variables(false)) std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());
+    for (const std::string& sentence : unknown_variables(false))
+      std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());
   count_threads();
   return user_main(argc, argv, envp);
 }

@@ -98,8 +98,7 @@ Status open_node_status() {
         return 1;  // the program itself comes first
       },
       &g_status->program_base);
-  [[maybe_unused]] const ssize_t length =
-      readlink("/proc/self/exe", g_status->program, sizeof g_status->program - 1);
+  [[maybe_unused]] const ssize_t length = readlink("/proc/self/exe", g_status->program, sizeof g_status->program - 1);
   return {};
 }
 

@@ -43,16 +43,16 @@ struct alignas(64) ProcessorStatus {
 
   std::atomic<Life> life;
   std::atomic<Call> call;
-  std::atomic<uint64_t> object;  // of the call
-  std::atomic<uint64_t> lock;    // of the call
-  std::atomic<uint64_t> site;    // the address in the program to which the call returns
-  std::atomic<uint32_t> sleeps;  // odd while it sleeps in Multigrain; grows with each time that it begins and ends
-  std::atomic<uint32_t> held;    // locks; of more than kMaxHeld the first are below
-  std::atomic<Nanoseconds> since;      // when the wait in which it sleeps, or slept last, first put it to sleep
-  std::atomic<uint64_t> function;      // what it runs, or ran last; 0: main()
-  std::atomic<uint64_t> stack_low;     // its stack is [stack_low, stack_high)
-  std::atomic<uint64_t> stack_high;    //
-  std::atomic<uint32_t> thread;        // as the system numbers it
+  std::atomic<uint64_t> object;      // of the call
+  std::atomic<uint64_t> lock;        // of the call
+  std::atomic<uint64_t> site;        // the address in the program to which the call returns
+  std::atomic<uint32_t> sleeps;      // odd while it sleeps in Multigrain; grows with each time that it begins and ends
+  std::atomic<uint32_t> held;        // locks; of more than kMaxHeld the first are below
+  std::atomic<Nanoseconds> since;    // when the wait in which it sleeps, or slept last, first put it to sleep
+  std::atomic<uint64_t> function;    // what it runs, or ran last; 0: main()
+  std::atomic<uint64_t> stack_low;   // its stack is [stack_low, stack_high)
+  std::atomic<uint64_t> stack_high;  //
+  std::atomic<uint32_t> thread;      // as the system numbers it
   alignas(64) HeldLock locks[kMaxHeld];
 };
 
@@ -79,18 +79,18 @@ struct CrashRecord {
 
   struct Frame {
     uint64_t pc;
-    uint32_t module;  // an index below; kMaxModules: in none that is known
+    uint32_t module;   // an index below; kMaxModules: in none that is known
     uint32_t is_call;  // pc is where a call returns to
   };
   struct Module {
-    uint64_t base;  // what was added to the addresses of the file
+    uint64_t base;   // what was added to the addresses of the file
     char path[256];  // empty: the program's own file
   };
 
   std::atomic<uint32_t> state;
   uint32_t signal;
-  int32_t code;       // si_code
-  uint32_t sender;    // of a signal that a process sent
+  int32_t code;        // si_code
+  uint32_t sender;     // of a signal that a process sent
   uint32_t processor;  // of the machine
   uint32_t thread;
   uint32_t is_write;  // of an access
@@ -100,8 +100,8 @@ struct CrashRecord {
   uint64_t stack_pointer;
   uint64_t registers[16];
   std::atomic<uint32_t> modules;
-  std::atomic<uint32_t> frames;       // how many there are; those beyond kMaxFrames are in a ring of kLastFrames
-  std::atomic<uint64_t> free_site;    // of a kFreedPointer: where mg_free was called
+  std::atomic<uint32_t> frames;     // how many there are; those beyond kMaxFrames are in a ring of kLastFrames
+  std::atomic<uint64_t> free_site;  // of a kFreedPointer: where mg_free was called
   Module module[kMaxModules];
   Frame frame[kMaxFrames];
   Frame last[kLastFrames];
@@ -126,8 +126,8 @@ struct NodeStatus {
 
   std::atomic<uint64_t> magic;  // kMagic once the rest of the head is valid
   uint32_t node;
-  uint32_t processors;        // of this node
-  uint32_t first_processor;   // its number in the machine
+  uint32_t processors;       // of this node
+  uint32_t first_processor;  // its number in the machine
   uint32_t pid;
   uint32_t launched;          // a launcher reads this
   uint32_t threads_at_start;  // of the process, before main()
@@ -229,9 +229,7 @@ class SleepScope {
   SleepScope& operator=(const SleepScope&) = delete;
 
  private:
-  void step() {
-    status_->sleeps.store(status_->sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
+  void step() { status_->sleeps.store(status_->sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
   ProcessorStatus* const status_;
 };
 

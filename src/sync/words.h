@@ -10,6 +10,6 @@ namespace multigrain::words {
 inline constexpr uint64_t kLocks = uint64_t{2} << 20;
 inline constexpr uint64_t kLockCount = uint64_t{1} << 21;
 inline constexpr uint64_t kBytesPerLock = 32;
-inline constexpr Range kLockWords{kLocks, kLockCount * kBytesPerLock};
+inline constexpr Range kLockWords{kLocks, kLockCount* kBytesPerLock};
 
 }  // namespace multigrain::words

@@ -63,9 +63,9 @@ struct Site {
 // What is known of a trace as a whole.
 struct TraceHeader {
   unsigned processors = 0;
-  std::string program;   // the command that was traced, for people
-  std::string recorder;  // what made the trace, for people
-  double dilation = 0;   // time of the traced run over the untraced one; 0: not known
+  std::string program;             // the command that was traced, for people
+  std::string recorder;            // what made the trace, for people
+  double dilation = 0;             // time of the traced run over the untraced one; 0: not known
   std::vector<Site> sites;         // sites[0] is the unknown one
   std::vector<std::string> names;  // of allocations; names[0] is ""
 };

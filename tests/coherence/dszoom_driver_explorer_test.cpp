@@ -7,8 +7,8 @@
 #include <iterator>
 #include <string>
 
-#include "dszoom_driver_world.h"
 #include "driver_explorer.h"
+#include "dszoom_driver_world.h"
 
 namespace multigrain::dszoom::explored {
 namespace {

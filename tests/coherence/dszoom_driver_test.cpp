@@ -31,8 +31,8 @@ uint64_t remote(CheckedProcessor& p) {
 
 TEST(DszoomDriver, ALineGoesWhereItIsWanted) {
   Dszoom machine(3);
-  a_line_goes_where_it_is_wanted(
-      machine, [](CheckedProcessor& p, uint64_t offset, uint64_t value) { p.store(offset, value); });
+  a_line_goes_where_it_is_wanted(machine,
+                                 [](CheckedProcessor& p, uint64_t offset, uint64_t value) { p.store(offset, value); });
 }
 
 // What the home has to itself costs it nothing, and a miss that the home serves takes three operations, of one round

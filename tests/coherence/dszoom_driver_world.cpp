@@ -11,11 +11,11 @@
 
 #include "caching_check.h"
 #include "coherence/dszoom/driver.h"
+#include "driver_steps.h"
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
-#include "support/sim_fabric.h"
 #include "fibre.h"
-#include "driver_steps.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain::dszoom::explored {
 namespace {
@@ -56,9 +56,9 @@ struct Record {
   uint64_t what = 0;    // which operation with which operands
   uint64_t result = 0;  // what came of it so far
   bool done = false;
-  bool changed = false;    // it has changed memory
+  bool changed = false;  // it has changed memory
   bool nobody_waits = false;
-  uint8_t moved = 0;       // words of a line
+  uint8_t moved = 0;          // words of a line
   uint64_t known_before = 0;  // of a look: the rights epoch that the node knew when it began
   // Of operations.
   uint64_t id = 0;
@@ -313,12 +313,13 @@ const char* name(Mutant mutant) {
 }
 
 struct World::Impl {
-  explicit Impl(const Scenario& of) : scenario(of), network([] {
-    SimNetwork::Options options;
-    options.nodes = kMaxNodes;
-    options.frames_bytes = options.words_bytes = options.lines_bytes = 0;
-    return options;
-  }()) {}
+  explicit Impl(const Scenario& of)
+      : scenario(of), network([] {
+          SimNetwork::Options options;
+          options.nodes = kMaxNodes;
+          options.frames_bytes = options.words_bytes = options.lines_bytes = 0;
+          return options;
+        }()) {}
 
   const Scenario& scenario;
   SimNetwork network;
@@ -472,7 +473,7 @@ struct World::Impl {
       uint64_t value = std::atomic_ref(*at).load();
       if (static_cast<uint32_t>(value) == MG_FINE_FLAG32)
         nodes[node].driver->load(address_of(node, op.line) + op.word * sizeof value,
-                                std::as_writable_bytes(std::span(&value, 1)));
+                                 std::as_writable_bytes(std::span(&value, 1)));
       self().results.push_back(value);
       return;
     }
@@ -571,9 +572,8 @@ Completion HeldFabric::issue(Record record, NodeId at, SegmentId segment, uint64
   }
   if (record.kind == Kind::kGet && segment == SegmentId::kWords)
     record.known_before = g_world->nodes[fibre.node].driver->known_epoch(at);
-  record.what = mix(mix(mix(mix(2 + static_cast<uint64_t>(record.kind), at.value), static_cast<uint64_t>(segment)),
-                        offset),
-                    value);
+  record.what = mix(
+      mix(mix(mix(2 + static_cast<uint64_t>(record.kind), at.value), static_cast<uint64_t>(segment)), offset), value);
   record.at = at;
   record.segment = segment;
   record.offset = offset;
@@ -652,7 +652,7 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     node.fabric = std::make_unique<HeldFabric>(world.network.node(NodeId(n)), scenario.mutant, world.next_id);
     node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.fabric->own_segment(SegmentId::kWords));
     auto driver = Driver::create({*node.fabric, *node.region, node.rights, world.homes, WaitPolicy{}},
-                               {*node.table, *node.hazards});
+                                 {*node.table, *node.hazards});
     if (!driver) panic("no driver for a node:", n);
     node.driver = std::move(*driver);
     for (const uint8_t home : scenario.homes) node.driver->on_fault(PageId(home), true);

@@ -466,9 +466,9 @@ void Machine::miss_over(unsigned processor) {
 void Machine::start_engine(unsigned processor) {
   Thread& thread = threads_[processor];
   const unsigned node = node_of(processor);
-  thread.miss.assign(1, Miss(NodeId(static_cast<uint16_t>(node)),
-                             NodeId(static_cast<uint16_t>(scenario_->homes[thread.line])), thread.stores,
-                             (frame(node, thread.line).entry & kReadable) != 0));
+  thread.miss.assign(
+      1, Miss(NodeId(static_cast<uint16_t>(node)), NodeId(static_cast<uint16_t>(scenario_->homes[thread.line])),
+              thread.stores, (frame(node, thread.line).entry & kReadable) != 0));
   Step step;
   thread.miss.front().begin(step);
   set_step(thread, step);

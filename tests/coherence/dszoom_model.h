@@ -97,7 +97,7 @@ class Machine : exploring::Narrator {
   using Scenario = model::Scenario;
   struct Event {
     uint8_t processor = 0;
-    uint8_t node = 0;  // of the operations of a step under way: on which node the next one takes effect
+    uint8_t node = 0;          // of the operations of a step under way: on which node the next one takes effect
     bool epoch_first = false;  // a look begins at the node's rights epoch; else it ends there
   };
 
@@ -172,15 +172,15 @@ class Machine : exploring::Narrator {
     uint8_t word = 0;   // of an operation that moves words
     // A check that caches.
     Epoch epoch = 0;
-    uint8_t at_line = 0;     // that it is about to use
-    uint8_t scans = 0;       // the next line that it looks at
+    uint8_t at_line = 0;  // that it is about to use
+    uint8_t scans = 0;    // the next line that it looks at
     bool caching = false;
     // A requester that reads rights epochs, by node; and by processor what its hazards were.
     std::array<Epoch, kMaxNodes> epoch_read{};
     std::array<Epoch, kMaxNodes> epoch_before{};
     std::array<Epoch, kMaxNodes> epoch_since = {1, 1, 1};
     uint8_t reads_epoch_first = 0;
-    uint8_t looked_at = 0;   // a look counted
+    uint8_t looked_at = 0;  // a look counted
     std::array<std::array<uint64_t, 2>, kMaxProcessors> hazards_read{};
     std::array<std::array<uint64_t, 2>, kMaxProcessors> hazards_seen{};
   };

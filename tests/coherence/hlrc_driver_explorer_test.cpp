@@ -5,10 +5,10 @@
 
 #include <cstdio>
 
+#include "driver_explorer.h"
 #include "exploration_test.h"
 #include "hlrc_driver_world.h"
 #include "hlrc_scenarios.h"
-#include "driver_explorer.h"
 
 namespace multigrain::hlrc::explored {
 namespace {

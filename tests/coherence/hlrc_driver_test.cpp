@@ -16,8 +16,8 @@
 
 #include "coherence/hlrc/driver.h"
 #include "coherence/hlrc/words.h"
-#include "profile/this_thread.h"
 #include "driver_nodes.h"
+#include "profile/this_thread.h"
 
 namespace multigrain::hlrc {
 namespace {

@@ -204,7 +204,8 @@ TEST_P(MgsDriver, OneProcessorANode) {
   run_phases(machine, 4, 1, 17);
 }
 
-INSTANTIATE_TEST_SUITE_P(Mechanisms, MgsDriver, testing::Values(AccessMechanism::kUserfault, AccessMechanism::kMprotect),
+INSTANTIATE_TEST_SUITE_P(Mechanisms, MgsDriver,
+                         testing::Values(AccessMechanism::kUserfault, AccessMechanism::kMprotect),
                          [](const auto& mechanism) {
                            return mechanism.param == AccessMechanism::kUserfault ? "userfault" : "mprotect";
                          });

@@ -16,7 +16,8 @@ uint64_t current_seed = 0;
 Shape current_shape;
 
 void print_seed_at_abort(int) {
-  std::fprintf(stderr, "a transition stopped the process; to replay: %s\n", replay_command(current_seed, current_shape).c_str());
+  std::fprintf(stderr, "a transition stopped the process; to replay: %s\n",
+               replay_command(current_seed, current_shape).c_str());
 }
 
 struct Totals {

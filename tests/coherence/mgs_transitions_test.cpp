@@ -68,7 +68,7 @@ TEST(MgsTransitions, AReadFaultFetchesThePageAndMapsItOnceItIsThere) {
   RemoteNode node;
   EXPECT_THAT(node.fault(Access::kRead), ElementsAre(Verb::kSend));  // arc 5
   EXPECT_EQ(node.actions[0].kind, MessageKind::kRreq);
-  EXPECT_THAT(node.fault(Access::kRead), ElementsAre());                                              // waits
+  EXPECT_THAT(node.fault(Access::kRead), ElementsAre());                                                     // waits
   EXPECT_THAT(node.receive(MessageKind::kRdat), ElementsAre(Verb::kTakePage, Verb::kMapRead, Verb::kWake));  // arc 6
   EXPECT_EQ(node.page.client.state, PageState::kRead);
 }
@@ -129,7 +129,7 @@ TEST(MgsTransitions, ASingleWriterNeedsNoTwinAndNoRelease) {
   node.actions.clear();
   EXPECT_FALSE(on_release(node.page, node.context, kDomain, node.actions));
   EXPECT_THAT(node.receive(MessageKind::k1winv), ElementsAre(Verb::kUnmap));  // arc 22
-  EXPECT_THAT(node.unmapped(), ElementsAre(Verb::kSendPage, Verb::kWake));  // arc 24
+  EXPECT_THAT(node.unmapped(), ElementsAre(Verb::kSendPage, Verb::kWake));    // arc 24
   EXPECT_FALSE(node.page.client.single_writer);
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "shasta_driver_scenarios.h"
 #include "driver_explorer.h"
+#include "shasta_driver_scenarios.h"
 
 namespace multigrain::shasta::explored {
 

@@ -41,8 +41,8 @@ Block inspect(CheckedProcessor& p, uint64_t offset) {
 TEST(ShastaDriver, ABlockGoesWhereItIsWanted) {
   Shasta machine(3);
   // Ownership goes from the home for a hazard.
-  a_line_goes_where_it_is_wanted(
-      machine, [](CheckedProcessor& p, uint64_t offset, uint64_t value) { p.add(offset, value); });
+  a_line_goes_where_it_is_wanted(machine,
+                                 [](CheckedProcessor& p, uint64_t offset, uint64_t value) { p.add(offset, value); });
   CheckedProcessor p(machine, 0);
   const Block at_home = inspect(p, 0);
   EXPECT_TRUE(at_home.is_at_rest());

@@ -13,13 +13,13 @@
 #include <span>
 
 #include "caching_check.h"
-#include "coherence/shasta/inside_protocol.h"
 #include "coherence/shasta/driver.h"
+#include "coherence/shasta/inside_protocol.h"
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
-#include "support/sim_fabric.h"
 #include "fibre.h"
 #include "memory/layout.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain::shasta::explored {
 
@@ -91,7 +91,8 @@ struct DriverState {
     return record != nullptr ? record->block : driver.at_rest(at);
   }
   [[nodiscard]] bool is_at_rest() const {
-    if (driver.records_.size() != 0 || driver.deferred_count_.load() != 0 || driver.outstanding_.load() != 0) return false;
+    if (driver.records_.size() != 0 || driver.deferred_count_.load() != 0 || driver.outstanding_.load() != 0)
+      return false;
     if (driver.frozen_ != 0 || driver.awaited_count_ != 0 || driver.payloads_.in_use() != 0) return false;
     for (size_t i = 0; i < driver.slots_used_; ++i)
       if (driver.slots_[i].queued != 0 || driver.slots_[i].in_use || driver.processors_[i].fencing ||
@@ -874,7 +875,7 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     node.hazards = std::make_unique<HazardSlots>(NodeId(n), std::span(node.words, words::kBytes));
     node.homes = std::make_unique<Homes>(scenario, NodeId(n), world.claimed);
     auto driver = Driver::create({*node.fabric, *node.region, node.rights, *node.homes, WaitPolicy{}},
-                               {*node.table, *node.hazards}, scenario.machine.model);
+                                 {*node.table, *node.hazards}, scenario.machine.model);
     if (!driver) panic("no driver for a node:", n);
     for (const Beside type : {kPageRequest, kPageAnswer, kHomeRequest, kHomeAnswer})
       node.fabric->set_handler(

@@ -382,7 +382,8 @@ void Machine::ask(unsigned t) {
       break;
     }
     case OpType::kFence: {
-      const bool done = is(Mutant::kFenceOwn) ? processor(t).queue.empty() : on_fence(model_of_transitions(), v, local(t));
+      const bool done =
+          is(Mutant::kFenceOwn) ? processor(t).queue.empty() : on_fence(model_of_transitions(), v, local(t));
       if (done) next(t);
       return;
     }
@@ -463,8 +464,8 @@ void Machine::run(unsigned node, unsigned block, const Actions& actions, const P
   Words& frame = here.frames[block];
   Words copy{};
   const auto send = [&](const Action& action, const Words& words) {
-    note("node {} sends {} to node {} ({} acks, for {}); ", node, shasta::name(action.message.kind),
-         action.node.value, action.message.acks, action.message.requester.value);
+    note("node {} sends {} to node {} ({} acks, for {}); ", node, shasta::name(action.message.kind), action.node.value,
+         action.message.acks, action.message.requester.value);
     auto& channel = channels_[node][action.node.value];
     if (action.node.value == node) wrong("a node sends to itself");
     channel.push_back({static_cast<uint8_t>(block), action.message, words});

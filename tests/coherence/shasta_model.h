@@ -33,7 +33,7 @@ enum class OpType : uint8_t {
   kLoad,
   kStore,
   kFence,
-  kAdd,    // atomic, in a hazard: register = old value, word = old + value
+  kAdd,  // atomic, in a hazard: register = old value, word = old + value
   kPrefetch,
   kBatch,  // two accesses under hazards, or one after the other if the blocks do not stay
 };
@@ -59,20 +59,20 @@ using Outcomes = std::set<Outcome>;
 // One thing each that the protocol relies on, broken.
 enum class Mutant : uint8_t {
   kNone,
-  kReorder,            // messages of a channel overtake each other
-  kIgnoreHazards,      // rights are lowered under a processor between check and store
-  kIgnoreAcks,         // an exclusive reply counts as complete
-  kFlagBeforeCopy,     // the flag value is written before the data is copied for the successor
-  kNoFlag,             // an invalidated frame keeps its data
-  kAnswerEarly,        // an invalidation that overtakes data is answered, and the data kept
-  kUpgradeAlways,      // the home grants upgrades whose copy is gone
-  kFenceOwn,           // a fence waits for the processor's own stores only
-  kDoNotWait,          // sc: a store that misses does not stall
-  kNotMasked,          // queued stores are not masked: loads of their processor hit the old value
-  kMaskUnderHazards,   // words are masked under another processor's batch
-  kDoNotHold,          // a block is handed on before a hazard that was granted is published
-  kForgetForwarded,    // what waited for a hazard is not served
-  kLoseWake,           // nobody is woken
+  kReorder,           // messages of a channel overtake each other
+  kIgnoreHazards,     // rights are lowered under a processor between check and store
+  kIgnoreAcks,        // an exclusive reply counts as complete
+  kFlagBeforeCopy,    // the flag value is written before the data is copied for the successor
+  kNoFlag,            // an invalidated frame keeps its data
+  kAnswerEarly,       // an invalidation that overtakes data is answered, and the data kept
+  kUpgradeAlways,     // the home grants upgrades whose copy is gone
+  kFenceOwn,          // a fence waits for the processor's own stores only
+  kDoNotWait,         // sc: a store that misses does not stall
+  kNotMasked,         // queued stores are not masked: loads of their processor hit the old value
+  kMaskUnderHazards,  // words are masked under another processor's batch
+  kDoNotHold,         // a block is handed on before a hazard that was granted is published
+  kForgetForwarded,   // what waited for a hazard is not served
+  kLoseWake,          // nobody is woken
 };
 [[nodiscard]] const char* name(Mutant mutant);
 
@@ -85,8 +85,8 @@ struct Scenario {
   std::vector<Program> programs;
   bool warm = false;  // at first every node has a shared copy of every block
   Mutant mutant = Mutant::kNone;
-  Outcomes* outcomes = nullptr;        // collected here
-  const Outcomes* allowed = nullptr;   // anything else at an end is a failure
+  Outcomes* outcomes = nullptr;       // collected here
+  const Outcomes* allowed = nullptr;  // anything else at an end is a failure
 };
 inline void PrintTo(const Scenario& scenario, std::ostream* out) {
   *out << scenario.name;
@@ -134,13 +134,13 @@ class Machine : exploring::Narrator {
     std::array<bool, kMaxBlocks> due{};  // on_hazard_published has asked for on_advance
   };
   enum class At : uint8_t {
-    kOp,           // between operations
-    kHazard,       // with a hazard of stores published, and its check passed
-    kRetry,        // in the runtime: waiting to ask again
-    kLoading,      // waiting for kCompleteLoads
-    kLoaded,       // has been delivered to, still in the runtime
-    kDrain,        // waiting for queued stores, or to be granted a hazard
-    kGranted,      // may publish its hazard
+    kOp,       // between operations
+    kHazard,   // with a hazard of stores published, and its check passed
+    kRetry,    // in the runtime: waiting to ask again
+    kLoading,  // waiting for kCompleteLoads
+    kLoaded,   // has been delivered to, still in the runtime
+    kDrain,    // waiting for queued stores, or to be granted a hazard
+    kGranted,  // may publish its hazard
     kBatchWait,
     kBatchFirst,
     kBatchSecond,
@@ -157,9 +157,9 @@ class Machine : exploring::Narrator {
     uint8_t pc = 0;
     At at = At::kOp;
     bool asleep = false;
-    uint8_t half = 0;      // of a batch that goes access by access: 1, 2
-    uint8_t made = 0;      // stores
-    uint8_t due = 0;       // stores that the program has come past
+    uint8_t half = 0;  // of a batch that goes access by access: 1, 2
+    uint8_t made = 0;  // stores
+    uint8_t due = 0;   // stores that the program has come past
     std::array<Value, kMaxRegisters> registers{};
     std::vector<PendingStore> pending;  // as the queue of the transitions
   };

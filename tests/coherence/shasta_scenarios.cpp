@@ -131,8 +131,7 @@ std::vector<Scenario> litmus(bool with_long) {
     const Program y_then_x{store(y, 1), load(x, 0)};
     add_one("SB", {0, 1}, {x_then_y, y_then_x});
     add_one("SB in one node", {0, 0}, {x_then_y, y_then_x});
-    add_one("SB with fences", {0, 1},
-            {{store(x, 1), fence(), load(y, 0)}, {store(y, 1), fence(), load(x, 0)}});
+    add_one("SB with fences", {0, 1}, {{store(x, 1), fence(), load(y, 0)}, {store(y, 1), fence(), load(x, 0)}});
     add_one("SB with fences, in one node", {0, 0},
             {{store(x, 1), fence(), load(y, 0)}, {store(y, 1), fence(), load(x, 0)}});
     add_one("SB with own loads", {0, 1},
@@ -158,10 +157,7 @@ std::vector<Scenario> litmus(bool with_long) {
             {{store(x, 1)}, {load(x, 0), load(y, 1)}, {store(y, 1)}, {load(y, 0), load(x, 1)}});
     if (with_long) {
       add_one("IRIW with fences, two on one node", {0, 0, 1, 2},
-              {{store(x, 1)},
-               {load(x, 0), fence(), load(y, 1)},
-               {store(y, 1)},
-               {load(y, 0), fence(), load(x, 1)}});
+              {{store(x, 1)}, {load(x, 0), fence(), load(y, 1)}, {store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
       add_one("IRIW on four nodes", {0, 1, 2, 3},
               {{store(x, 1)}, {store(y, 1)}, {load(x, 0), load(y, 1)}, {load(y, 0), load(x, 1)}});
       add_one("two writers and two flags, with fences", {0, 0, 1, 2},
@@ -366,8 +362,10 @@ exploring::Explorable explorable() {
   exploring::Explorable all{.protocol = "shasta", .scenarios = {}, .mutants = {}, .random = {}};
   const auto add = [&](const std::vector<Scenario>& usual, const std::vector<Scenario>& with_long, auto explore) {
     for (const Scenario& s : with_long) {
-      const bool is_usual = std::any_of(usual.begin(), usual.end(), [&](const Scenario& u) { return u.name == s.name; });
-      all.scenarios.push_back({.name = s.name, .takes_minutes = !is_usual, .explore = [s, explore] { return explore(s); }});
+      const bool is_usual =
+          std::any_of(usual.begin(), usual.end(), [&](const Scenario& u) { return u.name == s.name; });
+      all.scenarios.push_back(
+          {.name = s.name, .takes_minutes = !is_usual, .explore = [s, explore] { return explore(s); }});
     }
   };
   add(scenarios(false), scenarios(true),

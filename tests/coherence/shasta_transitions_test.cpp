@@ -1,7 +1,7 @@
 // The parts of the transitions of Shasta that the explorations use only a little of, and messages that cannot have been sent.
-#include "coherence/shasta/transitions.h"
-
 #include <gtest/gtest.h>
+
+#include "coherence/shasta/transitions.h"
 
 namespace multigrain::shasta {
 namespace {

@@ -16,9 +16,9 @@
 
 #include "fabric/emulation/modelled.h"
 #include "fabric/shm/shm_fabric.h"
-#include "support/sim_fabric.h"
 #include "memory/layout.h"
 #include "shm_job.h"
+#include "support/sim_fabric.h"
 #include "ucx_job.h"
 
 namespace multigrain {
@@ -432,10 +432,10 @@ TEST_P(FabricContract, AGetAfterAnAtomicReadsBehindIt) {
     uint64_t old = ~uint64_t{0};
     std::array<uint64_t, 8> first{}, second{};
     const Completion atomic = a_.start_fetch_and_set(NodeId(1), SegmentId::kLines, kAt, 1, old);
-    const Completion get = a_.start_get_after(atomic, NodeId(1), SegmentId::kFrames, kBehind,
-                                              std::as_writable_bytes(std::span(first)));
-    const Completion again = a_.start_get_after(get, NodeId(1), SegmentId::kFrames, kBehind,
-                                                std::as_writable_bytes(std::span(second)));
+    const Completion get =
+        a_.start_get_after(atomic, NodeId(1), SegmentId::kFrames, kBehind, std::as_writable_bytes(std::span(first)));
+    const Completion again =
+        a_.start_get_after(get, NodeId(1), SegmentId::kFrames, kBehind, std::as_writable_bytes(std::span(second)));
     for (const Completion completion : {again, get, atomic}) a_.wait(completion);
     if (old != 0) {
       std::this_thread::yield();
@@ -465,8 +465,8 @@ TEST_P(FabricContract, AWordIsNeverSeenInPart) {
   if (over_ucx) GTEST_SKIP() << "a race by design, inside UCX";
 #endif
   for (const size_t length : {20, 24, 44, 60, 100, 140, 200, 300, 304}) {
-    for (const auto& [begin, skew] : std::initializer_list<std::pair<unsigned, unsigned>>{
-             {0, 0}, {4, 0}, {4, 4}, {3, 3}, {0, 4}}) {
+    for (const auto& [begin, skew] :
+         std::initializer_list<std::pair<unsigned, unsigned>>{{0, 0}, {4, 0}, {4, 4}, {3, 3}, {0, 4}}) {
       if (over_ucx && (begin % 8 != 0 || length % 8 != 0)) continue;  // fabric.h, Words
       const uint64_t first = (kAt + begin + 7) / 8 * 8;
       const uint64_t end = (kAt + begin + length) / 8 * 8;

@@ -163,7 +163,8 @@ TEST(Fuzz, CoalescedMessagesAreRefusedForEachOfTheirFaults) {
          tail.resize(r.payload_length);
        },
        ucx::Verdict::kBroken},
-      {"too many bytes", [](Coalesced&, Record&, Tail& tail) { tail.resize(ucx::kMaxCoalescedBytes); }, ucx::Verdict::kBroken},
+      {"too many bytes", [](Coalesced&, Record&, Tail& tail) { tail.resize(ucx::kMaxCoalescedBytes); },
+       ucx::Verdict::kBroken},
       {"another's message", [](Coalesced&, Record& r, Tail&) { r.from = 0; }, ucx::Verdict::kBroken},
       {"a message with another key", [](Coalesced&, Record& r, Tail&) { r.key ^= 1; }, ucx::Verdict::kBroken},
       {"a slice", [](Coalesced&, Record& r, Tail&) { r.slice_length = 200'000; }, ucx::Verdict::kBroken},

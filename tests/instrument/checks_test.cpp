@@ -242,7 +242,7 @@ void note_fault(int, siginfo_t*, void* context) {
 // The code of the access that faults in `access()`.
 template <typename Access>
 const void* code_of_fault(Access&& access) {
-  struct sigaction action {}, before;
+  struct sigaction action{}, before;
   action.sa_sigaction = note_fault;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, &before);
@@ -274,7 +274,8 @@ class Witness : public FakeLineProtocol {
     const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
     for (int i = 0; i < depth; ++i) {
       Dl_info info;
-      if (dladdr(frames[i], &info) == 0 || std::string_view(info.dli_fname).find(library_) == std::string_view::npos) continue;
+      if (dladdr(frames[i], &info) == 0 || std::string_view(info.dli_fname).find(library_) == std::string_view::npos)
+        continue;
       // A return address: the call is before it.
       caller = line_of_code(static_cast<const char*>(frames[i]) - 1);
       return;
@@ -335,8 +336,8 @@ TEST(Adversary, IsNoticedByPlainCode) {
   EXPECT_FALSE(std::equal(expected, expected + KERNEL_BYTES, protocol.memory()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Compiled, ::testing::Values("O0", "O1", "O2", "O3", "lto", "none", "no_hold", "no_pages",
-                                                               "sequential"),
+INSTANTIATE_TEST_SUITE_P(Ways, Compiled,
+                         ::testing::Values("O0", "O1", "O2", "O3", "lto", "none", "no_hold", "no_pages", "sequential"),
                          [](const auto& way) { return std::string(way.param); });
 
 }  // namespace

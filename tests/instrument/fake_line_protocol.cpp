@@ -127,8 +127,7 @@ void FakeLineProtocol::take(uint64_t line, bool also_valid) {
   // On its way: who relies now on what it knew before the line was taken is found out.
   if (taken_.load() % 16 == 0)
     for (unsigned spins = 0; spins < 400; ++spins) cpu_relax();
-  if (had == MG_FINE_EXCLUSIVE)
-    std::memcpy(&elsewhere_[line << shift_], memory() + (line << shift_), line_bytes());
+  if (had == MG_FINE_EXCLUSIVE) std::memcpy(&elsewhere_[line << shift_], memory() + (line << shift_), line_bytes());
   if (!also_valid) return;
   for (size_t i = 0; i < line_bytes() / 8; ++i) frame(line, i).store(MG_FINE_FLAG64, std::memory_order_relaxed);
 }

@@ -21,16 +21,16 @@ static uint32_t mix(uint32_t* state) {
 
 /* --- Widths ------------------------------------------------------------------------------------------------------- */
 
-#define WIDTH(name, type)                                                                   \
-  static void name(unsigned char* memory) {                                                 \
-    type* const a = (type*)memory;                                                          \
-    const size_t n = KERNEL_BYTES / sizeof(type);                                           \
-    uint32_t state = 7;                                                                     \
-    for (size_t t = 0; t < 3000; ++t) {                                                     \
-      const size_t i = mix(&state) % n, j = mix(&state) % n;                                \
-      a[i] = (type)(a[j] + (type)t);                                                        \
-      if (t % 3 == 0) a[j] = (type)(a[i] ^ a[j]);                                           \
-    }                                                                                       \
+#define WIDTH(name, type)                                    \
+  static void name(unsigned char* memory) {                  \
+    type* const a = (type*)memory;                           \
+    const size_t n = KERNEL_BYTES / sizeof(type);            \
+    uint32_t state = 7;                                      \
+    for (size_t t = 0; t < 3000; ++t) {                      \
+      const size_t i = mix(&state) % n, j = mix(&state) % n; \
+      a[i] = (type)(a[j] + (type)t);                         \
+      if (t % 3 == 0) a[j] = (type)(a[i] ^ a[j]);            \
+    }                                                        \
   }
 WIDTH(width_8, uint8_t)
 WIDTH(width_16, uint16_t)
@@ -41,18 +41,18 @@ WIDTH(width_s16, int16_t)
 WIDTH(width_128, unsigned __int128)
 
 /* Numbers, not what happened to be in memory: nothing here may be a signalling NaN. */
-#define FLOATING(name, type)                                                                \
-  static void name(unsigned char* memory) {                                                 \
-    type* const a = (type*)memory;                                                          \
-    const size_t n = KERNEL_BYTES / sizeof(type);                                           \
-    uint32_t state = 9;                                                                     \
-    memset(memory, 0, KERNEL_BYTES);                                                        \
-    for (size_t i = 0; i < n; ++i) a[i] = (type)(int)(mix(&state) % 1000);                  \
-    for (size_t t = 0; t < 3000; ++t) {                                                     \
-      const size_t i = mix(&state) % n, j = mix(&state) % n, k = mix(&state) % n;           \
-      a[i] = (a[j] + a[k]) / 2;                                                             \
-      if (a[i] > 500) a[k] -= 1;                                                            \
-    }                                                                                       \
+#define FLOATING(name, type)                                                      \
+  static void name(unsigned char* memory) {                                       \
+    type* const a = (type*)memory;                                                \
+    const size_t n = KERNEL_BYTES / sizeof(type);                                 \
+    uint32_t state = 9;                                                           \
+    memset(memory, 0, KERNEL_BYTES);                                              \
+    for (size_t i = 0; i < n; ++i) a[i] = (type)(int)(mix(&state) % 1000);        \
+    for (size_t t = 0; t < 3000; ++t) {                                           \
+      const size_t i = mix(&state) % n, j = mix(&state) % n, k = mix(&state) % n; \
+      a[i] = (a[j] + a[k]) / 2;                                                   \
+      if (a[i] > 500) a[k] -= 1;                                                  \
+    }                                                                             \
   }
 FLOATING(floating_32, float)
 FLOATING(floating_64, double)
@@ -120,7 +120,8 @@ static void parts_of_flag_values(unsigned char* memory) {
     memcpy(&pair, memory + i, sizeof pair);
     memcpy(&word, memory + i + 2, sizeof word);
     memcpy(&both, memory + i + 5, sizeof both);
-    out[t] = (uint8_t)(memory[i + 3] + (pair.low ^ pair.high) + (word >> 7) + (both >> 29) + (uint16_t)halves[i % 4096]);
+    out[t] =
+        (uint8_t)(memory[i + 3] + (pair.low ^ pair.high) + (word >> 7) + (both >> 29) + (uint16_t)halves[i % 4096]);
     if (t % 5 == 0) memory[i] = (uint8_t)(out[t] | 0xfc);
   }
 }
@@ -308,9 +309,10 @@ static void text(unsigned char* memory) {
   for (int i = 0; i < 150; ++i) {
     struct read_in* const to = &all[i];
     int private_one = 0;
-    snprintf(input, 200, "%d %s%d abcde%.3f 0x%x [%d] %d %d tail", i, "a-word-of-some-length", i, i / 7.0, i, i * i, i % 100, i);
-    const int count = sscanf(input, "%d %39s %5c%lf %li [%hd] %hhu%n %d", &to->i, to->word, to->letters, &to->d, &to->l, &to->s,
-                             &to->tiny, &to->used, &private_one);
+    snprintf(input, 200, "%d %s%d abcde%.3f 0x%x [%d] %d %d tail", i, "a-word-of-some-length", i, i / 7.0, i, i * i,
+             i % 100, i);
+    const int count = sscanf(input, "%d %39s %5c%lf %li [%hd] %hhu%n %d", &to->i, to->word, to->letters, &to->d, &to->l,
+                             &to->s, &to->tiny, &to->used, &private_one);
     to->i += count * 1000 + private_one;
     /* A match that fails half-way leaves the rest as it is. */
     to->f = 5;
@@ -340,25 +342,25 @@ static void short_copies(unsigned char* memory) {
 
 /* --- Atomics ------------------------------------------------------------------------------------------------------ */
 
-#define ATOMIC(name, type)                                                                  \
-  static void name(unsigned char* memory) {                                                 \
-    _Atomic(type)* const a = (_Atomic(type)*)memory;                                        \
-    const size_t n = KERNEL_BYTES / sizeof(type);                                           \
-    uint32_t state = 5;                                                                     \
-    for (size_t t = 0; t < 2000; ++t) {                                                     \
-      _Atomic(type)* const x = &a[mix(&state) % n];                                         \
-      _Atomic(type)* const y = &a[mix(&state) % n];                                         \
-      atomic_fetch_add_explicit(x, (type)t, memory_order_relaxed);                          \
-      atomic_fetch_sub(y, atomic_load_explicit(x, memory_order_relaxed));                   \
-      atomic_fetch_and_explicit(x, (type)~t, memory_order_release);                         \
-      atomic_fetch_or(x, (type)3);                                                          \
-      atomic_fetch_xor(y, atomic_exchange(x, (type)(t * 3)));                               \
-      type expected = atomic_load_explicit(y, memory_order_acquire);                        \
-      if (t % 2) expected++;                                                                \
+#define ATOMIC(name, type)                                                                   \
+  static void name(unsigned char* memory) {                                                  \
+    _Atomic(type)* const a = (_Atomic(type)*)memory;                                         \
+    const size_t n = KERNEL_BYTES / sizeof(type);                                            \
+    uint32_t state = 5;                                                                      \
+    for (size_t t = 0; t < 2000; ++t) {                                                      \
+      _Atomic(type)* const x = &a[mix(&state) % n];                                          \
+      _Atomic(type)* const y = &a[mix(&state) % n];                                          \
+      atomic_fetch_add_explicit(x, (type)t, memory_order_relaxed);                           \
+      atomic_fetch_sub(y, atomic_load_explicit(x, memory_order_relaxed));                    \
+      atomic_fetch_and_explicit(x, (type)~t, memory_order_release);                          \
+      atomic_fetch_or(x, (type)3);                                                           \
+      atomic_fetch_xor(y, atomic_exchange(x, (type)(t * 3)));                                \
+      type expected = atomic_load_explicit(y, memory_order_acquire);                         \
+      if (t % 2) expected++;                                                                 \
       if (!atomic_compare_exchange_strong(y, &expected, (type)7)) atomic_store(x, expected); \
-      __atomic_fetch_nand((type*)y, (type)t, __ATOMIC_ACQ_REL);                             \
-      atomic_store_explicit(y, (type)(atomic_load(y) + 1), memory_order_relaxed);           \
-    }                                                                                       \
+      __atomic_fetch_nand((type*)y, (type)t, __ATOMIC_ACQ_REL);                              \
+      atomic_store_explicit(y, (type)(atomic_load(y) + 1), memory_order_relaxed);            \
+    }                                                                                        \
   }
 ATOMIC(atomic_8, uint8_t)
 ATOMIC(atomic_16, uint16_t)
@@ -558,7 +560,7 @@ static void loop_steps(unsigned char* memory) {
   step_at_least_once(words + 300, 10, 5, 3);
   step_at_least_once(words + 300, 0, 0, 0);
   step_at_least_once(words + 300, SIZE_MAX - 5, 100, 20); /* beyond all numbers, and on from 0 */
-  step_64(words + 300, 5, 10, SIZE_MAX);                   /* backwards, until it is */
+  step_64(words + 300, 5, 10, SIZE_MAX);                  /* backwards, until it is */
   for (size_t step = 1; step < 40; step += 3) {
     step_64(words + 64, 10, 10 + 500 + step, step);
     step_64(words + 64, SIZE_MAX - 100, SIZE_MAX - step, step);
@@ -707,7 +709,8 @@ __attribute__((noinline)) static void permute_by(const uint32_t* from, size_t n,
   for (size_t j = 0; j < n; ++j) to[next[from[j] >> shift & 15]++] = from[j];
 }
 /* Two ways out, values that are used behind it, pointers that move, and one to the middle of an object. */
-__attribute__((noinline)) static uint32_t replace_until(uint32_t* at, const uint32_t* end, uint32_t* seen, uint32_t stop) {
+__attribute__((noinline)) static uint32_t replace_until(uint32_t* at, const uint32_t* end, uint32_t* seen,
+                                                        uint32_t stop) {
   uint32_t sum = 0;
   uint32_t* const middle = seen + 8;
   while (at != end) {
@@ -817,7 +820,8 @@ void count_up(unsigned long* counter, int times) {
   for (int i = 0; i < times; ++i) {
     atomic_fetch_add_explicit(&both[0], 1, memory_order_relaxed);
     unsigned long old = atomic_load_explicit(&both[1], memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&both[1], &old, old + 1, memory_order_relaxed, memory_order_relaxed)) {
+    while (
+        !atomic_compare_exchange_weak_explicit(&both[1], &old, old + 1, memory_order_relaxed, memory_order_relaxed)) {
     }
   }
 }
@@ -871,9 +875,13 @@ int length_of_list(void* list) {
 
 /* What a debugger is to see: the access's own line. */
 const int load_one_line = __LINE__ + 1;
-unsigned long load_one(const unsigned long* from) { return *from + 1; }
+unsigned long load_one(const unsigned long* from) {
+  return *from + 1;
+}
 const int store_one_line = __LINE__ + 1;
-void store_one(unsigned long* to, unsigned long value) { *to = value; }
+void store_one(unsigned long* to, unsigned long value) {
+  *to = value;
+}
 
 const struct kernel c_kernels[] = {{"width_8", width_8},
                                    {"parts_of_flag_values", parts_of_flag_values},

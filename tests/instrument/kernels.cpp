@@ -133,7 +133,7 @@ void maps_and_strings(unsigned char* memory) {
   {
     const WithArena with(memory);
     std::map<uint32_t, String, std::less<>, Allocator<std::pair<const uint32_t, String>>> names;
-    for (uint32_t i = 0; i < 150; ++i) names[mixed(i) % 200] += "a name that is longer than sixteen characters"; 
+    for (uint32_t i = 0; i < 150; ++i) names[mixed(i) % 200] += "a name that is longer than sixteen characters";
     for (uint32_t i = 0; i < 60; ++i) names.erase(mixed(i * 3) % 200);
     for (uint32_t i = 0; i < 30; ++i) names.erase(names.begin());
     auto* const out = reinterpret_cast<uint32_t*>(memory + KERNEL_BYTES / 2);

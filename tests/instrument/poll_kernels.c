@@ -98,8 +98,10 @@ unsigned long count_privately(unsigned long times) {
   return counted;
 }
 
-#define ORDER(name, ...) \
-  static void name(long* word) { __VA_ARGS__; }
+#define ORDER(name, ...)         \
+  static void name(long* word) { \
+    __VA_ARGS__;                 \
+  }
 ORDER(load_relaxed, (void)__atomic_load_n(word, __ATOMIC_RELAXED))
 ORDER(load_acquire, (void)__atomic_load_n(word, __ATOMIC_ACQUIRE))
 ORDER(load_consistent, (void)__atomic_load_n(word, __ATOMIC_SEQ_CST))
@@ -141,14 +143,14 @@ static void lock_and_unlock(long* word) {
   pthread_mutex_unlock(&mutex);
 }
 #define ROW(name, fences) {#name, name, fences}
-const struct ordered orders[] = {ROW(load_relaxed, 0),     ROW(load_acquire, 0),     ROW(load_consistent, 1),
-                                 ROW(store_relaxed, 0),    ROW(store_release, 1),    ROW(store_consistent, 1),
-                                 ROW(update_relaxed, 0),   ROW(update_acquire, 0),   ROW(update_release, 1),
-                                 ROW(update_both, 1),      ROW(update_by_sync, 1),   ROW(update_narrow, 1),
-                                 ROW(lock_by_sync, 1),     ROW(unlock_by_sync, 1),   ROW(exchange_relaxed, 0),
-                                 ROW(exchange_release, 1), ROW(plain, 0),            ROW(store_release_privately, 1),
-                                 ROW(fence_acquire, 0),    ROW(fence_release, 1),    ROW(fence_both, 1),
-                                 ROW(fence_consistent, 1), ROW(fence_by_sync, 1),    ROW(fence_of_signals, 0),
+const struct ordered orders[] = {ROW(load_relaxed, 0),     ROW(load_acquire, 0),   ROW(load_consistent, 1),
+                                 ROW(store_relaxed, 0),    ROW(store_release, 1),  ROW(store_consistent, 1),
+                                 ROW(update_relaxed, 0),   ROW(update_acquire, 0), ROW(update_release, 1),
+                                 ROW(update_both, 1),      ROW(update_by_sync, 1), ROW(update_narrow, 1),
+                                 ROW(lock_by_sync, 1),     ROW(unlock_by_sync, 1), ROW(exchange_relaxed, 0),
+                                 ROW(exchange_release, 1), ROW(plain, 0),          ROW(store_release_privately, 1),
+                                 ROW(fence_acquire, 0),    ROW(fence_release, 1),  ROW(fence_both, 1),
+                                 ROW(fence_consistent, 1), ROW(fence_by_sync, 1),  ROW(fence_of_signals, 0),
                                  ROW(lock_and_unlock, 1),  {NULL, NULL, 0}};
 
 typedef float v2f __attribute__((vector_size(8)));
@@ -157,9 +159,9 @@ typedef unsigned char v16b __attribute__((vector_size(16)));
 typedef double v4d __attribute__((vector_size(32)));
 typedef long loose __attribute__((aligned(4)));
 typedef v2d loose_vector __attribute__((aligned(8)));
-#define STORE(name, type)                                              \
+#define STORE(name, type)                                          \
   static void name(unsigned char* to, const unsigned char* from) { \
-    *(type*)to = *(type const*)from;                                   \
+    *(type*)to = *(type const*)from;                               \
   }
 STORE(store_8, unsigned char)
 STORE(store_16, short)
@@ -178,14 +180,22 @@ STORE(store_loose, loose)
 STORE(store_loose_vector, loose_vector)
 STORE(store_volatile, volatile int)
 #define STORED(name, size, alignment) {#name, size, alignment, name}
-const struct stored stores[] = {STORED(store_8, 1, 1),          STORED(store_16, 2, 2),
-                                STORED(store_32, 4, 4),         STORED(store_64, 8, 8),
-                                STORED(store_128, 16, 16),      STORED(store_float, 4, 4),
-                                STORED(store_double, 8, 8),     STORED(store_long_double, 10, 16),
-                                STORED(store_pointer, 8, 8),    STORED(store_2_floats, 8, 8),
-                                STORED(store_2_doubles, 16, 16), STORED(store_16_bytes, 16, 16),
-                                STORED(store_4_doubles, 32, 32), STORED(store_loose, 8, 4),
-                                STORED(store_loose_vector, 16, 8), STORED(store_volatile, 4, 4),
+const struct stored stores[] = {STORED(store_8, 1, 1),
+                                STORED(store_16, 2, 2),
+                                STORED(store_32, 4, 4),
+                                STORED(store_64, 8, 8),
+                                STORED(store_128, 16, 16),
+                                STORED(store_float, 4, 4),
+                                STORED(store_double, 8, 8),
+                                STORED(store_long_double, 10, 16),
+                                STORED(store_pointer, 8, 8),
+                                STORED(store_2_floats, 8, 8),
+                                STORED(store_2_doubles, 16, 16),
+                                STORED(store_16_bytes, 16, 16),
+                                STORED(store_4_doubles, 32, 32),
+                                STORED(store_loose, 8, 4),
+                                STORED(store_loose_vector, 16, 8),
+                                STORED(store_volatile, 4, 4),
                                 {NULL, 0, 0, NULL}};
 
 void add_by_exchange(long* word, long addend) {

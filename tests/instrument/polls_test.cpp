@@ -305,8 +305,7 @@ TEST_P(Answers, WithoutAServiceThreadWhileItComputes) {
         to.fabric->send(message.from, {.type = kAnswer}, SendContext::kHandler);
       },
       &state);
-  asks->set_handler(
-      kAnswer, [](void* context, const Message&) { ++static_cast<State*>(context)->come; }, &state);
+  asks->set_handler(kAnswer, [](void* context, const Message&) { ++static_cast<State*>(context)->come; }, &state);
   // The protocol polls this fabric, and has mail when the fabric has.
   class Polled : public FakeLineProtocol {
    public:

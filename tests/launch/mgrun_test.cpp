@@ -323,7 +323,8 @@ TEST_F(MgrunTest, MessagesThatAreLostEndNothing) {
 }
 
 TEST_F(MgrunTest, AStandardDescriptorThatIsClosedStaysUnusable) {
-  const std::string command = std::string(MGRUN) + " --nodes 2 bash -c 'echo x' 0<&- 1>&- 2>" + (folder_ / "err").string();
+  const std::string command =
+      std::string(MGRUN) + " --nodes 2 bash -c 'echo x' 0<&- 1>&- 2>" + (folder_ / "err").string();
   // As without mgrun: the shell's echo fails.
   EXPECT_NE(finish(start_shell(command)), 0);
   EXPECT_THAT(err(), HasSubstr("Bad file descriptor"));
@@ -331,7 +332,8 @@ TEST_F(MgrunTest, AStandardDescriptorThatIsClosedStaysUnusable) {
 
 TEST_F(MgrunTest, AReaderThatHasEnoughEndsTheRunWithoutAWord) {
   const std::string command = std::string("exec 2>") + (folder_ / "err").string() + "; { " + MGRUN +
-                              " --nodes 2 sh -c 'exec yes'; echo $? > " + (folder_ / "status").string() + "; } | head -1";
+                              " --nodes 2 sh -c 'exec yes'; echo $? > " + (folder_ / "status").string() +
+                              "; } | head -1";
   EXPECT_EQ(finish(start_shell(command)), 0);
   EXPECT_EQ(contents(folder_ / "status"), "141\n");
   EXPECT_EQ(err(), "");
@@ -341,15 +343,17 @@ TEST_F(MgrunTest, LimitsThatAreTooLowAreNamed) {
   const std::string nodes = std::string(MGRUN) + " --nodes 16 ";
   const std::string to_files = " > " + (folder_ / "out").string() + " 2> " + (folder_ / "err").string();
   EXPECT_EQ(finish(start_shell("ulimit -n 16; " + nodes + "true" + to_files)), 2);
-  EXPECT_THAT(err(), testing::ContainsRegex("^mgrun: a run of 16 nodes needs [0-9]+ open files in a process, and the limit "
-                                            "is 16: raise it \\(ulimit -n [0-9]+\\)\n$"));
+  EXPECT_THAT(err(),
+              testing::ContainsRegex("^mgrun: a run of 16 nodes needs [0-9]+ open files in a process, and the limit "
+                                     "is 16: raise it \\(ulimit -n [0-9]+\\)\n$"));
   EXPECT_EQ(finish(start_shell("ulimit -n 16; " + nodes + "--fabric ucx true" + to_files)), 2);
   EXPECT_THAT(err(), HasSubstr("ulimit -n"));
   EXPECT_EQ(finish(start_shell("ulimit -f 1000; " + nodes + "true" + to_files)), 1);
   EXPECT_THAT(err(), HasSubstr("ulimit -f"));
   EXPECT_EQ(lines_of(err()).size(), 1u) << err();
   // One that may be raised does not hinder what is not written to a disk, and is the program's still.
-  EXPECT_EQ(finish(start_shell("ulimit -S -f 1000; " + std::string(MGRUN) + " bash -c 'ulimit -f'" + to_files)), 0) << err();
+  EXPECT_EQ(finish(start_shell("ulimit -S -f 1000; " + std::string(MGRUN) + " bash -c 'ulimit -f'" + to_files)), 0)
+      << err();
   EXPECT_EQ(out(), "1000\n");
 }
 
@@ -595,8 +599,8 @@ TEST_F(MgrunTest, ASignalToAllProcessesIsOneSignal) {
 }
 
 TEST_F(MgrunTest, ASecondSignalAfterAWhileEndsTheRun) {
-  const pid_t mgrun = start(nodes(2, "trap '' TERM; echo > " + (folder_ / "set.").string() +
-                                         "$MULTIGRAIN_NODE; while :; do sleep 0.02; done"));
+  const pid_t mgrun = start(nodes(
+      2, "trap '' TERM; echo > " + (folder_ / "set.").string() + "$MULTIGRAIN_NODE; while :; do sleep 0.02; done"));
   const std::vector<pid_t> processes = pids(2);
   ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / "set.0") && fs::exists(folder_ / "set.1"); }));
   kill(mgrun, SIGTERM);

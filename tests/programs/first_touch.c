@@ -3,7 +3,6 @@
 
      first_touch PAGES ROUNDS [first-touch] */
 #include <multigrain/multigrain.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -21,7 +21,7 @@
 
 enum { kNumbers = 1024, kRounds = 300, kSignals = 50 };
 
-static long* numbers; /* shared */
+static long* numbers;     /* shared */
 static _Atomic int* stop; /* shared */
 static mg_barrier_t barrier;
 static const int* places; /* private */
@@ -119,7 +119,8 @@ static int stores(void) {
   atomic_store(stop, 1);
   int wrong = 0;
   for (int i = 0; i < kNumbers; ++i) wrong += numbers[i] != rounds;
-  if (wrong != 0) fprintf(stderr, "handlers: %d of %d numbers are wrong after %d signals\n", wrong, kNumbers, (int)handled);
+  if (wrong != 0)
+    fprintf(stderr, "handlers: %d of %d numbers are wrong after %d signals\n", wrong, kNumbers, (int)handled);
   return wrong == 0;
 }
 

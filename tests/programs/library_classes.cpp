@@ -1,20 +1,20 @@
 // What the C++ library does with shared memory: on another node than the one that filled it, so that its lines are not
 // there. Each check is made of what that node has found and of what it has left. A program of Multigrain's: its exit status
 // is the verdict.
+#include <unistd.h>
+
 #include <charconv>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <functional>
 #include <iomanip>
 #include <iostream>
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <unistd.h>
-
 #include <unordered_map>
 #include <utility>
 

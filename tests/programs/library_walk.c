@@ -70,10 +70,18 @@ static void fill(struct arena* a) {
   a->tm = (struct tm){.tm_year = 71, .tm_mon = 4, .tm_mday = 6, .tm_hour = 7, .tm_isdst = 0};
   srand48_r(7, &a->drand);
 }
-static long at(struct arena* a, const void* p) { return p == NULL ? -1 : (const char*)p - (const char*)a; }
-static int by_int(const void* l, const void* r) { return *(const int*)l - *(const int*)r; }
-static int by_int_more(const void* l, const void* r, void* more) { return by_int(l, r) * *(int*)more; }
-static int by_text(const void* l, const void* r) { return strcmp(l, r); }
+static long at(struct arena* a, const void* p) {
+  return p == NULL ? -1 : (const char*)p - (const char*)a;
+}
+static int by_int(const void* l, const void* r) {
+  return *(const int*)l - *(const int*)r;
+}
+static int by_int_more(const void* l, const void* r, void* more) {
+  return by_int(l, r) * *(int*)more;
+}
+static int by_text(const void* l, const void* r) {
+  return strcmp(l, r);
+}
 static FILE* input(const char* text) {
   FILE* file = tmpfile();
   fputs(text, file);
@@ -115,30 +123,35 @@ static void end_stderr(struct arena* a) {
   close(saved_fd);
   back(a, saved_stdout);
 }
-static void* thread(void* p) { return p; }
-static void* twice(void* p) { return (char*)p + 1; }
+static void* thread(void* p) {
+  return p;
+}
+static void* twice(void* p) {
+  return (char*)p + 1;
+}
 
 // More strings than a call has registers for, all of them shared.
 #define FOUR_STRINGS(a) (a)->other, (a)->text, (a)->text, (a)->other
-#define TWENTY_STRINGS(a) \
-  "%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%c", FOUR_STRINGS(a), FOUR_STRINGS(a), FOUR_STRINGS(a), FOUR_STRINGS(a), FOUR_STRINGS(a)
+#define TWENTY_STRINGS(a)                                                                                           \
+  "%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%c", FOUR_STRINGS(a), FOUR_STRINGS(a), FOUR_STRINGS(a), FOUR_STRINGS(a), \
+      FOUR_STRINGS(a)
 
-#define V(name, parameters, call)                   \
-  static int list_##name parameters {               \
-    va_list list;                                   \
-    va_start(list, format);                         \
-    int result = call;                              \
-    va_end(list);                                   \
-    return result;                                  \
+#define V(name, parameters, call)     \
+  static int list_##name parameters { \
+    va_list list;                     \
+    va_start(list, format);           \
+    int result = call;                \
+    va_end(list);                     \
+    return result;                    \
   }
 V(vprintf, (const char* format, ...), vprintf(format, list))
-V(vfprintf, (FILE* file, const char* format, ...), vfprintf(file, format, list))
+V(vfprintf, (FILE * file, const char* format, ...), vfprintf(file, format, list))
 V(vdprintf, (int fd, const char* format, ...), vdprintf(fd, format, list))
 V(vsprintf, (char* to, const char* format, ...), vsprintf(to, format, list))
 V(vsnprintf, (char* to, size_t n, const char* format, ...), vsnprintf(to, n, format, list))
 V(vasprintf, (char** to, const char* format, ...), vasprintf(to, format, list))
 V(vscanf, (const char* format, ...), vscanf(format, list))
-V(vfscanf, (FILE* file, const char* format, ...), vfscanf(file, format, list))
+V(vfscanf, (FILE * file, const char* format, ...), vfscanf(file, format, list))
 V(vsscanf, (const char* text, const char* format, ...), vsscanf(text, format, list))
 V(vsyslog, (int level, const char* format, ...), (vsyslog(level, format, list), 0))
 
@@ -186,7 +199,7 @@ extern float __strtof_l(const char*, char**, locale_t);
 extern double __strtod_l(const char*, char**, locale_t);
 extern long double __strtold_l(const char*, char**, locale_t);
 V(vprintf_chk, (const char* format, ...), __vprintf_chk(1, format, list))
-V(vfprintf_chk, (FILE* file, const char* format, ...), __vfprintf_chk(file, 1, format, list))
+V(vfprintf_chk, (FILE * file, const char* format, ...), __vfprintf_chk(file, 1, format, list))
 V(vdprintf_chk, (int fd, const char* format, ...), __vdprintf_chk(fd, 1, format, list))
 V(vsprintf_chk, (char* to, const char* format, ...), __vsprintf_chk(to, 1, 500, format, list))
 V(vsnprintf_chk, (char* to, size_t n, const char* format, ...), __vsnprintf_chk(to, n, 1, 500, format, list))
@@ -194,7 +207,12 @@ V(vasprintf_chk, (char** to, const char* format, ...), __vasprintf_chk(to, 1, fo
 
 // CASE(name, statements): `r` is what is compared beside the arena.
 #define SAVE(string) (strcpy(a->out + 3000, string))
-#define NEW(string) do { char* made = (string); memcpy(a->out, made, strlen(made) + 1); free(made); } while (0)
+#define NEW(string)                         \
+  do {                                      \
+    char* made = (string);                  \
+    memcpy(a->out, made, strlen(made) + 1); \
+    free(made);                             \
+  } while (0)
 #define CASES                                                                                                          \
   CASE(memcpy, r = at(a, memcpy(a->out + 3, a->text, 100)))                                                            \
   CASE(memmove, r = at(a, memmove(a->text + 3, a->text, 30)))                                                          \
@@ -236,24 +254,38 @@ V(vasprintf_chk, (char** to, const char* format, ...), __vasprintf_chk(to, 1, fo
   CASE(strpbrk, r = at(a, strpbrk(a->text, "sw")))                                                                     \
   CASE(strspn, r = (long)strspn(a->text, "hel"))                                                                       \
   CASE(strcspn, r = (long)strcspn(a->text, ","))                                                                       \
-  CASE(strtok, r = at(a, strtok(a->text, ", ")); a->l[0] = at(a, strtok(NULL, ", ")); a->l[1] = at(a, strtok(NULL, ", ")); a->l[2] = at(a, strtok(NULL, ", ")))  \
-  CASE(strtok_r, char* rest; r = at(a, strtok_r(a->text, ", ", &rest)); a->l[0] = at(a, strtok_r(NULL, a->text + 100, &rest)); a->l[1] = at(a, rest)) \
+  CASE(strtok, r = at(a, strtok(a->text, ", ")); a->l[0] = at(a, strtok(NULL, ", "));                                  \
+       a->l[1] = at(a, strtok(NULL, ", ")); a->l[2] = at(a, strtok(NULL, ", ")))                                       \
+  CASE(strtok_r, char* rest; r = at(a, strtok_r(a->text, ", ", &rest));                                                \
+       a->l[0] = at(a, strtok_r(NULL, a->text + 100, &rest)); a->l[1] = at(a, rest))                                   \
   CASE(__strtok_r, r = at(a, __strtok_r(a->text, ", ", &a->p[0])); a->l[0] = at(a, __strtok_r(NULL, ", ", &a->p[0])))  \
-  CASE(strsep, a->p[0] = a->text; r = at(a, strsep(&a->p[0], ", ")); a->l[0] = at(a, strsep(&a->p[0], ", ")); a->l[1] = at(a, a->p[0])) \
+  CASE(strsep, a->p[0] = a->text; r = at(a, strsep(&a->p[0], ", ")); a->l[0] = at(a, strsep(&a->p[0], ", "));          \
+       a->l[1] = at(a, a->p[0]))                                                                                       \
   CASE(strdup, NEW(strdup(a->text)))                                                                                   \
   CASE(__strdup, NEW(__strdup(a->text)))                                                                               \
   CASE(strndup, NEW(strndup(a->text, 5)))                                                                              \
   CASE(__strndup, NEW(__strndup(a->text, 5)))                                                                          \
   CASE(qsort, qsort(a->i, 32, sizeof(int), by_int))                                                                    \
   CASE(qsort_r, a->l[0] = 0; int down = -1; qsort_r(a->i, 32, sizeof(int), by_int_more, &down))                        \
-  CASE(bsearch, qsort(a->i, 32, sizeof(int), by_int); int key = 11; r = at(a, bsearch(&key, a->i, 32, sizeof(int), by_int)))  \
+  CASE(bsearch, qsort(a->i, 32, sizeof(int), by_int); int key = 11;                                                    \
+       r = at(a, bsearch(&key, a->i, 32, sizeof(int), by_int)))                                                        \
   CASE(lfind, a->n[0] = 32; int key = 14; r = at(a, lfind(&key, a->i, &a->n[0], sizeof(int), by_int)))                 \
   CASE(lsearch, a->n[0] = 10; int key = 1000; r = at(a, lsearch(&key, a->i, &a->n[0], sizeof(int), by_int)))           \
-  CASE(hsearch_r, struct hsearch_data t = {0}; hcreate_r(10, &t); ENTRY e = {a->text, a->other}, *found; r = hsearch_r(e, ENTER, &found, &t); a->text[0] = 'j'; ENTRY k = {"hello, shared world", 0}; hsearch_r(k, FIND, (ENTRY**)&a->v[0], &t); a->text[0] = 'h'; a->l[0] = hsearch_r((ENTRY){a->text, 0}, FIND, &found, &t); a->l[1] = found ? at(a, found->data) : -2; hdestroy_r(&t)) \
-  CASE(hsearch, hcreate(10); hsearch((ENTRY){a->text, a->other}, ENTER); ENTRY* found = hsearch((ENTRY){"hello, shared world", 0}, FIND); r = found ? at(a, found->data) : -2; hdestroy()) \
-  CASE(tsearch, r = *(char**)tsearch(a->text, &a->v[0], by_text) == a->text; r += *(char**)tsearch(a->other, &a->v[0], by_text) == a->other; tdelete(a->text, &a->v[0], by_text), tdelete(a->other, &a->v[0], by_text)) \
-  CASE(tfind, tsearch(a->text, &a->v[0], by_text); r = at(a, *(void**)tfind("hello, shared world", &a->v[0], by_text)); tdelete(a->text, &a->v[0], by_text)) \
-  CASE(tdelete, tsearch(a->text, &a->v[0], by_text); r = tdelete(a->text, &a->v[0], by_text) != NULL; a->l[0] = a->v[0] == NULL) \
+  CASE(hsearch_r, struct hsearch_data t = {0}; hcreate_r(10, &t); ENTRY e = {a->text, a->other}, *found;               \
+       r = hsearch_r(e, ENTER, &found, &t); a->text[0] = 'j'; ENTRY k = {"hello, shared world", 0};                    \
+       hsearch_r(k, FIND, (ENTRY**)&a->v[0], &t); a->text[0] = 'h';                                                    \
+       a->l[0] = hsearch_r((ENTRY){a->text, 0}, FIND, &found, &t); a->l[1] = found ? at(a, found->data) : -2;          \
+       hdestroy_r(&t))                                                                                                 \
+  CASE(hsearch, hcreate(10); hsearch((ENTRY){a->text, a->other}, ENTER);                                               \
+       ENTRY* found = hsearch((ENTRY){"hello, shared world", 0}, FIND); r = found ? at(a, found->data) : -2;           \
+       hdestroy())                                                                                                     \
+  CASE(tsearch, r = *(char**)tsearch(a->text, &a->v[0], by_text) == a->text;                                           \
+       r += *(char**)tsearch(a->other, &a->v[0], by_text) == a->other;                                                 \
+       tdelete(a->text, &a->v[0], by_text), tdelete(a->other, &a->v[0], by_text))                                      \
+  CASE(tfind, tsearch(a->text, &a->v[0], by_text);                                                                     \
+       r = at(a, *(void**)tfind("hello, shared world", &a->v[0], by_text)); tdelete(a->text, &a->v[0], by_text))       \
+  CASE(tdelete, tsearch(a->text, &a->v[0], by_text); r = tdelete(a->text, &a->v[0], by_text) != NULL;                  \
+       a->l[0] = a->v[0] == NULL)                                                                                      \
   CASE(wmemset, r = at(a, wmemset(a->wide_out, L'x', 9)))                                                              \
   CASE(wmemcpy, r = at(a, wmemcpy(a->wide_out, a->wide, 9)))                                                           \
   CASE(wmemmove, r = at(a, wmemmove(a->wide + 1, a->wide, 9)))                                                         \
@@ -300,29 +332,39 @@ V(vasprintf_chk, (char** to, const char* format, ...), __vasprintf_chk(to, 1, fo
   CASE(strtof, strcpy(a->text, "1.5x"); a->f[0] = strtof(a->text, &a->p[0]); a->l[0] = at(a, a->p[0]))                 \
   CASE(strtod, strcpy(a->text, "1.5x"); a->d[0] = strtod(a->text, &a->p[0]); a->l[0] = at(a, a->p[0]))                 \
   CASE(strtold, strcpy(a->text, "1.5x"); r = (long)(2 * strtold(a->text, &a->p[0])); a->l[0] = at(a, a->p[0]))         \
-  CASE(__strtof_l, strcpy(a->text, "1.5x"); a->f[0] = __strtof_l(a->text, &a->p[0], newlocale(LC_ALL_MASK, "C", 0)); a->l[0] = at(a, a->p[0])) \
-  CASE(__strtod_l, strcpy(a->text, "1.5x"); a->d[0] = __strtod_l(a->text, &a->p[0], newlocale(LC_ALL_MASK, "C", 0)); a->l[0] = at(a, a->p[0])) \
-  CASE(__strtold_l, strcpy(a->text, "1.5x"); r = (long)(2 * __strtold_l(a->text, &a->p[0], newlocale(LC_ALL_MASK, "C", 0)))) \
+  CASE(__strtof_l, strcpy(a->text, "1.5x"); a->f[0] = __strtof_l(a->text, &a->p[0], newlocale(LC_ALL_MASK, "C", 0));   \
+       a->l[0] = at(a, a->p[0]))                                                                                       \
+  CASE(__strtod_l, strcpy(a->text, "1.5x"); a->d[0] = __strtod_l(a->text, &a->p[0], newlocale(LC_ALL_MASK, "C", 0));   \
+       a->l[0] = at(a, a->p[0]))                                                                                       \
+  CASE(__strtold_l, strcpy(a->text, "1.5x");                                                                           \
+       r = (long)(2 * __strtold_l(a->text, &a->p[0], newlocale(LC_ALL_MASK, "C", 0))))                                 \
   CASE(atoi, strcpy(a->text, "12x"); r = atoi(a->text))                                                                \
   CASE(atol, strcpy(a->text, "12x"); r = atol(a->text))                                                                \
   CASE(atoll, strcpy(a->text, "12x"); r = atoll(a->text))                                                              \
   CASE(atof, strcpy(a->text, "1.5"); a->d[0] = atof(a->text))                                                          \
   CASE(a64l, r = a64l(a->other))                                                                                       \
-  CASE(scanf, FILE* file = input("12 words 2.5"); FILE* before = stdin; stdin = file; r = scanf("%d %20s %lf", &a->i[0], a->out, &a->d[0]); stdin = before; fclose(file)) \
-  CASE(fscanf, FILE* file = input("12 words 2.5"); r = fscanf(file, "%d %20s %lf", &a->i[0], a->out, &a->d[0]); fclose(file)) \
+  CASE(scanf, FILE* file = input("12 words 2.5"); FILE* before = stdin; stdin = file;                                  \
+       r = scanf("%d %20s %lf", &a->i[0], a->out, &a->d[0]); stdin = before; fclose(file))                             \
+  CASE(fscanf, FILE* file = input("12 words 2.5"); r = fscanf(file, "%d %20s %lf", &a->i[0], a->out, &a->d[0]);        \
+       fclose(file))                                                                                                   \
   CASE(sscanf, r = sscanf(a->text, "%[a-z], %s", a->out, a->out + 50))                                                 \
-  CASE(vscanf, FILE* file = input("12 words 2.5"); FILE* before = stdin; stdin = file; r = list_vscanf("%d %20s %lf", &a->i[0], a->out, &a->d[0]); stdin = before; fclose(file)) \
-  CASE(vfscanf, FILE* file = input("12 words 2.5"); r = list_vfscanf(file, "%d %20s %lf", &a->i[0], a->out, &a->d[0]); fclose(file)) \
+  CASE(vscanf, FILE* file = input("12 words 2.5"); FILE* before = stdin; stdin = file;                                 \
+       r = list_vscanf("%d %20s %lf", &a->i[0], a->out, &a->d[0]); stdin = before; fclose(file))                       \
+  CASE(vfscanf, FILE* file = input("12 words 2.5"); r = list_vfscanf(file, "%d %20s %lf", &a->i[0], a->out, &a->d[0]); \
+       fclose(file))                                                                                                   \
   CASE(vsscanf, r = list_vsscanf(a->text, "%[a-z], %s", a->out, a->out + 50))                                          \
   CASE(printf, begin_stdout(); r = printf("%s %5.2f %n", a->text, 2.5, &a->i[0]); end_stdout(a))                       \
-  CASE(fprintf, FILE* file = tmpfile(); r = fprintf(file, "%d %-8s|%.3s|%Lg %d%%", 1, a->other, a->text, 2.5L, 7); back(a, file)) \
-  CASE(dprintf, FILE* file = tmpfile(); r = dprintf(fileno(file), TWENTY_STRINGS(a), 'x'); back(a, file))               \
+  CASE(fprintf, FILE* file = tmpfile(); r = fprintf(file, "%d %-8s|%.3s|%Lg %d%%", 1, a->other, a->text, 2.5L, 7);     \
+       back(a, file))                                                                                                  \
+  CASE(dprintf, FILE* file = tmpfile(); r = dprintf(fileno(file), TWENTY_STRINGS(a), 'x'); back(a, file))              \
   CASE(sprintf, r = sprintf(a->out, "%2$s %1$s %3$*4$d", a->text, a->other, 5, 7))                                     \
   CASE(snprintf, r = snprintf(a->out, 30, "%.*s %ls %g %s", 4, a->text, a->wide, 0.5, a->other))                       \
   CASE(asprintf, r = asprintf(&a->p[0], "%s-%s", a->text, a->other); NEW(a->p[0]))                                     \
   CASE(vprintf, begin_stdout(); r = list_vprintf("%s %5.2f %n", a->text, 2.5, &a->i[0]); end_stdout(a))                \
-  CASE(vfprintf, FILE* file = tmpfile(); r = list_vfprintf(file, "%d %s %g %g %g %g %g %g %g %g %g %s", 1, a->text, 1., 2., 3., 4., 5., 6., 7., 8., 9., a->other); back(a, file)) \
-  CASE(vdprintf, FILE* file = tmpfile(); r = list_vdprintf(fileno(file), TWENTY_STRINGS(a), 'x'); back(a, file))        \
+  CASE(vfprintf, FILE* file = tmpfile(); r = list_vfprintf(file, "%d %s %g %g %g %g %g %g %g %g %g %s", 1, a->text,    \
+                                                           1., 2., 3., 4., 5., 6., 7., 8., 9., a->other);              \
+       back(a, file))                                                                                                  \
+  CASE(vdprintf, FILE* file = tmpfile(); r = list_vdprintf(fileno(file), TWENTY_STRINGS(a), 'x'); back(a, file))       \
   CASE(vsprintf, r = list_vsprintf(a->out, "%s %Lg %d %d %d %d %d %d %s", a->text, 2.5L, 1, 2, 3, 4, 5, 6, a->other))  \
   CASE(vsnprintf, r = list_vsnprintf(a->out, 9, "%s", a->text))                                                        \
   CASE(vasprintf, r = list_vasprintf(&a->p[0], "%s-%s", a->text, a->other); NEW(a->p[0]))                              \
@@ -358,7 +400,8 @@ V(vasprintf_chk, (char** to, const char* format, ...), __vasprintf_chk(to, 1, fo
   CASE(__wmemmove_chk, r = at(a, __wmemmove_chk(a->wide + 1, a->wide, 5, 20)))                                         \
   CASE(__wcscpy_chk, r = at(a, __wcscpy_chk(a->wide_out, a->wide, 90)))                                                \
   CASE(__wcscat_chk, r = at(a, __wcscat_chk(a->wide, a->wide_other, 30)))                                              \
-  CASE(__fgets_chk, FILE* file = input("a line\nanother"); r = at(a, __fgets_chk(a->out, 100, 50, file)); fclose(file)) \
+  CASE(__fgets_chk, FILE* file = input("a line\nanother"); r = at(a, __fgets_chk(a->out, 100, 50, file));              \
+       fclose(file))                                                                                                   \
   CASE(__realpath_chk, r = at(a, __realpath_chk(a->path, a->out, PATH_MAX)))                                           \
   CASE(__gethostname_chk, r = __gethostname_chk(a->out, 100, 500))                                                     \
   CASE(__getcwd_chk, r = at(a, __getcwd_chk(a->out, 4000, 5000)))                                                      \
@@ -408,7 +451,8 @@ V(vasprintf_chk, (char** to, const char* format, ...), __vasprintf_chk(to, 1, fo
   CASE(timegm, r = timegm(&a->tm); a->tm.tm_zone = 0)                                                                  \
   CASE(strftime, strcpy(a->other, "%Y-%m-%d"); r = (long)strftime(a->out, 500, a->other, &a->tm))                      \
   CASE(strptime, strcpy(a->text, "1999-12-31 x"); r = at(a, strptime(a->text, "%Y-%m-%d", &a->tm)))                    \
-  CASE(timespec_get, r = timespec_get(&a->now, TIME_UTC); a->l[0] = a->now.tv_sec > 1000; memset(&a->now, 0, sizeof a->now)) \
+  CASE(timespec_get, r = timespec_get(&a->now, TIME_UTC); a->l[0] = a->now.tv_sec > 1000;                              \
+       memset(&a->now, 0, sizeof a->now))                                                                              \
   CASE(inet_ntop, a->u[0] = htonl(0x7f000001); r = at(a, inet_ntop(AF_INET, &a->u[0], a->out, 50)))                    \
   CASE(inet_pton, strcpy(a->text, "127.0.0.1"); r = inet_pton(AF_INET, a->text, &a->u[1]))                             \
   CASE(inet_aton, strcpy(a->text, "127.0.0.1"); r = inet_aton(a->text, (struct in_addr*)&a->u[1]))                     \
@@ -419,7 +463,8 @@ V(vasprintf_chk, (char** to, const char* format, ...), __vasprintf_chk(to, 1, fo
   CASE(getenv, strcpy(a->text, "PATH"); r = getenv(a->text) != NULL)                                                   \
   CASE(secure_getenv, strcpy(a->text, "PATH"); r = secure_getenv(a->text) != NULL)                                     \
   CASE(setenv, strcpy(a->text, "MG_WALK"); setenv(a->text, a->other, 1); SAVE(getenv("MG_WALK")))                      \
-  CASE(unsetenv, strcpy(a->text, "MG_WALK"); setenv("MG_WALK", "1", 1); unsetenv(a->text); r = getenv("MG_WALK") == NULL) \
+  CASE(unsetenv, strcpy(a->text, "MG_WALK"); setenv("MG_WALK", "1", 1); unsetenv(a->text);                             \
+       r = getenv("MG_WALK") == NULL)                                                                                  \
   CASE(putenv, strcpy(a->text, "MG_PUT=put"); r = putenv(a->text); SAVE(getenv("MG_PUT")); unsetenv("MG_PUT"))         \
   CASE(setlocale, strcpy(a->text, "C"); SAVE(setlocale(LC_ALL, a->text)))                                              \
   CASE(strerror_r, char* said = strerror_r(9999, a->out, 100); r = at(a, said))                                        \
@@ -427,34 +472,44 @@ V(vasprintf_chk, (char** to, const char* format, ...), __vasprintf_chk(to, 1, fo
   CASE(ttyname_r, r = ttyname_r(0, a->out, 100) != 0)                                                                  \
   CASE(getlogin_r, getlogin_r(a->out, 100))                                                                            \
   CASE(confstr, r = (long)confstr(_CS_PATH, a->out, 100))                                                              \
-  CASE(getentropy, r = getentropy(a->out, 64); for (int k = 0; k < 64; k++) a->i[0] |= a->out[k]; a->i[0] = a->i[0] != 0; memset(a->out, 0, 64)) \
+  CASE(getentropy, r = getentropy(a->out, 64); for (int k = 0; k < 64; k++) a->i[0] |= a->out[k];                      \
+       a->i[0] = a->i[0] != 0; memset(a->out, 0, 64))                                                                  \
   CASE(getloadavg, a->d[0] = -1; r = getloadavg(a->d, 1); a->d[0] = a->d[0] >= 0)                                      \
   CASE(pathconf, r = pathconf(a->path, _PC_NAME_MAX))                                                                  \
   CASE(perror, begin_stderr(); errno = ENOENT; perror(a->text); end_stderr(a))                                         \
   CASE(psignal, begin_stderr(); psignal(SIGINT, a->text); end_stderr(a))                                               \
   CASE(fdopen, strcpy(a->text, "w"); FILE* file = fdopen(dup(1), a->text); r = file != NULL; if (file) fclose(file))   \
   CASE(fgets, FILE* file = input("a line\nanother"); r = at(a, fgets(a->out, 100, file)); fclose(file))                \
-  CASE(fgets_unlocked, FILE* file = input("a line\nanother"); r = at(a, fgets_unlocked(a->out, 100, file)); fclose(file)) \
-  CASE(getline, FILE* file = input("a line\nanother"); r = getline(&a->p[0], &a->n[0], file); NEW(a->p[0]); fclose(file)) \
-  CASE(getdelim, FILE* file = input("a line\nanother"); r = getdelim(&a->p[0], &a->n[0], 'i', file); NEW(a->p[0]); fclose(file)) \
-  CASE(__getdelim, FILE* file = input("a line\nanother"); r = __getdelim(&a->p[0], &a->n[0], 'i', file); NEW(a->p[0]); fclose(file)) \
-  CASE(fgetpos, FILE* file = input("a line"); fgetc(file); r = fgetpos(file, &a->position); fgetc(file); fsetpos(file, &a->position); a->l[0] = fgetc(file); fclose(file)) \
-  CASE(fsetpos, FILE* file = input("a line"); fgetpos(file, &a->position); fgetc(file); r = fsetpos(file, &a->position); a->l[0] = fgetc(file); fclose(file)) \
+  CASE(fgets_unlocked, FILE* file = input("a line\nanother"); r = at(a, fgets_unlocked(a->out, 100, file));            \
+       fclose(file))                                                                                                   \
+  CASE(getline, FILE* file = input("a line\nanother"); r = getline(&a->p[0], &a->n[0], file); NEW(a->p[0]);            \
+       fclose(file))                                                                                                   \
+  CASE(getdelim, FILE* file = input("a line\nanother"); r = getdelim(&a->p[0], &a->n[0], 'i', file); NEW(a->p[0]);     \
+       fclose(file))                                                                                                   \
+  CASE(__getdelim, FILE* file = input("a line\nanother"); r = __getdelim(&a->p[0], &a->n[0], 'i', file); NEW(a->p[0]); \
+       fclose(file))                                                                                                   \
+  CASE(fgetpos, FILE* file = input("a line"); fgetc(file); r = fgetpos(file, &a->position); fgetc(file);               \
+       fsetpos(file, &a->position); a->l[0] = fgetc(file); fclose(file))                                               \
+  CASE(fsetpos, FILE* file = input("a line"); fgetpos(file, &a->position); fgetc(file);                                \
+       r = fsetpos(file, &a->position); a->l[0] = fgetc(file); fclose(file))                                           \
   CASE(sigemptyset, sigfillset(&a->set); r = sigemptyset(&a->set))                                                     \
   CASE(sigfillset, r = sigfillset(&a->set))                                                                            \
   CASE(sigaddset, r = sigaddset(&a->set, SIGUSR1))                                                                     \
   CASE(sigdelset, sigfillset(&a->set); r = sigdelset(&a->set, SIGUSR1))                                                \
   CASE(sigismember, sigaddset(&a->set, SIGUSR1); r = sigismember(&a->set, SIGUSR1))                                    \
-  CASE(pthread_create, r = pthread_create(&a->thread, NULL, thread, a->text); void* e; pthread_join(a->thread, &e); a->l[0] = at(a, e); a->thread = 0) \
-  CASE(pthread_join, pthread_t t; pthread_create(&t, NULL, twice, a->text); r = pthread_join(t, &a->v[0]); a->l[0] = at(a, a->v[0])) \
+  CASE(pthread_create, r = pthread_create(&a->thread, NULL, thread, a->text); void* e; pthread_join(a->thread, &e);    \
+       a->l[0] = at(a, e); a->thread = 0)                                                                              \
+  CASE(pthread_join, pthread_t t; pthread_create(&t, NULL, twice, a->text); r = pthread_join(t, &a->v[0]);             \
+       a->l[0] = at(a, a->v[0]))                                                                                       \
   CASE(dlopen, strcpy(a->text, "libm.so.6"); r = dlopen(a->text, RTLD_NOW) != NULL)                                    \
-  CASE(dlsym, strcpy(a->text + 50, "strlen"); size_t (*found)(const char*); *(void**)&found = dlsym(RTLD_DEFAULT, a->text + 50); r = (long)found(a->text))
+  CASE(dlsym, strcpy(a->text + 50, "strlen"); size_t (*found)(const char*);                                            \
+       *(void**)& found = dlsym(RTLD_DEFAULT, a->text + 50); r = (long)found(a->text))
 
-#define CASE(name, ...)                            \
-  static long case_##name(struct arena* a) {       \
-    long r = 0;                                    \
-    __VA_ARGS__;                                   \
-    return r;                                      \
+#define CASE(name, ...)                      \
+  static long case_##name(struct arena* a) { \
+    long r = 0;                              \
+    __VA_ARGS__;                             \
+    return r;                                \
   }
 CASES
 #undef CASE

@@ -66,8 +66,8 @@ constexpr size_t kWordsApart = 4096 / sizeof(uint64_t);
 struct {
   mg_barrier_t barrier;
   mg_lock_t lock;
-  uint64_t* words;    // by lines
-  uint64_t* pages;    // by pages
+  uint64_t* words;  // by lines
+  uint64_t* pages;  // by pages
 } g;
 
 void meet() {

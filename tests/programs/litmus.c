@@ -94,7 +94,7 @@ static uint64_t seen[10000]; /* by the digits of the outcome */
 static struct meeting {
   alignas(kLine) atomic_uint arrived;
   alignas(kLine) atomic_uint number;
-} * meeting;
+}* meeting;
 
 /* Who waits keeps its core for a while, so that all are running when they go on: on a machine that does other work as
  * well, roles that gave theirs away at once would come one after the other. */
@@ -349,34 +349,104 @@ static void ticket_lock(unsigned role, unsigned i) {
 #endif
 
 static const struct test tests[] = {
-    {.name = "sb", .about = "store buffering: x=1, read y; y=1, read x", .roles = 2, .variables = 2, .registers = 2,
-     .body = store_buffering, .allowed = {"01 10 11", "00", ""}},
-    {.name = "sbl", .about = "store buffering behind loads: read z, x=1, read y; read w, y=1, read x", .roles = 2,
-     .variables = 4, .registers = 2, .body = store_between_loads, .allowed = {"01 10 11", "00", ""}, .atomic_only = true},
-    {.name = "mpl", .about = "message passing among loads and stores of other variables", .roles = 2, .variables = 4,
-     .registers = 2, .body = message_behind_loads, .allowed = {"00 01 11", "", "10"}, .atomic_only = true},
-    {.name = "mp", .about = "message passing: x=1, y=1; read y, x", .roles = 2, .variables = 2, .registers = 2,
-     .body = message_passing, .allowed = {"00 01 11", "", "10"}},
-    {.name = "lb", .about = "load buffering: read x, y=1; read y, x=1", .roles = 2, .variables = 2, .registers = 2,
-     .body = load_buffering, .allowed = {"00 01 10", "", "11"}},
-    {.name = "iriw", .about = "independent reads: x=1; y=1; read x, y; read y, x", .roles = 4, .variables = 2,
-     .registers = 4, .body = independent_reads,
+    {.name = "sb",
+     .about = "store buffering: x=1, read y; y=1, read x",
+     .roles = 2,
+     .variables = 2,
+     .registers = 2,
+     .body = store_buffering,
+     .allowed = {"01 10 11", "00", ""}},
+    {.name = "sbl",
+     .about = "store buffering behind loads: read z, x=1, read y; read w, y=1, read x",
+     .roles = 2,
+     .variables = 4,
+     .registers = 2,
+     .body = store_between_loads,
+     .allowed = {"01 10 11", "00", ""},
+     .atomic_only = true},
+    {.name = "mpl",
+     .about = "message passing among loads and stores of other variables",
+     .roles = 2,
+     .variables = 4,
+     .registers = 2,
+     .body = message_behind_loads,
+     .allowed = {"00 01 11", "", "10"},
+     .atomic_only = true},
+    {.name = "mp",
+     .about = "message passing: x=1, y=1; read y, x",
+     .roles = 2,
+     .variables = 2,
+     .registers = 2,
+     .body = message_passing,
+     .allowed = {"00 01 11", "", "10"}},
+    {.name = "lb",
+     .about = "load buffering: read x, y=1; read y, x=1",
+     .roles = 2,
+     .variables = 2,
+     .registers = 2,
+     .body = load_buffering,
+     .allowed = {"00 01 10", "", "11"}},
+    {.name = "iriw",
+     .about = "independent reads: x=1; y=1; read x, y; read y, x",
+     .roles = 4,
+     .variables = 2,
+     .registers = 4,
+     .body = independent_reads,
      .allowed = {"0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1011 1100 1101 1110 1111", "", "1010"}},
-    {.name = "wrc", .about = "write to read: x=1; read x, if 1 y=1; read y, x", .roles = 3, .variables = 2,
-     .registers = 3, .body = write_to_read, .allowed = {"000 001 100 101 111", "", "110"}},
-    {.name = "corr", .about = "coherence: x=1, x=2; read x, x", .roles = 2, .variables = 1, .registers = 2,
-     .body = coherence_read_read, .allowed = {"00 01 02 11 12 22", "", ""}},
-    {.name = "coww", .about = "coherence: x=1, read x, x; x=2, read x, x", .roles = 2, .variables = 1, .registers = 4,
-     .body = coherence_write_write, .allowed = {"1111 1121 1122 1222 2222", "", ""}},
-    {.name = "neighbours", .about = "x=1, x=2; y=1, y=2; both at the end", .roles = 2, .variables = 2, .registers = 2,
-     .body = neighbours, .allowed = {"22", "", ""}, .race_free = true},
-    {.name = "mp-flag", .about = "message passing: x=1, flag; flag, read x", .roles = 2, .variables = 1, .registers = 1,
-     .body = message_passing_by_flag, .allowed = {"1", "", ""}, .locked_only = true},
+    {.name = "wrc",
+     .about = "write to read: x=1; read x, if 1 y=1; read y, x",
+     .roles = 3,
+     .variables = 2,
+     .registers = 3,
+     .body = write_to_read,
+     .allowed = {"000 001 100 101 111", "", "110"}},
+    {.name = "corr",
+     .about = "coherence: x=1, x=2; read x, x",
+     .roles = 2,
+     .variables = 1,
+     .registers = 2,
+     .body = coherence_read_read,
+     .allowed = {"00 01 02 11 12 22", "", ""}},
+    {.name = "coww",
+     .about = "coherence: x=1, read x, x; x=2, read x, x",
+     .roles = 2,
+     .variables = 1,
+     .registers = 4,
+     .body = coherence_write_write,
+     .allowed = {"1111 1121 1122 1222 2222", "", ""}},
+    {.name = "neighbours",
+     .about = "x=1, x=2; y=1, y=2; both at the end",
+     .roles = 2,
+     .variables = 2,
+     .registers = 2,
+     .body = neighbours,
+     .allowed = {"22", "", ""},
+     .race_free = true},
+    {.name = "mp-flag",
+     .about = "message passing: x=1, flag; flag, read x",
+     .roles = 2,
+     .variables = 1,
+     .registers = 1,
+     .body = message_passing_by_flag,
+     .allowed = {"1", "", ""},
+     .locked_only = true},
 #ifndef LITMUS_PLAIN
-    {.name = "dekker", .about = "Dekker's mutual exclusion of two", .roles = 2, .variables = 4, .registers = 2,
-     .body = dekker, .allowed = {"01 10", "00", ""}, .atomic_only = true},
-    {.name = "ticket", .about = "a ticket lock of three", .roles = 3, .variables = 3, .registers = 3,
-     .body = ticket_lock, .allowed = {"012 021 102 120 201 210", "", ""}, .atomic_only = true},
+    {.name = "dekker",
+     .about = "Dekker's mutual exclusion of two",
+     .roles = 2,
+     .variables = 4,
+     .registers = 2,
+     .body = dekker,
+     .allowed = {"01 10", "00", ""},
+     .atomic_only = true},
+    {.name = "ticket",
+     .about = "a ticket lock of three",
+     .roles = 3,
+     .variables = 3,
+     .registers = 3,
+     .body = ticket_lock,
+     .allowed = {"012 021 102 120 201 210", "", ""},
+     .atomic_only = true},
 #endif
 };
 enum { kTests = sizeof tests / sizeof tests[0] };
@@ -529,10 +599,11 @@ static unsigned number_of(const char* name, const char* const* names, unsigned c
 
 static void usage(const char* wrong) {
   fprintf(stderr, "litmus: %s\n", wrong);
-  fprintf(stderr, "usage: litmus [--access atomic|locked|racing] [--forbid sc|tso|rc|none] [--iterations N]\n"
-                  "              [--instances N] [--stretch N] [--placement pages|line|word|all] [--seed N]\n"
-                  "              [--test NAME,...]\n"
-                  "tests:\n");
+  fprintf(stderr,
+          "usage: litmus [--access atomic|locked|racing] [--forbid sc|tso|rc|none] [--iterations N]\n"
+          "              [--instances N] [--stretch N] [--placement pages|line|word|all] [--seed N]\n"
+          "              [--test NAME,...]\n"
+          "tests:\n");
   for (unsigned t = 0; t < kTests; ++t) fprintf(stderr, "  %-10s %s\n", tests[t].name, tests[t].about);
   exit(2);
 }
@@ -559,12 +630,15 @@ static unsigned random_seed(void) {
 }
 
 int main(int argc, char** argv) {
-  static const struct option options[] = {
-      {"access", required_argument, NULL, 'a'},     {"forbid", required_argument, NULL, 'f'},
-      {"iterations", required_argument, NULL, 'n'}, {"instances", required_argument, NULL, 'i'},
-      {"stretch", required_argument, NULL, 's'},    {"placement", required_argument, NULL, 'p'},
-      {"test", required_argument, NULL, 't'},       {"seed", required_argument, NULL, 'r'},
-      {NULL, 0, NULL, 0}};
+  static const struct option options[] = {{"access", required_argument, NULL, 'a'},
+                                          {"forbid", required_argument, NULL, 'f'},
+                                          {"iterations", required_argument, NULL, 'n'},
+                                          {"instances", required_argument, NULL, 'i'},
+                                          {"stretch", required_argument, NULL, 's'},
+                                          {"placement", required_argument, NULL, 'p'},
+                                          {"test", required_argument, NULL, 't'},
+                                          {"seed", required_argument, NULL, 'r'},
+                                          {NULL, 0, NULL, 0}};
   static const char* const forms[] = {"atomic", "locked", "racing"};
   unsigned forbid = kSc;
   unsigned placement = kPages;

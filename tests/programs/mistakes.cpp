@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <multigrain/multigrain.hpp>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -135,7 +135,8 @@ bool is_refused(const Callable& callable) {
   try {
     mg::run_on_all(callable);
   } catch (const std::system_error& error) {
-    return error.code().value() == EINVAL && std::string_view(error.what()).find("by reference") != std::string_view::npos;
+    return error.code().value() == EINVAL &&
+           std::string_view(error.what()).find("by reference") != std::string_view::npos;
   }
   return false;
 }
@@ -145,7 +146,8 @@ void captures() {
   long number = 6;
   const double half = 0.5;
   REQUIRE(is_refused([&](unsigned me) { array[me] = number; }));
-  REQUIRE(is_refused([half, &number, data = array.data()](unsigned me) { data[me] = number + static_cast<long>(half); }));
+  REQUIRE(
+      is_refused([half, &number, data = array.data()](unsigned me) { data[me] = number + static_cast<long>(half); }));
   long* const pointer = &number;
   REQUIRE(is_refused([pointer](unsigned) { *pointer = 0; }));
   try {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-extern int library_counter;               // executables may hold the copy of it that everybody uses
+extern int library_counter;  // executables may hold the copy of it that everybody uses
 extern std::vector<std::string> library_names;
 
 // Calls mg_spawn_all and keeps what the processors need in static variables.

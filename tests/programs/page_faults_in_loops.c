@@ -18,8 +18,8 @@ static unsigned long *lines, *pages, *fresh;
 static mg_barrier_t barrier;
 
 // The loads of `from` fault, under the hazard of the stores. So does the load of `untouched`, a page of lines.
-__attribute__((noinline)) static void mix(unsigned long *restrict to, const unsigned long *restrict from,
-                                          const unsigned long *restrict untouched, unsigned me, unsigned round) {
+__attribute__((noinline)) static void mix(unsigned long* restrict to, const unsigned long* restrict from,
+                                          const unsigned long* restrict untouched, unsigned me, unsigned round) {
   for (unsigned i = 0; i < WORDS; i += 8) {
     unsigned long sum = round;
     for (unsigned k = 0; k < 8; ++k) sum += from[(i + k) * 67 % (WORDS * processors)];
@@ -27,11 +27,11 @@ __attribute__((noinline)) static void mix(unsigned long *restrict to, const unsi
     to[i + me] = to[i + me] * 5 + sum;
   }
 }
-__attribute__((noinline)) static void change(unsigned long *restrict mine, unsigned me) {
+__attribute__((noinline)) static void change(unsigned long* restrict mine, unsigned me) {
   for (unsigned i = 0; i < WORDS; ++i) mine[i] = mine[i] * 3 + i + me;
 }
 
-static void run(void *unused) {
+static void run(void* unused) {
   (void)unused;
   const unsigned me = (unsigned)mg_processor();
   for (int r = 0; r < rounds; ++r) {
@@ -42,11 +42,11 @@ static void run(void *unused) {
   }
 }
 
-static void *shared(size_t words, mg_protocol protocol, mg_home home) {
+static void* shared(size_t words, mg_protocol protocol, mg_home home) {
   mg_alloc_options options = MG_ALLOC_OPTIONS_INIT;
   options.protocol = protocol;
   options.home = home;
-  void *const memory = mg_alloc(words * sizeof(unsigned long), &options);
+  void* const memory = mg_alloc(words * sizeof(unsigned long), &options);
   if (memory == NULL) {
     fprintf(stderr, "%s\n", mg_error());
     exit(1);
@@ -54,7 +54,7 @@ static void *shared(size_t words, mg_protocol protocol, mg_home home) {
   return memory;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   processors = (unsigned)mg_processors();
   if (argc != 4 || processors > MAX_PROCESSORS) return 2;
   rounds = atoi(argv[1]);
@@ -67,8 +67,8 @@ int main(int argc, char **argv) {
   mg_spawn_all(run, NULL);
   mg_join_all();
 
-  unsigned long *const same_lines = calloc(WORDS, sizeof *same_lines);
-  unsigned long *const same_pages = calloc((size_t)WORDS * processors, sizeof *same_pages);
+  unsigned long* const same_lines = calloc(WORDS, sizeof *same_lines);
+  unsigned long* const same_pages = calloc((size_t)WORDS * processors, sizeof *same_pages);
   if (same_lines == NULL || same_pages == NULL) return 1;
   for (int r = 0; r < rounds; ++r) {
     for (unsigned p = 0; p < processors; ++p) mix(same_lines, same_pages, NULL, p, (unsigned)r);

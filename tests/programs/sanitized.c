@@ -4,19 +4,19 @@
 #include <stdlib.h>
 
 static mg_lock_t lock;
-static long *sum;
+static long* sum;
 
-static void add_my_number(void *overflows) {
+static void add_my_number(void* overflows) {
   mg_lock(lock);
   *sum += mg_processor();
   mg_unlock(lock);
   if (overflows == NULL || mg_processor() == 0) return;
-  volatile char *block = malloc(10);
+  volatile char* block = malloc(10);
   block[10] = 1;
-  free((void *)block);
+  free((void*)block);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   (void)argv;
   lock = mg_lock_create();
   sum = mg_alloc(sizeof *sum, NULL);

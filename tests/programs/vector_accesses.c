@@ -51,7 +51,8 @@ __attribute__((noinline)) static void work(struct data* d, double* sums) {
 static void fill(struct data* d) {
   memset(d, 0, sizeof *d);
   for (int i = 0; i < kCount; i++) {
-    d->numbers[i] = i, d->singles[i] = (float)i / 4, d->indices[i] = (i * 5) & (kCount - 1), d->wide[i] = (i * 7) & (kCount - 1);
+    d->numbers[i] = i, d->singles[i] = (float)i / 4, d->indices[i] = (i * 5) & (kCount - 1),
+    d->wide[i] = (i * 7) & (kCount - 1);
     for (int k = 0; k < 4; k++) d->bytes[4 * i + k] = (unsigned char)(255 - i % 7 - k);
   }
 }
@@ -78,7 +79,8 @@ int main(void) {
   memcpy(&found, shared, sizeof found);
   memcpy(found_sums, sums, sizeof found_sums);
   for (int i = 0; i < 16; i++)
-    if (found_sums[i] != expected_sums[i]) return printf("sum %d is %g, not %g\n", i, found_sums[i], expected_sums[i]), 1;
+    if (found_sums[i] != expected_sums[i])
+      return printf("sum %d is %g, not %g\n", i, found_sums[i], expected_sums[i]), 1;
   for (size_t i = 0; i < sizeof expected; i++)
     if (((char*)&found)[i] != ((char*)&expected)[i]) return printf("byte %zu differs\n", i), 1;
   return 0;

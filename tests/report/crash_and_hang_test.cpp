@@ -148,28 +148,27 @@ TEST(Crash, OfOtherKinds) {
   EXPECT_THAT(output_of("abort"), AllOf(HasSubstr("signal 6"), HasSubstr("crash at " + line("abort"))));
   EXPECT_THAT(output_of("null-call"), AllOf(HasSubstr("executing 0x0"), HasSubstr("crash at " + line("null-call"))));
   EXPECT_THAT(output_of("wild"), HasSubstr("writing to 0x123456789: where this node has no memory"));
-  EXPECT_THAT(output_of("flag-value"), AllOf(HasSubstr("holds 0xfffdfffdfffdfffd: the flag value"),
-                                             HasSubstr(line("null_store"))));
+  EXPECT_THAT(output_of("flag-value"),
+              AllOf(HasSubstr("holds 0xfffdfffdfffdfffd: the flag value"), HasSubstr(line("null_store"))));
 }
 
 TEST(Crash, OfTheStack) {
   EXPECT_THAT(output_of("stack-overflow"),
-              AllOf(HasSubstr("the stack of processor 3 overflowed"),
-                    HasSubstr("recursive at " + line("recursive")), HasSubstr("more calls"),
-                    HasSubstr("crash at")));
+              AllOf(HasSubstr("the stack of processor 3 overflowed"), HasSubstr("recursive at " + line("recursive")),
+                    HasSubstr("more calls"), HasSubstr("crash at")));
 }
 
 TEST(Crash, InSharedMemoryNamesTheBlock) {
-  EXPECT_THAT(output_of("beyond"),
-              AllOf(HasSubstr("bytes beyond the end of a block of 4096 bytes"),
-                    HasSubstr("allocated by node 0 at " + line("shared"))));
+  EXPECT_THAT(output_of("beyond"), AllOf(HasSubstr("bytes beyond the end of a block of 4096 bytes"),
+                                         HasSubstr("allocated by node 0 at " + line("shared"))));
 }
 
 TEST(Crash, OfADoubleFreeNamesItsPlacesLast) {
   const std::string text = output_of("double-free");
   EXPECT_THAT(text, HasSubstr("a block of 100 bytes"));
   EXPECT_THAT(text, HasSubstr("at " + line("freed-again")));
-  EXPECT_THAT(text, HasSubstr("allocated by node 1 at " + line("allocated") + " and freed by node 1 at " + line("freed")));
+  EXPECT_THAT(text,
+              HasSubstr("allocated by node 1 at " + line("allocated") + " and freed by node 1 at " + line("freed")));
   EXPECT_THAT(last_line(text), HasSubstr("was killed by signal 6"));
   EXPECT_THAT(text, Not(HasSubstr("stopped, because")));
 }
@@ -245,7 +244,8 @@ const Strings kEnd = {"--deadlock", "end", "--deadlock-after", "0.3"};
 void expect_ring(const std::string& text) {
   EXPECT_THAT(text, ContainsRegex("deadlock: .*processor 0 waits at " + line("ring-second") +
                                   " for lock 1, which processor 1 took at " + line("ring-first")));
-  EXPECT_THAT(text, HasSubstr("processor 2 waits at " + line("ring-second") + " for lock 0, which processor 0 took at"));
+  EXPECT_THAT(text,
+              HasSubstr("processor 2 waits at " + line("ring-second") + " for lock 0, which processor 0 took at"));
   EXPECT_THAT(text, HasSubstr("every processor waits for another (--deadlock end); the run ends"));
 }
 

@@ -1,7 +1,6 @@
 // Makes the mistake that its argument names, on its last processor; the others wait for it at a barrier. The lines that
 // the tests look for are marked.
 #include <multigrain/multigrain.h>
-
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -140,7 +139,7 @@ int wait_for_thread() {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   std::strncpy(mistake, argv[1], sizeof mistake - 1);
-  barrier = mg_barrier_create(0);  // line: barrier-created
+  barrier = mg_barrier_create(0);                         // line: barrier-created
   for (mg_lock_t& lock : locks) lock = mg_lock_create();  // line: lock-created
   shared = static_cast<int*>(mg_alloc(4096, nullptr));    // line: shared
   if (is("exit-threads")) return exit_threads();

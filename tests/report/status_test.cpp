@@ -1,11 +1,11 @@
 // What a processor notes about its locks, and where things came from.
-#include "status/node_status.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <memory>
 #include <thread>
+
+#include "status/node_status.h"
 
 namespace multigrain {
 namespace {

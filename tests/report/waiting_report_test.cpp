@@ -63,14 +63,15 @@ WaitingReport describe(const NodeSnapshot& one, Nanoseconds slept = kSecond) {
 }
 
 TEST(WaitingReport, NamesEveryCycleOnceAndWhoIsOutside) {
-  const auto report = describe(node({waits(0, Call::kLock, lock(1), {lock(0)}), waits(1, Call::kLock, lock(2), {lock(1)}),
-                                     waits(2, Call::kLock, lock(0), {lock(2)}), waits(3, Call::kLock, lock(0)),
-                                     waits(4, Call::kLock, lock(6), {lock(5)}),
-                                     waits(5, Call::kRelock, lock(5), {lock(6)})}));
+  const auto report =
+      describe(node({waits(0, Call::kLock, lock(1), {lock(0)}), waits(1, Call::kLock, lock(2), {lock(1)}),
+                     waits(2, Call::kLock, lock(0), {lock(2)}), waits(3, Call::kLock, lock(0)),
+                     waits(4, Call::kLock, lock(6), {lock(5)}), waits(5, Call::kRelock, lock(5), {lock(6)})}));
   EXPECT_TRUE(report.certain);
-  EXPECT_THAT(report.text, HasSubstr("deadlock: processor 0 waits at a.c:10 for lock 1, which processor 1 took at a.c:51; "
-                                     "processor 1 waits at a.c:11 for lock 2, which processor 2 took at a.c:52; "
-                                     "processor 2 waits at a.c:12 for lock 0, which processor 0 took at a.c:50"));
+  EXPECT_THAT(report.text,
+              HasSubstr("deadlock: processor 0 waits at a.c:10 for lock 1, which processor 1 took at a.c:51; "
+                        "processor 1 waits at a.c:11 for lock 2, which processor 2 took at a.c:52; "
+                        "processor 2 waits at a.c:12 for lock 0, which processor 0 took at a.c:50"));
   EXPECT_THAT(report.text, HasSubstr("deadlock: processor 4 waits at a.c:14 for lock 6"));
   EXPECT_THAT(report.text, Not(HasSubstr("deadlock: processor 3")));
   size_t cycles = 0;
@@ -98,8 +99,9 @@ TEST(WaitingReport, SaysWhoABarrierLacksAndWhereTheyAre) {
   const uint64_t barrier = handle(SyncKind::kBarrier, 4, 4);
   const auto report = describe(node({waits(0, Call::kBarrier, barrier), waits(1, Call::kBarrier, barrier),
                                      waits(2, Call::kFlag, handle(SyncKind::kFlag, 0)), lives(3, Life::kNotStarted)}));
-  EXPECT_THAT(report.text, AllOf(HasSubstr("barrier 4 lacks 2 of 4 processors: processor 2 has slept for 2.0 s at a.c:12"),
-                                 HasSubstr("flag 0 to become 0"), HasSubstr("processor 3 was never started")));
+  EXPECT_THAT(report.text,
+              AllOf(HasSubstr("barrier 4 lacks 2 of 4 processors: processor 2 has slept for 2.0 s at a.c:12"),
+                    HasSubstr("flag 0 to become 0"), HasSubstr("processor 3 was never started")));
 }
 
 TEST(WaitingReport, IsNotCertainWhereSomethingElseMayWakeThem) {

@@ -13,19 +13,54 @@ namespace {
 
 // Options of clang whose value is the next argument, which is then no input.
 bool takes_value(std::string_view option) {
-  static constexpr std::array kOptions = {
-      "-o", "-I", "-D", "-U", "-x", "-L", "-l", "-B", "-T", "-u", "-z", "-e", "-h", "-include", "-isystem", "-iquote",
-      "-idirafter", "-imacros", "-isysroot", "-MF", "-MT", "-MQ", "-MJ", "-Xclang", "-Xlinker", "-Xassembler",
-      "-Xpreprocessor", "-mllvm", "-target", "--param", "-arch", "-serialize-diagnostics", "--sysroot", "-G",
-      "-framework", "-iprefix", "-iwithprefix", "-rpath", "-soname", "-aux-info"};
+  static constexpr std::array kOptions = {"-o",
+                                          "-I",
+                                          "-D",
+                                          "-U",
+                                          "-x",
+                                          "-L",
+                                          "-l",
+                                          "-B",
+                                          "-T",
+                                          "-u",
+                                          "-z",
+                                          "-e",
+                                          "-h",
+                                          "-include",
+                                          "-isystem",
+                                          "-iquote",
+                                          "-idirafter",
+                                          "-imacros",
+                                          "-isysroot",
+                                          "-MF",
+                                          "-MT",
+                                          "-MQ",
+                                          "-MJ",
+                                          "-Xclang",
+                                          "-Xlinker",
+                                          "-Xassembler",
+                                          "-Xpreprocessor",
+                                          "-mllvm",
+                                          "-target",
+                                          "--param",
+                                          "-arch",
+                                          "-serialize-diagnostics",
+                                          "--sysroot",
+                                          "-G",
+                                          "-framework",
+                                          "-iprefix",
+                                          "-iwithprefix",
+                                          "-rpath",
+                                          "-soname",
+                                          "-aux-info"};
   return std::ranges::find(kOptions, option) != kOptions.end();
 }
 
 // Options with which the compiler does not link, or not a program or library that code of ours could be part of.
 bool forbids_linking(std::string_view option) {
   static constexpr std::array kOptions = {
-      "-c", "-S", "-E", "-M", "-MM", "-r", "-nostdlib", "-nodefaultlibs", "-fsyntax-only", "--precompile", "-emit-ast",
-      "--analyze"};
+      "-c",           "-S",        "-E",       "-M", "-MM", "-r", "-nostdlib", "-nodefaultlibs", "-fsyntax-only",
+      "--precompile", "-emit-ast", "--analyze"};
   return std::ranges::find(kOptions, option) != kOptions.end();
 }
 
@@ -44,8 +79,8 @@ bool asks_for_sanitizer(std::string_view argument, std::initializer_list<std::st
 
 // What -fmultigrain-checks= may be given: as plugin.cpp of the pass.
 Status check_list(std::string_view list) {
-  static constexpr std::array kWords = {"loops",  "nests",    "rows", "batch", "group",     "narrow",
-                                        "expand", "prefetch", "hold",  "arguments", "pages", "versions", "verify", "all"};
+  static constexpr std::array kWords = {"loops",    "nests", "rows",      "batch", "group",    "narrow", "expand",
+                                        "prefetch", "hold",  "arguments", "pages", "versions", "verify", "all"};
   while (true) {
     const std::string_view given = list.substr(0, list.find(','));
     const std::string_view word = given.starts_with("no-") ? given.substr(3) : given;
@@ -102,7 +137,8 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
     } else if (argument == "-Werror=multigrain-unchecked-call") {
       request.unchecked_call = "error";
     } else if (asks_for_sanitizer(argument, {"address", "hwaddress", "memory", "thread"})) {
-      return fail("{} is not possible: the sanitizer and Multigrain both want to stand in front of the C library", argument);
+      return fail("{} is not possible: the sanitizer and Multigrain both want to stand in front of the C library",
+                  argument);
     } else if (asks_for_sanitizer(argument, {"vptr"})) {
       return fail("{} is not possible: the sanitizer's library reads objects, which may be shared, without checks",
                   argument);
@@ -145,7 +181,9 @@ std::vector<std::string> compile_flags(const Request& request, const Places& pla
   flags.insert(flags.end(), {"-isystem", places.includes + "/multigrain/libstdc++"});
   // No pass has this name: so that the pass knows where in the source a call is, also without -g.
   flags.push_back("-Rpass=^multigrain$");
-  const auto option = [&](const std::string& word) { flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", word}); };
+  const auto option = [&](const std::string& word) {
+    flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", word});
+  };
   if (!request.optimisations.empty()) option("-multigrain-checks=" + request.optimisations);
   if (!request.polls) option("-multigrain-polls=0");
   if (request.sequential) option("-multigrain-sequential");
@@ -178,8 +216,7 @@ std::vector<std::string> command(const Request& request, const Places& places) {
 }
 
 std::string quoted(const std::vector<std::string>& words) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
   std::string line;
   for (const std::string& word : words) {
     if (!line.empty()) line += ' ';

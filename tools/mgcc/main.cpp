@@ -100,8 +100,8 @@ Result<Places> find_places() {
   auto compiler = find_compiler();
   if (!compiler) return tl::unexpected(compiler.error());
   places.compiler = *compiler;
-  const auto pass = find_beside_executable({"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"},
-                                           {"libmultigrain-checks-pass.so"});
+  const auto pass =
+      find_beside_executable({"../" MULTIGRAIN_LIBDIR "/multigrain", "../lib"}, {"libmultigrain-checks-pass.so"});
   if (!pass) return tl::unexpected(pass.error());
   places.pass = *pass / "libmultigrain-checks-pass.so";
   const auto library = find_beside_executable({"../" MULTIGRAIN_LIBDIR, "../lib"}, {"libmultigrain.so"});

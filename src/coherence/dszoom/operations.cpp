@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "coherence/dszoom/driver.h"
-#include "coherence/steps.h"
 #include "coherence/hazard_words.h"
+#include "coherence/steps.h"
 
 namespace multigrain::dszoom {
 namespace {

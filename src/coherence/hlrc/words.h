@@ -18,6 +18,6 @@ static_assert(kVector + NodeSet::kCapacity * sizeof(uint64_t) <= kNotices);
 // The fetch log, which other nodes write: a ring of kMarkCount words a node.
 inline constexpr uint64_t kMarks = uint64_t{66} << 20;
 inline constexpr uint64_t kMarkCount = uint64_t{1} << 14;
-inline constexpr Range kFetchWords{kMarks, NodeSet::kCapacity * kMarkCount * sizeof(uint64_t)};
+inline constexpr Range kFetchWords{kMarks, NodeSet::kCapacity* kMarkCount * sizeof(uint64_t)};
 
 }  // namespace multigrain::words

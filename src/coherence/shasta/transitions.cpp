@@ -589,8 +589,7 @@ bool Transition::on_read_exclusive_request(NodeId from) {
 
 bool Transition::on_upgrade_request(NodeId from) {
   const NodeSet to_invalidate = b_.sharers - NodeSet::of(from);
-  to(from,
-     {.kind = MessageKind::kUpgraded, .requester = from, .acks = static_cast<uint16_t>(to_invalidate.size())});
+  to(from, {.kind = MessageKind::kUpgraded, .requester = from, .acks = static_cast<uint16_t>(to_invalidate.size())});
   make_owner(from, to_invalidate);
   return true;
 }

@@ -155,7 +155,7 @@ class Doorbells {
     if (entry.fd >= 0 && entry.address == address) return entry.fd;
     const int fd = open_descriptor(address.process, address.descriptor);
     if (fd < 0) return -1;
-    struct stat state {};
+    struct stat state{};
     if (!is_doorbell(fd, &state) || state.st_dev != address.device || state.st_ino != address.inode) {
       ::close(fd);
       errno = ENOENT;
@@ -192,7 +192,7 @@ int confined_socket(int domain, int type, int protocol) {
 }
 
 int confined_bind(int fd, const sockaddr* address, socklen_t length) {
-  struct stat state {};
+  struct stat state{};
   // A doorbell has no name to be bound to.
   if (address != nullptr && length >= sizeof address->sa_family && address->sa_family == AF_UNIX &&
       is_doorbell(fd, &state))
@@ -201,7 +201,7 @@ int confined_bind(int fd, const sockaddr* address, socklen_t length) {
 }
 
 int confined_getsockname(int fd, sockaddr* name, socklen_t* length) {
-  struct stat state {};
+  struct stat state{};
   if (!is_doorbell(fd, &state)) return ::getsockname(fd, name, length);
   const Address address{Address::kMagic, state.st_dev, state.st_ino, getpid(), fd};
   std::array<std::byte, kAddressBytes> bytes{};

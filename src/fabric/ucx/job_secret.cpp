@@ -59,9 +59,8 @@ Status agree(Wireup& wireup, JobSecret& secret) {
 uint64_t pair_key(const JobSecret& secret, unsigned from, unsigned to) {
   // As long as the shortest hash that the library makes; its first bytes are the key.
   std::array<unsigned char, crypto_generichash_BYTES_MIN> hash{};
-  const std::array<unsigned char, 4> pair = {
-      static_cast<unsigned char>(from), static_cast<unsigned char>(from >> 8), static_cast<unsigned char>(to),
-      static_cast<unsigned char>(to >> 8)};
+  const std::array<unsigned char, 4> pair = {static_cast<unsigned char>(from), static_cast<unsigned char>(from >> 8),
+                                             static_cast<unsigned char>(to), static_cast<unsigned char>(to >> 8)};
   crypto_generichash_state state;
   crypto_generichash_init(&state, reinterpret_cast<const unsigned char*>(secret.data()), secret.size(), hash.size());
   crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(kPairPurpose), sizeof kPairPurpose);

@@ -15,9 +15,8 @@ struct Group {
   std::string_view name;
   std::array<std::string_view, 4> others;  // an empty one is none
 };
-constexpr Group kGroups[] = {{"mm", {"posix", "xpmem"}},
-                             {"sm", {"posix", "xpmem", "knem", "cma"}},
-                             {"shm", {"posix", "xpmem", "knem", "cma"}}};
+constexpr Group kGroups[] = {
+    {"mm", {"posix", "xpmem"}}, {"sm", {"posix", "xpmem", "knem", "cma"}}, {"shm", {"posix", "xpmem", "knem", "cma"}}};
 
 std::vector<std::string_view> items_of(std::string_view list) {
   std::vector<std::string_view> items;

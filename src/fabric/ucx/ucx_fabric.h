@@ -21,12 +21,12 @@ using JobSecret = std::array<std::byte, 32>;
 
 struct UcxOptions {
   NodeId self;
-  std::vector<std::string> hosts;      // of every node, for messages; as many as there are nodes
+  std::vector<std::string> hosts;                   // of every node, for messages; as many as there are nodes
   std::shared_ptr<const Secret<JobSecret>> secret;  // only a node that has it may connect; let go when UCX is open
-  std::string interface;               // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
-  uint64_t region_size = 0;            // bytes: length of every node's kFrames segment
-  size_t words_bytes = words::kBytes;  // length of every node's kWords segment, which the fabric supplies
-  uint64_t lines_bytes = 0;            // length of every node's kLines segment; 0: there is none
+  std::string interface;                            // network device (as in UCX_NET_DEVICES) or empty: UCX's own choice
+  uint64_t region_size = 0;                         // bytes: length of every node's kFrames segment
+  size_t words_bytes = words::kBytes;               // length of every node's kWords segment, which the fabric supplies
+  uint64_t lines_bytes = 0;                         // length of every node's kLines segment; 0: there is none
 
   // How long a node may be silent before it counts as gone; 0: for ever.
   Nanoseconds silence_limit = Nanoseconds{4} * 1000 * 1000 * 1000;

@@ -24,8 +24,8 @@ CallInst* call_wrapper(IRBuilder<>& builder, FunctionCallee library, StringRef n
   types.push_back(library.getCallee()->getType());
   arguments.push_back(library.getCallee());
   Module& module = *builder.GetInsertBlock()->getModule();
-  const FunctionCallee wrapper =
-      module.getOrInsertFunction(("__multigrain_" + name).str(), FunctionType::get(type->getReturnType(), types, false));
+  const FunctionCallee wrapper = module.getOrInsertFunction(("__multigrain_" + name).str(),
+                                                            FunctionType::get(type->getReturnType(), types, false));
   CallInst* const call = builder.CreateCall(wrapper, arguments);
   // How a truth value is returned.
   if (!type->getReturnType()->isVoidTy()) call->addRetAttr(Attribute::ZExt);
@@ -57,9 +57,7 @@ class Unaligned {
     call("__atomic_load", builder_.getVoidTy(), {size_, object_, to, order_});
     return builder_.CreateLoad(type_, to);
   }
-  void store(Value* value) {
-    call("__atomic_store", builder_.getVoidTy(), {size_, object_, local(value), order_});
-  }
+  void store(Value* value) { call("__atomic_store", builder_.getVoidTy(), {size_, object_, local(value), order_}); }
   // Leaves what it found in `expected` if that was something else.
   Value* compare_exchange(AllocaInst* expected, AllocaInst* desired) {
     return call("__atomic_compare_exchange", builder_.getInt1Ty(), {size_, object_, expected, desired, order_, order_});
@@ -115,7 +113,8 @@ bool is_unaligned(const Instruction& instruction, const Value* object, const Typ
 }  // namespace
 
 bool redirect_atomic_call(CallBase& call) {
-  static const StringSet<> names = {"__atomic_load", "__atomic_store", "__atomic_exchange", "__atomic_compare_exchange"};
+  static const StringSet<> names = {"__atomic_load", "__atomic_store", "__atomic_exchange",
+                                    "__atomic_compare_exchange"};
   Function* const library = call.getCalledFunction();
   if (library == nullptr || !names.contains(library->getName()) || none_of(call.args(), [](const Use& argument) {
         return argument->getType()->isPointerTy() && may_be_shared(argument.get());

@@ -16,8 +16,8 @@ void drop_promises(Function& function) {
   // Under which the comparison of a number with itself would be known.
   function.removeFnAttr("no-nans-fp-math");
   for (Argument& argument : function.args())
-    for (const Attribute::AttrKind kind : {Attribute::NoAlias, Attribute::ReadOnly, Attribute::ReadNone,
-                                           Attribute::WriteOnly, Attribute::Writable})
+    for (const Attribute::AttrKind kind :
+         {Attribute::NoAlias, Attribute::ReadOnly, Attribute::ReadNone, Attribute::WriteOnly, Attribute::Writable})
       argument.removeAttr(kind);
 }
 

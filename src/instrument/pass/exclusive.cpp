@@ -52,9 +52,8 @@ void prefetch(Instruction& before, Value* address) {
   Value* const line = inside.CreateLShr(inside.CreateSub(number, inside.getInt64(MG_FINE_VIEW_BASE)), shift);
   Value* const at = inside.CreateAdd(inside.CreateShl(line, 3), inside.getInt64(MG_FINE_TABLE_BASE));
   Value* const word = look(inside, inside.CreateIntToPtr(at, inside.getPtrTy()));
-  Instruction* const missed =
-      SplitBlockAndInsertIfThen(inside.CreateICmpNE(word, inside.getInt64(MG_FINE_EXCLUSIVE)), then, false,
-                                weights.createBranchWeights(1, 1 << 20));
+  Instruction* const missed = SplitBlockAndInsertIfThen(inside.CreateICmpNE(word, inside.getInt64(MG_FINE_EXCLUSIVE)),
+                                                        then, false, weights.createBranchWeights(1, 1 << 20));
   IRBuilder<> cold(missed);
   cold.SetCurrentDebugLocation(before.getDebugLoc());
   call_cold_entry(cold,

@@ -19,8 +19,8 @@ bool lets_another_thread_go_on(const CallBase& call) {
   static const StringSet<> names = {
       "pthread_mutex_unlock", "pthread_rwlock_unlock", "pthread_spin_unlock", "pthread_cond_signal",
       "pthread_cond_broadcast", "pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait",
-      "pthread_barrier_wait", "pthread_create", "pthread_exit", "sem_post", "mtx_unlock", "cnd_signal",
-      "cnd_broadcast", "cnd_wait", "cnd_timedwait", "thrd_create", "thrd_exit", "__cxa_guard_release",
+      "pthread_barrier_wait", "pthread_create", "pthread_exit", "sem_post", "mtx_unlock", "cnd_signal", "cnd_broadcast",
+      "cnd_wait", "cnd_timedwait", "thrd_create", "thrd_exit", "__cxa_guard_release",
       // Of the C++ library: std::thread, std::condition_variable.
       "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
       "_ZNSt18condition_variable10notify_oneEv", "_ZNSt18condition_variable10notify_allEv",

@@ -24,8 +24,8 @@ namespace {
 bool reaches_shared(const CallBase& call, StringRef name) {
   // By a list of arguments; by what a place of the program's own has from the call before; by nodes that hang on one which
   // is not shared. And dlsym finds such functions.
-  static const StringSet<> always = {"strtok", "strtok_r", "__strtok_r", "strsep", "getline", "getdelim", "__getdelim",
-                                     "dlsym"};
+  static const StringSet<> always = {"strtok",  "strtok_r", "__strtok_r", "strsep",
+                                     "getline", "getdelim", "__getdelim", "dlsym"};
   if (always.contains(name) || name.contains("_List_node_base") || name.contains("_Rb_tree_")) return true;
   if ((name.starts_with("v") || name.starts_with("__v")) && (name.contains("printf") || name.contains("scanf")))
     return true;
@@ -48,7 +48,8 @@ void warn(const Function& caller, const DebugLoc& location, const Twine& what, b
   is_error |= options().unchecked_call == Options::Unchecked::kError;
   if (options().unchecked_call == Options::Unchecked::kIgnore && !is_error) return;
   caller.getContext().diagnose(DiagnosticInfoUnsupported(
-      caller, "multigrain: " + what + (is_error ? " [-Werror=multigrain-unchecked-call]" : " [-Wmultigrain-unchecked-call]"),
+      caller,
+      "multigrain: " + what + (is_error ? " [-Werror=multigrain-unchecked-call]" : " [-Wmultigrain-unchecked-call]"),
       location, is_error ? DS_Error : DS_Warning));
 }
 
@@ -70,12 +71,13 @@ void look_at(CallBase& call, Value* pointer) {
     file = builder.CreateGlobalString(location->getFilename());
     line = location->getLine();
   }
-  const FunctionCallee entry =
-      module.getOrInsertFunction("__multigrain_hand_out", builder.getVoidTy(), type, type, type, type, builder.getInt32Ty());
+  const FunctionCallee entry = module.getOrInsertFunction("__multigrain_hand_out", builder.getVoidTy(), type, type,
+                                                          type, type, builder.getInt32Ty());
   Function& callee = *call.getCalledFunction();
   Value* address = &callee;
   if (callee.isIntrinsic()) address = ConstantPointerNull::get(type);
-  builder.CreateCall(entry, {pointer, address, builder.CreateGlobalString(callee.getName()), file, builder.getInt32(line)});
+  builder.CreateCall(entry,
+                     {pointer, address, builder.CreateGlobalString(callee.getName()), file, builder.getInt32(line)});
 }
 
 // A call of a function that has no wrapper.
@@ -157,11 +159,12 @@ bool look_at_intrinsic(IntrinsicInst& intrinsic) {
   for (const Use& argument : intrinsic.args())
     if (argument->getType()->isPointerTy() && may_be_shared(argument.get())) suspects.push_back(argument.get());
   if (suspects.empty()) return false;
-  warn(*intrinsic.getFunction(), intrinsic.getDebugLoc(),
-       intrinsic.getCalledFunction()->getName() +
-           " accesses memory that may be shared by an instruction that is not checked; a run under a line protocol ends "
-           "where it is: hand it private memory",
-       options().asm_is_error);
+  warn(
+      *intrinsic.getFunction(), intrinsic.getDebugLoc(),
+      intrinsic.getCalledFunction()->getName() +
+          " accesses memory that may be shared by an instruction that is not checked; a run under a line protocol ends "
+          "where it is: hand it private memory",
+      options().asm_is_error);
   for (Value* pointer : suspects) look_at(intrinsic, pointer);
   return true;
 }
@@ -179,10 +182,11 @@ bool redirect_function_pointers(Module& module) {
                any_of(function->getFunctionType()->params(), [](const Type* type) { return type->isPointerTy(); })) {
       const Instruction* const user = first_user(*function);
       if (user != nullptr)
-        warn(*user->getFunction(), user->getDebugLoc(),
-             readable(*function) +
-                 " has no access checks: a call through this pointer that hands it a pointer to shared memory ends a run "
-                 "under a line protocol");
+        warn(
+            *user->getFunction(), user->getDebugLoc(),
+            readable(*function) +
+                " has no access checks: a call through this pointer that hands it a pointer to shared memory ends a run "
+                "under a line protocol");
       if (!function->isVarArg()) instead = make_looking(*function);
     }
     if (instead == nullptr) continue;

@@ -72,8 +72,7 @@ bool is_exported(StringRef name) {
   static constexpr const char* kNames[] = {
 #include "library_symbols.inc"
   };
-  return std::binary_search(std::begin(kNames), std::end(kNames), name,
-                            [](StringRef a, StringRef b) { return a < b; });
+  return std::binary_search(std::begin(kNames), std::end(kNames), name, [](StringRef a, StringRef b) { return a < b; });
 }
 
 bool has_prefix(StringRef name, ArrayRef<const char*> prefixes) {
@@ -87,26 +86,28 @@ bool accepts(StringRef name) {
       "pwritev64", "preadv2", "preadv64v2", "pwritev2", "pwritev64v2", "__read_chk", "__pread_chk", "__pread64_chk",
       "fread", "fread_unlocked", "__fread_chk", "__fread_unlocked_chk", "fwrite", "fwrite_unlocked", "fputs",
       "fputs_unlocked", "puts", "setvbuf", "setbuf", "setbuffer", "open", "open64", "openat", "openat64", "__open_2",
-      "__open64_2", "__openat_2", "__openat64_2", "creat", "creat64", "fopen", "fopen64", "freopen", "freopen64", "popen",
-      "opendir", "stat", "stat64", "lstat", "lstat64", "fstat", "fstat64", "fstatat", "fstatat64", "truncate",
+      "__open64_2", "__openat_2", "__openat64_2", "creat", "creat64", "fopen", "fopen64", "freopen", "freopen64",
+      "popen", "opendir", "stat", "stat64", "lstat", "lstat64", "fstat", "fstat64", "fstatat", "fstatat64", "truncate",
       "truncate64", "mkstemp", "mkstemp64", "mkostemp", "mkostemp64", "mkstemps", "mkstemps64", "mkostemps",
-      "mkostemps64", "mkdtemp", "access", "faccessat", "chdir", "chmod", "chown", "link", "unlink", "unlinkat", "rename",
-      "renameat", "remove", "mkdir", "mkdirat", "rmdir", "mkfifo", "symlink", "readlink", "readlinkat", "utimensat",
-      "getcwd", "pipe", "pipe2", "system", "execv", "execve", "execvp", "wait", "wait4", "waitpid", "waitid", "time",
-      "gettimeofday", "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "getitimer", "setitimer", "times",
-      "getrlimit", "getrlimit64", "setrlimit", "setrlimit64", "getrusage", "getrandom", "uname", "sched_getaffinity",
-      "sched_setaffinity", "poll", "ppoll", "__poll_chk", "select", "pselect", "epoll_ctl", "epoll_wait", "accept",
-      "accept4", "bind", "connect", "getsockname", "getpeername", "getsockopt", "setsockopt", "recv", "recvfrom",
-      "recvmsg", "send", "sendto", "sendmsg", "socketpair", "__recv_chk", "__recvfrom_chk", "sigaction", "sigprocmask",
-      "pthread_sigmask", "signal", "malloc", "calloc", "realloc", "reallocarray", "free", "malloc_usable_size",
+      "mkostemps64", "mkdtemp", "access", "faccessat", "chdir", "chmod", "chown", "link", "unlink", "unlinkat",
+      "rename", "renameat", "remove", "mkdir", "mkdirat", "rmdir", "mkfifo", "symlink", "readlink", "readlinkat",
+      "utimensat", "getcwd", "pipe", "pipe2", "system", "execv", "execve", "execvp", "wait", "wait4", "waitpid",
+      "waitid", "time", "gettimeofday", "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "getitimer",
+      "setitimer", "times", "getrlimit", "getrlimit64", "setrlimit", "setrlimit64", "getrusage", "getrandom", "uname",
+      "sched_getaffinity", "sched_setaffinity", "poll", "ppoll", "__poll_chk", "select", "pselect", "epoll_ctl",
+      "epoll_wait", "accept", "accept4", "bind", "connect", "getsockname", "getpeername", "getsockopt", "setsockopt",
+      "recv", "recvfrom", "recvmsg", "send", "sendto", "sendmsg", "socketpair", "__recv_chk", "__recvfrom_chk",
+      "sigaction", "sigprocmask", "pthread_sigmask", "signal", "malloc", "calloc", "realloc", "reallocarray", "free",
+      "malloc_usable_size",
       // They keep the pointer, hand it on, or tell the system of the memory, and do not look there.
       "atexit", "on_exit", "at_quick_exit", "bsd_signal", "sysv_signal", "pthread_setspecific", "pthread_getspecific",
       "pthread_exit", "tss_set", "madvise", "posix_madvise", "mprotect", "munmap", "msync", "mlock", "munlock", "mmap",
       "mmap64", "__assert_fail", "__assert_perror_fail", "__stack_chk_fail", "_exit", "__libc_start_main"};
   // Exceptions, and what operator delete is handed.
-  return names.contains(name) || has_prefix(name, {"__cxa_", "_Unwind_", "__gxx_", "_ZdlPv", "_ZdaPv",
-                                                // What the streams' templates do files by ends in read, write and open.
-                                                "_ZNSt12__basic_fileIcE", "_ZNKSt12__basic_fileIcE"});
+  return names.contains(name) ||
+         has_prefix(name, {"__cxa_", "_Unwind_", "__gxx_", "_ZdlPv", "_ZdaPv",
+                           // What the streams' templates do files by ends in read, write and open.
+                           "_ZNSt12__basic_fileIcE", "_ZNKSt12__basic_fileIcE"});
 }
 
 bool takes_handles(StringRef name) {
@@ -120,20 +121,48 @@ bool takes_handles(StringRef name) {
       "readdir64", "closedir", "rewinddir", "seekdir", "telldir", "dirfd", "dlclose", "freelocale", "duplocale",
       "uselocale", "freeaddrinfo", "iconv_close",
       // Where a call is left for another.
-      "setjmp", "_setjmp", "__sigsetjmp", "sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk", "call_once",
+      "setjmp", "_setjmp", "__sigsetjmp", "sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk",
+      "call_once",
       // The program's arguments.
       "getopt", "__posix_getopt", "getopt_long", "getopt_long_only"};
-  return names.contains(name) || has_prefix(name, {"pthread_", "__pthread_", "sem_", "mtx_", "cnd_", "thrd_", "tss_"}) ||
+  return names.contains(name) ||
+         has_prefix(name, {"pthread_", "__pthread_", "sem_", "mtx_", "cnd_", "thrd_", "tss_"}) ||
          // Of C++: locales, streams' state, exceptions, paths, what threads wait for each other with.
-         has_prefix(name, {"_ZNSt6locale", "_ZNKSt6locale", "_ZNSt8ios_base", "_ZNKSt8ios_base", "_ZNSt15__exception_ptr",
-                           "_ZNKSt15__exception_ptr", "_ZNKSt5ctype", "_ZNSt18condition_variable",
-                           "_ZNSt23__once_callable", "_ZNSt13__future_base", "_ZSteqRKNSt15__exception_ptr",
-                           "_ZSt17rethrow_exception", "_ZNSt3pmr", "_ZNSt9exception", "_ZNKSt9exception",
-                           "_ZNSt13runtime_error", "_ZNKSt13runtime_error", "_ZNSt11logic_error", "_ZNKSt11logic_error",
-                           "_ZNSt12system_error", "_ZNSt11range_error", "_ZNSt14overflow_error", "_ZNSt15underflow_error",
-                           "_ZNSt12domain_error", "_ZNSt16invalid_argument", "_ZNSt12length_error", "_ZNSt12out_of_range",
-                           "_ZNSt9bad_alloc", "_ZNSt8bad_cast", "_ZNSt10bad_typeid", "_ZNSt13bad_exception",
-                           "_ZNSt10filesystem", "_ZNKSt10filesystem", "_ZNSt14error_category", "_ZNKSt14error_category"});
+         has_prefix(name, {"_ZNSt6locale",
+                           "_ZNKSt6locale",
+                           "_ZNSt8ios_base",
+                           "_ZNKSt8ios_base",
+                           "_ZNSt15__exception_ptr",
+                           "_ZNKSt15__exception_ptr",
+                           "_ZNKSt5ctype",
+                           "_ZNSt18condition_variable",
+                           "_ZNSt23__once_callable",
+                           "_ZNSt13__future_base",
+                           "_ZSteqRKNSt15__exception_ptr",
+                           "_ZSt17rethrow_exception",
+                           "_ZNSt3pmr",
+                           "_ZNSt9exception",
+                           "_ZNKSt9exception",
+                           "_ZNSt13runtime_error",
+                           "_ZNKSt13runtime_error",
+                           "_ZNSt11logic_error",
+                           "_ZNKSt11logic_error",
+                           "_ZNSt12system_error",
+                           "_ZNSt11range_error",
+                           "_ZNSt14overflow_error",
+                           "_ZNSt15underflow_error",
+                           "_ZNSt12domain_error",
+                           "_ZNSt16invalid_argument",
+                           "_ZNSt12length_error",
+                           "_ZNSt12out_of_range",
+                           "_ZNSt9bad_alloc",
+                           "_ZNSt8bad_cast",
+                           "_ZNSt10bad_typeid",
+                           "_ZNSt13bad_exception",
+                           "_ZNSt10filesystem",
+                           "_ZNKSt10filesystem",
+                           "_ZNSt14error_category",
+                           "_ZNKSt14error_category"});
 }
 
 }  // namespace

@@ -89,7 +89,8 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   if (any_of(clear_before_, is_covered) ||
       any_of(back_edges_, [&](const auto& edge) { return is_covered(edge.first); }))
     report_fatal_error("multigrain: the loop hazard would be cleared under a piece's hazards in " +
-                           Twine(function_.getName()) + ": please report this, and compile with -fmultigrain-checks=no-hold",
+                           Twine(function_.getName()) +
+                           ": please report this, and compile with -fmultigrain-checks=no-hold",
                        false);
   for (CallInst* poll : polls_) remove(*poll);
   IRBuilder<> builder(&*function_.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());

@@ -52,7 +52,8 @@ class LoopHazard {
   llvm::Function& function_;
   llvm::DenseSet<const llvm::BasicBlock*> blocks_;
   llvm::SetVector<llvm::Instruction*> clear_before_;  // calls, and the ends of blocks before loops without use for it
-  llvm::SetVector<std::pair<llvm::Instruction*, llvm::BasicBlock*>> clear_on_edges_;  // branches to such loops or elsewhere
+  llvm::SetVector<std::pair<llvm::Instruction*, llvm::BasicBlock*>>
+      clear_on_edges_;                                          // branches to such loops or elsewhere
   llvm::SetVector<llvm::CallInst*> batch_begins_, batch_ends_;  // calls around loops with hazards of their own
   struct Iteration {
     uint64_t length;  // instructions

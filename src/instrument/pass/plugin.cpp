@@ -68,9 +68,9 @@ Options parse() {
     if (option != nullptr) {
       *option = on;
     } else if (word == "all") {
-      for (bool* each : {&options.group_loads, &options.narrow, &options.batch_stores, &options.loops, &options.nests,
-                         &options.rows, &options.expand, &options.prefetch, &options.hold, &options.arguments,
-                         &options.pages, &options.versions})
+      for (bool* each :
+           {&options.group_loads, &options.narrow, &options.batch_stores, &options.loops, &options.nests, &options.rows,
+            &options.expand, &options.prefetch, &options.hold, &options.arguments, &options.pages, &options.versions})
         *each = on;
     } else {
       report_fatal_error("-fmultigrain-checks: there is no '" + word +
@@ -174,10 +174,9 @@ extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo ll
               passes.addPass(multigrain::checks::ArgumentPass());
             });
             // Behind everything that simplifies loops and before they are turned into vectors.
-            builder.registerVectorizerStartEPCallback(
-                [](llvm::FunctionPassManager& passes, llvm::OptimizationLevel) {
-                  passes.addPass(multigrain::checks::LoopPass());
-                });
+            builder.registerVectorizerStartEPCallback([](llvm::FunctionPassManager& passes, llvm::OptimizationLevel) {
+              passes.addPass(multigrain::checks::LoopPass());
+            });
             builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
               passes.addPass(multigrain::checks::CheckPass());
             });

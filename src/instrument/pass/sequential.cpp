@@ -22,8 +22,8 @@ bool keep_accesses_in_order(Function& function) {
       store->setVolatile(true);
     } else if (auto* memory = dyn_cast<MemIntrinsic>(&instruction)) {
       auto* const transfer = dyn_cast<MemTransferInst>(memory);
-      if (memory->isVolatile() || (!may_be_shared(memory->getRawDest()) &&
-                                   (transfer == nullptr || !may_be_shared(transfer->getRawSource()))))
+      if (memory->isVolatile() ||
+          (!may_be_shared(memory->getRawDest()) && (transfer == nullptr || !may_be_shared(transfer->getRawSource()))))
         continue;
       memory->setVolatile(ConstantInt::getTrue(function.getContext()));
     } else {

@@ -45,10 +45,10 @@ bool is_private_object(const Value* object) {
 
 // The C library's mathematical functions, with their forms for float and long double.
 bool is_mathematical(StringRef name) {
-  static const StringSet<> names = {"sin",   "cos",  "tan",   "asin",  "acos",  "atan",  "atan2", "sinh",  "cosh",
-                                    "tanh",  "exp",  "exp2",  "expm1", "log",   "log2",  "log10", "log1p", "pow",
-                                    "sqrt",  "cbrt", "hypot", "fabs",  "floor", "ceil",  "round", "trunc", "fmod",
-                                    "fmin",  "fmax", "fdim",  "erf",   "erfc",  "lround", "rint", "nearbyint"};
+  static const StringSet<> names = {"sin",  "cos",  "tan",   "asin",  "acos",  "atan",   "atan2", "sinh",     "cosh",
+                                    "tanh", "exp",  "exp2",  "expm1", "log",   "log2",   "log10", "log1p",    "pow",
+                                    "sqrt", "cbrt", "hypot", "fabs",  "floor", "ceil",   "round", "trunc",    "fmod",
+                                    "fmin", "fmax", "fdim",  "erf",   "erfc",  "lround", "rint",  "nearbyint"};
   if (names.contains(name)) return true;
   return (name.ends_with("f") || name.ends_with("l")) && names.contains(name.drop_back());
 }

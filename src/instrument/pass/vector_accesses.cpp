@@ -45,8 +45,8 @@ Instruction* gather(IntrinsicInst& intrinsic) {
   Value* const indices = intrinsic.getArgOperand(2);
   const unsigned lanes = std::min(type->getNumElements(), cast<FixedVectorType>(indices->getType())->getNumElements());
   auto* const used = FixedVectorType::get(type->getElementType(), lanes);
-  Value* const pointers = addresses(builder, intrinsic.getArgOperand(1), first_lanes(builder, indices, lanes),
-                                    intrinsic.getArgOperand(4));
+  Value* const pointers =
+      addresses(builder, intrinsic.getArgOperand(1), first_lanes(builder, indices, lanes), intrinsic.getArgOperand(4));
   Value* const mask = first_lanes(builder, bits_of(builder, intrinsic.getArgOperand(3)), lanes);
   CallInst* const gathered = builder.CreateMaskedGather(used, pointers, natural(*used), mask,
                                                         first_lanes(builder, intrinsic.getArgOperand(0), lanes));
@@ -68,8 +68,8 @@ Instruction* scatter(IntrinsicInst& intrinsic) {
   const unsigned lanes = std::min(cast<FixedVectorType>(values->getType())->getNumElements(),
                                   cast<FixedVectorType>(indices->getType())->getNumElements());
   Value* const used = first_lanes(builder, values, lanes);
-  Value* const pointers = addresses(builder, intrinsic.getArgOperand(0), first_lanes(builder, indices, lanes),
-                                    intrinsic.getArgOperand(4));
+  Value* const pointers =
+      addresses(builder, intrinsic.getArgOperand(0), first_lanes(builder, indices, lanes), intrinsic.getArgOperand(4));
   return builder.CreateMaskedScatter(used, pointers, natural(*cast<FixedVectorType>(used->getType())),
                                      first_lanes(builder, bits_of(builder, intrinsic.getArgOperand(1)), lanes));
 }
@@ -99,7 +99,8 @@ Instruction* replace_vector_access(IntrinsicInst& intrinsic) {
   } else if (name.starts_with("avx.maskstore.") || name.starts_with("avx2.maskstore.")) {
     if (!shared(0)) return nullptr;
     Value* const values = intrinsic.getArgOperand(2);
-    access = builder.CreateMaskedStore(values, intrinsic.getArgOperand(0), natural(*cast<FixedVectorType>(values->getType())),
+    access = builder.CreateMaskedStore(values, intrinsic.getArgOperand(0),
+                                       natural(*cast<FixedVectorType>(values->getType())),
                                        bits_of(builder, intrinsic.getArgOperand(1)));
   } else if (name == "sse2.maskmov.dqu") {
     if (!shared(2)) return nullptr;

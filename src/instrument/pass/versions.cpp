@@ -160,8 +160,7 @@ bool is_candidate(const Loop& loop, const DenseSet<const Instruction*>& covered,
 }  // namespace
 
 bool make_versions_of_loops(Function& function, FunctionAnalysisManager& analyses) {
-  if (!options().versions || function.hasOptNone() || function.hasOptSize() ||
-      function.callsFunctionThatReturnsTwice())
+  if (!options().versions || function.hasOptNone() || function.hasOptSize() || function.callsFunctionThatReturnsTwice())
     return false;
   auto& loops = analyses.getResult<LoopAnalysis>(function);
   if (loops.empty()) return false;

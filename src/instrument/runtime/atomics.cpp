@@ -73,8 +73,7 @@ void change_wide(uintptr_t at, Change&& change) {
   auto* const wide = reinterpret_cast<Wide*>(at);
   Wide old = 0;
   swap_wide(wide, old, 0);
-  change_by_instruction(
-      old, [&](Wide& expected, Wide fresh) { return swap_wide(wide, expected, fresh); }, change);
+  change_by_instruction(old, [&](Wide& expected, Wide fresh) { return swap_wide(wide, expected, fresh); }, change);
 }
 
 // One set for all operations: loads and exchanges of an object exclude each other.

@@ -146,7 +146,7 @@ void insert(bool insert_left, TreeNode* node, TreeNode* below, TreeNode& header)
 }
 
 TreeNode* erase(TreeNode* const gone, TreeNode& header) {
-  TreeNode* child;         // comes into the place that is lost
+  TreeNode* child;  // comes into the place that is lost
   TreeNode* child_parent;
   Color lost;
   if (gone->left != nullptr && gone->right != nullptr) {

@@ -45,9 +45,12 @@ class VirtualPointers {
     visit(type, at + to_whole);
     begin_ = tables_.begin()->first;
     copy_ = std::make_unique<char[]>(static_cast<size_t>(tables_.rbegin()->first - begin_) + sizeof(void*));
-    for (const auto& [place, pointer] : tables_) std::memcpy(&copy_[static_cast<size_t>(place - begin_)], &pointer, sizeof pointer);
+    for (const auto& [place, pointer] : tables_)
+      std::memcpy(&copy_[static_cast<size_t>(place - begin_)], &pointer, sizeof pointer);
   }
-  [[nodiscard]] const void* copy_of(const void* at) const { return copy_.get() + (static_cast<const char*>(at) - begin_); }
+  [[nodiscard]] const void* copy_of(const void* at) const {
+    return copy_.get() + (static_cast<const char*>(at) - begin_);
+  }
   [[nodiscard]] void* original(const void* at) const {
     return at == nullptr ? nullptr : const_cast<char*>(begin_) + (static_cast<const char*>(at) - copy_.get());
   }
@@ -128,25 +131,29 @@ std::from_chars_result read_number(const char* first, const char* last, Number& 
 }  // namespace
 
 #define MG_NUMBERS(letter, T)                                                                                          \
-  MG_CXX_ENTRY(std::to_chars_result to_chars_##letter(char* first, char* last, T value), "_ZSt8to_charsPcS_" #letter);  \
-  std::to_chars_result to_chars_##letter(char* first, char* last, T value) { return write_number(first, last, value); } \
-  MG_CXX_ENTRY(std::to_chars_result to_chars_##letter##_as(char* first, char* last, T value, std::chars_format format), \
-               "_ZSt8to_charsPcS_" #letter "St12chars_format");                                                        \
-  std::to_chars_result to_chars_##letter##_as(char* first, char* last, T value, std::chars_format format) {             \
-    return write_number(first, last, value, format);                                                                    \
-  }                                                                                                                     \
-  MG_CXX_ENTRY(std::to_chars_result to_chars_##letter##_by(char* first, char* last, T value, std::chars_format format,  \
-                                                           int precision),                                              \
+  MG_CXX_ENTRY(std::to_chars_result to_chars_##letter(char* first, char* last, T value), "_ZSt8to_charsPcS_" #letter); \
+  std::to_chars_result to_chars_##letter(char* first, char* last, T value) {                                           \
+    return write_number(first, last, value);                                                                           \
+  }                                                                                                                    \
+  MG_CXX_ENTRY(                                                                                                        \
+      std::to_chars_result to_chars_##letter##_as(char* first, char* last, T value, std::chars_format format),         \
+      "_ZSt8to_charsPcS_" #letter "St12chars_format");                                                                 \
+  std::to_chars_result to_chars_##letter##_as(char* first, char* last, T value, std::chars_format format) {            \
+    return write_number(first, last, value, format);                                                                   \
+  }                                                                                                                    \
+  MG_CXX_ENTRY(std::to_chars_result to_chars_##letter##_by(char* first, char* last, T value, std::chars_format format, \
+                                                           int precision),                                             \
                "_ZSt8to_charsPcS_" #letter "St12chars_formati");                                                       \
-  std::to_chars_result to_chars_##letter##_by(char* first, char* last, T value, std::chars_format format,               \
-                                              int precision) {                                                          \
-    return write_number(first, last, value, format, precision);                                                         \
-  }                                                                                                                     \
-  MG_CXX_ENTRY(std::from_chars_result from_chars_##letter(const char* first, const char* last, T& value,                \
-                                                          std::chars_format format),                                    \
+  std::to_chars_result to_chars_##letter##_by(char* first, char* last, T value, std::chars_format format,              \
+                                              int precision) {                                                         \
+    return write_number(first, last, value, format, precision);                                                        \
+  }                                                                                                                    \
+  MG_CXX_ENTRY(std::from_chars_result from_chars_##letter(const char* first, const char* last, T& value,               \
+                                                          std::chars_format format),                                   \
                "_ZSt10from_charsPKcS0_R" #letter "St12chars_format");                                                  \
-  std::from_chars_result from_chars_##letter(const char* first, const char* last, T& value, std::chars_format format) { \
-    return read_number(first, last, value, format);                                                                     \
+  std::from_chars_result from_chars_##letter(const char* first, const char* last, T& value,                            \
+                                             std::chars_format format) {                                               \
+    return read_number(first, last, value, format);                                                                    \
   }
 MG_NUMBERS(f, float)
 MG_NUMBERS(d, double)
@@ -193,7 +200,8 @@ void assign(std::string& string, const std::string& text) {
 #define MG_GET_CHARACTERS "_ZNSi7getlineEPclc"
 MG_CXX_REAL(std::istream& library_get_characters(std::istream& from, char* to, std::streamsize size, char end),
             MG_GET_CHARACTERS);
-MG_CXX_ENTRY(std::istream& get_characters(std::istream& from, char* to, std::streamsize size, char end), MG_GET_CHARACTERS);
+MG_CXX_ENTRY(std::istream& get_characters(std::istream& from, char* to, std::streamsize size, char end),
+             MG_GET_CHARACTERS);
 std::istream& get_characters(std::istream& from, char* to, std::streamsize size, char end) {
   return library_get_characters(from, InOutBytes(to, size > 0 ? static_cast<size_t>(size) : 0), size, end);
 }
@@ -203,7 +211,8 @@ MG_CXX_ENTRY(void extract(std::istream& from, char* to, std::streamsize size), M
 void extract(std::istream& from, char* to, std::streamsize size) {
   constexpr std::streamsize kKnown = 1 << 16;
   if (!multigrain::checks::is_shared(static_cast<const void*>(to))) return library_extract(from, to, size);
-  if (size <= kKnown) return library_extract(from, InOutBytes(to, static_cast<size_t>(std::max<std::streamsize>(size, 0))), size);
+  if (size <= kKnown)
+    return library_extract(from, InOutBytes(to, static_cast<size_t>(std::max<std::streamsize>(size, 0))), size);
   // Of a pointer the library does not know how much room there is.
   std::string word;
   from >> word;
@@ -220,8 +229,7 @@ std::istream& get_line(std::istream& from, std::string& to, char end) {
   if (read) assign(to, line);
   return from;
 }
-#define MG_WORD \
-  "_ZStrsIcSt11char_traitsIcESaIcEERSt13basic_istreamIT_T0_ES7_RNSt7__cxx1112basic_stringIS4_S5_T1_EE"
+#define MG_WORD "_ZStrsIcSt11char_traitsIcESaIcEERSt13basic_istreamIT_T0_ES7_RNSt7__cxx1112basic_stringIS4_S5_T1_EE"
 MG_CXX_ENTRY(std::istream& get_word(std::istream& from, std::string& to), MG_WORD);
 std::istream& get_word(std::istream& from, std::string& to) {
   if (!is_shared(to)) return from >> to;
@@ -234,10 +242,12 @@ std::istream& get_word(std::istream& from, std::string& to) {
 
 // --- Exceptions, which copy the text that they are made of
 
-#define MG_FROM_TEXT(symbol)                                                            \
-  MG_CXX_REAL(void library_##symbol(void* self, const char* text), #symbol);            \
-  MG_CXX_ENTRY(void checked_##symbol(void* self, const char* text), #symbol);           \
-  void checked_##symbol(void* self, const char* text) { library_##symbol(self, Text(text)); }
+#define MG_FROM_TEXT(symbol)                                                  \
+  MG_CXX_REAL(void library_##symbol(void* self, const char* text), #symbol);  \
+  MG_CXX_ENTRY(void checked_##symbol(void* self, const char* text), #symbol); \
+  void checked_##symbol(void* self, const char* text) {                       \
+    library_##symbol(self, Text(text));                                       \
+  }
 MG_FROM_TEXT(_ZNSt13runtime_errorC1EPKc)
 MG_FROM_TEXT(_ZNSt13runtime_errorC2EPKc)
 MG_FROM_TEXT(_ZNSt11range_errorC1EPKc)
@@ -272,10 +282,12 @@ std::string copy_of(const std::string& text) {
 
 }  // namespace
 
-#define MG_FROM_STRING(symbol)                                                                 \
-  MG_CXX_REAL(void library_##symbol(void* self, const std::string& text), #symbol);            \
-  MG_CXX_ENTRY(void checked_##symbol(void* self, const std::string& text), #symbol);           \
-  void checked_##symbol(void* self, const std::string& text) { library_##symbol(self, copy_of(text)); }
+#define MG_FROM_STRING(symbol)                                                       \
+  MG_CXX_REAL(void library_##symbol(void* self, const std::string& text), #symbol);  \
+  MG_CXX_ENTRY(void checked_##symbol(void* self, const std::string& text), #symbol); \
+  void checked_##symbol(void* self, const std::string& text) {                       \
+    library_##symbol(self, copy_of(text));                                           \
+  }
 MG_FROM_STRING(_ZNSt13runtime_errorC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE)
 MG_FROM_STRING(_ZNSt13runtime_errorC2ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE)
 MG_FROM_STRING(_ZNSt11logic_errorC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE)
@@ -288,10 +300,12 @@ MG_FROM_STRING(_ZNSt11range_errorC1ERKNSt7__cxx1112basic_stringIcSt11char_traits
 MG_FROM_STRING(_ZNSt14overflow_errorC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE)
 MG_FROM_STRING(_ZNSt15underflow_errorC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE)
 
-#define MG_THROW(symbol)                                                      \
-  MG_CXX_REAL(void library_##symbol(const char* text), #symbol);              \
-  MG_CXX_ENTRY(void checked_##symbol(const char* text), #symbol);             \
-  void checked_##symbol(const char* text) { library_##symbol(Text(text)); }
+#define MG_THROW(symbol)                                          \
+  MG_CXX_REAL(void library_##symbol(const char* text), #symbol);  \
+  MG_CXX_ENTRY(void checked_##symbol(const char* text), #symbol); \
+  void checked_##symbol(const char* text) {                       \
+    library_##symbol(Text(text));                                 \
+  }
 MG_THROW(_ZSt20__throw_out_of_rangePKc)
 MG_THROW(_ZSt21__throw_runtime_errorPKc)
 MG_THROW(_ZSt19__throw_logic_errorPKc)
@@ -333,7 +347,8 @@ NeedRehash need_rehash(const Policy* policy, size_t buckets, size_t elements, si
   const Policy* const own = copy;
   return own->_M_need_rehash(buckets, elements, more);
 }
-MG_CXX_ENTRY(size_t next_buckets(const Policy* policy, size_t wanted), "_ZNKSt8__detail20_Prime_rehash_policy11_M_next_bktEm");
+MG_CXX_ENTRY(size_t next_buckets(const Policy* policy, size_t wanted),
+             "_ZNKSt8__detail20_Prime_rehash_policy11_M_next_bktEm");
 size_t next_buckets(const Policy* policy, size_t wanted) {
   const InOutBytes copy = copy_of(policy);
   const Policy* const own = copy;
@@ -395,62 +410,62 @@ std::streamsize multigrain_filebuf_read(void* self, char* to, std::streamsize si
   return library(self, InOutBytes(to, size > 0 ? static_cast<size_t>(size) : 0), size);
 }
 
-#define MG_NUM_GET(name, Char, letter, type_letter, T)                                                                   \
-  MG_IN_FRONT_OF(In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream,                    \
-                               std::ios_base::iostate& state, T& value),                                                 \
-                 "_ZNKSt7num_getI" letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter                    \
-                 "EEE6do_getES3_S3_RSt8ios_baseRSt12_Ios_IostateR" type_letter);                                         \
-  In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream, std::ios_base::iostate& state,    \
-                T& value) {                                                                                              \
-    static auto* const library = library_function(                                                                       \
-        &name, "_ZNKSt7num_getI" letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter                      \
-               "EEE6do_getES3_S3_RSt8ios_baseRSt12_Ios_IostateR" type_letter);                                           \
-    const InOutBytes copy = in_out(&value);                                                                              \
-    T* const own = copy;                                                                                                 \
-    return library(self, begin, end, stream, state, *own);                                                               \
+#define MG_NUM_GET(name, Char, letter, type_letter, T)                                                                \
+  MG_IN_FRONT_OF(In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream,                 \
+                               std::ios_base::iostate& state, T& value),                                              \
+                 "_ZNKSt7num_getI" letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter                 \
+                 "EEE6do_getES3_S3_RSt8ios_baseRSt12_Ios_IostateR" type_letter);                                      \
+  In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream, std::ios_base::iostate& state, \
+                T& value) {                                                                                           \
+    static auto* const library =                                                                                      \
+        library_function(&name, "_ZNKSt7num_getI" letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter  \
+                                "EEE6do_getES3_S3_RSt8ios_baseRSt12_Ios_IostateR" type_letter);                       \
+    const InOutBytes copy = in_out(&value);                                                                           \
+    T* const own = copy;                                                                                              \
+    return library(self, begin, end, stream, state, *own);                                                            \
   }
-#define MG_NUM_GETS(name, Char, letter)                                       \
-  MG_NUM_GET(name##_bool, Char, letter, "b", bool)                            \
-  MG_NUM_GET(name##_ushort, Char, letter, "t", unsigned short)                \
-  MG_NUM_GET(name##_uint, Char, letter, "j", unsigned)                        \
-  MG_NUM_GET(name##_long, Char, letter, "l", long)                            \
-  MG_NUM_GET(name##_ulong, Char, letter, "m", unsigned long)                  \
-  MG_NUM_GET(name##_long_long, Char, letter, "x", long long)                  \
-  MG_NUM_GET(name##_ulong_long, Char, letter, "y", unsigned long long)        \
-  MG_NUM_GET(name##_float, Char, letter, "f", float)                          \
-  MG_NUM_GET(name##_double, Char, letter, "d", double)                        \
-  MG_NUM_GET(name##_long_double, Char, letter, "e", long double)              \
+#define MG_NUM_GETS(name, Char, letter)                                \
+  MG_NUM_GET(name##_bool, Char, letter, "b", bool)                     \
+  MG_NUM_GET(name##_ushort, Char, letter, "t", unsigned short)         \
+  MG_NUM_GET(name##_uint, Char, letter, "j", unsigned)                 \
+  MG_NUM_GET(name##_long, Char, letter, "l", long)                     \
+  MG_NUM_GET(name##_ulong, Char, letter, "m", unsigned long)           \
+  MG_NUM_GET(name##_long_long, Char, letter, "x", long long)           \
+  MG_NUM_GET(name##_ulong_long, Char, letter, "y", unsigned long long) \
+  MG_NUM_GET(name##_float, Char, letter, "f", float)                   \
+  MG_NUM_GET(name##_double, Char, letter, "d", double)                 \
+  MG_NUM_GET(name##_long_double, Char, letter, "e", long double)       \
   MG_NUM_GET(name##_pointer, Char, letter, "Pv", void*)
 MG_NUM_GETS(multigrain_num_get, char, "c")
 MG_NUM_GETS(multigrain_wide_num_get, wchar_t, "w")
 
-#define MG_TIME_PUT(name, Char, letter)                                                                                  \
-  MG_IN_FRONT_OF(Out<Char> name(const void* self, Out<Char> to, std::ios_base& stream, Char fill, const std::tm* time,   \
-                                char format, char modifier),                                                             \
-                 "_ZNKSt8time_putI" letter "St19ostreambuf_iteratorI" letter "St11char_traitsI" letter                   \
-                 "EEE6do_putES3_RSt8ios_base" letter "PK2tmcc");                                                         \
-  Out<Char> name(const void* self, Out<Char> to, std::ios_base& stream, Char fill, const std::tm* time, char format,     \
-                 char modifier) {                                                                                        \
-    static auto* const library =                                                                                         \
-        library_function(&name, "_ZNKSt8time_putI" letter "St19ostreambuf_iteratorI" letter "St11char_traitsI" letter    \
-                                "EEE6do_putES3_RSt8ios_base" letter "PK2tmcc");                                          \
-    return library(self, to, stream, fill, in(time), format, modifier);                                                  \
+#define MG_TIME_PUT(name, Char, letter)                                                                                \
+  MG_IN_FRONT_OF(Out<Char> name(const void* self, Out<Char> to, std::ios_base& stream, Char fill, const std::tm* time, \
+                                char format, char modifier),                                                           \
+                 "_ZNKSt8time_putI" letter "St19ostreambuf_iteratorI" letter "St11char_traitsI" letter                 \
+                 "EEE6do_putES3_RSt8ios_base" letter "PK2tmcc");                                                       \
+  Out<Char> name(const void* self, Out<Char> to, std::ios_base& stream, Char fill, const std::tm* time, char format,   \
+                 char modifier) {                                                                                      \
+    static auto* const library =                                                                                       \
+        library_function(&name, "_ZNKSt8time_putI" letter "St19ostreambuf_iteratorI" letter "St11char_traitsI" letter  \
+                                "EEE6do_putES3_RSt8ios_base" letter "PK2tmcc");                                        \
+    return library(self, to, stream, fill, in(time), format, modifier);                                                \
   }
 MG_TIME_PUT(multigrain_time_put, char, "c")
 MG_TIME_PUT(multigrain_wide_time_put, wchar_t, "w")
 
 // Of two binary interfaces.
-#define MG_TIME_GET(name, Char, where, letter, self_number)                                                              \
-  MG_IN_FRONT_OF(In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream,                    \
-                               std::ios_base::iostate& state, std::tm* time, char format, char modifier),                \
-                 where letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter "EEE6do_getE" self_number      \
-                 self_number "RSt8ios_baseRSt12_Ios_IostateP2tmcc");                                                     \
-  In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream, std::ios_base::iostate& state,    \
-                std::tm* time, char format, char modifier) {                                                             \
-    static auto* const library = library_function(                                                                       \
-        &name, where letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter "EEE6do_getE" self_number        \
-               self_number "RSt8ios_baseRSt12_Ios_IostateP2tmcc");                                                       \
-    return library(self, begin, end, stream, state, in_out(time), format, modifier);                                     \
+#define MG_TIME_GET(name, Char, where, letter, self_number)                                                           \
+  MG_IN_FRONT_OF(In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream,                 \
+                               std::ios_base::iostate& state, std::tm* time, char format, char modifier),             \
+                 where letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter                             \
+                              "EEE6do_getE" self_number self_number "RSt8ios_baseRSt12_Ios_IostateP2tmcc");           \
+  In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream, std::ios_base::iostate& state, \
+                std::tm* time, char format, char modifier) {                                                          \
+    static auto* const library = library_function(                                                                    \
+        &name, where letter "St19istreambuf_iteratorI" letter "St11char_traitsI" letter                               \
+                            "EEE6do_getE" self_number self_number "RSt8ios_baseRSt12_Ios_IostateP2tmcc");             \
+    return library(self, begin, end, stream, state, in_out(time), format, modifier);                                  \
   }
 MG_TIME_GET(multigrain_time_get, char, "_ZNKSt8time_getI", "c", "S3_")
 MG_TIME_GET(multigrain_wide_time_get, wchar_t, "_ZNKSt8time_getI", "w", "S3_")

@@ -1,11 +1,10 @@
 // Where the program hands shared memory to a function of a library that has neither checks nor a wrapper. It would read the
 // flag value where a line is invalid, and what it stores there would be lost; how far it goes from the pointer nobody knows.
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
-#include <link.h>
-
-#include <cxxabi.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <memory>
@@ -40,7 +39,8 @@ extern "C" __attribute__((visibility("default"))) void __multigrain_hand_out(con
   if (protocol == nullptr || !protocol->keeps(reinterpret_cast<uintptr_t>(pointer)) || !is_of_library(function, name))
     return;
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free);
+  const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status),
+                                                        std::free);
   const std::string where = file != nullptr ? fmt::format("{}:{}: ", file, line) : std::string();
   const std::string sentence = fmt::format(
       "{}the pointer {} to shared memory is handed to {}, which has no access checks: it would read "

@@ -11,24 +11,24 @@ using namespace multigrain::checks;
 #define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
 // Of three types: the name, its suffix, and the type.
-#define MG_MATHEMATICAL(suffix, T)                                                          \
-  MG_ENTRY T __multigrain_frexp##suffix(T x, int* exponent) {                               \
-    return frexp##suffix(x, in_out(exponent));                                              \
-  }                                                                                         \
-  MG_ENTRY T __multigrain_modf##suffix(T x, T* whole) {                                     \
-    return modf##suffix(x, in_out(whole));                                                  \
-  }                                                                                         \
-  MG_ENTRY void __multigrain_sincos##suffix(T x, T* sine, T* cosine) {                      \
-    sincos##suffix(x, in_out(sine), in_out(cosine));                                        \
-  }                                                                                         \
-  MG_ENTRY T __multigrain_remquo##suffix(T x, T y, int* quotient) {                         \
-    return remquo##suffix(x, y, in_out(quotient));                                          \
-  }                                                                                         \
-  MG_ENTRY T __multigrain_lgamma##suffix##_r(T x, int* sign) {                              \
-    return lgamma##suffix##_r(x, in_out(sign));                                             \
-  }                                                                                         \
-  MG_ENTRY T __multigrain_nan##suffix(const char* tag) {                                    \
-    return nan##suffix(Text(tag));                                                          \
+#define MG_MATHEMATICAL(suffix, T)                                     \
+  MG_ENTRY T __multigrain_frexp##suffix(T x, int* exponent) {          \
+    return frexp##suffix(x, in_out(exponent));                         \
+  }                                                                    \
+  MG_ENTRY T __multigrain_modf##suffix(T x, T* whole) {                \
+    return modf##suffix(x, in_out(whole));                             \
+  }                                                                    \
+  MG_ENTRY void __multigrain_sincos##suffix(T x, T* sine, T* cosine) { \
+    sincos##suffix(x, in_out(sine), in_out(cosine));                   \
+  }                                                                    \
+  MG_ENTRY T __multigrain_remquo##suffix(T x, T y, int* quotient) {    \
+    return remquo##suffix(x, y, in_out(quotient));                     \
+  }                                                                    \
+  MG_ENTRY T __multigrain_lgamma##suffix##_r(T x, int* sign) {         \
+    return lgamma##suffix##_r(x, in_out(sign));                        \
+  }                                                                    \
+  MG_ENTRY T __multigrain_nan##suffix(const char* tag) {               \
+    return nan##suffix(Text(tag));                                     \
   }
 MG_MATHEMATICAL(, double)
 MG_MATHEMATICAL(f, float)

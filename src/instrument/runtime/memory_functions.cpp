@@ -100,7 +100,8 @@ MG_ENTRY void __multigrain_explicit_bzero(void* to, size_t size) {
   __multigrain_memset(to, 0, size);
 }
 MG_ENTRY void __multigrain_swab(const void* from, void* to, ssize_t size) {
-  if (size > 1) swab(InBytes(from, static_cast<size_t>(size)), InOutBytes(to, static_cast<size_t>(size) & ~size_t{1}), size);
+  if (size > 1)
+    swab(InBytes(from, static_cast<size_t>(size)), InOutBytes(to, static_cast<size_t>(size) & ~size_t{1}), size);
 }
 
 MG_ENTRY int __multigrain_memcmp(const void* a, const void* b, size_t size) {
@@ -352,7 +353,8 @@ MG_ENTRY int __multigrain_hsearch_r(char* key, void* data, int action, void** en
   const Text text(key);
   ENTRY* found = nullptr;
   int done = hsearch_r({const_cast<char*>(text.data()), nullptr}, FIND, &found, in_out_table);
-  if (found == nullptr && action == ENTER) done = hsearch_r({key_to_keep(key, found), data}, ENTER, &found, in_out_table);
+  if (found == nullptr && action == ENTER)
+    done = hsearch_r({key_to_keep(key, found), data}, ENTER, &found, in_out_table);
   store_shared(entry, static_cast<void*>(found));
   return done;
 }

@@ -17,7 +17,8 @@
 extern "C" {
 #endif
 
-#define MG_WRAPPED(result, name, parameters) __attribute__((visibility("default"))) result __multigrain_##name parameters;
+#define MG_WRAPPED(result, name, parameters) \
+  __attribute__((visibility("default"))) result __multigrain_##name parameters;
 #define MG_WRAPPED_CXX(name)
 #include "instrument/wrapped_functions.def"
 #undef MG_WRAPPED
@@ -37,7 +38,8 @@ bool __multigrain_atomic_compare_exchange(size_t size, void* object, void* expec
 /* A function without checks is about to be called with `pointer`, which is in the view: ends the run if the memory there
  * is kept coherent by lines. `function` is its address and `name` its name; `file` (NULL: not known) and `line` say where
  * the call is. */
-void __multigrain_hand_out(const void* pointer, const void* function, const char* name, const char* file, unsigned line);
+void __multigrain_hand_out(const void* pointer, const void* function, const char* name, const char* file,
+                           unsigned line);
 
 #ifdef __cplusplus
 }

@@ -108,7 +108,8 @@ class PrintArguments {
       const auto is = [&](std::string_view which) { return at < all.size() && which.find(all[at]) != which.npos; };
       const auto digits = [&] {
         size_t value = 0;
-        for (; is("0123456789"); ++at) value = std::min<size_t>(value * 10 + static_cast<size_t>(all[at] - '0'), SIZE_MAX / 16);
+        for (; is("0123456789"); ++at)
+          value = std::min<size_t>(value * 10 + static_cast<size_t>(all[at] - '0'), SIZE_MAX / 16);
         return value;
       };
       // "3$" in front of a conversion or behind a star.
@@ -149,7 +150,14 @@ class PrintArguments {
       const char conversion = all[at++];
       Kind kind = Kind::kWord;
       switch (conversion) {
-        case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': case 'a': case 'A':
+        case 'e':
+        case 'E':
+        case 'f':
+        case 'F':
+        case 'g':
+        case 'G':
+        case 'a':
+        case 'A':
           kind = length == "L" || length == "ll" || length == "q" ? Kind::kLongDouble : Kind::kDouble;
           break;
         case 's':
@@ -161,7 +169,15 @@ class PrintArguments {
         case 'n':
           kind = Kind::kCount;
           break;
-        case 'd': case 'i': case 'o': case 'u': case 'x': case 'X': case 'c': case 'C': case 'p':
+        case 'd':
+        case 'i':
+        case 'o':
+        case 'u':
+        case 'x':
+        case 'X':
+        case 'c':
+        case 'C':
+        case 'p':
           break;
         default:  // "%%", "%m", and what the C library does not know either
           continue;
@@ -289,11 +305,11 @@ int print_shared(char* to, size_t size, int flag, const char* format, va_list ar
 using namespace multigrain::checks;
 
 #define MG_ENTRY extern "C" __attribute__((visibility("default")))
-#define MG_WITH_LIST(last, call)  \
-  va_list arguments;              \
-  va_start(arguments, last);      \
-  const int count = call;         \
-  va_end(arguments);              \
+#define MG_WITH_LIST(last, call) \
+  va_list arguments;             \
+  va_start(arguments, last);     \
+  const int count = call;        \
+  va_end(arguments);             \
   return count
 
 MG_ENTRY int __multigrain_vfprintf(FILE* stream, const char* format, va_list arguments) {
@@ -407,13 +423,13 @@ MG_ENTRY void __multigrain_syslog(int priority, const char* format, ...) {
   __multigrain_vsyslog(priority, format, arguments);
   va_end(arguments);
 }
-#define MG_WARNING(call)                                                                                  \
-  va_list arguments;                                                                                      \
-  va_start(arguments, format);                                                                            \
+#define MG_WARNING(call)                                                                                            \
+  va_list arguments;                                                                                                \
+  va_start(arguments, format);                                                                                      \
   PrintArguments(format, arguments).through([&]([[maybe_unused]] const char* text, [[maybe_unused]] va_list list) { \
-    call;                                                                                                 \
-    return 0;                                                                                             \
-  });                                                                                                     \
+    call;                                                                                                           \
+    return 0;                                                                                                       \
+  });                                                                                                               \
   va_end(arguments)
 MG_ENTRY void __multigrain_err(int status, const char* format, ...) {
   MG_WARNING(verr(status, format != nullptr ? text : nullptr, list));

@@ -101,7 +101,8 @@ class PrivateBytes {
   std::byte* allocate(size_t size) {
     if (size <= sizeof small_) return small_;
     large_.reset(new (std::nothrow) std::byte[size]);
-    if (large_ == nullptr) die(1, "a library function's argument in shared memory: no private memory for a copy, bytes:", size);
+    if (large_ == nullptr)
+      die(1, "a library function's argument in shared memory: no private memory for a copy, bytes:", size);
     return large_.get();
   }
 
@@ -130,7 +131,8 @@ class InBytes {
   // Where in the original a pointer into the copy points.
   [[nodiscard]] void* original(const void* at) const {
     if (at == nullptr) return nullptr;
-    return static_cast<char*>(const_cast<void*>(original_)) + (static_cast<const char*>(at) - static_cast<const char*>(data_));
+    return static_cast<char*>(const_cast<void*>(original_)) +
+           (static_cast<const char*>(at) - static_cast<const char*>(data_));
   }
 
  private:

@@ -23,7 +23,9 @@ MG_ENTRY const char* __multigrain_inet_ntop(int family, const void* address, cha
 }
 MG_ENTRY int __multigrain_inet_pton(int family, const char* text, void* to) {
   return inet_pton(family, Text(text),
-                   InOutBytes(to, family == AF_INET ? sizeof(in_addr) : family == AF_INET6 ? sizeof(in6_addr) : 0));
+                   InOutBytes(to, family == AF_INET    ? sizeof(in_addr)
+                                  : family == AF_INET6 ? sizeof(in6_addr)
+                                                       : 0));
 }
 MG_ENTRY int __multigrain_inet_aton(const char* text, void* to) {
   return inet_aton(Text(text), InOutBytes(to, to != nullptr ? sizeof(in_addr) : 0));
@@ -195,8 +197,7 @@ MG_ENTRY void* __multigrain_dlsym(void* library, const char* name) {
   const Text text(name);
   void* const found = dlsym(library, text);
   if (found == nullptr) return nullptr;
-#define MG_WRAPPED(result, name, parameters) \
-  {#name, reinterpret_cast<void*>(&__multigrain_##name)},
+#define MG_WRAPPED(result, name, parameters) {#name, reinterpret_cast<void*>(&__multigrain_##name)},
 #define MG_WRAPPED_CXX(name)
   static const struct {
     const char* name;

@@ -44,9 +44,8 @@ class Results {
       if (!one.text) {
         if (one.bytes != one.before) __multigrain_store(one.to, one.bytes.size(), one.bytes.data());
       } else if (one.allocated != nullptr) {
-        const size_t length =
-            one.wide ? (std::wcslen(static_cast<wchar_t*>(one.allocated)) + 1) * sizeof(wchar_t)
-                     : std::strlen(static_cast<char*>(one.allocated)) + 1;
+        const size_t length = one.wide ? (std::wcslen(static_cast<wchar_t*>(one.allocated)) + 1) * sizeof(wchar_t)
+                                       : std::strlen(static_cast<char*>(one.allocated)) + 1;
         __multigrain_memcpy(one.to, one.allocated, length);
         std::free(one.allocated);
       }
@@ -60,7 +59,7 @@ class Results {
 
   struct Copied {
     void* to;
-    bool text;                             // of unknown length: allocated by the C library
+    bool text;  // of unknown length: allocated by the C library
     bool wide = false;
     void* allocated = nullptr;
     std::vector<std::byte> bytes, before;  // else: as it is now, and was
@@ -89,7 +88,9 @@ class Results {
 
   // One conversion, which begins at `at`. Returns where it ends. What scanf will not understand is left to it.
   size_t conversion(std::string_view all, size_t at, va_list arguments) {
-    const auto is = [&](size_t i, std::string_view which) { return i < all.size() && which.find(all[i]) != which.npos; };
+    const auto is = [&](size_t i, std::string_view which) {
+      return i < all.size() && which.find(all[i]) != which.npos;
+    };
     const size_t begin = at++;
     bool ignored = false;
     for (; is(at, "*'I"); ++at) ignored |= all[at] == '*';
@@ -151,7 +152,14 @@ class Results {
         return std::max<size_t>(width, 1) * (kind == 'C' || length == "l" ? sizeof(wchar_t) : 1);
       case 'p':
         return sizeof(void*);
-      case 'a': case 'e': case 'f': case 'g': case 'A': case 'E': case 'F': case 'G':
+      case 'a':
+      case 'e':
+      case 'f':
+      case 'g':
+      case 'A':
+      case 'E':
+      case 'F':
+      case 'G':
         return length == "L" || length == "ll" || length == "q" ? sizeof(long double)
                : length == "l"                                  ? sizeof(double)
                                                                 : sizeof(float);

@@ -6,7 +6,8 @@
 // Ends the process with a sentence unless hazards of the calling thread are published over all lines of
 // [address, address + size) that are shared: hazards of stores if `stores` is 1 (docs/internals/fine-grain.md, F3). Not
 // for signal handlers.
-extern "C" __attribute__((visibility("default"))) void __multigrain_verify(const void* address, size_t size, int stores) {
+extern "C" __attribute__((visibility("default"))) void __multigrain_verify(const void* address, size_t size,
+                                                                           int stores) {
   using namespace multigrain::checks;
   const auto begin = reinterpret_cast<uintptr_t>(address);
   for (uintptr_t at = begin; at < begin + size; at = (at | ((uintptr_t{1} << line_shift()) - 1)) + 1) {

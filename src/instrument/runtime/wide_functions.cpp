@@ -35,7 +35,8 @@ Value number_in(const int* text, int** end, Value (*read)(const wchar_t*, wchar_
 }  // namespace
 
 MG_ENTRY int* __multigrain_wmemset(int* to, int c, size_t count) {
-  if (!touches_shared(to, bytes_of(count))) return reinterpret_cast<int*>(std::wmemset(reinterpret_cast<wchar_t*>(to), c, count));
+  if (!touches_shared(to, bytes_of(count)))
+    return reinterpret_cast<int*>(std::wmemset(reinterpret_cast<wchar_t*>(to), c, count));
   constexpr size_t kPiece = 256;
   int piece[kPiece];
   for (int& each : piece) each = c;

@@ -169,7 +169,7 @@ void SharedHeap::serve_allocate(NodeId from, const MessageHeader& request) {
   const bool for_owner = without_block_size(third) != 0;
   std::lock_guard guard(manager_lock_);
   const std::optional<PageRun> run = for_owner ? space_->allocate_for_owner(pages, second, placement, from)
-                                                    : space_->allocate(pages, second, placement);
+                                               : space_->allocate(pages, second, placement);
   announce_new_extents();
   Answer answer;
   if (run) answer = {true, run->needs_clearing, run->first.value, run->pages};

@@ -98,8 +98,7 @@ bool has_handler_hooks() {
 }
 
 int sigaction_of_program(int signo, const Action* action, Action* old) {
-  if (!has_handler_hooks() || signo <= 0 || signo >= NSIG)
-    return real_sigaction_of_library(signo, action, old);
+  if (!has_handler_hooks() || signo <= 0 || signo >= NSIG) return real_sigaction_of_library(signo, action, old);
   std::atomic<uint64_t>& handler = g_handlers[static_cast<size_t>(signo)];
   const uint64_t before = handler.load(std::memory_order_acquire);
   Action installed;
@@ -129,11 +128,11 @@ int sigaction_of_program(int signo, const Action* action, Action* old) {
 }
 
 // The C library's functions that jump. The buffer is the caller's own.
-#define MG_JUMP(name)                                               \
-  MG_WRAPPER(void, name, void* buffer, int value) {                 \
-    leave_handlers(buffer);                                         \
-    MG_REAL(name)(buffer, value);                                   \
-    __builtin_unreachable();                                        \
+#define MG_JUMP(name)                               \
+  MG_WRAPPER(void, name, void* buffer, int value) { \
+    leave_handlers(buffer);                         \
+    MG_REAL(name)(buffer, value);                   \
+    __builtin_unreachable();                        \
   }
 MG_JUMP(longjmp)
 MG_JUMP(_longjmp)

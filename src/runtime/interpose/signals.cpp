@@ -131,10 +131,10 @@ constexpr int kSystemV = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
 
 }  // namespace
 
-#define MG_SIGNAL(name, flags)                                      \
-  MG_WRAPPER(sighandler_t, name, int signo, sighandler_t handler) { \
+#define MG_SIGNAL(name, flags)                                                         \
+  MG_WRAPPER(sighandler_t, name, int signo, sighandler_t handler) {                    \
     if (is_ours(signo) || has_handler_hooks()) return remember(signo, handler, flags); \
-    return MG_REAL(name)(signo, handler);                           \
+    return MG_REAL(name)(signo, handler);                                              \
   }
 MG_SIGNAL(signal, kBsd)
 MG_SIGNAL(bsd_signal, kBsd)

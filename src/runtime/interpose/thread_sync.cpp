@@ -28,7 +28,8 @@ void refuse_thread_sync(Refuse* refuse) {
 
 namespace {
 
-[[gnu::always_inline]] inline void see(const char* function, const volatile void* volatile_object, const char* instead) {
+[[gnu::always_inline]] inline void see(const char* function, const volatile void* volatile_object,
+                                       const char* instead) {
   const void* const object = const_cast<const void*>(volatile_object);  // a spin lock's type is volatile
   if (!in_shared_region(object)) [[likely]]
     return;
@@ -41,20 +42,20 @@ constexpr char kLock[] = "mg_lock", kCond[] = "mg_cond_wait and mg_cond_signal",
 }  // namespace
 
 // MG_SYNC_1(instead, name, T): int name(T* object); MG_SYNC_2, MG_SYNC_3: with more arguments.
-#define MG_SYNC_1(instead, name, T)     \
-  MG_WRAPPER(int, name, T* object) {    \
-    see(#name, object, instead);        \
-    return MG_REAL(name)(object);       \
+#define MG_SYNC_1(instead, name, T)  \
+  MG_WRAPPER(int, name, T* object) { \
+    see(#name, object, instead);     \
+    return MG_REAL(name)(object);    \
   }
-#define MG_SYNC_2(instead, name, T, U)        \
+#define MG_SYNC_2(instead, name, T, U)         \
   MG_WRAPPER(int, name, T* object, U second) { \
-    see(#name, object, instead);              \
-    return MG_REAL(name)(object, second);     \
+    see(#name, object, instead);               \
+    return MG_REAL(name)(object, second);      \
   }
-#define MG_SYNC_3(instead, name, T, U, V)              \
+#define MG_SYNC_3(instead, name, T, U, V)               \
   MG_WRAPPER(int, name, T* object, U second, V third) { \
-    see(#name, object, instead);                       \
-    return MG_REAL(name)(object, second, third);       \
+    see(#name, object, instead);                        \
+    return MG_REAL(name)(object, second, third);        \
   }
 
 MG_SYNC_1(kLock, pthread_mutex_lock, pthread_mutex_t)

@@ -88,10 +88,11 @@ void HeapEngine::reserve() {
   void* mapped = ::mmap(reinterpret_cast<void*>(base_), capacity_, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (mapped != reinterpret_cast<void*>(base_))
-    die(1, {"cannot reserve address space for malloc: ",
-            errno == ENOMEM ? "the limit (ulimit -v) is too low; a node reserves about 40 TiB, and uses what the program "
-                              "needs: remove the limit (ulimit -v unlimited)"
-                            : "something else is where it belongs (a library that is loaded early?)"});
+    die(1,
+        {"cannot reserve address space for malloc: ",
+         errno == ENOMEM ? "the limit (ulimit -v) is too low; a node reserves about 40 TiB, and uses what the program "
+                           "needs: remove the limit (ulimit -v unlimited)"
+                         : "something else is where it belongs (a library that is loaded early?)"});
   reserved_ = true;
 }
 

@@ -72,12 +72,12 @@ std::optional<Variable> look_up(const File& file, uint32_t wanted_table, uintptr
   if (header.empty()) return std::nullopt;
   const auto sections = file.at<ElfW(Shdr)>(header[0].e_shoff, header[0].e_shnum);
   std::optional<Variable> best;
-  for (const ElfW(Shdr)& table : sections) {
+  for (const ElfW(Shdr) & table : sections) {
     if (table.sh_type != wanted_table || table.sh_link >= sections.size()) continue;
     const ElfW(Shdr)& strings = sections[table.sh_link];
     const auto text = file.at<char>(strings.sh_offset, strings.sh_size);
     if (text.empty() || text.back() != 0) continue;
-    for (const ElfW(Sym)& symbol : file.at<ElfW(Sym)>(table.sh_offset, table.sh_size / sizeof(ElfW(Sym)))) {
+    for (const ElfW(Sym) & symbol : file.at<ElfW(Sym)>(table.sh_offset, table.sh_size / sizeof(ElfW(Sym)))) {
       if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || symbol.st_shndx == SHN_UNDEF) continue;
       if (address - symbol.st_value >= symbol.st_size || symbol.st_name >= text.size()) continue;
       if (best && best->size <= symbol.st_size) continue;

@@ -35,8 +35,7 @@ Result<WrittenGlobals> WrittenGlobals::create(NodeId node) {
   size_t size = 0;
   for (const Range& range : program_globals()) size += range.length;
   size = std::max(kPage, (size + kPage - 1) / kPage * kPage);
-  void* const copy =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const copy = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (copy == MAP_FAILED) return fail_errno(errno, "no memory to remember the program's globals (--check)");
   return WrittenGlobals(node, static_cast<std::byte*>(copy), size);
 }
@@ -76,19 +75,19 @@ std::vector<std::string> WrittenGlobals::news() {
         at += length;
         continue;
       }
-      const auto changed = static_cast<size_t>(
-          std::mismatch(range.begin + at, range.begin + at + length, was + at).first - range.begin);
+      const auto changed =
+          static_cast<size_t>(std::mismatch(range.begin + at, range.begin + at + length, was + at).first - range.begin);
       const auto address = reinterpret_cast<uintptr_t>(range.begin + changed);
       const auto variable = variable_at(address);
       // Where no symbol is, one sentence says it for the rest of the page.
-      at = variable ? std::min(range.length, variable->begin + variable->size -
-                                                 reinterpret_cast<uintptr_t>(range.begin))
-                    : at + length;
+      at = variable
+               ? std::min(range.length, variable->begin + variable->size - reinterpret_cast<uintptr_t>(range.begin))
+               : at + length;
       if (variable && !is_the_programs(variable->name)) continue;
       const std::string what = variable ? variable->described() : fmt::format("a global at {:#x}", address);
       if (named_.size() >= kMaxNamed || !named_.insert(what).second) continue;
-      sentences.push_back(fmt::format(
-          "node {} wrote {}, which stays on node {}: only memory of mg_alloc is shared", node_.value, what, node_.value));
+      sentences.push_back(fmt::format("node {} wrote {}, which stays on node {}: only memory of mg_alloc is shared",
+                                      node_.value, what, node_.value));
     }
     was += range.length;
   }

@@ -254,10 +254,10 @@ std::vector<Cause> Attribution::causes_by_moves() const {
   for (const auto& [key, moves] : causes_) {
     const auto& [victim_group, victim_site, culprit_group, culprit_site] = key;
     causes.push_back({.victim_group = victim_group,
-                             .culprit_group = culprit_group,
-                             .victim_site = victim_site,
-                             .culprit_site = culprit_site,
-                             .moves = moves});
+                      .culprit_group = culprit_group,
+                      .victim_site = victim_site,
+                      .culprit_site = culprit_site,
+                      .moves = moves});
   }
   std::sort(causes.begin(), causes.end(), [](const Cause& a, const Cause& b) {
     return std::tuple(b.moves, a.victim_group, a.victim_site, a.culprit_group, a.culprit_site) <

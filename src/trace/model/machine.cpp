@@ -124,8 +124,7 @@ std::vector<Machine> make_known_machines() {
   // instead, which bounds R by 2G.
   Machine ace;
   ace.name = "ace";
-  ace.source =
-      "Bolosky's thesis, section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";
+  ace.source = "Bolosky's thesis, section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";
   ace.block_size = 4096;
   ace.unit_ns = 650;
   ace.r = 5;

@@ -23,7 +23,8 @@ TEST(Transports, AllAreAllButSystemV) {
 }
 
 TEST(Transports, WhatIsSafeStays) {
-  for (const char* const safe : {"tcp", "tcp,self", "rc,ud:aux", "posix,cma", "\\posix"}) EXPECT_EQ(allowed(safe), safe);
+  for (const char* const safe : {"tcp", "tcp,self", "rc,ud:aux", "posix,cma", "\\posix"})
+    EXPECT_EQ(allowed(safe), safe);
 }
 
 TEST(Transports, AnExclusionIsLonger) {

@@ -1,6 +1,5 @@
-#include <multigrain/multigrain.hpp>
-
 #include <map>
+#include <multigrain/multigrain.hpp>
 #include <mutex>
 #include <new>
 #include <stdexcept>

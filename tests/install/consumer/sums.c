@@ -4,11 +4,11 @@
 #include <stddef.h>
 
 static mg_lock_t lock;
-static long *result;
-static const int *all;
+static long* result;
+static const int* all;
 static long size;
 
-static void add_part(void *unused) {
+static void add_part(void* unused) {
   (void)unused;
   long mine = 0;
   const long me = mg_processor(), processors = mg_processors();
@@ -18,7 +18,7 @@ static void add_part(void *unused) {
   mg_unlock(lock);
 }
 
-long sum(const int *numbers, long count) {
+long sum(const int* numbers, long count) {
   all = numbers;
   size = count;
   lock = mg_lock_create();

@@ -1,1 +1,1 @@
-long sum(const int *numbers, long count);
+long sum(const int* numbers, long count);

@@ -5,11 +5,11 @@
 //
 // Prints "NAME wrong: ..." for each program that left something else, and exits with 1 then. A program that crashes or
 // does not end in time takes the runner with it: the last line names the program, and the exit status is 3 or 4.
-#include <CLI/CLI.hpp>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -50,7 +50,8 @@ std::vector<kernel> programs_of(const std::string& path) {
     std::exit(2);
   }
   std::vector<kernel> all;
-  for (auto* at = static_cast<const kernel*>(dlsym(library, "c_kernels")); at->name != nullptr; ++at) all.push_back(*at);
+  for (auto* at = static_cast<const kernel*>(dlsym(library, "c_kernels")); at->name != nullptr; ++at)
+    all.push_back(*at);
   return all;
 }
 

@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "support/sim_fabric.h"
 #include "memory/layout.h"
+#include "support/sim_fabric.h"
 
 namespace multigrain {
 namespace {
@@ -166,7 +166,8 @@ TEST(SharedHeapTest, ReplyWaitsForTheSlowestNode) {
   std::vector<std::unique_ptr<SharedHeap>> heaps;
   for (uint16_t node = 0; node < 3; ++node) {
     heaps.push_back(std::make_unique<SharedHeap>(network.node(NodeId(node)), WaitPolicy{}, kBase, uint64_t{1} << 30,
-                                                 4096, nullptr, HomeClaims::TableLocation{.offset = 4096, .entries = 1000}));
+                                                 4096, nullptr,
+                                                 HomeClaims::TableLocation{.offset = 4096, .entries = 1000}));
   }
   // Node 1's request by hand, for a call that it has not made: its reply would end the process, and is not delivered.
   MessageHeader request;

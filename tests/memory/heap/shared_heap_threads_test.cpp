@@ -125,8 +125,9 @@ class SharedHeapThreadsTest : public ::testing::Test {
     for (uint16_t node = 0; node < kNodes; ++node)
       fabrics_.push_back(std::make_unique<QueueFabric>(fabrics_, node, kNodes));
     for (auto& fabric : fabrics_)
-      heaps_.push_back(std::make_unique<SharedHeap>(*fabric, WaitPolicy{}, base_, kRegionSize, kPageSize, nullptr,
-                                                    HomeClaims::TableLocation{.offset = 0, .entries = QueueFabric::kClaims}));
+      heaps_.push_back(
+          std::make_unique<SharedHeap>(*fabric, WaitPolicy{}, base_, kRegionSize, kPageSize, nullptr,
+                                       HomeClaims::TableLocation{.offset = 0, .entries = QueueFabric::kClaims}));
     for (auto& fabric : fabrics_) {
       services_.emplace_back([&fabric] {
         while (!fabric->stopped()) fabric->serve();

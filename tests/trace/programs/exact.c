@@ -19,7 +19,8 @@ __attribute__((noinline)) static void copy(char* to, const char* from) {
   memcpy(to, from, 64); /* line 19 */
 }
 
-int counter; volatile int ticker;
+int counter;
+volatile int ticker;
 
 int main(void) {
   int* block = malloc(kCount * sizeof *block); /* line 25 */

@@ -17,9 +17,9 @@ static int entries;
 static int turn;
 
 /* Not static: the compiler would make arrays of them. */
-int* log_of_lock;  /* in the order of the critical sections */
-int* slots;        /* [phase][thread], written before the phase's barrier and read after it */
-int* by_atomic;    /* written before `flag`, read after */
+int* log_of_lock; /* in the order of the critical sections */
+int* slots;       /* [phase][thread], written before the phase's barrier and read after it */
+int* by_atomic;   /* written before `flag`, read after */
 int* by_volatile;
 int* by_condition; /* handed from thread to thread */
 int* by_semaphore;
