@@ -59,6 +59,27 @@ class Pages(unittest.TestCase):
                     self.assertIn(f"\\fB{option}\\fR", page)
 
 
+    def test_name_every_variable(self) -> None:
+        page = self.page("mgrun").read_text()
+        self.assertEqual(page.count(".SH ENVIRONMENT"), 1)
+        table = (SOURCE / "src/base/settings.cpp").read_text()
+        options = [flag for option in manual.help_of(str(BUILD / "bin/mgrun")).options() for flag in option.flags]
+        variables = {"MULTIGRAIN_" + flag[2:].upper().replace("-", "_") for flag in options if flag.startswith("--")}
+        variables = {each for each in variables if f'"{each}"' in table}
+        self.assertIn("MULTIGRAIN_PROTOCOL", variables)
+        variables |= {"MULTIGRAIN_SPIN", "MULTIGRAIN_PRIVATE_LIBRARIES"}
+        for variable in variables:
+            with self.subTest(variable=variable):
+                self.assertIn(f"\\fB{variable}\\fR", page)
+        pages = "".join(self.page(command).read_text() for command in COMMANDS)
+        for line in (SOURCE / "docs/user/mgrun.md").read_text().splitlines():
+            if not (found := re.match(r"\| (`M[^|]*)\|", line)):
+                continue
+            for variable in re.findall(r"`(\w+)`", found[1]):
+                with self.subTest(variable=variable):
+                    self.assertIn(f"\\fB{variable}\\fR", pages)
+
+
 class Completion(unittest.TestCase):
     def test_of_an_option(self) -> None:
         self.assertEqual(completed("mgrun", "--pro"), ["--procs-per-node", "--protocol"])

@@ -1,4 +1,6 @@
 """Manual pages and completions of the commands, out of what their --help says: options are declared once, in the command.
+Which of them have a variable of the environment is in the same table (src/base/settings.cpp), and the variables that have
+no option are in docs/user/mgrun.md.
 
 usage: manual.py man COMMAND OUTPUT                 the manual page of a command, in roff's macros man
        manual.py bash COMMAND OUTPUT                what completes it in bash
@@ -24,6 +26,7 @@ ABOUT = {
     "mgbench": ("measure what each Multigrain primitive costs on this machine", "mgrun"),
     "mgstudy": ("run a program on a family of emulated machines, and report", "mgrun"),
 }
+SOURCE = Path(__file__).resolve().parents[2]
 ENTRY = re.compile(r"^ {2,4}(?P<name>\S.*?)(?: {2,}(?P<text>\S.*))?$")
 CHOICES = re.compile(r"\{([^{}]*)\}")
 
@@ -175,6 +178,44 @@ def roff_options(of: Help) -> list[str]:
     return out
 
 
+def settings() -> dict[str, str]:
+    """The long option of each variable that has one, in the order of --help."""
+    rows = re.findall(
+        r'\{"(MULTIGRAIN_\w+)",[^{}]*?"(?:-\w,)?(--[-\w]+)"', (SOURCE / "src/base/settings.cpp").read_text()
+    )
+    return dict(rows)
+
+
+def variables_without_option() -> dict[str, str]:
+    """What each of them says."""
+    rows = re.findall(
+        r"^\| (`M[G_A-Z]+`(?:, `M[G_A-Z]+`)*) \| (.*) \|$",
+        (SOURCE / "docs/user/mgrun.md").read_text(),
+        flags=re.MULTILINE,
+    )
+    return {names.replace("`", ""): text.replace("`", "") for names, text in rows}
+
+
+def roff_environment(name: str) -> list[str]:
+    """Those of the settings are mgrun's, as are others whose text names no command."""
+    of_options = settings() if name == "mgrun" else {}
+    others = {
+        variables: text
+        for variables, text in variables_without_option().items()
+        if name in ([word for word in text.split() if word in ABOUT] or ["mgrun"])
+    }
+    if not of_options and not others:
+        return []
+    out = [".SH ENVIRONMENT"]
+    if of_options:
+        out.append("An option counts more than its variable.")
+    out += [f".TP\n\\fB{variable}\\fR\nWhat \\fB{roff(option)}\\fR says." for variable, option in of_options.items()]
+    for variables, text in others.items():
+        names = ", ".join(f"\\fB{variable}\\fR" for variable in variables.split(", "))
+        out.append(f".TP\n{names}\n{roff(text[:1].upper() + text[1:])}.")
+    return out
+
+
 def man_page(command: str) -> str:
     name = Path(command).name
     own = help_of(command)
@@ -194,6 +235,7 @@ def man_page(command: str) -> str:
     ]
     for sub, of in subcommand_helps(command, own).items():
         out += [f'.SH "{name.upper()} {sub.upper()}"', *roff_prose(of.prose), *roff_options(of)]
+    out += roff_environment(name)
     seen = ", ".join(f".BR {each} (1)" for each in others.split(", ")).replace(", .BR", " ,\n.BR")
     out += [".SH SEE ALSO", seen, ".PP", "The pages of the documentation beside the program, docs/README.md first."]
     return "\n".join(out) + "\n"
