@@ -28,6 +28,8 @@ struct ChildStart {
   // "NAME=VALUE", in addition to this process's environment or, for `whole_environment`, in its place.
   std::vector<std::string> environment;
   bool whole_environment = false;
+  // What the child's standard descriptors become. A descriptor of this process should lie above 2: the three are set in
+  // their order, and a lower one may have been replaced already when its turn to be copied comes.
   int input = kInheritDescriptor, output = kInheritDescriptor, error = kInheritDescriptor;
   std::vector<int> inherited;   // descriptors that lose their close-on-exec flag
   int parent_death_signal = 0;  // what ends the child when the thread that starts it ends; 0: nothing does

@@ -49,6 +49,10 @@ constexpr std::chrono::seconds kAnswerLimit{10};
 // See Supervisor::Rules.
 constexpr std::chrono::milliseconds kNetworkPatience{500};
 
+tl::unexpected<Error> unclear(const Frame& frame) {
+  return fail("its agent says something that is not understood ({})", frame.type);
+}
+
 // Variables that every node gets as they are here; others are each host's own.
 bool is_forwarded(std::string_view name, const std::vector<std::string>& exported) {
   constexpr std::string_view kPrefixes[] = {"MULTIGRAIN_", "UCX_", "OMP_"};
@@ -310,11 +314,10 @@ void HostLauncher::hear(size_t index) {
 Status HostLauncher::obey(size_t index, const Frame& frame) {
   Host& host = hosts_[index];
   FieldReader fields(frame.payload);
-  const auto unclear = [&] { return fail("its agent says something that is not understood ({})", frame.type); };
   switch (frame.type) {
     case agent::kReady: {
       const std::string description = fields.text();
-      if (!fields.complete()) return unclear();
+      if (!fields.complete()) return unclear(frame);
       host.ready = true;
       say("host {} ({}): {}", host.link->name(), host.link->hello()->host, description);
       return {};
@@ -322,7 +325,7 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
     case agent::kRefuse: {
       const uint64_t status = fields.number(255);
       const std::string reason = fields.text();
-      if (!fields.complete()) return unclear();
+      if (!fields.complete()) return unclear(frame);
       // One that refuses later gives up a run that has begun.
       if (phase_ == Phase::kRunning && supervisor_.has_started(NodeId(static_cast<uint16_t>(host.link->nodes().first))))
         return fail("{}", reason);
@@ -331,13 +334,13 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
     }
     case agent::kInputTaken: {
       const uint64_t bytes = fields.number(input_under_way_);
-      if (!fields.complete() || index != 0) return unclear();
+      if (!fields.complete() || index != 0) return unclear(frame);
       input_under_way_ -= bytes;
       return {};
     }
     case agent::kLastWords: {
       const std::string words = fields.text();
-      if (!fields.complete()) return unclear();
+      if (!fields.complete()) return unclear(frame);
       if (phase_ == Phase::kRunning) fmt::print(stderr, "mgrun: {}\n", words);
       return {};
     }
@@ -346,7 +349,7 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       now.still = fields.number(1) != 0;
       now.anyone = fields.number(1) != 0;
       now.digest = fields.number();
-      if (!fields.complete()) return unclear();
+      if (!fields.complete()) return unclear(frame);
       host.stillness = now;
       return {};
     }
@@ -362,13 +365,12 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
 Status HostLauncher::obey_about_node(size_t index, const Frame& frame) {
   Host& host = hosts_[index];
   FieldReader fields(frame.payload);
-  const auto unclear = [&] { return fail("its agent says something that is not understood ({})", frame.type); };
   const auto read_node = [&] { return NodeId(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1))); };
   switch (frame.type) {
     case agent::kStarted: {
       const NodeId node = read_node();
       const auto pid = static_cast<pid_t>(fields.number(INT32_MAX));
-      if (!fields.complete() || !has(host, node) || phase_ == Phase::kStarting) return unclear();
+      if (!fields.complete() || !has(host, node) || phase_ == Phase::kStarting) return unclear(frame);
       if (phase_ == Phase::kRunning) supervisor_.started(node, pid);
       say("node {} is pid {} on host {}", node.value, pid, host.link->name());
       return {};
@@ -377,7 +379,7 @@ Status HostLauncher::obey_about_node(size_t index, const Frame& frame) {
       const NodeId node = read_node();
       const auto stream = static_cast<int>(fields.number(STDERR_FILENO));
       const auto bytes = fields.blob();
-      if (!fields.complete() || !has(host, node) || stream < STDOUT_FILENO) return unclear();
+      if (!fields.complete() || !has(host, node) || stream < STDOUT_FILENO) return unclear(frame);
       pass_on_output(index, node, stream, bytes);
       return {};
     }
@@ -385,7 +387,7 @@ Status HostLauncher::obey_about_node(size_t index, const Frame& frame) {
       const uint64_t round = fields.number(kMaxWireupRounds);
       const NodeId node = read_node();
       const auto card = fields.blob();
-      if (!fields.complete() || !has(host, node) || card.size() > Wireup::kMaxCard) return unclear();
+      if (!fields.complete() || !has(host, node) || card.size() > Wireup::kMaxCard) return unclear(frame);
       for (Host& other : hosts_)
         other.link->send(agent::kCard, FieldWriter().number(round).number(node.value).blob(card));
       return {};
@@ -398,26 +400,26 @@ Status HostLauncher::obey_about_node(size_t index, const Frame& frame) {
       end.attached = fields.number(1) != 0;
       end.run_over = fields.number(1) != 0;
       end.memory = static_cast<MemoryKill>(fields.number(static_cast<uint64_t>(MemoryKill::kUnknown)));
-      if (!fields.complete() || !has(host, end.node)) return unclear();
+      if (!fields.complete() || !has(host, end.node)) return unclear(frame);
       if (phase_ == Phase::kRunning) supervisor_.node_ended(end);
       return {};
     }
     case agent::kSignalled: {
       const NodeId node = read_node();
       const auto number = static_cast<int>(fields.number(64));
-      if (!fields.complete() || !has(host, node)) return unclear();
+      if (!fields.complete() || !has(host, node)) return unclear(frame);
       if (phase_ == Phase::kRunning) supervisor_.signal_arrived(number, false, node);
       return {};
     }
     case agent::kSnapshot: {
       const NodeId node = read_node();
       auto snapshot = unpack(fields.blob());
-      if (!fields.complete() || !has(host, node) || !snapshot || snapshot->node != node.value) return unclear();
+      if (!fields.complete() || !has(host, node) || !snapshot || snapshot->node != node.value) return unclear(frame);
       snapshots_[node.value] = std::move(*snapshot);
       return {};
     }
     default:
-      return unclear();
+      return unclear(frame);
   }
 }
 

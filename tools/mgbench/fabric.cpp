@@ -52,30 +52,27 @@ enum class Target : uint32_t { kStarting, kPolls, kSleeps, kComputes, kEnds };
 
 // What the two processes share beside the network: cards at the start, and what the target is to do.
 struct Shared {
-  static constexpr unsigned kExchanges = 1;
-  std::atomic<uint32_t> length[kExchanges][2];
-  std::byte card[kExchanges][2][32 * 1024];
+  std::atomic<uint32_t> length[2];  // of each card, plus 1; 0: not there yet
+  std::byte card[2][32 * 1024];
   std::atomic<Target> wanted;
   std::atomic<Target> is;
 };
 
+// For one exchange, which is all that a fabric makes.
 class SharedWireup final : public Wireup {
  public:
   SharedWireup(Shared& shared, unsigned self) : shared_(shared), self_(self) {}
   [[nodiscard]] NodeId self() const override { return NodeId(static_cast<uint16_t>(self_)); }
   [[nodiscard]] unsigned nodes() const override { return 2; }
   Result<std::vector<Card>> exchange(std::span<const std::byte> card, std::chrono::seconds) override {
-    if (exchange_ == Shared::kExchanges) return fail("there are more than {} exchanges", exchange_);
-    auto& length = shared_.length[exchange_];
-    auto& place = shared_.card[exchange_];
-    ++exchange_;
-    if (card.size() >= sizeof place[0]) return fail("a card of {} bytes is too long", card.size());
-    std::memcpy(place[self_], card.data(), card.size());
-    length[self_].store(static_cast<uint32_t>(card.size()) + 1);  // 0: not there yet
+    MG_CHECK(shared_.length[self_].load() == 0);
+    if (card.size() > sizeof shared_.card[0]) return fail("a card of {} bytes is too long", card.size());
+    std::memcpy(shared_.card[self_], card.data(), card.size());
+    shared_.length[self_].store(static_cast<uint32_t>(card.size()) + 1);
     std::vector<Card> cards;
     for (unsigned n = 0; n < 2; ++n) {
-      while (length[n].load() == 0) usleep(100);
-      cards.emplace_back(place[n], place[n] + length[n].load() - 1);
+      while (shared_.length[n].load() == 0) usleep(100);
+      cards.emplace_back(shared_.card[n], shared_.card[n] + shared_.length[n].load() - 1);
     }
     return cards;
   }
@@ -84,7 +81,6 @@ class SharedWireup final : public Wireup {
  private:
   Shared& shared_;
   unsigned self_;
-  unsigned exchange_ = 0;
 };
 
 struct Node {

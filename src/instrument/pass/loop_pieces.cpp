@@ -32,7 +32,7 @@ constexpr uint64_t kLongestRun = 1 << 20;
 // keeps its own end.
 class Pieces {
  public:
-  Pieces(const LoopAnalyses& analyses, Loop& loop, Plan& plan)
+  Pieces(const LoopAnalyses& analyses, Loop& loop, const Plan& plan)
       : a_(analyses),
         loop_(loop),
         plan_(plan),
@@ -470,7 +470,7 @@ class Pieces {
 
   const LoopAnalyses& a_;
   Loop& loop_;
-  Plan& plan_;
+  const Plan& plan_;
   LLVMContext& context_;
   SCEVExpander expander_;
   BasicBlock* const preheader_;
@@ -513,7 +513,7 @@ class Pieces {
 
 }  // namespace
 
-bool divide_into_pieces(const LoopAnalyses& analyses, Loop& loop, Plan& plan) {
+bool divide_into_pieces(const LoopAnalyses& analyses, Loop& loop, const Plan& plan) {
   return Pieces(analyses, loop, plan).build();
 }
 

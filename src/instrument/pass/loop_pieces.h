@@ -6,6 +6,6 @@
 namespace multigrain::checks {
 
 // Puts both forms in place of the loop; false, and nothing has changed, if what the plan names cannot be computed before it.
-bool divide_into_pieces(const LoopAnalyses& analyses, llvm::Loop& loop, Plan& plan);
+bool divide_into_pieces(const LoopAnalyses& analyses, llvm::Loop& loop, const Plan& plan);
 
 }  // namespace multigrain::checks
