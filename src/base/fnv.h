@@ -1,4 +1,5 @@
-// FNV-1a, 64 bits: for telling accidents apart, not attacks.
+// FNV-1a, 64 bits: for telling accidents apart, not attacks. By hand, as xxHash belongs to the trace format alone: what is
+// hashed here is read once, when a run starts, and so few bytes that a faster hash is no gain.
 #pragma once
 
 #include <cstddef>

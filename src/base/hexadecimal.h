@@ -1,4 +1,5 @@
-// Bytes as text: two lower-case digits each, the high one first.
+// Bytes as text: two lower-case digits each, the high one first. By hand, as libsodium, which has this, is linked by the
+// ucx module alone, and the runtime and the PMI-2 module do without.
 #pragma once
 
 #include <cstddef>
