@@ -23,7 +23,7 @@ StackText complaint() {
 void complain(const char* what, uint64_t a, uint64_t b, uint64_t c) {
   StackText line = complaint();
   line.text(what);
-  for (uint64_t value : {a, b, c}) {
+  for (const uint64_t value : {a, b, c}) {
     if (value == kNoNumber) break;
     line.text(" ").number(value);
   }

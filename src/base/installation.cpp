@@ -13,9 +13,8 @@ Result<std::filesystem::path> find_beside_executable(std::initializer_list<const
   if (error) return fail("cannot find the executable's own folder: {}", error.message());
   const auto at = [&](const char* place) { return (executable.parent_path() / place).lexically_normal(); };
   for (const char* place : places) {
-    const fs::path candidate = at(place);
-    if (std::ranges::all_of(files, [&](const char* file) { return fs::exists(candidate / file, error); }))
-      return candidate;
+    if (std::ranges::all_of(files, [&](const char* file) { return fs::exists(at(place) / file, error); }))
+      return at(place);
   }
   std::string names;
   for (const char* file : files) names += (names.empty() ? "" : " and ") + std::string(file);
