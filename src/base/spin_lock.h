@@ -7,24 +7,28 @@
 #include <atomic>
 
 #include "base/futex.h"
+#include "base/lock_guard.h"
+#include "base/thread_annotations.h"
 
 namespace multigrain {
 
 template <FutexScope kScope>
-class BasicSpinLock {
+class MG_CAPABILITY("spin lock") BasicSpinLock {
  public:
-  void lock() {
+  void lock() MG_ACQUIRE() {
     uint32_t expected = kFree;
     if (word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) return;
     lock_slowly();
   }
-  bool try_lock() {
+  bool try_lock() MG_TRY_ACQUIRE(true) {
     uint32_t expected = kFree;
     return word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire);
   }
-  void unlock() {
+  void unlock() MG_RELEASE() {
     if (word_.exchange(kFree, std::memory_order_release) == kContended) futex_wake(word_, kScope, 1);
   }
+  // Tells Clang's analysis, where it cannot see it, that the calling thread holds the lock. Does nothing else.
+  void assume_held() const MG_ASSUMES_HELD() {}
 
  private:
   static constexpr uint32_t kFree = 0;

@@ -1,6 +1,5 @@
 #include "coherence/hazard_slots.h"
 
-#include <mutex>
 #include <utility>
 
 #include "base/error.h"
@@ -24,7 +23,7 @@ HazardSlots::HazardSlots(NodeId self, std::span<std::byte> words)
 }
 
 uint64_t* HazardSlots::take() {
-  const std::lock_guard hold(lock_);
+  const LockGuard hold(lock_);
   uint64_t* const slot = take_locked();
   if (slot == nullptr) die(1, "more threads live on this node than it has hazards for:", words::kHazardSlots);
   return slot;
@@ -42,7 +41,7 @@ uint64_t* HazardSlots::take_locked() {
 void HazardSlots::give_back(uint64_t* slot) {
   MG_CHECK(contains(slot));
   for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i) std::atomic_ref<uint64_t>(slot[i]).store(0, std::memory_order_release);
-  const std::lock_guard hold(lock_);
+  const LockGuard hold(lock_);
   free_[free_count_++] = static_cast<uint16_t>(index_of(slot));
 }
 

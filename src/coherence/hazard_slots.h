@@ -83,15 +83,15 @@ class HazardSlots : public MappedObject {
   uint64_t* slot_for_handlers();
 
  private:
-  uint64_t* take_locked();
+  uint64_t* take_locked() MG_REQUIRES(lock_);
 
   std::atomic<uint64_t>& count_;         // exported
   std::atomic<uint64_t>& rights_epoch_;  // exported
   uint64_t* const first_;
   const NodeId self_;
   SpinLock lock_;
-  unsigned free_count_ = 0;
-  std::array<uint16_t, words::kHazardSlots> free_{};
+  unsigned free_count_ MG_GUARDED_BY(lock_) = 0;
+  std::array<uint16_t, words::kHazardSlots> free_ MG_GUARDED_BY(lock_){};
 };
 
 // A value for a node's rights epoch that no node has used before; `by` is the node that makes it.

@@ -5,6 +5,8 @@
 // order.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +24,7 @@ namespace multigrain {
 struct PageRecord {
   SpinLock lock;
   std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
-  std::byte* twin = nullptr;
+  std::byte* twin MG_GUARDED_BY(lock) = nullptr;
 
   // Once it was looked up.
   [[nodiscard]] NodeId home() const {
@@ -47,8 +49,8 @@ class PageDriver : public Protocol {
   [[nodiscard]] uint64_t offset(PageId page) const { return page.value * page_size_; }
 
   // Of a page that no processor can write now.
-  void make_twin(PageId page, PageRecord& record);
-  void drop_twin(PageRecord& record);
+  void make_twin(PageId page, PageRecord& record) MG_REQUIRES(record.lock);
+  void drop_twin(PageRecord& record) MG_REQUIRES(record.lock);
 
   // Rights to consecutive pages, whose locks are held.
   void grant_read(PageId first, uint64_t count);
@@ -77,10 +79,10 @@ class PageDriver : public Protocol {
 };
 
 // One system call brings all the frames into being and another maps them: for memory that is written for the first time
-// that is most of the cost.
+// that is most of the cost. Without analysis: from the first loop to the last it holds the locks of the records in `opened`.
 template <typename Record, typename IsUnused, typename Open>
 void PageDriver::open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
-                            Open&& open) {
+                            Open&& open) MG_NO_THREAD_SAFETY_ANALYSIS {
   std::array<Record*, Config::kMaxPrefetch> opened;
   uint32_t n = 0;
   for (; n < std::min<uint32_t>(count, Config::kMaxPrefetch); ++n) {

@@ -20,7 +20,7 @@ Status OutputWriter::start() {
 OutputWriter::~OutputWriter() {
   if (thread_.joinable()) {
     {
-      const std::lock_guard lock(mutex_);
+      const LockGuard lock(mutex_);
       ending_ = true;
       queue_.clear();
     }
@@ -32,7 +32,7 @@ OutputWriter::~OutputWriter() {
 
 void OutputWriter::write(int target, std::string text, size_t owner, size_t bytes) {
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     queue_.push_back({target, std::move(text), {owner, bytes}});
   }
   changed_.notify_all();
@@ -41,32 +41,32 @@ void OutputWriter::write(int target, std::string text, size_t owner, size_t byte
 std::vector<OutputWriter::Done> OutputWriter::take_done() {
   eventfd_t count = 0;
   eventfd_read(event_, &count);
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   return std::exchange(done_, {});
 }
 
 void OutputWriter::finish() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+  const LockGuard lock(mutex_);
+  while (!queue_.empty() || busy_) changed_.wait(mutex_);
 }
 
 std::optional<std::string> OutputWriter::lost() {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   return lost_;
 }
 
 void OutputWriter::run() {
-  std::unique_lock lock(mutex_);
+  const LockGuard lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    while (!ending_ && queue_.empty()) changed_.wait(mutex_);
     if (queue_.empty()) return;
     const Piece piece = std::move(queue_.front());
     queue_.pop_front();
     busy_ = true;
     if (!lost_) {
-      lock.unlock();
+      mutex_.unlock();
       std::optional<std::string> lost = write_all(piece.target, piece.text);
-      lock.lock();
+      mutex_.lock();
       lost_ = std::move(lost);
     }
     busy_ = false;

@@ -2,16 +2,15 @@
 // he likes (a pager, a terminal that was stopped), and mgrun must go on talking to its agents meanwhile.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace multigrain {
 
@@ -52,13 +51,13 @@ class OutputWriter {
 
   int event_ = -1;
   std::thread thread_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Piece> queue_;  // guarded by mutex_, as the rest
-  std::vector<Done> done_;
-  std::optional<std::string> lost_;
-  bool busy_ = false;
-  bool ending_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::deque<Piece> queue_ MG_GUARDED_BY(mutex_);
+  std::vector<Done> done_ MG_GUARDED_BY(mutex_);
+  std::optional<std::string> lost_ MG_GUARDED_BY(mutex_);
+  bool busy_ MG_GUARDED_BY(mutex_) = false;
+  bool ending_ MG_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace multigrain

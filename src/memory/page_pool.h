@@ -44,8 +44,8 @@ class PagePool {
       : memory_(memory), page_size_(page_size), max_pages_(max_pages) {}
 
   SpinLock lock_;
-  FreeBuffer* free_ = nullptr;  // under lock_, as is fresh_
-  uint64_t fresh_ = 0;          // buffers from here on were never used
+  FreeBuffer* free_ MG_GUARDED_BY(lock_) = nullptr;
+  uint64_t fresh_ MG_GUARDED_BY(lock_) = 0;  // buffers from here on were never used
   std::atomic<uint64_t> in_use_{0};
   std::byte* memory_;
   size_t page_size_;

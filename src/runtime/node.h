@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/config.h"
+#include "base/mutex.h"
 #include "coherence/by_grain.h"
 #include "coherence/create.h"
 #include "coherence/hazard_slots.h"
@@ -170,7 +170,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   EventCount exit_event_;
   std::atomic<uint32_t> exit_wanted_{0};
   std::atomic<int> exit_status_{0};
-  std::mutex marking_;
+  Mutex marking_;
   std::atomic<uint64_t> marks_out_{0};  // a bit a node that has still to answer
   SparseTable<NodeReport> reports_;
   std::atomic<uint64_t> reports_in_{0};  // a bit a node

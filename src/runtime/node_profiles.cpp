@@ -59,7 +59,7 @@ void Node::take_mark(PhaseMark mark, Nanoseconds when) {
 
 void Node::mark_profiles(PhaseMark mark) {
   // Several processors may call at once; the others wait like for any lock while this one handles messages.
-  const std::lock_guard one_at_a_time(marking_);
+  const LockGuard one_at_a_time(marking_);
   const Nanoseconds when = time_of_mark();
   take_mark(mark, when);
   uint64_t others = 0;

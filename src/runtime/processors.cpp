@@ -278,7 +278,7 @@ void Processors::handle_spawn(void* context, const Message& message) {
 void Processors::tell_written_globals() {
   if (!written_) return;
   const BootHeapScope boot;
-  const std::lock_guard one_at_a_time(telling_);
+  const LockGuard one_at_a_time(telling_);
   for (const std::string& sentence : written_->news()) std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());
 }
 
@@ -389,7 +389,7 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
     return -EINVAL;
   }
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  const std::lock_guard one_at_a_time(spawning_);
+  const LockGuard one_at_a_time(spawning_);
   uint32_t idle = 0;
   const NodeId node = node_of(processor);
   const bool needs_state = node != NodeId(0) && node_is_idle(node);

@@ -11,12 +11,12 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/config.h"
+#include "base/mutex.h"
 #include "fabric/fabric.h"
 #include "fabric/wait.h"
 #include "memory/sparse_table.h"
@@ -116,7 +116,7 @@ class Processors {
   sigset_t program_mask_{};  // what processors run the program with
   SparseTable<Local> local_;
   SparseTable<Known> known_;
-  std::mutex spawning_;  // one spawn at a time: a state copy takes several messages
+  Mutex spawning_;  // one spawn at a time: a state copy takes several messages
 
   // Node 0, under spawning_: the argument with which a node's first processor was started after its copy, and what a
   // node has answered.
@@ -128,7 +128,7 @@ class Processors {
 
   // --check, on other nodes than 0.
   std::optional<WrittenGlobals> written_;
-  std::mutex telling_;
+  Mutex telling_;
   std::atomic<uint32_t> running_here_{0};
 };
 

@@ -31,7 +31,7 @@ BarrierPlace Sync::barrier_place_of(const SyncHandle& barrier) const {
   return {self_, manager_of(barrier), nodes_, processors_, options_.barrier_radix};
 }
 
-// Under the record's guard. Returns false if the barrier was destroyed.
+// Returns false if the barrier was destroyed.
 bool Sync::enter_generation(BarrierRecord& record, const SyncHandle& barrier) {
   if (record.generation > barrier.generation) return false;
   if (record.generation < barrier.generation) {
@@ -149,11 +149,12 @@ void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& 
   host_.acquire_all();
 }
 
-// At the manager, under the guard.
+// At the manager.
 void Sync::counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from) {
   arrive(record);
   const virtual_time::StampFloor floor(record.latest);
   record.counted.arrive(count, from, [&](NodeId node, uint16_t waiters) {
+    record.guard.assume_held();
     record.latest = 0;
     if (node == self_) {
       record.event.mark();

@@ -105,9 +105,9 @@ class HandleSource {
   static constexpr uint32_t kNone = 0;  // free list entries are indices + 1
 
   SpinLock guard_;
-  uint32_t fresh_ = 0;  // indices below were given out at least once
-  uint32_t free_ = kNone;
-  SparseArray<uint32_t> next_free_;
+  uint32_t fresh_ MG_GUARDED_BY(guard_) = 0;  // indices below were given out at least once
+  uint32_t free_ MG_GUARDED_BY(guard_) = kNone;
+  SparseArray<uint32_t> next_free_;   // its entries are used under the guard, as the next table's
   SparseArray<uint16_t> generation_;  // of the present use; one more once it was given back
 };
 

@@ -32,7 +32,7 @@ SyncKind kind_of(ServerCall call) {
 
 }  // namespace
 
-// Under the record's guard. Returns false if the object was destroyed.
+// Returns false if the object was destroyed.
 bool Sync::enter_generation(ServerRecord& record, const SyncHandle& handle) {
   if (record.generation > handle.generation) return false;
   if (record.generation < handle.generation) {

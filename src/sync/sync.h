@@ -142,30 +142,30 @@ class Sync {
   // One cache line a lock: an array of locks must not falsely share.
   struct alignas(64) LockRecord {
     std::atomic<uint32_t> word;  // see lock.cpp
-    SpinLock guard;              // of `state`, and of word while kSlow is set in it
-    LockState state;             // its `held` is in word
+    SpinLock guard;              // also of word while kSlow is set in it
+    LockState state MG_GUARDED_BY(guard);  // its `held` is in word
   };
   static_assert(sizeof(LockRecord) == 64);
 
   struct alignas(64) BarrierRecord {
     SpinLock guard;
-    uint32_t generation;
+    uint32_t generation MG_GUARDED_BY(guard);
     // These three only grow, over generations too: a processor that has been let go, but has not run since, must see so
     // even if another has destroyed the barrier meanwhile and its index is in use again.
     std::atomic<uint32_t> rounds;    // episodes of `node` that ended
     std::atomic<uint32_t> departed;  // of a counted barrier: how many of this node's arrivals may go
-    uint32_t tickets;                // and how many arrivals there were; guarded
+    uint32_t tickets MG_GUARDED_BY(guard);  // and how many arrivals there were
     EventCount event;
-    // The virtual time of the latest arrival of the episode, of what this node knows; guarded.
-    Nanoseconds latest;
-    BarrierNode node;
-    CountedBarrier counted;
+    // The virtual time of the latest arrival of the episode, of what this node knows.
+    Nanoseconds latest MG_GUARDED_BY(guard);
+    BarrierNode node MG_GUARDED_BY(guard);
+    CountedBarrier counted MG_GUARDED_BY(guard);
   };
 
   struct alignas(64) ServerRecord {
     SpinLock guard;
-    uint32_t generation;
-    ServerState state;
+    uint32_t generation MG_GUARDED_BY(guard);
+    ServerState state MG_GUARDED_BY(guard);
   };
 
   struct alignas(64) CounterStripe {
@@ -225,21 +225,22 @@ class Sync {
 
   // barrier.cpp
   [[nodiscard]] BarrierPlace barrier_place_of(const SyncHandle& barrier) const;
-  [[nodiscard]] bool enter_generation(BarrierRecord& record, const SyncHandle& barrier);
-  static void arrive(BarrierRecord& record);
+  [[nodiscard]] bool enter_generation(BarrierRecord& record, const SyncHandle& barrier) MG_REQUIRES(record.guard);
+  static void arrive(BarrierRecord& record) MG_REQUIRES(record.guard);
   static void release_waiters(BarrierRecord& record, Nanoseconds since);
-  [[nodiscard]] static Nanoseconds depart(BarrierRecord& record, const BarrierActions& actions);
+  [[nodiscard]] static Nanoseconds depart(BarrierRecord& record, const BarrierActions& actions)
+      MG_REQUIRES(record.guard);
   void barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
   void barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& record);
   void perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,
                const BarrierActions& actions, Nanoseconds since, SendContext context);
-  void counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from);
+  void counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from) MG_REQUIRES(record.guard);
   void check_sender(const Message& message, const SyncHandle& barrier, const BarrierPlace& place) const;
   void on_barrier_message(const Message& message);
 
   // server.cpp
   uint32_t call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument, const char* bad, const char* destroyed);
-  [[nodiscard]] bool enter_generation(ServerRecord& record, const SyncHandle& handle);
+  [[nodiscard]] bool enter_generation(ServerRecord& record, const SyncHandle& handle) MG_REQUIRES(record.guard);
   void start_call(SyncId id, const SyncHandle& handle, ServerCall what, uint32_t argument, uint32_t slot,
                   const char* destroyed);
   [[nodiscard]] bool serve_call(const SyncHandle& handle, ServerCall what, uint32_t argument, WaiterId caller);
@@ -269,8 +270,8 @@ class Sync {
   HandleSource flag_source_;
 
   SpinLock slots_guard_;
-  uint32_t free_slots_ = 0;   // slot + 1
-  uint32_t fresh_slots_ = 0;  // slots below were used before
+  uint32_t free_slots_ MG_GUARDED_BY(slots_guard_) = 0;   // slot + 1
+  uint32_t fresh_slots_ MG_GUARDED_BY(slots_guard_) = 0;  // slots below were used before
   SparseArray<Slot> slots_;
   SparseArray<WaiterLink> links_;
   SparseArray<std::atomic<uint8_t>> calls_;  // by WaiterId: a call of another node's slot that is not answered yet

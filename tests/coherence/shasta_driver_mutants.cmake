@@ -38,13 +38,13 @@ in_file(messages)
 # kTouchedBeforeLock
 mutate([[  bool wakes = false;
   {
-    const auto hold_blocks = hold(lock_);
+    const Hold hold_blocks(lock_);
     if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
     if (deferred]] [[  bool wakes = false;
   if (is(Mutant::kTouchedBeforeLock)) MULTIGRAIN_STEP(&pages_[page_of(at.first)].touched);
   const bool is_touched = pages_[page_of(at.first)].touched.load();
   {
-  const auto hold_blocks = hold(lock_);
+  const Hold hold_blocks(lock_);
   struct Found {
     const void* driver;
     Found(const void* of, bool value) : driver(of) { if (is(Mutant::kTouchedBeforeLock)) explored::found_touched[of] = value; }
@@ -58,9 +58,9 @@ in_file(pages)
 
 # kPublishesWithoutLock
 mutate([[  // The home has every block that no other node has asked for. Compiled checks need to see that.
-  const auto hold_blocks = hold(lock_);
-]] [[  std::unique_lock<SpinLock> hold_blocks;
-  if (!is(Mutant::kPublishesWithoutLock)) hold_blocks = hold(lock_);
+  const Hold hold_blocks(lock_);
+]] [[  std::optional<Hold> hold_blocks;
+  if (!is(Mutant::kPublishesWithoutLock)) hold_blocks.emplace(lock_);
 ]])
 
 # kClaimAlwaysWins
@@ -172,10 +172,9 @@ mutate([[  while (driver_.is_frozen(at)) wait(true);
 # kLooksLate
 mutate([[  slot.wakes_on_any = wakes_on_any;
   {]] [[  if (is(Mutant::kLooksLate)) {
-    hold.unlock();
+    lock_.unlock();
     MULTIGRAIN_STEP(&deferred_count_);
-    MULTIGRAIN_LOCK_STEP(lock_);
-    hold.lock();
+    take(lock_);
   }
   slot.wakes_on_any = wakes_on_any;
   {]])

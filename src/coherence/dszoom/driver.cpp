@@ -57,7 +57,7 @@ bool Driver::touch(PageId page, LinePage& record) {
   std::optional<NodeId> home = services_.homes.home_of(page);
   if (!home) home = services_.homes.claim_home(page);
   if (!home) return false;
-  const std::lock_guard hold(record.lock);
+  const LockGuard hold(record.lock);
   if (record.touched.load(std::memory_order_relaxed)) return true;
   const size_t page_size = services_.region.page_size();
   // No other node writes to this frame before this node has a copy of a line, for which the page must be touched.
@@ -178,7 +178,7 @@ void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
     }
     profile.enter(Category::kProtocol);
   }
-  const std::lock_guard hold(lock, std::adopt_lock);
+  const LockGuard hold(lock, std::adopt_lock);
   if (stores ? try_begin_store(line) : try_load(line, request)) {
     count(Counter::kLinesFound);
     return;

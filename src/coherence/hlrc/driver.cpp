@@ -1,7 +1,6 @@
 #include "coherence/hlrc/driver.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "coherence/hlrc/words.h"
 #include "coherence/steps.h"
@@ -67,7 +66,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   FaultOutcome outcome;
   {
     MULTIGRAIN_LOCK_STEP(record.lock);
-    const std::lock_guard hold(record.lock);
+    const LockGuard hold(record.lock);
     const Context here = context(record);
     Actions actions;
     if (here.is_home() && fetch_log_.all_fetched()) on_fetched_elsewhere(record.page, actions);
@@ -93,8 +92,13 @@ void Driver::follow_up(FaultOutcome outcome, PageId page, const Record& record) 
     const StridePrefetcher::Prediction ahead = t_home_prefetcher.predict(page, true, options_.open_ahead);
     if (ahead.count == 0 || ahead.stride != 1 || fetch_log_.all_fetched()) return;
     open_ahead(
-        records_, page, PageId(page.value + 1), ahead.count, [](const Record& next) { return next.page == Page{}; },
+        records_, page, PageId(page.value + 1), ahead.count,
+        [](const Record& next) {
+          next.lock.assume_held();
+          return next.page == Page{};
+        },
         [this](PageId, Record& next) {
+          next.lock.assume_held();
           Actions actions;
           hlrc::on_fault(next.page, context(next), Access::kWrite, actions);
         });
@@ -110,8 +114,8 @@ void Driver::follow_up(FaultOutcome outcome, PageId page, const Record& record) 
 // The pages after one that was fetched, or that had been fetched ahead and is used now, without those that are at home
 // here or were fetched already. All but the last become readable at once. The last has its frame filled and gets no
 // rights: a fault on it shows that fetching ahead was right, and brings the next as many; a notice shows that it was
-// not. That is the history (B.2).
-void Driver::fetch_ahead(PageId from) {
+// not. That is the history (B.2). Without analysis: from the first loop to the last it holds the locks of `pages`.
+void Driver::fetch_ahead(PageId from) MG_NO_THREAD_SAFETY_ANALYSIS {
   const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, Config::kMaxPrefetch);
   const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());
   std::array<PageId, Config::kMaxPrefetch> pages;
@@ -206,7 +210,7 @@ void Driver::release() {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
   MULTIGRAIN_LOCK_STEP(interval_lock_);
-  const std::lock_guard one_at_a_time(interval_lock_);
+  const LockGuard one_at_a_time(interval_lock_);
   apply_fetch_log();
   const std::span<const PageId> pages = written_.take();
   if (pages.empty()) return;
@@ -228,7 +232,7 @@ void Driver::set_own_word(uint64_t offset, uint64_t value) {
 
 void Driver::apply_fetch(PageId page, Record& record) {
   MULTIGRAIN_LOCK_STEP(record.lock);
-  const std::lock_guard hold(record.lock);
+  const LockGuard hold(record.lock);
   Actions actions;
   on_fetched_elsewhere(record.page, actions);
   perform(page, record, actions);
@@ -290,8 +294,9 @@ bool Driver::help() {
 }
 
 // `pages`: at most a group, in ascending order. On any processor of the node. In three sweeps: rights, diffs (H4), and
-// then, when these are at the homes, what the notices say.
-void Driver::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed) {
+// then, when these are at the homes, what the notices say. Without analysis: from the first sweep to the last it holds the
+// locks of all of them.
+void Driver::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed) MG_NO_THREAD_SAFETY_ANALYSIS {
   std::array<bool, kGroup> deposits{};
   const auto record_of = [&](size_t i) -> Record& { return records_[pages[i].value]; };
   RunJoiner runs = runs_of_rights();
@@ -350,7 +355,7 @@ void Driver::acquire_all() {
 void Driver::apply_notices(const NoticeReader::Heard& heard) {
   if (nodes_with_news(heard.time(), known_, self_, nodes_).empty()) return;
   MULTIGRAIN_LOCK_STEP(acquire_lock_);
-  const std::lock_guard one_at_a_time(acquire_lock_);
+  const LockGuard one_at_a_time(acquire_lock_);
   const NodeSet news = nodes_with_news(heard.time(), known_, self_, nodes_);
   if (news.empty()) return;
   count(Counter::kAcquires);
@@ -397,7 +402,8 @@ void Driver::invalidate(NoticeRun run) {
   invalidate_group(group);
 }
 
-void Driver::gather(PageId page, Group& group) {
+// Without analysis, as invalidate_group(): a page that joins the group is locked until that is done with it.
+void Driver::gather(PageId page, Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
   Record& record = records_[page.value];
   // A page whose home was never looked up has never been fetched; and a fault that is about to looks it up, and takes
   // the record's lock, before it fetches: too late to fetch anything older than these notices.
@@ -420,7 +426,7 @@ void Driver::gather(PageId page, Group& group) {
   group.deposits[group.size++] = actions.contains(Verb::kDeposit);
 }
 
-void Driver::invalidate_group(Group& group) {
+void Driver::invalidate_group(Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
   RunJoiner runs = runs_of_rights();
   for (size_t i = 0; i < group.size; ++i)
     if (const auto run = runs.add(group.pages[i])) revoke(run->first, run->count);
@@ -440,7 +446,7 @@ void Driver::invalidate_group(Group& group) {
 
 Page Driver::inspect(PageId page) {
   Record& record = records_[page.value];
-  const std::lock_guard hold(record.lock);
+  const LockGuard hold(record.lock);
   return record.page;
 }
 

@@ -58,8 +58,9 @@ class Driver final : public PageDriver {
 
  private:
   struct alignas(64) Record : PageRecord {
-    Page page;
-    uint8_t prefetch_distance = 0;              // of the last page of a group fetched ahead: how far back the fault was
+    Page page MG_GUARDED_BY(lock);
+    // Of the last page of a group fetched ahead: how far back the fault was.
+    uint8_t prefetch_distance MG_GUARDED_BY(lock) = 0;
     std::atomic<bool> prefetch_in_vain{false};  // what was fetched ahead of a fault on this page was not used (B.2)
   };
 
@@ -69,7 +70,7 @@ class Driver final : public PageDriver {
   Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
 
   // Faults.
-  void perform(PageId page, Record& record, const Actions& actions);
+  void perform(PageId page, Record& record, const Actions& actions) MG_REQUIRES(record.lock);
   void follow_up(FaultOutcome outcome, PageId page, const Record& record);
   void fetch_ahead(PageId from);
   // The two operations of a fetch.
@@ -85,17 +86,17 @@ class Driver final : public PageDriver {
   }
 
   // The end of an interval.
-  void apply_fetch_log();
+  void apply_fetch_log() MG_REQUIRES(interval_lock_);
   void apply_fetch(PageId page, Record& record);
-  void end_interval(std::span<const PageId> pages);
+  void end_interval(std::span<const PageId> pages) MG_REQUIRES(interval_lock_);
   void end_group(std::span<const PageId> pages, std::span<uint8_t> noticed);
-  void deposit(PageId page, Record& record, Deposits& deposits);
+  void deposit(PageId page, Record& record, Deposits& deposits) MG_REQUIRES(record.lock);
   void append(const std::optional<NoticeLog::Append>& entry);
   void set_own_word(uint64_t offset, uint64_t value);
 
   // Acquires.
   void apply_notices(const NoticeReader::Heard& heard);
-  void invalidate_runs(std::span<const NoticeRun> runs);
+  void invalidate_runs(std::span<const NoticeRun> runs) MG_REQUIRES(acquire_lock_);
   void invalidate(NoticeRun run);
   struct Group;
   void gather(PageId page, Group& group);
@@ -114,13 +115,15 @@ class Driver final : public PageDriver {
   // The vector timestamp of this node, also exported (words::kVector).
   NoticeReader::Known known_{};
 
-  SpinLock interval_lock_;  // held while an interval ends; guards what follows
-  SharedWork pages_to_end_;
-  SparseTable<uint8_t> noticed_;  // of the pages of the interval that ends, in their order: whether notices name them
-  NoticeLog notices_;
+  SpinLock interval_lock_;   // held while an interval ends
+  SharedWork pages_to_end_;  // opened with the lock held
+  // Of the pages of the interval that ends, in their order: whether notices name them. Each processor that works on the
+  // end writes its part.
+  SparseTable<uint8_t> noticed_;
+  NoticeLog notices_ MG_GUARDED_BY(interval_lock_);
 
-  SpinLock acquire_lock_;  // held while write notices are applied; guards what follows
-  SharedWork runs_to_invalidate_;
+  SpinLock acquire_lock_;          // held while write notices are applied
+  SharedWork runs_to_invalidate_;  // opened with the lock held
   std::unique_ptr<NoticeReader> reader_;
 };
 

@@ -1,6 +1,5 @@
 #include "coherence/hlrc/fetch_log.h"
 
-#include <mutex>
 
 #include "coherence/hlrc/words.h"
 
@@ -16,7 +15,7 @@ constexpr uint64_t word_of(size_t node, uint64_t position) {
 
 Completion FetchLog::start_append(NodeId home, PageId page, uint64_t& replaced) {
   Written& written = written_[home.value];
-  const std::lock_guard hold(written.lock);
+  const LockGuard hold(written.lock);
   const uint64_t position = written.end++;
   return fabric_.start_fetch_and_set(home, SegmentId::kWords, word_of(fabric_.self().value, position),
                                      LogEntry::encode({page, 1}, position, words::kMarkCount), replaced);

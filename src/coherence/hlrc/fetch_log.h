@@ -78,7 +78,7 @@ class FetchLog {
   // missing.
   struct alignas(64) Written {
     SpinLock lock;
-    uint64_t end = 0;
+    uint64_t end MG_GUARDED_BY(lock) = 0;
   };
   std::array<Written, NodeSet::kCapacity> written_;
 };

@@ -1,7 +1,6 @@
 #include "coherence/hlrc/interval.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "memory/diff.h"
 #include "profile/this_thread.h"
@@ -19,14 +18,14 @@ Status WrittenPages::create(uint64_t capacity) {
 
 void WrittenPages::push(PageId page) {
   unpublished_.fetch_add(1, std::memory_order_release);
-  const std::lock_guard hold(lock_);
+  const LockGuard hold(lock_);
   lists_[current_][size_++] = page;
 }
 
 std::span<const PageId> WrittenPages::take() {
   std::span<PageId> taken;
   {
-    const std::lock_guard hold(lock_);
+    const LockGuard hold(lock_);
     if (size_ == 0) return {};
     taken = {&lists_[current_][0], size_};
     current_ ^= 1;

@@ -28,9 +28,10 @@ class WrittenPages {
 
  private:
   SpinLock lock_;
+  // Of the two, one is filled under the lock, and the other belongs to the thread that has taken it.
   SparseTable<PageId> lists_[2];
-  unsigned current_ = 0;
-  uint64_t size_ = 0;
+  unsigned current_ MG_GUARDED_BY(lock_) = 0;
+  uint64_t size_ MG_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> unpublished_{0};
 };
 

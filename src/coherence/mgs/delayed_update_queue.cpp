@@ -1,19 +1,19 @@
 #include "coherence/mgs/delayed_update_queue.h"
 
-#include <mutex>
 
 namespace multigrain::mgs {
 
 Status DelayedUpdateQueue::create(uint64_t capacity) {
-  capacity_ = capacity;
   auto ring = SparseTable<PageId>::create(capacity, "entries of the delayed update queue");
   if (!ring) return tl::unexpected(ring.error());
+  const LockGuard hold(lock_);
+  capacity_ = capacity;
   ring_ = std::move(*ring);
   return {};
 }
 
 void DelayedUpdateQueue::push(PageId page) {
-  const std::lock_guard hold(lock_);
+  const LockGuard hold(lock_);
   const uint64_t gone = head_ - base_;
   if (head_ == tail_) {
     base_ = tail_;
@@ -29,12 +29,12 @@ void DelayedUpdateQueue::push(PageId page) {
 }
 
 uint64_t DelayedUpdateQueue::pushed() {
-  const std::lock_guard hold(lock_);
+  const LockGuard hold(lock_);
   return tail_;
 }
 
 size_t DelayedUpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot) {
-  const std::lock_guard hold(lock_);
+  const LockGuard hold(lock_);
   size_t n = 0;
   while (n < pages.size() && head_ < limit) pages[n++] = ring_[head_++ - base_];
   if (n != 0) slot = releases.begin(static_cast<uint32_t>(n));

@@ -30,12 +30,12 @@ class DelayedUpdateQueue {
   static constexpr uint64_t kCompactAt = 4096;
 
   SpinLock lock_;
-  SparseTable<PageId> ring_;
-  uint64_t capacity_ = 0;
-  uint64_t head_ = 0;  // all pushed before are popped
-  uint64_t tail_ = 0;
-  uint64_t base_ = 0;  // the entry that ring_[0] stands for
-  std::atomic<uint64_t> size_{0};
+  SparseTable<PageId> ring_ MG_GUARDED_BY(lock_);
+  uint64_t capacity_ MG_GUARDED_BY(lock_) = 0;
+  uint64_t head_ MG_GUARDED_BY(lock_) = 0;  // all pushed before are popped
+  uint64_t tail_ MG_GUARDED_BY(lock_) = 0;
+  uint64_t base_ MG_GUARDED_BY(lock_) = 0;  // the entry that ring_[0] stands for
+  std::atomic<uint64_t> size_{0};           // written with the lock held
 };
 
 }  // namespace multigrain::mgs

@@ -75,7 +75,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   FaultOutcome outcome;
   {
     Actions actions;
-    const std::lock_guard hold(record.lock);
+    const LockGuard hold(record.lock);
     const Client before = record.page.client;
     outcome =
         mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
@@ -115,8 +115,13 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
   if (is_write && stride == 1) {
     // This node becomes their single writer.
     open_ahead(
-        records_, at, PageId(from.value + 1), count, [](const Record& next) { return nobody_has(next.page); },
+        records_, at, PageId(from.value + 1), count,
+        [](const Record& next) {
+          next.lock.assume_held();
+          return nobody_has(next.page);
+        },
         [this](PageId next, Record& record) {
+          record.lock.assume_held();
           Actions actions;
           mgs::on_fault(record.page, context(record), kNodeDomain, Access::kWrite, actions);
           for (const Action& action : actions)
@@ -134,7 +139,7 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
     const std::optional<NodeId> home = home_of(page, record, false);
     if (!home || (is_write && *home != self_)) continue;
     Actions actions;
-    const std::lock_guard hold(record.lock);
+    const LockGuard hold(record.lock);
     if (is_write ? !nobody_has(record.page)
                  : record.page.client.phase != Phase::kIdle || record.page.client.state != PageState::kInv)
       continue;
@@ -167,7 +172,7 @@ void Driver::release() {
         const PageId page = batch[i];
         Record& record = records_[page.value];
         Actions actions;
-        const std::lock_guard hold(record.lock);
+        const LockGuard hold(record.lock);
         // A page has one REL out at most, so one slot a record is enough. A release that joins an earlier one waits for
         // the release epoch of that one.
         const bool joins = record.page.client.release_pending;
@@ -217,7 +222,7 @@ void Driver::on_message(const Message& message) {
   if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
 
   Actions actions;
-  const std::lock_guard hold(record.lock);
+  const LockGuard hold(record.lock);
   if (!mgs::on_message(record.page, context(record), message.from, kind, actions))
     panic("an MGS message that its sender cannot have sent now; from node / kind / page", message.from.value,
           static_cast<uint64_t>(kind), page.value);
@@ -386,7 +391,7 @@ bool Driver::unmap(PageId page, Record& record) {
 
 Page Driver::inspect(PageId page) {
   Record& record = records_[page.value];
-  const std::lock_guard hold(record.lock);
+  const LockGuard hold(record.lock);
   return record.page;
 }
 

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 #include "base/spin_lock.h"
 #include "coherence/mgs/delayed_update_queue.h"
@@ -49,11 +48,11 @@ class Driver final : public PageDriver {
   };
 
   struct alignas(64) Record : PageRecord {
-    uint8_t release_slot = 0;  // of the release epochs, for the REL that is out
-    bool readable = false;     // what the view allows is reading
-    EventCount changed;        // kWake
-    Page page;
-    KeptDiff* kept = nullptr;
+    uint8_t release_slot MG_GUARDED_BY(lock) = 0;  // of the release epochs, for the REL that is out
+    bool readable MG_GUARDED_BY(lock) = false;     // what the view allows is reading
+    EventCount changed;                            // kWake
+    Page page MG_GUARDED_BY(lock);
+    KeptDiff* kept MG_GUARDED_BY(lock) = nullptr;
   };
 
   Driver(const NodeServices& services, unsigned prefetch, PagePool twins, PagePool diffs);
@@ -67,18 +66,18 @@ class Driver final : public PageDriver {
 
   // Whether no node has a copy; for the home, with the record locked.
   static bool nobody_has(const Page& page);
-  // Carries out the actions, and the transitions that follow from them. The record's lock is held.
-  void perform(PageId page, Record& record, Actions& actions, const Message* message);
-  void perform_one(PageId page, Record& record, const Action& action, const Message* message);
+  // Carries out the actions, and the transitions that follow from them.
+  void perform(PageId page, Record& record, Actions& actions, const Message* message) MG_REQUIRES(record.lock);
+  void perform_one(PageId page, Record& record, const Action& action, const Message* message) MG_REQUIRES(record.lock);
   void send(PageId page, const Action& action);
-  void send_diff(PageId page, Record& record, const Action& action);
+  void send_diff(PageId page, Record& record, const Action& action) MG_REQUIRES(record.lock);
   void merge(PageId page, std::span<const std::byte> diff, NodeId from);
   void take_page(PageId page, const Message& message);
-  void keep_diff(PageId page, Record& record, const Message& message);
-  void merge_kept(PageId page, Record& record);
-  void map(PageId page, Record& record);
+  void keep_diff(PageId page, Record& record, const Message& message) MG_REQUIRES(record.lock);
+  void merge_kept(PageId page, Record& record) MG_REQUIRES(record.lock);
+  void map(PageId page, Record& record) MG_REQUIRES(record.lock);
   // Returns whether the page was left readable, as the same transition is going to ask for.
-  bool unmap(PageId page, Record& record);
+  bool unmap(PageId page, Record& record) MG_REQUIRES(record.lock);
 
   // Faults detect accesses, and rights belong to the node: one domain.
   static constexpr DomainId kNodeDomain{0};

@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "base/spin_lock.h"
 #include "fabric/wait.h"
@@ -24,7 +23,7 @@ class ReleaseEpochs {
 
   // Enters `pages` pages; returns what finish() wants for each of them.
   uint8_t begin(uint32_t pages) {
-    const std::lock_guard hold(lock_);
+    const LockGuard hold(lock_);
     const uint8_t slot = slot_of(epoch_);
     pending_[slot] += pages;
     total_.store(pending_[0] + pending_[1], std::memory_order_release);
@@ -35,7 +34,7 @@ class ReleaseEpochs {
   void finish(uint8_t slot) {
     bool advanced;
     {
-      const std::lock_guard hold(lock_);
+      const LockGuard hold(lock_);
       changed_.mark();
       --pending_[slot];
       total_.store(pending_[0] + pending_[1], std::memory_order_release);
@@ -49,11 +48,11 @@ class ReleaseEpochs {
 
   // What to pass to is_done() to wait for everything begun so far.
   uint64_t mark() {
-    const std::lock_guard hold(lock_);
+    const LockGuard hold(lock_);
     return epoch_;
   }
   bool is_done(uint64_t mark) {
-    const std::lock_guard hold(lock_);
+    const LockGuard hold(lock_);
     advance();
     return epoch_ >= mark + 2;
   }
@@ -63,7 +62,7 @@ class ReleaseEpochs {
  private:
   static constexpr uint8_t slot_of(uint64_t epoch) { return static_cast<uint8_t>(epoch & 1); }
 
-  bool advance() {
+  bool advance() MG_REQUIRES(lock_) {
     bool advanced = false;
     // One round suffices if no release is pending: both slots are empty then.
     for (int i = 0; i < 2 && pending_[slot_of(epoch_ + 1)] == 0; ++i) {
@@ -74,8 +73,8 @@ class ReleaseEpochs {
   }
 
   SpinLock lock_;
-  uint64_t epoch_ = 0;
-  std::array<uint32_t, 2> pending_{};
+  uint64_t epoch_ MG_GUARDED_BY(lock_) = 0;
+  std::array<uint32_t, 2> pending_ MG_GUARDED_BY(lock_){};
   std::atomic<uint32_t> total_{0};
   EventCount changed_;
 };

@@ -94,7 +94,7 @@ void Driver::serve() {
   while (true) {
     HazardSlots::Published awaited;
     {
-      const auto hold_blocks = hold(lock_);
+      const Hold hold_blocks(lock_);
       retry_deferred();
       if (awaited_count_ == 0) return;
       awaited = awaited_[awaited_count_ - 1];
@@ -123,7 +123,7 @@ void Driver::poll() {
   MULTIGRAIN_STEP(&deferred_count_);
   if (deferred_count_.load(std::memory_order_acquire) == 0) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  const auto hold_blocks = hold(lock_);
+  const Hold hold_blocks(lock_);
   retry_deferred();
 }
 

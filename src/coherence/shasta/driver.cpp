@@ -28,6 +28,7 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   auto payloads = PagePool::create(services.region.page_size(), kRecords);
   if (!payloads) return tl::unexpected(payloads.error());
   std::unique_ptr<Driver> driver(new Driver(services, lines, model, std::move(*payloads)));
+  const LockGuard hold(driver->lock_);
   auto pages = SparseTable<LinePage>::create(services.region.page_count(), "pages kept coherent by blocks");
   if (!pages) return tl::unexpected(pages.error());
   driver->pages_ = std::move(*pages);
@@ -215,7 +216,10 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
     make_room(entry);
     // This thread holds the lock from here on, so (D3) cannot begin to apply to any of these blocks.
     const auto has_frozen = [&] {
-      return std::any_of(wanted.begin(), wanted.begin() + number, [&](const BlockAt& at) { return is_frozen(at); });
+      lock_.assume_held();
+      for (size_t i = 0; i < number; ++i)
+        if (is_frozen(wanted[i])) return true;
+      return false;
     };
     while (has_frozen()) entry.wait(true);
     {
@@ -231,6 +235,7 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
                    });
     }
     const auto is_awaited = [&](const BlockAt& at) {
+      lock_.assume_held();
       const BlockRecord* const record = records_.find(at.first);
       return record != nullptr &&
              (to_store ? record->block.prefetching : record->block.fetching.contains(entry.processor()));
@@ -247,7 +252,7 @@ void Driver::prefetch_exclusive(uintptr_t address) {
   if (word(at->first).load(std::memory_order_relaxed) == kExclusive) return;
   const InsideProtocol inside;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  const auto hold_blocks = hold(lock_);
+  const Hold hold_blocks(lock_);
   if (records_.size() >= kUnawaited || is_frozen(*at)) return;
   transition(*at, nullptr, UnderHazards::kGivesUp,
              [](Block& block, const Context& context, Node& node, Actions& actions) {
@@ -286,7 +291,7 @@ Block Driver::inspect(uintptr_t address) {
   const InsideProtocol inside;
   const std::optional<BlockAt> at = locate_block(address);
   MG_CHECK(at.has_value(), address);
-  const auto hold_blocks = hold(lock_);
+  const Hold hold_blocks(lock_);
   const BlockRecord* const record = records_.find(at->first);
   return record != nullptr ? record->block : at_rest(*at);
 }

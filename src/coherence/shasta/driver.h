@@ -39,7 +39,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 
@@ -69,10 +68,22 @@ constexpr MessageType type_of(MessageKind kind) {
   return static_cast<MessageType>(message_range::kShasta + static_cast<unsigned>(kind));
 }
 
-inline std::unique_lock<SpinLock> hold(SpinLock& lock) {
+inline void take(SpinLock& lock) MG_ACQUIRE(lock) {
   MULTIGRAIN_LOCK_STEP(lock);
-  return std::unique_lock(lock);
+  lock.lock();
 }
+
+// Holds a lock while it exists.
+class MG_SCOPED_CAPABILITY Hold {
+ public:
+  explicit Hold(SpinLock& lock) MG_ACQUIRE(lock) : lock_(lock) { take(lock); }
+  ~Hold() MG_RELEASE() { lock_.unlock(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  SpinLock& lock_;
+};
 
 class Driver final : public LineDriver {
  public:
@@ -141,7 +152,7 @@ class Driver final : public LineDriver {
     [[nodiscard]] uint64_t first_word() const { return offset / sizeof(uint64_t); }
     [[nodiscard]] uint64_t last_word() const { return (offset + size - 1) / sizeof(uint64_t); }
   };
-  // Guarded by the lock, but for what its thread waits for.
+  // Used with the lock held, but for what its thread waits for.
   struct ProcessorSlot {
     bool in_use;         // its thread is in an entry of this protocol
     bool wakes_on_any;   // every kWake of the node wakes it
@@ -172,17 +183,17 @@ class Driver final : public LineDriver {
     return {.self = self_, .home = at.home, .block = BlockId(at.first), .model = model_};
   }
 
-  // --- The state of blocks. All with the lock held.
-  void make_room(Entry& entry);
+  // --- The state of blocks
+  void make_room(Entry& entry) MG_REQUIRES(lock_);
   [[nodiscard]] Block at_rest(const BlockAt& at) const;
-  void publish(const BlockAt& at, const Block& block);
+  void publish(const BlockAt& at, const Block& block) MG_REQUIRES(lock_);
   // What becomes of a transition that takes rights while hazards over the block stay published.
   enum class UnderHazards : uint8_t {
     kDefers,   // the words stay lowered, awaited_ are the hazards, and the caller sees to it that it is made again
     kGivesUp,  // all is as before
   };
-  [[nodiscard]] bool lower(const BlockAt& at, uint64_t rights, UnderHazards then);
-  [[nodiscard]] bool have_cleared(const BlockAt& at, bool loads, UnderHazards then);
+  [[nodiscard]] bool lower(const BlockAt& at, uint64_t rights, UnderHazards then) MG_REQUIRES(lock_);
+  [[nodiscard]] bool have_cleared(const BlockAt& at, bool loads, UnderHazards then) MG_REQUIRES(lock_);
   // A transition that is being made: the block's state, and what it was before.
   struct Run {
     const BlockAt& at;
@@ -194,12 +205,13 @@ class Driver final : public LineDriver {
 
     [[nodiscard]] Block& block() { return record != nullptr ? record->block : scratch; }
   };
-  Run begin(const BlockAt& at, const Arrival* arrival, UnderHazards then);
-  [[nodiscard]] bool end(Run& run, const Actions& actions);
+  Run begin(const BlockAt& at, const Arrival* arrival, UnderHazards then) MG_REQUIRES(lock_);
+  [[nodiscard]] bool end(Run& run, const Actions& actions) MG_REQUIRES(lock_);
   // Runs `event` on the block, carries out the actions, and lets go of the block. Nothing if hazards are in the way: then
   // nothing has happened, and what UnderHazards says holds.
   template <typename Event>
-  std::optional<Outcome> transition(const BlockAt& at, const Arrival* arrival, UnderHazards then, Event&& event) {
+  std::optional<Outcome> transition(const BlockAt& at, const Arrival* arrival, UnderHazards then, Event&& event)
+      MG_REQUIRES(lock_) {
     Run run = begin(at, arrival, then);
     Actions actions;
     Node node = node_of_transitions();
@@ -207,41 +219,41 @@ class Driver final : public LineDriver {
     if (!end(run, actions)) return std::nullopt;
     return outcome;
   }
-  void keep_for_undo(const Block& block);
-  void undo(Block& block);
-  [[nodiscard]] uint64_t count_outstanding() const;
-  void publish_outstanding(uint64_t number);
-  void perform(const BlockAt& at, const Action& action, const Arrival* arrival);
-  void wake_waiting();
-  void send(const BlockAt& at, const Action& action);
+  void keep_for_undo(const Block& block) MG_REQUIRES(lock_);
+  void undo(Block& block) MG_REQUIRES(lock_);
+  [[nodiscard]] uint64_t count_outstanding() const MG_REQUIRES(lock_);
+  void publish_outstanding(uint64_t number) MG_REQUIRES(lock_);
+  void perform(const BlockAt& at, const Action& action, const Arrival* arrival) MG_REQUIRES(lock_);
+  void wake_waiting() MG_REQUIRES(lock_);
+  void send(const BlockAt& at, const Action& action) MG_REQUIRES(lock_);
   void handle_message(const multigrain::Message& message);
 
-  // --- What waits for hazards. All with the lock held.
-  bool carry_out(const BlockAt& at, const Arrival* arrival);
-  [[nodiscard]] bool defer(const BlockAt& at, const Arrival* arrival);
-  void retry_deferred();
-  [[nodiscard]] bool awaited_have_cleared();
+  // --- What waits for hazards
+  bool carry_out(const BlockAt& at, const Arrival* arrival) MG_REQUIRES(lock_);
+  [[nodiscard]] bool defer(const BlockAt& at, const Arrival* arrival) MG_REQUIRES(lock_);
+  void retry_deferred() MG_REQUIRES(lock_);
+  [[nodiscard]] bool awaited_have_cleared() MG_REQUIRES(lock_);
   // Whether misses on the block wait until the first deferred message has been carried out (D3).
-  [[nodiscard]] bool is_frozen(const BlockAt& at) const { return frozen_ == at.first + 1; }
+  [[nodiscard]] bool is_frozen(const BlockAt& at) const MG_REQUIRES(lock_) { return frozen_ == at.first + 1; }
 
   // --- What masked stores cover
   template <typename Visit>
-  void for_each_masked(const BlockAt& at, Visit&& visit);
-  void fill(const BlockAt& at, std::span<const std::byte> data);
-  void mask(const BlockAt& at, Queued& store);
-  void retire(const BlockAt& at, const Queued& store);
-  Queued take_queued(const BlockAt& at, ProcessorSlot& slot, bool requests_hazard);
-  void read_coherent(const BlockAt& at, uint64_t offset, std::span<std::byte> out);
+  void for_each_masked(const BlockAt& at, Visit&& visit) MG_REQUIRES(lock_);
+  void fill(const BlockAt& at, std::span<const std::byte> data) MG_REQUIRES(lock_);
+  void mask(const BlockAt& at, Queued& store) MG_REQUIRES(lock_);
+  void retire(const BlockAt& at, const Queued& store) MG_REQUIRES(lock_);
+  Queued take_queued(const BlockAt& at, ProcessorSlot& slot, bool requests_hazard) MG_REQUIRES(lock_);
+  void read_coherent(const BlockAt& at, uint64_t offset, std::span<std::byte> out) MG_REQUIRES(lock_);
 
-  // --- Threads
-  ProcessorSlot& take_slot(std::unique_lock<SpinLock>& hold, Attendance& attendance);
-  [[nodiscard]] ProcessorSlot* find_slot(uint32_t thread);
-  [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const { return static_cast<unsigned>(&slot - &slots_[0]); }
-  [[nodiscard]] Node node_of_transitions() {
+  // --- Threads. Those that wait give the lock away meanwhile.
+  ProcessorSlot& lock_and_take_slot(Attendance& attendance) MG_ACQUIRE(lock_);
+  [[nodiscard]] ProcessorSlot* find_slot(uint32_t thread) MG_REQUIRES(lock_);
+  [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const MG_REQUIRES(lock_) { return static_cast<unsigned>(&slot - &slots_[0]); }
+  [[nodiscard]] Node node_of_transitions() MG_REQUIRES(lock_) {
     return {.processors = {processors_.data(), slots_used_}, .epochs = epochs_};
   }
   static void wake(ProcessorSlot& slot);
-  void wait(std::unique_lock<SpinLock>& hold, ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any);
+  void wait(ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any) MG_REQUIRES(lock_);
 
   // Whether the line may be read, or stored to, here: only under a hazard over it.
   [[nodiscard]] bool has_right(uint64_t line, bool to_store) const {
@@ -258,7 +270,7 @@ class Driver final : public LineDriver {
   }
   bool try_store(const BlockAt& at, uint64_t offset, std::span<const std::byte> value);
   enum class Own : uint8_t { kNone, kWhole, kInPart };
-  Own load_own(const ProcessorSlot& slot, uint64_t offset, std::span<std::byte> out) const;
+  Own load_own(const ProcessorSlot& slot, uint64_t offset, std::span<std::byte> out) const MG_REQUIRES(lock_);
 
   const Model model_;
 
@@ -272,16 +284,16 @@ class Driver final : public LineDriver {
   static constexpr size_t kUnawaited = 2048;
   // One more, of a block that would be at rest but for what is deferred.
   static constexpr size_t kRecords = kAwaited + kUnawaited + 1;
-  BlockRecords records_;
-  SparseTable<ProcessorSlot> slots_;
-  std::array<Processor, kProcessorSlots> processors_{};
-  size_t slots_used_ = 0;  // all from here on were never taken
+  BlockRecords records_ MG_GUARDED_BY(lock_);
+  SparseTable<ProcessorSlot> slots_ MG_GUARDED_BY(lock_);
+  std::array<Processor, kProcessorSlots> processors_ MG_GUARDED_BY(lock_){};
+  size_t slots_used_ MG_GUARDED_BY(lock_) = 0;  // all from here on were never taken
   EventCount slot_freed_;
   std::atomic<uint32_t> threads_without_slot_{0};
-  SparseTable<uint8_t> slot_of_thread_;  // + 1, by the index of the thread's hazard slot
-  FenceEpochs epochs_;
-  SparseTable<std::byte> copy_;  // for kCopy
-  std::atomic<uint64_t> outstanding_{0};
+  SparseTable<uint8_t> slot_of_thread_ MG_GUARDED_BY(lock_);  // + 1, by the index of the thread's hazard slot
+  FenceEpochs epochs_ MG_GUARDED_BY(lock_);
+  SparseTable<std::byte> copy_ MG_GUARDED_BY(lock_);  // for kCopy
+  std::atomic<uint64_t> outstanding_{0};  // written with the lock held
 
   // Where a transition that takes rights began, as far as it may have changed it.
   struct {
@@ -289,17 +301,17 @@ class Driver final : public LineDriver {
     FenceEpochs epochs;
     ProcessorSet queueing;  // the queues of all other processors were empty
     std::array<StoreQueue, kProcessorSlots> queues;
-  } undo_;
+  } undo_ MG_GUARDED_BY(lock_);
   // First in, first out: a ring. docs/internals/shasta.md derives its length, and that of payloads_.
-  SparseTable<Deferred> deferred_;
-  uint64_t first_deferred_ = 0;
-  std::atomic<uint64_t> deferred_count_{0};
+  SparseTable<Deferred> deferred_ MG_GUARDED_BY(lock_);
+  uint64_t first_deferred_ MG_GUARDED_BY(lock_) = 0;
+  std::atomic<uint64_t> deferred_count_{0};  // written with the lock held
   PagePool payloads_;
   // Of the first deferred: the hazards that must be cleared, and its block's first line + 1. Neither before it was
   // tried.
-  SparseTable<HazardSlots::Published> awaited_;
-  size_t awaited_count_ = 0;
-  uint64_t frozen_ = 0;
+  SparseTable<HazardSlots::Published> awaited_ MG_GUARDED_BY(lock_);
+  size_t awaited_count_ MG_GUARDED_BY(lock_) = 0;
+  uint64_t frozen_ MG_GUARDED_BY(lock_) = 0;
 };
 
 }  // namespace multigrain::shasta

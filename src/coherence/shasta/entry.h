@@ -7,30 +7,40 @@
 
 namespace multigrain::shasta {
 
-// A thread that has missed, from where it announces that to where it runs on: with a slot, and the lock.
-class Driver::Entry {
+// A thread that has missed, from where it announces that to where it runs on: with a slot, and the lock. Members of a
+// guard are beyond the analysis, so the members here say that the lock is held as long as this exists.
+class MG_SCOPED_CAPABILITY Driver::Entry {
  public:
-  explicit Entry(Driver& driver)
+  explicit Entry(Driver& driver) MG_ACQUIRE(driver.lock_) MG_NO_THREAD_SAFETY_ANALYSIS
       : driver_(driver),
         protocol_(this_profile(), Category::kProtocol),
         attendance_(driver.services_.fabric),
-        hold_(hold(driver.lock_)),
-        slot_(driver.take_slot(hold_, attendance_)) {
+        slot_(driver.lock_and_take_slot(attendance_)) {
     if (driver.deferred_count_.load(std::memory_order_relaxed) != 0) driver.retry_deferred();
   }
-  ~Entry() {
+  ~Entry() MG_RELEASE() MG_NO_THREAD_SAFETY_ANALYSIS {
     slot_.in_use = false;
     const bool wanted = driver_.threads_without_slot_.load(std::memory_order_relaxed) != 0;
-    hold_.unlock();
+    driver_.lock_.unlock();
     if (wanted) driver_.slot_freed_.notify();
   }
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 
   [[nodiscard]] ProcessorSlot& slot() { return slot_; }
-  [[nodiscard]] unsigned processor() const { return driver_.index_of(slot_); }
-  [[nodiscard]] bool must_wait() const { return shasta::must_wait(driver_.processors_[processor()]); }
-  void wait(bool wakes_on_any) { driver_.wait(hold_, slot_, attendance_, wakes_on_any); }
+  [[nodiscard]] unsigned processor() const {
+    driver_.lock_.assume_held();
+    return driver_.index_of(slot_);
+  }
+  [[nodiscard]] bool must_wait() const {
+    driver_.lock_.assume_held();
+    return shasta::must_wait(driver_.processors_[processor()]);
+  }
+  // The lock is given away meanwhile.
+  void wait(bool wakes_on_any) {
+    driver_.lock_.assume_held();
+    driver_.wait(slot_, attendance_, wakes_on_any);
+  }
   // Before each event of the processor at the block (D3). The lock may have been given away meanwhile.
   void wait_while_frozen(const BlockAt& at);
 
@@ -39,7 +49,6 @@ class Driver::Entry {
   Driver& driver_;
   const CategoryScope protocol_;
   Attendance attendance_;
-  std::unique_lock<SpinLock> hold_;
   ProcessorSlot& slot_;
 };
 

@@ -50,7 +50,7 @@ void Driver::handle_message(const multigrain::Message& message) {
 
   bool wakes = false;
   {
-    const auto hold_blocks = hold(lock_);
+    const Hold hold_blocks(lock_);
     if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
     if (deferred_count_.load(std::memory_order_relaxed) != 0 || !carry_out(at, &arrival)) wakes = defer(at, &arrival);
   }

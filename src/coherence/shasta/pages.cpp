@@ -35,7 +35,7 @@ bool Driver::touch(PageId page, LinePage& record) {
   // Checks then miss once for each block, and find out.
   if (*home != self_ || in_hazard) return true;
   // The home has every block that no other node has asked for. Compiled checks need to see that.
-  const auto hold_blocks = hold(lock_);
+  const Hold hold_blocks(lock_);
   const uint64_t lines = services_.region.page_size() >> shift_;
   const uint64_t begin = page.value * lines;
   for (uint64_t line = begin; line < begin + lines;) {
@@ -52,7 +52,7 @@ bool Driver::touch(PageId page, LinePage& record) {
 // Makes the page ready for this node's processors. False: another thread has done so. A thread with a hazard published
 // may wait for the page's lock, whose holder waits for nothing.
 bool Driver::prepare_page(PageId page, LinePage& record, NodeId home) {
-  const auto hold_page = hold(record.lock);
+  const Hold hold_page(record.lock);
   if (record.touched.load(std::memory_order_relaxed)) return false;
   // No other thread writes to this frame before this node has asked for a block, for which the page must be touched.
   if (home != self_) fill_with_flags(services_.region.alias(page), services_.region.page_size());

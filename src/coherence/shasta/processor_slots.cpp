@@ -24,17 +24,17 @@ Driver::ProcessorSlot* Driver::find_slot(uint32_t thread) {
 }
 
 // The calling thread's, until its Entry ends.
-Driver::ProcessorSlot& Driver::take_slot(std::unique_lock<SpinLock>& hold, Attendance& attendance) {
+Driver::ProcessorSlot& Driver::lock_and_take_slot(Attendance& attendance) {
+  take(lock_);
   MG_CHECK(lines_.hazards.contains(__multigrain_hazards));
   const uint32_t thread = lines_.hazards.index_of(__multigrain_hazards);
   ProcessorSlot* slot = find_slot(thread);
   while (slot == nullptr) {
     threads_without_slot_.fetch_add(1, std::memory_order_relaxed);
     const uint32_t seen = slot_freed_.prepare();
-    hold.unlock();
+    lock_.unlock();
     wait_until(attendance, services_.wait, slot_freed_, [&] { return slot_freed_.changed_since(seen); });
-    MULTIGRAIN_LOCK_STEP(lock_);
-    hold.lock();
+    take(lock_);
     threads_without_slot_.fetch_sub(1, std::memory_order_relaxed);
     slot = find_slot(thread);
   }
@@ -51,21 +51,21 @@ void Driver::wake(ProcessorSlot& slot) {
 }
 
 // Waits for a kCompleteLoads, or if `wakes_on_any` for any kWake. The lock is held again afterwards.
-void Driver::wait(std::unique_lock<SpinLock>& hold, ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any) {
+void Driver::wait(ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any) {
   slot.wakes_on_any = wakes_on_any;
   {
     const CategoryScope waiting(this_profile(), Category::kDataWait);
-    hold.unlock();
+    lock_.unlock();
     wait_until(attendance, services_.wait, slot.changed,
                [&] { return slot.woken.load(std::memory_order_acquire) != 0; });
   }
-  MULTIGRAIN_LOCK_STEP(lock_);
-  hold.lock();
+  take(lock_);
   slot.wakes_on_any = false;
   slot.woken.store(0, std::memory_order_relaxed);
 }
 
 void Driver::Entry::wait_while_frozen(const BlockAt& at) {
+  driver_.lock_.assume_held();
   while (driver_.is_frozen(at)) wait(true);
 }
 

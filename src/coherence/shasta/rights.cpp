@@ -84,6 +84,7 @@ bool Driver::have_cleared(const BlockAt& at, bool loads, UnderHazards then) {
   unsigned looks = 0;
   bool cleared = true;
   lines_.hazards.for_each_covering(at.first, at.lines, loads, [&](const HazardSlots::Published& seen) {
+    lock_.assume_held();
     if (looks == 0) count(Counter::kHazardWaits);
     for (; looks != kLooks; ++looks) {
       if (HazardSlots::has_cleared(seen)) return;

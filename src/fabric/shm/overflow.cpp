@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cstring>
-#include <mutex>
 
 namespace multigrain {
 
@@ -20,7 +19,7 @@ OverflowEntry* OverflowPool::allocate(size_t payload) {
   const size_t need = sizeof(OverflowEntry) + payload;
   const unsigned shift = static_cast<unsigned>(std::bit_width(need - 1));
   const uint32_t size_class = shift <= kSmallestShift ? 0 : shift - kSmallestShift;
-  const std::lock_guard guard(lock_);
+  const LockGuard guard(lock_);
   OverflowEntry* entry = free_[size_class];
   if (entry != nullptr) {
     free_[size_class] = entry->next;
@@ -45,7 +44,7 @@ OverflowEntry* OverflowPool::allocate(size_t payload) {
 }
 
 void OverflowPool::release(OverflowEntry* entry) {
-  const std::lock_guard guard(lock_);
+  const LockGuard guard(lock_);
   entry->next = free_[entry->size_class];
   free_[entry->size_class] = entry;
 }

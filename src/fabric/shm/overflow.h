@@ -49,10 +49,10 @@ class OverflowPool {
   };
 
   SpinLock lock_;
-  std::array<OverflowEntry*, kClasses> free_{};
-  Chunk* chunks_ = nullptr;
-  size_t used_in_chunk_ = kChunkBytes;
-  size_t mapped_bytes_ = 0;
+  std::array<OverflowEntry*, kClasses> free_ MG_GUARDED_BY(lock_){};
+  Chunk* chunks_ MG_GUARDED_BY(lock_) = nullptr;
+  size_t used_in_chunk_ MG_GUARDED_BY(lock_) = kChunkBytes;
+  size_t mapped_bytes_ MG_GUARDED_BY(lock_) = 0;
 };
 
 // The messages to one destination that wait for room. Under its ring's lock.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -290,7 +289,7 @@ bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::b
   prefetch_for_write(&bell);
   bool overflowed = false;
   {
-    const std::lock_guard guard(out.lock);
+    const LockGuard guard(out.lock);
     prefetch_for_write(out.ring.next());
     const bool behind = !out.overflow.empty() && !out.overflow.drain_into(out.ring, pool_);
     if (behind || !out.ring.try_push(record, payload)) {

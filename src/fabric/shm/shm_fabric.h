@@ -90,8 +90,8 @@ class ShmFabric final : public Fabric, public MappedObject {
  private:
   struct alignas(64) Outgoing {
     SpinLock lock;
-    RingProducer ring;
-    OverflowQueue overflow;
+    RingProducer ring MG_GUARDED_BY(lock);
+    OverflowQueue overflow MG_GUARDED_BY(lock);
   };
   struct alignas(64) Incoming {
     std::atomic<uint32_t> token{0};   // 1: some thread drains this ring

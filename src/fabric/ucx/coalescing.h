@@ -17,6 +17,7 @@
 #include <span>
 
 #include "fabric/fabric.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/sender.h"
 #include "fabric/ucx/wire.h"
 
@@ -50,15 +51,13 @@ class Coalescing {
     unsigned depth_ = 0;
   };
 
-  // Under the lock:
-
   // Puts a small message, for which there are credits, into the peer's buffer; it is sent if the thread is in no batch.
-  void append(unsigned to, const MessageHeader& header, std::span<const std::byte> payload);
-  void flush(unsigned to);
-  void flush_all();
+  void append(unsigned to, const MessageHeader& header, std::span<const std::byte> payload) MG_REQUIRES(inside_ucx);
+  void flush(unsigned to) MG_REQUIRES(inside_ucx);
+  void flush_all() MG_REQUIRES(inside_ucx);
 
  private:
-  void send_buffer(unsigned to);
+  void send_buffer(unsigned to) MG_REQUIRES(inside_ucx);
 
   Parts& parts_;
   std::atomic<uint64_t> filled_{0};  // a bit a node: it has a buffer; written under the lock

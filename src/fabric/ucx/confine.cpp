@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 
 #include "base/spin_lock.h"
 #include "base/stack_text.h"
@@ -150,7 +149,7 @@ class Doorbells {
  public:
   // The descriptor for `address`, or -1 and errno.
   int open(const Address& address) {
-    const std::lock_guard held(lock_);
+    const LockGuard held(lock_);
     Entry& entry = entries_[static_cast<size_t>(address.process * 31 + address.descriptor) % entries_.size()];
     if (entry.fd >= 0 && entry.address == address) return entry.fd;
     const int fd = open_descriptor(address.process, address.descriptor);
@@ -166,7 +165,7 @@ class Doorbells {
     return fd;
   }
   void close_all() {
-    const std::lock_guard held(lock_);
+    const LockGuard held(lock_);
     for (Entry& entry : entries_) {
       if (entry.fd >= 0) ::close(entry.fd);
       entry = {};
@@ -179,7 +178,7 @@ class Doorbells {
     Address address;
   };
   SpinLock lock_;
-  std::array<Entry, 256> entries_{};
+  std::array<Entry, 256> entries_ MG_GUARDED_BY(lock_){};
 };
 constinit Doorbells g_doorbells;
 

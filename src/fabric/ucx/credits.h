@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/wire.h"
 
 namespace multigrain::ucx {
@@ -16,7 +17,7 @@ namespace multigrain::ucx {
 // The receiver announces by itself when this much has been handled and not announced.
 inline constexpr uint64_t kCreditUpdateThreshold = kCreditWindow / 4;
 
-// The sender's side. Under the lock.
+// The sender's side.
 class SendCredits {
  public:
   [[nodiscard]] bool allow(uint64_t cost) const { return sent_ + cost - acknowledged_ <= kCreditWindow; }
@@ -40,8 +41,8 @@ class ReceiveCredits {
   [[nodiscard]] uint64_t handled() const { return handled_.load(std::memory_order_relaxed); }
   // By the holder of the queue's token alone.
   void set_handled(uint64_t cost) { handled_.store(cost, std::memory_order_relaxed); }
-  // What a message to the peer announces. Under the lock.
-  [[nodiscard]] uint64_t announce() {
+  // What a message to the peer announces.
+  [[nodiscard]] uint64_t announce() MG_REQUIRES(inside_ucx) {
     const uint64_t cost = handled();
     announced_.store(cost, std::memory_order_relaxed);
     return cost;

@@ -34,7 +34,7 @@ void Dispatcher::enqueue(unsigned source, Incoming* in) {
   DispatchQueue& queue = parts_.peers[source].queue;
   in->next = nullptr;
   {
-    const std::lock_guard guard(queue.lock);
+    const LockGuard guard(queue.lock);
     (queue.first == nullptr ? queue.first : queue.last->next) = in;
     queue.last = in;
   }
@@ -100,7 +100,7 @@ unsigned Dispatcher::handle_queue(unsigned source, unsigned limit, bool& more) {
   for (unsigned handled = 0;; ++handled) {
     Incoming* in = nullptr;
     {
-      const std::lock_guard guard(queue.lock);
+      const LockGuard guard(queue.lock);
       in = queue.first;
       if (in == nullptr) return handled;
       if (handled == limit) {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "fabric/fabric.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/peer.h"
 #include "fabric/ucx/receiver.h"
 
@@ -30,11 +31,9 @@ class Dispatcher {
   // When there will be messages that no thread is handling: 0 now, kNever only after another thread wakes this one.
   [[nodiscard]] Nanoseconds next_work() const;
 
-  // Under the lock:
-
-  void enqueue(unsigned source, Incoming* in);
+  void enqueue(unsigned source, Incoming* in) MG_REQUIRES(inside_ucx);
   // Gives back the memory of messages that have been handled.
-  void recycle() {
+  void recycle() MG_REQUIRES(inside_ucx) {
     if (done_.load(std::memory_order_relaxed) != nullptr) recycle_all();
   }
 
@@ -44,7 +43,7 @@ class Dispatcher {
     void* context = nullptr;
   };
 
-  void recycle_all();
+  void recycle_all() MG_REQUIRES(inside_ucx);
   unsigned drain(unsigned source, unsigned limit);
   unsigned handle_queue(unsigned source, unsigned limit, bool& more);
   void announce_handled(unsigned source);

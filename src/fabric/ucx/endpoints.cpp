@@ -140,6 +140,7 @@ Status Endpoints::make_endpoint(unsigned n, const Card& card) {
   parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   parameters.err_handler.cb = [](void* self, ucp_ep_h endpoint, ucs_status_t) {
     Parts& parts = *static_cast<Parts*>(self);
+    inside_ucx.assume_held();
     for (unsigned i = 0; i < parts.context.nodes; ++i)
       if (parts.peers[i].connection.endpoint == endpoint) parts.failures.peer_failed(i, FailureReason::kBroken, false);
   };
@@ -187,6 +188,7 @@ Status Endpoints::shake_hands(const std::vector<Card>& cards) {
                   handshake.missing, parts_.options.hosts[handshake.missing]);
     sleep_ns(kHandshakePoll);
   }
+  const UcxLock lock(parts_);
   for (Peer& peer : parts_.peers) {
     if (peer.connection.endpoint == nullptr) continue;
     for (const std::string& line : lanes_of(peer)) peer.connection.can_put = peer.connection.can_put || puts(line);
@@ -284,7 +286,6 @@ void Endpoints::close() {
 // The lanes of a connection, as UCX describes them: a line each. It tells that only to a stream.
 //   lane[0]:  1:tcp/eth0.0 md[1]  -> md[1]/tcp/sysdev[255] am am_bw#0 keepalive
 std::vector<std::string> Endpoints::lanes_of(const Peer& peer) const {
-  parts_.worker.enter_library();
   char* text = nullptr;
   size_t length = 0;
   std::vector<std::string> lines;
@@ -296,12 +297,12 @@ std::vector<std::string> Endpoints::lanes_of(const Peer& peer) const {
       lines.emplace_back(all.substr(at, all.find('\n', at) - at));
     std::free(text);
   }
-  parts_.worker.leave_library();
   return lines;
 }
 
 std::string Endpoints::description() const {
   std::set<std::string> chosen;
+  const UcxLock lock(parts_);
   for (const Peer& peer : parts_.peers) {
     if (peer.connection.endpoint == nullptr) continue;
     for (const std::string& line : lanes_of(peer)) {

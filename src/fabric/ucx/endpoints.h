@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/peer.h"
 #include "fabric/ucx/ucx_fabric.h"
 #include "fabric/wireup/wireup.h"
@@ -29,9 +30,9 @@ class Endpoints {
   // What UCX chose, for people: "tcp over eth0", say.
   [[nodiscard]] std::string description() const;
 
-  // Under the lock: sends what is under way, as far as that is soon; closes the endpoints.
-  void flush();
-  void close();
+  // Send what is under way, as far as that is soon; close the endpoints.
+  void flush() MG_REQUIRES(inside_ucx);
+  void close() MG_REQUIRES(inside_ucx);
 
  private:
   // The state of this node's own part of the handshake.
@@ -40,12 +41,12 @@ class Endpoints {
   Result<Card> make_card() const;
   Result<std::vector<Card>> exchange_cards(Wireup& wireup);
   Status accept_card(unsigned n, const Card& card);
-  Status make_endpoint(unsigned n, const Card& card);  // under the lock
+  Status make_endpoint(unsigned n, const Card& card) MG_REQUIRES(inside_ucx);
   Status shake_hands(const std::vector<Card>& cards);
-  Status answer_hellos(Handshake& handshake);
-  bool flush_all(Handshake& handshake);
-  bool all_ready(Handshake& handshake);
-  [[nodiscard]] std::vector<std::string> lanes_of(const Peer& peer) const;
+  Status answer_hellos(Handshake& handshake) MG_REQUIRES(inside_ucx);
+  bool flush_all(Handshake& handshake) MG_REQUIRES(inside_ucx);
+  bool all_ready(Handshake& handshake) MG_REQUIRES(inside_ucx);
+  [[nodiscard]] std::vector<std::string> lanes_of(const Peer& peer) const MG_REQUIRES(inside_ucx);
 
   Parts& parts_;
 };

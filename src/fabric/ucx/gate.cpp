@@ -14,12 +14,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/secret.h"
 #include "base/spin_lock.h"
 #include "base/stack_text.h"
@@ -77,7 +77,7 @@ class LineLimit {
  public:
   // Whether a line may be written; then `*withheld` is how many were not since the last that was.
   bool may_write(uint64_t* withheld) {
-    const std::lock_guard held(lock_);
+    const LockGuard held(lock_);
     const Nanoseconds now = monotonic_ns();
     const uint64_t earned = (now - since_) / kInterval_ns;
     since_ += earned * kInterval_ns;
@@ -92,12 +92,12 @@ class LineLimit {
     return true;
   }
   void reset() {
-    const std::lock_guard held(lock_);
+    const LockGuard held(lock_);
     left_ = kBurst;
     withheld_ = 0;
   }
   uint64_t take_withheld() {
-    const std::lock_guard held(lock_);
+    const LockGuard held(lock_);
     return std::exchange(withheld_, 0);
   }
 
@@ -105,9 +105,9 @@ class LineLimit {
   static constexpr uint64_t kBurst = 32;
   static constexpr Nanoseconds kInterval_ns = 250'000'000;
   SpinLock lock_;
-  Nanoseconds since_ = 0;
-  uint64_t left_ = kBurst;
-  uint64_t withheld_ = 0;
+  Nanoseconds since_ MG_GUARDED_BY(lock_) = 0;
+  uint64_t left_ MG_GUARDED_BY(lock_) = kBurst;
+  uint64_t withheld_ MG_GUARDED_BY(lock_) = 0;
 };
 
 // --- Tokens that were used: a set of nonces that only grows. Nonces are random, so their first bytes spread them; and
@@ -117,7 +117,7 @@ class UsedTokens {
  public:
   enum class Use : uint8_t { kFirst, kRepeated, kFull };
   Use use(const Nonce& nonce) {
-    const std::lock_guard held(lock_);
+    const LockGuard held(lock_);
     size_t place;
     memcpy(&place, nonce.data(), sizeof place);
     for (size_t probe = 0; probe < kSlots; ++probe) {
@@ -140,8 +140,8 @@ class UsedTokens {
     bool used = false;
   };
   SpinLock lock_;
-  size_t count_ = 0;
-  std::array<Entry, kSlots> entries_{};
+  size_t count_ MG_GUARDED_BY(lock_) = 0;
+  std::array<Entry, kSlots> entries_ MG_GUARDED_BY(lock_){};
 };
 
 // --- Connections that this node opened and that have not answered yet, by descriptor. UCX serialises the calls for one
@@ -156,7 +156,7 @@ struct Gate {
   Secret<Key> key;
   unsigned node = 0;
   std::string interface;
-  unsigned users = 0;
+  unsigned users = 0;  // changed with g_install held
   Redirected redirected;
   std::atomic<int> spare{-1};  // a descriptor to give up when there are no more
 
@@ -165,7 +165,7 @@ struct Gate {
   std::atomic<uint64_t> listening{0}, let_in{0}, refused{0}, called{0}, impostors{0};
 };
 
-std::mutex g_install;
+Mutex g_install;
 // Static memory: it takes no pages before it is used, and needs no allocation inside UCX's calls.
 constinit Awaited g_awaited[kMaxDescriptor];
 constinit UsedTokens g_used;
@@ -465,7 +465,7 @@ void* address_of(Function* function) {
 }  // namespace
 
 Status install_gate(const JobSecret& secret, unsigned node, std::string_view interface) {
-  const std::lock_guard held(g_install);
+  const LockGuard held(g_install);
   if (Status prepared = Key::prepare(); !prepared) return prepared;
   Gate& gate = the_gate();
   const Key key(secret);
@@ -510,7 +510,7 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
 }
 
 void remove_gate() {
-  const std::lock_guard held(g_install);
+  const LockGuard held(g_install);
   Gate& gate = the_gate();
   if (gate.users == 0 || --gate.users != 0) return;
   if (Status restored = gate.redirected.restore(); !restored) panic("UCX's linkage tables cannot be put back");

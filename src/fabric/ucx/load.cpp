@@ -1,10 +1,10 @@
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fabric/module.h"
 #include "fabric/network_devices.h"
 #include "fabric/ucx/ucx_fabric.h"
@@ -104,8 +104,8 @@ Result<std::unique_ptr<UcxFabric>> load_ucx_fabric(const UcxOptions& options) {
   if (const Status checked = check_devices(options.interface); !checked)
     return fail("MULTIGRAIN_INTERFACE: {}", checked.error().message);
   // The environment is the process's: several fabrics of one process open one after the other.
-  static std::mutex one_at_a_time;
-  const std::lock_guard guard(one_at_a_time);
+  static Mutex one_at_a_time;
+  const LockGuard guard(one_at_a_time);
   const UcxEnvironment environment;
   const Result<void*> function = load_function(ucx::kModuleFunction);
   if (!function) return tl::unexpected(function.error());

@@ -12,6 +12,7 @@
 #include "fabric/ucx/coalescing.h"
 #include "fabric/ucx/dispatcher.h"
 #include "fabric/ucx/endpoints.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/peer.h"
 #include "fabric/ucx/peer_failure.h"
 #include "fabric/ucx/polling.h"
@@ -33,7 +34,7 @@ struct Parts {
   WireContext context;
   bool connected = false;
   Worker worker{options};
-  BlockPool pool;  // of the blocks of messages; under the lock
+  BlockPool pool MG_GUARDED_BY(inside_ucx);  // of the blocks of messages
   Endpoints endpoints{*this};
   Segments segments{*this};
   Sender sender{*this};
@@ -47,16 +48,17 @@ struct Parts {
   std::array<Peer, NodeSet::kCapacity> peers;
 };
 
-// While it exists, its thread is the only one inside UCX.
-class UcxLock {
+// While it exists, its thread is the only one inside UCX. Without analysis in here: that the spin lock stands for inside_ucx
+// is what this class is for.
+class MG_SCOPED_CAPABILITY UcxLock {
  public:
-  explicit UcxLock(Parts& parts) : parts_(parts) {
+  explicit UcxLock(Parts& parts) MG_ACQUIRE(inside_ucx) MG_NO_THREAD_SAFETY_ANALYSIS : parts_(parts) {
     parts.worker.enter_library();
     parts.worker.lock().lock();
     stay_if_stopped();
   }
   // Takes the lock only if it is free; see locked().
-  UcxLock(Parts& parts, std::try_to_lock_t) : parts_(parts) {
+  UcxLock(Parts& parts, std::try_to_lock_t) MG_EXCLUDES(inside_ucx) MG_NO_THREAD_SAFETY_ANALYSIS : parts_(parts) {
     if (!parts.worker.lock().try_lock()) {
       locked_ = false;
       return;
@@ -64,7 +66,7 @@ class UcxLock {
     parts.worker.enter_library();
     stay_if_stopped();
   }
-  ~UcxLock() {
+  ~UcxLock() MG_RELEASE() MG_NO_THREAD_SAFETY_ANALYSIS {
     if (!locked_) return;
     parts_.worker.lock().unlock();
     parts_.worker.leave_library();
@@ -75,8 +77,8 @@ class UcxLock {
   UcxLock(const UcxLock&) = delete;
   UcxLock& operator=(const UcxLock&) = delete;
 
-  [[nodiscard]] bool locked() const { return locked_; }
-  unsigned progress() {
+  [[nodiscard]] bool locked() const MG_TRY_ACQUIRE(true) MG_NO_THREAD_SAFETY_ANALYSIS { return locked_; }
+  unsigned progress() MG_REQUIRES(inside_ucx) {
     const unsigned count = ucp_worker_progress(parts_.worker.worker());
     parts_.dispatcher.recycle();
     return count;
@@ -85,7 +87,7 @@ class UcxLock {
   void will_handle_messages() { wakes_ = false; }
 
  private:
-  void stay_if_stopped() {
+  void stay_if_stopped() MG_NO_THREAD_SAFETY_ANALYSIS {
     if (!parts_.worker.stopped()) [[likely]]
       return;
     parts_.worker.lock().unlock();

@@ -10,6 +10,7 @@
 #include "base/spin_lock.h"
 #include "fabric/fabric.h"
 #include "fabric/ucx/credits.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/wire.h"
 
 namespace multigrain::ucx {
@@ -18,35 +19,36 @@ struct CoalescingBuffer;  // coalescing.h
 struct Incoming;          // receiver.h
 struct Outgoing;          // sender.h
 
-// endpoints.h. Under the lock.
+// endpoints.h
 struct Connection {
-  ucp_ep_h endpoint = nullptr;
-  uint64_t key = 0;  // that this node must send to the peer
-  bool hello_received = false;
-  bool hello_answered = false;
-  bool welcome_received = false;
-  bool ready_received = false;
+  ucp_ep_h endpoint MG_GUARDED_BY(inside_ucx) = nullptr;
+  bool hello_received MG_GUARDED_BY(inside_ucx) = false;
+  bool hello_answered MG_GUARDED_BY(inside_ucx) = false;
+  bool welcome_received MG_GUARDED_BY(inside_ucx) = false;
+  bool ready_received MG_GUARDED_BY(inside_ucx) = false;
+  // Constant once the node is connected:
+  uint64_t key = 0;      // that this node must send to the peer
   bool can_put = false;  // the network does puts without the peer's help
 };
 
-// sender.h. Under the lock.
+// sender.h
 struct SendQueue {
   uint64_t next_sequence = 0;
   Outgoing* first = nullptr;  // messages that wait for credits
   Outgoing* last = nullptr;
 };
 
-// receiver.h. Under the lock.
+// receiver.h
 struct Reordering {
   uint64_t expected = 0;      // the sequence number that the queue takes next
   Incoming* early = nullptr;  // messages with higher ones, in their order
 };
 
-// peer_failure.h. Under the lock, but for `failed`, which every thread reads.
+// peer_failure.h. Written inside UCX; every thread reads `failed`.
 struct Liveness {
-  bool heard = false;            // something came since the last check
-  bool heartbeat_heard = false;  // a heartbeat has ever come
-  Nanoseconds last_heard = 0;
+  bool heard MG_GUARDED_BY(inside_ucx) = false;            // something came since the last check
+  bool heartbeat_heard MG_GUARDED_BY(inside_ucx) = false;  // a heartbeat has ever come
+  Nanoseconds last_heard MG_GUARDED_BY(inside_ucx) = 0;
   std::atomic<bool> failed{false};
   FailureReason reason = FailureReason::kBroken;
   bool reported_by_node_0 = false;
@@ -55,8 +57,8 @@ struct Liveness {
 // dispatcher.h: messages that have arrived, in order, for the handlers. The holder of the token runs them.
 struct DispatchQueue {
   SpinLock lock;
-  Incoming* first = nullptr;
-  Incoming* last = nullptr;
+  Incoming* first MG_GUARDED_BY(lock) = nullptr;
+  Incoming* last MG_GUARDED_BY(lock) = nullptr;
   std::atomic<uint32_t> token{0};
   std::atomic<Nanoseconds> due{0};  // of the first message; 0: at once
 };
@@ -70,11 +72,11 @@ struct RemoteSegments {
 
 struct alignas(64) Peer {
   Connection connection;
-  SendQueue sending;
-  SendCredits send_credits;
-  CoalescingBuffer* coalescing = nullptr;
-  Reordering reordering;
-  uint64_t arrived = 0;  // the cost of all messages that have arrived (credits.h)
+  SendQueue sending MG_GUARDED_BY(inside_ucx);
+  SendCredits send_credits MG_GUARDED_BY(inside_ucx);
+  CoalescingBuffer* coalescing MG_GUARDED_BY(inside_ucx) = nullptr;
+  Reordering reordering MG_GUARDED_BY(inside_ucx);
+  uint64_t arrived MG_GUARDED_BY(inside_ucx) = 0;  // the cost of all messages that have arrived (credits.h)
   Liveness liveness;
   // Apart from what is above, which the thread that is inside UCX changes meanwhile.
   alignas(64) DispatchQueue queue;

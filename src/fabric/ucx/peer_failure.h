@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/wire.h"
 
 namespace multigrain::ucx {
@@ -26,12 +27,12 @@ class PeerFailures {
   // When check_heartbeats() has something to do next.
   [[nodiscard]] Nanoseconds next_check() const { return next_check_; }
 
-  // The first failure of a peer ends what waits for it. Under the lock.
-  void peer_failed(unsigned node, FailureReason reason, bool by_node_0);
+  // The first failure of a peer ends what waits for it.
+  void peer_failed(unsigned node, FailureReason reason, bool by_node_0) MG_REQUIRES(inside_ucx);
   // Whether a peer has failed of which the run has not been told.
   [[nodiscard]] bool to_report() const { return to_report_.load(std::memory_order_relaxed) != 0; }
-  // Tells it: outside of the lock, since the callback may do whatever it likes.
-  void report();
+  // Tells it. The callback may do whatever it likes.
+  void report() MG_EXCLUDES(inside_ucx);
   // The fabric ends, and reports no more.
   void drop_reports() { to_report_.store(0); }
 

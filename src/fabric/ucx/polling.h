@@ -30,6 +30,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "fabric/ucx/inside_ucx.h"
 
 namespace multigrain::ucx {
 
@@ -74,9 +75,8 @@ class Polling {
   bool handle_unattended(Nanoseconds& next_work);
   Nanoseconds prepare_to_sleep();
   void sleep(Nanoseconds longest);
-  // Under the lock:
-  void listen(bool on);
-  bool try_listen();
+  void listen(bool on) MG_REQUIRES(inside_ucx);
+  bool try_listen() MG_REQUIRES(inside_ucx);
 
   Parts& parts_;
   int ucx_fd_ = -1;

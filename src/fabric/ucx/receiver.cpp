@@ -32,6 +32,7 @@ Status Receiver::open() {
   };
   ucs_status_t status = set(kMessageId, [](void* self, const void* header, size_t header_length, void* data,
                                            size_t length, const ucp_am_recv_param_t* param) {
+    inside_ucx.assume_held();
     return static_cast<Receiver*>(self)->receive_message(bytes_at(header, header_length), data, length,
                                                          param->recv_attr);
   });
@@ -40,6 +41,7 @@ Status Receiver::open() {
     status = set(kCoalescedId, [](void* self, const void* header, size_t header_length, void* data, size_t length,
                                   const ucp_am_recv_param_t* param) {
       auto& receiver = *static_cast<Receiver*>(self);
+      inside_ucx.assume_held();
       if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
         receiver.refuse("it is coalesced messages of an impossible kind");
       } else {
@@ -51,6 +53,7 @@ Status Receiver::open() {
     status = set(kPiecesId, [](void* self, const void* header, size_t header_length, void* data, size_t length,
                                const ucp_am_recv_param_t* param) {
       auto& receiver = *static_cast<Receiver*>(self);
+      inside_ucx.assume_held();
       if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
         receiver.refuse("it is a scattered put of an impossible kind");
       } else {
@@ -62,6 +65,7 @@ Status Receiver::open() {
     status = set(kControlId, [](void* self, const void* header, size_t header_length, void* data, size_t length,
                                 const ucp_am_recv_param_t* param) {
       auto& receiver = *static_cast<Receiver*>(self);
+      inside_ucx.assume_held();
       if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
         receiver.refuse("it is a control message of an impossible kind");
       } else {
@@ -118,6 +122,7 @@ ucs_status_t Receiver::receive_rendezvous(Incoming* in, void* data, size_t lengt
   parameters.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user_data) {
     auto* const arrived = static_cast<Incoming*>(user_data);
     Receiver& receiver = *arrived->receiver;
+    inside_ucx.assume_held();
     ucp_request_free(request);
     // With an error the sender is gone, or this fabric is ending: the message is dropped.
     if (status == UCS_OK) {
@@ -196,7 +201,8 @@ void Receiver::pass_on(unsigned source, Incoming* in) {
   parts_.dispatcher.enqueue(source, in);
 }
 
-void Receiver::release_held() {
+// Without analysis: it needs no lock of a queue when no thread handles messages.
+void Receiver::release_held() MG_NO_THREAD_SAFETY_ANALYSIS {
   for (const Peer& peer : parts_.peers) {
     for (const Incoming* list : {peer.reordering.early, peer.queue.first}) {
       for (; list != nullptr; list = list->next)

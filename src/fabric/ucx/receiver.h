@@ -1,4 +1,4 @@
-// Receiving: UCX's callbacks, which run under the lock. They check what has come and put messages into the order of
+// Receiving: UCX's callbacks. They check what has come and put messages into the order of
 // their numbers. They never run a handler: that is the dispatcher's.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "fabric/fabric.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/wire.h"
 
 namespace multigrain::ucx {
@@ -34,27 +35,25 @@ class Receiver {
   // Makes UCX call this for everything that arrives.
   Status open();
 
-  // Under the lock:
-
   // False: what has come is not from a node of the job, and is dropped, which is said the first few times. What comes
   // from node `from` of the job and cannot be right ends the run.
-  bool approve(const Checked& checked, const uint16_t& from);
-  // Gives back UCX's buffers of messages that are never going to be handled.
-  void release_held();
+  bool approve(const Checked& checked, const uint16_t& from) MG_REQUIRES(inside_ucx);
+  // Gives back UCX's buffers of messages that are never going to be handled, when no thread handles any.
+  void release_held() MG_REQUIRES(inside_ucx);
 
  private:
-  ucs_status_t receive_message(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes);
-  void receive_coalesced(std::span<const std::byte> header, std::span<const std::byte> data);
-  void receive_control(std::span<const std::byte> header, std::span<const std::byte> data);
-  void handle_control(unsigned source, const WireControl& wire, const void* data);
-  ucs_status_t receive_rendezvous(Incoming* in, void* data, size_t length);
-  Incoming* admit(const WireMessage& wire, size_t length, size_t copied);
-  void accept(unsigned source, Incoming* in);
-  void pass_on(unsigned source, Incoming* in);
-  void refuse(const char* reason);
+  ucs_status_t receive_message(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes) MG_REQUIRES(inside_ucx);
+  void receive_coalesced(std::span<const std::byte> header, std::span<const std::byte> data) MG_REQUIRES(inside_ucx);
+  void receive_control(std::span<const std::byte> header, std::span<const std::byte> data) MG_REQUIRES(inside_ucx);
+  void handle_control(unsigned source, const WireControl& wire, const void* data) MG_REQUIRES(inside_ucx);
+  ucs_status_t receive_rendezvous(Incoming* in, void* data, size_t length) MG_REQUIRES(inside_ucx);
+  Incoming* admit(const WireMessage& wire, size_t length, size_t copied) MG_REQUIRES(inside_ucx);
+  void accept(unsigned source, Incoming* in) MG_REQUIRES(inside_ucx);
+  void pass_on(unsigned source, Incoming* in) MG_REQUIRES(inside_ucx);
+  void refuse(const char* reason) MG_REQUIRES(inside_ucx);
 
   Parts& parts_;
-  unsigned refused_ = 0;
+  unsigned refused_ MG_GUARDED_BY(inside_ucx) = 0;
 };
 
 }  // namespace multigrain::ucx

@@ -14,7 +14,7 @@ constexpr Nanoseconds kWatchedSleep = 20'000;       // the same where another th
 
 // `operand` and `result` stay where they are until it is complete.
 void* start_atomic(Peer& peer, ucp_rkey_h key, SegmentId segment, uint64_t offset, ucp_atomic_op_t what,
-                   const void* operand, uint64_t* result, ucp_request_param_t& parameters) {
+                   const void* operand, uint64_t* result, ucp_request_param_t& parameters) MG_REQUIRES(inside_ucx) {
   parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
   parameters.datatype = ucp_dt_make_contig(sizeof(uint64_t));
   parameters.reply_buffer = result;
@@ -158,12 +158,14 @@ Completion RemoteOperations::start_put(NodeId to, SegmentId segment, uint64_t of
   if (size == sizeof(uint64_t) && offset % sizeof(uint64_t) == 0)
     return start_operation(to, segment, offset, size,
                            [&](Peer& peer, ucp_rkey_h key, uint64_t, uint64_t, ucp_request_param_t& parameters) {
+                             inside_ucx.assume_held();
                              return start_atomic(peer, key, segment, offset, UCP_ATOMIC_OP_SWAP, bytes.data(),
                                                  &discarded_, parameters);
                            });
   return start_operation(
       to, segment, offset, size,
       [&](Peer& peer, ucp_rkey_h key, uint64_t done, uint64_t length, ucp_request_param_t& parameters) -> void* {
+        inside_ucx.assume_held();
         const ucp_ep_h endpoint = peer.connection.endpoint;
         void* const request = ucp_put_nbx(endpoint, bytes.data() + done, length,
                                           peer.segments.base[index(segment)] + offset + done, key, &parameters);
@@ -185,6 +187,7 @@ Completion RemoteOperations::start_get(NodeId from, SegmentId segment, uint64_t 
   return start_operation(
       from, segment, offset, bytes.size(),
       [&](Peer& peer, ucp_rkey_h key, uint64_t done, uint64_t length, ucp_request_param_t& parameters) {
+        inside_ucx.assume_held();
         return ucp_get_nbx(peer.connection.endpoint, bytes.data() + done, length,
                            peer.segments.base[index(segment)] + offset + done, key, &parameters);
       });
@@ -213,6 +216,7 @@ uint64_t RemoteOperations::atomic(NodeId at, SegmentId segment, uint64_t offset,
   carry_out([&] {
     return start_operation(at, segment, offset, sizeof(uint64_t),
                            [&](Peer& peer, ucp_rkey_h key, uint64_t, uint64_t, ucp_request_param_t& parameters) {
+                             inside_ucx.assume_held();
                              return start_atomic(peer, key, segment, offset, what, &operand, &result, parameters);
                            });
   });

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "fabric/fabric.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/peer.h"
 
 namespace multigrain::ucx {
@@ -46,15 +47,13 @@ class RemoteOperations {
   [[nodiscard]] bool is_complete(Completion completion) const;
   void wait(Completion completion);
 
-  // Under the lock:
-
   // Takes a free operation, of one part, which is ended with end_part().
-  Completion begin(UcxLock& lock, Operation*& operation);
-  void end_part(Operation& operation);
+  Completion begin(UcxLock& lock, Operation*& operation) MG_REQUIRES(inside_ucx);
+  void end_part(Operation& operation) MG_REQUIRES(inside_ucx);
   // The operation of a completion that another node names, if it is under way and awaits that node; or null.
-  Operation* awaiting(unsigned node, uint64_t completion);
+  Operation* awaiting(unsigned node, uint64_t completion) MG_REQUIRES(inside_ucx);
   // Ends the operations that await a node that has failed. All others end with an error of UCX's.
-  void peer_failed(unsigned node);
+  void peer_failed(unsigned node) MG_REQUIRES(inside_ucx);
   // Runs `requests(peer, parameters, take)`, which passes each of UCX's requests that make up the operation to `take`.
   // Outside of the lock. (start_requests.h)
   template <typename Requests>
@@ -74,7 +73,7 @@ class RemoteOperations {
 
   Parts& parts_;
   std::array<Operation, kOperations> operations_;
-  uint16_t free_ = 0;       // 1 + index; 0: none
+  uint16_t free_ MG_GUARDED_BY(inside_ucx) = 0;       // 1 + index; 0: none
   uint64_t discarded_ = 0;  // what UCX found where single words were put; never read
 };
 

@@ -34,6 +34,7 @@ Completion ScatteredPuts::start(NodeId to, SegmentId segment, uint64_t offset, s
 
 Completion ScatteredPuts::put_each(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces) {
   return parts_.operations.start_requests(to, [&](Peer& peer, ucp_request_param_t& parameters, auto&& take) {
+    inside_ucx.assume_held();
     for (const Piece& piece : pieces) {
       for (uint64_t done = 0; done < piece.length;) {
         const uint64_t at = offset + piece.offset + done;

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "fabric/fabric.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/sender.h"
 
 namespace multigrain::ucx {
@@ -20,12 +21,10 @@ class ScatteredPuts {
 
   Completion start(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces);
 
-  // Under the lock:
-
   // Deposits the pieces of a message. All of it is checked before the first byte is written.
-  void receive(std::span<const std::byte> header, std::span<const std::byte> data);
+  void receive(std::span<const std::byte> header, std::span<const std::byte> data) MG_REQUIRES(inside_ucx);
   // `source` says that pieces are deposited; `completion` is that of their operation.
-  void deposited(unsigned source, uint64_t completion);
+  void deposited(unsigned source, uint64_t completion) MG_REQUIRES(inside_ucx);
 
  private:
   // Pieces that are being sent. Their table and bytes follow.

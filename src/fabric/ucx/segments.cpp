@@ -17,6 +17,7 @@ constexpr Nanoseconds kKeySleep = 50'000;  // and how long it sleeps then
 }  // namespace
 
 Status Segments::open() {
+  inside_ucx.assume_held();
   const UcxOptions& options = parts_.options;
   frame_chunks_ = (options.region_size + kChunkBytes - 1) / kChunkBytes;
   chunks_ = frame_chunks_ + (options.lines_bytes + kChunkBytes - 1) / kChunkBytes;

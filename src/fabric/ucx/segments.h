@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "fabric/fabric.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/peer.h"
 #include "fabric/ucx/wire.h"
 
@@ -35,9 +36,9 @@ class Segments {
 
   // Supplies the words of this node, and registers them.
   Status open();
-  // Under the lock: gives back the keys of other nodes' memory, and then what this node has registered.
-  void destroy_keys();
-  void unregister();
+  // Give back the keys of other nodes' memory, and then what this node has registered.
+  void destroy_keys() MG_REQUIRES(inside_ucx);
+  void unregister() MG_REQUIRES(inside_ucx);
   // Outside of the lock: gives back the memory itself.
   void close();
 
@@ -66,9 +67,9 @@ class Segments {
   // Sees to it that remote_key() has all keys of the range. False: the node has failed.
   bool get_keys(NodeId node, SegmentId segment, uint64_t offset, uint64_t length);
 
-  // Under the lock: control messages that ask for a key, and bring it.
-  void answer_key_request(unsigned source, const WireControl& request);
-  void accept_key(unsigned source, const WireControl& wire, const void* data);
+  // Control messages that ask for a key, and bring it.
+  void answer_key_request(unsigned source, const WireControl& request) MG_REQUIRES(inside_ucx);
+  void accept_key(unsigned source, const WireControl& wire, const void* data) MG_REQUIRES(inside_ucx);
 
  private:
   // A key that has been asked for. No key has this address.
@@ -78,7 +79,7 @@ class Segments {
     return offset / kChunkBytes + (segment == SegmentId::kLines ? frame_chunks_ : 0);
   }
   [[nodiscard]] size_t table_bytes() const;
-  Result<ucp_mem_h> register_memory(std::byte* base, uint64_t length);
+  Result<ucp_mem_h> register_memory(std::byte* base, uint64_t length) MG_REQUIRES(inside_ucx);
 
   Parts& parts_;
   std::array<Export, static_cast<size_t>(SegmentId::kCount)> exported_{};

@@ -149,6 +149,7 @@ void Sender::send_active_message(unsigned to, unsigned id, SendBlock* block, std
   parameters.flags = flags;
   parameters.cb.send = [](void* request, ucs_status_t, void* user_data) {
     auto* const sent = static_cast<SendBlock*>(user_data);
+    inside_ucx.assume_held();
     if (sent->control) --sent->sender->controls_under_way_;
     sent->sender->release(sent);
     ucp_request_free(request);

@@ -1,7 +1,7 @@
 // Sending: messages, within the peer's credits (credits.h); control messages, which take none; and the one way in which
 // all active messages leave.
 //
-// A message that a handler sends while there are no credits waits in the peer's queue, and goes out, under the lock, in
+// A message that a handler sends while there are no credits waits in the peer's queue, and goes out in
 // the very progress that brings the credits.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <span>
 
 #include "fabric/fabric.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/wire.h"
 
 namespace multigrain::ucx {
@@ -40,18 +41,16 @@ class Sender {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before);
 
-  // Under the lock:
-
   void send_control(unsigned to, ControlKind kind, uint64_t a = 0, uint64_t b = 0,
-                    std::span<const std::byte> data = {});
+                    std::span<const std::byte> data = {}) MG_REQUIRES(inside_ucx);
   // The peer announces that it has handled so much of what this node sent.
-  void acknowledge(unsigned from, uint64_t handled);
+  void acknowledge(unsigned from, uint64_t handled) MG_REQUIRES(inside_ucx);
   // Sends `header` and `data`, which lie in `block` or stay where they are until it goes back. `flags`: those of
   // ucp_am_send_nbx. If the connection is found broken, the peer has failed.
   void send_active_message(unsigned to, unsigned id, SendBlock* block, std::span<const std::byte> header,
-                           std::span<const std::byte> data, uint32_t flags);
+                           std::span<const std::byte> data, uint32_t flags) MG_REQUIRES(inside_ucx);
   // Whether UCX has not sent all control messages yet.
-  [[nodiscard]] bool controls_under_way() const { return controls_under_way_ != 0; }
+  [[nodiscard]] bool controls_under_way() const MG_REQUIRES(inside_ucx) { return controls_under_way_ != 0; }
 
  private:
   struct ControlOut : SendBlock {
@@ -60,14 +59,13 @@ class Sender {
 
   [[nodiscard]] bool try_send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload,
                               RemoteSlice slice, Nanoseconds not_before, bool keep);
-  // Under the lock:
   Outgoing* make_message(const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
-                         bool carried, Nanoseconds not_before);
-  void transmit(unsigned to, Outgoing* out);
-  void release(SendBlock* block);
+                         bool carried, Nanoseconds not_before) MG_REQUIRES(inside_ucx);
+  void transmit(unsigned to, Outgoing* out) MG_REQUIRES(inside_ucx);
+  void release(SendBlock* block) MG_REQUIRES(inside_ucx);
 
   Parts& parts_;
-  unsigned controls_under_way_ = 0;
+  unsigned controls_under_way_ MG_GUARDED_BY(inside_ucx) = 0;
 };
 
 }  // namespace multigrain::ucx

@@ -16,11 +16,13 @@ Completion RemoteOperations::start_requests(NodeId node, Requests&& requests) {
     parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     parameters.cb.send = [](void* request, ucs_status_t, void* user_data) {
       auto& ended = *static_cast<Operation*>(user_data);
+      inside_ucx.assume_held();
       ended.operations->end_part(ended);
       ucp_request_free(request);
     };
     parameters.user_data = operation;
     requests(peer, parameters, [&](void* request) {
+      inside_ucx.assume_held();
       if (UCS_PTR_IS_PTR(request)) {
         ++operation->parts;
       } else if (UCS_PTR_IS_ERR(request)) {

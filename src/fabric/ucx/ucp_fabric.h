@@ -83,7 +83,7 @@ class UcpFabric final : public UcxFabric, public MappedObject {
  private:
   explicit UcpFabric(const UcxOptions& options);
   Status start();
-  void close_ucx();  // under the lock
+  void close_ucx() MG_REQUIRES(inside_ucx);
 
   Parts parts_;
   bool gate_installed_ = false;

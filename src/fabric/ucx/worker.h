@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/spin_lock.h"
+#include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/ucx_fabric.h"
 
 namespace multigrain::ucx {
@@ -36,10 +37,9 @@ class Worker {
 
   // `available`: available_transports().
   Status open(std::span<const std::string> available);
-  // Under the lock; nothing of UCX's worker may be in use.
-  void destroy_worker();
-  // Outside of the lock.
-  void destroy_context();
+  // Nothing of UCX's worker may be in use.
+  void destroy_worker() MG_REQUIRES(inside_ucx);
+  void destroy_context() MG_EXCLUDES(inside_ucx);
 
   [[nodiscard]] ucp_context_h context() const { return context_; }
   [[nodiscard]] ucp_worker_h worker() const { return worker_; }

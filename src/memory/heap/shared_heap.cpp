@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <mutex>
 
 namespace multigrain {
 namespace {
@@ -99,7 +98,7 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate(size_t size, size_t ali
   size = std::max<size_t>(size, 1);
   alignment = std::max<size_t>(alignment, 16);
   if (alignment < geometry_.page_size && size < geometry_.page_size) {
-    if (const std::optional<unsigned> size_class = small_.class_for(size, alignment))
+    if (const std::optional<unsigned> size_class = class_for(size, alignment))
       return allocate_small(*size_class, size, placement);
   }
   return allocate_pages(size, std::max<uint64_t>(1, alignment / geometry_.page_size), placement);
@@ -112,7 +111,7 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_cla
   while (true) {
     SmallHeap::Wanted pages;
     {
-      std::lock_guard guard(small_lock_);
+      const LockGuard guard(small_lock_);
       if (const std::optional<SmallBlock> block = small_.allocate(size_class, placement))
         return Allocation{base_ + block->offset, block->needs_clearing, small_.class_size(size_class)};
       pages = small_.wanted(placement);
@@ -122,7 +121,7 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_cla
     const Answer answer = ask_manager(request, placement);
     // A superblock needs fresh address space. When there is none left, pages that were freed can still serve.
     if (!answer.granted) return allocate_pages(size, 1, placement);
-    std::lock_guard guard(small_lock_);
+    const LockGuard guard(small_lock_);
     small_.add_superblocks(PageId(answer.first), answer.second, placement);
   }
 }
@@ -167,7 +166,7 @@ void SharedHeap::serve_allocate(NodeId from, const MessageHeader& request) {
   const Placement placement = placement_in(request);
   const auto [pages, second, third] = request.word;
   const bool for_owner = without_block_size(third) != 0;
-  std::lock_guard guard(manager_lock_);
+  const LockGuard guard(manager_lock_);
   const std::optional<PageRun> run = for_owner ? space_->allocate_for_owner(pages, second, placement, from)
                                                : space_->allocate(pages, second, placement);
   announce_new_extents();
@@ -223,7 +222,7 @@ void SharedHeap::serve_extent(const Message& message) {
 
 void SharedHeap::serve_extent_known(const Message& message) {
   const uint64_t count = message.header.word[0];
-  std::lock_guard guard(manager_lock_);
+  const LockGuard guard(manager_lock_);
   if (!space_ || count > announced_ || count <= known_by_[message.from.value])
     panic("heap message that acknowledges extents wrongly: count, from node", count, message.from.value);
   known_by_[message.from.value] = count;
@@ -261,14 +260,14 @@ std::optional<uint64_t> SharedHeap::find_block(const void* block, MessageType wh
 
 std::optional<uint64_t> SharedHeap::serve_block(const Extent& extent, uint64_t offset, MessageType what) {
   if (extent.has_owner()) {
-    std::lock_guard guard(small_lock_);
+    const LockGuard guard(small_lock_);
     const std::optional<uint32_t> size = small_.size_of(offset);
     if (size && what == heap_message::kFree) small_.free(offset);
     return size;
   }
   if (offset % geometry_.page_size != 0) return std::nullopt;
   const PageId page(offset / geometry_.page_size);
-  std::lock_guard guard(manager_lock_);
+  const LockGuard guard(manager_lock_);
   const std::optional<uint64_t> pages = space_->pages_of(page);
   if (!pages) return std::nullopt;
   if (what == heap_message::kFree) space_->free(page);
@@ -358,7 +357,7 @@ void SharedHeap::on_message(void* context, const Message& message) {
       const bool sizes_make_sense = wanted > 0 && (for_owner == 1   ? second > 0 && second <= wanted
                                                    : for_owner == 0 ? std::has_single_bit(second)
                                                                     : false);
-      if (!heap.space_ || !sizes_make_sense || header.extra >= kCalls)
+      if (heap.self() != kManager || !sizes_make_sense || header.extra >= kCalls)
         panic("heap message with a bad request: pages, alignment, from node", wanted, second, message.from.value);
       return heap.serve_allocate(message.from, header);
     }
@@ -371,7 +370,7 @@ void SharedHeap::on_message(void* context, const Message& message) {
       const uint64_t offset = header.word[0];
       const PageId page(offset / heap.geometry_.page_size);
       const std::optional<Extent> extent = heap.extents_.find(page);
-      const bool mine = extent && (extent->has_owner() ? extent->owner == heap.self().value : heap.space_.has_value());
+      const bool mine = extent && (extent->has_owner() ? extent->owner == heap.self().value : heap.self() == kManager);
       if (!mine) panic("heap message about a block of another node: offset, from node", offset, message.from.value);
       const std::optional<uint64_t> size = heap.serve_block(*extent, offset, header.type);
       return heap.reply(message.from, header.extra, Answer{size.has_value(), false, 0, size.value_or(0)});

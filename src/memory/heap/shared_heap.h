@@ -165,6 +165,11 @@ class SharedHeap {
   [[nodiscard]] bool contains(const void* address) const;
   static HeapError not_a_block(const void* block);
 
+  // The size classes are constant: looking one up needs no lock.
+  [[nodiscard]] std::optional<unsigned> class_for(uint64_t size, uint64_t alignment) const
+      MG_NO_THREAD_SAFETY_ANALYSIS {
+    return small_.class_for(size, alignment);
+  }
   tl::expected<Allocation, HeapError> allocate_small(unsigned size_class, size_t size, const Placement& placement);
   tl::expected<Allocation, HeapError> allocate_pages(size_t size, uint64_t alignment_pages, const Placement& placement);
   Answer ask_manager(MessageHeader request, const Placement& placement);
@@ -188,8 +193,8 @@ class SharedHeap {
   Answer end_call(Attendance& attendance, uint32_t call);
   Answer call(NodeId to, MessageHeader request);
   std::optional<NodeId> learn_home(PageId page, bool claim);
-  void announce_new_extents();
-  void answer_waiting();
+  void announce_new_extents() MG_REQUIRES(manager_lock_);
+  void answer_waiting() MG_REQUIRES(manager_lock_);
 
   Fabric& fabric_;
   const WaitPolicy policy_;
@@ -199,7 +204,7 @@ class SharedHeap {
   ExtentTable extents_;
 
   SpinLock small_lock_;
-  SmallHeap small_;
+  SmallHeap small_ MG_GUARDED_BY(small_lock_);
 
   HomeClaims claims_;
   // Of first-touch pages: home + 1, or 0 while unknown. A cache, but on the arbiter of a page for which `claims_` has
@@ -212,11 +217,14 @@ class SharedHeap {
 
   // The manager's, used on node 0 alone.
   SpinLock manager_lock_;
-  std::optional<AddressSpace> space_;
-  uint64_t announced_ = 0;                               // extents that were sent to all nodes
-  std::array<uint64_t, NodeSet::kCapacity> known_by_{};  // extents that each node has acknowledged
-  SparseTable<Unanswered> unanswered_;                   // a ring, in the order of `extents`
-  uint64_t first_unanswered_ = 0, end_unanswered_ = 0;
+  std::optional<AddressSpace> space_ MG_GUARDED_BY(manager_lock_);
+  // How many extents were sent to all nodes, and how many each node has acknowledged.
+  uint64_t announced_ MG_GUARDED_BY(manager_lock_) = 0;
+  std::array<uint64_t, NodeSet::kCapacity> known_by_ MG_GUARDED_BY(manager_lock_){};
+  // A ring, in the order of `extents`.
+  SparseTable<Unanswered> unanswered_ MG_GUARDED_BY(manager_lock_);
+  uint64_t first_unanswered_ MG_GUARDED_BY(manager_lock_) = 0;
+  uint64_t end_unanswered_ MG_GUARDED_BY(manager_lock_) = 0;
 };
 
 }  // namespace multigrain

@@ -28,10 +28,10 @@ constexpr KernelMask kOurs = bit(SIGSEGV) | bit(SIGBUS);
 
 constinit std::atomic<KernelMask> g_taken{0};  // the signals whose handler is the runtime's
 constinit SpinLock g_lock;                     // held for copies of private memory only, with signals blocked
-Action g_program_segv;                         // under g_lock
-Action g_program_bus;                          // under g_lock
-Action g_runtime_segv;                         // under g_lock: the runtime's, if it has asked for the alternate stack
-bool g_program_has_stacks = false;             // under g_lock
+Action g_program_segv MG_GUARDED_BY(g_lock);
+Action g_program_bus MG_GUARDED_BY(g_lock);
+Action g_runtime_segv MG_GUARDED_BY(g_lock);  // the runtime's, if it has asked for the alternate stack
+bool g_program_has_stacks MG_GUARDED_BY(g_lock) = false;
 
 bool is_ours(int signo) {
   return (signo == SIGSEGV || signo == SIGBUS) && (g_taken.load(std::memory_order_acquire) & bit(signo)) != 0;
@@ -47,10 +47,10 @@ KernelMask set_mask(KernelMask mask) {
 }
 
 // Handlers may call sigaction too, so signals wait while the lock is held.
-class ActionLock {
+class MG_SCOPED_CAPABILITY ActionLock {
  public:
-  ActionLock() : before_(set_mask(~kOurs)) { g_lock.lock(); }
-  ~ActionLock() {
+  ActionLock() MG_ACQUIRE(g_lock) : before_(set_mask(~kOurs)) { g_lock.lock(); }
+  ~ActionLock() MG_RELEASE() {
     g_lock.unlock();
     set_mask(before_);
   }
@@ -106,8 +106,8 @@ MG_WRAPPER(int, sigaction, int signo, const Action* action, Action* old) {
 
 namespace {
 
-// Under g_lock: lets the runtime's handler for SIGSEGV run on the alternate stack, or not; see signals.h.
-void choose_stack() {
+// Lets the runtime's handler for SIGSEGV run on the alternate stack, or not; see signals.h.
+void choose_stack() MG_REQUIRES(g_lock) {
   if ((g_runtime_segv.sa_flags & SA_ONSTACK) == 0) return;
   const bool has_handler = g_program_segv.sa_handler != SIG_DFL && g_program_segv.sa_handler != SIG_IGN;
   const bool wanted = has_handler ? (g_program_segv.sa_flags & SA_ONSTACK) != 0 : !g_program_has_stacks;

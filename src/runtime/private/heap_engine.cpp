@@ -14,7 +14,6 @@
 #include <boost/interprocess/sync/mutex_family.hpp>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <new>
 
 #include "base/error.h"
@@ -97,7 +96,7 @@ void HeapEngine::reserve() {
 }
 
 void HeapEngine::make_ready() {
-  std::scoped_lock guard(tree_lock_.lock);
+  const LockGuard guard(tree_lock_.lock);
   if (ready_.load(std::memory_order_relaxed)) return;
   reserve();
   const size_t image = std::min(capacity_, kRootBytes + kMinGrowth);
@@ -110,7 +109,7 @@ void HeapEngine::make_ready() {
   ready_.store(true, std::memory_order_release);
 }
 
-// Lets the tree manage at least `at_least` bytes more. With tree_lock_ held.
+// Lets the tree manage at least `at_least` bytes more.
 bool HeapEngine::grow(size_t at_least) {
   const size_t old_size = root().image_bytes;
   const size_t room = capacity_ - old_size;
@@ -123,7 +122,6 @@ bool HeapEngine::grow(size_t at_least) {
   return true;
 }
 
-// With tree_lock_ held.
 void* HeapEngine::tree_allocate(size_t size, size_t alignment) {
   if (size > capacity_ || alignment > capacity_) return nullptr;
   Tree& tree = tree_at(base_, kRootBytes);
@@ -136,14 +134,14 @@ void* HeapEngine::tree_allocate(size_t size, size_t alignment) {
   return nullptr;
 }
 
-// Takes a batch from the tree for a list that is empty. With the shard's lock held.
+// Takes a batch from the tree for a list that is empty.
 void* HeapEngine::refill(unsigned shard, unsigned size_class) {
   constexpr size_t kMaxBatch = 16;
   const size_t batch = class_bytes(size_class) <= 256 ? kMaxBatch : 4;
   void* blocks[kMaxBatch];
   size_t count = 0;
   {
-    std::scoped_lock guard(tree_lock_.lock);
+    const LockGuard guard(tree_lock_.lock);
     while (count < batch) {
       blocks[count] = tree_allocate(class_bytes(size_class), kAlignment);
       if (blocks[count] == nullptr) break;
@@ -168,7 +166,7 @@ void HeapEngine::trim(FreeList& list) {
   void* block = next_of(last_kept);
   next_of(last_kept) = nullptr;
   list.length = keep;
-  std::scoped_lock guard(tree_lock_.lock);
+  const LockGuard guard(tree_lock_.lock);
   while (block != nullptr) {
     void* next = next_of(block);
     tree_at(base_, kRootBytes).deallocate(block);
@@ -182,7 +180,7 @@ void* HeapEngine::allocate(size_t size) {
   if (size <= kMaxCached) [[likely]] {
     const unsigned shard = shard_of_this_thread();
     const unsigned size_class = class_for(size);
-    std::scoped_lock guard(shard_locks_[shard].lock);
+    const LockGuard guard(shard_locks_[shard].lock);
     FreeList& list = root().lists[shard][size_class];
     void* block = list.first;
     if (block == nullptr) [[unlikely]]
@@ -191,7 +189,7 @@ void* HeapEngine::allocate(size_t size) {
     --list.length;
     return block;
   }
-  std::scoped_lock guard(tree_lock_.lock);
+  const LockGuard guard(tree_lock_.lock);
   return tree_allocate(size, kAlignment);
 }
 
@@ -215,7 +213,7 @@ void* HeapEngine::allocate_aligned(size_t alignment, size_t size) {
   if (alignment <= kAlignment) return allocate(size);
   if (!ready_.load(std::memory_order_acquire)) [[unlikely]]
     make_ready();
-  std::scoped_lock guard(tree_lock_.lock);
+  const LockGuard guard(tree_lock_.lock);
   return tree_allocate(std::max<size_t>(size, 1), alignment);
 }
 
@@ -223,7 +221,7 @@ size_t HeapEngine::usable_size(const void* block) const {
   // The size in the block's own header does not change while the block is allocated; a flag in the same word may, with
   // the tree locked, and only TSan minds that.
 #if defined(__SANITIZE_THREAD__)
-  std::scoped_lock guard(tree_lock_.lock);
+  const LockGuard guard(tree_lock_.lock);
 #endif
   return tree_at(base_, kRootBytes).size(block);
 }
@@ -233,7 +231,7 @@ void HeapEngine::release(void* block) {
   if (usable <= kMaxCached) [[likely]] {
     const unsigned shard = shard_of_this_thread();
     const auto size_class = static_cast<unsigned>((usable - 8) / 16);
-    std::scoped_lock guard(shard_locks_[shard].lock);
+    const LockGuard guard(shard_locks_[shard].lock);
     FreeList& list = root().lists[shard][size_class];
     next_of(block) = list.first;
     list.first = block;
@@ -243,7 +241,7 @@ void HeapEngine::release(void* block) {
   }
   if (usable >= kGiveBack)
     with_inner_pages(block, usable, [](std::byte* first, size_t bytes) { ::madvise(first, bytes, MADV_DONTNEED); });
-  std::scoped_lock guard(tree_lock_.lock);
+  const LockGuard guard(tree_lock_.lock);
   tree_at(base_, kRootBytes).deallocate(block);
 }
 
@@ -252,7 +250,7 @@ void* HeapEngine::reallocate(void* block, size_t size) {
   if (size <= usable && (usable <= kMaxCached ? size >= usable / 4 : size >= usable / 2)) return block;
   if (size > capacity_) return nullptr;
   if (usable > kMaxCached && size > kMaxCached) {
-    std::scoped_lock guard(tree_lock_.lock);
+    const LockGuard guard(tree_lock_.lock);
     Tree& tree = tree_at(base_, kRootBytes);
     void* reuse = block;
     size_t received = size;
@@ -272,12 +270,13 @@ void* HeapEngine::reallocate(void* block, size_t size) {
   return moved;
 }
 
-void HeapEngine::lock_all() {
+// Without analysis: it knows no array of locks.
+void HeapEngine::lock_all() MG_NO_THREAD_SAFETY_ANALYSIS {
   for (PaddedLock& shard : shard_locks_) shard.lock.lock();
   tree_lock_.lock.lock();
 }
 
-void HeapEngine::unlock_all() {
+void HeapEngine::unlock_all() MG_NO_THREAD_SAFETY_ANALYSIS {
   tree_lock_.lock.unlock();
   for (PaddedLock& shard : shard_locks_) shard.lock.unlock();
 }
@@ -289,7 +288,7 @@ std::span<const std::byte> HeapEngine::image() const {
 
 bool HeapEngine::begin_adoption(size_t size) {
   if (size > capacity_ || size % kPage != 0 || (size != 0 && size <= kRootBytes)) return false;
-  std::scoped_lock guard(tree_lock_.lock);
+  const LockGuard guard(tree_lock_.lock);
   reserve();
   ready_.store(false, std::memory_order_relaxed);
   auto* const base = reinterpret_cast<void*>(base_);
@@ -301,7 +300,7 @@ bool HeapEngine::begin_adoption(size_t size) {
 }
 
 bool HeapEngine::finish_adoption() {
-  std::scoped_lock guard(tree_lock_.lock);
+  const LockGuard guard(tree_lock_.lock);
   if (adopted_bytes_ == 0) return true;  // the first allocation starts a new heap
   if (root().magic != kMagic || root().image_bytes != adopted_bytes_) return false;
   ready_.store(true, std::memory_order_release);

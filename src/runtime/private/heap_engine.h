@@ -54,8 +54,8 @@ class HeapEngine {
   [[nodiscard]] size_t usable_size(const void* block) const;
 
   // --- Copying. Between lock_all and unlock_all no block is allocated or freed and the image is consistent.
-  void lock_all();
-  void unlock_all();
+  void lock_all() MG_ACQUIRE(tree_lock_.lock);
+  void unlock_all() MG_RELEASE(tree_lock_.lock);
   // The bytes to copy: from the base on. Empty if nothing was ever allocated. Call with everything locked.
   [[nodiscard]] std::span<const std::byte> image() const;
   // Makes this heap ready to take an image of `size` bytes written by the caller at image_target(): whatever was in it
@@ -92,17 +92,17 @@ class HeapEngine {
   [[nodiscard]] Root& root() const { return *reinterpret_cast<Root*>(base_); }
   static unsigned shard_of_this_thread();
   void make_ready();
-  void reserve();
-  bool grow(size_t at_least);
-  void* tree_allocate(size_t size, size_t alignment);
-  void* refill(unsigned shard, unsigned size_class);
+  void reserve() MG_REQUIRES(tree_lock_.lock);
+  bool grow(size_t at_least) MG_REQUIRES(tree_lock_.lock);
+  void* tree_allocate(size_t size, size_t alignment) MG_REQUIRES(tree_lock_.lock);
+  void* refill(unsigned shard, unsigned size_class) MG_REQUIRES(shard_locks_[shard].lock);
   void trim(FreeList& list);
 
   const uintptr_t base_;
   const size_t capacity_;
   std::atomic<bool> ready_{false};
-  bool reserved_ = false;     // under tree_lock_
-  size_t adopted_bytes_ = 0;  // under tree_lock_
+  bool reserved_ MG_GUARDED_BY(tree_lock_.lock) = false;
+  size_t adopted_bytes_ MG_GUARDED_BY(tree_lock_.lock) = 0;
   mutable PaddedLock tree_lock_;
   std::array<PaddedLock, kShards> shard_locks_;  // taken before tree_lock_, in ascending order
 };

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "trace/format/block_codec.h"
 #include "trace/format/layout.h"
 #include "trace/format/trace_writer.h"
@@ -117,16 +117,16 @@ struct TraceFile::Implementation {
   const std::vector<Event>* block_events = nullptr;
 
   // Threads that decode ahead: block b is decoded into ahead[b % ahead.size()].
-  std::mutex mutex;
-  std::condition_variable changed;
+  Mutex mutex;
+  ConditionVariable changed;
   std::vector<Ahead> ahead;
-  size_t next_to_take = 0;
-  bool stop = false;
+  size_t next_to_take MG_GUARDED_BY(mutex) = 0;
+  bool stop MG_GUARDED_BY(mutex) = false;
   std::vector<std::thread> threads;
 
   ~Implementation() {
     {
-      const std::lock_guard lock(mutex);
+      const LockGuard lock(mutex);
       stop = true;
     }
     changed.notify_all();
@@ -240,7 +240,11 @@ Result<std::unique_ptr<TraceFile>> TraceFile::open(std::string path, ReadOptions
   }
   file.options.end_block = std::min(options.end_block, file.blocks.size());
   // A range that ends before the last block has nothing to do with what is wrong behind that.
-  file.block = file.next_to_take = std::min(options.first_block, file.options.end_block);
+  file.block = std::min(options.first_block, file.options.end_block);
+  {
+    const LockGuard lock(file.mutex);
+    file.next_to_take = file.block;
+  }
   return std::unique_ptr<TraceFile>(new TraceFile(std::move(implementation)));
 }
 
@@ -329,17 +333,15 @@ Result<Batch> TraceFile::Implementation::next_here() {
 void TraceFile::Implementation::work() {
   PayloadReader own_reader(fd);
   BlockDecoder own_decoder;
-  std::unique_lock lock(mutex);
+  const LockGuard lock(mutex);
   while (true) {
-    changed.wait(lock, [&] {
-      return stop ||
-             (next_to_take < options.end_block && ahead[next_to_take % ahead.size()].state == Ahead::State::kFree);
-    });
+    while (!stop && (next_to_take == options.end_block || ahead[next_to_take % ahead.size()].state != Ahead::State::kFree))
+      changed.wait(mutex);
     if (stop) return;
     const size_t which = next_to_take++;
     Ahead& to = ahead[which % ahead.size()];
     to.state = Ahead::State::kTaken;
-    lock.unlock();
+    mutex.unlock();
     to.wrong = begin_block(which, own_reader, own_decoder);
     if (to.wrong.empty()) {
       const size_t count = blocks[which].references;
@@ -348,7 +350,7 @@ void TraceFile::Implementation::work() {
         to.wrong = "is damaged: its references contradict its header";
       to.events = own_decoder.events();
     }
-    lock.lock();
+    mutex.lock();
     to.state = Ahead::State::kReady;
     changed.notify_all();
   }
@@ -366,14 +368,14 @@ Result<Batch> TraceFile::Implementation::next_ahead() {
     if (threads.empty()) start_threads();
     Ahead& from = ahead[block % ahead.size()];
     if (!open) {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return from.state == Ahead::State::kReady; });
+      const LockGuard lock(mutex);
+      while (from.state != Ahead::State::kReady) changed.wait(mutex);
       given = given_events = 0;
       open = true;
     }
     if (!from.wrong.empty()) {
       {
-        const std::lock_guard lock(mutex);
+        const LockGuard lock(mutex);
         stop = true;
       }
       changed.notify_all();
@@ -384,7 +386,7 @@ Result<Batch> TraceFile::Implementation::next_ahead() {
     const size_t count = std::min<size_t>(kBatch, blocks[block].references - given);
     if (count == 0 && (given > 0 || given_events == from.events.size())) {
       {
-        const std::lock_guard lock(mutex);
+        const LockGuard lock(mutex);
         from.state = Ahead::State::kFree;
       }
       changed.notify_all();

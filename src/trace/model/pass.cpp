@@ -1,10 +1,11 @@
 #include "trace/model/pass.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace multigrain::trace {
 namespace {
@@ -67,7 +68,7 @@ class Crew {
   }
 
   void work() {
-    std::unique_lock lock(mutex_);
+    const LockGuard lock(mutex_);
     for (;;) {
       if (!status_) return;
       // The engine that is furthest behind and can go on.
@@ -79,9 +80,9 @@ class Crew {
       }
       if (!reading_ && !ended_ && read_ - slowest < kChunks && (chosen == engines_.size() || read_ - slowest < 2)) {
         reading_ = true;
-        lock.unlock();
+        mutex_.unlock();
         const bool more = read_chunk(chunks_[read_ % kChunks]);
-        lock.lock();
+        mutex_.lock();
         reading_ = false;
         if (more)
           ++read_;
@@ -91,9 +92,9 @@ class Crew {
       } else if (chosen != engines_.size()) {
         busy_[chosen] = true;
         const std::vector<Reference>& chunk = chunks_[done_[chosen] % kChunks];
-        lock.unlock();
+        mutex_.unlock();
         engines_[chosen]->process(chunk);
-        lock.lock();
+        mutex_.lock();
         busy_[chosen] = false;
         ++done_[chosen];
         changed_.notify_all();
@@ -101,7 +102,7 @@ class Crew {
         changed_.notify_all();
         return;
       } else {
-        changed_.wait(lock);
+        changed_.wait(mutex_);
       }
     }
   }
@@ -120,7 +121,7 @@ class Crew {
   }
 
   bool stop(const Status& status) {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     status_ = status;
     return false;
   }
@@ -131,8 +132,8 @@ class Crew {
   const PassOptions& options_;
   PassTotals totals_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex mutex_;
+  ConditionVariable changed_;
   std::vector<std::vector<Reference>> chunks_;
   std::vector<uint64_t> done_;  // chunks that each engine has done
   std::vector<bool> busy_;

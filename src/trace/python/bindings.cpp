@@ -16,6 +16,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "trace/analysis/study.h"
 #include "trace/format/trace_file.h"
 #include "trace/format/trace_writer.h"
@@ -115,13 +116,13 @@ class Reader {
  private:
   Batch next_batch() {
     // Iterators of several threads have readers of their own; one reader in two threads is refused, not a race.
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) throw TraceError("the trace is being read by another thread; open it once for each");
+    if (!mutex_.try_lock()) throw TraceError("the trace is being read by another thread; open it once for each");
+    const LockGuard lock(mutex_, std::adopt_lock);
     return value_of(file_->next());
   }
 
-  std::unique_ptr<TraceFile> file_;
-  std::mutex mutex_;
+  std::unique_ptr<TraceFile> file_;  // read with the mutex held
+  Mutex mutex_;
 };
 
 OpenTrace opener(std::string path, bool partial) {

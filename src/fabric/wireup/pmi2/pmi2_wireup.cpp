@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "base/hexadecimal.h"
+#include "base/mutex.h"
 #include "fabric/wireup/rank_check.h"
 #include "fabric/wireup/wireup_module.h"
 
@@ -38,15 +38,17 @@ class Watchdog {
  public:
   Watchdog(int fd, Clock::time_point deadline)
       : thread_([this, fd, deadline] {
-          std::unique_lock lock(mutex_);
-          if (changed_.wait_until(lock, deadline, [this] { return off_; })) return;
+          const LockGuard lock(mutex_);
+          while (!off_ && changed_.wait_until(mutex_, deadline)) {
+          }
+          if (off_) return;
           barked_ = true;
           // Only our end: a launcher that saw an end of file would kill this process before it has said why.
           shutdown(fd, SHUT_RD);
         }) {}
   ~Watchdog() {
     {
-      const std::lock_guard lock(mutex_);
+      const LockGuard lock(mutex_);
       off_ = true;
     }
     changed_.notify_all();
@@ -56,15 +58,15 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   [[nodiscard]] bool barked() {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     return barked_;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool off_ = false;
-  bool barked_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool off_ MG_GUARDED_BY(mutex_) = false;
+  bool barked_ MG_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses the others
 };
 

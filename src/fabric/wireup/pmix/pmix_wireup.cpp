@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fabric/wireup/rank_check.h"
 #include "fabric/wireup/wireup_module.h"
 
@@ -38,7 +38,7 @@ class Request {
   }
 
   void answer(pmix_status_t status, Card card = {}) {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     answered_ = true;
     status_ = status;
     card_ = std::move(card);
@@ -47,19 +47,21 @@ class Request {
 
   // False if there was no answer by then.
   bool wait_until(Clock::time_point deadline) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline, [this] { return answered_; });
+    const LockGuard lock(mutex_);
+    while (!answered_ && changed_.wait_until(mutex_, deadline)) {
+    }
+    return answered_;
   }
 
-  // After wait_until() has said true.
-  [[nodiscard]] pmix_status_t status() const { return status_; }
-  [[nodiscard]] Card& card() { return card_; }
+  // After wait_until() has said true: there is one answer, so nobody changes it any more.
+  [[nodiscard]] pmix_status_t status() const MG_NO_THREAD_SAFETY_ANALYSIS { return status_; }
+  [[nodiscard]] Card& card() MG_NO_THREAD_SAFETY_ANALYSIS { return card_; }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool answered_ = false;
-  pmix_status_t status_ = PMIX_SUCCESS;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool answered_ MG_GUARDED_BY(mutex_) = false;
+  pmix_status_t status_ MG_GUARDED_BY(mutex_) = PMIX_SUCCESS;
   Card card_;
 };
 
