@@ -159,8 +159,12 @@ class Fabric {
   virtual uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                                     uint64_t desired) = 0;
 
-  // The fabric without the model that it is wrapped in, if it is: for what the emulation itself has to pass on.
-  virtual Fabric& bare() { return *this; }
+  // --- Virtual time that a word carries from node to node: of a lock, which no message hands on. The emulation passes it
+  // on, so it takes no time of the emulated network. On other fabrics there is no such time, and these do nothing.
+  // The word becomes the caller's virtual time.
+  virtual void stamp(NodeId /*at*/, SegmentId /*segment*/, uint64_t /*offset*/) {}
+  // The caller's virtual time goes on after the one that the word has.
+  virtual void go_on_after(NodeId /*at*/, SegmentId /*segment*/, uint64_t /*offset*/) {}
 
   // --- Messages.
   // Registers the handler of a type; before any message of that type can arrive, and once.

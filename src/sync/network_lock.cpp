@@ -45,12 +45,12 @@ void NetworkLocks::add_to_own(uint64_t at, uint64_t bits) {
 
 // The caller lets the lock go at its present time, at `node`.
 void NetworkLocks::stamp(NodeId node, uint64_t at) {
-  if (virtual_time::on()) fabric_.bare().fetch_and_set(node, SegmentId::kWords, since(at), virtual_time::stamp());
+  if (virtual_time::on()) fabric_.stamp(node, SegmentId::kWords, since(at));
 }
 
 // The caller takes what was let go at `node`.
 void NetworkLocks::go_on_after(NodeId node, uint64_t at) {
-  if (virtual_time::on()) virtual_time::advance(fabric_.bare().fetch_add(node, SegmentId::kWords, since(at), 0));
+  if (virtual_time::on()) fabric_.go_on_after(node, SegmentId::kWords, since(at));
 }
 
 bool NetworkLocks::enter_generation(Record& record, const SyncHandle& lock) {

@@ -1,7 +1,6 @@
 #include "fabric/emulation/virtual_fabric.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "profile/virtual_time.h"
 
@@ -10,7 +9,7 @@ namespace {
 
 Nanoseconds reserve(VirtualFabric::NodeState::Resource& resource, Nanoseconds from, Nanoseconds length) {
   if (length == 0) return from;
-  const std::lock_guard hold(resource.lock);
+  const LockGuard hold(resource.lock);
   return resource.calendar.reserve(from, length);
 }
 
@@ -105,6 +104,14 @@ uint64_t VirtualFabric::compare_and_swap(NodeId at, SegmentId segment, uint64_t 
   return old;
 }
 
+void VirtualFabric::stamp(NodeId at, SegmentId segment, uint64_t offset) {
+  inner().fetch_and_set(at, segment, offset, virtual_time::stamp());
+}
+
+void VirtualFabric::go_on_after(NodeId at, SegmentId segment, uint64_t offset) {
+  virtual_time::advance(inner().fetch_add(at, segment, offset, 0));
+}
+
 // --- Messages
 
 void VirtualFabric::set_handler(MessageType type, MessageHandler handler, void* context) {
@@ -127,7 +134,7 @@ void VirtualFabric::handle(void* handler, const Message& message) {
   const Nanoseconds overhead = interrupted.waits ? 0 : fabric.model_.handler_ns;
   Nanoseconds begin;
   {
-    const std::lock_guard hold(resource.lock);
+    const LockGuard hold(resource.lock);
     begin = resource.calendar.gap(message.arrival, overhead + 1);
   }
   Nanoseconds cost;
@@ -137,7 +144,7 @@ void VirtualFabric::handle(void* handler, const Message& message) {
     cost = scope.elapsed();
   }
   {
-    const std::lock_guard hold(resource.lock);
+    const LockGuard hold(resource.lock);
     resource.calendar.occupy(begin, cost);
   }
   virtual_time::charge(interrupted, cost);

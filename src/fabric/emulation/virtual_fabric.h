@@ -37,7 +37,7 @@ class VirtualFabric final : public ForwardingFabric, public MappedObject {
   struct NodeState {
     struct alignas(64) Resource {
       MachineSpinLock lock;
-      Calendar calendar;
+      Calendar calendar MG_GUARDED_BY(lock);
     };
     Resource out;
     Resource in;
@@ -61,6 +61,8 @@ class VirtualFabric final : public ForwardingFabric, public MappedObject {
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                             uint64_t desired) override;
+  void stamp(NodeId at, SegmentId segment, uint64_t offset) override;
+  void go_on_after(NodeId at, SegmentId segment, uint64_t offset) override;
   void set_handler(MessageType type, MessageHandler handler, void* context) override;
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
