@@ -30,6 +30,10 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(std::string_view name, 
   return fail("there is no line protocol '{}'", name);
 }
 
+bool works_without_handlers(std::string_view name) {
+  return name == "hlrc" || name == "dszoom";
+}
+
 const char* protocol_message_name(MessageType type) {
   if (const char* const name = mgs::message_name(type)) return name;
   return shasta::message_name(type);

@@ -23,6 +23,9 @@ Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const N
 Result<std::unique_ptr<LineMemory>> create_line_protocol(std::string_view name, const NodeServices& services,
                                                          const LineServices& lines, MemoryModel model);
 
+// Whether nothing of the protocol runs on a node because another node wants something: then locks are of that kind, too.
+bool works_without_handlers(std::string_view name);
+
 // The name of a message of any protocol, for reports; nullptr for other types.
 const char* protocol_message_name(MessageType type);
 

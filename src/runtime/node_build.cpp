@@ -71,7 +71,7 @@ Status Node::build() {
   SyncHost& sync_host = *this;
   sync_ = std::make_unique<Sync>(
       sync_host, *fabric_, config_.nodes, config_.processors_per_node,
-      SyncOptions{.network_locks = config_.protocol == "hlrc" || config_.protocol == "dszoom",
+      SyncOptions{.network_locks = works_without_handlers(config_.protocol),
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
