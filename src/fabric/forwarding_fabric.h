@@ -59,9 +59,7 @@ class ForwardingFabric : public Fabric {
     return inner_->compare_and_swap(at, segment, offset, expected, desired);
   }
   void stamp(NodeId at, SegmentId segment, uint64_t offset) override { inner_->stamp(at, segment, offset); }
-  void go_on_after(NodeId at, SegmentId segment, uint64_t offset) override {
-    inner_->go_on_after(at, segment, offset);
-  }
+  void go_on_after(NodeId at, SegmentId segment, uint64_t offset) override { inner_->go_on_after(at, segment, offset); }
   void set_handler(MessageType type, MessageHandler handler, void* context) override {
     inner_->set_handler(type, handler, context);
   }

@@ -1,6 +1,5 @@
 #include "coherence/hlrc/fetch_log.h"
 
-
 #include "coherence/hlrc/words.h"
 
 namespace multigrain::hlrc {

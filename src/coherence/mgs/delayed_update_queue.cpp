@@ -1,6 +1,5 @@
 #include "coherence/mgs/delayed_update_queue.h"
 
-
 namespace multigrain::mgs {
 
 Status DelayedUpdateQueue::create(uint64_t capacity) {

@@ -248,7 +248,9 @@ class Driver final : public LineDriver {
   // --- Threads. Those that wait give the lock away meanwhile.
   ProcessorSlot& lock_and_take_slot(Attendance& attendance) MG_ACQUIRE(lock_);
   [[nodiscard]] ProcessorSlot* find_slot(uint32_t thread) MG_REQUIRES(lock_);
-  [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const MG_REQUIRES(lock_) { return static_cast<unsigned>(&slot - &slots_[0]); }
+  [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const MG_REQUIRES(lock_) {
+    return static_cast<unsigned>(&slot - &slots_[0]);
+  }
   [[nodiscard]] Node node_of_transitions() MG_REQUIRES(lock_) {
     return {.processors = {processors_.data(), slots_used_}, .epochs = epochs_};
   }
@@ -293,7 +295,7 @@ class Driver final : public LineDriver {
   SparseTable<uint8_t> slot_of_thread_ MG_GUARDED_BY(lock_);  // + 1, by the index of the thread's hazard slot
   FenceEpochs epochs_ MG_GUARDED_BY(lock_);
   SparseTable<std::byte> copy_ MG_GUARDED_BY(lock_);  // for kCopy
-  std::atomic<uint64_t> outstanding_{0};  // written with the lock held
+  std::atomic<uint64_t> outstanding_{0};              // written with the lock held
 
   // Where a transition that takes rights began, as far as it may have changed it.
   struct {

@@ -42,7 +42,8 @@ class Receiver {
   void release_held() MG_REQUIRES(inside_ucx);
 
  private:
-  ucs_status_t receive_message(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes) MG_REQUIRES(inside_ucx);
+  ucs_status_t receive_message(std::span<const std::byte> header, void* data, size_t length, uint64_t attributes)
+      MG_REQUIRES(inside_ucx);
   void receive_coalesced(std::span<const std::byte> header, std::span<const std::byte> data) MG_REQUIRES(inside_ucx);
   void receive_control(std::span<const std::byte> header, std::span<const std::byte> data) MG_REQUIRES(inside_ucx);
   void handle_control(unsigned source, const WireControl& wire, const void* data) MG_REQUIRES(inside_ucx);

@@ -41,8 +41,8 @@ class Sender {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before);
 
-  void send_control(unsigned to, ControlKind kind, uint64_t a = 0, uint64_t b = 0,
-                    std::span<const std::byte> data = {}) MG_REQUIRES(inside_ucx);
+  void send_control(unsigned to, ControlKind kind, uint64_t a = 0, uint64_t b = 0, std::span<const std::byte> data = {})
+      MG_REQUIRES(inside_ucx);
   // The peer announces that it has handled so much of what this node sent.
   void acknowledge(unsigned from, uint64_t handled) MG_REQUIRES(inside_ucx);
   // Sends `header` and `data`, which lie in `block` or stay where they are until it goes back. `flags`: those of

@@ -166,8 +166,8 @@ class SharedHeap {
   static HeapError not_a_block(const void* block);
 
   // The size classes are constant: looking one up needs no lock.
-  [[nodiscard]] std::optional<unsigned> class_for(uint64_t size, uint64_t alignment) const
-      MG_NO_THREAD_SAFETY_ANALYSIS {
+  [[nodiscard]] std::optional<unsigned> class_for(uint64_t size,
+                                                  uint64_t alignment) const MG_NO_THREAD_SAFETY_ANALYSIS {
     return small_.class_for(size, alignment);
   }
   tl::expected<Allocation, HeapError> allocate_small(unsigned size_class, size_t size, const Placement& placement);

@@ -335,7 +335,8 @@ void TraceFile::Implementation::work() {
   BlockDecoder own_decoder;
   const LockGuard lock(mutex);
   while (true) {
-    while (!stop && (next_to_take == options.end_block || ahead[next_to_take % ahead.size()].state != Ahead::State::kFree))
+    while (!stop &&
+           (next_to_take == options.end_block || ahead[next_to_take % ahead.size()].state != Ahead::State::kFree))
       changed.wait(mutex);
     if (stop) return;
     const size_t which = next_to_take++;
