@@ -86,8 +86,9 @@ void print_text(const std::vector<WorkloadRow>& rows, const std::string& size, u
     if (way != std::string_view("plain")) fmt::print(" {:>12}", cell(geometric_mean(rows, way)));
   fmt::print("\n\n");
   for (const Goal& goal : kGoals) {
-    const auto worst = std::max_element(
-        rows.begin(), rows.end(), [&](const WorkloadRow& a, const WorkloadRow& b) { return a.ratio(goal.way) < b.ratio(goal.way); });
+    const auto worst = std::max_element(rows.begin(), rows.end(), [&](const WorkloadRow& a, const WorkloadRow& b) {
+      return a.ratio(goal.way) < b.ratio(goal.way);
+    });
     if (!std::isfinite(worst->ratio(goal.way))) continue;
     fmt::print("The goal for {} is a mean of at most {:.2f}, and none above {:.1f}: ", goal.what, goal.mean,
                goal.worst);

@@ -202,8 +202,8 @@ struct Measurements {
 };
 
 // Runs a kernel, or all of them in turn, writes the references and reads them back.
-Result<Measurement> measure_kernels(const trace::bench::Kernel* kernel, uint64_t references, const TraceOptions& options,
-                                    std::vector<PlacementMeasurement>* placements) {
+Result<Measurement> measure_kernels(const trace::bench::Kernel* kernel, uint64_t references,
+                                    const TraceOptions& options, std::vector<PlacementMeasurement>* placements) {
   const Scratch scratch(options.directory);
   if (scratch.path().empty()) return fail("cannot create a file in {}; choose another --directory", options.directory);
   auto writer = TraceWriter::create(scratch.path(), trace::bench::kernel_header(options.processors),
