@@ -44,8 +44,9 @@ share_headers(multigrain_component_headers HEADERS ${standard_headers} <fmt/form
 
 # Compiled together, so many sources at a time (0: all): names in their unnamed namespaces differ, which this finds out.
 # mgtrace, mgbench: a header that declares CLI::App defines so much, validators with static storage among it, that an
-# empty source takes seven seconds with it (GCC 12, -O2). The plugin and trace_analysis: LLVM's and JSON's templates.
-foreach(together "mgtrace;0" "mgbench;0" "multigrain-checks-pass;15" "multigrain_trace_analysis;6")
+# empty source takes seven seconds with it (GCC 12, -O2). The others: templates of LLVM, JSON and fmt, and their own headers.
+foreach(together "mgtrace;0" "mgbench;0" "multigrain-checks-pass;15" "multigrain_trace_analysis;6"
+        "multigrain_module_ucx;7" "multigrain_launch;10")
   list(GET together 0 target)
   list(GET together 1 sources)
   if(TARGET ${target})
