@@ -47,7 +47,7 @@ constexpr std::chrono::seconds kClosingLimit{5};
 // For agents that were asked what their processors do: they read debug information first.
 constexpr std::chrono::seconds kAnswerLimit{10};
 // See Supervisor::Rules.
-constexpr std::chrono::milliseconds kNetworkPatience{500};
+constexpr std::chrono::milliseconds kHostPatience{500};
 
 tl::unexpected<Error> unclear(const Frame& frame) {
   return fail("its agent says something that is not understood ({})", frame.type);
@@ -91,7 +91,7 @@ class HostLauncher final : private NodeControl {
  public:
   explicit HostLauncher(const LaunchOptions& options)
       : options_(options),
-        supervisor_(*this, {.nodes_share_terminal = false, .patience = kNetworkPatience}),
+        supervisor_(*this, {.nodes_share_terminal = false, .patience = kHostPatience}),
         standstill_(options.deadlock_after) {}
   int run();
 

@@ -12,7 +12,7 @@
 namespace multigrain {
 namespace {
 
-struct Unit {
+struct ProcessingUnit {
   unsigned rank_in_core;  // 0 for the first hardware thread of a core
   unsigned position;      // in the order of the topology: neighbours are close
   unsigned os_index;
@@ -43,7 +43,7 @@ Result<std::vector<unsigned>> choose_cores(unsigned processors) {
       hwloc_get_cpubind(raw, allowed.get(), HWLOC_CPUBIND_PROCESS) != 0)
     return fail("hwloc cannot describe this machine");
 
-  std::vector<Unit> units;
+  std::vector<ProcessingUnit> units;
   std::map<hwloc_obj_t, unsigned> taken_of_core;
   for (hwloc_obj_t unit = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_PU, nullptr); unit != nullptr;
        unit = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_PU, unit)) {
@@ -54,12 +54,12 @@ Result<std::vector<unsigned>> choose_cores(unsigned processors) {
   }
   if (units.size() < processors)
     return fail("{} processors cannot have a core each: hwloc finds {}", processors, units.size());
-  std::ranges::sort(units, {}, [](const Unit& unit) { return std::pair(unit.rank_in_core, unit.position); });
+  std::ranges::sort(units, {}, [](const ProcessingUnit& unit) { return std::pair(unit.rank_in_core, unit.position); });
   units.resize(processors);
-  std::ranges::sort(units, {}, &Unit::position);
+  std::ranges::sort(units, {}, &ProcessingUnit::position);
   std::vector<unsigned> chosen;
   chosen.reserve(units.size());
-  for (const Unit& unit : units) chosen.push_back(unit.os_index);
+  for (const ProcessingUnit& unit : units) chosen.push_back(unit.os_index);
   return chosen;
 }
 

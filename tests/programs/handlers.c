@@ -1,7 +1,7 @@
 /* Handlers of signals that interrupt code with hazards published (docs/internals/fine-grain.md): for line protocols,
  * built by mgcc.
  *
- *   mgrun --nodes 2 --protocol dszoom handlers left | stores | jumps
+ *   mgrun --nodes 2 --protocol dszoom handlers left | stores | jumps [ROUNDS]
  *
  * left    a handler leaves a loop that stores to shared memory by siglongjmp: the other node gets the loop's lines.
  * stores  a handler stores to private memory, again and again, while its thread stores to shared memory of which the other
@@ -19,7 +19,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { kNumbers = 1024, kRounds = 300, kSignals = 50 };
+/* Rounds at least, of a store to each of the numbers, and signals at least that interrupt them. */
+enum { kNumbers = 1024, kRounds = 30, kSignals = 50 };
 
 static long* numbers;     /* shared */
 static _Atomic int* stop; /* shared */
@@ -99,7 +100,7 @@ __attribute__((noinline)) static void add_everywhere(long* to, const int* at, in
   for (int i = 0; i < times; ++i) to[at[i % kNumbers]] += 1;
 }
 
-static int stores(void) {
+static int stores(int least) {
   struct sigaction action, seen;
   memset(&action, 0, sizeof action);
   action.sa_sigaction = count_signal;
@@ -113,7 +114,7 @@ static int stores(void) {
   memset(numbers, 0, kNumbers * sizeof *numbers);
   ring_every(500);
   int rounds = 0;
-  for (; rounds < kRounds || (handled < kSignals && rounds < 100 * kRounds); ++rounds)
+  for (; rounds < least || (handled < kSignals && rounds < 100 * least); ++rounds)
     add_everywhere(numbers, places, kNumbers);
   ring_every(0);
   atomic_store(stop, 1);
@@ -140,11 +141,12 @@ int main(int argc, char** argv) {
   jumps = strcmp(what, "jumps") == 0;
   const int is_left = strcmp(what, "left") == 0;
   if (!is_left && !jumps && strcmp(what, "stores") != 0) {
-    fprintf(stderr, "usage: handlers left|stores|jumps\n");
+    fprintf(stderr, "usage: handlers left|stores|jumps [ROUNDS]\n");
     return 2;
   }
+  const int least = argc > 2 ? atoi(argv[2]) : kRounds;
   mg_spawn(1, is_left ? store_all : take_lines, NULL);
-  const int right = is_left ? left() : stores();
+  const int right = is_left ? left() : stores(least);
   mg_join(1);
   return right ? 0 : 1;
 }

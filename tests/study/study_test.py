@@ -152,6 +152,8 @@ class Command(Folder):
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # A shell's background job ignores SIGINT, and so would what it starts.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def mgstudy(self, *arguments):

@@ -36,7 +36,7 @@ struct Goal {
 };
 constexpr std::array kGoals = {Goal{"no-polls", "checks", 1.22, 1.5}, Goal{"fine", "checks and polls", 1.25, 1.6}};
 
-struct Row {
+struct WorkloadRow {
   std::string name;
   std::map<std::string, double> seconds;  // by way: the shortest run
 
@@ -59,13 +59,13 @@ double run_once(const fs::path& mgrun, const fs::path& program, const std::strin
   return pclose(output) == 0 ? seconds : kNotMeasured;
 }
 
-double geometric_mean(const std::vector<Row>& rows, const std::string& way) {
+double geometric_mean(const std::vector<WorkloadRow>& rows, const std::string& way) {
   double sum = 0;
-  for (const Row& row : rows) sum += std::log(row.ratio(way));
+  for (const WorkloadRow& row : rows) sum += std::log(row.ratio(way));
   return std::exp(sum / static_cast<double>(rows.size()));
 }
 
-void print_text(const std::vector<Row>& rows, const std::string& size, unsigned rounds) {
+void print_text(const std::vector<WorkloadRow>& rows, const std::string& size, unsigned rounds) {
   fmt::print(
       "Time on one processor, divided by that of the same source compiled plainly; --size {}, the shortest of {} "
       "runs.\n\n",
@@ -75,7 +75,7 @@ void print_text(const std::vector<Row>& rows, const std::string& size, unsigned 
     if (way != std::string_view("plain")) fmt::print(" {:>12}", way == std::string_view("fine") ? "checks" : way);
   fmt::print("\n");
   const auto cell = [](double ratio) { return std::isfinite(ratio) ? fmt::format("{:.2f}", ratio) : std::string("-"); };
-  for (const Row& row : rows) {
+  for (const WorkloadRow& row : rows) {
     fmt::print("{:<20} {:>10.3f}", row.name, row.seconds.at("plain") * 1e3);
     for (const char* way : kWays)
       if (way != std::string_view("plain")) fmt::print(" {:>12}", cell(row.ratio(way)));
@@ -86,8 +86,9 @@ void print_text(const std::vector<Row>& rows, const std::string& size, unsigned 
     if (way != std::string_view("plain")) fmt::print(" {:>12}", cell(geometric_mean(rows, way)));
   fmt::print("\n\n");
   for (const Goal& goal : kGoals) {
-    const auto worst = std::max_element(
-        rows.begin(), rows.end(), [&](const Row& a, const Row& b) { return a.ratio(goal.way) < b.ratio(goal.way); });
+    const auto worst = std::max_element(rows.begin(), rows.end(), [&](const WorkloadRow& a, const WorkloadRow& b) {
+      return a.ratio(goal.way) < b.ratio(goal.way);
+    });
     if (!std::isfinite(worst->ratio(goal.way))) continue;
     fmt::print("The goal for {} is a mean of at most {:.2f}, and none above {:.1f}: ", goal.what, goal.mean,
                goal.worst);
@@ -96,9 +97,9 @@ void print_text(const std::vector<Row>& rows, const std::string& size, unsigned 
   }
 }
 
-void print_json(const std::vector<Row>& rows, const std::string& size, unsigned rounds) {
+void print_json(const std::vector<WorkloadRow>& rows, const std::string& size, unsigned rounds) {
   nlohmann::json out = {{"size", size}, {"rounds", rounds}, {"workloads", nlohmann::json::array()}};
-  for (const Row& row : rows) {
+  for (const WorkloadRow& row : rows) {
     nlohmann::json entry = {{"name", row.name}, {"seconds", row.seconds}};
     for (const char* way : kWays)
       if (std::isfinite(row.ratio(way))) entry["ratio"][way] = row.ratio(way);
@@ -109,16 +110,16 @@ void print_json(const std::vector<Row>& rows, const std::string& size, unsigned 
   fmt::print("{}\n", out.dump(2));
 }
 
-struct Options {
+struct ChecksOptions {
   std::string size = "paper", only, folder;
   unsigned rounds = 9;
   bool json = false;
 };
 
-int measure_checks(const Options& options) {
+int measure_checks(const ChecksOptions& options) {
   const fs::path self = fs::read_symlink("/proc/self/exe").parent_path();
   const fs::path workloads = options.folder.empty() ? self / "workloads" : fs::path(options.folder);
-  std::vector<Row> rows;
+  std::vector<WorkloadRow> rows;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(workloads / "plain", none)) {
     const std::string name = entry.path().filename();
@@ -133,8 +134,8 @@ int measure_checks(const Options& options) {
         (workloads / "plain").c_str(), (workloads / "fine").c_str());
     return 2;
   }
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
-  for (Row& row : rows) {
+  std::sort(rows.begin(), rows.end(), [](const WorkloadRow& a, const WorkloadRow& b) { return a.name < b.name; });
+  for (WorkloadRow& row : rows) {
     // In turns, so that a disturbance of the machine hits all ways alike.
     for (unsigned round = 0; round < options.rounds; ++round) {
       for (const char* way : kWays) {
@@ -160,7 +161,7 @@ int measure_checks(const Options& options) {
 }  // namespace
 
 Command add_checks(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ChecksOptions>();
   CLI::App* const command =
       app.add_subcommand("checks", "what compiled access checks cost the workloads on one processor");
   command->add_option("--size", options->size, "the workloads' size: test, paper (default) or large")

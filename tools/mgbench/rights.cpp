@@ -81,13 +81,13 @@ Result<Costs> measure(AccessMechanism mechanism, unsigned threads, unsigned roun
                *std::min_element(downgrades.begin(), downgrades.end())};
 }
 
-struct Options {
+struct RightsOptions {
   std::vector<unsigned> threads{1, 2, 4, 8, 16};
   unsigned rounds = 100;
   bool json = false;
 };
 
-int measure_rights(const Options& options) {
+int measure_rights(const RightsOptions& options) {
   const std::vector<unsigned> cores = cores_of_this_process();
   if (cores.empty()) {
     fmt::print(stderr, "mgbench: the cores of this process are not known\n");
@@ -120,7 +120,7 @@ int measure_rights(const Options& options) {
 }  // namespace
 
 Command add_rights(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RightsOptions>();
   CLI::App* const command = app.add_subcommand(
       "rights", "what changes of access rights cost while other threads of the process change rights, too");
   command->add_option("--threads", options->threads, "how many change rights at once")

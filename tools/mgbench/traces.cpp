@@ -23,7 +23,7 @@ namespace {
 using trace::TraceFile;
 using trace::TraceWriter;
 
-struct Options {
+struct TraceOptions {
   uint64_t references = 200'000'000;
   unsigned processors = 8, longest_run = 16, threads = 1, repeats = 1;
   int level = 3;
@@ -110,7 +110,7 @@ Result<double> decode_rate(const std::string& path, unsigned threads) {
   return per_us(count, end - start);
 }
 
-Status measure_file(const std::string& path, const Options& options, Measurement& result) {
+Status measure_file(const std::string& path, const TraceOptions& options, Measurement& result) {
   auto file = TraceFile::open(path);
   if (!file) return tl::unexpected<Error>(file.error());
   result.references = (*file)->references();
@@ -202,8 +202,8 @@ struct Measurements {
 };
 
 // Runs a kernel, or all of them in turn, writes the references and reads them back.
-Result<Measurement> measure_kernels(const trace::bench::Kernel* kernel, uint64_t references, const Options& options,
-                                    std::vector<PlacementMeasurement>* placements) {
+Result<Measurement> measure_kernels(const trace::bench::Kernel* kernel, uint64_t references,
+                                    const TraceOptions& options, std::vector<PlacementMeasurement>* placements) {
   const Scratch scratch(options.directory);
   if (scratch.path().empty()) return fail("cannot create a file in {}; choose another --directory", options.directory);
   auto writer = TraceWriter::create(scratch.path(), trace::bench::kernel_header(options.processors),
@@ -236,7 +236,7 @@ Result<Measurement> measure_kernels(const trace::bench::Kernel* kernel, uint64_t
   return result;
 }
 
-Result<Measurements> measure(const Options& options) {
+Result<Measurements> measure_kernels(const TraceOptions& options) {
   Measurements results;
   if (!options.input.empty()) {
     Measurement result;
@@ -310,8 +310,8 @@ void print_text(const Measurements& results) {
                  m.two_per_us, m.two_per_us / m.clock_per_us, m.two_even_per_us / m.per_us);
 }
 
-int measure_and_print(const Options& options) {
-  const auto results = measure(options);
+int measure_and_print(const TraceOptions& options) {
+  const auto results = measure_kernels(options);
   if (!results) {
     fmt::print(stderr, "mgbench trace: {}\n", results.error().message);
     return 2;
@@ -326,7 +326,7 @@ int measure_and_print(const Options& options) {
 }  // namespace
 
 Command add_trace(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TraceOptions>();
   options->directory = std::filesystem::temp_directory_path();
   CLI::App* const command = app.add_subcommand("trace", "what writing, reading and analysing a trace costs");
   command->footer(

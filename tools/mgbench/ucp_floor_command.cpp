@@ -11,12 +11,12 @@
 namespace multigrain::bench {
 namespace {
 
-struct Options {
+struct UcpFloorOptions {
   size_t page_size = 4096;
   Effort effort;
 };
 
-int measure(const Options& options) {
+int measure_ucp_floor(const UcpFloorOptions& options) {
   const auto function = load_module("ucp_floor", "multigrain_measure_ucp_floor");
   if (!function) {
     fmt::print(stderr, "mgbench ucp-floor: {}\n", function.error().message);
@@ -29,7 +29,7 @@ int measure(const Options& options) {
 }  // namespace
 
 Command add_ucp_floor(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<UcpFloorOptions>();
   CLI::App* const command =
       app.add_subcommand("ucp-floor", "UCP by itself, over what UCX_TLS says, as lines for mgbench itself")->group("");
   command->add_option("page-size", options->page_size, "bytes")->required()->check(CLI::Range(64, 1 << 20));
@@ -37,7 +37,7 @@ Command add_ucp_floor(CLI::App& app) {
       ->required()
       ->check(CLI::Range(8, 4096));
   command->add_option("rounds", options->effort.rounds, "rounds")->required()->check(CLI::Range(1, 10000));
-  return {command, [options] { return measure(*options); }};
+  return {command, [options] { return measure_ucp_floor(*options); }};
 }
 
 }  // namespace multigrain::bench

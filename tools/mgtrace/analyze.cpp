@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct AnalyzeArguments {
   AnalysisOptions analysis;
   std::string json_output;
   bool overwrite = false;
@@ -290,7 +290,7 @@ void print_false_sharing(const json& out) {
   }
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_analyze(const AnalyzeArguments& options) {
   const bool to_file = !options.json_output.empty() && options.json_output != "-";
   std::error_code ignored;
   if (to_file && std::filesystem::exists(options.json_output, ignored) && !options.overwrite)
@@ -326,7 +326,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Command add_analyze(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AnalyzeArguments>();
   CLI::App* const command =
       app.add_subcommand("analyze", "compute the cost of optimal placement and of policies, and what causes it");
   command->add_option("trace", options->analysis.input, "the trace")->required()->type_name("TRACE");
@@ -334,7 +334,7 @@ Command add_analyze(CLI::App& app) {
   command->add_option("--json", options->json_output, "write everything as JSON; -: print it instead of the tables")
       ->type_name("FILE");
   command->add_flag("--overwrite", options->overwrite, "replace that file if it exists");
-  return {command, [options] { return run(*options); }};
+  return {command, [options] { return run_analyze(*options); }};
 }
 
 }  // namespace multigrain::trace::tool

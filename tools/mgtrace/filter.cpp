@@ -13,7 +13,7 @@
 namespace multigrain::trace::tool {
 namespace {
 
-struct Options {
+struct FilterArguments {
   std::string input;
   std::vector<unsigned> processors;
   std::string addresses, references;
@@ -58,7 +58,7 @@ Result<Range> read_range(std::string_view text, std::string_view what) {
 }
 
 // What of a trace has to be read. Blocks outside the range of references are not even decompressed.
-Result<ReadOptions> what_to_read(const Options& options, const Range& references) {
+Result<ReadOptions> what_to_read(const FilterArguments& options, const Range& references) {
   ReadOptions read{.threads = options.threads, .allow_partial = options.repair};
   if (options.references.empty()) return read;
   auto probe = TraceFile::open(options.input);
@@ -73,7 +73,7 @@ Result<ReadOptions> what_to_read(const Options& options, const Range& references
   return read;
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_filter(const FilterArguments& options) {
   const auto addresses = read_range(options.addresses, "address");
   if (!addresses) return tl::unexpected<Error>(addresses.error());
   const auto references = read_range(options.references, "reference");
@@ -148,7 +148,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Command add_filter(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<FilterArguments>();
   CLI::App* const command = app.add_subcommand(
       "filter",
       "take a part of a trace, repair one that was cut off, or compress one again; events that belong to what "
@@ -170,7 +170,7 @@ Command add_filter(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(0, 256));
   add_output_options(*command, options->output);
-  return {command, [options] { return run(*options); }};
+  return {command, [options] { return run_filter(*options); }};
 }
 
 }  // namespace multigrain::trace::tool

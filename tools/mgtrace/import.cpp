@@ -13,7 +13,7 @@
 namespace multigrain::trace::tool {
 namespace {
 
-struct Options {
+struct ImportArguments {
   std::string input, format;
   std::string program;
   ImportOptions import;
@@ -21,7 +21,7 @@ struct Options {
   bool no_instructions = false;
 };
 
-Result<int> run(const Options& options) {
+Result<int> run_import(const ImportArguments& options) {
   std::string format = options.format;
   if (format.empty()) {
     const std::string extension = std::filesystem::path(options.input).extension();
@@ -59,7 +59,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Command add_import(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportArguments>();
   CLI::App* const command = app.add_subcommand("import", "make a trace of Valgrind Lackey's text or of a CSV file");
   command->add_option("input", options->input, "the text; - for standard input")->required()->type_name("FILE");
   command
@@ -76,7 +76,7 @@ Command add_import(CLI::App& app) {
   command->add_flag("--no-instructions", options->no_instructions,
                     "lackey: do not count instruction fetches as private references");
   add_output_options(*command, options->output);
-  return {command, [options] { return run(*options); }};
+  return {command, [options] { return run_import(*options); }};
 }
 
 }  // namespace multigrain::trace::tool

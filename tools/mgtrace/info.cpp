@@ -14,7 +14,7 @@
 namespace multigrain::trace::tool {
 namespace {
 
-struct Options {
+struct InfoArguments {
   std::string input;
   bool full = false, json = false, blocks = false;
   unsigned threads = 1;
@@ -70,7 +70,7 @@ Result<Counts> count(TraceFile& file) {
   return counts;
 }
 
-void print_json(const TraceFile& file, const Options& options, const Counts* counts) {
+void print_json(const TraceFile& file, const InfoArguments& options, const Counts* counts) {
   const TraceHeader& header = file.header();
   nlohmann::json out{{"version", 1},
                      {"format_version", file.version()},
@@ -114,7 +114,7 @@ void print_json(const TraceFile& file, const Options& options, const Counts* cou
   fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-void print_text(const TraceFile& file, const Options& options, const Counts* counts) {
+void print_text(const TraceFile& file, const InfoArguments& options, const Counts* counts) {
   const TraceHeader& header = file.header();
   const auto per_reference = [&file](uint64_t bytes) {
     return file.references() == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(file.references());
@@ -159,7 +159,7 @@ void print_text(const TraceFile& file, const Options& options, const Counts* cou
   }
 }
 
-Result<int> run(const Options& options) {
+Result<int> run_info(const InfoArguments& options) {
   // A damaged trace is described as far as it goes; the exit status tells.
   auto file = TraceFile::open(options.input, {.threads = options.threads, .allow_partial = true});
   if (!file) return tl::unexpected<Error>(file.error());
@@ -180,7 +180,7 @@ Result<int> run(const Options& options) {
 }  // namespace
 
 Command add_info(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InfoArguments>();
   CLI::App* const command = app.add_subcommand("info", "say what a trace is of and how large it is");
   command->add_option("trace", options->input, "the trace")->required()->type_name("TRACE");
   command->add_flag("--full", options->full, "read all of it: check every block, count by processor and event");
@@ -189,7 +189,7 @@ Command add_info(CLI::App& app) {
   command->add_option("--threads", options->threads, "that decode ahead; default 1")
       ->type_name("N")
       ->check(CLI::Range(0, 256));
-  return {command, [options] { return run(*options); }};
+  return {command, [options] { return run_info(*options); }};
 }
 
 }  // namespace multigrain::trace::tool

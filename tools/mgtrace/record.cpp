@@ -21,7 +21,7 @@
 namespace multigrain::trace::tool {
 namespace {
 
-struct Options {
+struct RecordArguments {
   std::string output = "trace.mgt";
   bool overwrite = false;
   bool single_step = false;
@@ -45,28 +45,28 @@ struct Summary {
   uint64_t instructions = 0;  // single-stepped
 };
 
-void print(const Options& options, const Summary& summary) {
+void print(const RecordArguments& options, const Summary& summary) {
   const double dilation = summary.baseline_seconds > 0 ? summary.run.seconds / summary.baseline_seconds : 0;
   const double bytes_per_reference =
       summary.references == 0 ? 0 : static_cast<double>(summary.file_bytes) / static_cast<double>(summary.references);
   if (options.json) {
-    nlohmann::json json = {{"trace", options.output},
-                           {"processors", summary.processors},
-                           {"references", summary.references},
-                           {"private_references", summary.facts.private_references},
-                           {"stack_references", summary.facts.stack_references},
-                           {"spins_left_out", summary.facts.spins},
-                           {"dropped", summary.facts.dropped},
-                           {"file_bytes", summary.file_bytes},
-                           {"bytes_per_reference", bytes_per_reference},
-                           {"seconds", summary.run.seconds},
-                           {"baseline_seconds", summary.baseline_seconds},
-                           {"baseline", summary.baseline},
-                           {"dilation", dilation},
-                           {"exit_status", summary.run.exit_status},
-                           {"stopped", summary.facts.stopped}};
-    if (options.single_step) json["instructions"] = summary.instructions;
-    fmt::print("{}\n", json.dump(2));
+    nlohmann::json out = {{"trace", options.output},
+                          {"processors", summary.processors},
+                          {"references", summary.references},
+                          {"private_references", summary.facts.private_references},
+                          {"stack_references", summary.facts.stack_references},
+                          {"spins_left_out", summary.facts.spins},
+                          {"dropped", summary.facts.dropped},
+                          {"file_bytes", summary.file_bytes},
+                          {"bytes_per_reference", bytes_per_reference},
+                          {"seconds", summary.run.seconds},
+                          {"baseline_seconds", summary.baseline_seconds},
+                          {"baseline", summary.baseline},
+                          {"dilation", dilation},
+                          {"exit_status", summary.run.exit_status},
+                          {"stopped", summary.facts.stopped}};
+    if (options.single_step) out["instructions"] = summary.instructions;
+    fmt::print("{}\n", out.dump(2));
     return;
   }
   fmt::print("{}: {} references of {} processors, {} private ones; {} bytes, {:.2f} a reference\n", options.output,
@@ -92,7 +92,7 @@ void print(const Options& options, const Summary& summary) {
 }
 
 // What is to be said of a run that did not end as it should.
-void warn(const Options& options, const std::string& program, const Summary& summary) {
+void warn(const RecordArguments& options, const std::string& program, const Summary& summary) {
   if (!summary.facts.stopped.empty()) {
     fmt::print(stderr, "mgtrace: recording stopped before the program did, because {}; '{}' holds what precedes\n",
                summary.facts.stopped, options.output);
@@ -103,7 +103,7 @@ void warn(const Options& options, const std::string& program, const Summary& sum
   }
 }
 
-Result<int> record_compiled(const Options& options, const std::vector<std::string>& command) {
+Result<int> record_compiled(const RecordArguments& options, const std::vector<std::string>& command) {
   RecordOptions record;
   record.command = command;
   record.max_references = options.limit;
@@ -148,7 +148,7 @@ Result<int> record_compiled(const Options& options, const std::vector<std::strin
   return summary.run.exit_status != 0 ? summary.run.exit_status : (summary.facts.stopped.empty() ? 0 : 1);
 }
 
-Result<int> record_stepped(const Options& options, const std::vector<std::string>& command) {
+Result<int> record_stepped(const RecordArguments& options, const std::vector<std::string>& command) {
   Summary summary;
   if (!options.no_baseline) {
     std::vector<std::string> untraced = command;
@@ -187,7 +187,7 @@ Result<int> record_stepped(const Options& options, const std::vector<std::string
 Command add_record(CLI::App& app) {
   CLI::App* const sub = app.add_subcommand(
       "record", "Run a program and write the trace of its references: mgtrace record [OPTIONS] PROGRAM [ARGUMENTS...]");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RecordArguments>();
   sub->add_option("-o,--output", options->output, "The trace to write")->capture_default_str();
   sub->add_flag("-f,--force", options->overwrite, "Write over an existing trace");
   sub->add_flag("--single-step", options->single_step,

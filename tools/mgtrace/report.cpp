@@ -25,7 +25,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-struct Options {
+struct ReportArguments {
   AnalysisOptions analysis;
   std::string from, output;
   bool quick = false, overwrite = false;
@@ -69,7 +69,7 @@ Result<int> run_python(const std::vector<std::string>& arguments, const std::str
   return WEXITSTATUS(status);
 }
 
-Result<int> run(Options options) {
+Result<int> run_report(ReportArguments options) {
   std::error_code ignored;
   if (fs::exists(options.output, ignored) && !options.overwrite)
     return fail("{} exists; give --overwrite to replace it", options.output);
@@ -98,7 +98,7 @@ Result<int> run(Options options) {
 }  // namespace
 
 Command add_report(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportArguments>();
   CLI::App* const command = app.add_subcommand(
       "report", "analyze a trace and write a report with figures, one HTML file that needs nothing else");
   command->add_option("trace", options->analysis.input, "the trace")->type_name("TRACE");
@@ -111,7 +111,7 @@ Command add_report(CLI::App& app) {
                     "sharing and one perturbation of each kind");
   add_analysis_options(*command, options->analysis);
   return {command, [options, command]() -> Result<int> {
-            Options all = *options;
+            ReportArguments all = *options;
             auto given = [&](const char* name) { return command->get_option(name)->count() != 0; };
             if (!all.quick) {
               if (!given("--policy")) all.analysis.policies = {"all"};
@@ -119,7 +119,7 @@ Command add_report(CLI::App& app) {
               if (!given("--perturb")) all.analysis.perturb = 1;
               all.analysis.false_sharing = true;
             }
-            return run(std::move(all));
+            return run_report(std::move(all));
           }};
 }
 

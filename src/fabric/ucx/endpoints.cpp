@@ -16,7 +16,6 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr std::chrono::seconds kConnectTimeout{60};
 constexpr Nanoseconds kHandshakePoll = 20'000;
 

@@ -9,7 +9,6 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kFirstHeartbeat = 60 * kSecond;  // a node that starts may be silent for so long
 
 }  // namespace

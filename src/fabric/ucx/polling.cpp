@@ -15,7 +15,6 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kNever = Dispatcher::kNever;
 // Waits that follow each other within kBurst are a burst; in one, the service thread polls every kPollInterval. Where
 // it polls more often it takes the core from processors that poll (half as often: page faults over TCP 20 for 40 us),

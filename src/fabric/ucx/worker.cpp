@@ -13,14 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/futex.h"
 #include "fabric/ucx/transports.h"
 
 namespace multigrain::ucx {
 namespace {
-
-constexpr Nanoseconds kSecond = 1'000'000'000;
 
 // A setting as UCX has it: from its environment, its configuration file, or its default. It tells that only to a
 // stream, a line each.

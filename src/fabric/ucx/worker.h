@@ -16,12 +16,15 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/spin_lock.h"
 #include "fabric/ucx/inside_ucx.h"
 #include "fabric/ucx/ucx_fabric.h"
 
 namespace multigrain::ucx {
+
+inline constexpr Nanoseconds kSecond = 1'000'000'000;
 
 tl::unexpected<Error> fail_ucx(const char* what, ucs_status_t status);
 
