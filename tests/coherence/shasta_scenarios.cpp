@@ -7,40 +7,12 @@
 
 #include "base/error.h"
 #include "explorer.h"
+#include "shasta_programs.h"
 
 namespace multigrain::shasta::model {
 namespace {
 
-Access at(unsigned block, unsigned word = 0) {
-  return {.block = static_cast<uint8_t>(block), .word = static_cast<uint8_t>(word)};
-}
-Access in(Access a, unsigned reg) {
-  a.reg = static_cast<uint8_t>(reg);
-  return a;
-}
-Access put(Access a, unsigned value) {
-  a.stores = true;
-  a.value = static_cast<Value>(value);
-  return a;
-}
-Op load(Access a, unsigned reg) {
-  return {OpType::kLoad, in(a, reg), {}};
-}
-Op store(Access a, unsigned value) {
-  return {OpType::kStore, put(a, value), {}};
-}
-Op add(Access a, unsigned value, unsigned reg) {
-  return {OpType::kAdd, in(put(a, value), reg), {}};
-}
-Op prefetch(Access a) {
-  return {OpType::kPrefetch, a, {}};
-}
-Op batch(Access first, Access second) {
-  return {OpType::kBatch, first, second};
-}
-Op fence() {
-  return {OpType::kFence, {}, {}};
-}
+using namespace programs;
 
 const char* in_name(Model model) {
   return model == Model::kSc ? "sc" : "rc";
@@ -60,10 +32,6 @@ Scenario make(const std::string& name, Model model, std::vector<unsigned> homes,
   for (const unsigned home : s.homes) s.nodes = std::max(s.nodes, home + 1);
   return s;
 }
-
-const Access x = at(0);
-const Access y = at(1);
-const Access x1 = at(0, 1);
 
 }  // namespace
 
