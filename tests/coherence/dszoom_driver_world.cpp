@@ -1,7 +1,5 @@
 #include "dszoom_driver_world.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -15,14 +13,16 @@
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
+#include "node_memory.h"
 #include "support/sim_fabric.h"
 
 namespace multigrain::dszoom::explored {
+
+using node_memory::ExploredMemory;
+using node_memory::kPage;
+
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kRegionSize = uint64_t{1} << 20;
-constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions, and the tables, of two nodes
 constexpr unsigned kShift = MG_FINE_MIN_LINE_SHIFT;
 constexpr size_t kLineBytes = size_t{1} << kShift;
 
@@ -231,9 +231,8 @@ class HeldFabric final : public ForwardingFabric {
 };
 
 struct Node {
-  std::optional<Region> region;
+  std::optional<ExploredMemory> memory;
   NoRights rights;
-  std::byte* words = nullptr;
   std::unique_ptr<HeldFabric> fabric;
   std::optional<LineTable> table;
   std::unique_ptr<HazardSlots> hazards;
@@ -313,13 +312,7 @@ const char* name(Mutant mutant) {
 }
 
 struct World::Impl {
-  explicit Impl(const Scenario& of)
-      : scenario(of), network([] {
-          SimNetwork::Options options;
-          options.nodes = kMaxNodes;
-          options.frames_bytes = options.words_bytes = options.lines_bytes = 0;
-          return options;
-        }()) {}
+  explicit Impl(const Scenario& of) : scenario(of), network(node_memory::network_of(kMaxNodes)) {}
 
   const Scenario& scenario;
   SimNetwork network;
@@ -339,14 +332,14 @@ struct World::Impl {
   [[nodiscard]] bool is_epoch(const void* address) const {
     const auto* const at = reinterpret_cast<const uint64_t*>(address);
     for (const Node& node : nodes)
-      if (address == node.words + words::kRightsEpoch) return true;
+      if (address == node.memory->words().data() + words::kRightsEpoch) return true;
     return at >= pages.front().data() && at < pages.back().data() + kLines;
   }
 
   [[nodiscard]] uint64_t offset_of(unsigned line) const { return scenario.homes[line] * kPage + line * kLineBytes; }
   [[nodiscard]] uint64_t number_of(unsigned line) const { return offset_of(line) >> kShift; }
   [[nodiscard]] uint64_t* frame(unsigned node, unsigned line) const {
-    return reinterpret_cast<uint64_t*>(nodes[node].region->alias(PageId(0)) + offset_of(line));
+    return reinterpret_cast<uint64_t*>(nodes[node].memory->region().alias(PageId(0)) + offset_of(line));
   }
   [[nodiscard]] std::atomic<uint64_t>& table_word(unsigned node, unsigned line) const {
     return nodes[node].table->word(number_of(line));
@@ -367,8 +360,8 @@ struct World::Impl {
   // Whether anybody looks at the word: not beyond those of a line that programs use.
   [[nodiscard]] bool is_watched(const void* address) const {
     const auto* const at = static_cast<const std::byte*>(address);
-    const std::byte* const frames = nodes[fibres[static_cast<size_t>(running)]->node].region->alias(PageId(0));
-    if (at < frames || at >= frames + kRegionSize) return true;
+    const std::byte* const frames = nodes[fibres[static_cast<size_t>(running)]->node].memory->region().alias(PageId(0));
+    if (at < frames || at >= frames + ExploredMemory::kRegionSize) return true;
     return static_cast<size_t>(at - frames) % kLineBytes < kWords * sizeof(uint64_t);
   }
   void stop_before(const void* address) {
@@ -398,7 +391,7 @@ struct World::Impl {
 
   [[nodiscard]] bool is(Mutant mutant) const { return scenario.mutant == mutant; }
   [[nodiscard]] uintptr_t address_of(unsigned node, unsigned line) const {
-    return reinterpret_cast<uintptr_t>(nodes[node].region->base()) + offset_of(line);
+    return reinterpret_cast<uintptr_t>(nodes[node].memory->region().base()) + offset_of(line);
   }
   void hazard(uint64_t value, size_t number = 0) {
     if (value == 0 && is(Mutant::kHazardStaysOpen)) return;
@@ -634,24 +627,13 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
   Impl& world = *impl_;
   for (uint16_t n = 0; n < kMaxNodes; ++n) {
     Node& node = world.nodes[n];
-    auto region = Region::create(kRegionSize, kPage, -1,
-                                 {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
-    if (!region) panic("no region for a node:", n);
-    node.region.emplace(std::move(*region));
-    auto table = LineTable::map(kRegionSize, kShift, -1, 0,
-                                layout::kTablesBase + layout::kTablesSize - (n + 1) * kStride + kPage);
-    if (!table) panic("no line table for a node:", n);
-    node.table.emplace(std::move(*table));
-    void* const words =
-        mmap(nullptr, words::kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (words == MAP_FAILED) panic("no memory for the words of a node:", n);
-    node.words = static_cast<std::byte*>(words);
-    world.network.export_segment(NodeId(n), SegmentId::kFrames, {node.region->alias(PageId(0)), kRegionSize});
+    node.memory.emplace(n);
+    node.table.emplace(node_memory::explored_line_table(n, kShift));
+    node.memory->export_to(world.network, NodeId(n));
     world.network.export_segment(NodeId(n), SegmentId::kLines, node.table->bytes());
-    world.network.export_segment(NodeId(n), SegmentId::kWords, {node.words, words::kBytes});
     node.fabric = std::make_unique<HeldFabric>(world.network.node(NodeId(n)), scenario.mutant, world.next_id);
-    node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.fabric->own_segment(SegmentId::kWords));
-    auto driver = Driver::create({*node.fabric, *node.region, node.rights, world.homes, WaitPolicy{}},
+    node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.memory->words());
+    auto driver = Driver::create({*node.fabric, node.memory->region(), node.rights, world.homes, WaitPolicy{}},
                                  {*node.table, *node.hazards});
     if (!driver) panic("no driver for a node:", n);
     node.driver = std::move(*driver);
@@ -673,7 +655,6 @@ World::~World() {
   static ProcessorProfile nobody;
   set_this_profile(nobody);
   abandon_hazard_slot();
-  for (Node& node : impl_->nodes) munmap(node.words, words::kBytes);
 }
 
 void World::start() {
@@ -746,10 +727,11 @@ std::string World::in_words(Choice choice) const {
   if (choice % kChoicesOfOne == kRun) {
     const auto* const at = static_cast<const std::byte*>(fibre.address);
     const Node& node = impl_->nodes[fibre.node];
-    const std::byte* const frames = node.region->alias(PageId(0));
+    const std::byte* const frames = node.memory->region().alias(PageId(0));
     std::string where = "lock of a line";
-    if (at >= node.words && at < node.words + words::kBytes) where = "hazard";
-    if (at >= frames && at < frames + kRegionSize)
+    const std::byte* const words = node.memory->words().data();
+    if (at >= words && at < words + words::kBytes) where = "hazard";
+    if (at >= frames && at < frames + ExploredMemory::kRegionSize)
       where = fmt::format("frame of line {} word {}", line_at(static_cast<uint64_t>(at - frames) >> kShift),
                           static_cast<uint64_t>(at - frames) % kLineBytes / sizeof(uint64_t));
     else if (at >= node.table->bytes().data() && at < node.table->bytes().data() + node.table->bytes().size())
