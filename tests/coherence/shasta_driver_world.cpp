@@ -586,10 +586,15 @@ struct World::Impl {
     running->registers[access.reg] = static_cast<model::Value>(value);
   }
   bool try_open_known(unsigned node, const Access& access) {
+    using exploring_driver::Looked;
+    std::atomic<uint64_t>& rights_epoch = nodes[node].hazards->rights_epoch();
+    const auto stop_before = [&](const void* at) { before_access(at); };
+    uint64_t seen = 0;
+    exploring_driver::publish_and_read_epoch(
+        rights_epoch, seen, {}, [&] { hazard(make_hazard(line_of(access), 1, true)); }, stop_before);
     const bool passes = exploring_driver::check_and_cache(
-        nodes[node].hazards->rights_epoch(), cached[node][access.block], {},
-        [&] { hazard(make_hazard(line_of(access), 1, true)); }, [&](const void* at) { before_access(at); },
-        [&] { return looks(node, line_of(access), true); });
+        rights_epoch, seen, cached[node][access.block], true, {}, stop_before,
+        [&](bool) { return looks(node, line_of(access), true) ? Looked::kAll : Looked::kMissing; });
     if (!passes) hazard(0);
     return passes;
   }
