@@ -5,7 +5,7 @@
 //
 // A protocol whose driver itself is explored has a program of its own, explore_PROTOCOL, in the same folder, which this one
 // becomes: its world says where its driver stops, and a program has room for one. A protocol is added by a function that
-// returns its Explorable, and `explorables`, in a source of its own (explore_models.cpp, explore_dszoom.cpp).
+// returns its Explorable, and `explorables`, in a source of its own (explore_models.cpp, explore_shasta.cpp).
 #include "explore.h"
 
 #include <unistd.h>
@@ -32,7 +32,7 @@ int usage() {
   for (const Explorable& each : explorables()) protocols += " " + each.protocol;
   std::fprintf(stderr,
                "usage: explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]\n"
-               "Explores every order of every step of small machines running a protocol: dszoom or%s.\n"
+               "Explores every order of every step of small machines running a protocol: dszoom shasta%s.\n"
                "  (nothing)   the machines that the tests explore\n"
                "  --list      the names of the machines and of the mutants\n"
                "  --long      the machines that take minutes\n"

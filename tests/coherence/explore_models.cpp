@@ -1,4 +1,4 @@
-// The protocols of which models are explored.
+// The protocols of which models are explored; of Shasta, the transitions by themselves.
 #include "explore.h"
 #include "hlrc_explorable.h"
 #include "mgs_explorable.h"

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "shasta_programs.h"
+#include "shasta_scenarios.h"
 
 namespace multigrain::shasta::explored {
 namespace {
@@ -148,6 +150,27 @@ std::vector<Scenario> long_scenarios() {
   add_one("batches against each other, and a writer", {0, 1}, {0, 1, 1},
           {{batch(put(x, 1), put(y, 1))}, {batch(put(y, 2), in(x, 0))}, {store(x1, 2)}});
   return add_one.all;
+}
+
+Scenario scenario_for(const std::string& name, Fault fault) {
+  for (Scenario& scenario : scenarios()) {
+    if (scenario.name != name) continue;
+    scenario.fault = fault;
+    return scenario;
+  }
+  panic("no such machine");
+}
+
+Scenario random_scenario(unsigned seed) {
+  Scenario scenario;
+  scenario.machine = model::random_scenario(seed);
+  scenario.name = scenario.machine.name;
+  // Half of them begin with the first touches of their pages.
+  if (seed % 2 == 1) {
+    scenario.touched = 0;
+    scenario.machine.warm = false;
+  }
+  return scenario;
 }
 
 bool has_batch(const Scenario& scenario) {
