@@ -50,8 +50,8 @@ exploring::Explorable explorable() {
   }
   for (auto f = static_cast<unsigned>(Fault::kNone) + 1; f < static_cast<unsigned>(Fault::kCount); ++f) {
     const auto fault = static_cast<Fault>(f);
-    all.mutants.push_back(
-        {.name = name(fault), .refute = [fault] { return refute(name(fault), scenario_for(machine_for(fault), fault)); }});
+    all.mutants.push_back({.name = name(fault),
+                           .refute = [fault] { return refute(name(fault), scenario_for(machine_for(fault), fault)); }});
   }
   all.random = [](unsigned seed) {
     return exploring::Explorable::Scenario{.name = random_scenario(seed).name,
