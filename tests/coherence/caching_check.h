@@ -1,5 +1,7 @@
-// A compiled check of a store that uses the rights cache (docs/internals/fine-grain.md, "The rights cache"), as worlds
-// that explore a driver imitate it.
+// A compiled check that uses the rights cache (docs/internals/fine-grain.md, "The rights cache"), as worlds that explore a
+// driver imitate it. The check that ships cannot be explored: the compiler's pass emits a part of it, another is assembly
+// (src/instrument/runtime/trampolines.cpp), and all of it looks for the node's line table, rights cache and rights epoch at
+// addresses that a process has once, where such a world has several nodes.
 #pragma once
 
 #include <atomic>
@@ -15,33 +17,50 @@ struct OrderOfCheck {
   bool look_then_cache = false;
 };
 
-// Whether the check passes, with the hazard that `publish` publishes. `page`: what is cached; `stop` comes before each
-// access of that and of the rights epoch.
-template <typename Publish, typename Stop, typename Look>
-bool check_and_cache(std::atomic<uint64_t>& epoch, uint64_t& page, OrderOfCheck order, Publish&& publish, Stop&& stop,
-                     Look&& looks_writable) {
+// What a look at the words of the lines of a page finds.
+enum class Looked : uint8_t {
+  kMissing,  // the line that is about to be accessed lacks the right
+  kHere,     // it has it, others do not
+  kAll       // all lines of the page have it
+};
+
+// The check publishes its hazard, by `publish`, and reads the node's rights epoch, which becomes `seen`. `stop` comes before
+// each access of that and of what is cached.
+template <typename Publish, typename Stop>
+void publish_and_read_epoch(const std::atomic<uint64_t>& epoch, uint64_t& seen, OrderOfCheck order, Publish&& publish,
+                            Stop&& stop) {
   if (!order.epoch_then_publish) publish();
   stop(&epoch);
-  uint64_t seen = epoch.load();
+  seen = epoch.load();
   if (order.epoch_then_publish) publish();
+}
+
+// Whether the line may be accessed. `page`: what is cached of its page. `stores`: it must be exclusive. `look(whole)` looks
+// at the word of the line, and at those of the whole page if the result is to be cached.
+template <typename Stop, typename Look>
+bool check_and_cache(std::atomic<uint64_t>& epoch, uint64_t& seen, uint64_t& page, bool stores, OrderOfCheck order,
+                     Stop&& stop, Look&& look) {
   const auto is_cached = [&] { return (seen & MG_FINE_EPOCH_CACHED) != 0; };
   if (is_cached()) {
     stop(&page);
-    if (page == seen + MG_FINE_CACHED_EXCLUSIVE) return true;
+    if (page == seen + MG_FINE_CACHED_EXCLUSIVE || (!stores && page == seen + MG_FINE_CACHED_READABLE)) return true;
   }
-  // If others have replaced the rights epoch meanwhile, nothing is cached.
+  // If a requester has replaced the rights epoch meanwhile, nothing is cached.
   const auto say_so = [&] {
-    if (is_cached()) return;
+    if (is_cached() || seen == MG_FINE_CACHE_UNUSABLE) return;
     stop(&epoch);
     uint64_t expected = seen;
-    seen = epoch.compare_exchange_strong(expected, seen | MG_FINE_EPOCH_CACHED) ? seen | MG_FINE_EPOCH_CACHED : 0;
+    seen = epoch.compare_exchange_strong(expected, seen | MG_FINE_EPOCH_CACHED) ? seen | MG_FINE_EPOCH_CACHED
+                                                                                : MG_FINE_CACHE_UNUSABLE;
   };
   if (!order.look_then_cache) say_so();
-  if (!looks_writable()) return false;
+  const Looked looked = look(order.look_then_cache || is_cached());
+  if (looked == Looked::kMissing) return false;
+  if (looked == Looked::kHere) return true;
   if (order.look_then_cache) say_so();
   if (!is_cached()) return true;
   stop(&page);
-  page = seen + MG_FINE_CACHED_EXCLUSIVE;
+  page = seen + (stores ? MG_FINE_CACHED_EXCLUSIVE : MG_FINE_CACHED_READABLE);
   return true;
 }
 

@@ -1,7 +1,8 @@
 // Every order of every step of a driver itself, on a small machine (a World: dszoom_driver_world.h, shasta_driver_world.h).
 // Depth first, and stateless: each execution begins at the start, repeats the choices that led to where another is open,
-// goes on with new ones until it comes to a state that was seen, and is then brought to its end anyhow. A machine that is
-// too large for that is sampled: executions by choices at random.
+// goes on with new ones until it comes to a state that was seen, and is then brought to its end anyhow. A World that can undo
+// a choice is not begun again: what the choice has changed is put back, and the next one is taken. A machine that is
+// too large for either is sampled: executions by choices at random.
 //
 // A World has the types Scenario (with a name), Choice and Outcome, is made from a Scenario, one at a time, and has
 //   start()               back to the beginning; only if is_over(), or at first
@@ -11,11 +12,15 @@
 //   is_over(), outcome()
 //   check(), check_end()  what is wrong in any state, and at the end; or nothing
 //   serialise(bytes)      equal for equal states
+// and may have a type Undo and
+//   take(choice, undo)    the same, with what the choice may change kept in `undo`, whatever was there before
+//   undo(undo)            puts it back; of choices the last one first
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <random>
 #include <set>
@@ -50,14 +55,15 @@ class Explorer {
 
   Result run() {
     auto world = std::make_unique<World>(scenario_);
-    do {
-      ++result_.executions;
-      if (!execute(*world)) break;
-      if (seen_.size() > max_states_) {
-        fail("too many states: the exploration is not complete");
-        break;
-      }
-    } while (next_path());
+    if constexpr (kUndoes) {
+      explore_by_undoing(*world);
+    } else {
+      do {
+        ++result_.executions;
+        if (!execute(*world)) break;
+        if (has_too_many_states()) break;
+      } while (next_path());
+    }
     exploring::Report& report = result_.report;
     report.states = seen_.size();
     report.transitions = edges_.size();
@@ -113,11 +119,75 @@ class Explorer {
   }
 
  private:
+  static constexpr bool kUndoes = requires { typename World::Undo; };
+
   struct Branch {
     std::vector<Choice> choices;
     size_t taken = 0;
     uint32_t state = 0;
   };
+  // The same where choices are undone: `taken` says how many have been taken.
+  template <typename Undo>
+  struct Level : Branch {
+    Undo undo;
+  };
+
+  bool has_too_many_states() {
+    if (seen_.size() > max_states_) fail("too many states: the exploration is not complete");
+    return seen_.size() > max_states_;
+  }
+
+  bool has_come_back_to(uint32_t state, const World& world) {
+    bytes_.clear();
+    world.serialise(bytes_);
+    const bool is_there = seen_.insert(exploring::hash(bytes_)).first == state;
+    if (!is_there) fail("a choice that was undone has left something behind");
+    return is_there;
+  }
+
+  // The levels above `depth` keep the memory that they have, for the next time.
+  void explore_by_undoing(World& world) {
+    std::deque<Level<typename World::Undo>> levels;
+    size_t depth = 0;
+    // Comes to a state, from the one of the level before; false: something is wrong.
+    const auto come_to_level = [&] {
+      bytes_.clear();
+      world.serialise(bytes_);
+      const auto [state, is_new] = seen_.insert(exploring::hash(bytes_));
+      if (depth > 0) edges_.push_back({levels[depth - 1].state, state});
+      if (!is_new) return true;
+      if (world.is_over()) {
+        ++result_.executions;
+        ends_.push_back(state);
+        return check_end(world);
+      }
+      if (levels.size() == depth) levels.emplace_back();
+      Level<typename World::Undo>& level = levels[depth++];
+      level.state = state;
+      level.taken = 0;
+      world.enabled(level.choices);
+      result_.report.depth = std::max(result_.report.depth, depth);
+      if (level.choices.empty()) fail("deadlock");
+      return !level.choices.empty() && !has_too_many_states();
+    };
+    world.start();
+    fail(world.check());
+    bool is_well = result_.report.failure.empty() && come_to_level();
+    while (is_well && depth > 0) {
+      Level<typename World::Undo>& level = levels[depth - 1];
+      if (level.taken > 0) world.undo(level.undo);
+      if (level.taken == level.choices.size()) {
+        is_well = has_come_back_to(level.state, world);
+        --depth;
+        continue;
+      }
+      world.take(level.choices[level.taken++], level.undo);
+      fail(world.check());
+      is_well = result_.report.failure.empty() && come_to_level();
+    }
+    for (size_t i = 0; !is_well && i < depth; ++i)
+      if (levels[i].taken > 0) steps_.push_back(levels[i].choices[levels[i].taken - 1]);
+  }
 
   void fail(std::string what) {
     if (result_.report.failure.empty()) result_.report.failure = std::move(what);

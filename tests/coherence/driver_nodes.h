@@ -18,11 +18,9 @@
 #include "coherence/protocol.h"
 #include "fabric/forwarding_fabric.h"
 #include "fabric/shm/shm_fabric.h"
-#include "memory/layout.h"
+#include "node_places.h"
 
 namespace multigrain::driver_nodes {
-
-constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
 
 // `run` pages in a row are at home on one node, the next on the next.
 class RunsOfHomes : public HomeDirectory {
@@ -112,9 +110,7 @@ class DriverNodes {
     std::vector<int> frames;
     for (unsigned n = 0; n < nodes; ++n) {
       auto node = std::make_unique<Node>();
-      auto region =
-          Region::create(region_size, page_size, -1,
-                         {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
+      auto region = Region::create(region_size, page_size, -1, node_memory::region_of_node(n));
       EXPECT_TRUE(region) << region.error().message;
       node->region.emplace(std::move(*region));
       frames.push_back(node->region->frames_fd());

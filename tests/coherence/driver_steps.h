@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 namespace multigrain::exploring_driver {
@@ -29,9 +30,26 @@ void wait_for(Lock& lock) {
   lock.unlock();
 }
 
+// As long as it lives, the thread that runs keeps its state in these objects.
+class Locals {
+ public:
+  template <typename... Each>
+  explicit Locals(Each&... each) {
+    keep({static_cast<void*>(&each)...});
+  }
+  ~Locals() { keep({}); }
+  Locals(const Locals&) = delete;
+  Locals& operator=(const Locals&) = delete;
+
+ private:
+  // Of the world, as the functions above; only one whose driver has such a place needs it. {}: no more.
+  static void keep(std::initializer_list<void*> locals);
+};
+
 }  // namespace multigrain::exploring_driver
 
 #define MULTIGRAIN_STEP(address) ::multigrain::exploring_driver::step(address)
 #define MULTIGRAIN_LOCK_STEP(lock) ::multigrain::exploring_driver::wait_for(lock)
 #define MULTIGRAIN_CHANGE_STEP(address, seen) ::multigrain::exploring_driver::step_of_change(address, seen)
 #define MULTIGRAIN_SPINS(number) 0
+#define MULTIGRAIN_LOCALS(...) const ::multigrain::exploring_driver::Locals multigrain_locals(__VA_ARGS__)

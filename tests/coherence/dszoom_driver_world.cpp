@@ -1,11 +1,8 @@
 #include "dszoom_driver_world.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <span>
 
@@ -15,16 +12,30 @@
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
+#include "node_memory.h"
 #include "support/sim_fabric.h"
 
 namespace multigrain::dszoom::explored {
+
+using node_memory::ExploredMemory;
+using node_memory::kPage;
+
+// The insides of a driver that a choice changes.
+struct DriverState {
+  Driver& driver;
+  using Outbox = Driver::Outbox;
+  [[nodiscard]] std::atomic<uint64_t>& known_epoch(unsigned node) const { return driver.epochs_of_[node]; }
+  [[nodiscard]] Outbox& outbox(unsigned slot) const { return driver.outboxes_[slot]; }
+};
+
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kRegionSize = uint64_t{1} << 20;
-constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions, and the tables, of two nodes
 constexpr unsigned kShift = MG_FINE_MIN_LINE_SHIFT;
 constexpr size_t kLineBytes = size_t{1} << kShift;
+constexpr size_t kWordsOfLine = kLineBytes / sizeof(uint64_t);
+constexpr unsigned kOpened = 10;                  // added to the part of an operation of which a store's check is over
+constexpr unsigned kHazardsUsed = 2;              // of a thread: one, or one for each line of a batch
+constexpr uint64_t kHoldsNoEpoch = ~uint64_t{0};  // a check that has read no rights epoch
 
 // Page n is at home on node n.
 class Homes final : public HomeDirectory {
@@ -48,18 +59,18 @@ class NoRights final : public AccessRights {
   [[nodiscard]] std::optional<Fault> decode(int, const siginfo_t*, const void*) const override { return {}; }
 };
 
-enum class Kind : uint8_t { kStep, kPut, kGet, kSwap, kRefill };
+enum class Kind : uint8_t { kStep, kPut, kGet, kSwap };
 
-// What a processor has done since its access began.
+// What a processor has done and does not know from its locals: accesses of its node's memory, and the remote operations of
+// the step of a miss that is under way.
 struct Record {
   Kind kind = Kind::kStep;
-  uint64_t what = 0;    // which operation with which operands
-  uint64_t result = 0;  // what came of it so far
   bool done = false;
-  bool changed = false;  // it has changed memory
   bool nobody_waits = false;
-  uint8_t moved = 0;          // words of a line
-  uint64_t known_before = 0;  // of a look: the rights epoch that the node knew when it began
+  bool epoch_first = false;  // a scan reads the rights epoch before the hazards
+  uint8_t moved = 0;         // words of a line, or of a scan
+  uint64_t what = 0;         // which access, or which operation
+  uint64_t result = 0;       // what came of it so far
   // Of operations.
   uint64_t id = 0;
   uint64_t after = 0;  // which operation must have taken effect
@@ -68,9 +79,14 @@ struct Record {
   uint64_t offset = 0;
   std::span<std::byte> to;
   std::span<const std::byte> from;
-  uint64_t value = 0;
+  uint64_t value = 0;  // what is put or swapped in; of a scan, the rights epoch that it has read
   uint64_t* old = nullptr;
-  std::array<std::byte, kLineBytes> stash{};
+  uint64_t known_before = 0;  // of a scan: the rights epoch that the node knew when it began
+  bool has_epoch = false;     // of a scan: it has read the rights epoch
+
+  [[nodiscard]] bool is_scan() const { return kind == Kind::kGet && segment == SegmentId::kWords; }
+  [[nodiscard]] bool is_swap_of_epoch() const { return kind == Kind::kSwap && segment == SegmentId::kWords; }
+  [[nodiscard]] bool is_unlock() const { return kind == Kind::kPut && segment == SegmentId::kLines; }
 };
 
 uint64_t mix(uint64_t hash, uint64_t value) {
@@ -85,32 +101,24 @@ uint64_t mix_bytes(uint64_t hash, std::span<const std::byte> bytes) {
   return hash;
 }
 
-// Whether checks cache; what rights epochs are called in states; and that a look is over.
-bool some_cache();
-uint64_t name_of_epoch(uint64_t epoch);
-void looked(const Record& look);
-constexpr size_t kEpochInHeader = words::kRightsEpoch - words::kHazards;
-
 // Operations that were started are held back here, and take effect when the explorer says so.
 class HeldFabric final : public ForwardingFabric {
  public:
-  HeldFabric(Fabric& sim, Mutant mutant, uint64_t& next_id)
-      : ForwardingFabric(sim), mutant_(mutant), next_id_(next_id) {}
+  HeldFabric(Fabric& sim, uint64_t& next_id) : ForwardingFabric(sim), next_id_(next_id) {}
 
   void put(NodeId to, SegmentId s, uint64_t o, std::span<const std::byte> b) override { wait(start_put(to, s, o, b)); }
   void get(NodeId from, SegmentId s, uint64_t o, std::span<std::byte> b) override { wait(start_get(from, s, o, b)); }
   Completion start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override {
-    if (mutant_ == Mutant::kNoFlags && segment == SegmentId::kFrames) return {};
-    if (mutant_ == Mutant::kNoUnlock && segment == SegmentId::kLines) return {};
+    if (is(Mutant::kNoFlags) && segment == SegmentId::kFrames) return {};
+    if (is(Mutant::kNoUnlock) && segment == SegmentId::kLines) return {};
     Record record;
     record.kind = Kind::kPut;
     record.from = bytes;
     record.value = mix_bytes(0, bytes);
-    record.nobody_waits = mutant_ == Mutant::kFlagsNotWaitedFor && segment == SegmentId::kFrames;
-    const bool late = mutant_ == Mutant::kUnlockBeforeFill && segment == SegmentId::kLines && has_read_a_line();
-    const Completion put = issue(record, to, segment, offset);
-    if (late) refill_after(put, offset / sizeof(uint64_t) << kShift);
-    return put;
+    // The bytes of an unlock are the driver's until it takes effect, but not this world's when choices are undone.
+    if (segment == SegmentId::kLines) std::memcpy(&record.value, bytes.data(), sizeof record.value);
+    record.nobody_waits = is(Mutant::kFlagsNotWaitedFor) && segment == SegmentId::kFrames;
+    return issue(record, to, segment, offset);
   }
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override {
     return start_get_after({}, from, segment, offset, bytes);
@@ -120,7 +128,7 @@ class HeldFabric final : public ForwardingFabric {
     Record record;
     record.kind = Kind::kGet;
     record.to = bytes;
-    record.after = mutant_ == Mutant::kGetsOvertake ? 0 : earlier.id;
+    record.after = is(Mutant::kGetsOvertake) ? 0 : earlier.id;
     return issue(record, from, segment, offset);
   }
   Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value,
@@ -150,47 +158,29 @@ class HeldFabric final : public ForwardingFabric {
   // Lets an operation take effect, or a part of it.
   void perform(Record& record) {
     switch (record.kind) {
-      case Kind::kSwap: {
-        if (record.segment == SegmentId::kWords) {
-          *record.old = inner().fetch_and_set(record.at, record.segment, record.offset, record.value);
-          record.changed = true;
+      case Kind::kSwap:
+        swap(record);
+        break;
+      case Kind::kGet: {
+        if (record.is_scan()) {
+          if (!scan(record)) return;
           break;
         }
-        const bool is_lock = record.value == kLocked;
-        if (mutant_ == (is_lock ? Mutant::kLocksWithoutEffect : Mutant::kNothingTaken)) {
-          inner().get(record.at, record.segment, record.offset, std::as_writable_bytes(std::span(record.old, 1)));
-        } else {
-          *record.old = inner().fetch_and_set(record.at, record.segment, record.offset, record.value);
-          record.changed = *record.old != record.value;
-        }
-        record.result = *record.old;
-        break;
-      }
-      case Kind::kGet: {
         const auto [begin, size] = part(record, record.to.size());
         const std::span<std::byte> to = record.to.subspan(begin, size);
         inner().get(record.at, record.segment, record.offset + begin, to);
-        if (mutant_ == Mutant::kSeesNoHazards && record.segment == SegmentId::kWords)
-          std::ranges::fill(to.subspan(words::kBytesPerHazardSlot), std::byte{0});
-        if (record.segment == SegmentId::kWords && some_cache() && begin == 0) {
-          look_ends(record);
-          break;
-        }
         record.result = mix_bytes(record.result, to);
-        if (begin + size < record.to.size() || (begin != 0 && record.segment == SegmentId::kWords)) return;
+        if (begin + size < record.to.size()) return;
         break;
       }
       case Kind::kPut: {
-        const auto [begin, size] = part(record, record.from.size());
-        inner().put(record.at, record.segment, record.offset + begin, record.from.subspan(begin, size));
-        record.changed = true;
-        if (begin + size < record.from.size()) return;
+        const std::span<const std::byte> bytes =
+            record.is_unlock() ? std::as_bytes(std::span(&record.value, 1)) : record.from;
+        const auto [begin, size] = part(record, bytes.size());
+        inner().put(record.at, record.segment, record.offset + begin, bytes.subspan(begin, size));
+        if (begin + size < bytes.size()) return;
         break;
       }
-      case Kind::kRefill:
-        inner().put(self(), SegmentId::kFrames, record.offset, record.stash);
-        record.changed = true;
-        break;
       case Kind::kStep:
         panic("a step of a processor is no operation");
     }
@@ -199,65 +189,59 @@ class HeldFabric final : public ForwardingFabric {
 
  private:
   Completion issue(Record record, NodeId at, SegmentId segment, uint64_t offset);
-  void refill_after(Completion unlock, uint64_t frame);
-  static bool has_read_a_line();
-  // The line with the rights epoch has come, behind the hazards.
-  void look_ends(Record& record) {
-    const std::span<std::byte> epoch = record.to.subspan(kEpochInHeader, sizeof(uint64_t));
-    uint64_t value = 0;
-    std::memcpy(&value, epoch.data(), sizeof value);
-    const bool even = (value & MG_FINE_EPOCH_CACHED) == 0;
-    if (mutant_ == Mutant::kSeesNoEpoch || (mutant_ == Mutant::kOneEvenValue && even)) value = 0;
-    std::memcpy(epoch.data(), &value, sizeof value);
-    record.result = mix(record.result, name_of_epoch(value));
-    record.value = value;
-    looked(record);
-  }
-  // Of a line each word by itself; programs use the first, and what is behind them goes with the last.
-  static std::pair<size_t, size_t> part(Record& record, size_t bytes) {
-    if (record.segment == SegmentId::kWords && record.kind == Kind::kGet && some_cache()) {
-      MG_CHECK(bytes > words::kBytesPerHazardSlot, bytes);
-      if (record.moved++ == 0) return {words::kBytesPerHazardSlot, bytes - words::kBytesPerHazardSlot};
-      return {0, words::kBytesPerHazardSlot};
+  void swap(Record& record) {
+    if (record.is_swap_of_epoch()) {
+      *record.old = inner().fetch_and_set(record.at, record.segment, record.offset, record.value);
+      return;
     }
+    const bool is_lock = record.value == kLocked;
+    if (is(is_lock ? Mutant::kLocksWithoutEffect : Mutant::kNothingTaken))
+      inner().get(record.at, record.segment, record.offset, std::as_writable_bytes(std::span(record.old, 1)));
+    else
+      *record.old = inner().fetch_and_set(record.at, record.segment, record.offset, record.value);
+    // Nobody looks at what else was there.
+    if (is_lock) record.result = *record.old;
+  }
+  // Reads the next word of a scan. Returns whether it was the last.
+  bool scan(Record& record);
+  // Of a line each word by itself; programs use the first ones, and what is behind them goes with the last.
+  static std::pair<size_t, size_t> part(Record& record, size_t bytes) {
     if (record.segment != SegmentId::kFrames) return {0, bytes};
     const size_t begin = record.moved * sizeof(uint64_t);
     ++record.moved;
     return {begin, record.moved == kWords ? bytes - begin : sizeof(uint64_t)};
   }
 
-  const Mutant mutant_;
   uint64_t& next_id_;
 };
 
 struct Node {
-  std::optional<Region> region;
+  std::optional<ExploredMemory> memory;
   NoRights rights;
-  std::byte* words = nullptr;
   std::unique_ptr<HeldFabric> fabric;
   std::optional<LineTable> table;
   std::unique_ptr<HazardSlots> hazards;
   std::unique_ptr<Driver> driver;
 };
 
-struct Processor : exploring_driver::Fibre {
+// Where a processor is, and what it has found.
+struct Place {
   enum class At : uint8_t { kStep, kWait, kEnd };
-  unsigned node = 0;
-  uint64_t* hazards = nullptr;
-  ProcessorProfile profile;
   At at = At::kEnd;
+  uint8_t pc = 0;
+  uint8_t part = 0;               // of the operation
+  uint8_t line = 0;               // that it is about
+  bool behind_lock = false;       // it has taken the node's lock of the line in this part
   const void* address = nullptr;  // of the next access
   uint64_t waits_for = 0;
-  uint8_t pc = 0;
+  uint64_t held_epoch = kHoldsNoEpoch;  // of a check
+  uint64_t golden = 0;                  // what was stored last where it stopped last in a frame
   std::vector<uint64_t> results;
   std::vector<Record> records;
-  // What its miss has of each node's rights epoch, as HazardScan has it.
-  struct Epoch {
-    uint64_t since = kNoEpoch;
-    bool counted = false;
-  };
-  std::array<Epoch, kMaxNodes> epoch{};
-  uint64_t replaced = 0;  // how many rights epochs
+  // Of a miss, on its stack.
+  const Miss* miss = nullptr;
+  const HazardScan* scan = nullptr;
+  std::byte* buffer = nullptr;
 
   Record* find(uint64_t id) {
     for (Record& record : records)
@@ -267,59 +251,53 @@ struct Processor : exploring_driver::Fibre {
   [[nodiscard]] bool is_done(uint64_t id) const {
     return std::ranges::none_of(records, [&](const Record& r) { return r.id == id && id != 0 && !r.done; });
   }
+  // What it has learnt from what is done is in its locals.
+  void forget() {
+    std::erase_if(records, [](const Record& record) { return record.done; });
+  }
 };
 
-constexpr World::Choice kRun = 255;  // else the index of a record
+struct Processor : exploring_driver::Fibre, Place {
+  unsigned node = 0;
+  unsigned slot = 0;  // of its hazards
+  uint64_t* hazards = nullptr;
+  ProcessorProfile profile;
+};
+
+// Of memory that nodes share, what programs and the driver change.
+struct Memory {
+  struct OfNode {
+    std::array<std::array<uint64_t, kWordsOfLine>, kLines> frames{};
+    std::array<uint64_t, kLines> words{};
+    std::array<uint64_t, kLines> pages{};
+    uint64_t epoch = 0;
+    std::array<uint64_t, kMaxNodes> known{};
+  };
+  std::array<OfNode, kMaxNodes> nodes;
+  std::array<std::array<uint64_t, kWords>, kLines> golden{};
+  std::vector<std::array<std::byte, sizeof(SpinLock)>> locks;
+};
+
+constexpr World::Choice kRun = 255;         // else the index of a record,
+constexpr World::Choice kEpochFirst = 100;  // and this, if a scan begins with the rights epoch
 constexpr World::Choice kChoicesOfOne = 256;
 
 }  // namespace
 
-const char* name(Mutant mutant) {
-  switch (mutant) {
-    case Mutant::kNone:
-      return "none";
-    case Mutant::kSeesNoHazards:
-      return "all hazards look cleared";
-    case Mutant::kGetsOvertake:
-      return "gets overtake the atomic that they are behind";
-    case Mutant::kUnlockBeforeFill:
-      return "the entry is unlocked, and then the frame filled";
-    case Mutant::kNoFlags:
-      return "no flag value for those who lose a line";
-    case Mutant::kFlagsNotWaitedFor:
-      return "the flag value is put, and not waited for";
-    case Mutant::kNoUnlock:
-      return "the entry stays locked";
-    case Mutant::kLocksWithoutEffect:
-      return "the lock of the entry has no effect";
-    case Mutant::kNothingTaken:
-      return "a holder's right is not taken";
-    case Mutant::kStoreWithoutHazard:
-      return "a check stores without a hazard";
-    case Mutant::kLookThenPublish:
-      return "a check looks at the word, and then publishes";
-    case Mutant::kHazardStaysOpen:
-      return "a check leaves its hazard published";
-    case Mutant::kSeesNoEpoch:
-      return "rights epochs look as if nothing were cached";
-    case Mutant::kOneEvenValue:
-      return "of rights epochs that say that nothing is cached, one looks like the other";
-    case Mutant::kLookThenCache:
-      return "a check looks at the word, and then says that something is cached";
-    case Mutant::kEpochThenPublish:
-      return "a check reads the rights epoch, and then publishes its hazard";
-  }
-  return "?";
-}
+struct World::Kept {
+  Memory memory;
+  unsigned processor = 0;
+  Place place;
+  exploring_driver::Fibre::Saved stack;
+  std::array<uint64_t, MG_FINE_HAZARDS> hazards{};
+  DriverState::Outbox outbox{};
+};
+
+World::Undo::Undo() : kept(std::make_unique<Kept>()) {}
+World::Undo::~Undo() = default;
 
 struct World::Impl {
-  explicit Impl(const Scenario& of)
-      : scenario(of), network([] {
-          SimNetwork::Options options;
-          options.nodes = kMaxNodes;
-          options.frames_bytes = options.words_bytes = options.lines_bytes = 0;
-          return options;
-        }()) {}
+  explicit Impl(const Scenario& of) : scenario(of), network(node_memory::network_of(kMaxNodes)) {}
 
   const Scenario& scenario;
   SimNetwork network;
@@ -328,28 +306,71 @@ struct World::Impl {
   std::vector<std::unique_ptr<Processor>> fibres;
   int running = -1;  // which fibre
   uint64_t next_id = 1;
-  bool caches = false;
-  // Rights epochs are named by who has made them, so that the same choices lead to the same state.
-  std::map<uint64_t, uint64_t> names;
-  // What nodes cache of lines: rights epochs.
+  unsigned hazards_used = 1;
+  // What nodes cache of pages: rights epochs.
   std::array<std::array<uint64_t, kLines>, kMaxNodes> pages{};
+  std::array<std::array<uint64_t, kWords>, kLines> golden{};
+  std::vector<SpinLock*> locks;  // of lines, that were taken
+  std::string wrong;
+
+  [[nodiscard]] bool caches() const { return scenario.caches != Caches::kNothing; }
+  void complain(std::string what) {
+    if (wrong.empty()) wrong = std::move(what);
+  }
 
   // --- Memory
 
+  [[nodiscard]] DriverState state(unsigned node) const { return {*nodes[node].driver}; }
   [[nodiscard]] bool is_epoch(const void* address) const {
     const auto* const at = reinterpret_cast<const uint64_t*>(address);
     for (const Node& node : nodes)
-      if (address == node.words + words::kRightsEpoch) return true;
+      if (address == node.memory->words().data() + words::kRightsEpoch) return true;
     return at >= pages.front().data() && at < pages.back().data() + kLines;
   }
-
   [[nodiscard]] uint64_t offset_of(unsigned line) const { return scenario.homes[line] * kPage + line * kLineBytes; }
   [[nodiscard]] uint64_t number_of(unsigned line) const { return offset_of(line) >> kShift; }
   [[nodiscard]] uint64_t* frame(unsigned node, unsigned line) const {
-    return reinterpret_cast<uint64_t*>(nodes[node].region->alias(PageId(0)) + offset_of(line));
+    return reinterpret_cast<uint64_t*>(nodes[node].memory->frames().data() + offset_of(line));
   }
   [[nodiscard]] std::atomic<uint64_t>& table_word(unsigned node, unsigned line) const {
     return nodes[node].table->word(number_of(line));
+  }
+  [[nodiscard]] uint64_t& page_of(unsigned node, unsigned line) {
+    return pages[node][scenario.caches == Caches::kBothLines ? 0 : line];
+  }
+  void save(Memory& to) const {
+    for (unsigned n = 0; n < kMaxNodes; ++n) {
+      Memory::OfNode& node = to.nodes[n];
+      for (unsigned l = 0; l < kLines; ++l) {
+        std::memcpy(node.frames[l].data(), frame(n, l), kLineBytes);
+        node.words[l] = table_word(n, l).load(std::memory_order_relaxed);
+      }
+      if (!caches()) continue;
+      node.pages = pages[n];
+      node.epoch = nodes[n].hazards->rights_epoch().load(std::memory_order_relaxed);
+      for (unsigned of = 0; of < kMaxNodes; ++of) node.known[of] = state(n).known_epoch(of).load();
+    }
+    to.golden = golden;
+    to.locks.resize(locks.size());
+    for (size_t i = 0; i < locks.size(); ++i) std::memcpy(&to.locks[i], static_cast<void*>(locks[i]), sizeof(SpinLock));
+  }
+  void put_back(const Memory& from) {
+    for (unsigned n = 0; n < kMaxNodes; ++n) {
+      const Memory::OfNode& node = from.nodes[n];
+      for (unsigned l = 0; l < kLines; ++l) {
+        std::memcpy(frame(n, l), node.frames[l].data(), kLineBytes);
+        table_word(n, l).store(node.words[l], std::memory_order_relaxed);
+      }
+      if (!caches()) continue;
+      pages[n] = node.pages;
+      nodes[n].hazards->rights_epoch().store(node.epoch, std::memory_order_relaxed);
+      for (unsigned of = 0; of < kMaxNodes; ++of) state(n).known_epoch(of).store(node.known[of]);
+    }
+    golden = from.golden;
+    for (size_t i = 0; i < locks.size(); ++i) {
+      std::array<std::byte, sizeof(SpinLock)> free{};
+      std::memcpy(static_cast<void*>(locks[i]), i < from.locks.size() ? &from.locks[i] : &free, sizeof(SpinLock));
+    }
   }
 
   // --- Fibres
@@ -363,143 +384,281 @@ struct World::Impl {
     running = -1;
   }
   void stop() { self().stop(); }
-
-  // Whether anybody looks at the word: not beyond those of a line that programs use.
-  [[nodiscard]] bool is_watched(const void* address) const {
-    const auto* const at = static_cast<const std::byte*>(address);
-    const std::byte* const frames = nodes[fibres[static_cast<size_t>(running)]->node].region->alias(PageId(0));
-    if (at < frames || at >= frames + kRegionSize) return true;
-    return static_cast<size_t>(at - frames) % kLineBytes < kWords * sizeof(uint64_t);
+  // Where in frames the address is: the line and the word. Nothing: it is elsewhere, or in a word that nobody uses.
+  [[nodiscard]] std::optional<std::pair<unsigned, unsigned>> word_at(unsigned node, const void* address) const {
+    for (unsigned l = 0; l < kLines; ++l)
+      for (unsigned w = 0; w < kWords; ++w)
+        if (address == frame(node, l) + w) return std::pair(l, w);
+    return std::nullopt;
+  }
+  [[nodiscard]] bool is_in_frames(const void* address) const {
+    const std::span<std::byte> frames = nodes[fibres[static_cast<size_t>(running)]->node].memory->frames();
+    return address >= frames.data() && address < frames.data() + frames.size();
   }
   void stop_before(const void* address) {
-    self().at = Processor::At::kStep;
+    self().at = Place::At::kStep;
     self().address = address;
     stop();
   }
   void before_access(const void* address) {
-    if (running < 0 || !is_watched(address)) return;
+    if (running < 0) return;
     Processor& fibre = self();
+    const auto word = word_at(fibre.node, address);
+    if (!word && is_in_frames(address)) return;
+    // The step of the miss is over.
+    if (std::ranges::any_of(fibre.records, [](const Record& r) { return r.kind != Kind::kStep && r.done; }))
+      fibre.forget();
     stop_before(address);
+    if (word) fibre.golden = golden[word->first][word->second];
     Record record;
     record.what = mix(1, reinterpret_cast<uintptr_t>(address));
-    std::memcpy(&record.result, address, sizeof record.result);
-    if (is_epoch(address)) record.result = name_of_epoch(record.result);
+    if (!is_epoch(address)) std::memcpy(&record.result, address, sizeof record.result);
     record.done = true;
     fibre.records.push_back(record);
   }
-  void access_over() {
+  void before_lock(const void* address) {
+    auto* const lock = static_cast<SpinLock*>(const_cast<void*>(address));
+    if (std::ranges::find(locks, lock) == locks.end()) locks.push_back(lock);
+    has_no_hazard("a lock");
+    // What it found before it has forgotten.
+    self().forget();
+    self().behind_lock = false;
+    stop_before(address);
+    self().behind_lock = true;
+  }
+  // (F4)
+  void has_no_hazard(const char* waits_for) {
+    for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i)
+      if (self().hazards[i] != 0)
+        complain(fmt::format("F4: a processor waits for {} with a hazard published", waits_for));
+  }
+  // This part of an operation begins, whatever was found in the one before.
+  void begin_part(unsigned part) {
+    self().forget();
+    self().part = static_cast<uint8_t>(part);
+    self().behind_lock = false;
+  }
+  void operation_over() {
     Processor& fibre = self();
-    std::erase_if(fibre.records, [](const Record& record) { return record.done; });
-    fibre.epoch = {};
+    fibre.forget();
+    fibre.part = 0;
+    fibre.line = 0;
+    fibre.behind_lock = false;
+    fibre.golden = 0;
+    fibre.held_epoch = kHoldsNoEpoch;
     ++fibre.pc;
+  }
+
+  // --- Golden memory
+
+  void loaded(unsigned line, unsigned word, uint64_t value) {
+    if (value != self().golden)
+      complain(fmt::format("processor {} loads {:#x} from word {} of line {}, where {:#x} was stored last", running,
+                           value, word, line, self().golden));
+    if (scenario.compares) self().results.push_back(value);
+  }
+  void stored(unsigned node, unsigned line, unsigned word, uint64_t value) {
+    golden[line][word] = value;
+    for (unsigned n = 0; n < kMaxNodes; ++n) {
+      if (n == node) continue;
+      if ((table_word(n, line).load() & kReadable) != 0)
+        complain(fmt::format("F1: a store to line {} while node {} may read it", line, n));
+      for (unsigned w = 0; w < kWords; ++w)
+        if (frame(n, line)[w] != MG_FINE_FLAG64)
+          complain(fmt::format("F2: a store to line {} while node {} has a copy", line, n));
+    }
+  }
+
+  // --- Accesses, of which a check has passed
+
+  void load_there(unsigned node, unsigned line, unsigned word) {
+    uint64_t* const at = frame(node, line) + word;
+    before_access(at);
+    loaded(line, word, std::atomic_ref(*at).load());
+  }
+  void store_there(unsigned node, unsigned line, unsigned word, uint64_t value) {
+    uint64_t* const at = frame(node, line) + word;
+    before_access(at);
+    std::atomic_ref(*at).store(value);
+    stored(node, line, word, value);
+  }
+  void add_there(unsigned node, unsigned line, unsigned word, uint64_t addend) {
+    uint64_t* const at = frame(node, line) + word;
+    before_access(at);
+    const uint64_t old = std::atomic_ref(*at).fetch_add(addend);
+    loaded(line, word, old);
+    stored(node, line, word, old + addend);
+  }
+  void access_there(unsigned node, unsigned line, const Op& op) {
+    if (op.access == Access::kLoadBoth)
+      load_there(node, line, op.word);
+    else if (op.access == Access::kAdd || op.access == Access::kAddBoth)
+      add_there(node, line, op.word, op.value);
+    else
+      store_there(node, line, op.word, op.value);
   }
 
   // --- Compiled checks
 
-  [[nodiscard]] bool is(Mutant mutant) const { return scenario.mutant == mutant; }
-  [[nodiscard]] uintptr_t address_of(unsigned node, unsigned line) const {
-    return reinterpret_cast<uintptr_t>(nodes[node].region->base()) + offset_of(line);
+  [[nodiscard]] uintptr_t address_of(unsigned node, unsigned line) {
+    self().line = static_cast<uint8_t>(line);
+    return reinterpret_cast<uintptr_t>(nodes[node].memory->region().base()) + offset_of(line);
   }
   void hazard(uint64_t value, size_t number = 0) {
     if (value == 0 && is(Mutant::kHazardStaysOpen)) return;
     before_access(__multigrain_hazards + number);
     std::atomic_ref<uint64_t>(__multigrain_hazards[number]).exchange(value);
   }
-  [[nodiscard]] bool looks_writable(unsigned node, unsigned line) {
+  [[nodiscard]] bool looks(unsigned node, unsigned line, bool stores) {
     before_access(&table_word(node, line));
-    return table_word(node, line).load() == kExclusive;
+    const uint64_t word = table_word(node, line).load();
+    return stores ? word == kExclusive : (word & kReadable) != 0;
   }
-  // Returns whether it published a hazard.
+  [[nodiscard]] exploring_driver::OrderOfCheck order() const {
+    return {.epoch_then_publish = is(Mutant::kEpochThenPublish), .look_then_cache = is(Mutant::kLookThenCache)};
+  }
+  // Hazards are published by `publish`; of a check that caches, the rights epoch is read, too.
+  template <typename Publish>
+  void begin_check(unsigned node, Publish&& publish) {
+    if (!caches()) return publish();
+    exploring_driver::publish_and_read_epoch(nodes[node].hazards->rights_epoch(), self().held_epoch, order(), publish,
+                                             [&](const void* at) { before_access(at); });
+  }
+  // Whether the line may be accessed under the hazards that are published.
+  [[nodiscard]] bool passes(unsigned node, unsigned line, bool stores) {
+    if (!caches()) return looks(node, line, stores);
+    using exploring_driver::Looked;
+    const auto look = [&](bool whole) {
+      bool all = true;
+      for (unsigned l = 0; l < kLines; ++l) {
+        if (l != line && (!whole || scenario.caches != Caches::kBothLines || is(Mutant::kCachesAllOfPage))) continue;
+        if (looks(node, l, stores)) continue;
+        if (l == line) return Looked::kMissing;
+        all = false;
+      }
+      return all ? Looked::kAll : Looked::kHere;
+    };
+    return exploring_driver::check_and_cache(
+        nodes[node].hazards->rights_epoch(), self().held_epoch, page_of(node, line), stores, order(),
+        [&](const void* at) { before_access(at); }, look);
+  }
+  void check_over() { self().held_epoch = kHoldsNoEpoch; }
+  // A check of a store. Returns whether a hazard is published: in any case, but with a fault.
   bool open(unsigned node, unsigned line) {
     const uint64_t wanted = make_hazard(number_of(line), 1, true);
-    bool writable;
+    bool good = false;
     if (is(Mutant::kStoreWithoutHazard)) {
-      if (looks_writable(node, line)) return false;
-      writable = false;
+      if (looks(node, line, true)) return false;
     } else if (is(Mutant::kLookThenPublish)) {
-      writable = looks_writable(node, line);
+      good = looks(node, line, true);
       hazard(wanted);
     } else {
-      hazard(wanted);
-      writable = looks_writable(node, line);
+      begin_check(node, [&] { hazard(wanted); });
+      good = passes(node, line, true);
     }
-    if (writable) return true;
+    check_over();
+    if (good) return true;
     hazard(0);
     nodes[node].driver->begin_store(address_of(node, line));
     return true;
   }
-  // The same, by a check that caches.
-  void open_known(unsigned node, unsigned line) {
-    const bool passes = exploring_driver::check_and_cache(
-        nodes[node].hazards->rights_epoch(), pages[node][line],
-        {.epoch_then_publish = is(Mutant::kEpochThenPublish), .look_then_cache = is(Mutant::kLookThenCache)},
-        [&] { hazard(make_hazard(number_of(line), 1, true)); }, [&](const void* at) { before_access(at); },
-        [&] { return looks_writable(node, line); });
-    if (passes) return;
-    hazard(0);
-    nodes[node].driver->begin_store(address_of(node, line));
-  }
-  uint64_t add(unsigned node, unsigned line, unsigned word, uint64_t addend) {
+  void load(unsigned node, unsigned line, unsigned word) {
     uint64_t* const at = frame(node, line) + word;
     before_access(at);
-    return std::atomic_ref(*at).fetch_add(addend);
+    uint64_t value = std::atomic_ref(*at).load();
+    if (static_cast<uint32_t>(value) == MG_FINE_FLAG32)
+      nodes[node].driver->load(address_of(node, line) + word * sizeof value,
+                               std::as_writable_bytes(std::span(&value, 1)));
+    loaded(line, word, value);
   }
-  // As __multigrain_batch_begin() has it, with two attempts.
-  bool begin_both(unsigned node) {
-    for (unsigned attempt = 0; attempt < 2; ++attempt) {
-      for (unsigned l = 0; l < kLines; ++l) {
-        const uintptr_t begin = address_of(node, l);
-        nodes[node].driver->fetch_lines(begin, begin + 1, true);
-      }
-      for (unsigned l = 0; l < kLines; ++l) hazard(make_hazard(number_of(l), 1, true), l);
-      if (looks_writable(node, 0) && looks_writable(node, 1)) return true;
-      for (unsigned l = 0; l < kLines; ++l) hazard(0, l);
+  // An access by itself.
+  void access(unsigned node, unsigned line, const Op& op) {
+    if (op.access == Access::kLoad || op.access == Access::kLoadBoth) return load(node, line, op.word);
+    const bool opened = open(node, line);
+    begin_part(self().part + kOpened);
+    access_there(node, line, op);
+    if (opened) hazard(0);
+  }
+  // As try_begin_batch() has it.
+  bool try_begin_both(unsigned node, bool stores, unsigned attempt) {
+    const unsigned first_part = 10 * (1 + attempt);
+    begin_part(first_part);
+    begin_check(node, [&] {
+      for (unsigned l = 0; l < kLines; ++l) hazard(make_hazard(number_of(l), 1, stores), l);
+    });
+    bool good = true;
+    for (unsigned l = 0; good && l < (is(Mutant::kLooksAtOneLine) ? 1 : kLines); ++l) {
+      begin_part(first_part + 1 + l);
+      good = passes(node, l, stores);
     }
+    check_over();
+    if (good) return true;
+    begin_part(first_part + 1 + kLines);
+    for (unsigned l = 0; l < kLines; ++l) hazard(0, l);
     return false;
   }
-  void add_to_both(unsigned node, const Op& op) {
-    const bool opened = begin_both(node);
+  // As begin_batch() has it, with two attempts.
+  bool begin_both(unsigned node, bool stores) {
+    if (try_begin_both(node, stores, 0)) return true;
     for (unsigned l = 0; l < kLines; ++l) {
-      if (!opened) open(node, l);
-      self().results.push_back(add(node, l, op.word, op.value));
-      if (!opened) hazard(0);
+      begin_part(50 + l);
+      const uintptr_t begin = address_of(node, l);
+      nodes[node].driver->fetch_lines(begin, begin + 1, stores);
+    }
+    return try_begin_both(node, stores, 1);
+  }
+  void batch(unsigned node, const Op& op) {
+    const bool opened = begin_both(node, op.access != Access::kLoadBoth);
+    for (unsigned l = 0; l < kLines; ++l) {
+      begin_part((opened ? 100 : 200) + l);
+      if (opened)
+        access_there(node, l, op);
+      else
+        access(node, l, op);
     }
     for (unsigned l = 0; opened && l < kLines; ++l) hazard(0, l);
   }
+  // A piece of a loop under a loop hazard.
+  void hold(unsigned node, const Op& op) {
+    const auto publish = [&] { hazard(MG_FINE_HAZARD_ALL + MG_FINE_HAZARD_LINE + MG_FINE_HAZARD_STORES); };
+    begin_check(node, publish);
+    for (unsigned l = 0; l < kLines; ++l) {
+      begin_part(20 * (1 + l));
+      const bool good = passes(node, l, true);
+      begin_part(20 * (1 + l) + (good ? 1 : 2));
+      if (!good) {
+        check_over();
+        hazard(0);
+        access(node, l, op);
+        begin_part(20 * (1 + l) + 3);
+        begin_check(node, publish);
+        continue;
+      }
+      store_there(node, l, op.word, op.value);
+    }
+    check_over();
+    hazard(0);
+  }
   void execute(unsigned node, const Op& op) {
-    uint64_t* const at = frame(node, op.line) + op.word;
-    if (op.access == Access::kLoad) {
-      before_access(at);
-      uint64_t value = std::atomic_ref(*at).load();
-      if (static_cast<uint32_t>(value) == MG_FINE_FLAG32)
-        nodes[node].driver->load(address_of(node, op.line) + op.word * sizeof value,
-                                 std::as_writable_bytes(std::span(&value, 1)));
-      self().results.push_back(value);
-      return;
+    switch (op.access) {
+      case Access::kLoad:
+      case Access::kStore:
+      case Access::kAdd:
+        return access(node, op.line, op);
+      case Access::kLoadBoth:
+      case Access::kStoreBoth:
+      case Access::kAddBoth:
+        return batch(node, op);
+      case Access::kHoldBoth:
+        return hold(node, op);
     }
-    if (op.access == Access::kAddBoth) {
-      add_to_both(node, op);
-      return;
-    }
-    bool opened = true;
-    if (op.access == Access::kAddKnown)
-      open_known(node, op.line);
-    else
-      opened = open(node, op.line);
-    if (op.access != Access::kStore) {
-      self().results.push_back(add(node, op.line, op.word, op.value));
-    } else {
-      before_access(at);
-      std::atomic_ref(*at).store(op.value);
-    }
-    if (opened) hazard(0);
   }
   void play() {
     for (const Op& op : scenario.programs[static_cast<size_t>(running)]) {
       execute(self().node, op);
-      access_over();
+      operation_over();
     }
-    self().at = Processor::At::kEnd;
+    self().at = Place::At::kEnd;
     stop();
   }
 };
@@ -507,28 +666,6 @@ struct World::Impl {
 namespace {
 
 World::Impl* g_world = nullptr;
-
-}  // namespace
-
-namespace {
-
-bool some_cache() {
-  return g_world->caches;
-}
-
-uint64_t name_of_epoch(uint64_t epoch) {
-  const auto found = g_world->names.find(epoch & ~uint64_t{3});
-  return (found == g_world->names.end() ? uint64_t{1} << 20 : found->second) << 2 | (epoch & 3);
-}
-
-void looked(const Record& look) {
-  for (const auto& fibre : g_world->fibres) {
-    if (std::ranges::none_of(fibre->records, [&](const Record& r) { return &r == &look; })) continue;
-    Processor::Epoch& epoch = fibre->epoch[look.at.value];
-    epoch.counted = epoch.counted || validate_scan(look.value, look.known_before, epoch.since) == ScanResult::kValid;
-    if (!epoch.counted && (look.value & MG_FINE_EPOCH_CACHED) == 0) epoch.since = look.value;
-  }
-}
 
 }  // namespace
 
@@ -544,11 +681,20 @@ void step(const void* address, size_t) {
 
 // Who found it held stands where it stood: nothing is to be cached.
 void step_of_lock(const void* lock) {
-  g_world->stop_before(lock);
+  g_world->before_lock(lock);
 }
 
 void step_of_change(const uint64_t*, uint64_t) {
   panic("DSZOOM waits for a hazard of its own node");
+}
+
+void Locals::keep(std::initializer_list<void*> locals) {
+  dszoom::explored::Processor& fibre = g_world->self();
+  void* const none[] = {nullptr, nullptr, nullptr};
+  void* const* const of = locals.size() == 0 ? none : locals.begin();
+  fibre.miss = static_cast<const dszoom::Miss*>(of[0]);
+  fibre.scan = static_cast<const dszoom::HazardScan*>(of[1]);
+  fibre.buffer = static_cast<std::byte*>(of[2]);
 }
 
 }  // namespace multigrain::exploring_driver
@@ -558,53 +704,78 @@ namespace {
 
 Completion HeldFabric::issue(Record record, NodeId at, SegmentId segment, uint64_t offset) {
   MG_CHECK(g_world != nullptr && g_world->self().node == self().value, self().value);
-  std::vector<Record>& records = g_world->self().records;
-  uint64_t value = record.value;
   Processor& fibre = g_world->self();
-  if (record.kind == Kind::kSwap) {
-    fibre.epoch[at.value] = {};
-    if (segment == SegmentId::kWords) {
-      MG_CHECK(some_cache() && offset == words::kRightsEpoch, offset);
-      g_world->names[value] = static_cast<uint64_t>(g_world->running + 1) << 8 | ++fibre.replaced;
-      fibre.epoch[at.value].since = value;
-      value = name_of_epoch(value);
-    }
-  }
-  if (record.kind == Kind::kGet && segment == SegmentId::kWords)
-    record.known_before = g_world->nodes[fibre.node].driver->known_epoch(at);
-  record.what = mix(
-      mix(mix(mix(2 + static_cast<uint64_t>(record.kind), at.value), static_cast<uint64_t>(segment)), offset), value);
   record.at = at;
   record.segment = segment;
   record.offset = offset;
   record.id = next_id_++;
-  // Tried again, with nothing done meanwhile but looking.
-  const auto only_looked = [](const Record& r) { return r.kind != Kind::kStep && r.done && !r.changed; };
-  for (size_t first = records.size(); first > 0 && only_looked(records[first - 1]); --first) {
-    if (records[first - 1].what != record.what) continue;
-    records.resize(first - 1);
-    break;
-  }
-  records.push_back(record);
+  record.what = mix(mix(mix(2 + static_cast<uint64_t>(record.kind), at.value), static_cast<uint64_t>(segment)), offset);
+  if (record.is_swap_of_epoch())
+    MG_CHECK(g_world->caches() && offset == words::kRightsEpoch, offset);
+  else
+    record.what = mix(record.what, record.value);
+  if (record.is_scan()) record.known_before = g_world->state(fibre.node).known_epoch(at.value);
+  if (!record.is_unlock()) g_world->has_no_hazard("an operation");
+  // The first operation of the next step of the miss, which has learnt what there was to learn.
+  const bool is_first =
+      std::ranges::all_of(fibre.records, [](const Record& r) { return r.done || r.nobody_waits || r.is_unlock(); });
+  if (is_first) fibre.forget();
+  if (record.kind == Kind::kSwap && record.value == kLocked && fibre.buffer != nullptr)
+    std::memset(fibre.buffer, 0, kLineBytes);
+  fibre.records.push_back(record);
   return {record.id};
 }
 
-void HeldFabric::refill_after(Completion unlock, uint64_t frame) {
-  const std::span<std::byte> own = own_segment(SegmentId::kFrames).subspan(frame, kLineBytes);
-  Record record;
-  record.kind = Kind::kRefill;
-  std::ranges::copy(own, record.stash.begin());
-  record.value = mix_bytes(0, own);
-  record.after = unlock.id;
-  issue(record, self(), SegmentId::kFrames, frame);
-  auto* const words = reinterpret_cast<uint64_t*>(own.data());
-  std::fill(words, words + kLineBytes / sizeof(uint64_t), MG_FINE_FLAG64);
-}
-
-bool HeldFabric::has_read_a_line() {
-  return std::ranges::any_of(g_world->self().records, [](const Record& record) {
-    return record.kind == Kind::kGet && record.segment == SegmentId::kFrames;
-  });
+bool HeldFabric::scan(Record& record) {
+  const Processor* reader = nullptr;
+  for (const auto& fibre : g_world->fibres)
+    for (const Record& each : fibre->records)
+      if (&each == &record) reader = fibre.get();
+  const auto words_of = [&](uint64_t offset, uint64_t& word) {
+    const std::span<std::byte> to = record.to.subspan(offset, sizeof word);
+    inner().get(record.at, record.segment, record.offset + offset, to);
+    std::memcpy(&word, to.data(), sizeof word);
+    return to;
+  };
+  uint64_t word = 0;
+  if (record.moved == 0) {
+    std::ranges::fill(record.to, std::byte{0});
+    words_of(0, word);  // the number of slots
+  }
+  unsigned hazards = 0;
+  for (const auto& fibre : g_world->fibres)
+    if (fibre->node == record.at.value) hazards += g_world->hazards_used;
+  const unsigned units = hazards + 1;
+  const unsigned unit = record.moved++;
+  if (unit == (record.epoch_first ? 0 : hazards)) {
+    const std::span<std::byte> epoch = words_of(words::kRightsEpoch - words::kHazards, word);
+    const bool even = (word & MG_FINE_EPOCH_CACHED) == 0;
+    if (is(Mutant::kSeesNoEpoch) || (is(Mutant::kOneEvenValue) && even)) word = 0;
+    std::memcpy(epoch.data(), &word, sizeof word);
+    record.value = word;
+    record.has_epoch = true;
+  } else {
+    unsigned skip = record.epoch_first ? unit - 1 : unit;
+    for (const auto& fibre : g_world->fibres) {
+      if (fibre->node != record.at.value) continue;
+      if (skip >= g_world->hazards_used) {
+        skip -= g_world->hazards_used;
+        continue;
+      }
+      const std::span<std::byte> hazard =
+          words_of((1 + fibre->slot) * words::kBytesPerHazardSlot + skip * sizeof word, word);
+      if (is(Mutant::kSeesNoHazards)) word = 0;
+      std::memcpy(hazard.data(), &word, sizeof word);
+      break;
+    }
+    // One that does not cover the line is as good as none.
+    const bool counts =
+        reader->miss == nullptr || covers(word, g_world->number_of(reader->line), reader->miss->stores());
+    record.result = mix(record.result, counts ? word : 0);
+  }
+  // Where nothing is cached the rights epoch never changes.
+  if (record.moved == hazards && !g_world->caches() && hazards != 0) return true;
+  return record.moved == units;
 }
 
 bool HeldFabric::is_complete(Completion completion) {
@@ -615,7 +786,7 @@ bool HeldFabric::is_complete(Completion completion) {
 void HeldFabric::wait(Completion completion) {
   Processor& fibre = g_world->self();
   while (!is_complete(completion)) {
-    fibre.at = Processor::At::kWait;
+    fibre.at = Place::At::kWait;
     fibre.waits_for = completion.id;
     g_world->stop();
   }
@@ -632,26 +803,16 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
   MG_CHECK(g_world == nullptr);
   MG_CHECK(scenario.programs.size() <= scenario.nodes.size(), scenario.programs.size());
   Impl& world = *impl_;
+  g_mutant = scenario.mutant;
   for (uint16_t n = 0; n < kMaxNodes; ++n) {
     Node& node = world.nodes[n];
-    auto region = Region::create(kRegionSize, kPage, -1,
-                                 {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
-    if (!region) panic("no region for a node:", n);
-    node.region.emplace(std::move(*region));
-    auto table = LineTable::map(kRegionSize, kShift, -1, 0,
-                                layout::kTablesBase + layout::kTablesSize - (n + 1) * kStride + kPage);
-    if (!table) panic("no line table for a node:", n);
-    node.table.emplace(std::move(*table));
-    void* const words =
-        mmap(nullptr, words::kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (words == MAP_FAILED) panic("no memory for the words of a node:", n);
-    node.words = static_cast<std::byte*>(words);
-    world.network.export_segment(NodeId(n), SegmentId::kFrames, {node.region->alias(PageId(0)), kRegionSize});
+    node.memory.emplace(n);
+    node.table.emplace(node_memory::explored_line_table(n, kShift));
+    node.memory->export_to(world.network, NodeId(n));
     world.network.export_segment(NodeId(n), SegmentId::kLines, node.table->bytes());
-    world.network.export_segment(NodeId(n), SegmentId::kWords, {node.words, words::kBytes});
-    node.fabric = std::make_unique<HeldFabric>(world.network.node(NodeId(n)), scenario.mutant, world.next_id);
-    node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.fabric->own_segment(SegmentId::kWords));
-    auto driver = Driver::create({*node.fabric, *node.region, node.rights, world.homes, WaitPolicy{}},
+    node.fabric = std::make_unique<HeldFabric>(world.network.node(NodeId(n)), world.next_id);
+    node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.memory->words());
+    auto driver = Driver::create({*node.fabric, node.memory->region(), node.rights, world.homes, WaitPolicy{}},
                                  {*node.table, *node.hazards});
     if (!driver) panic("no driver for a node:", n);
     node.driver = std::move(*driver);
@@ -661,43 +822,44 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     world.fibres.push_back(std::make_unique<Processor>());
     Processor& fibre = *world.fibres.back();
     fibre.node = scenario.nodes[p];
-    fibre.hazards = world.nodes[fibre.node].hazards->take();
+    HazardSlots& hazards = *world.nodes[fibre.node].hazards;
+    fibre.hazards = hazards.take();
+    fibre.slot = hazards.index_of(fibre.hazards);
   }
   for (const Program& program : scenario.programs)
-    for (const Op& op : program) world.caches = world.caches || op.access == Access::kAddKnown;
+    for (const Op& op : program)
+      if (op.access == Access::kLoadBoth || op.access == Access::kStoreBoth || op.access == Access::kAddBoth)
+        world.hazards_used = kHazardsUsed;
   g_world = &world;
 }
 
 World::~World() {
   g_world = nullptr;
+  g_mutant = Mutant::kNone;
   static ProcessorProfile nobody;
   set_this_profile(nobody);
   abandon_hazard_slot();
-  for (Node& node : impl_->nodes) munmap(node.words, words::kBytes);
 }
 
 void World::start() {
   Impl& world = *impl_;
-  world.names = {{0, 0}};
+  world.golden = {};
+  world.wrong.clear();
   for (unsigned n = 0; n < kMaxNodes; ++n) {
     world.nodes[n].hazards->rights_epoch().store(0);
     world.pages[n] = {};
-    for (uint16_t of = 0; of < kMaxNodes; ++of) world.nodes[n].driver->known_epoch(NodeId(of)).store(0);
+    for (unsigned of = 0; of < kMaxNodes; ++of) world.state(n).known_epoch(of).store(0);
     for (unsigned l = 0; l < kLines; ++l) {
       const bool is_home = world.scenario.homes[l] == n;
-      std::fill_n(world.frame(n, l), kLineBytes / sizeof(uint64_t), is_home ? 0 : MG_FINE_FLAG64);
+      std::fill_n(world.frame(n, l), kWordsOfLine, is_home ? 0 : MG_FINE_FLAG64);
       world.table_word(n, l).store(is_home ? kExclusive : kInvalid);
     }
   }
   for (unsigned f = 0; f < world.fibres.size(); ++f) {
     Processor& fibre = *world.fibres[f];
-    MG_CHECK(fibre.at == Processor::At::kEnd, f);
+    MG_CHECK(fibre.at == Place::At::kEnd, f);
     std::fill_n(fibre.hazards, MG_FINE_HAZARDS, uint64_t{0});
-    fibre.pc = 0;
-    fibre.results.clear();
-    fibre.records.clear();
-    fibre.epoch = {};
-    fibre.replaced = 0;
+    static_cast<Place&>(fibre) = {};
     fibre.begin(&explored::play);
     world.run(f);
   }
@@ -708,11 +870,14 @@ void World::enabled(std::vector<Choice>& choices) const {
   for (size_t f = 0; f < impl_->fibres.size(); ++f) {
     const Processor& fibre = *impl_->fibres[f];
     const auto first = static_cast<Choice>(f * kChoicesOfOne);
-    if (fibre.at == Processor::At::kStep) choices.push_back(first + kRun);
-    MG_CHECK(fibre.records.size() <= kRun, fibre.records.size());
+    if (fibre.at == Place::At::kStep) choices.push_back(static_cast<Choice>(first + kRun));
+    MG_CHECK(fibre.records.size() <= kEpochFirst, fibre.records.size());
     for (size_t r = 0; r < fibre.records.size(); ++r) {
       const Record& record = fibre.records[r];
-      if (!record.done && fibre.is_done(record.after)) choices.push_back(static_cast<Choice>(first + r));
+      if (record.done || !fibre.is_done(record.after)) continue;
+      choices.push_back(static_cast<Choice>(first + r));
+      if (impl_->caches() && record.is_scan() && record.moved == 0)
+        choices.push_back(static_cast<Choice>(first + kEpochFirst + r));
     }
   }
 }
@@ -724,17 +889,42 @@ void World::take(Choice choice) {
     impl_->run(f);
     return;
   }
-  Record& record = fibre.records[choice % kChoicesOfOne];
+  Record& record = fibre.records[choice % kChoicesOfOne % kEpochFirst];
+  if (choice % kChoicesOfOne >= kEpochFirst) record.epoch_first = true;
   impl_->nodes[fibre.node].fabric->perform(record);
-  const bool goes_on = record.done && fibre.at == Processor::At::kWait && fibre.waits_for == record.id;
-  // What it goes on to is an access, or the wait for another operation: nothing that others see.
-  if (goes_on) impl_->run(f);
-  // Of an access that is over, nothing is kept but what is under way.
-  if (fibre.at == Processor::At::kEnd) std::erase_if(fibre.records, [](const Record& r) { return r.done; });
+  if (!record.done) return;
+  if (fibre.at == Place::At::kWait && fibre.waits_for == record.id) {
+    // What it goes on to is an access, or the wait for another operation: nothing that others see.
+    impl_->run(f);
+  } else if (record.is_unlock() || record.nobody_waits || fibre.at == Place::At::kEnd) {
+    fibre.records.erase(fibre.records.begin() + (&record - fibre.records.data()));
+  }
+}
+
+void World::take(Choice choice, Undo& undo) {
+  Kept& kept = *undo.kept;
+  kept.processor = choice / kChoicesOfOne;
+  const Processor& fibre = *impl_->fibres[kept.processor];
+  impl_->save(kept.memory);
+  kept.place = fibre;
+  fibre.save(kept.stack);
+  std::copy_n(fibre.hazards, MG_FINE_HAZARDS, kept.hazards.begin());
+  kept.outbox = impl_->state(fibre.node).outbox(fibre.slot);
+  take(choice);
+}
+
+void World::undo(const Undo& undo) {
+  const Kept& kept = *undo.kept;
+  Processor& fibre = *impl_->fibres[kept.processor];
+  impl_->put_back(kept.memory);
+  static_cast<Place&>(fibre) = kept.place;
+  fibre.put_back(kept.stack);
+  std::ranges::copy(kept.hazards, fibre.hazards);
+  impl_->state(fibre.node).outbox(fibre.slot) = kept.outbox;
 }
 
 std::string World::in_words(Choice choice) const {
-  static constexpr std::array<const char*, 5> kKinds = {"step", "put", "get", "swap", "late fill"};
+  static constexpr std::array<const char*, 4> kKinds = {"step", "put", "get", "swap"};
   static constexpr std::array<const char*, 3> kSegments = {"frame", "hazards", "word"};
   const unsigned f = choice / kChoicesOfOne;
   const Processor& fibre = *impl_->fibres[f];
@@ -744,90 +934,136 @@ std::string World::in_words(Choice choice) const {
     return -1;
   };
   if (choice % kChoicesOfOne == kRun) {
-    const auto* const at = static_cast<const std::byte*>(fibre.address);
     const Node& node = impl_->nodes[fibre.node];
-    const std::byte* const frames = node.region->alias(PageId(0));
+    const auto* const at = static_cast<const std::byte*>(fibre.address);
+    const std::byte* const words = node.memory->words().data();
+    const std::span<std::byte> table = node.table->bytes();
     std::string where = "lock of a line";
-    if (at >= node.words && at < node.words + words::kBytes) where = "hazard";
-    if (at >= frames && at < frames + kRegionSize)
-      where = fmt::format("frame of line {} word {}", line_at(static_cast<uint64_t>(at - frames) >> kShift),
-                          static_cast<uint64_t>(at - frames) % kLineBytes / sizeof(uint64_t));
-    else if (at >= node.table->bytes().data() && at < node.table->bytes().data() + node.table->bytes().size())
-      where = fmt::format("word of line {}",
-                          line_at(static_cast<uint64_t>(at - node.table->bytes().data()) / sizeof(uint64_t)));
-    return fmt::format("{} (access {}) at its {}", f, fibre.pc, where);
+    if (at >= words && at < words + words::kBytes) where = "hazard";
+    if (impl_->is_epoch(at)) where = at == words + words::kRightsEpoch ? "rights epoch" : "cached rights";
+    if (const auto word = impl_->word_at(fibre.node, at))
+      where = fmt::format("frame of line {} word {}", word->first, word->second);
+    else if (at >= table.data() && at < table.data() + table.size())
+      where = fmt::format("word of line {}", line_at(static_cast<uint64_t>(at - table.data()) / sizeof(uint64_t)));
+    return fmt::format("{} (operation {}) at its {}", f, fibre.pc, where);
   }
-  const Record& record = fibre.records[choice % kChoicesOfOne];
+  const Record& record = fibre.records[choice % kChoicesOfOne % kEpochFirst];
   std::string line;
   if (record.segment == SegmentId::kFrames) line = fmt::format(" of line {}", line_at(record.offset >> kShift));
   if (record.segment == SegmentId::kLines) line = fmt::format(" of line {}", line_at(record.offset / sizeof(uint64_t)));
-  uint64_t put = 0;
-  if (record.kind == Kind::kPut) std::memcpy(&put, record.from.data(), sizeof put);
-  return fmt::format("{} (access {}): {} {:#x} at node {}, {}{}", f, fibre.pc, kKinds[static_cast<size_t>(record.kind)],
-                     record.kind == Kind::kPut ? put : record.value, record.at.value,
+  return fmt::format("{} (operation {}): {} {:#x} at node {}, {}{}", f, fibre.pc,
+                     kKinds[static_cast<size_t>(record.kind)], record.value, record.at.value,
                      kSegments[static_cast<size_t>(record.segment)], line);
 }
 
 bool World::is_over() const {
   return std::ranges::all_of(impl_->fibres, [](const auto& fibre) {
-    return fibre->at == Processor::At::kEnd &&
+    return fibre->at == Place::At::kEnd &&
            std::ranges::all_of(fibre->records, [](const Record& record) { return record.done; });
   });
 }
 
 Outcome World::outcome() const {
   Outcome all;
+  if (!impl_->scenario.compares) return all;
   for (const auto& fibre : impl_->fibres) all.insert(all.end(), fibre->results.begin(), fibre->results.end());
-  for (unsigned l = 0; l < kLines; ++l) {
-    const NodeId home(impl_->scenario.homes[l]);
-    const NodeId holder = holders(impl_->table_word(home.value, l).load(), home).first();
-    for (unsigned w = 0; w < kWords; ++w) all.push_back(impl_->frame(holder.value, l)[w]);
-  }
+  for (const auto& line : impl_->golden) all.insert(all.end(), line.begin(), line.end());
   return all;
 }
 
-// F1 of docs/internals/fine-grain.md, in any state.
+// F1 of docs/internals/fine-grain.md; and where an entry is not locked, that it tells the truth, with F2 and F5.
 std::string World::check() const {
-  for (unsigned l = 0; l < kLines; ++l)
-    for (unsigned n = 0; n < kMaxNodes; ++n) {
-      if (impl_->table_word(n, l).load() != kExclusive) continue;
-      for (unsigned other = 0; other < kMaxNodes; ++other)
-        if (other != n && (impl_->table_word(other, l).load() & kReadable) != 0)
-          return fmt::format("F1: node {} has line {} exclusively, and node {} may read it", n, l, other);
-    }
-  return {};
-}
-
-// F1 and F2 where nobody is at work: the directory tells the truth, and frames hold what they should.
-std::string World::check_end() const {
+  if (!impl_->wrong.empty()) return impl_->wrong;
   for (unsigned l = 0; l < kLines; ++l) {
     const NodeId home(impl_->scenario.homes[l]);
     const uint64_t entry = impl_->table_word(home.value, l).load();
-    if ((entry & kLocked) != 0) return fmt::format("the entry of line {} is locked at the end", l);
+    const bool locked = (entry & kLocked) != 0;
     const NodeSet have = holders(entry, home);
-    if (have.empty()) return fmt::format("nobody has line {}: {:#x}", l, entry);
-    const uint64_t* const value = impl_->frame(have.first().value, l);
     for (unsigned n = 0; n < kMaxNodes; ++n) {
-      const NodeId node(static_cast<uint16_t>(n));
-      const bool has = have.contains(node);
-      if (node != home) {
-        const uint64_t should = !has ? kInvalid : have.size() == 1 ? kExclusive : kReadable;
-        if (impl_->table_word(n, l).load() != should)
-          return fmt::format("F1: the entry of line {} is {:#x}, the word of node {} {}", l, entry, n,
-                             impl_->table_word(n, l).load());
-      }
-      for (size_t w = 0; w < kLineBytes / sizeof(uint64_t); ++w) {
-        if (impl_->frame(n, l)[w] == (has ? value[w] : MG_FINE_FLAG64)) continue;
-        return fmt::format("F2: word {} of line {} in the frame of node {}, which {} it, is {:#x}", w, l, n,
-                           has ? "has" : "does not have", impl_->frame(n, l)[w]);
-      }
+      const uint64_t word = impl_->table_word(n, l).load();
+      for (unsigned other = 0; word == kExclusive && other < kMaxNodes; ++other)
+        if (other != n && (impl_->table_word(other, l).load() & kReadable) != 0)
+          return fmt::format("F1: node {} has line {} exclusively, and node {} may read it", n, l, other);
+      if (locked) continue;
+      const bool has = have.contains(NodeId(static_cast<uint16_t>(n)));
+      const uint64_t should = !has ? kInvalid : have.size() == 1 ? kExclusive : kReadable;
+      if (n == home.value ? has != ((word & kReadable) != 0) : word != should)
+        return fmt::format("F1: the entry of line {} is {:#x}, the word of node {} {:#x}", l, entry, n, word);
+      for (unsigned w = 0; w < kWords; ++w)
+        if (impl_->frame(n, l)[w] != (has ? impl_->golden[l][w] : MG_FINE_FLAG64))
+          return fmt::format("F2: word {} of line {} in the frame of node {}, which {} it, is {:#x}", w, l, n,
+                             has ? "has" : "does not have", impl_->frame(n, l)[w]);
+      // Of mutants the use of what is wrong is to be seen.
+      const uint64_t epoch = impl_->nodes[n].hazards->rights_epoch().load();
+      if ((epoch & MG_FINE_EPOCH_CACHED) == 0 || !is(Mutant::kNone)) continue;
+      const uint64_t page = impl_->page_of(n, l);
+      if ((page == epoch + MG_FINE_CACHED_EXCLUSIVE && word != kExclusive) ||
+          (page == epoch + MG_FINE_CACHED_READABLE && !has))
+        return fmt::format("F5: node {} caches of line {} what it has lost", n, l);
     }
   }
-  for (size_t f = 0; f < impl_->fibres.size(); ++f)
-    if (impl_->fibres[f]->hazards[0] != 0 || impl_->fibres[f]->hazards[1] != 0)
-      return fmt::format("processor {} has a hazard published at the end", f);
   return {};
 }
+
+// Where nobody is at work entries are not locked, so that all of check() is about them, and nothing is published.
+std::string World::check_end() const {
+  for (unsigned l = 0; l < kLines; ++l)
+    if ((impl_->table_word(impl_->scenario.homes[l], l).load() & kLocked) != 0)
+      return fmt::format("the entry of line {} is locked at the end", l);
+  for (size_t f = 0; f < impl_->fibres.size(); ++f)
+    for (unsigned i = 0; i < kHazardsUsed; ++i)
+      if (impl_->fibres[f]->hazards[i] != 0) return fmt::format("processor {} has a hazard published at the end", f);
+  return {};
+}
+
+namespace {
+
+// Of the values of one node's rights epoch it only matters which are equal. Those that nobody will meet again are one.
+class EpochsOfNode {
+ public:
+  EpochsOfNode(const World::Impl& world, unsigned node) {
+    meet(world.nodes[node].hazards->rights_epoch().load(std::memory_order_relaxed));
+    for (const auto& fibre : world.fibres) {
+      if (fibre->node == node && has_cached(fibre->held_epoch)) meet(fibre->held_epoch);
+      for (const Record& record : fibre->records)
+        if (record.at.value == node && (record.is_swap_of_epoch() || record.has_epoch)) meet(record.value);
+    }
+  }
+  [[nodiscard]] uint64_t name(uint64_t epoch) const {
+    if (epoch == kHoldsNoEpoch || epoch == MG_FINE_CACHE_UNUSABLE || epoch == kNoEpoch) return epoch;
+    const auto end = met_.begin() + size_;
+    const auto found = std::find(met_.begin(), end, epoch >> 2);
+    return found == end ? 1 << 10 : static_cast<uint64_t>(found - met_.begin()) << 2 | (epoch & 3);
+  }
+
+ private:
+  // A check that has read another epoch only compares it with the node's.
+  static bool has_cached(uint64_t held) { return held != kHoldsNoEpoch && (held & MG_FINE_EPOCH_CACHED) != 0; }
+  void meet(uint64_t epoch) {
+    if (std::find(met_.begin(), met_.begin() + size_, epoch >> 2) == met_.begin() + size_) met_[size_++] = epoch >> 2;
+  }
+  std::array<uint64_t, 64> met_{};
+  size_t size_ = 0;
+};
+
+template <typename Add>
+void add_locals(const Processor& fibre, const std::array<EpochsOfNode, kMaxNodes>* epochs, Add&& add) {
+  for (const uint64_t word : fibre.miss->state()) add(word);
+  add(fibre.scan->recorded().size());
+  for (const HazardScan::Seen& seen : fibre.scan->recorded())
+    add(seen.hazard ^ uint64_t{seen.index} << 40 ^ uint64_t{seen.node} << 56);
+  for (uint16_t n = 0; n < kMaxNodes; ++n) {
+    add(fibre.scan->has_scanned(NodeId(n)));
+    if (epochs != nullptr) add((*epochs)[n].name(fibre.scan->epoch(NodeId(n))));
+  }
+  for (unsigned w = 0; w < kWords; ++w) {
+    uint64_t word = 0;
+    std::memcpy(&word, fibre.buffer + w * sizeof word, sizeof word);
+    add(word);
+  }
+}
+
+}  // namespace
 
 void World::serialise(std::vector<uint8_t>& out) const {
   const auto add = [&](uint64_t value) {
@@ -835,33 +1071,39 @@ void World::serialise(std::vector<uint8_t>& out) const {
     out.resize(size + sizeof value);
     std::memcpy(out.data() + size, &value, sizeof value);
   };
+  const bool caches = impl_->caches();
+  std::optional<std::array<EpochsOfNode, kMaxNodes>> epochs;
+  if (caches) epochs.emplace(std::array{EpochsOfNode(*impl_, 0), EpochsOfNode(*impl_, 1), EpochsOfNode(*impl_, 2)});
   for (unsigned n = 0; n < kMaxNodes; ++n) {
     for (unsigned l = 0; l < kLines; ++l) {
       for (unsigned w = 0; w < kWords; ++w) add(impl_->frame(n, l)[w]);
-      add(impl_->table_word(n, l).load());
+      add(impl_->table_word(n, l).load(std::memory_order_relaxed));
     }
+    if (!caches) continue;
+    add((*epochs)[n].name(impl_->nodes[n].hazards->rights_epoch().load(std::memory_order_relaxed)));
+    for (const uint64_t page : impl_->pages[n]) add((*epochs)[n].name(page));
+    for (unsigned by = 0; by < kMaxNodes; ++by) add((*epochs)[n].name(impl_->state(by).known_epoch(n).load()));
   }
+  for (const auto& line : impl_->golden)
+    for (const uint64_t word : line) add(word);
   for (const auto& fibre : impl_->fibres) {
-    add(static_cast<uint64_t>(fibre->at) | uint64_t{fibre->pc} << 8 | fibre->results.size() << 16 |
-        fibre->records.size() << 32);
-    // Whether it is before the lock of a line or behind, which is not among its records.
-    add(fibre->at == Processor::At::kStep ? reinterpret_cast<uintptr_t>(fibre->address) : 0);
-    for (unsigned l = 0; l < kLines; ++l) add(fibre->hazards[l]);
+    add(static_cast<uint64_t>(fibre->at) | uint64_t{fibre->pc} << 8 | uint64_t{fibre->part} << 16 |
+        uint64_t{fibre->line} << 24 | fibre->records.size() << 32 | fibre->results.size() << 48 |
+        uint64_t{fibre->miss != nullptr} << 56 | uint64_t{fibre->behind_lock} << 57);
+    add(fibre->at == Place::At::kStep ? reinterpret_cast<uintptr_t>(fibre->address) : 0);
+    add(fibre->golden);
+    for (unsigned i = 0; i < impl_->hazards_used; ++i) add(fibre->hazards[i]);
     for (const uint64_t result : fibre->results) add(result);
+    if (caches) add((*epochs)[fibre->node].name(fibre->held_epoch));
     for (const Record& record : fibre->records) {
       add(record.what);
       add(record.result);
-      add(uint64_t{record.done} | uint64_t{record.moved} << 8);
-      if (impl_->caches) add(name_of_epoch(record.known_before));
+      add(uint64_t{record.done} | uint64_t{record.moved} << 8 | uint64_t{record.epoch_first} << 16);
+      if (!caches || !(record.is_scan() || record.is_swap_of_epoch())) continue;
+      if (record.has_epoch || !record.is_scan()) add((*epochs)[record.at.value].name(record.value));
+      if (record.is_scan()) add((*epochs)[record.at.value].name(record.known_before));
     }
-    for (unsigned n = 0; impl_->caches && n < kMaxNodes; ++n)
-      add(name_of_epoch(fibre->epoch[n].since) << 1 | uint64_t{fibre->epoch[n].counted});
-  }
-  for (unsigned n = 0; impl_->caches && n < kMaxNodes; ++n) {
-    const Node& node = impl_->nodes[n];
-    add(name_of_epoch(node.hazards->rights_epoch().load()));
-    for (const uint64_t page : impl_->pages[n]) add(name_of_epoch(page));
-    for (uint16_t of = 0; of < kMaxNodes; ++of) add(name_of_epoch(node.driver->known_epoch(NodeId(of)).load()));
+    if (fibre->miss != nullptr) add_locals(*fibre, epochs ? &*epochs : nullptr, add);
   }
 }
 
@@ -880,10 +1122,11 @@ void enumerate(const Scenario& scenario, const Abstract& state, std::set<Outcome
     over = false;
     Abstract next = state;
     const Op& op = scenario.programs[p][next.pc[p]++];
+    MG_CHECK(op.access <= Access::kAdd);
     uint64_t& word = next.memory[op.line][op.word];
     if (op.access != Access::kStore) next.results[p].push_back(word);
     if (op.access == Access::kStore) word = op.value;
-    if (op.access == Access::kAdd || op.access == Access::kAddKnown) word += op.value;
+    if (op.access == Access::kAdd) word += op.value;
     enumerate(scenario, next, outcomes);
   }
   if (!over) return;
@@ -895,18 +1138,8 @@ void enumerate(const Scenario& scenario, const Abstract& state, std::set<Outcome
 
 }  // namespace
 
-std::set<Outcome> sequential_outcomes(const Scenario& of) {
-  // A batch may be made one access after the other.
-  Scenario scenario = of;
-  for (Program& program : scenario.programs)
-    for (size_t i = 0; i < program.size(); ++i) {
-      if (program[i].access != Access::kAddBoth) continue;
-      program[i].access = Access::kAdd;
-      program[i].line = 0;
-      Op second = program[i];
-      second.line = 1;
-      program.insert(program.begin() + static_cast<ptrdiff_t>(i) + 1, second);
-    }
+std::set<Outcome> sequential_outcomes(const Scenario& scenario) {
+  if (!scenario.compares) return {Outcome{}};
   Abstract start;
   start.pc.resize(scenario.programs.size());
   start.results.resize(scenario.programs.size());

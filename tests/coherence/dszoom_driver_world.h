@@ -5,17 +5,18 @@
 // until it waits for a remote operation. A step is either such an access, by which a processor goes on to its next
 // one, or a remote operation that has been started, which takes effect; put, get and atomic alike take effect at any
 // time between their start and the end of the wait for them, in any order but the one that Fabric::start_get_after()
-// promises. An operation that moves a line moves its words one after the other. The unlock of an entry, for which
-// nobody waits, takes effect at some time, too. Compiled checks are imitated as docs/internals/fine-grain.md has them,
-// with the same stops.
+// promises. An operation that moves a line moves its words one after the other. A scan reads one hazard after the other, and
+// the node's rights epoch before them or behind. The unlock of an entry, for which nobody waits, takes effect at some
+// time, too. Compiled checks are imitated as docs/internals/fine-grain.md has them, with the same stops.
 //
-// Which step comes next is the caller's choice; from the same state the same choices lead to the same state. So every
-// order can be tried by starting again. Two states are the same if all memory that nodes share is, and for each
-// processor what it has done: the operations since its last access, with what came of them. Of operations that were
-// tried again because an entry was locked or a hazard published the last try counts alone: the driver keeps nothing of the
-// others, but what rights epochs it saw, which is noted by itself.
+// Which step comes next is the caller's choice; from the same state the same choices lead to the same state, and a choice can
+// be undone. Two states are the same if all memory that nodes share is, and each processor is at the same place with the
+// same locals: those of a miss (its Miss, HazardScan and buffer, of which the driver tells), of the step of a miss that is
+// under way what its operations have brought, and of what lies between a miss and the begin of the access what was
+// read there. Of a hazard it counts only whether it covers the line of the miss, and of rights epochs which of them are equal.
 //
-// Checks that cache do so in scenarios that have kAddKnown. There a look reads the hazards, and then the node's rights epoch.
+// More than sequential consistency is checked: a load that returns returns what was stored last, in the order in which
+// stores take effect in frames (golden memory).
 #pragma once
 
 #include <fmt/format.h>
@@ -23,11 +24,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "coherence/dszoom/states.h"
+#include "dszoom_driver_mutants.h"
 
 namespace multigrain::dszoom::explored {
 
@@ -35,12 +38,15 @@ inline constexpr unsigned kMaxNodes = 3;
 inline constexpr unsigned kLines = 2;
 inline constexpr unsigned kWords = 2;  // of each line, that programs use
 
+// kBoth: a batch, which accesses this word of the first line, and then of the second, under a hazard over each.
 enum class Access : uint8_t {
   kLoad,
   kStore,
   kAdd,
-  kAddBoth,  // a batch: adds to this word of the first line, and then of the second, if it can be opened at once
-  kAddKnown  // an addition whose check caches the line, which is a page, and uses what is cached of it
+  kLoadBoth,
+  kStoreBoth,
+  kAddBoth,
+  kHoldBoth  // stores to both under one hazard over all lines, each line looked at before the store there
 };
 struct Op {
   Access access = Access::kLoad;
@@ -50,38 +56,28 @@ struct Op {
 };
 using Program = std::vector<Op>;
 
-// Deliberate faults: of the fabric that the driver runs on, which reorders its operations or leaves some out, or of the
-// checks.
-enum class Mutant : uint8_t {
-  kNone,
-  kSeesNoHazards,       // all hazards look cleared
-  kGetsOvertake,        // a get started behind an operation takes effect before it
-  kUnlockBeforeFill,    // the entry is unlocked, and then the frame is filled
-  kNoFlags,             // the flag value is not put into the frames of those who lose a line
-  kFlagsNotWaitedFor,   // it is, later
-  kNoUnlock,            // the entry stays locked
-  kLocksWithoutEffect,  // the entry is read, and not locked
-  kNothingTaken,        // the word of a holder that is not the home stays as it is
-  kStoreWithoutHazard,  // compiled checks look at the word, and store
-  kLookThenPublish,     // compiled checks look at the word, and then publish the hazard
-  kHazardStaysOpen,     // compiled checks do not clear the hazard
-  // Of scenarios whose checks cache; the last ones.
-  kSeesNoEpoch,       // rights epochs look as if nothing were cached
-  kOneEvenValue,      // of rights epochs that say so, one looks like the other
-  kLookThenCache,     // compiled checks look at the word, and then say that something is cached
-  kEpochThenPublish,  // compiled checks read the node's rights epoch, and then publish the hazard
+// What checks cache of lines that they have looked at (docs/internals/fine-grain.md, "The rights cache").
+enum class Caches : uint8_t {
+  kNothing,
+  kEachLine,  // each line is a page
+  kBothLines  // the lines are one page
 };
-[[nodiscard]] const char* name(Mutant mutant);
 
 struct Scenario {
   std::string name;
   std::array<uint8_t, kLines> homes{};
-  std::vector<Program> programs;
-  Mutant mutant = Mutant::kNone;
   std::vector<uint8_t> nodes = {0, 1, 2};  // of each processor
+  std::vector<Program> programs;
+  Caches caches = Caches::kNothing;
+  bool compares = false;  // outcomes, with those of a sequential memory
+  Mutant mutant = Mutant::kNone;
 };
+inline void PrintTo(const Scenario& scenario, std::ostream* out) {
+  *out << scenario.name;
+}
 
-// What a run shows: the values that loads and atomics returned, by processor, and what memory holds at the end.
+// What a run of a scenario that compares shows: the values that loads and atomics returned, by processor, and what memory
+// holds at the end. Else nothing.
 using Outcome = std::vector<uint64_t>;
 // All that a sequentially consistent memory can show.
 [[nodiscard]] std::set<Outcome> sequential_outcomes(const Scenario& scenario);
@@ -103,6 +99,14 @@ class World {
   using Choice = uint16_t;
   void enabled(std::vector<Choice>& choices) const;
   void take(Choice choice);
+  struct Kept;
+  struct Undo {
+    Undo();
+    ~Undo();
+    std::unique_ptr<Kept> kept;
+  };
+  void take(Choice choice, Undo& undo);
+  void undo(const Undo& undo);
   // What takes place next if the choice is taken, for people.
   [[nodiscard]] std::string in_words(Choice choice) const;
 

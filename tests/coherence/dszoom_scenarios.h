@@ -1,24 +1,20 @@
-// The machines that DSZOOM is explored on; shared by the test and by the command `explore`.
+// The machines on which DSZOOM's driver is explored, with all of its steps and those of compiled checks.
 #pragma once
 
 #include <vector>
 
-#include "dszoom_model.h"
+#include "dszoom_driver_world.h"
 #include "explore.h"
 
-namespace multigrain::dszoom::model {
+namespace multigrain::dszoom::explored {
 
-// More states than any of them has.
-inline constexpr size_t kMaxStates = 4'000'000;
-
+// The checks of some cache what they have looked at: their names begin with "cached".
 [[nodiscard]] std::vector<Scenario> scenarios();
-// Machines whose checks cache lines that they looked at. Their names say what they are made for.
-[[nodiscard]] std::vector<Scenario> scenarios_with_rights_cache();
-
-// What scenarios() refutes, and what scenarios_with_rights_cache() does.
-[[nodiscard]] std::vector<Mutant> mutants();
-[[nodiscard]] std::vector<Mutant> mutants_of_rights_cache();
+// Minutes.
+[[nodiscard]] std::vector<Scenario> long_scenarios();
+// Those on which the mutant may show, the small ones first.
+[[nodiscard]] std::vector<Scenario> scenarios_for(Mutant mutant);
 
 [[nodiscard]] exploring::Explorable explorable();
 
-}  // namespace multigrain::dszoom::model
+}  // namespace multigrain::dszoom::explored

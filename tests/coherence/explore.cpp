@@ -1,27 +1,30 @@
 // explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]
 //
 // Explores every order of every step of small machines running a protocol, prints how many states each has, and, if a
-// check fails, the events that led there, shortest first. Ends with status 1 at the first failure. A protocol is added by
-// a function that returns its Explorable, and a line in `explorables`.
+// check fails, the events that led there. Ends with status 1 at the first failure.
+//
+// A protocol whose driver itself is explored has a program of its own, explore_PROTOCOL, in the same folder, which this one
+// becomes: its world says where its driver stops, and a program has room for one. A protocol is added by a function that
+// returns its Explorable, and `explorables`, in a source of its own (explore_models.cpp, explore_shasta.cpp).
 #include "explore.h"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <optional>
 
-#include "dszoom_scenarios.h"
-#include "hlrc_explorable.h"
-#include "mgs_explorable.h"
-#include "shasta_scenarios.h"
-
 namespace {
 
 using multigrain::exploring::Explorable;
+using multigrain::exploring::explorables;
 
-std::vector<Explorable> explorables() {
-  return {multigrain::mgs::model::explorable(), multigrain::hlrc::model::explorable(),
-          multigrain::dszoom::model::explorable(), multigrain::shasta::model::explorable()};
+// Returns only if the protocol has no program of its own.
+void become_program_of(const char* protocol, char** argv) {
+  std::string path(argv[0]);
+  path.resize(path.rfind('/') + 1);
+  execv((path + "explore_" + protocol).c_str(), argv);
 }
 
 int usage() {
@@ -29,7 +32,7 @@ int usage() {
   for (const Explorable& each : explorables()) protocols += " " + each.protocol;
   std::fprintf(stderr,
                "usage: explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]\n"
-               "Explores every order of every step of small machines running a protocol:%s.\n"
+               "Explores every order of every step of small machines running a protocol: dszoom shasta%s.\n"
                "  (nothing)   the machines that the tests explore\n"
                "  --list      the names of the machines and of the mutants\n"
                "  --long      the machines that take minutes\n"
@@ -111,7 +114,10 @@ int main(int argc, char** argv) {
   const std::vector<Explorable> all = explorables();
   const auto of = std::find_if(all.begin(), all.end(),
                                [&](const Explorable& each) { return argc >= 2 && each.protocol == argv[1]; });
-  if (of == all.end()) return usage();
+  if (of == all.end()) {
+    if (argc >= 2) become_program_of(argv[1], argv);
+    return usage();
+  }
   const std::string what = argc > 2 ? argv[2] : "";
   if (argc == 2) return explore(*of, "", [](const auto& scenario) { return !scenario.takes_minutes; });
   if (argc == 4 && what == "--mutant") return refute(*of, argv[3]);

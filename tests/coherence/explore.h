@@ -32,6 +32,9 @@ struct Explorable {
   std::function<Scenario(unsigned seed)> random;
 };
 
+// The protocols that the program `explore` is built with.
+[[nodiscard]] std::vector<Explorable> explorables();
+
 // Of any protocol that has a Machine as explorer.h wants it.
 template <typename Machine>
 std::string explore_and_print(const typename Machine::Scenario& scenario, size_t max_states) {

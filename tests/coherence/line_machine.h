@@ -64,7 +64,7 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
       const JobMemory& job = each.memory->job();
       each.fabric = wrap(*each.memory);
       auto table = LineTable::map(kRegionSize, line_shift, job.lines_fd(), job.lines_at(NodeId(n)),
-                                  layout::kTablesBase + layout::kTablesSize - (n + 1) * driver_nodes::kStride + 4096);
+                                  node_memory::line_table_of_node(n));
       EXPECT_TRUE(table) << table.error().message;
       each.table.emplace(std::move(*table));
       each.memory->export_segment(SegmentId::kLines, each.table->bytes().data(), each.table->bytes().size());

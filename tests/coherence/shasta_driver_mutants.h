@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 
+#include "shasta_driver_faults.h"
+
 namespace multigrain::shasta::explored {
 
 enum class Mutant : uint8_t {
@@ -35,6 +37,9 @@ enum class Mutant : uint8_t {
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);
+// The machine on which it is found soon.
+[[nodiscard]] const char* machine_for(Mutant mutant);
+[[nodiscard]] const char* machine_for(Fault fault);
 
 // The one that is tried.
 inline Mutant g_mutant = Mutant::kNone;

@@ -5,156 +5,29 @@
 
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "driver_explorer.h"
 #include "shasta_driver_scenarios.h"
 
 namespace multigrain::shasta::explored {
 
-const char* name(Mutant mutant) {
-  switch (mutant) {
-    case Mutant::kNone:
-      return "none";
-    case Mutant::kTouchedBeforeLock:
-      return "a handler looks whether a page is touched, and then takes the lock";
-    case Mutant::kPublishesWithoutLock:
-      return "a first touch publishes without the lock";
-    case Mutant::kClaimAlwaysWins:
-      return "whoever claims a page takes itself for the home";
-    case Mutant::kTouchedBeforeFlags:
-      return "a page counts as touched before it is filled with flags";
-    case Mutant::kDoesNotWaitForHazards:
-      return "rights are lowered under published hazards";
-    case Mutant::kLoadsNotWaitedFor:
-      return "hazards of loads are not waited for";
-    case Mutant::kHazardsBeforeWords:
-      return "hazards are waited for, and then words changed";
-    case Mutant::kDoesNotForget:
-      return "what a node caches of a line is not voided";
-    case Mutant::kForgetsLate:
-      return "hazards are waited for, and then what is cached voided";
-    case Mutant::kFirstWordOnly:
-      return "of a block the first line's word alone is lowered";
-    case Mutant::kNoFlags:
-      return "an invalid frame keeps its data";
-    case Mutant::kRecordRemovedEarly:
-      return "a record is removed while something waits";
-    case Mutant::kNobodyIsWoken:
-      return "nobody is woken";
-    case Mutant::kLooksLate:
-      return "a thread lets go of the lock, and then says that it waits";
-    case Mutant::kOpensWithoutLock:
-      return "a granted hazard is published without the lock";
-    case Mutant::kOutstandingLate:
-      return "fences learn of a store when it has been made";
-    case Mutant::kWaitsInHandler:
-      return "a message waits in its handler until hazards are cleared";
-    case Mutant::kDoesNotAwait:
-      return "what is deferred is carried out under its hazards";
-    case Mutant::kDoesNotUndo:
-      return "a deferred message leaves the block as if it had been carried out";
-    case Mutant::kRaisesFrozen:
-      return "a miss gives rights to a block for which a message is deferred";
-    case Mutant::kRetryIsLost:
-      return "nobody is told that something is deferred";
-    case Mutant::kRestIsForgotten:
-      return "what is known of a block at rest is lost when its message is deferred";
-    case Mutant::kOvertakesDeferred:
-      return "messages are handled before those that were deferred";
-    case Mutant::kCount:
-      break;
-  }
-  return "?";
-}
-
 namespace {
 
 using exploring_driver::Explorer;
 
-void expect_to_be_refuted(const char* name, Fault fault, const std::string& machine) {
-  std::vector<Scenario> all = scenarios();
-  for (Scenario& scenario : all) {
-    if (scenario.name != machine) continue;
-    scenario.fault = fault;
-    const auto result = Explorer<World>(scenario, allowed_outcomes(scenario)).run();
-    ASSERT_NE(result.report.failure, "") << "the exploration does not refute: " << name;
-    EXPECT_EQ(result.report.failure.find("too many"), std::string::npos) << result.report.failure;
-    std::printf("%s | %s | %zu | %s\n", name, scenario.name.c_str(), result.executions, result.report.failure.c_str());
-    std::fflush(stdout);
-    return;
-  }
-  FAIL() << "no such machine: " << machine;
-}
-
-// Where each is found soon.
-const char* machine_for(Mutant mutant) {
-  switch (mutant) {
-    case Mutant::kTouchedBeforeLock:
-    case Mutant::kPublishesWithoutLock:
-      return "the home touches what another asks for, sc";
-    case Mutant::kClaimAlwaysWins:
-      return "nodes claim a page, sc";
-    case Mutant::kTouchedBeforeFlags:
-      return "two of a node touch what is at home elsewhere, sc";
-    case Mutant::kDoesNotWaitForHazards:
-    case Mutant::kHazardsBeforeWords:
-    case Mutant::kNoFlags:
-    case Mutant::kNobodyIsWoken:
-    case Mutant::kLooksLate:
-      return "the home touches and stores, another too, sc";
-    case Mutant::kLoadsNotWaitedFor:
-      return "nodes claim a page, rc";
-    case Mutant::kDoesNotForget:
-    case Mutant::kForgetsLate:
-      return "cached: the home adds twice, another once, sc";
-    case Mutant::kFirstWordOnly:
-      return "a block of two lines, sc";
-    case Mutant::kRecordRemovedEarly:
-    case Mutant::kOpensWithoutLock:
-      return "ownership comes back, sc";
-    case Mutant::kOutstandingLate:
-      return "WRC with fences, two of the home, rc";
-    case Mutant::kWaitsInHandler:
-    case Mutant::kDoesNotAwait:
-    case Mutant::kDoesNotUndo:
-    case Mutant::kRetryIsLost:
-      return "a page fault under a hazard, sc";
-    case Mutant::kRestIsForgotten:
-      return "a page fault under a hazard of a block at home elsewhere, sc";
-    case Mutant::kRaisesFrozen:
-      return "a page fault under a hazard, and a miss on the same block, sc";
-    case Mutant::kOvertakesDeferred:
-      return "a page fault under a hazard, and two that want the block, sc";
-    case Mutant::kNone:
-    case Mutant::kCount:
-      break;
-  }
-  return "";
-}
-const char* machine_for(Fault fault) {
-  switch (fault) {
-    case Fault::kSeesNoHazards:
-      return "the home touches and stores, another too, sc";
-    case Fault::kMessagesOvertake:
-      return "upgrades race, sc";
-    case Fault::kServiceIsNotWoken:
-      return "ownership comes back, sc";
-    case Fault::kStoreWithoutHazard:
-    case Fault::kLookThenPublish:
-      return "two of the home touch what another asks for, sc";
-    case Fault::kNone:
-    case Fault::kCount:
-      break;
-  }
-  return "";
+void expect_to_be_refuted(const char* name, const Scenario& scenario) {
+  const auto result = Explorer<World>(scenario, allowed_outcomes(scenario)).run();
+  ASSERT_NE(result.report.failure, "") << "the exploration does not refute: " << name;
+  EXPECT_EQ(result.report.failure.find("too many"), std::string::npos) << result.report.failure;
+  std::printf("%s | %s | %zu | %s\n", name, scenario.name.c_str(), result.executions, result.report.failure.c_str());
+  std::fflush(stdout);
 }
 
 class ShastaDriverMutant : public testing::TestWithParam<unsigned> {};
 
 TEST_P(ShastaDriverMutant, IsRefuted) {
   g_mutant = static_cast<Mutant>(GetParam());
-  expect_to_be_refuted(name(g_mutant), Fault::kNone, machine_for(g_mutant));
+  expect_to_be_refuted(name(g_mutant), scenario_for(machine_for(g_mutant)));
   g_mutant = Mutant::kNone;
 }
 
@@ -164,7 +37,7 @@ class ShastaDriverFault : public testing::TestWithParam<unsigned> {};
 
 TEST_P(ShastaDriverFault, IsRefuted) {
   const auto fault = static_cast<Fault>(GetParam());
-  expect_to_be_refuted(name(fault), fault, machine_for(fault));
+  expect_to_be_refuted(name(fault), scenario_for(machine_for(fault), fault));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shasta, ShastaDriverFault, testing::Range(1u, static_cast<unsigned>(Fault::kCount)));

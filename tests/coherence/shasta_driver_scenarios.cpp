@@ -3,45 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+#include "shasta_programs.h"
+#include "shasta_scenarios.h"
+
 namespace multigrain::shasta::explored {
 namespace {
 
-using model::Access;
-using model::Op;
-using model::OpType;
-using model::Program;
-
-const Access x{.block = 0};
-const Access y{.block = 1};
-const Access x1{.block = 0, .word = 1};
-
-Access in(Access a, unsigned reg) {
-  a.reg = static_cast<uint8_t>(reg);
-  return a;
-}
-Access put(Access a, unsigned value) {
-  a.stores = true;
-  a.value = static_cast<model::Value>(value);
-  return a;
-}
-Op load(Access a, unsigned reg) {
-  return {OpType::kLoad, in(a, reg), {}};
-}
-Op store(Access a, unsigned value) {
-  return {OpType::kStore, put(a, value), {}};
-}
-Op add(Access a, unsigned value, unsigned reg) {
-  return {OpType::kAdd, in(put(a, value), reg), {}};
-}
-Op prefetch(Access a) {
-  return {OpType::kPrefetch, a, {}};
-}
-Op both(Access first, Access second) {
-  return {OpType::kBatch, first, second};
-}
-Op fence() {
-  return {OpType::kFence, {}, {}};
-}
+using namespace programs;
 
 enum MessageKind : unsigned {
   kTouched = 0,
@@ -106,7 +75,7 @@ std::vector<Scenario> scenarios() {
   add_one("two of a node touch what is at home elsewhere", {1}, {0, 0}, {{load(x, 0)}, {store(x1, 1)}}, kUntouched);
   add_one("nodes claim a page", {0}, {0, 1}, {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}}, kFirstTouch);
   add_one.one(Model::kSc, "a touch under a hazard that a handler waits for", {0, 0}, {0, 0, 1},
-              {{both(in(x, 0), in(x1, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kSecondTouched | kHeld);
+              {{batch(in(x, 0), in(x1, 1))}, {load(x, 0)}, {store(y, 2)}}, kUntouched | kSecondTouched | kHeld);
   // Misses.
   add_one("two hops", {0}, {0, 1}, {{store(x, 1), store(x1, 2)}, {load(x, 0), load(x1, 1)}});
   add_one("ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}});
@@ -118,27 +87,27 @@ std::vector<Scenario> scenarios() {
   add_one("two processors of the home and another node", {0}, {0, 0, 1}, {{store(x, 1)}, {load(x, 0)}, {store(x1, 2)}});
   add_one("exclusive in advance", {0}, {0, 1}, {{load(x, 0)}, {prefetch(x), add(x, 1, 0)}});
   add_one("a batch and stores to both blocks", {0, 1}, {0, 1},
-          {{both(put(x, 1), put(y, 1))}, {store(y, 2), store(x, 2)}});
+          {{batch(put(x, 1), put(y, 1))}, {store(y, 2), store(x, 2)}});
   add_one("a loop hazard and stores to both blocks", {0, 1}, {0, 1},
-          {{both(put(x, 1), in(y, 0))}, {store(y, 2), load(x, 0)}}, kHeld);
+          {{batch(put(x, 1), in(y, 0))}, {store(y, 2), load(x, 0)}}, kHeld);
   add_one("cached: the home adds twice, another once", {0}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0)}},
           kCaches);
   add_one("cached: ownership comes back", {1}, {0, 1}, {{add(x, 1, 0), add(x, 1, 1)}, {add(x, 2, 0), add(x, 2, 1)}},
           kCaches);
   // What a thread waits for under a hazard comes behind a message that wants the block.
-  add_one("a page fault under a hazard", {0, 1}, {0, 1}, {{both(put(x, 1), in(y, 0)), load(x, 1)}, {store(x, 2)}},
+  add_one("a page fault under a hazard", {0, 1}, {0, 1}, {{batch(put(x, 1), in(y, 0)), load(x, 1)}, {store(x, 2)}},
           kHeld | kSecondIsPage);
   add_one("a page fault under a hazard, and two stores", {0, 1}, {0, 1},
-          {{both(put(x, 1), in(y, 0)), store(x1, 4)}, {load(x, 0), store(x, 2)}}, kHeld | kSecondIsPage);
+          {{batch(put(x, 1), in(y, 0)), store(x1, 4)}, {load(x, 0), store(x, 2)}}, kHeld | kSecondIsPage);
   add_one("a page fault under a hazard, and a miss on the same block", {0, 1}, {0, 0, 1},
-          {{both(put(x, 1), in(y, 0))}, {add(x1, 4, 0)}, {store(x, 2)}}, kHeld | kSecondIsPage);
+          {{batch(put(x, 1), in(y, 0))}, {add(x1, 4, 0)}, {store(x, 2)}}, kHeld | kSecondIsPage);
   add_one("a page fault under a hazard, and stores that wait for copies", {1, 1}, {0, 0, 1},
-          {{both(in(x, 0), in(y, 1))}, {store(x1, 4)}, {store(x, 2)}}, kHeld | kSecondIsPage | kWarm);
+          {{batch(in(x, 0), in(y, 1))}, {store(x1, 4)}, {store(x, 2)}}, kHeld | kSecondIsPage | kWarm);
   add_one("a page fault under a hazard of a block at home elsewhere", {1, 1}, {0, 1},
-          {{add(x, 1, 0), both(put(x1, 2), in(y, 1))}, {add(x, 4, 0)}}, kHeld | kSecondIsPage);
+          {{add(x, 1, 0), batch(put(x1, 2), in(y, 1))}, {add(x, 4, 0)}}, kHeld | kSecondIsPage);
   add_one("a page fault under a hazard, and two that want the block", {0, 2}, {0, 1, 2},
-          {{load(x, 0)}, {both(put(x, 1), in(y, 0))}, {store(x, 2)}}, kHeld | kSecondIsPage);
-  add_one("a home is asked for under a hazard", {0, 0}, {0, 1}, {{both(put(y, 1), in(x, 0))}, {store(y, 2)}},
+          {{load(x, 0)}, {batch(put(x, 1), in(y, 0))}, {store(x, 2)}}, kHeld | kSecondIsPage);
+  add_one("a home is asked for under a hazard", {0, 0}, {0, 1}, {{batch(put(y, 1), in(x, 0))}, {store(y, 2)}},
           kFirstTouch | kSecondTouched | kHeld | kClaimsByMessage);
   // What the models forbid.
   add_one("SB", {0, 1}, {0, 1}, {{store(x, 1), load(y, 0)}, {store(y, 1), load(x, 0)}});
@@ -160,7 +129,7 @@ std::vector<Scenario> long_scenarios() {
   add_one("three nodes claim a page", {0}, {0, 1, 2}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}}, kFirstTouch);
   add_one("two of a node touch what its home stores to", {1}, {0, 0, 1}, {{load(x, 0)}, {store(x1, 1)}, {store(x, 2)}},
           kUntouched);
-  add_one("a touch under a loop hazard", {0, 0}, {0, 0, 1}, {{both(in(x, 0), put(y, 1))}, {load(x, 0)}, {store(y, 2)}},
+  add_one("a touch under a loop hazard", {0, 0}, {0, 0, 1}, {{batch(in(x, 0), put(y, 1))}, {load(x, 0)}, {store(y, 2)}},
           kUntouched | kHeld);
   add_one("two of the home touch and store", {0}, {0, 0, 1},
           {{store(x, 1), load(x1, 0)}, {store(x, 2)}, {load(x, 0), store(x1, 4)}}, kUntouched);
@@ -179,8 +148,29 @@ std::vector<Scenario> long_scenarios() {
   add_one("WRC with fences", {0, 2}, {0, 1, 2},
           {{store(x, 1)}, {load(x, 0), fence(), store(y, 1)}, {load(y, 0), fence(), load(x, 1)}});
   add_one("batches against each other, and a writer", {0, 1}, {0, 1, 1},
-          {{both(put(x, 1), put(y, 1))}, {both(put(y, 2), in(x, 0))}, {store(x1, 2)}});
+          {{batch(put(x, 1), put(y, 1))}, {batch(put(y, 2), in(x, 0))}, {store(x1, 2)}});
   return add_one.all;
+}
+
+Scenario scenario_for(const std::string& name, Fault fault) {
+  for (Scenario& scenario : scenarios()) {
+    if (scenario.name != name) continue;
+    scenario.fault = fault;
+    return scenario;
+  }
+  panic("no such machine");
+}
+
+Scenario random_scenario(unsigned seed) {
+  Scenario scenario;
+  scenario.machine = model::random_scenario(seed);
+  scenario.name = scenario.machine.name;
+  // Half of them begin with the first touches of their pages.
+  if (seed % 2 == 1) {
+    scenario.touched = 0;
+    scenario.machine.warm = false;
+  }
+  return scenario;
 }
 
 bool has_batch(const Scenario& scenario) {

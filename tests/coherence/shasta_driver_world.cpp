@@ -1,7 +1,6 @@
 #include "shasta_driver_world.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +17,7 @@
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
-#include "memory/layout.h"
+#include "node_memory.h"
 #include "support/sim_fabric.h"
 
 namespace multigrain::shasta::explored {
@@ -30,12 +29,11 @@ using model::kMaxRegisters;
 using model::kMaxWords;
 using model::Op;
 using model::OpType;
+using node_memory::ExploredMemory;
+using node_memory::kPage;
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kRegionSize = uint64_t{1} << 20;
-constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions, and the tables, of two nodes
 constexpr unsigned kShift = 6;
 constexpr size_t kLineBytes = size_t{1} << kShift;
 constexpr unsigned kMaxNodes = 3;
@@ -301,9 +299,8 @@ class LinkFabric final : public ForwardingFabric {
 };
 
 struct NodeOf {
-  std::optional<Region> region;
+  std::optional<ExploredMemory> memory;
   Grants rights;
-  std::byte* words = nullptr;
   std::unique_ptr<LinkFabric> fabric;
   std::optional<LineTable> table;
   std::unique_ptr<HazardSlots> hazards;
@@ -376,13 +373,7 @@ const char* name(Fault fault) {
 }
 
 struct World::Impl {
-  explicit Impl(const Scenario& of)
-      : scenario(of), network([] {
-          SimNetwork::Options options;
-          options.nodes = kMaxNodes;
-          options.frames_bytes = options.words_bytes = options.lines_bytes = 0;
-          return options;
-        }()) {}
+  explicit Impl(const Scenario& of) : scenario(of), network(node_memory::network_of(kMaxNodes)) {}
 
   const Scenario& scenario;
   SimNetwork network;
@@ -407,10 +398,10 @@ struct World::Impl {
     return block * kPage + word * (scenario.lines == 1 ? sizeof(uint64_t) : kLineBytes);
   }
   [[nodiscard]] uint64_t* frame(unsigned node, unsigned block, unsigned word) const {
-    return reinterpret_cast<uint64_t*>(nodes[node].region->alias(PageId(0)) + offset_of(block, word));
+    return reinterpret_cast<uint64_t*>(nodes[node].memory->region().alias(PageId(0)) + offset_of(block, word));
   }
   [[nodiscard]] uintptr_t address_of(unsigned node, const Access& access) const {
-    return reinterpret_cast<uintptr_t>(nodes[node].region->base()) + offset_of(access.block, access.word);
+    return reinterpret_cast<uintptr_t>(nodes[node].memory->region().base()) + offset_of(access.block, access.word);
   }
   [[nodiscard]] uint64_t line_of(const Access& access) const { return offset_of(access.block, access.word) >> kShift; }
   [[nodiscard]] std::atomic<uint64_t>& table_word(unsigned node, uint64_t line) const {
@@ -458,8 +449,8 @@ struct World::Impl {
     const NodeOf& node = nodes[running->node];
     const auto* const at = static_cast<const std::byte*>(address);
     if (is_epoch(address)) return scenario.caches;
-    const std::byte* const frames = node.region->alias(PageId(0));
-    if (at >= frames && at < frames + kRegionSize) {
+    const std::byte* const frames = node.memory->region().alias(PageId(0));
+    if (at >= frames && at < frames + ExploredMemory::kRegionSize) {
       const auto offset = static_cast<uint64_t>(at - frames);
       for (unsigned b = 0; b < blocks(); ++b)
         for (unsigned w = 0; w < kMaxWords; ++w)
@@ -473,8 +464,9 @@ struct World::Impl {
           if (address == &table_word(running->node, b * (kPage >> kShift) + l)) return true;
       return false;
     }
-    if (at >= node.words && at < node.words + words::kBytes) {
-      const auto* const first = node.words + words::kHazards + words::kBytesPerHazardSlot;
+    const std::byte* const words = node.memory->words().data();
+    if (at >= words && at < words + words::kBytes) {
+      const auto* const first = words + words::kHazards + words::kBytesPerHazardSlot;
       return static_cast<size_t>(at - first) % words::kBytesPerHazardSlot < kHazards * sizeof(uint64_t);
     }
     const DriverState driver = state(running->node);
@@ -594,10 +586,15 @@ struct World::Impl {
     running->registers[access.reg] = static_cast<model::Value>(value);
   }
   bool try_open_known(unsigned node, const Access& access) {
+    using exploring_driver::Looked;
+    std::atomic<uint64_t>& rights_epoch = nodes[node].hazards->rights_epoch();
+    const auto stop_before = [&](const void* at) { before_access(at); };
+    uint64_t seen = 0;
+    exploring_driver::publish_and_read_epoch(
+        rights_epoch, seen, {}, [&] { hazard(make_hazard(line_of(access), 1, true)); }, stop_before);
     const bool passes = exploring_driver::check_and_cache(
-        nodes[node].hazards->rights_epoch(), cached[node][access.block], {},
-        [&] { hazard(make_hazard(line_of(access), 1, true)); }, [&](const void* at) { before_access(at); },
-        [&] { return looks(node, line_of(access), true); });
+        rights_epoch, seen, cached[node][access.block], true, {}, stop_before,
+        [&](bool) { return looks(node, line_of(access), true) ? Looked::kAll : Looked::kMissing; });
     if (!passes) hazard(0);
     return passes;
   }
@@ -859,22 +856,12 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
   };
   for (uint16_t n = 0; n < world.node_count(); ++n) {
     NodeOf& node = world.nodes[n];
-    auto region = Region::create(kRegionSize, kPage, -1,
-                                 {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
-    if (!region) panic("no region for a node:", n);
-    node.region.emplace(std::move(*region));
-    auto table = LineTable::map(kRegionSize, kShift, -1, 0,
-                                layout::kTablesBase + layout::kTablesSize - (n + 1) * kStride + kPage);
-    if (!table) panic("no line table for a node:", n);
-    node.table.emplace(std::move(*table));
-    void* const words =
-        mmap(nullptr, words::kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (words == MAP_FAILED) panic("no memory for the words of a node:", n);
-    node.words = static_cast<std::byte*>(words);
+    node.memory.emplace(n);
+    node.table.emplace(node_memory::explored_line_table(n, kShift));
     node.fabric = std::make_unique<LinkFabric>(world.network.node(NodeId(n)));
-    node.hazards = std::make_unique<HazardSlots>(NodeId(n), std::span(node.words, words::kBytes));
+    node.hazards = std::make_unique<HazardSlots>(NodeId(n), node.memory->words());
     node.homes = std::make_unique<Homes>(scenario, NodeId(n), world.claimed);
-    auto driver = Driver::create({*node.fabric, *node.region, node.rights, *node.homes, WaitPolicy{}},
+    auto driver = Driver::create({*node.fabric, node.memory->region(), node.rights, *node.homes, WaitPolicy{}},
                                  {*node.table, *node.hazards}, scenario.machine.model);
     if (!driver) panic("no driver for a node:", n);
     for (const Beside type : {kPageRequest, kPageAnswer, kHomeRequest, kHomeAnswer})
@@ -896,7 +883,8 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     for (unsigned from = 0; from < world.node_count(); ++from)
       if (from != n) thread(Thread::Role::kHandler, n, from);
     thread(Thread::Role::kService, n, 0);
-    if (world.is(Fault::kSeesNoHazards)) std::memset(world.nodes[n].words + words::kHazards, 0, sizeof(uint64_t));
+    if (world.is(Fault::kSeesNoHazards))
+      std::memset(world.nodes[n].memory->words().data() + words::kHazards, 0, sizeof(uint64_t));
   }
   g_world = &world;
   struct sigaction action = {};
@@ -911,8 +899,6 @@ World::~World() {
   static ProcessorProfile nobody;
   set_this_profile(nobody);
   abandon_hazard_slot();
-  for (NodeOf& node : impl_->nodes)
-    if (node.words != nullptr) munmap(node.words, words::kBytes);
 }
 
 void World::start() {
@@ -929,7 +915,7 @@ void World::start() {
     world.state(n).clear(world.blocks());
     for (unsigned b = 0; b < world.blocks(); ++b) {
       node.rights.granted(b) = 0;
-      std::memset(node.region->alias(PageId(b)), 0, kPage);
+      std::memset(node.memory->region().alias(PageId(b)), 0, kPage);
       for (uint64_t l = 0; l < (kPage >> kShift); ++l) world.table_word(n, b * (kPage >> kShift) + l).store(0);
     }
   }
@@ -941,7 +927,7 @@ void World::start() {
       // A copy everywhere.
       const auto home = static_cast<uint64_t>(world.scenario.machine.homes[b]);
       const uint64_t everybody = (uint64_t{1} << world.node_count()) - 1;
-      std::memset(world.nodes[n].region->alias(PageId(b)), 0, world.scenario.lines * kLineBytes);
+      std::memset(world.nodes[n].memory->region().alias(PageId(b)), 0, world.scenario.lines * kLineBytes);
       const uint64_t first = b * (kPage >> kShift);
       world.table_word(n, first).store(n == home ? kReadable | home << 2 | everybody << MG_FINE_HOLDERS_SHIFT
                                                  : kReadable);
@@ -1000,15 +986,16 @@ std::string World::in_words(Choice choice) const {
                        packet.header.word[0] / (kPage >> kShift), packet.header.small, packet.header.extra);
   }
   const auto* const at = static_cast<const std::byte*>(thread.address);
-  const std::byte* const frames = node.region->alias(PageId(0));
+  const std::byte* const frames = node.memory->region().alias(PageId(0));
   const std::byte* const table = node.table->bytes().data();
+  const std::byte* const words = node.memory->words().data();
   std::string where = "the first touch of a page";
-  if (at >= frames && at < frames + kRegionSize)
+  if (at >= frames && at < frames + ExploredMemory::kRegionSize)
     where = fmt::format("the frame at {:#x}", at - frames);
   else if (at >= table && at < table + node.table->bytes().size())
     where = fmt::format("the word of line {}",
                         &reinterpret_cast<const std::atomic<uint64_t>*>(at)[0] - &impl_->table_word(thread.node, 0));
-  else if (at >= node.words && at < node.words + words::kBytes)
+  else if (at >= words && at < words + words::kBytes)
     where = "a hazard";
   else if (at == reinterpret_cast<const std::byte*>(&impl_->state(thread.node).outstanding()))
     where = "what is outstanding";

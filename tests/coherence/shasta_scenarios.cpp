@@ -7,40 +7,12 @@
 
 #include "base/error.h"
 #include "explorer.h"
+#include "shasta_programs.h"
 
 namespace multigrain::shasta::model {
 namespace {
 
-Access at(unsigned block, unsigned word = 0) {
-  return {.block = static_cast<uint8_t>(block), .word = static_cast<uint8_t>(word)};
-}
-Access in(Access a, unsigned reg) {
-  a.reg = static_cast<uint8_t>(reg);
-  return a;
-}
-Access put(Access a, unsigned value) {
-  a.stores = true;
-  a.value = static_cast<Value>(value);
-  return a;
-}
-Op load(Access a, unsigned reg) {
-  return {OpType::kLoad, in(a, reg), {}};
-}
-Op store(Access a, unsigned value) {
-  return {OpType::kStore, put(a, value), {}};
-}
-Op add(Access a, unsigned value, unsigned reg) {
-  return {OpType::kAdd, in(put(a, value), reg), {}};
-}
-Op prefetch(Access a) {
-  return {OpType::kPrefetch, a, {}};
-}
-Op batch(Access first, Access second) {
-  return {OpType::kBatch, first, second};
-}
-Op fence() {
-  return {OpType::kFence, {}, {}};
-}
+using namespace programs;
 
 const char* in_name(Model model) {
   return model == Model::kSc ? "sc" : "rc";
@@ -60,10 +32,6 @@ Scenario make(const std::string& name, Model model, std::vector<unsigned> homes,
   for (const unsigned home : s.homes) s.nodes = std::max(s.nodes, home + 1);
   return s;
 }
-
-const Access x = at(0);
-const Access y = at(1);
-const Access x1 = at(0, 1);
 
 }  // namespace
 
@@ -255,13 +223,6 @@ Scenario random_scenario(unsigned seed) {
   return s;
 }
 
-bool has_reference(const Scenario& scenario) {
-  for (const Program& program : scenario.programs)
-    for (const Op& op : program)
-      if (op.type == OpType::kBatch) return false;
-  return true;
-}
-
 std::vector<Mutant> mutants() {
   std::vector<Mutant> all;
   for (auto m = static_cast<unsigned>(Mutant::kNone) + 1; m <= static_cast<unsigned>(Mutant::kLoseWake); ++m)
@@ -333,22 +294,6 @@ namespace {
 
 constexpr size_t kMaxStates = 12'000'000;
 
-// Machines with too many states are left.
-std::string explore_random(unsigned seed) {
-  constexpr size_t kMaxRandomStates = 300'000;
-  Scenario scenario = random_scenario(seed);
-  Outcomes allowed;
-  if (has_reference(scenario)) {
-    allowed = reference(scenario);
-    scenario.allowed = &allowed;
-  }
-  const exploring::Report report = exploring::explore<Machine>(scenario, kMaxRandomStates);
-  const bool left = report.failure.starts_with("more than");
-  std::printf("%s%s%s\n", exploring::summary(scenario.name, report).c_str(),
-              scenario.allowed != nullptr ? ", outcomes compared with the model's" : "", left ? ", left" : "");
-  return report.failure.empty() || left ? std::string() : report.failure + "\n" + report.trace;
-}
-
 std::string refute(Mutant mutant) {
   Scenario scenario = refuting(mutant).first;
   const Outcomes allowed = scenario.allowed == nullptr ? Outcomes{} : reference(scenario);
@@ -359,7 +304,7 @@ std::string refute(Mutant mutant) {
 }  // namespace
 
 exploring::Explorable explorable() {
-  exploring::Explorable all{.protocol = "shasta", .scenarios = {}, .mutants = {}, .random = {}};
+  exploring::Explorable all{.protocol = "shasta-transitions", .scenarios = {}, .mutants = {}, .random = {}};
   const auto add = [&](const std::vector<Scenario>& usual, const std::vector<Scenario>& with_long, auto explore) {
     for (const Scenario& s : with_long) {
       const bool is_usual =
@@ -372,10 +317,6 @@ exploring::Explorable explorable() {
       [](const Scenario& s) { return exploring::explore_and_print<Machine>(s, kMaxStates); });
   add(litmus(false), litmus(true), [](const Scenario& s) { return check_litmus(s, kMaxStates); });
   for (const Mutant m : mutants()) all.mutants.push_back({.name = name(m), .refute = [m] { return refute(m); }});
-  all.random = [](unsigned seed) {
-    return exploring::Explorable::Scenario{
-        .name = random_scenario(seed).name, .takes_minutes = false, .explore = [seed] { return explore_random(seed); }};
-  };
   return all;
 }
 

@@ -1,4 +1,4 @@
-// The machines that Shasta is explored on; shared by the test and by the command `explore`.
+// The machines on which the transitions of Shasta are explored by themselves; shared by the test and by the command `explore`.
 #pragma once
 
 #include <string>
@@ -17,10 +17,9 @@ namespace multigrain::shasta::model {
 // What differs between the outcomes of the protocol and those of the model; empty: nothing. Prints a line.
 [[nodiscard]] std::string check_litmus(const Scenario& scenario, size_t max_states);
 
-// A machine with short random programs of everything that there is; the same for the same seed.
+// A machine with short random programs of everything that there is; the same for the same seed. For the exploration of the
+// driver.
 [[nodiscard]] Scenario random_scenario(unsigned seed);
-// Whether reference() knows all of its operations.
-[[nodiscard]] bool has_reference(const Scenario& scenario);
 
 [[nodiscard]] std::vector<Mutant> mutants();
 // A machine that refutes the mutant, and part of what is said then. With `allowed` set, outcomes are compared too.

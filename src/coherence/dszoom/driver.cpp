@@ -190,6 +190,7 @@ void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
   alignas(64) std::array<std::byte, kLongestLine> buffer;
   miss.begin(step);
   HazardScan scan;
+  MULTIGRAIN_LOCALS(miss, scan, buffer);
   uint64_t waiting_since = 0;
   for (unsigned tries = 0;;) {
     profile.enter(Category::kDataWait);

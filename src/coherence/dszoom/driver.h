@@ -26,6 +26,10 @@
 
 namespace multigrain::dszoom {
 
+namespace explored {
+struct DriverState;
+}
+
 class Driver final : public LineDriver {
  public:
   // Errors: more nodes than an entry has bits for; tables that cannot be reserved.
@@ -47,10 +51,10 @@ class Driver final : public LineDriver {
 
   // The word of the line at `address` in this node's table, for tests and diagnosis.
   [[nodiscard]] uint64_t inspect(uintptr_t address) const { return word(line_of(address)).load(); }
-  // What this node knows of another's rights epoch, for tests.
-  [[nodiscard]] std::atomic<uint64_t>& known_epoch(NodeId node) { return epochs_of_[node.value]; }
 
  private:
+  friend struct explored::DriverState;  // of the tests that explore the driver
+
   // A line of which this node may have a copy: its page is touched.
   struct Line {
     uint64_t number;

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/fine_grain.h"
 #include "base/node_set.h"
@@ -81,12 +82,16 @@ class HazardScan {
   }
   [[nodiscard]] uint64_t epoch(NodeId node) const { return with_epoch_.contains(node) ? epoch_[node.value] : kNoEpoch; }
 
- private:
+  // A hazard that was recorded.
   struct Seen {
     uint64_t hazard;
     uint32_t index;
     uint16_t node;
   };
+  // All of them, for the explorer, which must tell states apart.
+  [[nodiscard]] std::span<const Seen> recorded() const { return {seen_.data(), size_}; }
+
+ private:
   // More than a miss meets. Of a node with still more, every hazard that covers the line is waited for.
   std::array<Seen, 64> seen_;
   size_t size_ = 0;

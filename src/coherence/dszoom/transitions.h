@@ -1,8 +1,7 @@
 // DSZOOM's protocol for one miss of one processor, from the lock of the directory entry to its release, as a value
 // ([DSZOOM], section 2.4, Algorithms 1 and 2, which stand line by line at the head of transitions.cpp;
 // docs/internals/dszoom.md). It has no clock, no memory and no network: it says which operations to carry out next, and is
-// told what came of them. The driver (driver.h) carries them out on a fabric, the model (tests/coherence/dszoom_model.h)
-// one by one with the operations of all other requesters between them. The states of a line are in states.h.
+// told what came of them. The driver (driver.h) carries them out on a fabric. The states of a line are in states.h.
 //
 // The operations of a step may all be under way at the same time. Those on one node stand together, and take effect
 // there in their order; those on different nodes have none. A step begins when all of the one before are complete. The

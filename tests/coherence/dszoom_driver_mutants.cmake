@@ -1,0 +1,61 @@
+# The deliberate faults of DSZOOM's driver (dszoom_driver_mutants.h); driver_mutants.cmake says how they are made.
+set(PROTOCOL dszoom)
+include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
+
+in_file(operations)
+
+# What a step has in another order, or less of, or more of.
+mutate([[  for (const Operation& operation : step) under_way.start(operation);
+]] [[  const Step as_mutated = explored::mutated(step);
+  for (const Operation& operation : as_mutated) under_way.start(operation);
+]])
+mutate([[  for (const Operation& operation : step) {
+    switch (operation.verb) {
+      case Verb::kFill:
+]] [[  const Step as_mutated = explored::mutated(step);
+  for (const Operation& operation : as_mutated) {
+    switch (operation.verb) {
+      case Verb::kFill:
+]])
+
+# kIgnoresLock
+mutate([[    if (entry_ != nullptr) outcome_.entry = *entry_;
+]] [[    if (entry_ != nullptr) outcome_.entry = is(Mutant::kIgnoresLock) ? *entry_ & ~kLocked : *entry_;
+]])
+
+# kForgetsReader
+mutate([[void Driver::unlock(const Line& line, uint64_t entry) {
+]] [[void Driver::unlock(const Line& line, uint64_t entry) {
+  if (NodeSet have = holders(entry, line.home); is(Mutant::kForgetsReader) && have.size() > 1) {
+    have.erase(self_);
+    entry = make_entry(have, line.home);
+  }
+]])
+
+# kKnowsLate
+mutate([[                           scans_[i].epoch_before, scan_, outcome_);
+]] [[                           is(Mutant::kKnowsLate) ? driver_.epochs_of_[scans_[i].node.value].load() : scans_[i].epoch_before,
+                           scan_, outcome_);
+]])
+
+# kFirstLookInVain
+mutate([[  if (!epoch_validates(node, hazards[kEpochIndex], epoch_before, scan, outcome)) return;
+]] [[  if (!epoch_validates(node, hazards[kEpochIndex], epoch_before, scan, outcome) && !is(Mutant::kFirstLookInVain)) return;
+]])
+
+# kTrustsOdd, kReplacesThenTakes
+mutate([[  if (scan.has_scanned(node)) return true;
+]] [[  if (is(Mutant::kReplacesThenTakes)) return true;
+  if (is(Mutant::kTrustsOdd) && (epoch & ~uint64_t{MG_FINE_EPOCH_CACHED}) == before) return true;
+  if (scan.has_scanned(node)) return true;
+]])
+
+in_file(driver)
+
+# kWaitsWithHazard
+mutate([[  miss.begin(step);
+]] [[  miss.begin(step);
+  if (is(Mutant::kWaitsWithHazard)) publish_hazard(make_hazard(line.number, 1, stores));
+]])
+
+in_file("")

@@ -1,0 +1,21 @@
+// Deliberate faults of what Shasta's driver stands on, where it is explored.
+#pragma once
+
+#include <cstdint>
+
+namespace multigrain::shasta::explored {
+
+// Deliberate faults of what the driver stands on, and of compiled checks; those of the driver itself are made in its source
+// (shasta_driver_mutants.cmake), and have the numbers that follow.
+enum class Fault : uint8_t {
+  kNone,
+  kSeesNoHazards,       // the driver finds no hazard
+  kMessagesOvertake,    // of two messages between two nodes the later one may be handled first
+  kServiceIsNotWoken,   // Fabric::wake_service() has no effect
+  kStoreWithoutHazard,  // compiled checks look at the word, and store
+  kLookThenPublish,     // compiled checks look at the word, and then publish the hazard
+  kCount
+};
+[[nodiscard]] const char* name(Fault fault);
+
+}  // namespace multigrain::shasta::explored
