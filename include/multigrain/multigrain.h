@@ -104,7 +104,8 @@ typedef enum mg_protocol {
   MG_PROTOCOL_MGS,
   MG_PROTOCOL_HLRC,
   MG_PROTOCOL_DSZOOM,
-  MG_PROTOCOL_SHASTA
+  MG_PROTOCOL_SHASTA,
+  MG_PROTOCOL_SC
 } mg_protocol;
 
 /** How to allocate. Begin with MG_ALLOC_OPTIONS_INIT, which sets `size` and leaves everything else at its default (0):
