@@ -120,8 +120,9 @@ class SteppedRights final : public AccessRights {
   void clear() { of_ = {}; }
 
  private:
+  // What is given is of use to others of the node at once or later; what is taken must be gone before what comes next.
   void set(PageId page, Right right) {
-    stop_at(&of_[page.value]);
+    if (right < of_[page.value]) stop_at(&of_[page.value]);
     of_[page.value] = right;
   }
   std::array<Right, kMaxPages> of_{};
@@ -176,14 +177,15 @@ struct Seen {
 
 struct Thread : exploring_driver::Fibre {
   enum class Role : uint8_t { kProcessor, kHandler, kService };
-  enum class At : uint8_t { kStep, kLock, kTime, kGrant, kIdle, kEnd };
+  enum class At : uint8_t { kStep, kLock, kGrant, kIdle, kEnd };
   Role role = Role::kProcessor;
   unsigned node = 0;
   unsigned number = 0;  // of a processor, its program; of a handler, whose messages
   ProcessorProfile profile;
   At at = At::kEnd;
-  const void* address = nullptr;  // of the next access, of the lock, or of the record that time is asked for
-  bool answer = false;            // kTime
+  const void* address = nullptr;  // of the next access, or of the lock
+  bool goes_through = false;      // it has done nothing yet since it began, or was woken: locks that are free do not stop it
+  bool hold_is_over = false;      // what the clock says while it has the lock
   uint8_t pc = 0;
   std::array<uint64_t, kRegisters> registers{};
   // Of the fault that it is in.
@@ -272,6 +274,7 @@ struct World::Impl {
   // --- Threads
   void run(Thread& thread) {
     running = &thread;
+    thread.goes_through = thread.at == Thread::At::kGrant || thread.at == Thread::At::kIdle;
     set_this_profile(thread.profile);
     thread.run();
     running = nullptr;
@@ -357,6 +360,12 @@ struct World::Impl {
     running->lock = nullptr;
   }
 
+  // Whether a thread that takes the lock is going to ask if the hold is over.
+  [[nodiscard]] bool is_time_asked(const Thread& thread) const {
+    const std::optional<unsigned> page = state(thread.node).page_of_lock(thread.address);
+    if (thread.role == Thread::Role::kProcessor || !page) return false;
+    return state(thread.node).page(*page).held;
+  }
   // How many ways the thread may go on.
   [[nodiscard]] unsigned ways(const Thread& thread) const {
     switch (thread.at) {
@@ -366,10 +375,8 @@ struct World::Impl {
         auto& lock = *static_cast<SpinLock*>(const_cast<void*>(thread.address));
         if (!lock.try_lock()) return 0;
         lock.unlock();
-        return 1;
+        return is_time_asked(thread) ? 2 : 1;
       }
-      case Thread::At::kTime:
-        return 2;
       case Thread::At::kGrant:
         return state(thread.node).grants(thread.page, thread.is_write) != thread.grants ? 1 : 0;
       case Thread::At::kIdle:
@@ -397,9 +404,12 @@ void stop_at(const void* address) {
   Thread& thread = *g_world->running;
   g_world->note_unlock();
   const bool is_list = address == g_world->state(thread.node).listed();
+  // To list a page takes one atomic operation.
+  if (is_list && thread.lock != nullptr) return;
   // The service thread begins its round.
-  if (is_list && thread.role == Thread::Role::kService && thread.lock == nullptr) thread.records.clear();
-  g_world->stop(Thread::At::kStep, address);
+  if (is_list && thread.role == Thread::Role::kService) thread.records.clear();
+  if (!thread.goes_through) g_world->stop(Thread::At::kStep, address);
+  thread.goes_through = false;
   thread.records.push_back(
       {.what = mix(1 + reinterpret_cast<uintptr_t>(address)), .result = is_list ? g_world->state(thread.node).first_listed() : 0});
 }
@@ -412,7 +422,8 @@ void LinkFabric::send(NodeId to, const MessageHeader& header, std::span<const st
 
 void LinkFabric::fetch(const Message& message, std::span<std::byte> bytes) {
   const auto page = static_cast<unsigned>(message.slice.offset / kPage);
-  stop_at(bytes.data());
+  // Before the message is handled is as good as in the middle, if no processor here can see the frame.
+  if (g_world->nodes[self().value].rights.of(page) != SteppedRights::Right::kNone) stop_at(bytes.data());
   std::memcpy(bytes.data(), g_world->frame(message.from.value, page), kMaxWords * sizeof(uint64_t));
 }
 
@@ -567,7 +578,8 @@ void World::take(Choice choice) {
     thread.packet = link.front();
     link.pop_front();
   }
-  if (thread.at == Thread::At::kTime) thread.answer = choice % 2 != 0;
+  // That it is over comes first: so paths are short.
+  thread.hold_is_over = choice % 2 == 0 && impl_->ways(thread) == 2;
   impl_->run(thread);
 }
 
@@ -584,10 +596,9 @@ std::string World::in_words(Choice choice) const {
       return who + (thread.address == impl_->state(thread.node).listed() ? " looks at the list of pages with a hold"
                                                                          : " changes rights, or fetches a page");
     case Thread::At::kLock:
-      return fmt::format("{} takes the lock of page {}", who,
-                         impl_->state(thread.node).page_of_lock(thread.address).value_or(kMaxPages));
-    case Thread::At::kTime:
-      return fmt::format("{} learns that the hold is {}", who, choice % 2 != 0 ? "over" : "not over");
+      return fmt::format("{} takes the lock of page {}{}", who,
+                         impl_->state(thread.node).page_of_lock(thread.address).value_or(kMaxPages),
+                         choice % 2 == 0 && impl_->ways(thread) == 2 ? "; its hold is over" : "");
     case Thread::At::kGrant:
       return who + " has been granted the page";
     case Thread::At::kIdle: {
@@ -714,8 +725,13 @@ void step(const void* address, size_t) {
 
 void step_of_lock(const void* lock) {
   if (g_world == nullptr || g_world->running == nullptr) return;
-  g_world->stop(Thread::At::kLock, lock);
   Thread& thread = *g_world->running;
+  g_world->note_unlock();
+  // What it has done so far since it began concerns nobody: it takes the lock now, unless it is held, or time is asked for.
+  thread.address = lock;
+  thread.at = Thread::At::kLock;
+  if (!thread.goes_through || g_world->ways(thread) != 1) g_world->stop(Thread::At::kLock, lock);
+  thread.goes_through = false;
   // What a thread does with the lock held follows from how it found the page.
   sc::explored::Seen record{.what = 2, .result = 0};
   thread.locked_at = thread.records.size();
@@ -732,11 +748,9 @@ void step_of_change(const uint64_t*, uint64_t) {
 
 bool time_has_come(const void* record) {
   if (g_world == nullptr || g_world->running == nullptr) return true;
-  Thread& thread = *g_world->running;
-  g_world->stop(Thread::At::kTime, record);
-  thread.records.push_back({.what = 3, .result = thread.answer});
-  if (thread.answer) g_world->end_hold(thread.node, g_world->state(thread.node).page_of_record(record).value_or(0));
-  return thread.answer;
+  const Thread& thread = *g_world->running;
+  if (thread.hold_is_over) g_world->end_hold(thread.node, g_world->state(thread.node).page_of_record(record).value_or(0));
+  return thread.hold_is_over;
 }
 
 }  // namespace multigrain::exploring_driver

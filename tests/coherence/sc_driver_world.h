@@ -2,9 +2,9 @@
 // at a time.
 //
 // A node has its processors, which run programs; a thread for each other node, which handles what that sends, one message
-// after the other; and its service thread. Each is a fibre of one thread, and stops before locks, before rights change,
-// before a page is fetched from another node's frames, before the list of pages with a hold is looked at, and where it
-// asks whether a hold is over: then the explorer answers, yes or no. A message is on its way until it is handled.
+// after the other; and its service thread. Each is a fibre of one thread, and stops before locks, before rights are
+// taken, and before the list of pages with a hold is looked at. Where the driver asks whether a hold is over, the explorer
+// answers, yes or no. A message is on its way until it is handled.
 //
 // A processor's access is what hardware makes of it: it looks at the rights of all pages that the instruction needs, and
 // either faults on the first that it lacks or happens as a whole.

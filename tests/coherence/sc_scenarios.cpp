@@ -51,6 +51,9 @@ std::vector<Scenario> scenarios() {
       // Threads of one node.
       machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}}),
       machine("two readers of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {load(0)}, {store(0, 1)}}),
+      // What is ordered before a request of a node, and what after it.
+      machine("two threads of a node against two writers", 3, {2}, {0, 0, 1, 2},
+              {{load(0)}, {store(0, 1)}, {store(0, 2)}, {store(0, 3)}}),
       // Three nodes: the home, and two others.
       machine("two readers and the home", 3, {0}, {0, 1, 2}, {{store(0, 1)}, {load(0)}, {load(0), store(0, 2)}}),
       machine("two others", 3, {0}, {1, 2}, {{load(0), store(0, 1)}, {load(0), store(0, 2)}}),
