@@ -95,16 +95,17 @@ typedef enum mg_home {
   MG_HOME_FIRST_TOUCH  /**< on the node that first accesses the page */
 } mg_home;
 
-/** What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc), whose accesses
+/** What keeps an allocation coherent. A run has one page protocol (mgs, unless --protocol says hlrc or sc), whose accesses
  * faults find, and, if the program was compiled with mgcc or mg++, one line protocol beside it (dszoom, unless --protocol
- * says shasta), whose accesses compiled checks find: memory of both may be used in one program. Under dszoom, and under
- * shasta unless --model says otherwise, atomics of C11 and C++ are sequentially consistent across nodes, too. */
+ * says shasta), whose accesses compiled checks find: memory of both may be used in one program. Under sc, under dszoom, and
+ * under shasta unless --model says otherwise, atomics of C11 and C++ are sequentially consistent across nodes, too. */
 typedef enum mg_protocol {
   MG_PROTOCOL_DEFAULT = 0, /**< what --protocol says */
   MG_PROTOCOL_MGS,
   MG_PROTOCOL_HLRC,
   MG_PROTOCOL_DSZOOM,
-  MG_PROTOCOL_SHASTA
+  MG_PROTOCOL_SHASTA,
+  MG_PROTOCOL_SC
 } mg_protocol;
 
 /** How to allocate. Begin with MG_ALLOC_OPTIONS_INIT, which sets `size` and leaves everything else at its default (0):

@@ -196,8 +196,9 @@ Status validate(const Config& config) {
         "the shared region's size is {} bytes; it must be a multiple of 64K from 1M to 16T (--region-size or "
         "MULTIGRAIN_REGION_SIZE)",
         config.region_size);
-  if (config.protocol != "mgs" && config.protocol != "hlrc" && !Config::is_line_protocol(config.protocol))
-    return fail("the protocol is '{}'; it must be mgs, hlrc, dszoom or shasta (--protocol or MULTIGRAIN_PROTOCOL)",
+  if (config.protocol != "mgs" && config.protocol != "hlrc" && config.protocol != "sc" &&
+      !Config::is_line_protocol(config.protocol))
+    return fail("the protocol is '{}'; it must be mgs, hlrc, sc, dszoom or shasta (--protocol or MULTIGRAIN_PROTOCOL)",
                 config.protocol);
   if (!std::has_single_bit(config.line_size) || config.line_size < Config::kMinLineSize ||
       config.line_size > Config::kMaxLineSize)

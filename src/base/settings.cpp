@@ -66,7 +66,7 @@ constexpr Setting kSettings[] = {
     {"MULTIGRAIN_PROCS_PER_NODE", Of::kRun, whole<&Config::processors_per_node, 1, Config::kMaxProcessorsPerNode>,
      "-c,--procs-per-node", "C", "processors of each node (default 1)"},
     {"MULTIGRAIN_PROTOCOL", Of::kRun, parsed<&Config::protocol, parse_name>, "--protocol", "NAME",
-     "coherence protocol: mgs (default), hlrc, dszoom, shasta", "mgs,hlrc,dszoom,shasta"},
+     "coherence protocol: mgs (default), hlrc, sc, dszoom, shasta", "mgs,hlrc,sc,dszoom,shasta"},
     {"MULTIGRAIN_LINE_SIZE", Of::kRun, parsed<&Config::line_size, parse_size>, "--line-size", "BYTES",
      "size of a line: a power of two from 32 to 2048 under dszoom, 64 or 128 under shasta (default 64)"},
     {"MULTIGRAIN_BLOCK_SIZE", Of::kRun, parsed<&Config::block_size, parse_size>, "--block-size", "BYTES",

@@ -32,7 +32,10 @@ class ByGrain final : public Protocol {
   void acquire(NodeId from) override { pages_.acquire(from); }
   void acquire_all() override { pages_.acquire_all(); }
   bool help() override { return pages_.help(); }
-  void serve() override { lines_.serve(); }
+  void serve() override {
+    pages_.serve();
+    lines_.serve();
+  }
 
  private:
   Protocol& pages_;

@@ -3,6 +3,7 @@
 #include "coherence/dszoom/driver.h"
 #include "coherence/hlrc/driver.h"
 #include "coherence/mgs/driver.h"
+#include "coherence/sc/driver.h"
 #include "coherence/shasta/driver.h"
 
 namespace multigrain {
@@ -15,6 +16,7 @@ Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const N
                                            .fetch_ahead = options.hlrc.fetch_ahead,
                                            .coalesce = options.hlrc.coalesce,
                                            .cooperative = options.hlrc.cooperative});
+  if (name == "sc") return sc::Driver::create(services, options.prefetch);
   return fail("there is no protocol '{}'", name);
 }
 
@@ -36,6 +38,7 @@ bool works_without_handlers(std::string_view name) {
 
 const char* protocol_message_name(MessageType type) {
   if (const char* const name = mgs::message_name(type)) return name;
+  if (const char* const name = sc::message_name(type)) return name;
   return shasta::message_name(type);
 }
 

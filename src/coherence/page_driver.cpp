@@ -9,7 +9,7 @@
 
 namespace multigrain {
 
-PageDriver::PageDriver(const NodeServices& services, PagePool twins)
+PageDriver::PageDriver(const NodeServices& services, std::optional<PagePool> twins)
     : services_(services),
       self_(services.fabric.self()),
       page_size_(services.region.page_size()),
@@ -43,14 +43,14 @@ void PageDriver::set_home(PageId page, PageRecord& record, NodeId home) {
 
 void PageDriver::make_twin(PageId page, PageRecord& record) {
   MG_CHECK(record.twin == nullptr, page.value);
-  record.twin = twins_.acquire();
+  record.twin = twins_->acquire();
   copy_page(record.twin, frame(page), page_size_);
   this_profile().count(Counter::kTwins);
 }
 
 void PageDriver::drop_twin(PageRecord& record) {
   MG_CHECK(record.twin != nullptr);
-  twins_.release(record.twin);
+  twins_->release(record.twin);
   record.twin = nullptr;
 }
 

@@ -34,7 +34,9 @@ struct PageRecord {
 
 class PageDriver : public Protocol {
  protected:
-  PageDriver(const NodeServices& services, PagePool twins);
+  // Without twins: make_twin() is not called.
+  explicit PageDriver(const NodeServices& services) : PageDriver(services, std::nullopt) {}
+  PageDriver(const NodeServices& services, std::optional<PagePool> twins);
   static Result<PagePool> create_twins(const NodeServices& services);
 
   // The home, looked up once. nullopt: not allocated. `claim`: settle a first-touch page, waiting if need be; with no
@@ -74,7 +76,7 @@ class PageDriver : public Protocol {
   void touch(PageId first, uint64_t count) const;
   void count_opened(uint32_t pages);
 
-  PagePool twins_;
+  std::optional<PagePool> twins_;
   std::atomic<uint64_t> pages_looked_up_{0};
 };
 

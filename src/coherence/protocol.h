@@ -83,7 +83,8 @@ class Protocol {
   // caller waits at a barrier. Whether it did something; costs a few nanoseconds if there is nothing to do.
   virtual bool help() { return false; }
 
-  // Does what has been put off until some thread without published hazards can do it. The service thread calls it whenever
+  // Does what has been put off until its time has come, or until some thread without published hazards can do it. The
+  // service thread calls it whenever
   // serve() of the fabric has returned; Fabric::wake_service() makes it.
   virtual void serve() {}
 };

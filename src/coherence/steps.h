@@ -10,6 +10,8 @@
 #define MULTIGRAIN_LOCK_STEP(lock) static_cast<void>(0)
 // Before the word at `address` is looked at again, which was `seen`: the thread goes on when it is something else.
 #define MULTIGRAIN_CHANGE_STEP(address, seen) static_cast<void>(0)
+// Whether the clock (monotonic_ns()) has come to `time`, which belongs to the object at `address`.
+#define MULTIGRAIN_TIME_HAS_COME(address, time) (monotonic_ns() >= (time))
 // How often a thread looks again at something before it gives up. In a test not at all: there a thread that looks later
 // stands for one that looks again.
 #define MULTIGRAIN_SPINS(number) (number)

@@ -51,8 +51,11 @@ multigrain::Result<multigrain::Grain> grain_of(mg_protocol protocol, const Node&
     case MG_PROTOCOL_DEFAULT:
       return config.grain();
     case MG_PROTOCOL_MGS:
-    case MG_PROTOCOL_HLRC: {
-      const std::string_view wanted = protocol == MG_PROTOCOL_MGS ? "mgs" : "hlrc";
+    case MG_PROTOCOL_HLRC:
+    case MG_PROTOCOL_SC: {
+      const std::string_view wanted = protocol == MG_PROTOCOL_MGS    ? "mgs"
+                                      : protocol == MG_PROTOCOL_HLRC ? "hlrc"
+                                                                     : "sc";
       if (wanted == config.page_protocol()) return multigrain::Grain::kPage;
       return multigrain::fail("mg_alloc: the page protocol of this run is {}, not {}", config.page_protocol(), wanted);
     }

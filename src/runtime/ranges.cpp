@@ -6,6 +6,7 @@
 #include "coherence/hazard_words.h"
 #include "coherence/hlrc/words.h"
 #include "coherence/mgs/message_types.h"
+#include "coherence/sc/message_types.h"
 #include "coherence/shasta/message_types.h"
 #include "memory/heap/shared_heap.h"
 #include "memory/heap/words.h"
@@ -42,6 +43,7 @@ constexpr std::array kWords{words::kTestWords,  words::kNoticeWords, words::kLoc
 static_assert(are_disjoint(kWords) && end_at(kWords, words::kBytes));
 
 constexpr std::array kMessageTypes{types(message_range::kMgs, message_range::kMgsEnd),
+                                   types(message_range::kSc, message_range::kScEnd),
                                    types(message_range::kShasta, message_range::kShastaEnd),
                                    types(message_range::kSync, message_range::kSyncEnd),
                                    types(message_range::kHeap, message_range::kHeapEnd),

@@ -207,10 +207,11 @@ class Explorer {
       if (is_new) {
         choice = path_.back().choices.front();
       } else {
-        // Everybody in turn, so that who waits for another does so for a bounded time.
+        // Each as often as the others, so that a thread that waits for another does so for a bounded time. Not in turn: a
+        // thread that asks again and again would get the same answer each time.
         world.enabled(choices_);
         if (choices_.empty()) break;
-        choice = choices_[steps_.size() % choices_.size()];
+        choice = choices_[exploring::mix(steps_.size()) % choices_.size()];
       }
       if (!take(world, choice, true)) return false;
       if (steps_.size() > kMaxSteps) {

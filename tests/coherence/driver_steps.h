@@ -16,6 +16,8 @@ void step(const void* address, size_t bytes);
 void step_of_lock(const void* lock);
 // Goes on when the word is not `seen` any more.
 void step_of_change(const uint64_t* address, uint64_t seen);
+// What the clock says, of a time that belongs to the object at `address`: the test decides.
+bool time_has_come(const void* address);
 
 // A word or less; of bytes, which stand for a frame, the word that begins there.
 template <typename T>
@@ -51,5 +53,7 @@ class Locals {
 #define MULTIGRAIN_STEP(address) ::multigrain::exploring_driver::step(address)
 #define MULTIGRAIN_LOCK_STEP(lock) ::multigrain::exploring_driver::wait_for(lock)
 #define MULTIGRAIN_CHANGE_STEP(address, seen) ::multigrain::exploring_driver::step_of_change(address, seen)
+#define MULTIGRAIN_TIME_HAS_COME(address, time) \
+  (static_cast<void>(time), ::multigrain::exploring_driver::time_has_come(address))
 #define MULTIGRAIN_SPINS(number) 0
 #define MULTIGRAIN_LOCALS(...) const ::multigrain::exploring_driver::Locals multigrain_locals(__VA_ARGS__)

@@ -71,7 +71,7 @@ class Plan:
 def make(seed):
     r = random.Random(seed)
     fabric = r.choice(["shm", "shm", "ucx", "ucx", "hosts"])
-    protocol = r.choice(["mgs", "hlrc", "dszoom", "shasta"])
+    protocol = r.choice(["mgs", "hlrc", "sc", "dszoom", "shasta"])
     sizes = WORKLOADS["shm" if fabric == "shm" else "ucx", "lines" if protocol in LINES else "pages"]
     workload = r.choice(sorted(sizes))
     nodes = r.choice([2, 3, 4])

@@ -213,7 +213,7 @@ TEST(Crash, WithoutMgrunNamesAddresses) {
 // --- Locks
 
 TEST(Locks, TakenTwiceAreAnErrorAtOnce) {
-  for (const char* const protocol : {"mgs", "hlrc"})
+  for (const char* const protocol : {"mgs", "hlrc", "sc"})
     EXPECT_THAT(output_of("lock-twice", 1, with(kTwoNodes, {"--protocol", protocol})),
                 AllOf(HasSubstr("processor 3: mg_lock: the processor holds this lock already"),
                       HasSubstr("created at " + line("lock-created")), HasSubstr("wanted at " + line("taken-twice")),
@@ -233,7 +233,7 @@ TEST(Locks, AreNotKeptByAFunctionThatReturns) {
 }
 
 TEST(Threads, ThatEndInAFunctionHaveReturned) {
-  for (const char* const protocol : {"mgs", "hlrc"})
+  for (const char* const protocol : {"mgs", "hlrc", "sc"})
     output_of("exit-threads", 0, with(kTwoNodes, {"--protocol", protocol}));
 }
 
@@ -250,7 +250,7 @@ void expect_ring(const std::string& text) {
 }
 
 TEST(Hang, InARingOfLocksIsADeadlock) {
-  for (const char* const protocol : {"mgs", "hlrc"})
+  for (const char* const protocol : {"mgs", "hlrc", "sc"})
     expect_ring(output_of("ring", 1, with({"--nodes", "3", "--protocol", protocol}, kEnd)));
 }
 

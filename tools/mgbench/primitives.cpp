@@ -210,8 +210,8 @@ int measure(const PrimitivesOptions& options) {
 Command add_primitives(CLI::App& app) {
   auto options = std::make_shared<PrimitivesOptions>();
   app.add_option("--protocol", options->protocol,
-                 "mgs or hlrc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
-      ->check(CLI::IsMember({"mgs", "hlrc", "dszoom", "shasta"}));
+                 "mgs, hlrc or sc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
+      ->check(CLI::IsMember({"mgs", "hlrc", "sc", "dszoom", "shasta"}));
   app.add_option("--model", options->model, "the memory model of shasta: sc (default), tso or rc")
       ->check(CLI::IsMember({"sc", "tso", "rc"}));
   app.add_option("--clock-scale", options->clock_scale,

@@ -6,6 +6,6 @@
 namespace multigrain::message_range {
 
 inline constexpr MessageType kMgs = 0x10;
-inline constexpr MessageType kMgsEnd = 0x30;
+inline constexpr MessageType kMgsEnd = 0x20;
 
 }  // namespace multigrain::message_range

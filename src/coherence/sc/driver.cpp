@@ -1,0 +1,331 @@
+#include "coherence/sc/driver.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "coherence/sc/message_types.h"
+#include "coherence/steps.h"
+#include "coherence/stride_prefetcher.h"
+#include "profile/this_thread.h"
+#include "profile/virtual_time.h"
+
+namespace multigrain::sc {
+namespace {
+
+constexpr MessageType type_of(MessageKind kind) {
+  return static_cast<MessageType>(message_range::kSc + static_cast<unsigned>(kind));
+}
+
+// A hold is long enough for a thread to leave the fault handler and to make its access; and, since an instruction may
+// need two pages that two nodes want in opposite order, of a length that differs from one time to the next, so that one
+// of the nodes has both some time.
+constexpr Nanoseconds kShortestHold = 10'000;
+constexpr Nanoseconds kLongestHold = 30'000;
+
+Nanoseconds length_of_hold() {
+  // The low bits of the time-stamp counter differ from node to node, and from one time to the next.
+  const uint64_t mixed = ticks() * 0x9e3779b97f4a7c15u;
+  return kShortestHold + (mixed >> 32) % (kLongestHold - kShortestHold);
+}
+
+void count(Counter counter, uint64_t n = 1) {
+  this_profile().count(counter, n);
+}
+
+// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+[[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_prefetcher;
+
+std::unique_lock<SpinLock> hold(SpinLock& lock) {
+  MULTIGRAIN_LOCK_STEP(lock);
+  return std::unique_lock(lock);
+}
+
+}  // namespace
+
+const char* message_name(MessageType type) {
+  if (type < message_range::kSc || type >= type_of(MessageKind::kKindCount)) return nullptr;
+  return name(static_cast<MessageKind>(type - message_range::kSc));
+}
+
+Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, unsigned prefetch) {
+  std::unique_ptr<Driver> driver(new Driver(services, prefetch));
+  auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
+  if (!records) return tl::unexpected(records.error());
+  driver->records_ = std::move(*records);
+  for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
+    services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
+  return driver;
+}
+
+// --- Faults
+
+bool Driver::on_fault(PageId page, bool is_write) {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  Record& record = records_[page.value];
+  if (!home_of(page, record, true)) return false;
+
+  EventCount& granted = is_write ? record.writers : record.readers;
+  uint32_t seen = 0;
+  std::optional<Attendance> attendance;
+  bool asks = false;
+  bool is_new = false;  // to this node's threads
+  FaultOutcome outcome;
+  {
+    Actions actions;
+    const auto hold_page = hold(record.lock);
+    is_new = record.right == Right::kNone;
+    const bool was_readable = record.page.is_readable();
+    const bool was_pending = record.page.pending != Pending::kNone;
+    seen = granted.prepare();
+    outcome = sc::on_fault(record.page, context(record), is_write ? Access::kWrite : Access::kRead, actions);
+    asks = !was_pending && record.page.pending != Pending::kNone;
+    // Before requests are sent, so that a home that answers at once finds a thread that looks after messages.
+    if (outcome == FaultOutcome::kWait) attendance.emplace(services_.fabric);
+    perform(page, record, actions, nullptr);
+    if (outcome == FaultOutcome::kResolved) begin_hold(record);
+    if (asks)
+      profile.count(!is_write ? Counter::kReadFaults : was_readable ? Counter::kUpgrades : Counter::kWriteFaults);
+    else if (outcome == FaultOutcome::kResolved)
+      profile.count(Counter::kLocalFaults);
+  }
+  // Before the wait, so that the home, if it has to be woken, finds all requests at once.
+  if (prefetch_ != 0 && (asks || is_new || outcome == FaultOutcome::kWait)) {
+    const StridePrefetcher::Prediction ahead = asks || is_new
+                                                   ? t_prefetcher.predict(page, is_write, prefetch_)
+                                                   : t_prefetcher.predict_while_waiting(page, is_write);
+    if (ahead.count != 0)
+      prefetch(page, PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
+  }
+  if (outcome == FaultOutcome::kResolved) return true;
+  {
+    const CategoryScope waiting(profile, Category::kDataWait);
+    wait_until(*attendance, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
+  }
+  const auto hold_page = hold(record.lock);
+  on_returned(record.page);
+  if (record.page.held) record.hold_ends = monotonic_ns() + length_of_hold();
+  if (record.page.waits_for_hold()) await_hold(page, record);
+  return true;
+}
+
+bool Driver::is_unused(const Record& record) const {
+  return !record.page.begun && record.right == Right::kNone;
+}
+
+// Of a processor that is at a page. Reads take whatever is not here. Writes take only what this node is home of and what
+// no node has used: to ask for more would take pages from nodes that use them.
+void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
+  if (is_write) {
+    if (stride != 1) return;
+    open_ahead(
+        records_, at, PageId(from.value + 1), count, [this](const Record& next) { return is_unused(next); },
+        [this](PageId, Record& record) {
+          Actions actions;
+          sc::on_fault(record.page, context(record), Access::kWrite, actions);
+          record.page.held = false;
+          record.right = Right::kWrite;
+        });
+    return;
+  }
+  uint64_t asked = 0;
+  const MessageBatch batch(services_.fabric);
+  for (uint32_t i = 1; i <= count; ++i) {
+    const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
+    if (page.value >= services_.region.page_count() || !services_.homes.same_extent(at, page)) break;
+    Record& record = records_[page];
+    const std::optional<NodeId> home = home_of(page, record, false);
+    if (!home || *home == self_) continue;
+    Actions actions;
+    const auto hold_page = hold(record.lock);
+    on_prefetch(record.page, context(record), actions);
+    if (actions.empty()) continue;
+    perform(page, record, actions, nullptr);
+    ++asked;
+  }
+  if (asked != 0) this_profile().count(Counter::kPrefetches, asked);
+}
+
+// --- Holds
+
+// Of a thread that is in the fault handler, and will make its access next. What waits for the hold's end already does not
+// wait longer for it.
+void Driver::begin_hold(Record& record) {
+  if (record.page.held && !record.page.waits_for_hold()) record.hold_ends = monotonic_ns() + length_of_hold();
+}
+
+bool Driver::is_hold_over(const Record& record) const {
+  return record.page.held && record.page.returning == 0 && MULTIGRAIN_TIME_HAS_COME(&record, record.hold_ends);
+}
+
+void Driver::end_hold(PageId page, Record& record) {
+  Actions actions;
+  const virtual_time::StampFloor floor(record.waiting_since);
+  on_hold_over(record.page, context(record), actions);
+  perform(page, record, actions, nullptr);
+}
+
+// The hold has an end when the last of the threads that were granted the page runs: that thread comes here again.
+void Driver::await_hold(PageId page, Record& record) {
+  if (record.is_listed || record.page.returning != 0) return;
+  record.is_listed = true;
+  MULTIGRAIN_STEP(&listed_);
+  uint64_t first = listed_.load(std::memory_order_relaxed);
+  do record.next_listed.store(first, std::memory_order_relaxed);
+  while (!listed_.compare_exchange_weak(first, page.value + 1, std::memory_order_release));
+  if (first == 0) services_.fabric.wake_service();
+}
+
+// A page that is not over yet is put back. A push in between found the list empty and has woken the service thread, which
+// is this one.
+bool Driver::end_holds() {
+  MULTIGRAIN_STEP(&listed_);
+  uint64_t next = listed_.exchange(0, std::memory_order_acquire);
+  while (next != 0) {
+    const PageId page(next - 1);
+    Record& record = records_[page.value];
+    next = record.next_listed.load(std::memory_order_relaxed);
+    const auto hold_page = hold(record.lock);
+    record.is_listed = false;
+    if (is_hold_over(record))
+      end_hold(page, record);
+    else if (record.page.waits_for_hold())
+      await_hold(page, record);
+  }
+  return listed_.load(std::memory_order_relaxed) != 0;
+}
+
+// Holds are short: this thread sleeps from one look to the next, so that the threads for which pages are held have its
+// core, and looks after the node's messages meanwhile.
+void Driver::serve() {
+  if (listed_.load(std::memory_order_acquire) == 0) return;
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  while (end_holds())
+    if (services_.fabric.poll() == 0) sleep_ns(kShortestHold);
+}
+
+// --- Messages
+
+void Driver::handle(void* context, const Message& message) {
+  static_cast<Driver*>(context)->on_message(message);
+}
+
+void Driver::on_message(const Message& message) {
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  const MessageHeader& header = message.header;
+  const auto kind = static_cast<MessageKind>(header.type - message_range::kSc);
+  const PageId page(header.word[0]);
+  if (page.value >= services_.region.page_count())
+    panic("a message about a page outside the region, from node / page", message.from.value, page.value);
+  if (header.small >= services_.fabric.nodes() || header.extra > services_.fabric.nodes())
+    panic("a message of sc with an impossible requester or number, from node", message.from.value, header.small,
+          header.extra);
+  Record& record = records_[page.value];
+  std::optional<NodeId> home = home_of(page, record, false);
+  if (!home && services_.homes.is_first_touch(page) && is_request(kind)) {
+    // The arbiter has told the sender that this node is home before its answer to this node came in.
+    home = self_;
+    set_home(page, record, self_);
+  }
+  if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
+
+  if (kind == MessageKind::kInvalidate) count(Counter::kInvalidations);
+  const PageMessage arrived{
+      .kind = kind, .requester = NodeId(header.small), .acks = static_cast<uint16_t>(header.extra)};
+  Actions actions;
+  const auto hold_page = hold(record.lock);
+  if (is_hold_over(record)) end_hold(page, record);
+  if (!sc::on_message(record.page, context(record), message.from, arrived, actions))
+    panic("a message of sc that its sender cannot have sent now; from node / kind / page", message.from.value,
+          static_cast<uint64_t>(kind), page.value);
+  perform(page, record, actions, &message);
+}
+
+// --- Actions
+
+void Driver::perform(PageId page, Record& record, const Actions& actions, const Message* message) {
+  for (const Action& action : actions) {
+    switch (action.verb) {
+      case Verb::kSend:
+      case Verb::kSendPage:
+        send(page, action);
+        break;
+      case Verb::kTakePage:
+        MG_CHECK(message != nullptr);
+        take_page(page, *message);
+        break;
+      case Verb::kMapRead:
+        map(page, record, Right::kRead);
+        break;
+      case Verb::kMapWrite:
+        map(page, record, Right::kWrite);
+        break;
+      case Verb::kRevokeWrite:
+        lower(page, record, Right::kRead);
+        break;
+      case Verb::kRevoke:
+        lower(page, record, Right::kNone);
+        break;
+      case Verb::kWakeReaders:
+        record.readers.notify();
+        break;
+      case Verb::kWakeWriters:
+        record.writers.notify();
+        break;
+      case Verb::kAwaitHold:
+        record.waiting_since = virtual_time::on() ? virtual_time::stamp() : 0;
+        await_hold(page, record);
+        break;
+    }
+  }
+}
+
+void Driver::take_page(PageId page, const Message& message) {
+  if (message.slice.segment != SegmentId::kFrames || message.slice.length != page_size_ ||
+      message.slice.offset != offset(page))
+    panic("a page message without its page, from node / page", message.from.value, page.value);
+  services_.fabric.fetch(message, {frame(page), page_size_});
+  count(Counter::kPagesFetched);
+}
+
+void Driver::send(PageId page, const Action& action) {
+  MessageHeader header;
+  header.type = type_of(action.message.kind);
+  header.small = action.message.requester.value;
+  header.extra = action.message.acks;
+  header.word[0] = page.value;
+  RemoteSlice slice;
+  if (action.verb == Verb::kSendPage)
+    slice = {.segment = SegmentId::kFrames, .offset = offset(page), .length = static_cast<uint32_t>(page_size_)};
+  services_.fabric.send(action.node, header, {}, slice, SendContext::kHandler);
+  this_profile().count_message(header.type, sizeof header + slice.length);
+}
+
+// Also the answer to a fault on a page that is mapped already: the kernel may have dropped the page-table entry.
+void Driver::map(PageId page, Record& record, Right right) {
+  if (right == Right::kRead)
+    grant_read(page, 1);
+  else if (record.right == Right::kRead)
+    upgrade(page, 1);
+  else
+    grant_write(page, 1);
+  record.right = right;
+}
+
+void Driver::lower(PageId page, Record& record, Right right) {
+  if (record.right <= right) return;
+  if (right == Right::kRead)
+    revoke_write(page, 1);
+  else
+    revoke(page, 1);
+  record.right = right;
+}
+
+Page Driver::inspect(PageId page) {
+  Record& record = records_[page.value];
+  const std::lock_guard hold_page(record.lock);
+  return record.page;
+}
+
+}  // namespace multigrain::sc

@@ -1,0 +1,91 @@
+// The driver of sequentially consistent pages: feeds the transitions (transitions.h) faults, messages and the ends of
+// holds, and carries out their actions.
+//
+// A page's lock is held for one transition and its actions, and never while waiting for a message. Invariants that
+// everything here keeps, whenever a page's lock is free:
+//  (D1) The node's access rights in the view are those that the page's state gives, or fewer.
+//  (D2) A page of which something waits for the end of its hold is in the list of such pages, unless a thread that was
+//       granted the page does not run yet: that thread lists it. The service thread looks at the list until it is
+//       empty: it is in serve(), or Fabric::wake_service() has been called for it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/spin_lock.h"
+#include "coherence/page_driver.h"
+#include "coherence/sc/transitions.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain::sc {
+
+// The name of a message of this protocol, for reports; nullptr for other types.
+const char* message_name(MessageType type);
+
+// What the test that explores the driver sees of it (tests/coherence/sc_driver_world.cpp).
+namespace explored {
+struct DriverState;
+}
+
+class Driver final : public PageDriver {
+ public:
+  // Registers the message handlers. Errors: tables that cannot be reserved.
+  // `prefetch`: how many pages to ask for ahead of a processor that faults on one after the other; 0: none.
+  static Result<std::unique_ptr<Driver>> create(const NodeServices& services, unsigned prefetch = 0);
+
+  bool on_fault(PageId page, bool is_write) override;
+  // A store is visible to every node when it has been made: there is nothing to release.
+  void release() override {}
+  [[nodiscard]] bool is_clean() const override { return true; }
+  void serve() override;
+
+  // What this node knows of a page, for tests and diagnosis.
+  [[nodiscard]] Page inspect(PageId page);
+
+ private:
+  friend struct explored::DriverState;
+
+  enum class Right : uint8_t { kNone, kRead, kWrite };
+
+  struct alignas(64) Record : PageRecord {
+    Right right = Right::kNone;          // what the view allows
+    bool is_listed = false;              // among the pages whose hold somebody waits for
+    Page page;
+    EventCount readers;                  // kWakeReaders
+    EventCount writers;                  // kWakeWriters
+    Nanoseconds hold_ends = 0;           // monotonic_ns(); means something while page.held, and no thread is returning
+    Nanoseconds waiting_since = 0;       // in virtual time: when what waits for the hold's end came
+    std::atomic<uint64_t> next_listed{0};  // page + 1
+  };
+
+  Driver(const NodeServices& services, unsigned prefetch) : PageDriver(services), prefetch_(prefetch) {}
+
+  static void handle(void* context, const Message& message);
+  void on_message(const Message& message);
+  void prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write);
+  // Whether no node has ever used the page; for the home, with the record locked.
+  [[nodiscard]] bool is_unused(const Record& record) const;
+
+  // All with the record's lock held.
+  void begin_hold(Record& record);
+  [[nodiscard]] bool is_hold_over(const Record& record) const;
+  void end_hold(PageId page, Record& record);
+  void perform(PageId page, Record& record, const Actions& actions, const Message* message);
+  void take_page(PageId page, const Message& message);
+  void send(PageId page, const Action& action);
+  void map(PageId page, Record& record, Right right);
+  void lower(PageId page, Record& record, Right right);
+  void await_hold(PageId page, Record& record);
+
+  // Ends the holds that are over. Whether any page is left.
+  bool end_holds();
+
+  const uint32_t prefetch_;
+  SparseTable<Record> records_;
+  // Pages whose holds somebody waits for: a stack of which any thread pushes, and the service thread takes all.
+  std::atomic<uint64_t> listed_{0};  // the first page + 1
+};
+
+}  // namespace multigrain::sc

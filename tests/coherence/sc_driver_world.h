@@ -1,0 +1,90 @@
+// A small machine whose nodes run the driver of sequentially consistent pages itself (coherence/sc/driver.cpp), one step
+// at a time.
+//
+// A node has its processors, which run programs; a thread for each other node, which handles what that sends, one message
+// after the other; and its service thread. Each is a fibre of one thread, and stops before locks, before rights are
+// taken, and before the list of pages with a hold is looked at. Where the driver asks whether a hold is over, the explorer
+// answers, yes or no. A message is on its way until it is handled.
+//
+// A processor's access is what hardware makes of it: it looks at the rights of all pages that the instruction needs, and
+// either faults on the first that it lacks or happens as a whole.
+//
+// Two states are the same if all memory that threads share is, the driver's records included, and for each thread what it
+// has found since its operation, or its message, began.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sc_mutants.h"
+
+namespace multigrain::sc::explored {
+
+inline constexpr unsigned kMaxNodes = 3;
+inline constexpr unsigned kMaxPages = 2;
+inline constexpr unsigned kMaxWords = 2;
+inline constexpr unsigned kRegisters = 2;
+
+enum class OpType : uint8_t {
+  kLoad,
+  kStore,
+  kAdd,   // atomic; `reg` receives the old value
+  kMove,  // one instruction that reads a word of `page` and writes it to the same word of `to`
+};
+
+struct Op {
+  OpType type = OpType::kLoad;
+  uint8_t page = 0;
+  uint8_t word = 0;
+  uint8_t value = 0;  // stored, or added
+  uint8_t reg = 0;
+  uint8_t to = 0;
+};
+
+struct Scenario {
+  std::string name;
+  unsigned nodes = 2;
+  std::vector<unsigned> homes;             // of each page
+  std::vector<unsigned> processors;        // the node of each
+  std::vector<std::vector<Op>> programs;   // of each processor
+  Mutant mutant = Mutant::kNone;
+};
+
+// The registers of all processors, and then the words of all pages.
+using Outcome = std::vector<uint64_t>;
+// What interleavings of the programs can show.
+std::set<Outcome> allowed_outcomes(const Scenario& scenario);
+
+class World {
+ public:
+  using Scenario = explored::Scenario;
+  using Outcome = explored::Outcome;
+  using Choice = uint16_t;
+
+  // One of these at a time.
+  explicit World(const Scenario& scenario);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  ~World();
+
+  void start();
+  void enabled(std::vector<Choice>& choices) const;
+  void take(Choice choice);
+  [[nodiscard]] std::string in_words(Choice choice) const;
+  [[nodiscard]] bool is_over() const;
+  [[nodiscard]] Outcome outcome() const;
+  [[nodiscard]] std::string check() const;
+  [[nodiscard]] std::string check_end() const;
+  void serialise(std::vector<uint8_t>& out) const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace multigrain::sc::explored

@@ -1,0 +1,119 @@
+# Makes the sources of sequentially consistent pages with deliberate faults in them (sc_mutants.h):
+#   cmake -DSOURCES=.../src/coherence/sc -DOUTPUT=FOLDER -P sc_mutants.cmake
+# writes FOLDER/sc_mutants_transitions.cpp and sc_mutants_driver.cpp. Each fault stands where the product does the right
+# thing. Where that is changed, this may have to be: a place that is not found once is an error.
+
+function(mutate ORIGINAL MUTATED)
+  string(FIND "${source}" "${ORIGINAL}" first)
+  string(FIND "${source}" "${ORIGINAL}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "${CMAKE_CURRENT_LIST_FILE}: this is not, or more than once, in ${file}.cpp:\n${ORIGINAL}")
+  endif()
+  string(REPLACE "${ORIGINAL}" "${MUTATED}" changed "${source}")
+  set(source "${changed}" PARENT_SCOPE)
+endfunction()
+
+macro(begin_file NAME)
+  set(file ${NAME})
+  file(READ ${SOURCES}/${file}.cpp source)
+  mutate("#include \"coherence/sc/${file}.h\"
+" "#include \"coherence/sc/${file}.h\"
+#include \"sc_mutants.h\"
+")
+  mutate([[namespace multigrain::sc {
+]] [[namespace multigrain::sc {
+using explored::Mutant;
+using explored::is;
+]])
+endmacro()
+macro(end_file)
+  file(WRITE ${OUTPUT}/sc_mutants_${file}.cpp "${source}")
+endmacro()
+
+begin_file(transitions)
+
+# kHoldsWhileAsking
+mutate([[  p_.pending = what;
+  p_.held = false;]] [[  p_.pending = what;
+  if (!is(Mutant::kHoldsWhileAsking)) p_.held = false;]])
+# kAsksWhileToGo
+mutate([[  ++p_.waiting_to_write;
+  if (!p_.is_to_go()) request]] [[  ++p_.waiting_to_write;
+  if (!p_.is_to_go() || is(Mutant::kAsksWhileToGo)) request]])
+# kNoAcknowledgements
+mutate([[  if (p_.acks < 0) return false;
+  if (p_.acks == 0) on_complete();]] [[  if (is(Mutant::kNoAcknowledgements)) p_.acks = 0;
+  if (p_.acks < 0) return false;
+  if (p_.acks == 0) on_complete();]])
+mutate([[  if (p_.replied && p_.acks <= 0) return false;
+]] [[  if (is(Mutant::kNoAcknowledgements)) return true;
+  if (p_.replied && p_.acks <= 0) return false;
+]])
+mutate([[p_.pending == Pending::kWrite;
+  const bool from_home]] [[p_.pending == Pending::kWrite || is(Mutant::kNoAcknowledgements);
+  const bool from_home]])
+# kServedTooEarly, kNoHold
+mutate([[  if (p_.replied || p_.state == State::kInvalid) return;
+]] [[  if ((p_.replied && !is(Mutant::kServedTooEarly)) || p_.state == State::kInvalid) return;
+  if (is(Mutant::kNoHold)) p_.held = false;
+]])
+# kInvalidationLost
+mutate([[  p_.has_invalidation = true;
+  p_.invalidation = requester;
+]] [[  if (is(Mutant::kInvalidationLost) && p_.state == State::kInvalid) {
+    to(requester, {.kind = MessageKind::kInvalidated, .requester = requester});
+    return true;
+  }
+  p_.has_invalidation = true;
+  p_.invalidation = requester;
+]])
+# kReadersForgotten
+mutate([[  act(Verb::kMapWrite);
+  grant_readers();]] [[  act(Verb::kMapWrite);
+  if (!is(Mutant::kReadersForgotten)) grant_readers();]])
+# kSupplierKeepsRight
+mutate([[  if (p_.state == State::kExclusive) act]] [[  if (p_.state == State::kExclusive && !is(Mutant::kSupplierKeepsRight)) act]])
+# kReturningForgotten
+mutate([[  MG_CHECK(p_.held && p_.returning == 0, p_.returning);]] [[  MG_CHECK(p_.held && (p_.returning == 0 || is(Mutant::kReturningForgotten)), p_.returning);]])
+# kStaleSupplier
+mutate([[  return p_.sharers.contains(context_.self) && p_.is_readable() ?]] [[  return (p_.sharers.contains(context_.self) || is(Mutant::kStaleSupplier)) && p_.is_readable() ?]])
+end_file()
+
+begin_file(driver)
+
+# kReturningForgotten
+mutate([[record.page.held && record.page.returning == 0 && ]] [[record.page.held && (record.page.returning == 0 || is(Mutant::kReturningForgotten)) && ]])
+# kDataBeforeRights, kAckBeforeRights
+mutate([[  for (const Action& action : actions) {
+    switch (action.verb) {]] [[  Actions reordered;
+  const bool late = is(Mutant::kDataBeforeRights) || is(Mutant::kAckBeforeRights);
+  const Verb first = is(Mutant::kDataBeforeRights) ? Verb::kSendPage : Verb::kSend;
+  if (late) {
+    for (const Action& action : actions) if (action.verb == first) reordered.push(action);
+    for (const Action& action : actions) if (action.verb != first) reordered.push(action);
+  } else if (is(Mutant::kMapsBeforeData)) {
+    for (const Action& action : actions) if (action.verb == Verb::kMapRead || action.verb == Verb::kMapWrite) reordered.push(action);
+    for (const Action& action : actions) if (action.verb != Verb::kMapRead && action.verb != Verb::kMapWrite) reordered.push(action);
+  } else {
+    for (const Action& action : actions) reordered.push(action);
+  }
+  for (const Action& action : reordered) {
+    switch (action.verb) {]])
+# kHoldNotAwaited, kListedTwice
+mutate([[  if (record.is_listed || record.page.returning != 0) return;
+]] [[  if (is(Mutant::kHoldNotAwaited)) return;
+  if ((record.is_listed && !is(Mutant::kListedTwice)) || record.page.returning != 0) return;
+]])
+# kWakesNobody
+mutate([[        record.readers.notify();]] [[        if (!is(Mutant::kWakesNobody)) record.readers.notify();]])
+# kGrantSeenLate
+mutate([[  if (outcome == FaultOutcome::kResolved) return true;
+  {
+    const CategoryScope]] [[  if (outcome == FaultOutcome::kResolved) return true;
+  if (is(Mutant::kGrantSeenLate)) {
+    MULTIGRAIN_STEP(&listed_);
+    seen = granted.prepare();
+  }
+  {
+    const CategoryScope]])
+end_file()

@@ -1,0 +1,40 @@
+// Deliberate faults of sequentially consistent pages. The sources that the test explores are the product's own with these
+// in them (sc_mutants.cmake); where no fault is chosen they do what the product does.
+#pragma once
+
+#include <cstdint>
+
+namespace multigrain::sc::explored {
+
+enum class Mutant : uint8_t {
+  kNone,
+  // of transitions
+  kNoHold,              // what comes takes a page that a thread has just been granted
+  kReturningForgotten,  // a hold ends though a thread that was granted the page does not run yet
+  kHoldsWhileAsking,    // a copy is held while a request of the node is out
+  kAsksWhileToGo,       // a copy that is to go causes a request
+  kNoAcknowledgements,  // a write is complete before the acknowledgements are there
+  kServedTooEarly,      // what is forwarded is served before the request is complete
+  kInvalidationLost,    // an invalidation that comes before the data is acknowledged, and forgotten
+  kReadersForgotten,    // readers that wait when a write is complete are not granted the page
+  kSupplierKeepsRight,  // the node that supplies a reader may still write
+  kStaleSupplier,       // the home supplies a page of which its copy is to go
+  // of the driver
+  kDataBeforeRights,  // a page is sent, and then the right to write is taken
+  kAckBeforeRights,   // an invalidation is acknowledged, and then rights are taken
+  kMapsBeforeData,    // rights are given, and then the page is filled
+  kHoldNotAwaited,    // nobody is told that something waits for the end of a hold
+  kListedTwice,       // a page is put into the list though it is there
+  kWakesNobody,       // threads that wait are not woken
+  kGrantSeenLate,     // a thread that is going to wait looks at the grants after it has let go of the page
+  kCount
+};
+[[nodiscard]] const char* name(Mutant mutant);
+
+// The one that is tried.
+inline Mutant g_mutant = Mutant::kNone;
+inline bool is(Mutant mutant) {
+  return g_mutant == mutant;
+}
+
+}  // namespace multigrain::sc::explored

@@ -1,0 +1,77 @@
+#include "sc_scenarios.h"
+
+namespace multigrain::sc::explored {
+namespace {
+
+using Program = std::vector<Op>;
+
+Op load(uint8_t page, uint8_t reg = 0, uint8_t word = 0) {
+  return {.type = OpType::kLoad, .page = page, .word = word, .reg = reg};
+}
+Op store(uint8_t page, uint8_t value, uint8_t word = 0) {
+  return {.type = OpType::kStore, .page = page, .word = word, .value = value};
+}
+Op add(uint8_t page, uint8_t reg = 0) {
+  return {.type = OpType::kAdd, .page = page, .value = 1, .reg = reg};
+}
+Op move(uint8_t page, uint8_t to) {
+  return {.type = OpType::kMove, .page = page, .to = to};
+}
+
+Scenario machine(std::string name, unsigned nodes, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                 std::vector<Program> programs) {
+  return {.name = std::move(name),
+          .nodes = nodes,
+          .homes = std::move(homes),
+          .processors = std::move(processors),
+          .programs = std::move(programs)};
+}
+
+}  // namespace
+
+std::vector<Scenario> scenarios() {
+  return {
+      // The litmus tests of two processors, each variable at home on either node.
+      machine("SB", 2, {0, 1}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}}),
+      machine("SB, homes away", 2, {1, 0}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}}),
+      machine("MP", 2, {0, 1}, {0, 1}, {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}}),
+      machine("LB", 2, {0, 1}, {0, 1}, {{load(0), store(1, 1)}, {load(1), store(0, 1)}}),
+      machine("coherence of reads", 2, {0}, {0, 1}, {{store(0, 1), store(0, 2)}, {load(0), load(0, 1)}}),
+      machine("two words of a page", 2, {0}, {0, 1}, {{store(0, 1), load(0, 0, 1)}, {store(0, 1, 1), load(0)}}),
+      // Atomics.
+      machine("tickets", 2, {0}, {0, 1}, {{add(0), add(0, 1)}, {add(0), add(0, 1)}}),
+      machine("tickets of three nodes", 3, {0}, {0, 1, 2}, {{add(0)}, {add(0)}, {add(0)}}),
+      // A thread against one that takes the page again and again.
+      machine("one store against five", 2, {0}, {0, 1},
+              {{store(0, 9)}, {store(0, 1), store(0, 2), store(0, 3), store(0, 4), store(0, 5)}}),
+      machine("one load against five stores", 2, {0}, {1, 0},
+              {{load(0)}, {store(0, 1), store(0, 2), store(0, 3), store(0, 4), store(0, 5)}}),
+      // Instructions that need two pages, in opposite orders.
+      machine("moves in opposite directions", 2, {0, 1}, {0, 1}, {{move(0, 1)}, {move(1, 0), store(1, 7)}}),
+      // Threads of one node.
+      machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}}),
+      machine("two readers of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {load(0)}, {store(0, 1)}}),
+      // What is ordered before a request of a node, and what after it.
+      machine("two threads of a node against two writers", 3, {2}, {0, 0, 1, 2},
+              {{load(0)}, {store(0, 1)}, {store(0, 2)}, {store(0, 3)}}),
+      // Three nodes: the home, and two others.
+      machine("two readers and the home", 3, {0}, {0, 1, 2}, {{store(0, 1)}, {load(0)}, {load(0), store(0, 2)}}),
+      machine("two others", 3, {0}, {1, 2}, {{load(0), store(0, 1)}, {load(0), store(0, 2)}}),
+      machine("two writers and a reader", 3, {0}, {1, 2, 0}, {{store(0, 1)}, {store(0, 2)}, {load(0)}}),
+      machine("three readers, one of which writes", 3, {0}, {0, 1, 2}, {{load(0)}, {load(0), store(0, 1)}, {load(0)}}),
+  };
+}
+
+std::vector<Scenario> long_scenarios() {
+  return {
+      machine("WRC", 3, {0, 1}, {0, 1, 2}, {{store(0, 1)}, {load(0), store(1, 1)}, {load(1), load(0, 1)}}),
+      machine("tickets of three nodes, twice", 3, {0}, {0, 1, 2}, {{add(0), add(0, 1)}, {add(0), add(0, 1)}, {add(0)}}),
+      machine("three write what they have read", 3, {0}, {0, 1, 2},
+              {{load(0), store(0, 1)}, {load(0), store(0, 2)}, {load(0), store(0, 3)}}),
+      machine("readers and writers of two nodes", 2, {0}, {0, 0, 1, 1},
+              {{load(0)}, {store(0, 1)}, {load(0)}, {store(0, 2)}}),
+      machine("moves of three nodes", 3, {0, 1}, {0, 1, 2}, {{move(0, 1)}, {move(1, 0)}, {store(0, 1), store(1, 2)}}),
+  };
+}
+
+}  // namespace multigrain::sc::explored
