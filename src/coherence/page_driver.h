@@ -30,6 +30,9 @@ struct PageRecord {
   }
 };
 
+// What a test that explores a driver sees of it (tests/coherence/mgs_driver_world.cpp).
+struct PageDriverState;
+
 class PageDriver : public Protocol {
  protected:
   PageDriver(const NodeServices& services, PagePool twins);
@@ -68,6 +71,8 @@ class PageDriver : public Protocol {
   const size_t page_size_;
 
  private:
+  friend struct PageDriverState;
+
   void make_frames(PageId first, uint64_t count) const;
   void touch(PageId first, uint64_t count) const;
   void count_opened(uint32_t pages);

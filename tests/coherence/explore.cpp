@@ -20,8 +20,12 @@ namespace {
 using multigrain::exploring::Explorable;
 
 std::vector<Explorable> explorables() {
-  return {multigrain::mgs::model::explorable(), multigrain::hlrc::model::explorable(),
-          multigrain::dszoom::model::explorable(), multigrain::shasta::model::explorable()};
+  std::vector<Explorable> all = {multigrain::hlrc::model::explorable(), multigrain::dszoom::model::explorable(),
+                                 multigrain::shasta::model::explorable()};
+#ifdef MULTIGRAIN_EXPLORES_DRIVERS
+  all.insert(all.begin(), multigrain::mgs::explored::explorable());
+#endif
+  return all;
 }
 
 int usage() {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 // Goes on where `to` was left, and leaves the caller's stack pointer at `from`. swapcontext() would save the signal
 // mask as well: two system calls a step.
@@ -18,6 +19,18 @@ class Fibre {
   void run() { multigrain_switch_stacks(&explorer_, context_); }
   // In the fibre.
   void stop() { multigrain_switch_stacks(&context_, explorer_); }
+
+  // All that a fibre which has stopped is: it goes on from here again when these bytes are back where they were.
+  [[nodiscard]] std::span<std::byte> frames() const {
+    auto* const top = static_cast<std::byte*>(context_);
+    return {top, static_cast<size_t>(stack_.get() + kStack - top)};
+  }
+  // As if it had stopped with `size` bytes of frames, which the caller puts there.
+  [[nodiscard]] std::span<std::byte> make_frames(size_t size) {
+    if (stack_ == nullptr) stack_ = std::make_unique_for_overwrite<std::byte[]>(kStack);
+    context_ = stack_.get() + kStack - size;
+    return frames();
+  }
 
  private:
   static constexpr size_t kStack = 256 * 1024;

@@ -1,37 +1,7 @@
 # Makes the sources of Shasta's driver with deliberate faults in them (shasta_driver_mutants.h):
 #   cmake -DDRIVER=.../src/coherence/shasta -DOUTPUT=FOLDER -P shasta_driver_mutants.cmake
-# writes FOLDER/shasta_mutants_NAME.cpp for each NAME.cpp that has one. Each fault stands where the driver does the right
-# thing. Where the driver is changed, this may have to be: a place that is not found once is an error.
-
-# in_file(NAME): the mutate() that follow are of that source of the driver, up to the next in_file().
-macro(in_file NAME)
-  if(file)
-    file(WRITE ${OUTPUT}/shasta_mutants_${file}.cpp "${source}")
-  endif()
-  set(file ${NAME})
-  if(file)
-    file(READ ${DRIVER}/${file}.cpp source)
-    mutate([[#include "coherence/shasta/driver.h"
-]] [[#include "coherence/shasta/driver.h"
-#include "shasta_driver_mutants.h"
-]])
-    mutate([[namespace multigrain::shasta {
-]] [[namespace multigrain::shasta {
-using explored::Mutant;
-using explored::is;
-]])
-  endif()
-endmacro()
-
-function(mutate ORIGINAL MUTATED)
-  string(FIND "${source}" "${ORIGINAL}" first)
-  string(FIND "${source}" "${ORIGINAL}" last REVERSE)
-  if(first EQUAL -1 OR NOT first EQUAL last)
-    message(FATAL_ERROR "${CMAKE_CURRENT_LIST_FILE}: this is not, or more than once, in ${file}.cpp:\n${ORIGINAL}")
-  endif()
-  string(REPLACE "${ORIGINAL}" "${MUTATED}" changed "${source}")
-  set(source "${changed}" PARENT_SCOPE)
-endfunction()
+set(PROTOCOL shasta)
+include(${CMAKE_CURRENT_LIST_DIR}/mutate.cmake)
 
 in_file(messages)
 
