@@ -17,7 +17,6 @@
 
 #include "coherence/mgs/driver.h"
 #include "coherence/mgs/message_types.h"
-#include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
 #include "memory/layout.h"
@@ -71,7 +70,8 @@ struct DriverState {
   [[nodiscard]] Record& record(unsigned page) const { return driver.records_[page]; }
   [[nodiscard]] SpinLock& queue_lock() const { return driver.queue_.lock_; }
   [[nodiscard]] SpinLock& epochs_lock() const { return driver.releases_.lock_; }
-  [[nodiscard]] const void* queue_size() const { return &driver.queue_.size_; }
+  // What threads without the lock see of its length.
+  [[nodiscard]] const std::atomic<uint64_t>& queue_size() const { return driver.queue_.size_; }
   [[nodiscard]] const void* epochs() const { return &driver.releases_; }
   [[nodiscard]] uint64_t head() const { return driver.queue_.head_; }
   [[nodiscard]] uint64_t tail() const { return driver.queue_.tail_; }
@@ -690,15 +690,14 @@ void Running::before_access(const void* address) {
     if (address == &here.record(page).changed)
       return see(here.record(page).changed.prepare(), Seen::Kind::kWakeUps, static_cast<uint8_t>(page));
     if (address == frame(running_->node, page)) {
-      if (right(running_->node, page) != Right::kWrite || !is_watched()) return;
-      visible(address, false);
+      if (right(running_->node, page) == Right::kWrite && is_watched()) visible(address, false);
       return see(1);
     }
   }
-  const bool is_queue = address == here.queue_size();
+  const bool is_queue = address == &here.queue_size();
   MG_CHECK(is_queue || address == here.epochs());
   if (is_watched()) visible(address, false);
-  see(is_queue ? here.tail() - here.head() : here.pending(0) + here.pending(1));
+  see(is_queue ? here.queue_size().load() : here.pending(0) + here.pending(1));
 }
 
 void Running::before_lock(const void* lock) {
@@ -715,10 +714,13 @@ void Running::before_lock(const void* lock) {
     while (DriverState::is_locked(of)) stop(At::kHeld, lock);
     position.has_queue = true;
     position.has_accessed = false;
-    see(here.tail(), Seen::Kind::kEntry);
+    // A release takes what was there when it first looked.
+    const auto limit = std::ranges::find(thread.seen, Seen::Kind::kEntry, &Seen::kind);
+    const uint64_t end = limit != thread.seen.end() ? std::min(limit->value, here.tail()) : here.tail();
+    if (limit == thread.seen.end()) see(here.tail(), Seen::Kind::kEntry);
     see(here.epoch(), Seen::Kind::kEpoch);
     uint64_t entries = 0;
-    for (uint64_t i = here.head(); i < here.tail(); ++i) entries = mix(entries + here.queued(i) + 1);
+    for (uint64_t i = here.head(); i < end; ++i) entries = mix(entries + here.queued(i) + 1);
     // Where nothing is there to take, nor will be later, no other thread sees that one has looked.
     const bool is_in_vain = entries == 0 && thread.is_processor && position.locked == kNothing;
     position.accesses_queue = is_shared && !is_in_vain;
@@ -820,10 +822,8 @@ void Running::fetch(const Message& message, std::span<std::byte> bytes) {
   const auto page = static_cast<unsigned>(message.header.word[0]);
   const unsigned from = message.from.value;
   const unsigned to = running_->node;
-  if (right(from, page) == Right::kWrite && is_watched()) {
-    visible(frame(from, page), false);
-    see(3);
-  }
+  if (right(from, page) == Right::kWrite && is_watched()) visible(frame(from, page), false);
+  see(3);
   note("  node {} takes page {} as it is at node {}\n", to, page, from);
   const bool is_home = scenario_->homes[page] == to;
   // Processors of the home may still be reading: what they can see only becomes newer.
@@ -837,10 +837,8 @@ void Running::fetch(const Message& message, std::span<std::byte> bytes) {
 void Running::change_right(unsigned node, unsigned page, Right to) {
   note_unlocked();
   Right& now = right(node, page);
-  if (is_watched()) {
-    visible(&now, false);
-    see(4);
-  }
+  if (is_watched()) visible(&now, false);
+  see(4);
   static constexpr std::array<const char*, 3> kWords = {"not access", "read", "write"};
   note("  node {} may {} page {}\n", node, kWords[static_cast<size_t>(to)], page);
   now = to;
@@ -921,6 +919,7 @@ void Running::serialise(std::vector<uint8_t>& out) const {
     const DriverState here = state(n);
     for (unsigned page = 0; page < pages(); ++page) serialise_page(n, page, out);
     out.push_back(static_cast<uint8_t>(here.tail() - here.head()));
+    out.push_back(static_cast<uint8_t>(here.queue_size().load()));
     for (uint64_t i = here.head(); i < here.tail(); ++i) out.push_back(static_cast<uint8_t>(here.queued(i)));
     out.push_back(static_cast<uint8_t>(here.pending(here.epoch())));
     out.push_back(static_cast<uint8_t>(here.pending(here.epoch() + 1)));
@@ -1302,6 +1301,12 @@ std::string Machine::describe() const {
 std::string Machine::in_words(const Event& event) {
   if (event.type == Event::kProcessor) return fmt::format("a step of processor {}", event.a);
   return fmt::format("message {} from node {} to node {}", event.c, event.a, event.b);
+}
+
+exploring::Report explore(const Scenario& scenario, size_t max_states) {
+  exploring::Report report = exploring::explore<Machine>(scenario, max_states, exploring::Order::kDepthFirst);
+  if (report.failure.empty()) return report;
+  return exploring::explore<Machine>(scenario, max_states);
 }
 
 const char* name(Mutant mutant) {

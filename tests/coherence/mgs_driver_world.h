@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "explorer.h"
 #include "mgs_programs.h"
 
 namespace multigrain::mgs::explored {
@@ -83,5 +84,9 @@ class Machine {
   std::vector<std::byte> image_;
   uint64_t number_ = 0;  // of the image
 };
+
+// In every order. Many machines at once would take gigabytes, so this is depth first; what fails is done again breadth
+// first, to be told as shortly as possible.
+[[nodiscard]] exploring::Report explore(const Scenario& scenario, size_t max_states);
 
 }  // namespace multigrain::mgs::explored

@@ -1,5 +1,8 @@
 #include "mgs_explorable.h"
 
+#include <cstdio>
+#include <string>
+
 #include "mgs_driver_world.h"
 #include "mgs_random_programs.h"
 #include "mgs_scenarios.h"
@@ -17,7 +20,9 @@ exploring::Explorable explorable() {
   const auto add = [&](const std::vector<Scenario>& scenarios, bool takes_minutes) {
     for (const Scenario& s : scenarios)
       all.scenarios.push_back({.name = s.name, .takes_minutes = takes_minutes, .explore = [s] {
-                                 return exploring::explore_and_print<Machine>(s, kMaxStates);
+                                 const exploring::Report report = explore(s, kMaxStates);
+                                 std::printf("%s\n", exploring::summary(s.name, report).c_str());
+                                 return report.failure.empty() ? std::string() : report.failure + "\n" + report.trace;
                                }});
   };
   add(small_scenarios(), false);
