@@ -32,6 +32,9 @@ struct PageRecord {
   }
 };
 
+// What a test that explores a driver sees of it (tests/coherence/mgs_driver_world.cpp).
+struct PageDriverState;
+
 class PageDriver : public Protocol {
  protected:
   // Without twins: make_twin() is not called.
@@ -72,6 +75,8 @@ class PageDriver : public Protocol {
   const size_t page_size_;
 
  private:
+  friend struct PageDriverState;
+
   void make_frames(PageId first, uint64_t count) const;
   void touch(PageId first, uint64_t count) const;
   void count_opened(uint32_t pages);

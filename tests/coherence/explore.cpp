@@ -32,7 +32,7 @@ int usage() {
   for (const Explorable& each : explorables()) protocols += " " + each.protocol;
   std::fprintf(stderr,
                "usage: explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]\n"
-               "Explores every order of every step of small machines running a protocol: dszoom shasta%s.\n"
+               "Explores every order of every step of small machines running a protocol: mgs hlrc sc dszoom shasta%s.\n"
                "  (nothing)   the machines that the tests explore\n"
                "  --list      the names of the machines and of the mutants\n"
                "  --long      the machines that take minutes\n"

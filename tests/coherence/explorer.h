@@ -1,7 +1,7 @@
-// Every order of every event of a small machine that is a plain value: what a protocol's model (mgs_model.h,
-// hlrc_model.h) is explored with.
+// Every order of every event of a small machine that is a plain value: what a protocol's model (hlrc_model.h) is explored
+// with, and a driver whose machine can be copied (mgs_driver_world.h).
 //
-// Breadth first, so that a counter-example is as short as possible. A state is known by a 128-bit hash: with the
+// A state is known by a 128-bit hash: with the
 // millions of states that are explored here, the chance that two are taken for one is below 1e-24.
 //
 // A Machine has the types Scenario (with a name) and Event, is made from a Scenario, can be copied, and has
@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <csignal>
@@ -32,7 +33,7 @@ struct Report {
   size_t states = 0;
   size_t transitions = 0;
   size_t ends = 0;      // states in which nothing is enabled
-  size_t depth = 0;     // events on the longest of the shortest paths
+  size_t depth = 0;     // events on the longest path from the start that was taken; breadth first, of the shortest
   std::string failure;  // empty: every check held in every state
   std::string trace;    // how to get there, event by event
 };
@@ -204,11 +205,15 @@ inline uint32_t find_livelock(size_t states, const std::vector<Edge>& edges, con
   return state;
 }
 
+// Breadth first finds a counter-example that is as short as possible. Depth first, few machines wait to be looked at: for
+// those of kilobytes.
+enum class Order { kBreadthFirst, kDepthFirst };
+
 // Explores `scenario`. Checks every state, every end (deadlock, rest, final values) and that an end can be
 // reached from every state. Stops at the first failure, or with a failure after `max_states`.
 // If a transition itself stops the process (MG_CHECK), the events that led there are printed to standard error.
 template <typename Machine>
-Report explore(const typename Machine::Scenario& scenario, size_t max_states) {
+Report explore(const typename Machine::Scenario& scenario, size_t max_states, Order order = Order::kBreadthFirst) {
   using Event = typename Machine::Event;
   Report report;
   Seen seen;
@@ -234,9 +239,13 @@ Report explore(const typename Machine::Scenario& scenario, size_t max_states) {
     report.trace = tell<Machine>(scenario, path);
   };
   while (!frontier.empty() && report.failure.empty()) {
-    const Waiting here = std::move(frontier.front());
-    frontier.pop_front();
-    report.depth = here.depth;
+    const bool is_oldest = order == Order::kBreadthFirst;
+    const Waiting here = std::move(is_oldest ? frontier.front() : frontier.back());
+    if (is_oldest)
+      frontier.pop_front();
+    else
+      frontier.pop_back();
+    report.depth = std::max<size_t>(report.depth, here.depth);
     here.machine.enabled(events);
     if (events.empty()) {
       ++report.ends;

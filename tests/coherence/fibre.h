@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 // Goes on where `to` was left, and leaves the caller's stack pointer at `from`. swapcontext() would save the signal
@@ -21,19 +22,23 @@ class Fibre {
   // In the fibre.
   void stop() { multigrain_switch_stacks(&context_, explorer_); }
 
-  // What a fibre that has stopped has on its stack, and where it goes on; to be put back in place later.
-  struct Saved {
-    void* context = nullptr;
-    std::vector<std::byte> stack;
-  };
-  void save(Saved& saved) const {
-    saved.context = context_;
-    const auto* const begin = static_cast<const std::byte*>(context_);
-    saved.stack.assign(begin, static_cast<const std::byte*>(stack_.get() + kStack));
+  // All that a fibre which has stopped is: it goes on from here again when these bytes are back where they were.
+  [[nodiscard]] std::span<std::byte> frames() const {
+    auto* const top = static_cast<std::byte*>(context_);
+    return {top, static_cast<size_t>(stack_.get() + kStack - top)};
   }
+  // As if it had stopped with `size` bytes of frames, which the caller puts there.
+  [[nodiscard]] std::span<std::byte> make_frames(size_t size) {
+    if (stack_ == nullptr) stack_ = std::make_unique_for_overwrite<std::byte[]>(kStack);
+    context_ = stack_.get() + kStack - size;
+    return frames();
+  }
+  // The same by copies: what a fibre that has stopped has on its stack, to be put back in place later.
+  using Saved = std::vector<std::byte>;
+  void save(Saved& saved) const { saved.assign(frames().begin(), frames().end()); }
   void put_back(const Saved& saved) {
-    context_ = saved.context;
-    std::memcpy(context_, saved.stack.data(), saved.stack.size());
+    const std::span<std::byte> to = make_frames(saved.size());
+    std::memcpy(to.data(), saved.data(), saved.size());
   }
 
  private:

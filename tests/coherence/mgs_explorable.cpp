@@ -1,33 +1,17 @@
 #include "mgs_explorable.h"
 
-#include "mgs_explorer.h"
+#include <cstdio>
+#include <string>
+
+#include "mgs_driver_world.h"
+#include "mgs_random_programs.h"
 #include "mgs_scenarios.h"
 
-namespace multigrain::mgs::model {
+namespace multigrain::mgs::explored {
 namespace {
 
 // More states than any of the machines has.
-constexpr size_t kMaxStates = 30'000'000;
-
-// The scenario under each way of running it.
-std::string explore_variants(const Scenario& scenario) {
-  for (const Scenario& variant : variants(scenario)) {
-    const Report report = explore(variant, kMaxStates);
-    std::printf("%s\n", summary(variant, report).c_str());
-    std::fflush(stdout);
-    if (!report.failure.empty()) return report.failure + "\n" + report.trace;
-  }
-  return {};
-}
-
-std::string refute(Mutant mutant) {
-  const Scenario scenario = scenario_that_refutes(mutant);
-  const Report report = explore(scenario, kMaxStates);
-  if (report.failure.empty()) return {};
-  std::printf("%s | %s | %zu states | %s\n", name(mutant), scenario.name.c_str(), report.states,
-              report.failure.c_str());
-  return report.failure + "\n" + report.trace;
-}
+constexpr size_t kMaxStates = 60'000'000;
 
 }  // namespace
 
@@ -35,13 +19,32 @@ exploring::Explorable explorable() {
   exploring::Explorable all{.protocol = "mgs", .scenarios = {}, .mutants = {}, .random = {}};
   const auto add = [&](const std::vector<Scenario>& scenarios, bool takes_minutes) {
     for (const Scenario& s : scenarios)
-      all.scenarios.push_back(
-          {.name = s.name, .takes_minutes = takes_minutes, .explore = [s] { return explore_variants(s); }});
+      all.scenarios.push_back({.name = s.name, .takes_minutes = takes_minutes, .explore = [s] {
+                                 const exploring::Report report = explore(s, kMaxStates);
+                                 std::printf("%s\n", exploring::summary(s.name, report).c_str());
+                                 return report.failure.empty() ? std::string() : report.failure + "\n" + report.trace;
+                               }});
   };
   add(small_scenarios(), false);
   add(large_scenarios(), true);
-  for (const Mutant m : mutants()) all.mutants.push_back({.name = name(m), .refute = [m] { return refute(m); }});
+  for (const Mutant m : mutants())
+    all.mutants.push_back({.name = name(m), .refute = [m] {
+                             return exploring::refute_and_print<Machine>({scenario_that_refutes(m)}, m, kMaxStates);
+                           }});
+  all.random = [](unsigned seed) {
+    return exploring::Explorable::Scenario{
+        .name = "seed " + std::to_string(seed), .takes_minutes = false, .explore = [seed]() -> std::string {
+          const Scenario scenario = random_scenario(seed);
+          const Run run = simulate(scenario, seed);
+          std::printf("%s: %llu steps, %llu of them messages\n", scenario.name.c_str(),
+                      static_cast<unsigned long long>(run.events), static_cast<unsigned long long>(run.messages));
+          if (run.failure.empty()) return {};
+          std::string log;
+          static_cast<void>(simulate(scenario, seed, &log));
+          return run.failure + "\n" + log;
+        }};
+  };
   return all;
 }
 
-}  // namespace multigrain::mgs::model
+}  // namespace multigrain::mgs::explored

@@ -3,8 +3,8 @@
 
 #include "explore.h"
 
-namespace multigrain::mgs::model {
+namespace multigrain::mgs::explored {
 
 [[nodiscard]] exploring::Explorable explorable();
 
-}  // namespace multigrain::mgs::model
+}  // namespace multigrain::mgs::explored

@@ -12,6 +12,7 @@ Status DelayedUpdateQueue::create(uint64_t capacity) {
 }
 
 void DelayedUpdateQueue::push(PageId page) {
+  MULTIGRAIN_LOCK_STEP(lock_);
   const LockGuard hold(lock_);
   const uint64_t gone = head_ - base_;
   if (head_ == tail_) {
@@ -28,15 +29,18 @@ void DelayedUpdateQueue::push(PageId page) {
 }
 
 uint64_t DelayedUpdateQueue::pushed() {
+  MULTIGRAIN_LOCK_STEP(lock_);
   const LockGuard hold(lock_);
   return tail_;
 }
 
 size_t DelayedUpdateQueue::pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot) {
+  MULTIGRAIN_LOCK_STEP(lock_);
   const LockGuard hold(lock_);
   size_t n = 0;
   while (n < pages.size() && head_ < limit) pages[n++] = ring_[head_++ - base_];
   if (n != 0) slot = releases.begin(static_cast<uint32_t>(n));
+  MULTIGRAIN_STEP(&size_);
   size_.store(tail_ - head_, std::memory_order_release);
   return n;
 }

@@ -8,6 +8,7 @@
 
 #include "base/spin_lock.h"
 #include "coherence/mgs/release_epochs.h"
+#include "coherence/steps.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain::mgs {
@@ -24,9 +25,14 @@ class DelayedUpdateQueue {
   // `slot`, before another thread can see them gone: at every moment a written page is in the queue, in an epoch, or
   // done.
   size_t pop(uint64_t limit, std::span<PageId> pages, ReleaseEpochs& releases, uint8_t& slot);
-  [[nodiscard]] bool empty() const { return size_.load(std::memory_order_acquire) == 0; }
+  [[nodiscard]] bool empty() const {
+    MULTIGRAIN_STEP(&size_);
+    return size_.load(std::memory_order_acquire) == 0;
+  }
 
  private:
+  friend struct explored::DriverState;
+
   static constexpr uint64_t kCompactAt = 4096;
 
   SpinLock lock_;

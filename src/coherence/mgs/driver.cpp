@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "coherence/mgs/message_types.h"
+#include "coherence/steps.h"
 #include "coherence/stride_prefetcher.h"
 
 namespace multigrain::mgs {
@@ -69,12 +70,14 @@ bool Driver::on_fault(PageId page, bool is_write) {
   Record& record = records_[page.value];
   if (!home_of(page, record, true)) return false;
 
+  MULTIGRAIN_STEP(&record.changed);
   const uint32_t seen = record.changed.prepare();
   std::optional<Attendance> attendance;
   bool asks = false;
   FaultOutcome outcome;
   {
     Actions actions;
+    MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
     const Client before = record.page.client;
     outcome =
@@ -139,6 +142,7 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
     const std::optional<NodeId> home = home_of(page, record, false);
     if (!home || (is_write && *home != self_)) continue;
     Actions actions;
+    MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
     if (is_write ? !nobody_has(record.page)
                  : record.page.client.phase != Phase::kIdle || record.page.client.state != PageState::kInv)
@@ -154,7 +158,9 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
 
 // In this order: a page leaves the queue only after it counts in a release epoch.
 bool Driver::is_clean() const {
-  return queue_.empty() && releases_.pending() == 0;
+  if (!queue_.empty()) return false;
+  MULTIGRAIN_STEP(&releases_);
+  return releases_.pending() == 0;
 }
 
 void Driver::release() {
@@ -172,6 +178,7 @@ void Driver::release() {
         const PageId page = batch[i];
         Record& record = records_[page.value];
         Actions actions;
+        MULTIGRAIN_LOCK_STEP(record.lock);
         const LockGuard hold(record.lock);
         // A page has one REL out at most, so one slot a record is enough. A release that joins an earlier one waits for
         // the release epoch of that one.
@@ -195,6 +202,7 @@ void Driver::release() {
     profile.count(Counter::kPagesReleased, released);
   }
   // Nobody's releases are under way: nothing to wait for.
+  MULTIGRAIN_STEP(&releases_);
   if (released == 0 && releases_.pending() == 0) return;
   const uint64_t mark = releases_.mark();
   wait_until(attendance, services_.wait, releases_.changed(), [this, mark] { return releases_.is_done(mark); });
@@ -222,6 +230,7 @@ void Driver::on_message(const Message& message) {
   if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
 
   Actions actions;
+  MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
   if (!mgs::on_message(record.page, context(record), message.from, kind, actions))
     panic("an MGS message that its sender cannot have sent now; from node / kind / page", message.from.value,
@@ -276,6 +285,7 @@ void Driver::perform_one(PageId page, Record& record, const Action& action, cons
       merge_kept(page, record);
       return;
     case Verb::kMakeTwin:
+      MULTIGRAIN_STEP(frame(page));
       make_twin(page, record);
       return;
     case Verb::kDropTwin:
@@ -346,6 +356,7 @@ void Driver::send_diff(PageId page, Record& record, const Action& action) {
   header.word[0] = page.value;
   std::byte* const buffer = diffs_.acquire();
   size_t length;
+  MULTIGRAIN_STEP(frame(page));
   {
     const SubTimeScope timed(this_profile(), SubTime::kDiffs);
     length = encode_diff(frame(page), record.twin, page_size_, {buffer, diffs_.page_size()});
@@ -361,6 +372,7 @@ void Driver::send_diff(PageId page, Record& record, const Action& action) {
 
 void Driver::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
   if (diff.empty()) return;
+  MULTIGRAIN_STEP(frame(page));
   const SubTimeScope timed(this_profile(), SubTime::kDiffs);
   if (!apply_diff(frame(page), page_size_, diff))
     panic("a diff that does not fit its page, from node / page", from.value, page.value);

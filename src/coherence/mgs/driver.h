@@ -25,6 +25,11 @@ namespace multigrain::mgs {
 // The name of a message of this protocol, for reports; nullptr for other types.
 const char* message_name(MessageType type);
 
+// What the test that explores the driver sees of it (tests/coherence/mgs_driver_world.cpp).
+namespace explored {
+struct DriverState;
+}
+
 class Driver final : public PageDriver {
  public:
   // Registers the message handlers. Ends the run with a sentence if the tables cannot be reserved.
@@ -39,6 +44,8 @@ class Driver final : public PageDriver {
   [[nodiscard]] Page inspect(PageId page);
 
  private:
+  friend struct explored::DriverState;
+
   // A diff that waits for the sole writer's page (kKeepDiff).
   struct KeptDiff {
     KeptDiff* next;

@@ -12,9 +12,14 @@
 #include <cstdint>
 
 #include "base/spin_lock.h"
+#include "coherence/steps.h"
 #include "fabric/wait.h"
 
 namespace multigrain::mgs {
+
+namespace explored {
+struct DriverState;
+}
 
 class ReleaseEpochs {
  public:
@@ -23,6 +28,7 @@ class ReleaseEpochs {
 
   // Enters `pages` pages; returns what finish() wants for each of them.
   uint8_t begin(uint32_t pages) {
+    MULTIGRAIN_LOCK_STEP(lock_);
     const LockGuard hold(lock_);
     const uint8_t slot = slot_of(epoch_);
     pending_[slot] += pages;
@@ -34,6 +40,7 @@ class ReleaseEpochs {
   void finish(uint8_t slot) {
     bool advanced;
     {
+      MULTIGRAIN_LOCK_STEP(lock_);
       const LockGuard hold(lock_);
       changed_.mark();
       --pending_[slot];
@@ -48,10 +55,12 @@ class ReleaseEpochs {
 
   // What to pass to is_done() to wait for everything begun so far.
   uint64_t mark() {
+    MULTIGRAIN_LOCK_STEP(lock_);
     const LockGuard hold(lock_);
     return epoch_;
   }
   bool is_done(uint64_t mark) {
+    MULTIGRAIN_LOCK_STEP(lock_);
     const LockGuard hold(lock_);
     advance();
     return epoch_ >= mark + 2;
@@ -60,6 +69,8 @@ class ReleaseEpochs {
   EventCount& changed() { return changed_; }
 
  private:
+  friend struct explored::DriverState;
+
   static constexpr uint8_t slot_of(uint64_t epoch) { return static_cast<uint8_t>(epoch & 1); }
 
   bool advance() MG_REQUIRES(lock_) {

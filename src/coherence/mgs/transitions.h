@@ -1,8 +1,8 @@
 // The MGS protocol as a value and its transitions: Local Client, Remote Client and Server of one page at one node
 // ([MGS], section 3.2 and Appendix A: Table 5, Figures 21 and 22).
 //
-// There is no clock, no I/O, no lock and no thread in here. The driver (driver.h) and the explorer (tests/coherence)
-// feed it events and carry out the actions that it returns, in order. Both run this very code.
+// There is no clock, no I/O, no lock and no thread in here. The driver (driver.h) feeds it events and carries out the
+// actions that it returns, in order. Tests explore the driver with this very code.
 //
 // Where the figure and what must hold differ, or the figure is silent, the reasons are in docs/internals/mgs.md; in
 // short:

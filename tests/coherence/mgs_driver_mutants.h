@@ -1,0 +1,43 @@
+// Deliberate faults of MGS's driver, of its transitions, and of what both stand on. The sources of the driver that the tests of mutants, and
+// the command `explore`, are built from are the driver's own with these in them: mgs_driver_mutants.cmake makes them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace multigrain::mgs::explored {
+
+enum class Mutant : uint8_t {
+  kNone,
+  kForgetQueueEntry,        // Figure 22, arc 12: an invalidation takes the page off the delayed update queue
+  kIgnoreOtherReleases,     // a release waits for its own pages only
+  kMergeDiffAtOnce,         // a diff that comes before the 1WDATA of its round is merged, not kept
+  kDiffBeforeUnmap,         // PINV_ACK is assumed: the diff is made while processors may still write
+  kMapBeforeQueue,          // a page is made writable, and then joins the delayed update queue
+  kNoTwin,                  // a written copy is returned whole, as if every word had changed
+  kLoseWake,                // a processor that waits for a page is not woken
+  kPrepareAfterTransition,  // a processor looks at the count of wake-ups when its request is out
+  kUncountedPages,          // pages leave the queue, and then count in a release epoch
+  kOneEpoch,                // a release waits for one epoch to end, not for two
+  kMarkBeforePages,         // a release marks the epoch before it takes its pages off the queue
+  kForgetsToFinish,         // a release that joins another's leaves its own epoch open
+  kSlotOfLastRelease,       // a release that joins another's takes over what that one's RACK ends
+  kActionsWithoutLock,      // a message's actions are carried out when the page's lock has been let go of
+  kWritesUnderReadRight,    // a home that stays a reader keeps the right to write
+  kUpgradeBehindRelease,    // a read copy is upgraded while a REL is out
+  kDataBeforeRack,          // at the end of a round data are sent before RACK
+  kReorderMessages,         // channels are not first in, first out
+  kCount
+};
+[[nodiscard]] const char* name(Mutant mutant);
+
+// Of a page, the bytes that programs use: what kNoTwin takes for changed.
+inline constexpr size_t kBytesUsed = 32;
+
+// The one that is tried.
+inline Mutant g_mutant = Mutant::kNone;
+inline bool is(Mutant mutant) {
+  return g_mutant == mutant;
+}
+
+}  // namespace multigrain::mgs::explored

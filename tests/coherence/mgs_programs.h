@@ -1,0 +1,81 @@
+// What the processors of a small machine running MGS do: programs that are free of data races in their writes, and what
+// each of their reads may return.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "mgs_driver_mutants.h"
+
+namespace multigrain::mgs::explored {
+
+using Value = uint16_t;
+inline constexpr unsigned kMaxNodes = 16;
+inline constexpr unsigned kMaxWords = 4;   // words of a page that programs use
+inline constexpr unsigned kMaxPages = 16;  // of a machine
+inline constexpr unsigned kMaxLocks = 8;
+inline constexpr unsigned kMaxTokens = 64;
+
+enum class OpType : uint8_t {
+  kRead,  // and check the value
+  kWrite,
+  kRelease,  // what this node wrote is visible to every later reader when it has ended
+  kSignal,   // set tokens. A processor that has written releases first: Scenario::prepare() insists
+  kWait,     // until all of a set of tokens are set
+  kLock,     // mutual exclusion; order is decided at run time
+  kUnlock,
+  kBarrier,  // of all processors
+};
+
+struct Op {
+  OpType type = OpType::kRead;
+  uint8_t page = 0;  // or the lock
+  uint8_t word = 0;
+  Value value = 0;
+  uint64_t tokens = 0;
+  // Values that a read may return. Empty: the one that the machine's golden memory holds at that moment, which is exact
+  // in a program without races.
+  std::vector<Value> legal;
+};
+
+Op read(unsigned page, unsigned word);
+Op write(unsigned page, unsigned word, Value value);
+Op release();
+Op signal(unsigned token);
+Op wait(std::initializer_list<unsigned> tokens);
+Op lock(unsigned which);
+Op unlock(unsigned which);
+Op barrier();
+
+using Program = std::vector<Op>;
+
+struct Processor {
+  unsigned node = 0;
+  Program program;
+};
+
+// What machine, which programs. Call prepare() once before use.
+struct Scenario {
+  std::string name;
+  unsigned nodes = 0;
+  unsigned words = 2;
+  std::vector<unsigned> homes;  // of each page, the home node
+  std::vector<Processor> processors;
+  bool golden = false;  // reads are checked against golden memory; for programs with locks or barriers
+  Mutant mutant = Mutant::kNone;
+
+  // Derived by prepare(): of each word of each page, what it is when all is over (unless golden).
+  std::vector<Value> final_values;
+
+  // Works out which values each read may return, by happens-before: program order, and each token's signal before its
+  // waits. Throws std::invalid_argument if the programs race in their writes or pass a token without a release.
+  void prepare();
+};
+
+// For GoogleTest.
+void PrintTo(const Scenario& scenario, std::ostream* out);
+
+}  // namespace multigrain::mgs::explored

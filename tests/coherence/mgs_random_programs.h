@@ -1,0 +1,26 @@
+// Random machines running MGS, larger than those of mgs_scenarios.h: random programs without races, in one random order
+// of their steps. Everything follows from one seed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mgs_programs.h"
+
+namespace multigrain::mgs::explored {
+
+// 3 to 16 nodes of 1 to 4 processors, 1 to 8 pages; phases between barriers, in which every word is written by one
+// processor, or only read, or guarded by a lock for good.
+Scenario random_scenario(uint64_t seed, Mutant mutant = Mutant::kNone);
+
+struct Run {
+  uint64_t events = 0;
+  uint64_t messages = 0;
+  std::string failure;  // empty: all held until the end, and the end was right
+};
+
+// Runs the scenario in the order that `seed` says, with every check of mgs_driver_world.h. Appends every event to `log` if
+// it is given.
+Run simulate(const Scenario& scenario, uint64_t seed, std::string* log = nullptr);
+
+}  // namespace multigrain::mgs::explored
