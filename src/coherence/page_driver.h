@@ -66,14 +66,13 @@ class PageDriver : public Protocol {
   NodeServices services_;
   const NodeId self_;
   const size_t page_size_;
+  PagePool twins_;
+  std::atomic<uint64_t> pages_looked_up_{0};
 
  private:
   void make_frames(PageId first, uint64_t count) const;
   void touch(PageId first, uint64_t count) const;
   void count_opened(uint32_t pages);
-
-  PagePool twins_;
-  std::atomic<uint64_t> pages_looked_up_{0};
 };
 
 // One system call brings all the frames into being and another maps them: for memory that is written for the first time

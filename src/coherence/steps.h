@@ -14,3 +14,8 @@
 // stands for one that looks again.
 #define MULTIGRAIN_SPINS(number) (number)
 #endif
+
+#ifndef MULTIGRAIN_RING
+// How many entries a ring has. A test makes it a variable, so that rings of a few entries go round.
+#define MULTIGRAIN_RING(name, entries) inline constexpr uint64_t name = entries
+#endif

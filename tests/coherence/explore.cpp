@@ -20,8 +20,14 @@ namespace {
 using multigrain::exploring::Explorable;
 
 std::vector<Explorable> explorables() {
-  return {multigrain::mgs::model::explorable(), multigrain::hlrc::model::explorable(),
-          multigrain::dszoom::model::explorable(), multigrain::shasta::model::explorable()};
+  return {
+      multigrain::mgs::model::explorable(),
+#ifdef MULTIGRAIN_EXPLORES_HLRC
+      multigrain::hlrc::explored::explorable(),
+#endif
+      multigrain::dszoom::model::explorable(),
+      multigrain::shasta::model::explorable(),
+  };
 }
 
 int usage() {

@@ -1,5 +1,5 @@
-// Every order of every event of a small machine that is a plain value: what a protocol's model (mgs_model.h,
-// hlrc_model.h) is explored with.
+// Every order of every event of a small machine that is a plain value: what a protocol's model (mgs_model.h), or its driver
+// (hlrc_driver_world.h), is explored with.
 //
 // Breadth first, so that a counter-example is as short as possible. A state is known by a 128-bit hash: with the
 // millions of states that are explored here, the chance that two are taken for one is below 1e-24.

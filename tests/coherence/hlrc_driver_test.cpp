@@ -254,24 +254,24 @@ TEST(HlrcDriverLog, AReaderOfALogThatGoesRoundMeanwhileMissesNothing) {
   EXPECT_GE(counted(Counter::kNoticesLost) - lost_before, 1u);
 }
 
-// More marks than their ring holds between two looks of the home: it counts all its pages as fetched from then on,
+// More fetches than their ring holds between two looks of the home: it counts all its pages as fetched from then on,
 // those that it could write before the fetch and those that it touches only afterwards.
-TEST_P(HlrcDriver, AHomeThatLosesCountOfTheMarksCountsEveryPageAsFetched) {
-  constexpr uint64_t kMarked = words::kMarkCount + 1;
-  constexpr uint64_t kWritten = 5, kRead = 6, kUntouched = 7, kSeen = kMarked - 1;
-  Machine machine(2, GetParam(), 4096, 0, kMarked, 2 * kMarked * 4096);  // the first half is at home on node 0
-  const uint64_t lost_before = counted(Counter::kMarksLost);
+TEST_P(HlrcDriver, AHomeThatLosesCountOfTheFetchesCountsEveryPageAsFetched) {
+  constexpr uint64_t kFetched = words::kFetchLogCount + 1;
+  constexpr uint64_t kWritten = 5, kRead = 6, kUntouched = 7, kSeen = kFetched - 1;
+  Machine machine(2, GetParam(), 4096, 0, kFetched, 2 * kFetched * 4096);  // the first half is at home on node 0
+  const uint64_t lost_before = counted(Counter::kFetchLogOverflows);
   machine.write(0, kWritten, 0, 1);
   machine.release(0);
   EXPECT_EQ(machine.inspect(0, kWritten).state, PageState::kWrite);
   EXPECT_EQ(machine.read(0, kRead, 0), 0u);
-  for (uint64_t page = 0; page < kMarked; ++page) ASSERT_EQ(machine.read(1, page, 0), page == kWritten ? 1u : 0u);
+  for (uint64_t page = 0; page < kFetched; ++page) ASSERT_EQ(machine.read(1, page, 0), page == kWritten ? 1u : 0u);
   EXPECT_FALSE(machine.is_clean(0));
   for (uint64_t i = 2; i < 5; ++i) {
     for (const uint64_t page : {kWritten, kRead, kUntouched, kSeen}) machine.write(0, page, 0, i);
     EXPECT_FALSE(machine.is_clean(0));
     machine.release(0);
-    EXPECT_EQ(counted(Counter::kMarksLost) - lost_before, 1u);
+    EXPECT_EQ(counted(Counter::kFetchLogOverflows) - lost_before, 1u);
     EXPECT_EQ(machine.read(1, kWritten, 0), i == 2 ? 1 : i - 1) << "nothing is invalidated before the acquire";
     machine.acquire(1, 0);
     for (const uint64_t page : {kWritten, kRead, kUntouched, kSeen}) {
