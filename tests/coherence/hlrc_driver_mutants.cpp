@@ -20,6 +20,8 @@ const char* name(Mutant mutant) {
       return "raise no timestamp";
     case Mutant::kOnlyReleaser:
       return "take in the releaser's own notices only";
+    case Mutant::kReorderFetchLog:
+      return "entries of a node's fetch log come in any order";
     case Mutant::kPublishBeforeDeposit:
       return "publish notices before diffs are deposited";
     case Mutant::kIgnoreFetchLog:
@@ -61,6 +63,8 @@ const char* shows_on(Mutant mutant) {
       return "two locks in one page";
     case Mutant::kLateProtection:
       return "false sharing of a page with its home";
+    case Mutant::kReorderFetchLog:
+      return "pages fetched ahead by two processors of a node, while the home writes";
     case Mutant::kOnlyReleaser:
       return "a node between that touches nothing";
     case Mutant::kPublishBeforeDeposit:

@@ -20,6 +20,7 @@ enum class Mutant : uint8_t {
   kNotInvalidated,     // pages that notices name keep their rights
   kNoTimestamp,        // no timestamp is raised
   kOnlyReleaser,       // the releaser's timestamp says nothing of other nodes
+  kReorderFetchLog,    // entries that two processors of a node append to a fetch log come in any order
   // Of the driver.
   kPublishBeforeDeposit,  // a release publishes its notices first, and deposits its diffs afterwards
   kIgnoreFetchLog,        // a release with nothing written does not read the fetch log

@@ -445,6 +445,7 @@ class World {
   void go_on(size_t p);
   void perform(size_t p, Operation& operation, unsigned word);
   void complete(size_t p, Operation& operation);
+  void complete_earlier(size_t p, const Operation& swap);
   [[nodiscard]] Footprint step_of(size_t p) const;
   void add_operations(size_t p, Footprint& next) const;
   [[nodiscard]] bool may_concern_others(size_t p) const;
@@ -764,9 +765,21 @@ void World::complete(size_t p, Operation& operation) {
   while (operation.pending != 0) perform(p, operation, static_cast<unsigned>(std::countr_zero(operation.pending)));
 }
 
+// Atomics that a node starts at another one take effect in that order: of entries of a fetch log, that of their positions.
+void World::complete_earlier(size_t p, const Operation& swap) {
+  constexpr unsigned kLapShift = 44;
+  const auto position = [](const Operation& of) { return std::pair(of.value >> kLapShift, of.offset); };
+  for (size_t q = 0; q < processors(); ++q)
+    for (Operation& other : shared_.operations[q])
+      if (scenario_.processors[q] == scenario_.processors[p] && other.kind == Operation::Kind::kSwap &&
+          other.at == swap.at && other.pending != 0 && position(other) < position(swap))
+        complete(q, other);
+}
+
 void World::perform(size_t p, Operation& operation, unsigned word) {
   if (operation.after != 0) complete(p, shared_.operations[p][operation.after - 1u]);
   operation.after = 0;
+  if (operation.kind == Operation::Kind::kSwap && !is(Mutant::kReorderFetchLog)) complete_earlier(p, operation);
   std::byte* const at = memory(operation) + word * kWordBytes;
   switch (operation.kind) {
     case Operation::Kind::kNone:
@@ -1068,7 +1081,7 @@ std::string World::in_words(const Event& event) const {
     case At::kWait: {
       std::string operations;
       for (const Footprint::Access& each : step_of(event.processor).words)
-        operations += ", " + explored::in_words(each.word);
+        if (is_ever_written(each.word)) operations += ", " + explored::in_words(each.word);
       return fmt::format("{}{} goes on: complete are its accesses of{}", who, what,
                          operations.empty() ? " nothing" : operations.substr(1));
     }

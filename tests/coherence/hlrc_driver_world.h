@@ -12,7 +12,8 @@
 //  R1  A remote operation takes effect as late as it can: a word of it when its processor goes on from the wait, or
 //      before that if the next thing that another processor or operation does is an access of the same word of which one
 //      is a write. An effect that comes earlier can be moved to there, past steps which do not concern that word. Words
-//      of one operation take effect in any order; operations in any order but that of Fabric::start_get_after().
+//      of one operation take effect in any order; operations in any order but those that fabric.h promises, of
+//      start_get_after() and of atomics.
 //  R2  A step that concerns nothing that others may access before this processor has made it is taken at once, and alone:
 //      it commutes with all that could come before it (a persistent set of one step). What others may access follows from
 //      what is left of their programs, up to where they wait for this processor: a barrier, or a lock that it holds. A

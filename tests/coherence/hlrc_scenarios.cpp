@@ -131,21 +131,6 @@ std::vector<Scenario> scenarios() {
     add(name, std::move(homes), std::move(processors), std::move(programs));
     all.back().takes_minutes = true;
   };
-  add_long("two nodes of two processors write a page of a third", {2}, {0, 0, 1, 1},
-           {{lock(0), write(0, 0, 1), unlock(0), barrier(), read(0, 1)},
-            {lock(1), write(0, 1, 2), unlock(1), barrier(), read(0, 0)},
-            {lock(0), read(0, 0), write(0, 0, 3), unlock(0), barrier(), read(0, 1)},
-            {lock(1), read(0, 1), unlock(1), barrier(), read(0, 0)}});
-  add_long("two processors at home, two elsewhere", {0}, {0, 0, 1, 1},
-           {{lock(0), write(0, 0, 1), unlock(0), barrier(), read(0, 1)},
-            {lock(1), read(0, 1), unlock(1), barrier(), read(0, 0)},
-            {lock(0), read(0, 0), write(0, 0, 3), unlock(0), barrier(), read(0, 1)},
-            {lock(1), read(0, 1), write(0, 1, 2), unlock(1), barrier(), read(0, 0)}});
-  add_long("two processors of a node, and two other nodes", {2}, {0, 0, 1, 2},
-           {{lock(0), write(0, 0, 1), unlock(0), barrier(), read(0, 1)},
-            {lock(1), read(0, 1), unlock(1), barrier(), read(0, 0)},
-            {lock(0), read(0, 0), unlock(0), barrier(), read(0, 1)},
-            {lock(1), write(0, 1, 2), unlock(1), barrier(), read(0, 0)}});
   add_long("three nodes write three pages in turn", {0, 1, 2}, {0, 1, 2},
            {{write(0, 0, 1), write(1, 0, 1), barrier(), write(1, 1, 1), read(2, 0), barrier(), read(0, 1), read(2, 1)},
             {write(1, 1, 2), write(2, 0, 2), barrier(), write(2, 1, 2), read(0, 0), barrier(), read(1, 0), read(0, 1)},

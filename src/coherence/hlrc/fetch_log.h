@@ -75,8 +75,8 @@ class FetchLog {
   std::array<std::atomic<uint64_t>, NodeSet::kCapacity> read_{};
   std::atomic<bool> all_fetched_{false};
 
-  // What this node has appended at each home. The lock keeps entries in order: a home stops reading where one is
-  // missing.
+  // What this node has appended at each home. The lock starts them in order, and the fabric keeps that: a home stops
+  // reading where an entry is missing.
   struct alignas(64) Written {
     SpinLock lock;
     uint64_t end = 0;
