@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "coherence/steps.h"
 #include "memory/diff.h"
 #include "profile/this_thread.h"
 
@@ -64,6 +65,7 @@ void PageDriver::touch(PageId first, uint64_t count) const {
 
 void PageDriver::grant_read(PageId first, uint64_t count) {
   touch(first, count);
+  MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_read(first, count);
   this_profile().count_rights(RightsChange::kGrantRead, count);
@@ -71,6 +73,7 @@ void PageDriver::grant_read(PageId first, uint64_t count) {
 
 void PageDriver::grant_write(PageId first, uint64_t count) {
   touch(first, count);
+  MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.grant_write(first, count);
   this_profile().count_rights(RightsChange::kGrantWrite, count);
@@ -78,18 +81,21 @@ void PageDriver::grant_write(PageId first, uint64_t count) {
 
 void PageDriver::upgrade(PageId first, uint64_t count) {
   touch(first, count);
+  MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.upgrade(first, count);
   this_profile().count_rights(RightsChange::kGrantWrite, count);
 }
 
 void PageDriver::revoke_write(PageId first, uint64_t count) {
+  MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.revoke_write(first, count);
   this_profile().count_rights(RightsChange::kRevokeWrite, count);
 }
 
 void PageDriver::revoke(PageId first, uint64_t count) {
+  MULTIGRAIN_STEP(frame(first));
   const SubTimeScope timed(this_profile(), SubTime::kRights);
   services_.rights.revoke(first, count);
   this_profile().count_rights(RightsChange::kRevoke, count);

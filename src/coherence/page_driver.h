@@ -73,6 +73,8 @@ class PageDriver : public Protocol {
   NodeServices services_;
   const NodeId self_;
   const size_t page_size_;
+  std::optional<PagePool> twins_;
+  std::atomic<uint64_t> pages_looked_up_{0};
 
  private:
   friend struct PageDriverState;
@@ -80,9 +82,6 @@ class PageDriver : public Protocol {
   void make_frames(PageId first, uint64_t count) const;
   void touch(PageId first, uint64_t count) const;
   void count_opened(uint32_t pages);
-
-  std::optional<PagePool> twins_;
-  std::atomic<uint64_t> pages_looked_up_{0};
 };
 
 // One system call brings all the frames into being and another maps them: for memory that is written for the first time

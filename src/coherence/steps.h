@@ -19,3 +19,8 @@
 // to tell states apart.
 #define MULTIGRAIN_LOCALS(...) static_cast<void>(0)
 #endif
+
+#ifndef MULTIGRAIN_RING
+// How many entries a ring has. A test makes it a variable, so that rings of a few entries go round.
+#define MULTIGRAIN_RING(name, entries) inline constexpr uint64_t name = entries
+#endif

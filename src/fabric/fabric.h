@@ -133,8 +133,8 @@ class Fabric {
   [[nodiscard]] virtual bool is_complete(Completion completion) = 0;
   virtual void wait(Completion completion) = 0;
   // What DSZOOM's requester needs to lock an entry and read behind the lock in one round trip ([DSZOOM], 2.4).
-  //
-  // Starts the atomic; `old`, which must stay where it is until wait(), receives the word's old value.
+  // Starts the atomic. Those that a node starts at another one take effect in that order, whichever threads start them.
+  // `old`, which must stay where it is until wait(), receives the word's old value.
   virtual Completion start_fetch_and_set(NodeId at, SegmentId segment, uint64_t offset, uint64_t value, uint64_t& old) {
     old = fetch_and_set(at, segment, offset, value);
     return {};

@@ -34,6 +34,8 @@ class PagePool {
 
   [[nodiscard]] uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
   [[nodiscard]] size_t page_size() const { return page_size_; }
+  // All of its buffers, one after the other; those that were never used come last.
+  [[nodiscard]] std::byte* memory() const { return memory_; }
 
  private:
   struct FreeBuffer {

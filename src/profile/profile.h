@@ -72,12 +72,12 @@ enum class Counter : uint8_t {
   kLocksRemote,    // locks taken that came from another node
   kBarriers,       // arrivals
   // Lazy release consistency
-  kAcquires,          // acquires that had notices to take in
-  kNotices,           // notices made; one names consecutive pages
-  kNoticesLost,       // acquires that came too late for a log, and invalidated everything
-  kEarlyDeposits,     // diffs deposited because a notice named a page that was dirty
-  kWastedPrefetches,  // groups of pages fetched ahead of which the last was never used
-  kMarksLost,         // times that a home lost count of who has fetched its pages
+  kAcquires,           // acquires that had notices to take in
+  kNotices,            // notices made; one names consecutive pages
+  kNoticesLost,        // acquires that came too late for a log, and invalidated everything
+  kEarlyDeposits,      // diffs deposited because a notice named a page that was dirty
+  kWastedPrefetches,   // groups of pages fetched ahead of which the last was never used
+  kFetchLogOverflows,  // times that a home lost count of who has fetched its pages
   // Fine grain
   kTwoHopMisses,      // lines that came from their home, or to it
   kThreeHopMisses,    // lines that came from a third node

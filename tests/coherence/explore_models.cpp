@@ -1,8 +1,7 @@
-// The protocols of which models are explored; of Shasta, the transitions by themselves.
+// What `explore` itself has: the transitions of Shasta by themselves.
 #include "explore.h"
-#include "hlrc_explorable.h"
 #include "shasta_scenarios.h"
 
 std::vector<multigrain::exploring::Explorable> multigrain::exploring::explorables() {
-  return {hlrc::model::explorable(), shasta::model::explorable()};
+  return {shasta::model::explorable()};
 }

@@ -1,5 +1,5 @@
-// Every order of every event of a small machine that is a plain value: what a protocol's model (hlrc_model.h) is explored
-// with, and a driver whose machine can be copied (mgs_driver_world.h).
+// Every order of every event of a small machine that is a plain value: what a protocol's transitions (shasta_model.h) are
+// explored with, and drivers whose machine can be copied (mgs_driver_world.h, hlrc_driver_world.h).
 //
 // A state is known by a 128-bit hash: with the
 // millions of states that are explored here, the chance that two are taken for one is below 1e-24.

@@ -40,6 +40,11 @@ class Fibre {
     const std::span<std::byte> to = make_frames(saved.size());
     std::memcpy(to.data(), saved.data(), saved.size());
   }
+  // Overwrites what calls that have returned have left below its frames, in the part that fibres use.
+  void clear_dead() {
+    static constexpr size_t kUsed = 24 * 1024;
+    std::memset(stack_.get() + kStack - kUsed, 0, kUsed - frames().size());
+  }
 
  private:
   static constexpr size_t kStack = 256 * 1024;

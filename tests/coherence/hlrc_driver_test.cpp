@@ -8,9 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <barrier>
 #include <memory>
-#include <random>
 #include <thread>
 #include <vector>
 
@@ -18,6 +16,7 @@
 #include "coherence/hlrc/words.h"
 #include "driver_nodes.h"
 #include "profile/this_thread.h"
+#include "random_phases.h"
 
 namespace multigrain::hlrc {
 namespace {
@@ -255,24 +254,24 @@ TEST(HlrcDriverLog, AReaderOfALogThatGoesRoundMeanwhileMissesNothing) {
   EXPECT_GE(counted(Counter::kNoticesLost) - lost_before, 1u);
 }
 
-// More marks than their ring holds between two looks of the home: it counts all its pages as fetched from then on,
+// More fetches than their ring holds between two looks of the home: it counts all its pages as fetched from then on,
 // those that it could write before the fetch and those that it touches only afterwards.
-TEST_P(HlrcDriver, AHomeThatLosesCountOfTheMarksCountsEveryPageAsFetched) {
-  constexpr uint64_t kMarked = words::kMarkCount + 1;
-  constexpr uint64_t kWritten = 5, kRead = 6, kUntouched = 7, kSeen = kMarked - 1;
-  Machine machine(2, GetParam(), 4096, 0, kMarked, 2 * kMarked * 4096);  // the first half is at home on node 0
-  const uint64_t lost_before = counted(Counter::kMarksLost);
+TEST_P(HlrcDriver, AHomeThatLosesCountOfTheFetchesCountsEveryPageAsFetched) {
+  constexpr uint64_t kFetched = words::kFetchLogCount + 1;
+  constexpr uint64_t kWritten = 5, kRead = 6, kUntouched = 7, kSeen = kFetched - 1;
+  Machine machine(2, GetParam(), 4096, 0, kFetched, 2 * kFetched * 4096);  // the first half is at home on node 0
+  const uint64_t lost_before = counted(Counter::kFetchLogOverflows);
   machine.write(0, kWritten, 0, 1);
   machine.release(0);
   EXPECT_EQ(machine.inspect(0, kWritten).state, PageState::kWrite);
   EXPECT_EQ(machine.read(0, kRead, 0), 0u);
-  for (uint64_t page = 0; page < kMarked; ++page) ASSERT_EQ(machine.read(1, page, 0), page == kWritten ? 1u : 0u);
+  for (uint64_t page = 0; page < kFetched; ++page) ASSERT_EQ(machine.read(1, page, 0), page == kWritten ? 1u : 0u);
   EXPECT_FALSE(machine.is_clean(0));
   for (uint64_t i = 2; i < 5; ++i) {
     for (const uint64_t page : {kWritten, kRead, kUntouched, kSeen}) machine.write(0, page, 0, i);
     EXPECT_FALSE(machine.is_clean(0));
     machine.release(0);
-    EXPECT_EQ(counted(Counter::kMarksLost) - lost_before, 1u);
+    EXPECT_EQ(counted(Counter::kFetchLogOverflows) - lost_before, 1u);
     EXPECT_EQ(machine.read(1, kWritten, 0), i == 2 ? 1 : i - 1) << "nothing is invalidated before the acquire";
     machine.acquire(1, 0);
     for (const uint64_t page : {kWritten, kRead, kUntouched, kSeen}) {
@@ -280,50 +279,6 @@ TEST_P(HlrcDriver, AHomeThatLosesCountOfTheMarksCountsEveryPageAsFetched) {
       EXPECT_EQ(machine.read(1, page, 0), i);
     }
   }
-}
-
-// Phases: in each, every word belongs to one processor, who may write it; between phases everybody releases and meets.
-// Many words of a page belong to different nodes, so pages have several writers, and readers that become writers.
-void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned seed) {
-  constexpr unsigned kPages = 6, kWords = 24, kPhases = 40;
-  const unsigned total = nodes * processors;
-  std::barrier meeting(total);
-  std::array<std::array<std::atomic<uint64_t>, kWords>, kPages> expected{};
-  std::atomic<uint64_t> wrong{0};
-  std::vector<std::thread> threads;
-  for (unsigned p = 0; p < total; ++p) {
-    threads.emplace_back([&, p] {
-      const unsigned node = p / processors;
-      std::mt19937 random(seed * 1000 + p);
-      const auto below = [&random](unsigned limit) { return static_cast<unsigned>(random() % limit); };
-      for (unsigned phase = 0; phase < kPhases; ++phase) {
-        for (unsigned i = 0; i < 60; ++i) {
-          const unsigned page = below(kPages), word = below(kWords);
-          const unsigned owner = (page * 7 + word * 3 + phase * 5) % total;
-          const uint64_t value = uint64_t{phase + 1} << 32 | p << 16 | i;
-          // Neighbouring words of one cache line, and of far ends of the page.
-          const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
-          if (owner == p) {
-            machine.write(node, page, index, value);
-            expected[page][word].store(value);
-          } else if ((page * 7 + word * 3 + (phase + 1) * 5) % total != owner && below(4) == 0) {
-            static_cast<void>(machine.read(node, page, index));
-          }
-        }
-        machine.release(node);
-        meeting.arrive_and_wait();
-        machine.acquire_all(node);
-        for (unsigned i = 0; i < 60; ++i) {
-          const unsigned page = below(kPages), word = below(kWords);
-          const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
-          if (machine.read(node, page, index) != expected[page][word].load()) ++wrong;
-        }
-        meeting.arrive_and_wait();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong.load(), 0u) << "seed " << seed;
 }
 
 TEST_P(HlrcDriver, RandomProgramsWithoutRacesReadWhatWasWritten) {

@@ -3,11 +3,11 @@
 
 #include "explore.h"
 
-namespace multigrain::hlrc::model {
+namespace multigrain::hlrc::explored {
 
 // More states than any of the machines has.
 inline constexpr size_t kMaxStates = 4'000'000;
 
 [[nodiscard]] exploring::Explorable explorable();
 
-}  // namespace multigrain::hlrc::model
+}  // namespace multigrain::hlrc::explored

@@ -1,12 +1,16 @@
 #include "hlrc_scenarios.h"
 
-namespace multigrain::hlrc::model {
+#include <fmt/format.h>
+
+#include <random>
+
+namespace multigrain::hlrc::explored {
 namespace {
 
 Op read(unsigned page, unsigned word) {
   return {OpType::kRead, static_cast<uint8_t>(page), static_cast<uint8_t>(word), 0};
 }
-Op write(unsigned page, unsigned word, Value value) {
+Op write(unsigned page, unsigned word, uint16_t value) {
   return {OpType::kWrite, static_cast<uint8_t>(page), static_cast<uint8_t>(word), value};
 }
 Op lock(unsigned which) {
@@ -24,7 +28,7 @@ Op barrier() {
 std::vector<Scenario> scenarios() {
   std::vector<Scenario> all;
   const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
-                       std::vector<Program> programs, unsigned log_capacity = 64) {
+                       std::vector<Program> programs, uint64_t log_capacity = 0) {
     Scenario scenario;
     scenario.name = name;
     scenario.homes = std::move(homes);
@@ -122,27 +126,61 @@ std::vector<Scenario> scenarios() {
        {read(1, 1), barrier(), barrier(), read(0, 0), read(1, 0)},
        {barrier(), write(0, 0, 2), write(1, 0, 3), barrier()}});
   all.back().fetch_ahead = true;
+  const auto add_long = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                            std::vector<Program> programs) {
+    add(name, std::move(homes), std::move(processors), std::move(programs));
+    all.back().takes_minutes = true;
+  };
+  add_long("three nodes write three pages in turn", {0, 1, 2}, {0, 1, 2},
+           {{write(0, 0, 1), write(1, 0, 1), barrier(), write(1, 1, 1), read(2, 0), barrier(), read(0, 1), read(2, 1)},
+            {write(1, 1, 2), write(2, 0, 2), barrier(), write(2, 1, 2), read(0, 0), barrier(), read(1, 0), read(0, 1)},
+            {write(2, 1, 3), write(0, 1, 3), barrier(), read(1, 0), barrier(), read(0, 0), read(1, 1), read(2, 1)}});
+  add_long("pages fetched ahead by two processors of a node, while the home writes", {1, 1}, {0, 0, 1},
+           {{lock(0), read(0, 0), unlock(0), barrier(), read(1, 0), read(0, 1)},
+            {lock(1), read(1, 1), unlock(1), barrier(), read(0, 0), read(1, 1)},
+            {lock(0), write(0, 0, 2), unlock(0), lock(1), write(1, 1, 3), unlock(1), write(0, 1, 4), barrier()}});
+  all.back().fetch_ahead = true;
   return all;
 }
 
-std::vector<Mutant> mutants() {
-  return {Mutant::kPublishBeforeDeposit,
-          Mutant::kNoMark,
-          Mutant::kMarkAfterFetch,
-          Mutant::kIgnoreMarks,
-          Mutant::kGrantBeforeQueue,
-          Mutant::kDiffBeforeRevoke,
-          Mutant::kForgetOwed,
-          Mutant::kIgnoreLap,
-          Mutant::kOnlyReleaser,
-          Mutant::kKnownBeforeInvalid,
-          Mutant::kIgnoreOtherReleases,
-          Mutant::kNoTwin,
-          Mutant::kNoDepositAtNotice,
-          Mutant::kKeepAhead,
-          Mutant::kMarkOnce,
-          Mutant::kIgnoreLoss,
-          Mutant::kKeepUnshared};
+std::vector<Scenario> short_scenarios() {
+  std::vector<Scenario> all = scenarios();
+  std::erase_if(all, [](const Scenario& scenario) { return scenario.takes_minutes; });
+  return all;
 }
 
-}  // namespace multigrain::hlrc::model
+std::vector<Scenario> scenarios_of(Mutant mutant) {
+  std::vector<Scenario> all = scenarios();
+  std::erase_if(all, [&](const Scenario& scenario) { return scenario.name != shows_on(mutant); });
+  return all;
+}
+
+Scenario random_scenario(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](unsigned limit) { return static_cast<unsigned>(random() % limit); };
+  static const std::vector<std::vector<unsigned>> kProcessors = {{0, 1}, {0, 1, 2}, {0, 0, 1}};
+  Scenario scenario;
+  scenario.name = fmt::format("random {}", seed);
+  scenario.homes = {below(3), below(3)};
+  scenario.processors = kProcessors[below(3)];
+  scenario.fetch_ahead = below(4) == 0;
+  if (below(4) == 0) scenario.log_capacity = 1 + below(2);
+  if (below(4) == 0) scenario.fetch_log_capacity = 1 + below(2);
+  uint16_t value = 0;
+  for (size_t p = 0; p < scenario.processors.size(); ++p) {
+    Program program;
+    for (unsigned section = 1 + below(2); section != 0; --section) {
+      const unsigned page = below(2), word = below(2);
+      program.push_back(lock(2 * page + word));
+      if (below(2) == 0) program.push_back(read(page, word));
+      if (below(3) != 0) program.push_back(write(page, word, ++value));
+      program.push_back(unlock(2 * page + word));
+    }
+    program.push_back(barrier());
+    for (unsigned reads = 1 + below(2); reads != 0; --reads) program.push_back(read(below(2), below(2)));
+    scenario.programs.push_back(std::move(program));
+  }
+  return scenario;
+}
+
+}  // namespace multigrain::hlrc::explored

@@ -1,5 +1,4 @@
-# Makes the sources of MGS's driver with deliberate faults in them (mgs_driver_mutants.h):
-#   cmake -DDRIVER=.../src/coherence/mgs -DOUTPUT=FOLDER -P mgs_driver_mutants.cmake
+# The deliberate faults of MGS's driver (mgs_driver_mutants.h); driver_mutants.cmake says how they are made.
 set(PROTOCOL mgs)
 include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
 

@@ -9,12 +9,12 @@
 #include <atomic>
 #include <barrier>
 #include <memory>
-#include <random>
 #include <thread>
 #include <vector>
 
 #include "coherence/mgs/driver.h"
 #include "driver_nodes.h"
+#include "random_phases.h"
 
 namespace multigrain::mgs {
 namespace {
@@ -113,49 +113,6 @@ TEST_P(MgsDriver, AReleaseCoversWhatAnotherProcessorsReleaseTookAlong) {
   done = true;
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(stale, 0u);
-}
-
-// Phases: in each, every word belongs to one processor, who may write it; between phases everybody releases and meets.
-// Many words of a page belong to different nodes, so pages have several writers, and readers that become writers.
-void run_phases(Machine& machine, unsigned nodes, unsigned processors, unsigned seed) {
-  constexpr unsigned kPages = 6, kWords = 24, kPhases = 40;
-  const unsigned total = nodes * processors;
-  std::barrier meeting(total);
-  std::array<std::array<std::atomic<uint64_t>, kWords>, kPages> expected{};
-  std::atomic<uint64_t> wrong{0};
-  std::vector<std::thread> threads;
-  for (unsigned p = 0; p < total; ++p) {
-    threads.emplace_back([&, p] {
-      const unsigned node = p / processors;
-      std::mt19937 random(seed * 1000 + p);
-      const auto below = [&random](unsigned limit) { return static_cast<unsigned>(random() % limit); };
-      for (unsigned phase = 0; phase < kPhases; ++phase) {
-        for (unsigned i = 0; i < 60; ++i) {
-          const unsigned page = below(kPages), word = below(kWords);
-          const unsigned owner = (page * 7 + word * 3 + phase * 5) % total;
-          const uint64_t value = uint64_t{phase + 1} << 32 | p << 16 | i;
-          // Neighbouring words of one cache line, and of far ends of the page.
-          const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
-          if (owner == p) {
-            machine.write(node, page, index, value);
-            expected[page][word].store(value);
-          } else if ((page * 7 + word * 3 + (phase + 1) * 5) % total != owner && below(4) == 0) {
-            static_cast<void>(machine.read(node, page, index));
-          }
-        }
-        machine.release(node);
-        meeting.arrive_and_wait();
-        for (unsigned i = 0; i < 60; ++i) {
-          const unsigned page = below(kPages), word = below(kWords);
-          const uint64_t index = word % 2 == 0 ? word : machine.words_per_page() - 1 - word;
-          if (machine.read(node, page, index) != expected[page][word].load()) ++wrong;
-        }
-        meeting.arrive_and_wait();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong.load(), 0u) << "seed " << seed;
 }
 
 TEST_P(MgsDriver, RandomProgramsWithoutRacesReadWhatWasWritten) {

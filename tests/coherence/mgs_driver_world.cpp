@@ -27,7 +27,7 @@
 namespace multigrain {
 
 struct PageDriverState {
-  [[nodiscard]] static PagePool& twins(PageDriver& driver) { return driver.twins_; }
+  [[nodiscard]] static PagePool& twins(PageDriver& driver) { return *driver.twins_; }
 };
 
 }  // namespace multigrain

@@ -15,15 +15,12 @@ void count(Counter counter, uint64_t n = 1) {
   this_profile().count(counter, n);
 }
 
-// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+// Of the initial-exec kind, as t_last_fetch is.
 [[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_home_prefetcher;
-[[gnu::tls_model("initial-exec")]] constinit thread_local PageId t_last_fetch{UINT64_MAX - 1};
-
-constexpr uint64_t vector_word(NodeId node) {
-  return words::kVector + node.value * sizeof(uint64_t);
-}
 
 }  // namespace
+
+constinit thread_local PageId Driver::t_last_fetch{UINT64_MAX - 1};
 
 // --- Start
 
@@ -216,10 +213,7 @@ void Driver::release() {
   if (pages.empty()) return;
   end_interval(pages);
   // The diffs are at their homes and the entries in the log: now they may be read (H1).
-  if (notices_.end() != known(self_)) {
-    set_own_word(vector_word(self_), notices_.end());
-    known_[self_.value].store(notices_.end(), std::memory_order_release);
-  }
+  if (notices_.end() != known(self_)) raise_timestamp(self_, notices_.end());
   written_.published(pages.size());
   profile.count(Counter::kReleases);
   profile.count(Counter::kPagesReleased, pages.size());
@@ -228,6 +222,12 @@ void Driver::release() {
 // An atomic, not a store: it is a full fence between what the program wrote and the notices that other nodes read.
 void Driver::set_own_word(uint64_t offset, uint64_t value) {
   services_.fabric.fetch_and_set(self_, SegmentId::kWords, offset, value);
+}
+
+void Driver::raise_timestamp(NodeId node, uint64_t position) {
+  set_own_word(words::kVector + node.value * sizeof(uint64_t), position);
+  MULTIGRAIN_STEP(&known_[node.value]);
+  known_[node.value].store(position, std::memory_order_release);
 }
 
 void Driver::apply_fetch(PageId page, Record& record) {
@@ -255,7 +255,7 @@ void Driver::apply_fetch_log() {
     Record& record = records_[page];
     if (record.home_plus_one.load(std::memory_order_relaxed) == self_.value + 1u) apply_fetch(PageId(page), record);
   }
-  count(Counter::kMarksLost);
+  count(Counter::kFetchLogOverflows);
 }
 
 // Makes the pages clean, and appends their notices.
@@ -353,6 +353,7 @@ void Driver::acquire_all() {
 }
 
 void Driver::apply_notices(const NoticeReader::Heard& heard) {
+  MULTIGRAIN_STEP(&known_);
   if (nodes_with_news(heard.time(), known_, self_, nodes_).empty()) return;
   MULTIGRAIN_LOCK_STEP(acquire_lock_);
   const LockGuard one_at_a_time(acquire_lock_);
@@ -366,11 +367,7 @@ void Driver::apply_notices(const NoticeReader::Heard& heard) {
     invalidate({PageId(0), pages_looked_up()});
   }
   // Only now: another processor that finds nothing to apply goes on at once.
-  news.for_each([&](NodeId node) {
-    const uint64_t position = heard.time()[node.value];
-    set_own_word(vector_word(node), position);
-    known_[node.value].store(position, std::memory_order_release);
-  });
+  news.for_each([&](NodeId node) { raise_timestamp(node, heard.time()[node.value]); });
 }
 
 // `runs`: in ascending order. A part of work that is shared is as many pages as are worked on together, whatever runs

@@ -57,6 +57,7 @@ class Driver final : public PageDriver {
   [[nodiscard]] uint64_t known(NodeId node) const { return known_[node.value].load(std::memory_order_acquire); }
 
  private:
+  friend struct Explored;  // tests/coherence/hlrc_driver_world.h
   struct alignas(64) Record : PageRecord {
     Page page MG_GUARDED_BY(lock);
     // Of the last page of a group fetched ahead: how far back the fault was.
@@ -93,6 +94,7 @@ class Driver final : public PageDriver {
   void deposit(PageId page, Record& record, Deposits& deposits) MG_REQUIRES(record.lock);
   void append(const std::optional<NoticeLog::Append>& entry);
   void set_own_word(uint64_t offset, uint64_t value);
+  void raise_timestamp(NodeId node, uint64_t position);
 
   // Acquires.
   void apply_notices(const NoticeReader::Heard& heard);
@@ -101,6 +103,10 @@ class Driver final : public PageDriver {
   struct Group;
   void gather(PageId page, Group& group);
   void invalidate_group(Group& group);
+
+  // Of each processor: the page that it has faulted on last and that was fetched. Of the initial-exec kind: it is used in
+  // the fault handler, where a first access must not allocate.
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local PageId t_last_fetch;
 
   [[nodiscard]] RunJoiner runs_of_rights() const { return RunJoiner(options_.coalesce ? UINT64_MAX : 1); }
 

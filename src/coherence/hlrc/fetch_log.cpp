@@ -6,8 +6,8 @@ namespace multigrain::hlrc {
 namespace {
 
 // At a home: where the entry of `node` at `position` is.
-constexpr uint64_t word_of(size_t node, uint64_t position) {
-  return words::kMarks + (node * words::kMarkCount + position % words::kMarkCount) * sizeof(uint64_t);
+uint64_t word_of(size_t node, uint64_t position) {
+  return words::kFetchLog + (node * words::kFetchLogCount + position % words::kFetchLogCount) * sizeof(uint64_t);
 }
 
 }  // namespace
@@ -17,7 +17,7 @@ Completion FetchLog::start_append(NodeId home, PageId page, uint64_t& replaced) 
   const LockGuard hold(written.lock);
   const uint64_t position = written.end++;
   return fabric_.start_fetch_and_set(home, SegmentId::kWords, word_of(fabric_.self().value, position),
-                                     LogEntry::encode({page, 1}, position, words::kMarkCount), replaced);
+                                     LogEntry::encode({page, 1}, position, words::kFetchLogCount), replaced);
 }
 
 bool FetchLog::is_empty() const {
@@ -29,7 +29,7 @@ bool FetchLog::is_empty() const {
 }
 
 FetchLogEntry FetchLog::at(uint16_t n, uint64_t position) const {
-  return read_fetch_log(fabric_.load_own(SegmentId::kWords, word_of(n, position)), position, words::kMarkCount);
+  return read_fetch_log(fabric_.load_own(SegmentId::kWords, word_of(n, position)), position, words::kFetchLogCount);
 }
 
 }  // namespace multigrain::hlrc

@@ -66,6 +66,7 @@ class FetchLog {
   [[nodiscard]] bool all_fetched() const { return all_fetched_.load(std::memory_order_relaxed); }
 
  private:
+  friend struct Explored;  // tests/coherence/hlrc_driver_world.h
   // The entry of node `n` at `position` of its ring at this home.
   [[nodiscard]] FetchLogEntry at(uint16_t n, uint64_t position) const;
 
@@ -74,8 +75,8 @@ class FetchLog {
   std::array<std::atomic<uint64_t>, NodeSet::kCapacity> read_{};
   std::atomic<bool> all_fetched_{false};
 
-  // What this node has appended at each home. The lock keeps entries in order: a home stops reading where one is
-  // missing.
+  // What this node has appended at each home. The lock starts them in order, and the fabric keeps that: a home stops
+  // reading where an entry is missing.
   struct alignas(64) Written {
     SpinLock lock;
     uint64_t end MG_GUARDED_BY(lock) = 0;

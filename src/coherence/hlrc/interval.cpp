@@ -17,13 +17,16 @@ Status WrittenPages::create(uint64_t capacity) {
 }
 
 void WrittenPages::push(PageId page) {
+  MULTIGRAIN_STEP(&unpublished_);
   unpublished_.fetch_add(1, std::memory_order_release);
+  MULTIGRAIN_LOCK_STEP(lock_);
   const LockGuard hold(lock_);
   lists_[current_][size_++] = page;
 }
 
 std::span<const PageId> WrittenPages::take() {
   std::span<PageId> taken;
+  MULTIGRAIN_LOCK_STEP(lock_);
   {
     const LockGuard hold(lock_);
     if (size_ == 0) return {};

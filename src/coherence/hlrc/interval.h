@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/spin_lock.h"
+#include "coherence/steps.h"
 #include "fabric/fabric.h"
 #include "memory/page_pool.h"
 #include "memory/sparse_table.h"
@@ -22,11 +23,18 @@ class WrittenPages {
   // Takes all that there are, in ascending order. The result is valid until the next take(); one thread at a time.
   std::span<const PageId> take();
   // The pages of the last take() are published.
-  void published(size_t pages) { unpublished_.fetch_sub(pages, std::memory_order_release); }
+  void published(size_t pages) {
+    MULTIGRAIN_STEP(&unpublished_);
+    unpublished_.fetch_sub(pages, std::memory_order_release);
+  }
   // Whether every page that was pushed has been published: by a release of this processor, or of another.
-  [[nodiscard]] bool empty() const { return unpublished_.load(std::memory_order_acquire) == 0; }
+  [[nodiscard]] bool empty() const {
+    MULTIGRAIN_STEP(&unpublished_);
+    return unpublished_.load(std::memory_order_acquire) == 0;
+  }
 
  private:
+  friend struct Explored;  // tests/coherence/hlrc_driver_world.h
   SpinLock lock_;
   // Of the two, one is filled under the lock, and the other belongs to the thread that has taken it.
   SparseTable<PageId> lists_[2];

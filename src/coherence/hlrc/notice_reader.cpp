@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "coherence/hlrc/words.h"
+#include "coherence/steps.h"
 
 namespace multigrain::hlrc {
 namespace {
@@ -30,6 +31,7 @@ Result<std::unique_ptr<NoticeReader>> NoticeReader::create(Fabric& fabric, uint6
 
 Completion NoticeReader::start_early(NodeId node, const Known& known, Heard& heard) const {
   Heard::Entries& early = heard.early_[node.value];
+  MULTIGRAIN_STEP(&known[node.value]);
   early.begin = known[node.value].load(std::memory_order_acquire);
   const uint64_t slot = early.begin % words::kNoticeCount;
   early.count = std::min<uint64_t>(Heard::Entries::kMost, words::kNoticeCount - slot);

@@ -3,8 +3,8 @@
 // Requesters run this protocol: a node fetches pages from their homes and deposits diffs there with one-sided
 // operations, and no processor of the home is asked. So there is no server here and there are no messages; what other
 // nodes do shows in three events only: a write notice that this node takes in at an acquire, the end of an interval,
-// and the entry that the first fetch of a page leaves in its home's fetch log. The driver (driver.h) and the explorer
-// (tests/coherence) carry out the actions, in order, before the page's next event.
+// and the entry that the first fetch of a page leaves in its home's fetch log. The driver (driver.h) carries out the
+// actions, in order, before the page's next event.
 //
 // The invariants, which docs/internals/hlrc.md argues and the explorer checks:
 //

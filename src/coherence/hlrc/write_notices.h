@@ -1,7 +1,7 @@
 // Write notices: the pages that a node has written in its intervals. Each node appends to its own log, which lies in
 // memory that it exports; the others read it with one-sided gets. How the log is read, and what it says, are functions
-// of values: the driver and the explorer (tests/coherence) both run them. After a barrier every node has taken in every
-// log, so all of a ring is free again (docs/internals/hlrc.md).
+// of values. After a barrier every node has taken in every log, so all of a ring is free again
+// (docs/internals/hlrc.md).
 #pragma once
 
 #include <algorithm>

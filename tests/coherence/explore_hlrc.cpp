@@ -1,0 +1,7 @@
+// The program that `explore hlrc` becomes.
+#include "explore.h"
+#include "hlrc_explorable.h"
+
+std::vector<multigrain::exploring::Explorable> multigrain::exploring::explorables() {
+  return {hlrc::explored::explorable()};
+}

@@ -1,0 +1,109 @@
+# The deliberate faults of HLRC's driver (hlrc_driver_mutants.h); driver_mutants.cmake says how they are made.
+set(PROTOCOL hlrc)
+include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
+
+in_file(driver)
+
+# kGrantBeforeQueue
+mutate([[  for (const Verb verb : actions) {
+]] [[  for (const Verb verb : explored::in_order(actions)) {
+]])
+
+# kIgnoreFetchLog
+mutate([[written_.empty() && fetch_log_.is_empty();]]
+       [[written_.empty() && (is(Mutant::kIgnoreFetchLog) || fetch_log_.is_empty());]])
+
+# kIgnoreOtherReleases, kPublishBeforeDeposit
+mutate([[  end_interval(pages);
+]] [[  if (is(Mutant::kIgnoreOtherReleases)) written_.published(pages.size());
+  if (is(Mutant::kPublishBeforeDeposit)) {
+    for (const PageId page : pages) append(notices_.add(page));
+    append(notices_.close());
+    raise_timestamp(self_, notices_.end());
+  }
+  end_interval(pages);
+]])
+mutate([[  written_.published(pages.size());
+  profile]] [[  if (!is(Mutant::kIgnoreOtherReleases)) written_.published(pages.size());
+  profile]])
+mutate([[    if (noticed[i] != 0) append]] [[    if (noticed[i] != 0 && !is(Mutant::kPublishBeforeDeposit)) append]])
+
+# kKeepUnshared
+mutate([[  on_fetched_elsewhere(record.page, actions);
+  perform]] [[  if (!is(Mutant::kKeepUnshared) || record.page.state == PageState::kWrite)
+    on_fetched_elsewhere(record.page, actions);
+  perform]])
+
+# kDiffBeforeRevoke
+mutate([[    if (actions.contains(Verb::kRevokeWrite)) protect]]
+       [[    if (actions.contains(Verb::kRevokeWrite) && !(is(Mutant::kDiffBeforeRevoke) && deposits[i])) protect]])
+mutate([[      if (deposits[i]) deposit(pages[i], record_of(i), under_way);
+]] [[      if (deposits[i]) deposit(pages[i], record_of(i), under_way);
+    for (size_t i = 0; i < pages.size(); ++i)
+      if (is(Mutant::kDiffBeforeRevoke) && deposits[i]) revoke_write(pages[i], 1);
+]])
+
+# kNoTwin
+mutate([[  MG_CHECK(record.twin != nullptr, page.value);
+  on_deposited]] [[  MG_CHECK(record.twin != nullptr, page.value);
+  for (size_t i = 0; i < page_size_ && is(Mutant::kNoTwin); ++i) record.twin[i] = ~frame(page)[i];
+  on_deposited]])
+
+# kKnownBeforeInvalid
+mutate([[    invalidate_runs(*runs);
+]] [[    if (is(Mutant::kKnownBeforeInvalid))
+      news.for_each([&](NodeId node) { known_[node.value].store(heard.time()[node.value]); });
+    invalidate_runs(*runs);
+]])
+
+# kLogOnce, kKeepPrefetched
+mutate([[  on_notice(record.page, context(record), actions);
+]] [[  const Page before = record.page;
+  on_notice(record.page, context(record), actions);
+  if (is(Mutant::kLogOnce)) record.page.logged = before.logged;
+  if (is(Mutant::kKeepPrefetched) && before.state == PageState::kPrefetched) record.page.state = before.state;
+]])
+
+# kNoDepositAtNotice, kForgetEarlyDeposit
+mutate([[      if (!group.deposits[i]) continue;
+      deposit(group.pages[i], records_[group.pages[i].value], under_way);
+]] [[      if (!group.deposits[i]) continue;
+      Record& record = records_[group.pages[i].value];
+      if (is(Mutant::kNoDepositAtNotice)) {
+        drop_twin(record);
+        continue;
+      }
+      const Page before = record.page;
+      deposit(group.pages[i], record, under_way);
+      if (is(Mutant::kForgetEarlyDeposit)) record.page.notice_pending = before.notice_pending;
+]])
+
+in_file(notice_reader)
+
+# kIgnoreLap
+mutate([[    if (!piece) {
+      overwritten = true;
+]] [[    if (!piece) {
+      overwritten = !is(Mutant::kIgnoreLap);
+]])
+mutate([[      case NoticesRead::kOverwritten:
+        overwritten = true;
+]] [[      case NoticesRead::kOverwritten:
+        overwritten = overwritten || !is(Mutant::kIgnoreLap);
+]])
+
+in_file(fetch_log)
+
+# kIgnoreOverflow
+mutate([[  return read_fetch_log(]] [[  const FetchLogEntry entry = read_fetch_log(]])
+mutate([[position, words::kFetchLogCount);
+}
+
+}  // namespace]] [[position, words::kFetchLogCount);
+  if (is(Mutant::kIgnoreOverflow) && entry.is == FetchLogEntry::Is::kOverwritten) return {};
+  return entry;
+}
+
+}  // namespace]])
+
+in_file("")

@@ -1,0 +1,102 @@
+#include "hlrc_driver_mutants.h"
+
+namespace multigrain::hlrc::explored {
+
+const char* name(Mutant mutant) {
+  switch (mutant) {
+    case Mutant::kNone:
+      return "none";
+    case Mutant::kNoFetchLog:
+      return "entries of fetch logs get lost";
+    case Mutant::kFetchBeforeLog:
+      return "read a page, and then write its home's fetch log";
+    case Mutant::kDepositsNotWaited:
+      return "diffs come to the homes after the wait for them";
+    case Mutant::kLateProtection:
+      return "the right to write goes some time after it was taken";
+    case Mutant::kNotInvalidated:
+      return "pages that notices name keep their rights";
+    case Mutant::kNoTimestamp:
+      return "raise no timestamp";
+    case Mutant::kOnlyReleaser:
+      return "take in the releaser's own notices only";
+    case Mutant::kReorderFetchLog:
+      return "entries of a node's fetch log come in any order";
+    case Mutant::kPublishBeforeDeposit:
+      return "publish notices before diffs are deposited";
+    case Mutant::kIgnoreFetchLog:
+      return "read the fetch log only when something was written";
+    case Mutant::kGrantBeforeQueue:
+      return "make a page writable before it is listed";
+    case Mutant::kDiffBeforeRevoke:
+      return "make the diff before the right to write is gone";
+    case Mutant::kForgetEarlyDeposit:
+      return "forget the notice of an early deposit";
+    case Mutant::kIgnoreLap:
+      return "go on without the notices that were overwritten";
+    case Mutant::kKnownBeforeInvalid:
+      return "raise the timestamp before pages are invalid";
+    case Mutant::kIgnoreOtherReleases:
+      return "ignore releases that other processors have in progress";
+    case Mutant::kNoTwin:
+      return "deposit a written page whole";
+    case Mutant::kNoDepositAtNotice:
+      return "drop a dirty page that a notice names";
+    case Mutant::kKeepPrefetched:
+      return "keep a frame that was fetched ahead through a notice";
+    case Mutant::kLogOnce:
+      return "log the first fetch of a page only";
+    case Mutant::kIgnoreOverflow:
+      return "ignore that entries of the fetch log are lost";
+    case Mutant::kKeepUnshared:
+      return "forget fetches of pages that the home may not write";
+    case Mutant::kCount:
+      break;
+  }
+  return "?";
+}
+
+const char* shows_on(Mutant mutant) {
+  switch (mutant) {
+    case Mutant::kFetchBeforeLog:
+    case Mutant::kNoTwin:
+      return "two locks in one page";
+    case Mutant::kLateProtection:
+      return "false sharing of a page with its home";
+    case Mutant::kReorderFetchLog:
+      return "pages fetched ahead by two processors of a node, while the home writes";
+    case Mutant::kOnlyReleaser:
+      return "a node between that touches nothing";
+    case Mutant::kPublishBeforeDeposit:
+      return "two processors of a node write, a third node reads";
+    case Mutant::kGrantBeforeQueue:
+    case Mutant::kDiffBeforeRevoke:
+    case Mutant::kIgnoreOtherReleases:
+    case Mutant::kNoDepositAtNotice:
+      return "two processors of a node write a page";
+    case Mutant::kForgetEarlyDeposit:
+      return "a dirty page is named, by a reader beside";
+    case Mutant::kIgnoreLap:
+      return "a reader comes too late for the log";
+    case Mutant::kKnownBeforeInvalid:
+    case Mutant::kKeepUnshared:
+      return "two processors of a node acquire at once";
+    case Mutant::kKeepPrefetched:
+      return "a page is fetched ahead";
+    case Mutant::kLogOnce:
+      return "a page is fetched again and again";
+    case Mutant::kIgnoreOverflow:
+      return "a home comes too late for its fetch log";
+    default:
+      return "a lock chain over three nodes";
+  }
+}
+
+std::vector<Mutant> mutants() {
+  std::vector<Mutant> all;
+  for (auto m = static_cast<int>(Mutant::kNone) + 1; m != static_cast<int>(Mutant::kCount); ++m)
+    all.push_back(static_cast<Mutant>(m));
+  return all;
+}
+
+}  // namespace multigrain::hlrc::explored

@@ -1,0 +1,62 @@
+// Deliberate faults of HLRC's driver and of the ports that it stands on, each of which the exploration must refute:
+// without them nobody would know that the checks can fail. Those of the driver are put into its sources by
+// hlrc_driver_mutants.cmake; those of the ports are in hlrc_driver_world.cpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "coherence/hlrc/states.h"
+
+namespace multigrain::hlrc::explored {
+
+enum class Mutant : uint8_t {
+  kNone,
+  // Of the ports.
+  kNoFetchLog,         // entries of fetch logs get lost
+  kFetchBeforeLog,     // a page is read, and then its home's fetch log is written
+  kDepositsNotWaited,  // diffs come to the homes some time after the wait for them
+  kLateProtection,     // processors may write for some time after the right to write is gone
+  kNotInvalidated,     // pages that notices name keep their rights
+  kNoTimestamp,        // no timestamp is raised
+  kOnlyReleaser,       // the releaser's timestamp says nothing of other nodes
+  kReorderFetchLog,    // entries that two processors of a node append to a fetch log come in any order
+  // Of the driver.
+  kPublishBeforeDeposit,  // a release publishes its notices first, and deposits its diffs afterwards
+  kIgnoreFetchLog,        // a release with nothing written does not read the fetch log
+  kGrantBeforeQueue,      // a page is made writable, and then joins the list
+  kDiffBeforeRevoke,      // the diff is made while processors of the node may still write
+  kForgetEarlyDeposit,    // what went home at a notice is not noticed by others
+  kIgnoreLap,             // an acquire takes in what is left of notices that were overwritten, and no more
+  kKnownBeforeInvalid,    // the timestamp is raised, and then the pages are invalidated
+  kIgnoreOtherReleases,   // a release waits for no other processor's of its node
+  kNoTwin,                // a written page goes home whole
+  kNoDepositAtNotice,     // a dirty page that a notice names is dropped
+  kKeepPrefetched,        // a notice leaves a frame that was fetched ahead
+  kLogOnce,               // only the first fetch of a page leaves an entry in the fetch log
+  kIgnoreOverflow,        // a home whose fetch log was overwritten goes on as if it had come to its end
+  kKeepUnshared,          // a home reads its fetch log, and forgets pages that it may not write
+  kCount
+};
+[[nodiscard]] const char* name(Mutant mutant);
+[[nodiscard]] std::vector<Mutant> mutants();
+// The machine on which it shows.
+[[nodiscard]] const char* shows_on(Mutant mutant);
+
+// The one that is tried.
+inline Mutant g_mutant = Mutant::kNone;
+inline bool is(Mutant mutant) {
+  return g_mutant == mutant;
+}
+
+// kGrantBeforeQueue
+inline Actions in_order(const Actions& actions) {
+  if (!is(Mutant::kGrantBeforeQueue) || !actions.contains(Verb::kQueue)) return actions;
+  Actions reordered;
+  for (const Verb verb : actions)
+    if (verb != Verb::kQueue) reordered.push(verb);
+  reordered.push(Verb::kQueue);
+  return reordered;
+}
+
+}  // namespace multigrain::hlrc::explored
