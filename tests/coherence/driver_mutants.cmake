@@ -13,15 +13,10 @@ macro(in_file NAME)
   set(file ${NAME})
   if(file)
     file(READ ${DRIVER}/${file}.cpp source)
-    mutate("#include \"coherence/${PROTOCOL}/driver.h\"
-" "#include \"coherence/${PROTOCOL}/driver.h\"
-#include \"${PROTOCOL}_driver_mutants.h\"
-")
-    mutate("namespace multigrain::${PROTOCOL} {
-" "namespace multigrain::${PROTOCOL} {
-using explored::Mutant;
-using explored::is;
-")
+    string(REGEX MATCH "#include \"coherence/${PROTOCOL}/[a-z_]+\\.h\"\n" own "${source}")
+    mutate("${own}" "${own}#include \"${PROTOCOL}_driver_mutants.h\"\n")
+    mutate("\nnamespace multigrain::${PROTOCOL} {\n"
+           "\nnamespace multigrain::${PROTOCOL} {\nusing explored::Mutant;\nusing explored::is;\n")
   endif()
 endmacro()
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "fabric/fabric.h"
+#include "fabric/words.h"
 #include "memory/line_table.h"
 #include "memory/region.h"
 #include "node_places.h"

@@ -14,7 +14,7 @@
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
-#include "memory/layout.h"
+#include "node_memory.h"
 #include "profile/this_thread.h"
 #include "support/sim_fabric.h"
 
@@ -24,9 +24,7 @@ using exploring::mix;
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kRegionSize = uint64_t{1} << 20;
-constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
+using node_memory::kPage;
 // How often an access may fault on one page if no hold ends before the access is made: once; once more because the copy
 // that it found was to go; and once more because another thread of the node asked for the page.
 constexpr unsigned kMostFaults = 3;
@@ -45,6 +43,21 @@ struct DriverState {
   [[nodiscard]] const Page& page(unsigned number) const { return record(number).page; }
   [[nodiscard]] const void* listed() const { return &driver.listed_; }
   [[nodiscard]] uint64_t first_listed() const { return driver.listed_.load(); }
+  // All of it that changes, as bytes.
+  struct Saved {
+    std::array<std::array<std::byte, sizeof(Driver::Record)>, kMaxPages> records;
+    uint64_t listed = 0;
+  };
+  void save(Saved& saved) const {
+    for (unsigned p = 0; p < kMaxPages; ++p)
+      std::memcpy(saved.records[p].data(), static_cast<const void*>(&record(p)), sizeof(Driver::Record));
+    saved.listed = driver.listed_.load();
+  }
+  void put_back(const Saved& saved) const {
+    for (unsigned p = 0; p < kMaxPages; ++p)
+      std::memcpy(static_cast<void*>(&record(p)), saved.records[p].data(), sizeof(Driver::Record));
+    driver.listed_.store(saved.listed);
+  }
   // Which page's lock it is; nullopt: no page's.
   [[nodiscard]] std::optional<unsigned> page_of_lock(const void* lock) const {
     for (unsigned p = 0; p < kMaxPages; ++p)
@@ -162,7 +175,7 @@ class LinkFabric final : public ForwardingFabric {
 };
 
 struct NodeOf {
-  std::optional<Region> region;
+  std::unique_ptr<node_memory::ExploredMemory> memory;
   SteppedRights rights;
   std::unique_ptr<LinkFabric> fabric;
   std::unique_ptr<Driver> driver;
@@ -175,13 +188,9 @@ struct Seen {
   uint64_t result = 0;
 };
 
-struct Thread : exploring_driver::Fibre {
-  enum class Role : uint8_t { kProcessor, kHandler, kService };
+// What of a thread changes from step to step, beside its stack.
+struct ThreadState {
   enum class At : uint8_t { kStep, kLock, kGrant, kIdle, kEnd };
-  Role role = Role::kProcessor;
-  unsigned node = 0;
-  unsigned number = 0;  // of a processor, its program; of a handler, whose messages
-  ProcessorProfile profile;
   At at = At::kEnd;
   const void* address = nullptr;  // of the next access, or of the lock
   bool goes_through = false;      // it has done nothing yet since it began, or was woken: locks that are free do not stop it
@@ -199,6 +208,14 @@ struct Thread : exploring_driver::Fibre {
   const SpinLock* lock = nullptr;
   Packet packet;  // being handled
   static constexpr size_t kNotLocked = ~size_t{0};
+};
+
+struct Thread : exploring_driver::Fibre, ThreadState {
+  enum class Role : uint8_t { kProcessor, kHandler, kService };
+  Role role = Role::kProcessor;
+  unsigned node = 0;
+  unsigned number = 0;  // of a processor, its program; of a handler, the node whose messages it handles
+  ProcessorProfile profile;
 };
 
 }  // namespace
@@ -249,12 +266,7 @@ const char* name(Mutant mutant) {
 
 struct World::Impl {
   explicit Impl(const Scenario& of)
-      : scenario(of), homes(of.homes), network([] {
-          SimNetwork::Options options;
-          options.nodes = kMaxNodes;
-          options.frames_bytes = options.words_bytes = options.lines_bytes = 0;
-          return options;
-        }()) {}
+      : scenario(of), homes(of.homes), network(node_memory::network_of(kMaxNodes)) {}
 
   const Scenario& scenario;
   Homes homes;
@@ -268,7 +280,7 @@ struct World::Impl {
   [[nodiscard]] unsigned pages() const { return static_cast<unsigned>(scenario.homes.size()); }
   [[nodiscard]] DriverState state(unsigned node) const { return {*nodes[node].driver}; }
   [[nodiscard]] uint64_t* frame(unsigned node, unsigned page) const {
-    return reinterpret_cast<uint64_t*>(nodes[node].region->alias(PageId(page)));
+    return reinterpret_cast<uint64_t*>(nodes[node].memory->region().alias(PageId(page)));
   }
 
   // --- Threads
@@ -500,17 +512,65 @@ std::set<Outcome> allowed_outcomes(const Scenario& scenario) {
   return all.outcomes;
 }
 
+struct World::Kept {
+  struct OfNode {
+    DriverState::Saved driver;
+    SteppedRights rights;
+    bool service_wanted = false;
+    std::array<std::deque<Packet>, kMaxNodes> from;
+    std::array<std::array<uint64_t, kMaxWords>, kMaxPages> words{};
+  };
+  std::array<OfNode, kMaxNodes> nodes;
+  std::vector<ThreadState> threads;
+  // Of the thread that goes on; those of the others do not change.
+  size_t thread = 0;
+  exploring_driver::Fibre::Saved stack;
+};
+
+World::Undo::Undo() : kept(std::make_unique<Kept>()) {}
+World::Undo::~Undo() = default;
+
+void World::take(Choice choice, Undo& undo) {
+  Kept& kept = *undo.kept;
+  for (unsigned n = 0; n < impl_->scenario.nodes; ++n) {
+    const NodeOf& node = impl_->nodes[n];
+    Kept::OfNode& to = kept.nodes[n];
+    impl_->state(n).save(to.driver);
+    to.rights = node.rights;
+    to.service_wanted = node.service_wanted;
+    to.from = node.from;
+    for (unsigned p = 0; p < impl_->pages(); ++p) std::copy_n(impl_->frame(n, p), kMaxWords, to.words[p].data());
+  }
+  kept.threads.resize(impl_->threads.size());
+  for (size_t t = 0; t < kept.threads.size(); ++t) kept.threads[t] = *impl_->threads[t];
+  kept.thread = choice / 2;
+  impl_->threads[kept.thread]->save(kept.stack);
+  take(choice);
+}
+
+void World::undo(const Undo& undo) {
+  const Kept& kept = *undo.kept;
+  for (unsigned n = 0; n < impl_->scenario.nodes; ++n) {
+    NodeOf& node = impl_->nodes[n];
+    const Kept::OfNode& from = kept.nodes[n];
+    impl_->state(n).put_back(from.driver);
+    node.rights = from.rights;
+    node.service_wanted = from.service_wanted;
+    node.from = from.from;
+    for (unsigned p = 0; p < impl_->pages(); ++p) std::copy_n(from.words[p].data(), kMaxWords, impl_->frame(n, p));
+  }
+  for (size_t t = 0; t < kept.threads.size(); ++t) static_cast<ThreadState&>(*impl_->threads[t]) = kept.threads[t];
+  impl_->threads[kept.thread]->put_back(kept.stack);
+}
+
 World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario)) {
   MG_CHECK(g_world == nullptr && scenario.nodes <= kMaxNodes && scenario.homes.size() <= kMaxPages);
   Impl& world = *impl_;
   for (uint16_t n = 0; n < scenario.nodes; ++n) {
     NodeOf& node = world.nodes[n];
-    auto region = Region::create(kRegionSize, kPage, -1,
-                                 {.view = layout::kViewBase + n * kStride, .alias = layout::kAliasBase + n * kStride});
-    if (!region) panic("no region for a node:", n);
-    node.region.emplace(std::move(*region));
+    node.memory = std::make_unique<node_memory::ExploredMemory>(n);
     node.fabric = std::make_unique<LinkFabric>(world.network.node(NodeId(n)));
-    auto driver = Driver::create({*node.fabric, *node.region, node.rights, world.homes, WaitPolicy{}});
+    auto driver = Driver::create({*node.fabric, node.memory->region(), node.rights, world.homes, WaitPolicy{}});
     if (!driver) panic("no driver for a node:", n);
     node.driver = std::move(*driver);
   }

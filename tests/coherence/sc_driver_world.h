@@ -9,7 +9,7 @@
 // A processor's access is what hardware makes of it: it looks at the rights of all pages that the instruction needs, and
 // either faults on the first that it lacks or happens as a whole.
 //
-// Two states are the same if all memory that threads share is, the driver's records included, and for each thread what it
+// A choice can be undone. Two states are the same if all memory that threads share is, the driver's records included, and for each thread what it
 // has found since its operation, or its message, began.
 #pragma once
 
@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "sc_mutants.h"
+#include "sc_driver_mutants.h"
 
 namespace multigrain::sc::explored {
 
@@ -70,6 +70,16 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   ~World();
+
+  // What a choice has changed.
+  struct Kept;
+  struct Undo {
+    Undo();
+    ~Undo();
+    std::unique_ptr<Kept> kept;
+  };
+  void take(Choice choice, Undo& undo);
+  void undo(const Undo& undo);
 
   void start();
   void enabled(std::vector<Choice>& choices) const;

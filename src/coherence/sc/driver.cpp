@@ -196,13 +196,14 @@ bool Driver::end_holds() {
   return listed_.load(std::memory_order_relaxed) != 0;
 }
 
-// Holds are short: this thread sleeps from one look to the next, so that the threads for which pages are held have its
-// core, and looks after the node's messages meanwhile.
+// Holds are short: this thread sleeps until it looks again, so that the threads for which pages are held have its core. In
+// between it is where it looks after the node's messages, and after the line protocol that there may be.
 void Driver::serve() {
   if (listed_.load(std::memory_order_acquire) == 0) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  while (end_holds())
-    if (services_.fabric.poll() == 0) sleep_ns(kShortestHold);
+  if (!end_holds()) return;
+  if (services_.fabric.poll() == 0) sleep_ns(kShortestHold);
+  services_.fabric.wake_service();
 }
 
 // --- Messages

@@ -80,7 +80,7 @@ bool Driver::awaited_have_cleared() {
   return true;
 }
 
-// Until nothing is deferred, this thread looks after the hazards that are in the way, and after the fabric, which may
+// While anything is deferred, this thread looks after the hazards that are in the way, and after the fabric, which may
 // hold the messages that their threads wait for. A thread with a hazard published may lack a core: then it must get
 // this one, even from a service thread of real-time priority, to which yielding means nothing.
 void Driver::serve() {
@@ -107,7 +107,11 @@ void Driver::serve() {
         ++tries;
         cpu_relax();
       } else {
+        // The page protocol beside may have something to do as well, without which the threads with these hazards wait for
+        // ever: a page is held (sc), and their fault needs it. So this thread lets it, and comes back.
         sleep_ns(kSleep);
+        services_.fabric.wake_service();
+        return;
       }
     }
   }

@@ -1,4 +1,8 @@
-#include "sc_scenarios.h"
+#include "sc_driver_scenarios.h"
+
+#include <cstdio>
+
+#include "driver_explorer.h"
 
 namespace multigrain::sc::explored {
 namespace {
@@ -50,6 +54,8 @@ std::vector<Scenario> scenarios() {
       machine("moves in opposite directions", 2, {0, 1}, {0, 1}, {{move(0, 1)}, {move(1, 0), store(1, 7)}}),
       // Threads of one node.
       machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}}),
+      machine("MP with another reader", 2, {0, 0}, {0, 1, 1},
+              {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}, {load(0)}}),
       machine("two readers of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {load(0)}, {store(0, 1)}}),
       // What is ordered before a request of a node, and what after it.
       machine("two threads of a node against two writers", 3, {2}, {0, 0, 1, 2},
@@ -72,6 +78,35 @@ std::vector<Scenario> long_scenarios() {
               {{load(0)}, {store(0, 1)}, {load(0)}, {store(0, 2)}}),
       machine("moves of three nodes", 3, {0, 1}, {0, 1, 2}, {{move(0, 1)}, {move(1, 0)}, {store(0, 1), store(1, 2)}}),
   };
+}
+
+std::vector<Mutant> mutants() {
+  std::vector<Mutant> all;
+  for (auto m = static_cast<uint8_t>(Mutant::kNone) + 1; m < static_cast<uint8_t>(Mutant::kCount); ++m)
+    all.push_back(static_cast<Mutant>(m));
+  return all;
+}
+
+std::string explore(const Scenario& scenario) {
+  const exploring::Report report = exploring_driver::Explorer<World>(scenario, allowed_outcomes(scenario)).run().report;
+  std::printf("%s\n", exploring::summary(scenario.name, report).c_str());
+  std::fflush(stdout);
+  return report.failure.empty() ? std::string() : report.failure + "\n" + report.trace;
+}
+
+std::string refute(Mutant mutant) {
+  constexpr size_t kMostStates = 300'000;
+  for (Scenario scenario : scenarios()) {
+    scenario.mutant = mutant;
+    const exploring::Report report =
+        exploring_driver::Explorer<World>(scenario, allowed_outcomes(scenario), kMostStates).run().report;
+    if (report.failure.empty() || report.failure.starts_with("too many states")) continue;
+    std::printf("%s | %s | %zu states | %s\n", name(mutant), scenario.name.c_str(), report.states,
+                report.failure.c_str());
+    std::fflush(stdout);
+    return report.failure + "\n" + report.trace;
+  }
+  return {};
 }
 
 }  // namespace multigrain::sc::explored

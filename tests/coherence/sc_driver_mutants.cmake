@@ -1,36 +1,8 @@
-# Makes the sources of sequentially consistent pages with deliberate faults in them (sc_mutants.h):
-#   cmake -DSOURCES=.../src/coherence/sc -DOUTPUT=FOLDER -P sc_mutants.cmake
-# writes FOLDER/sc_mutants_transitions.cpp and sc_mutants_driver.cpp. Each fault stands where the product does the right
-# thing. Where that is changed, this may have to be: a place that is not found once is an error.
+# The deliberate faults of sequentially consistent pages (sc_driver_mutants.h); driver_mutants.cmake says how they are made.
+set(PROTOCOL sc)
+include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
 
-function(mutate ORIGINAL MUTATED)
-  string(FIND "${source}" "${ORIGINAL}" first)
-  string(FIND "${source}" "${ORIGINAL}" last REVERSE)
-  if(first EQUAL -1 OR NOT first EQUAL last)
-    message(FATAL_ERROR "${CMAKE_CURRENT_LIST_FILE}: this is not, or more than once, in ${file}.cpp:\n${ORIGINAL}")
-  endif()
-  string(REPLACE "${ORIGINAL}" "${MUTATED}" changed "${source}")
-  set(source "${changed}" PARENT_SCOPE)
-endfunction()
-
-macro(begin_file NAME)
-  set(file ${NAME})
-  file(READ ${SOURCES}/${file}.cpp source)
-  mutate("#include \"coherence/sc/${file}.h\"
-" "#include \"coherence/sc/${file}.h\"
-#include \"sc_mutants.h\"
-")
-  mutate([[namespace multigrain::sc {
-]] [[namespace multigrain::sc {
-using explored::Mutant;
-using explored::is;
-]])
-endmacro()
-macro(end_file)
-  file(WRITE ${OUTPUT}/sc_mutants_${file}.cpp "${source}")
-endmacro()
-
-begin_file(transitions)
+in_file(transitions)
 
 # kHoldsWhileAsking
 mutate([[  p_.pending = what;
@@ -77,9 +49,7 @@ mutate([[  if (p_.state == State::kExclusive) act]] [[  if (p_.state == State::k
 mutate([[  MG_CHECK(p_.held && p_.returning == 0, p_.returning);]] [[  MG_CHECK(p_.held && (p_.returning == 0 || is(Mutant::kReturningForgotten)), p_.returning);]])
 # kStaleSupplier
 mutate([[  return p_.sharers.contains(context_.self) && p_.is_readable() ?]] [[  return (p_.sharers.contains(context_.self) || is(Mutant::kStaleSupplier)) && p_.is_readable() ?]])
-end_file()
-
-begin_file(driver)
+in_file(driver)
 
 # kReturningForgotten
 mutate([[record.page.held && record.page.returning == 0 && ]] [[record.page.held && (record.page.returning == 0 || is(Mutant::kReturningForgotten)) && ]])
@@ -116,4 +86,4 @@ mutate([[  if (outcome == FaultOutcome::kResolved) return true;
   }
   {
     const CategoryScope]])
-end_file()
+in_file("")
