@@ -874,11 +874,11 @@ int length_of_list(void* list) {
 }
 
 /* What a debugger is to see: the access's own line. */
-const int load_one_line = __LINE__ + 1;
+const int load_one_line = __LINE__ + 2;
 unsigned long load_one(const unsigned long* from) {
   return *from + 1;
 }
-const int store_one_line = __LINE__ + 1;
+const int store_one_line = __LINE__ + 2;
 void store_one(unsigned long* to, unsigned long value) {
   *to = value;
 }

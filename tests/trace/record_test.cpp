@@ -157,12 +157,12 @@ TEST(RecordTest, ExactlyTheReferencesOfTheProgram) {
   // other: 8 words written by the copy, one character read.
   EXPECT_EQ(trace.allocation("other").second, 64u);
   EXPECT_EQ(trace.references_to("other").size(), 9u);
-  // counter: a global, read and written by the atomic addition at line 33.
+  // counter: a global, read and written by the atomic addition at line 34.
   const std::vector<size_t> to_counter = trace.references_to("counter");
   ASSERT_EQ(to_counter.size(), 2u);
   EXPECT_EQ(trace.references[to_counter[0]].access, Access::kRead);
   EXPECT_EQ(trace.references[to_counter[1]].access, Access::kWrite);
-  EXPECT_EQ(trace.header.sites[trace.references[to_counter[1]].site].line, 33u);
+  EXPECT_EQ(trace.header.sites[trace.references[to_counter[1]].site].line, 34u);
   // ticker: its reads follow the thread's own writes, so they are no busy waiting.
   EXPECT_EQ(trace.references_to("ticker").size(), 20u);
   // Nothing else, and the array on the stack as private references.
@@ -179,7 +179,7 @@ TEST(RecordTest, AllocationsHaveSitesAndEnds) {
   for (const Event& event : trace.events) {
     if (event.address != block) continue;
     if (event.kind == EventKind::kAllocate && trace.header.names[event.name] == "block") {
-      EXPECT_EQ(trace.header.sites[event.site].line, 25u);
+      EXPECT_EQ(trace.header.sites[event.site].line, 26u);
       allocated = true;
     }
     if (event.kind == EventKind::kFree) {

@@ -23,7 +23,7 @@ int counter;
 volatile int ticker;
 
 int main(void) {
-  int* block = malloc(kCount * sizeof *block); /* line 25 */
+  int* block = malloc(kCount * sizeof *block); /* line 26 */
   char* other = calloc(1, 64);
   int local[kCount];
   if (block == NULL || other == NULL) return 1;
@@ -31,9 +31,9 @@ int main(void) {
   fill(local, kCount); /* the stack's: private */
   const int total = sum(block, kCount) + sum(local, kCount);
   copy(other, (const char*)block);
-  __atomic_fetch_add(&counter, 1, __ATOMIC_SEQ_CST); /* line 33 */
+  __atomic_fetch_add(&counter, 1, __ATOMIC_SEQ_CST); /* line 34 */
   printf("%d %d\n", total, other[4]);
-  for (int i = 0; i < 10; ++i) ticker++; /* line 35 */
+  for (int i = 0; i < 10; ++i) ticker++; /* line 36 */
   free(other);
   free(block);
   return 0;
