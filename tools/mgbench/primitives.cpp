@@ -60,18 +60,32 @@ const std::vector<Row>& rows() {
   return all;
 }
 
+// Whether the protocol does what the row measures: under sc a release has nothing to do.
+bool is_of(const Row& row, const std::string& protocol) {
+  const std::string_view name = row.name;
+  return protocol != "sc" || (!name.starts_with("release") && name != "single-writer transition");
+}
+
 // What the row cannot be cheaper than under the protocol: under hlrc no other processor has to be reached for a page or
-// a release.
+// a release; under sc there are no twins, and the node that has a page to itself sends it to the requester at once, but an
+// upgrade asks the home.
 std::vector<const char*> floor_parts(const Row& row, const std::string& protocol) {
   std::vector<const char*> parts = row.floor;
   const std::string_view name = row.name;
+  if (protocol == "sc") {
+    if (name.starts_with("page fault, single-writer"))
+      return {"fault, read", "rights, revoke", "copy, other core's", "wake-up round trip"};
+    if (name.starts_with("page fault") || name == "upgrade fault")
+      std::erase_if(parts, [](std::string_view part) { return part == "copy"; });
+    if (name == "upgrade fault") parts.push_back("line round trip");
+  }
   if (protocol == "hlrc" && (name.starts_with("page fault") || name.starts_with("release")))
     std::erase_if(parts, [](std::string_view part) { return part.starts_with("line") || part.starts_with("wake"); });
   return parts;
 }
 
 std::string floor_text(const Row& row, const std::string& protocol) {
-  if (protocol != "hlrc") return row.floor_text;
+  if (protocol != "hlrc" && protocol != "sc") return row.floor_text;
   std::string text;
   for (const char* part : floor_parts(row, protocol)) text += (text.empty() ? "" : " + ") + std::string(part);
   return text;
@@ -92,7 +106,7 @@ void print_text(const Summaries& floors, const Summaries& measured, const Primit
   fmt::print("{:<36} {:>9} {:>9} {:>9} {:>7}   {}\n", "", "p50", "p99", "floor p50", "ratio", "floor");
   for (const Row& row : rows()) {
     const auto found = measured.find(row.name);
-    if (found == measured.end()) continue;
+    if (found == measured.end() || !is_of(row, options.protocol)) continue;
     const double floor = floor_of(row, floors, &Summary::p50, options.protocol);
     fmt::print("{:<36} {:>9.2f} {:>9.2f} ", row.name, found->second.p50 / 1000, found->second.p99 / 1000);
     if (floor > 0)
@@ -119,7 +133,7 @@ void print_json(const Summaries& floors, const Summaries& measured, const Primit
   for (const auto& [name, s] : floors) out["floors"][name] = object(s);
   for (const Row& row : rows()) {
     const auto found = measured.find(row.name);
-    if (found == measured.end()) continue;
+    if (found == measured.end() || !is_of(row, options.protocol)) continue;
     nlohmann::json entry = object(found->second);
     entry["floor_p50_ns"] = floor_of(row, floors, &Summary::p50, options.protocol);
     entry["floor"] = floor_text(row, options.protocol);
