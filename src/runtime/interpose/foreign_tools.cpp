@@ -40,7 +40,7 @@ namespace {
   __builtin_unreachable();
 }
 
-bool has_several_nodes() {
+[[maybe_unused]] bool has_several_nodes() {
   const char* const nodes = std::getenv("MULTIGRAIN_NODES");
   return nodes != nullptr && std::strtoul(nodes, nullptr, 10) > 1;
 }
