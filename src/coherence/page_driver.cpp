@@ -40,6 +40,35 @@ void PageDriver::set_home(PageId page, PageRecord& record, NodeId home) {
   record.home_plus_one.store(static_cast<uint16_t>(home.value + 1), std::memory_order_release);
 }
 
+// --- Messages
+
+PageId PageDriver::page_of(const Message& message) const {
+  const PageId page(message.header.word[0]);
+  if (page.value >= services_.region.page_count())
+    panic("a message about a page outside the region, from node / page", message.from.value, page.value);
+  return page;
+}
+
+void PageDriver::settle_home(PageId page, PageRecord& record, const Message& message, bool may_find_home_unaware) {
+  if (home_of(page, record, false)) return;
+  if (!may_find_home_unaware || !services_.homes.is_first_touch(page))
+    panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
+  // The arbiter has told the sender that this node is home before its answer to this node came in.
+  set_home(page, record, self_);
+}
+
+RemoteSlice PageDriver::slice_of(PageId page) const {
+  return {.segment = SegmentId::kFrames, .offset = offset(page), .length = static_cast<uint32_t>(page_size_)};
+}
+
+void PageDriver::take_page(PageId page, const Message& message) {
+  if (message.slice.segment != SegmentId::kFrames || message.slice.length != page_size_ ||
+      message.slice.offset != offset(page))
+    panic("a page message without its page, from node / page", message.from.value, page.value);
+  services_.fabric.fetch(message, {frame(page), page_size_});
+  this_profile().count(Counter::kPagesFetched);
+}
+
 // --- Twins
 
 void PageDriver::make_twin(PageId page, PageRecord& record) {

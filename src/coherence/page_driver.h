@@ -53,6 +53,17 @@ class PageDriver : public Protocol {
   [[nodiscard]] std::byte* frame(PageId page) const { return services_.region.alias(page); }
   [[nodiscard]] uint64_t offset(PageId page) const { return page.value * page_size_; }
 
+  // --- Of protocols whose nodes send each other messages about pages: word[0] of the header is the page.
+
+  // Ends the run if the sender names a page that is not in the region.
+  [[nodiscard]] PageId page_of(const Message& message) const;
+  // Sees to it that the home is known. `may_find_home_unaware`: of a message for the home that may come before this node has
+  // learnt that it is home of a first-touch page. Ends the run if the page is not allocated.
+  void settle_home(PageId page, PageRecord& record, const Message& message, bool may_find_home_unaware);
+  // This node's copy, as what a message carries; and the copy that a message carries, into this node's frame.
+  [[nodiscard]] RemoteSlice slice_of(PageId page) const;
+  void take_page(PageId page, const Message& message);
+
   // Of a page that no processor can write now.
   void make_twin(PageId page, PageRecord& record) MG_REQUIRES(record.lock);
   void drop_twin(PageRecord& record) MG_REQUIRES(record.lock);
@@ -64,6 +75,11 @@ class PageDriver : public Protocol {
   void revoke_write(PageId first, uint64_t count);
   void revoke(PageId first, uint64_t count);
 
+  // Calls `visit(page, record, home)` for `count` pages, each `stride` pages after the one before, the first after `from`; only
+  // for those that are in the same extent as `at`, where the processor is, and whose home is known.
+  template <typename Record, typename Visit>
+  void for_each_ahead(SparseTable<Record>& records, PageId at, PageId from, int64_t stride, uint32_t count,
+                      Visit&& visit);
   // Makes up to `count` pages from `first` writable, of which this node is home: those that `is_unused(record)`, called
   // with the record locked, says nobody has. `open(page, record)` is the transition. `at`: where the processor is.
   template <typename Record, typename IsUnused, typename Open>
@@ -83,6 +99,17 @@ class PageDriver : public Protocol {
   void touch(PageId first, uint64_t count) const;
   void count_opened(uint32_t pages);
 };
+
+template <typename Record, typename Visit>
+void PageDriver::for_each_ahead(SparseTable<Record>& records, PageId at, PageId from, int64_t stride, uint32_t count,
+                                Visit&& visit) {
+  for (uint32_t i = 1; i <= count; ++i) {
+    const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
+    if (page.value >= services_.region.page_count() || !services_.homes.same_extent(at, page)) break;
+    Record& record = records[page];
+    if (const std::optional<NodeId> home = home_of(page, record, false)) visit(page, record, *home);
+  }
+}
 
 // One system call brings all the frames into being and another maps them: for memory that is written for the first time
 // that is most of the cost. Without analysis: from the first loop to the last it holds the locks of the records in `opened`.

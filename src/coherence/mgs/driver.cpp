@@ -135,22 +135,18 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
   }
   uint64_t asked = 0;
   const MessageBatch batch(services_.fabric);
-  for (uint32_t i = 1; i <= count; ++i) {
-    const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
-    if (page.value >= services_.region.page_count() || !services_.homes.same_extent(at, page)) break;
-    Record& record = records_[page];
-    const std::optional<NodeId> home = home_of(page, record, false);
-    if (!home || (is_write && *home != self_)) continue;
+  for_each_ahead(records_, at, from, stride, count, [&](PageId page, Record& record, NodeId home) {
+    if (is_write && home != self_) return;
     Actions actions;
     MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
     if (is_write ? !nobody_has(record.page)
                  : record.page.client.phase != Phase::kIdle || record.page.client.state != PageState::kInv)
-      continue;
+      return;
     mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
     perform(page, record, actions, nullptr);
     ++asked;
-  }
+  });
   if (asked != 0) this_profile().count(Counter::kPrefetches, asked);
 }
 
@@ -217,17 +213,9 @@ void Driver::handle(void* context, const Message& message) {
 void Driver::on_message(const Message& message) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   const auto kind = static_cast<MessageKind>(message.header.type - message_range::kMgs);
-  const PageId page(message.header.word[0]);
-  if (page.value >= services_.region.page_count())
-    panic("a message about a page outside the region, from node / page", message.from.value, page.value);
+  const PageId page = page_of(message);
   Record& record = records_[page.value];
-  std::optional<NodeId> home = home_of(page, record, false);
-  if (!home && services_.homes.is_first_touch(page) && kind <= MessageKind::kAck1w) {
-    // The arbiter has told the sender that this node is home before its answer to this node came in.
-    home = self_;
-    set_home(page, record, self_);
-  }
-  if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
+  settle_home(page, record, message, kind <= MessageKind::kAck1w);
 
   Actions actions;
   MULTIGRAIN_LOCK_STEP(record.lock);
@@ -310,14 +298,6 @@ void Driver::perform_one(PageId page, Record& record, const Action& action, cons
   panic("invariant broken: an action that perform() does not know", static_cast<uint64_t>(action.verb));
 }
 
-void Driver::take_page(PageId page, const Message& message) {
-  if (message.slice.segment != SegmentId::kFrames || message.slice.length != page_size_ ||
-      message.slice.offset != offset(page))
-    panic("a page message without its page, from node / page", message.from.value, page.value);
-  services_.fabric.fetch(message, {frame(page), page_size_});
-  count(Counter::kPagesFetched);
-}
-
 void Driver::keep_diff(PageId page, Record& record, const Message& message) {
   if (message.payload.empty()) return;
   if (message.payload.size() > max_encoded_size(page_size_))
@@ -342,8 +322,7 @@ void Driver::send(PageId page, const Action& action) {
   header.type = type_of(action.kind);
   header.word[0] = page.value;
   RemoteSlice slice;
-  if (action.verb == Verb::kSendPage)
-    slice = {.segment = SegmentId::kFrames, .offset = offset(page), .length = static_cast<uint32_t>(page_size_)};
+  if (action.verb == Verb::kSendPage) slice = slice_of(page);
   action.nodes.for_each([&](NodeId to) {
     services_.fabric.send(to, header, {}, slice, SendContext::kHandler);
     this_profile().count_message(header.type, sizeof header + slice.length);

@@ -79,7 +79,6 @@ class Driver final : public PageDriver {
   void send(PageId page, const Action& action);
   void send_diff(PageId page, Record& record, const Action& action) MG_REQUIRES(record.lock);
   void merge(PageId page, std::span<const std::byte> diff, NodeId from);
-  void take_page(PageId page, const Message& message);
   void keep_diff(PageId page, Record& record, const Message& message) MG_REQUIRES(record.lock);
   void merge_kept(PageId page, Record& record) MG_REQUIRES(record.lock);
   void map(PageId page, Record& record) MG_REQUIRES(record.lock);

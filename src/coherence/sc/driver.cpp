@@ -131,19 +131,15 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
   }
   uint64_t asked = 0;
   const MessageBatch batch(services_.fabric);
-  for (uint32_t i = 1; i <= count; ++i) {
-    const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
-    if (page.value >= services_.region.page_count() || !services_.homes.same_extent(at, page)) break;
-    Record& record = records_[page];
-    const std::optional<NodeId> home = home_of(page, record, false);
-    if (!home || *home == self_) continue;
+  for_each_ahead(records_, at, from, stride, count, [&](PageId page, Record& record, NodeId home) {
+    if (home == self_) return;
     Actions actions;
     const auto hold_page = hold(record.lock);
     on_prefetch(record.page, context(record), actions);
-    if (actions.empty()) continue;
+    if (actions.empty()) return;
     perform(page, record, actions, nullptr);
     ++asked;
-  }
+  });
   if (asked != 0) this_profile().count(Counter::kPrefetches, asked);
 }
 
@@ -216,21 +212,12 @@ void Driver::on_message(const Message& message) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   const MessageHeader& header = message.header;
   const auto kind = static_cast<MessageKind>(header.type - message_range::kSc);
-  const PageId page(header.word[0]);
-  if (page.value >= services_.region.page_count())
-    panic("a message about a page outside the region, from node / page", message.from.value, page.value);
+  const PageId page = page_of(message);
   if (header.small >= services_.fabric.nodes() || header.extra > services_.fabric.nodes())
     panic("a message of sc with an impossible requester or number, from node", message.from.value, header.small,
           header.extra);
   Record& record = records_[page.value];
-  std::optional<NodeId> home = home_of(page, record, false);
-  if (!home && services_.homes.is_first_touch(page) && is_request(kind)) {
-    // The arbiter has told the sender that this node is home before its answer to this node came in.
-    home = self_;
-    set_home(page, record, self_);
-  }
-  if (!home) panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
-
+  settle_home(page, record, message, is_request(kind));
   if (kind == MessageKind::kInvalidate) count(Counter::kInvalidations);
   const PageMessage arrived{
       .kind = kind, .requester = NodeId(header.small), .acks = static_cast<uint16_t>(header.extra)};
@@ -282,14 +269,6 @@ void Driver::perform(PageId page, Record& record, const Actions& actions, const 
   }
 }
 
-void Driver::take_page(PageId page, const Message& message) {
-  if (message.slice.segment != SegmentId::kFrames || message.slice.length != page_size_ ||
-      message.slice.offset != offset(page))
-    panic("a page message without its page, from node / page", message.from.value, page.value);
-  services_.fabric.fetch(message, {frame(page), page_size_});
-  count(Counter::kPagesFetched);
-}
-
 void Driver::send(PageId page, const Action& action) {
   MessageHeader header;
   header.type = type_of(action.message.kind);
@@ -297,8 +276,7 @@ void Driver::send(PageId page, const Action& action) {
   header.extra = action.message.acks;
   header.word[0] = page.value;
   RemoteSlice slice;
-  if (action.verb == Verb::kSendPage)
-    slice = {.segment = SegmentId::kFrames, .offset = offset(page), .length = static_cast<uint32_t>(page_size_)};
+  if (action.verb == Verb::kSendPage) slice = slice_of(page);
   services_.fabric.send(action.node, header, {}, slice, SendContext::kHandler);
   this_profile().count_message(header.type, sizeof header + slice.length);
 }

@@ -73,7 +73,6 @@ class Driver final : public PageDriver {
   [[nodiscard]] bool is_hold_over(const Record& record) const;
   void end_hold(PageId page, Record& record);
   void perform(PageId page, Record& record, const Actions& actions, const Message* message);
-  void take_page(PageId page, const Message& message);
   void send(PageId page, const Action& action);
   void map(PageId page, Record& record, Right right);
   void lower(PageId page, Record& record, Right right);
