@@ -84,8 +84,9 @@ class Protocol {
   virtual bool help() { return false; }
 
   // Does what has been put off until its time has come, or until some thread without published hazards can do it. The
-  // service thread calls it whenever
-  // serve() of the fabric has returned; Fabric::wake_service() makes it.
+  // service thread calls it whenever serve() of the fabric has returned; Fabric::wake_service() makes it. It returns soon,
+  // since another protocol of the run may have something to do that it waits for; if something is left, it calls
+  // wake_service() before.
   virtual void serve() {}
 };
 

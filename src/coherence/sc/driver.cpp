@@ -1,7 +1,6 @@
 #include "coherence/sc/driver.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 
 #include "coherence/sc/message_types.h"
@@ -24,7 +23,7 @@ constexpr Nanoseconds kShortestHold = 10'000;
 constexpr Nanoseconds kLongestHold = 30'000;
 
 Nanoseconds length_of_hold() {
-  // The low bits of the time-stamp counter differ from node to node, and from one time to the next.
+  // The time-stamp counter is another one each time; the multiplication spreads its low bits.
   const uint64_t mixed = ticks() * 0x9e3779b97f4a7c15u;
   return kShortestHold + (mixed >> 32) % (kLongestHold - kShortestHold);
 }
@@ -35,11 +34,6 @@ void count(Counter counter, uint64_t n = 1) {
 
 // Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_prefetcher;
-
-std::unique_lock<SpinLock> hold(SpinLock& lock) {
-  MULTIGRAIN_LOCK_STEP(lock);
-  return std::unique_lock(lock);
-}
 
 }  // namespace
 
@@ -74,7 +68,8 @@ bool Driver::on_fault(PageId page, bool is_write) {
   FaultOutcome outcome;
   {
     Actions actions;
-    const auto hold_page = hold(record.lock);
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    const LockGuard hold(record.lock);
     is_new = record.right == Right::kNone;
     const bool was_readable = record.page.is_readable();
     const bool was_pending = record.page.pending != Pending::kNone;
@@ -103,14 +98,16 @@ bool Driver::on_fault(PageId page, bool is_write) {
     const CategoryScope waiting(profile, Category::kDataWait);
     wait_until(*attendance, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
   }
-  const auto hold_page = hold(record.lock);
+  MULTIGRAIN_LOCK_STEP(record.lock);
+  const LockGuard hold(record.lock);
   on_returned(record.page);
   if (record.page.held) record.hold_ends = monotonic_ns() + length_of_hold();
   if (record.page.waits_for_hold()) await_hold(page, record);
   return true;
 }
 
-bool Driver::is_unused(const Record& record) const {
+bool Driver::is_unused(const Record& record) {
+  record.lock.assume_held();
   return !record.page.begun && record.right == Right::kNone;
 }
 
@@ -120,8 +117,9 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
   if (is_write) {
     if (stride != 1) return;
     open_ahead(
-        records_, at, PageId(from.value + 1), count, [this](const Record& next) { return is_unused(next); },
+        records_, at, PageId(from.value + 1), count, [](const Record& next) { return is_unused(next); },
         [this](PageId, Record& record) {
+          record.lock.assume_held();
           Actions actions;
           sc::on_fault(record.page, context(record), Access::kWrite, actions);
           record.page.held = false;
@@ -134,7 +132,8 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
   for_each_ahead(records_, at, from, stride, count, [&](PageId page, Record& record, NodeId home) {
     if (home == self_) return;
     Actions actions;
-    const auto hold_page = hold(record.lock);
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    const LockGuard hold(record.lock);
     on_prefetch(record.page, context(record), actions);
     if (actions.empty()) return;
     perform(page, record, actions, nullptr);
@@ -151,7 +150,7 @@ void Driver::begin_hold(Record& record) {
   if (record.page.held && !record.page.waits_for_hold()) record.hold_ends = monotonic_ns() + length_of_hold();
 }
 
-bool Driver::is_hold_over(const Record& record) const {
+bool Driver::is_hold_over(const Record& record) {
   return record.page.held && record.page.returning == 0 && MULTIGRAIN_TIME_HAS_COME(&record, record.hold_ends);
 }
 
@@ -182,7 +181,8 @@ bool Driver::end_holds() {
     const PageId page(next - 1);
     Record& record = records_[page.value];
     next = record.next_listed.load(std::memory_order_relaxed);
-    const auto hold_page = hold(record.lock);
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    const LockGuard hold(record.lock);
     record.is_listed = false;
     if (is_hold_over(record))
       end_hold(page, record);
@@ -222,7 +222,8 @@ void Driver::on_message(const Message& message) {
   const PageMessage arrived{
       .kind = kind, .requester = NodeId(header.small), .acks = static_cast<uint16_t>(header.extra)};
   Actions actions;
-  const auto hold_page = hold(record.lock);
+  MULTIGRAIN_LOCK_STEP(record.lock);
+  const LockGuard hold(record.lock);
   if (is_hold_over(record)) end_hold(page, record);
   if (!sc::on_message(record.page, context(record), message.from, arrived, actions))
     panic("a message of sc that its sender cannot have sent now; from node / kind / page", message.from.value,
@@ -299,12 +300,6 @@ void Driver::lower(PageId page, Record& record, Right right) {
   else
     revoke(page, 1);
   record.right = right;
-}
-
-Page Driver::inspect(PageId page) {
-  Record& record = records_[page.value];
-  const std::lock_guard hold_page(record.lock);
-  return record.page;
 }
 
 }  // namespace multigrain::sc

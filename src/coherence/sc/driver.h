@@ -41,22 +41,21 @@ class Driver final : public PageDriver {
   [[nodiscard]] bool is_clean() const override { return true; }
   void serve() override;
 
-  // What this node knows of a page, for tests and diagnosis.
-  [[nodiscard]] Page inspect(PageId page);
-
  private:
   friend struct explored::DriverState;
 
   enum class Right : uint8_t { kNone, kRead, kWrite };
 
   struct alignas(64) Record : PageRecord {
-    Right right = Right::kNone;          // what the view allows
-    bool is_listed = false;              // among the pages whose hold somebody waits for
-    Page page;
-    EventCount readers;                  // kWakeReaders
-    EventCount writers;                  // kWakeWriters
-    Nanoseconds hold_ends = 0;           // monotonic_ns(); means something while page.held, and no thread is returning
-    Nanoseconds waiting_since = 0;       // in virtual time: when what waits for the hold's end came
+    Right right MG_GUARDED_BY(lock) = Right::kNone;  // what the view allows
+    bool is_listed MG_GUARDED_BY(lock) = false;      // in `listed_`
+    Page page MG_GUARDED_BY(lock);
+    EventCount readers;  // kWakeReaders
+    EventCount writers;  // kWakeWriters
+    // monotonic_ns(); means something while page.held, and no thread is returning
+    Nanoseconds hold_ends MG_GUARDED_BY(lock) = 0;
+    // In virtual time: when the message came that waits for the end of the hold.
+    Nanoseconds waiting_since MG_GUARDED_BY(lock) = 0;
     std::atomic<uint64_t> next_listed{0};  // page + 1
   };
 
@@ -66,24 +65,23 @@ class Driver final : public PageDriver {
   void on_message(const Message& message);
   void prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write);
   // Whether no node has ever used the page; for the home, with the record locked.
-  [[nodiscard]] bool is_unused(const Record& record) const;
+  [[nodiscard]] static bool is_unused(const Record& record);
 
-  // All with the record's lock held.
-  void begin_hold(Record& record);
-  [[nodiscard]] bool is_hold_over(const Record& record) const;
-  void end_hold(PageId page, Record& record);
-  void perform(PageId page, Record& record, const Actions& actions, const Message* message);
+  static void begin_hold(Record& record) MG_REQUIRES(record.lock);
+  [[nodiscard]] static bool is_hold_over(const Record& record) MG_REQUIRES(record.lock);
+  void end_hold(PageId page, Record& record) MG_REQUIRES(record.lock);
+  void perform(PageId page, Record& record, const Actions& actions, const Message* message) MG_REQUIRES(record.lock);
   void send(PageId page, const Action& action);
-  void map(PageId page, Record& record, Right right);
-  void lower(PageId page, Record& record, Right right);
-  void await_hold(PageId page, Record& record);
+  void map(PageId page, Record& record, Right right) MG_REQUIRES(record.lock);
+  void lower(PageId page, Record& record, Right right) MG_REQUIRES(record.lock);
+  void await_hold(PageId page, Record& record) MG_REQUIRES(record.lock);
 
   // Ends the holds that are over. Whether any page is left.
   bool end_holds();
 
   const uint32_t prefetch_;
   SparseTable<Record> records_;
-  // Pages whose holds somebody waits for: a stack of which any thread pushes, and the service thread takes all.
+  // Pages of which a message waits for the end of the hold: a stack. Any thread pushes, and the service thread takes all.
   std::atomic<uint64_t> listed_{0};  // the first page + 1
 };
 
