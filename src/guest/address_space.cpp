@@ -1,0 +1,245 @@
+#include "guest/address_space.h"
+
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+
+#include "memory/layout.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+namespace multigrain::guest {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kTiB = uint64_t{1} << 40;
+// The system puts position-independent executables, such as the host, above two thirds of the address space.
+constexpr uint64_t kHostBegin = 0x5500'0000'0000;
+// The low part of the window is for a program and its break.
+constexpr uint64_t kProgram = layout::kViewBase + 256 * kMiB;
+constexpr Range kChosen{layout::kViewBase + kTiB, layout::kViewBase + layout::kMaxRegionSize};
+// For MAP_32BIT, as the system has it.
+constexpr Range kLow{0x4000'0000, 0x8000'0000};
+
+uint64_t round_up(uint64_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSize - 1); }
+
+// The lowest address that this system lets anyone map.
+uint64_t lowest_address() {
+  uint64_t lowest = 0;
+  std::ifstream("/proc/sys/vm/mmap_min_addr") >> lowest;
+  return std::max(round_up(lowest), kPageSize);
+}
+
+long result_of(long result) { return result == -1 ? -errno : result; }
+
+}  // namespace
+
+AddressSpace::AddressSpace() : areas_(Range{lowest_address(), kHostBegin}, kChosen) {}
+
+uint64_t AddressSpace::place_of_program() const { return kProgram; }
+uint64_t AddressSpace::top() const { return kChosen.end; }
+
+Result<uint64_t> AddressSpace::place_of(uint64_t length) {
+  const LockGuard hold(mutex_);
+  const auto found = areas_.find_free(round_up(length));
+  if (!found) return fail("there is no room for {} bytes in the guest's address space", length);
+  return *found;
+}
+
+void AddressSpace::begin_break(uint64_t address) {
+  const LockGuard hold(mutex_);
+  break_begin_ = break_end_ = round_up(address);
+}
+
+std::optional<uint64_t> AddressSpace::choose(uint64_t hint, uint64_t bytes, int flags) const {
+  const Range hinted{hint & ~(kPageSize - 1), (hint & ~(kPageSize - 1)) + bytes};
+  if (hint != 0 && areas_.is_allowed(hinted) && areas_.is_free(hinted)) return hinted.begin;
+  if ((flags & MAP_32BIT) != 0) return areas_.find_free(bytes, kLow);
+  // Huge pages have their own alignment.
+  if ((flags & MAP_HUGETLB) != 0) {
+    const unsigned shift = (static_cast<unsigned>(flags) >> MAP_HUGE_SHIFT) & 63;
+    const uint64_t size = uint64_t{1} << (shift == 0 ? 21 : shift);
+    const auto found = areas_.find_free(bytes + 2 * size);
+    if (!found) return std::nullopt;
+    return (*found + size - 1) & ~(size - 1);
+  }
+  return areas_.find_free(bytes);
+}
+
+long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) {
+  const LockGuard hold(mutex_);
+  const uint64_t bytes = round_up(length);
+  if (length == 0) return -EINVAL;
+  if (bytes < length) return -ENOMEM;
+  const bool is_fixed = (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != 0;
+  if (is_fixed) {
+    if (address % kPageSize != 0) return -EINVAL;
+    const Range range{address, address + bytes};
+    if (!areas_.is_allowed(range)) return address < lowest_address() ? -EPERM : -ENOMEM;
+    if ((flags & MAP_FIXED_NOREPLACE) != 0 && !areas_.is_free(range)) return -EEXIST;
+  } else {
+    const auto found = choose(address, bytes, flags);
+    if (!found) return -ENOMEM;
+    address = *found;
+  }
+  // Which addresses are free is the guest's account: the host has none of its own here.
+  const int placed = (flags & ~(MAP_32BIT | MAP_FIXED_NOREPLACE)) | MAP_FIXED;
+  const long result =
+      result_of(syscall(SYS_mmap, address, length, rights, placed, fd, static_cast<off_t>(offset)));
+  if (result < 0) return result;
+  areas_.map({.range = {address, address + bytes},
+              .rights = rights,
+              .is_shared = (flags & MAP_TYPE) != MAP_PRIVATE});
+  return result;
+}
+
+long AddressSpace::unmap(uint64_t address, uint64_t length) {
+  const LockGuard hold(mutex_);
+  const Range range{address, address + round_up(length)};
+  if (length == 0 || address % kPageSize != 0 || range.end <= range.begin) return -EINVAL;
+  // Beyond what a guest can have there is nothing of its own.
+  if (!areas_.is_allowed(range)) return range.end >= uint64_t{1} << 47 ? -EINVAL : 0;
+  const long result = result_of(munmap(reinterpret_cast<void*>(address), length));
+  if (result == 0) areas_.unmap(range);
+  return result;
+}
+
+long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int key) {
+  const LockGuard hold(mutex_);
+  const Range range{address, address + round_up(length)};
+  if (address % kPageSize != 0 || range.end < range.begin) return -EINVAL;
+  if (range.begin != range.end && !areas_.is_allowed(range)) return -ENOMEM;
+  const long result = key == -1 ? result_of(mprotect(reinterpret_cast<void*>(address), length, rights))
+                                : result_of(syscall(SYS_pkey_mprotect, address, length, rights, key));
+  if (result == 0) areas_.set_rights(range, rights & ~(PROT_GROWSDOWN | PROT_GROWSUP));
+  return result;
+}
+
+long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address) {
+  const LockGuard hold(mutex_);
+  if (address % kPageSize != 0 || new_length == 0) return -EINVAL;
+  const Range old{address, address + round_up(old_length)};
+  const uint64_t bytes = round_up(new_length);
+  if (bytes < new_length || old.end < old.begin) return -EINVAL;
+  if (!areas_.is_allowed({old.begin, std::max(old.end, old.begin + kPageSize)})) return -EFAULT;
+  const std::vector<Area> before = areas_.in({old.begin, std::max(old.end, old.begin + kPageSize)});
+  if (before.empty()) return -EFAULT;
+  if ((flags & MREMAP_FIXED) != 0) {
+    if (new_address % kPageSize != 0 || (flags & MREMAP_MAYMOVE) == 0) return -EINVAL;
+    if (!areas_.is_allowed({new_address, new_address + bytes})) return -ENOMEM;
+  } else if ((flags & MREMAP_DONTUNMAP) == 0 && bytes <= old.end - old.begin) {
+    const long shrunk = result_of(syscall(SYS_mremap, address, old_length, new_length, flags, 0));
+    if (shrunk < 0) return shrunk;
+    if (bytes < old.end - old.begin) areas_.unmap({old.begin + bytes, old.end});
+    return shrunk;
+  } else if ((flags & MREMAP_DONTUNMAP) == 0 && areas_.is_free({old.end, old.begin + bytes}) && old.begin != old.end &&
+             areas_.is_allowed({old.begin, old.begin + bytes})) {
+    const long grown = result_of(syscall(SYS_mremap, address, old_length, new_length, flags & ~MREMAP_MAYMOVE, 0));
+    if (grown >= 0) {
+      Area area = before.back();
+      area.range = {old.end, old.begin + bytes};
+      areas_.map(area);
+    }
+    if (grown >= 0 || (flags & MREMAP_MAYMOVE) == 0) return grown;
+    new_address = 0;
+  }
+  if ((flags & MREMAP_MAYMOVE) == 0) return (flags & MREMAP_DONTUNMAP) != 0 ? -EINVAL : -ENOMEM;
+  if ((flags & MREMAP_FIXED) == 0) {
+    const auto found = choose(new_address, bytes, 0);
+    if (!found) return -ENOMEM;
+    new_address = *found;
+  }
+  const long moved = result_of(syscall(SYS_mremap, address, old_length, new_length, flags | MREMAP_FIXED, new_address));
+  if (moved < 0) return moved;
+  if ((flags & MREMAP_DONTUNMAP) == 0 && old.begin != old.end) areas_.unmap(old);
+  Area area = before.front();
+  area.range = {new_address, new_address + bytes};
+  areas_.map(area);
+  return moved;
+}
+
+long AddressSpace::set_break(uint64_t address) {
+  const LockGuard hold(mutex_);
+  if (address < break_begin_) return static_cast<long>(break_end_);
+  const uint64_t now = round_up(break_end_);
+  const uint64_t wanted = round_up(address);
+  if (wanted > now) {
+    const Range more{now, wanted};
+    if (!areas_.is_allowed(more) || !areas_.is_free(more)) return static_cast<long>(break_end_);
+    const int rights = PROT_READ | PROT_WRITE;
+    if (mmap(reinterpret_cast<void*>(now), wanted - now, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+      return static_cast<long>(break_end_);
+    areas_.map({.range = more, .rights = rights, .is_shared = false});
+  } else if (wanted < now) {
+    munmap(reinterpret_cast<void*>(wanted), now - wanted);
+    areas_.unmap({wanted, now});
+  }
+  break_end_ = address;
+  return static_cast<long>(address);
+}
+
+long AddressSpace::attach(int segment, uint64_t address, int flags) {
+  const LockGuard hold(mutex_);
+  shmid_ds about{};
+  if (shmctl(segment, IPC_STAT, &about) != 0) {
+    // The call itself knows best what is wrong, and does nothing if it fails.
+    void* const wrong = shmat(segment, nullptr, flags);
+    if (wrong == reinterpret_cast<void*>(-1)) return -errno;
+    shmdt(wrong);
+    return -EACCES;
+  }
+  const uint64_t bytes = round_up(about.shm_segsz);
+  if (address == 0) {
+    const auto found = choose(0, bytes, 0);
+    if (!found) return -ENOMEM;
+    address = *found;
+  } else {
+    if ((flags & SHM_RND) != 0) address &= ~(kPageSize - 1);
+    if (address % kPageSize != 0) return -EINVAL;
+    const Range range{address, address + bytes};
+    if (!areas_.is_allowed(range)) return -EINVAL;
+    if ((flags & SHM_REMAP) == 0 && !areas_.is_free(range)) return -EINVAL;
+  }
+  void* const result = shmat(segment, reinterpret_cast<void*>(address), flags);
+  if (result == reinterpret_cast<void*>(-1)) return -errno;
+  areas_.map({.range = {address, address + bytes},
+              .rights = (flags & SHM_RDONLY) != 0 ? PROT_READ : PROT_READ | PROT_WRITE,
+              .is_shared = true});
+  attached_[address] = bytes;
+  return static_cast<long>(address);
+}
+
+long AddressSpace::detach(uint64_t address) {
+  const LockGuard hold(mutex_);
+  const auto found = attached_.find(address);
+  if (found == attached_.end()) return -EINVAL;
+  if (shmdt(reinterpret_cast<void*>(address)) != 0) return -errno;
+  areas_.unmap({address, address + found->second});
+  attached_.erase(found);
+  return 0;
+}
+
+std::string AddressSpace::describe(std::string_view maps) const {
+  std::string described;
+  while (!maps.empty()) {
+    const size_t end = maps.find('\n');
+    const std::string_view line = maps.substr(0, end == std::string_view::npos ? maps.size() : end + 1);
+    maps.remove_prefix(line.size());
+    uint64_t begin = 0;
+    std::from_chars(line.data(), line.data() + line.size(), begin, 16);
+    // The guest uses the host's vdso.
+    if (begin < kHostBegin || line.find("[vdso]") != std::string_view::npos || line.find("[vvar") != std::string_view::npos)
+      described += line;
+  }
+  return described;
+}
+
+}  // namespace multigrain::guest

@@ -1,0 +1,61 @@
+// The guest's address space: its areas, and the mappings of this node. The memory calls of a guest end here.
+//
+// The window in which the host chooses addresses is where the shared region of other programs is (memory/layout.h). A
+// guest may also have fixed addresses below the host's own mappings, which are where the system puts a program that can
+// be anywhere, and above: so programs that cannot be moved have their place.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/mutex.h"
+#include "guest/areas.h"
+
+namespace multigrain::guest {
+
+class AddressSpace {
+ public:
+  AddressSpace();
+
+  // As the system calls of these names, with guest addresses; each returns what the system would: -errno for an error.
+  // Any thread.
+  long map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) MG_EXCLUDES(mutex_);
+  long unmap(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
+  // `key`: a protection key (pkey_mprotect), or -1.
+  long protect(uint64_t address, uint64_t length, int rights, int key = -1) MG_EXCLUDES(mutex_);
+  long remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address) MG_EXCLUDES(mutex_);
+  long set_break(uint64_t address) MG_EXCLUDES(mutex_);
+  long attach(int segment, uint64_t address, int flags) MG_EXCLUDES(mutex_);
+  long detach(uint64_t address) MG_EXCLUDES(mutex_);
+
+  // For the loader: reserves that many bytes (a multiple of kPageSize) for a program that can be anywhere, with room for
+  // its break to grow, and for its interpreter.
+  [[nodiscard]] uint64_t place_of_program() const;
+  [[nodiscard]] Result<uint64_t> place_of(uint64_t length) MG_EXCLUDES(mutex_);
+  // Where the break starts: behind the program.
+  void begin_break(uint64_t address) MG_EXCLUDES(mutex_);
+  [[nodiscard]] uint64_t top() const;
+
+  // The guest's part of /proc/self/maps, from the system's.
+  [[nodiscard]] std::string describe(std::string_view maps) const;
+
+  // Around fork(): no other thread may be in the middle of a change.
+  void lock() MG_ACQUIRE(mutex_) { mutex_.lock(); }
+  void unlock() MG_RELEASE(mutex_) { mutex_.unlock(); }
+
+ private:
+  // A free range for as many bytes: at the hint if that is free, else where the flags want it.
+  [[nodiscard]] std::optional<uint64_t> choose(uint64_t hint, uint64_t bytes, int flags) const MG_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  Areas areas_ MG_GUARDED_BY(mutex_);
+  uint64_t break_begin_ MG_GUARDED_BY(mutex_) = 0;
+  uint64_t break_end_ MG_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, uint64_t> attached_ MG_GUARDED_BY(mutex_);  // bytes of System V segments, by address
+};
+
+}  // namespace multigrain::guest

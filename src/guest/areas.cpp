@@ -1,0 +1,96 @@
+#include "guest/areas.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace multigrain::guest {
+
+bool Areas::is_free(Range range) const {
+  const auto next = by_begin_.lower_bound(range.begin);
+  if (next != by_begin_.end() && next->first < range.end) return false;
+  return next == by_begin_.begin() || std::prev(next)->second.end <= range.begin;
+}
+
+bool Areas::is_mapped(Range range) const {
+  uint64_t at = range.begin;
+  for (const Area& area : in(range)) {
+    if (area.range.begin != at) return false;
+    at = area.range.end;
+  }
+  return at == range.end;
+}
+
+std::optional<uint64_t> Areas::find_free(uint64_t bytes, std::optional<Range> within) const {
+  const Range range = within.value_or(chosen_);
+  uint64_t end = range.end;
+  auto next = by_begin_.lower_bound(range.end);
+  while (true) {
+    const bool is_first = next == by_begin_.begin();
+    const uint64_t lowest = is_first ? range.begin : std::max(range.begin, std::prev(next)->second.end);
+    if (end > lowest && end - lowest >= bytes) return end - bytes;
+    if (is_first) return std::nullopt;
+    --next;
+    end = std::min(end, next->first);
+    if (end <= range.begin) return std::nullopt;
+  }
+}
+
+void Areas::cut(uint64_t address) {
+  auto at = by_begin_.upper_bound(address);
+  if (at == by_begin_.begin()) return;
+  --at;
+  if (at->first == address || at->second.end <= address) return;
+  Mapped upper = at->second;
+  at->second.end = address;
+  by_begin_.emplace(address, upper);
+}
+
+void Areas::unmap(Range range) {
+  cut(range.begin);
+  cut(range.end);
+  by_begin_.erase(by_begin_.lower_bound(range.begin), by_begin_.lower_bound(range.end));
+}
+
+void Areas::map(const Area& area) {
+  unmap(area.range);
+  uint64_t begin = area.range.begin;
+  Mapped mapped{.end = area.range.end, .rights = area.rights, .is_shared = area.is_shared};
+  // Neighbours of the same kind become one area: allocators grow by steps.
+  const auto is_same = [&mapped](const Mapped& other) {
+    return other.rights == mapped.rights && other.is_shared == mapped.is_shared;
+  };
+  auto next = by_begin_.lower_bound(begin);
+  if (next != by_begin_.end() && next->first == mapped.end && is_same(next->second)) {
+    mapped.end = next->second.end;
+    next = by_begin_.erase(next);
+  }
+  if (next != by_begin_.begin()) {
+    const auto before = std::prev(next);
+    if (before->second.end == begin && is_same(before->second)) {
+      begin = before->first;
+      by_begin_.erase(before);
+    }
+  }
+  by_begin_.emplace(begin, mapped);
+}
+
+void Areas::set_rights(Range range, int rights) {
+  for (Area area : in(range)) {
+    area.rights = rights;
+    map(area);
+  }
+}
+
+std::vector<Area> Areas::in(Range range) const {
+  std::vector<Area> found;
+  auto at = by_begin_.upper_bound(range.begin);
+  if (at != by_begin_.begin()) --at;
+  for (; at != by_begin_.end() && at->first < range.end; ++at) {
+    const Range part{std::max(at->first, range.begin), std::min(at->second.end, range.end)};
+    if (part.begin >= part.end) continue;
+    found.push_back({.range = part, .rights = at->second.rights, .is_shared = at->second.is_shared});
+  }
+  return found;
+}
+
+}  // namespace multigrain::guest

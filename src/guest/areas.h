@@ -1,0 +1,66 @@
+// The areas of a guest's address space: which addresses it has mapped, and as what. Pure: it maps nothing. Addresses are
+// the host's to choose, so that they can be the same on every node.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace multigrain::guest {
+
+inline constexpr uint64_t kPageSize = 4096;
+
+// [begin, end), multiples of kPageSize.
+struct Range {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  bool operator==(const Range&) const = default;
+};
+
+// What the guest may do in an area, as of mmap(): PROT_READ and so on.
+struct Area {
+  Range range;
+  int rights = 0;
+  bool is_shared = false;
+  bool operator==(const Area&) const = default;
+};
+
+class Areas {
+ public:
+  // Where the guest may have anything at all, and the part of it where the host chooses addresses, from the highest down.
+  Areas(Range allowed, Range chosen) : allowed_(allowed), chosen_(chosen) {}
+
+  [[nodiscard]] bool is_allowed(Range range) const {
+    return range.begin < range.end && range.begin >= allowed_.begin && range.end <= allowed_.end;
+  }
+  [[nodiscard]] bool is_free(Range range) const;
+  // Whether every page of the range is mapped.
+  [[nodiscard]] bool is_mapped(Range range) const;
+  // The highest free range of that many bytes (a multiple of kPageSize) in `within`, or where the host chooses.
+  [[nodiscard]] std::optional<uint64_t> find_free(uint64_t bytes, std::optional<Range> within = std::nullopt) const;
+
+  // The area takes the place of whatever is there.
+  void map(const Area& area);
+  void unmap(Range range);
+  // Only of what is mapped.
+  void set_rights(Range range, int rights);
+  // What is mapped of the range, cut to it, in order.
+  [[nodiscard]] std::vector<Area> in(Range range) const;
+  [[nodiscard]] std::vector<Area> all() const { return in(allowed_); }
+
+ private:
+  struct Mapped {
+    uint64_t end;
+    int rights;
+    bool is_shared;
+  };
+  // Afterwards no area reaches across the address.
+  void cut(uint64_t address);
+
+  Range allowed_;
+  Range chosen_;
+  std::map<uint64_t, Mapped> by_begin_;
+};
+
+}  // namespace multigrain::guest

@@ -1,0 +1,47 @@
+// The functions that calls.def names. Each returns what the system call does: a result, or -errno.
+#pragma once
+
+#include "guest/calls.h"
+
+namespace multigrain::guest::call {
+
+// memory_calls.cpp
+long map(Call& call);
+long unmap(Call& call);
+long protect(Call& call);
+long protect_with_key(Call& call);
+long remap(Call& call);
+long set_break(Call& call);
+long attach(Call& call);
+long detach(Call& call);
+
+// signal_calls.cpp
+long signal_action(Call& call);
+long signal_mask(Call& call);
+long signal_return(Call& call);
+long signal_stack(Call& call);
+
+// process_calls.cpp
+long clone(Call& call);
+long fork(Call& call);
+long vfork(Call& call);
+long exit_thread(Call& call);
+long exit_process(Call& call);
+long set_tid_address(Call& call);
+long set_robust_list(Call& call);
+long arch_prctl(Call& call);
+long prctl(Call& call);
+
+// exec_calls.cpp
+long execute(Call& call);
+long execute_at(Call& call);
+
+// file_calls.cpp
+long open(Call& call);
+long open_at(Call& call);
+long read_link(Call& call);
+long read_link_at(Call& call);
+long path_first(Call& call);
+long path_second(Call& call);
+
+}  // namespace multigrain::guest::call

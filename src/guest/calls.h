@@ -1,0 +1,47 @@
+// System calls of a guest: which are the system's as they are, and what the host does for the rest.
+//
+// The table is calls.def. A call that is passed on has the guest's own arguments: its memory is this process's.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "guest/thread_block.h"
+
+namespace multigrain::guest {
+
+struct Call {
+  long number;
+  uint64_t arguments[6];
+  ucontext_t& context;
+  ThreadBlock& thread;
+  // Set by a call after which the registers are what it has made them, with no result in rax.
+  bool replaces_context = false;
+
+  [[nodiscard]] int integer(size_t i) const { return static_cast<int>(arguments[i]); }
+};
+
+// Carries out the system call that this context stands behind, and puts its result there.
+void carry_out(ucontext_t& context, ThreadBlock& thread);
+
+// The call as the system has it; for those that the host only looks at.
+long pass(Call& call);
+
+// Memory of the guest, which may be anything. False: EFAULT.
+bool read_guest(uint64_t address, void* to, size_t bytes);
+bool write_guest(uint64_t address, const void* from, size_t bytes);
+template <typename T>
+bool read_guest(uint64_t address, T& to) {
+  return read_guest(address, &to, sizeof to);
+}
+template <typename T>
+bool write_guest(uint64_t address, const T& from) {
+  return write_guest(address, &from, sizeof from);
+}
+// A string of up to `longest` bytes and its end; nullopt with errno: EFAULT, ENAMETOOLONG.
+std::optional<std::string> read_guest_string(uint64_t address, size_t longest);
+
+}  // namespace multigrain::guest

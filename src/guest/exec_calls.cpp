@@ -1,0 +1,118 @@
+// Calls that execute another program.
+//
+// The first process of a guest stays a guest: the host executes itself, with the new program. What other processes of the
+// guest execute is the system's business, and no guest.
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+
+#include "guest/call_functions.h"
+#include "guest/entry.h"
+#include "guest/host.h"
+#include "guest/proc_files.h"
+
+namespace multigrain::guest::call {
+namespace {
+
+constexpr size_t kLongestWord = 128 << 10;  // MAX_ARG_STRLEN
+
+// A vector of strings that ends with null, as execve() has them; nullopt with errno.
+std::optional<std::vector<std::string>> read_words(uint64_t address) {
+  std::vector<std::string> words;
+  for (; address != 0; address += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    if (!read_guest(address, word)) {
+      errno = EFAULT;
+      return std::nullopt;
+    }
+    if (word == 0) break;
+    const auto text = read_guest_string(word, kLongestWord);
+    if (!text) {
+      if (errno == ENAMETOOLONG) errno = E2BIG;
+      return std::nullopt;
+    }
+    words.push_back(*text);
+  }
+  return words;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  result.reserve(words.size() + 1);
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// The mask that the next program finds, until the object goes because there is none.
+class MaskForExec {
+ public:
+  explicit MaskForExec(const Call& call) {
+    const uint64_t mask = mask_of(call.context, call.thread);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, &before_, sizeof mask);
+  }
+  ~MaskForExec() { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof before_); }
+  MaskForExec(const MaskForExec&) = delete;
+  MaskForExec& operator=(const MaskForExec&) = delete;
+
+ private:
+  uint64_t before_ = 0;
+};
+
+long execute_guest(const Call& call, const std::string& path, uint64_t arguments, uint64_t environment) {
+  auto words = read_words(arguments);
+  if (!words) return -errno;
+  auto variables = read_words(environment);
+  if (!variables) return -errno;
+  // Since Linux 5.18 a program has a name, whatever was given.
+  if (words->empty()) words->emplace_back();
+  const auto executable = find_executable(path, *words);
+  if (!executable) return -executable.error().code;
+  std::vector<std::string> command{"mghost", "--execute", path, "--"};
+  command.insert(command.end(), words->begin(), words->end());
+  for (std::string& variable : *variables) variable = name_for_host(variable);
+  const std::vector<char*> command_pointers = pointers(command);
+  const std::vector<char*> variable_pointers = pointers(*variables);
+  const MaskForExec mask(call);
+  syscall(SYS_execve, "/proc/self/exe", command_pointers.data(), variable_pointers.data());
+  return -errno;
+}
+
+}  // namespace
+
+long execute(Call& call) {
+  const auto path = read_guest_string(call.arguments[0], PATH_MAX);
+  if (!path) return -errno;
+  const std::string real = real_path(*path);
+  if (host().is_first && !call.thread.shares_memory) return execute_guest(call, real, call.arguments[1], call.arguments[2]);
+  const MaskForExec mask(call);
+  return syscall(SYS_execve, real.c_str(), call.arguments[1], call.arguments[2]) == 0 ? 0 : -errno;
+}
+
+long execute_at(Call& call) {
+  const auto path = read_guest_string(call.arguments[1], PATH_MAX);
+  if (!path) return -errno;
+  if (!host().is_first || call.thread.shares_memory) {
+    const MaskForExec mask(call);
+    const auto& argument = call.arguments;
+    return syscall(SYS_execveat, argument[0], argument[1], argument[2], argument[3], argument[4]) == 0 ? 0 : -errno;
+  }
+  const int flags = call.integer(4);
+  if ((flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) != 0) return -EINVAL;
+  if (path->empty() && (flags & AT_EMPTY_PATH) == 0) return -ENOENT;
+  const int folder = call.integer(0);
+  std::string whole = *path;
+  if (path->empty() || (path->front() != '/' && folder != AT_FDCWD)) {
+    if (fcntl(folder, F_GETFD) < 0) return -EBADF;
+    whole = fmt::format("/proc/self/fd/{}{}{}", folder, path->empty() ? "" : "/", *path);
+    char place[PATH_MAX];
+    // By name, since the descriptor may be closed when the program is executed.
+    if (realpath(whole.c_str(), place) != nullptr) whole = place;
+  }
+  return execute_guest(call, whole, call.arguments[2], call.arguments[3]);
+}
+
+}  // namespace multigrain::guest::call

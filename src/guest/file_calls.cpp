@@ -1,0 +1,84 @@
+// Calls that name files: all are the system's, but for the files of /proc that are about the guest.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "guest/call_functions.h"
+#include "guest/entry.h"
+#include "guest/proc_files.h"
+
+namespace multigrain::guest::call {
+namespace {
+
+// The path of an argument if the host may have to do something about it.
+std::optional<std::string> own_path(const Call& call, size_t argument) {
+  char begin[6] = {};
+  if (!read_guest(call.arguments[argument], begin, sizeof begin)) return std::nullopt;
+  if (!may_be_own_file(std::string_view(begin, sizeof begin))) return std::nullopt;
+  return read_guest_string(call.arguments[argument], PATH_MAX);
+}
+
+// The call, with a path of the host's in the place of an argument.
+long pass_with(Call& call, size_t argument, const std::string& path) {
+  uint64_t arguments[6];
+  std::ranges::copy(call.arguments, arguments);
+  arguments[argument] = reinterpret_cast<uint64_t>(path.c_str());
+  return pass_call(call.number, arguments, call.thread);
+}
+
+// A file that the host writes for the guest to read.
+long open_text(const std::string& text, int flags) {
+  if ((flags & O_ACCMODE) != O_RDONLY) return -EACCES;
+  const int fd = memfd_create("proc", (flags & O_CLOEXEC) != 0 ? MFD_CLOEXEC : 0);
+  if (fd < 0) return -errno;
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = write(fd, text.data() + written, text.size() - written);
+    if (count < 0) {
+      const int code = errno;
+      close(fd);
+      return -code;
+    }
+    written += static_cast<size_t>(count);
+  }
+  lseek(fd, 0, SEEK_SET);
+  return fd;
+}
+
+long open_path(Call& call, size_t argument, int flags) {
+  const auto path = own_path(call, argument);
+  if (!path) return pass(call);
+  if (const auto text = own_file(*path)) return open_text(*text, flags);
+  return pass_with(call, argument, real_path(*path));
+}
+
+long read_link_of(Call& call, size_t argument) {
+  const auto path = own_path(call, argument);
+  const auto target = path ? own_link(*path) : std::nullopt;
+  if (!target) return pass(call);
+  const auto size = static_cast<int>(call.arguments[argument + 2]);
+  if (size <= 0) return -EINVAL;
+  const size_t count = std::min(target->size(), static_cast<size_t>(size));
+  return write_guest(call.arguments[argument + 1], target->data(), count) ? static_cast<long>(count) : -EFAULT;
+}
+
+long pass_path(Call& call, size_t argument) {
+  const auto path = own_path(call, argument);
+  return path ? pass_with(call, argument, real_path(*path)) : pass(call);
+}
+
+}  // namespace
+
+long open(Call& call) { return open_path(call, 0, call.integer(1)); }
+long open_at(Call& call) { return open_path(call, 1, call.integer(2)); }
+long read_link(Call& call) { return read_link_of(call, 0); }
+long read_link_at(Call& call) { return read_link_of(call, 1); }
+long path_first(Call& call) { return pass_path(call, 0); }
+long path_second(Call& call) { return pass_path(call, 1); }
+
+}  // namespace multigrain::guest::call

@@ -1,0 +1,107 @@
+#include "guest/host.h"
+
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "guest/entry.h"
+
+namespace multigrain::guest {
+namespace {
+
+constexpr std::string_view kPrefix = "MULTIGRAIN_GUEST_";
+
+alignas(Host) std::byte g_host[sizeof(Host)];
+
+// The variables that mean something to the host, its loader or its libraries.
+bool is_for_host(std::string_view variable) {
+  for (const std::string_view prefix : {"MULTIGRAIN_", "LD_", "GLIBC_TUNABLES=", "MALLOC_", "UCX_", "MG_"})
+    if (variable.starts_with(prefix)) return true;
+  return false;
+}
+
+ucontext_t& first_context(ThreadBlock& block, const Start& start) {
+  auto& context = *new (block.frame) ucontext_t{};
+  // As the system has them at the start of a program. Without a floating-point state it is the initial one.
+  constexpr unsigned long kSegments = 6;  // UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
+  constexpr greg_t kCodeSegment = 0x33, kStackSegment = 0x2b, kInterrupts = 0x202;
+  context.uc_flags = kSegments;
+  context.uc_stack = block.stack();
+  auto& registers = context.uc_mcontext.gregs;
+  registers[REG_RIP] = static_cast<greg_t>(start.instruction);
+  registers[REG_RSP] = static_cast<greg_t>(start.stack);
+  registers[REG_EFL] = kInterrupts;
+  registers[REG_CSGSFS] = kCodeSegment | (kStackSegment << 48);
+  return context;
+}
+
+// The guest's processes have addresses as without the host, though mgrun's nodes have fixed ones.
+void randomise_addresses() {
+  const int persona = ::personality(0xffffffff);
+  if (persona >= 0 && (persona & ADDR_NO_RANDOMIZE) != 0)
+    ::personality(static_cast<unsigned long>(persona) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
+}
+
+}  // namespace
+
+Host& host() { return *std::launder(reinterpret_cast<Host*>(g_host)); }
+
+std::string name_for_host(const std::string& variable) {
+  return is_for_host(variable) ? std::string(kPrefix) + variable : variable;
+}
+
+std::vector<std::string> environment_for_guest(const char* const* environment) {
+  std::vector<std::string> result;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view variable = *environment;
+    if (variable.starts_with(kPrefix))
+      result.emplace_back(variable.substr(kPrefix.size()));
+    else if (!is_for_host(variable))
+      result.emplace_back(variable);
+  }
+  return result;
+}
+
+CannotExecute run_guest(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment) {
+  if (const Status machine = check_machine(); !machine) return {.code = ENOSYS, .sentence = machine.error().message};
+  auto executable = find_executable(path, std::move(arguments));
+  if (!executable) return executable.error();
+  char place[PATH_MAX];
+  uint64_t mask = 0;
+  {
+    // The guest begins with the mask that this process was given; until then nothing comes in.
+    const uint64_t all = ~uint64_t{0};
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof all);
+  }
+  const auto failed = [](const Error& error) { return CannotExecute{.code = ENOMEM, .sentence = error.message}; };
+  const Result<ThreadBlock*> created = create_block();
+  if (!created) return failed(created.error());
+  ThreadBlock& block = **created;
+  Host& state = *new (g_host) Host;
+  state.executable = *executable;
+  state.environment = std::move(environment);
+  const auto start = load_program(state.space, state.executable, state.environment);
+  if (!start) return start.error();
+  if (realpath(state.executable.path.c_str(), place) != nullptr) state.executable.path = place;
+  // The system calls a process by the file it executes: of a script, the script.
+  const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
+  prctl(PR_SET_NAME, std::string(name).c_str());
+  randomise_addresses();
+  if (const Status begun = state.actions.begin(); !begun) return failed(begun.error());
+  block.actions = &state.actions;
+  if (const Status prepared = prepare_thread(block); !prepared) return failed(prepared.error());
+  ucontext_t& context = first_context(block, *start);
+  set_mask(context, block, mask);
+  enter_guest(block, context);
+  return {.code = ENOSYS, .sentence = "the guest's first thread has returned"};
+}
+
+}  // namespace multigrain::guest

@@ -1,0 +1,204 @@
+// Calls that start and end threads and processes.
+#include <asm/prctl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+
+#include "guest/call_functions.h"
+#include "guest/entry.h"
+#include "guest/host.h"
+#include "guest/threads.h"
+
+namespace multigrain::guest::call {
+namespace {
+
+// A new process or thread, as clone() describes it.
+struct New {
+  uint64_t flags;
+  uint64_t stack;
+  uint64_t parent_tid;
+  uint64_t child_tid;
+  uint64_t thread_pointer;
+
+  [[nodiscard]] bool has(uint64_t flag) const { return (flags & flag) != 0; }
+};
+
+constexpr uint64_t kExitSignal = 0xff;
+// What the host does itself.
+constexpr uint64_t kOwn = CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+
+long new_thread(Call& call, const New& wanted) {
+  // Threads of the host share what pthread_create() shares: all of it.
+  constexpr uint64_t kShared = CLONE_FS | CLONE_FILES | CLONE_SIGHAND;
+  if ((wanted.flags & kShared) != kShared) return -EINVAL;
+  const BlockedSignals blocked;
+  return start_thread({.context = &call.context,
+                       .stack = wanted.stack,
+                       .thread_pointer = wanted.has(CLONE_SETTLS) ? wanted.thread_pointer : call.thread.guest_fs,
+                       .parent_tid = wanted.has(CLONE_PARENT_SETTID) ? wanted.parent_tid : 0,
+                       .child_tid = wanted.has(CLONE_CHILD_SETTID) ? wanted.child_tid : 0,
+                       .clear_tid = wanted.has(CLONE_CHILD_CLEARTID) ? wanted.child_tid : 0},
+                      call.thread);
+}
+
+// The child of a fork goes on in this very handler, with a copy of all memory.
+void begin_child(Call& call, const New& wanted) {
+  host().is_first = false;
+  ThreadBlock& thread = call.thread;
+  if (const Status status = resume_dispatch(thread); !status) die(1, {status.error().message.c_str()});
+  thread.robust_list = 0;
+  thread.clear_tid = wanted.has(CLONE_CHILD_CLEARTID) ? wanted.child_tid : 0;
+  const pid_t tid = gettid();
+  if (wanted.has(CLONE_CHILD_SETTID)) write_guest(wanted.child_tid, tid);
+  if (wanted.has(CLONE_SETTLS)) thread.guest_fs = wanted.thread_pointer;
+  if (wanted.stack != 0) call.context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(wanted.stack);
+}
+
+long new_process(Call& call, const New& wanted) {
+  // A signal that has come is the parent's alone, so it is delivered first.
+  const BlockedSignals blocked;
+  if (call.thread.pending_signal != 0) return kRestart;
+  Host& state = host();
+  state.space.lock();
+  state.actions.lock();
+  // The C library's fork() also mends its own locks, which another thread of the host may hold.
+  const uint64_t special = wanted.flags & ~kOwn;
+  const long child = special == SIGCHLD ? ::fork() : syscall(SYS_clone, special, 0, nullptr, nullptr, 0);
+  const long result = child < 0 ? -errno : child;
+  state.actions.unlock();
+  state.space.unlock();
+  if (result == 0) {
+    begin_child(call, wanted);
+  } else if (result > 0 && wanted.has(CLONE_PARENT_SETTID)) {
+    write_guest(wanted.parent_tid, static_cast<pid_t>(result));
+  }
+  return result;
+}
+
+// A child that shares memory until it executes a program or ends; this thread waits as long.
+struct SharingChild {
+  ThreadBlock& block;
+  ucontext_t& context;
+};
+
+int run_sharing_child(void* argument) {
+  auto& child = *static_cast<SharingChild*>(argument);
+  if (!prepare_thread(child.block)) _exit(127);
+  enter_guest(child.block, child.context);
+  _exit(0);
+}
+
+long new_sharing_process(Call& call, const New& wanted) {
+  const BlockedSignals blocked;
+  if (call.thread.pending_signal != 0) return kRestart;
+  const Result<ThreadBlock*> created = create_block();
+  if (!created) return -EAGAIN;
+  constexpr size_t kStack = size_t{64} << 10;
+  void* const stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (stack == MAP_FAILED) {
+    destroy_block(*created);
+    return -EAGAIN;
+  }
+  ThreadBlock& block = **created;
+  // What it asks for must not be taken for what this process asks for.
+  SignalActions actions(*call.thread.actions);
+  block.actions = &actions;
+  block.hidden_mask = call.thread.hidden_mask;
+  block.guest_fs = wanted.has(CLONE_SETTLS) ? wanted.thread_pointer : call.thread.guest_fs;
+  block.shares_memory = true;
+  ucontext_t& context = copy_context(call.context, block);
+  context.uc_mcontext.gregs[REG_RAX] = 0;
+  if (wanted.stack != 0) context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(wanted.stack);
+  SharingChild child{.block = block, .context = context};
+  const int flags = static_cast<int>(wanted.flags & ~kOwn);
+  const int result = ::clone(&run_sharing_child, static_cast<std::byte*>(stack) + kStack, flags, &child);
+  const long returned = result < 0 ? -errno : result;
+  munmap(stack, kStack);
+  destroy_block(&block);
+  if (returned > 0 && wanted.has(CLONE_PARENT_SETTID)) write_guest(wanted.parent_tid, result);
+  return returned;
+}
+
+long start(Call& call, const New& wanted) {
+  if (wanted.has(CLONE_THREAD)) return new_thread(call, wanted);
+  if (!wanted.has(CLONE_VM)) return new_process(call, wanted);
+  if (wanted.has(CLONE_VFORK)) return new_sharing_process(call, wanted);
+  // A process that shares memory and runs beside this one would need a thread pointer of the host's own.
+  return -EINVAL;
+}
+
+}  // namespace
+
+long clone(Call& call) {
+  const auto& argument = call.arguments;
+  return start(call, {.flags = argument[0] & 0xffff'ffff,
+                      .stack = argument[1],
+                      .parent_tid = argument[2],
+                      .child_tid = argument[3],
+                      .thread_pointer = argument[4]});
+}
+
+long fork(Call& call) {
+  return start(call, {.flags = SIGCHLD, .stack = 0, .parent_tid = 0, .child_tid = 0, .thread_pointer = 0});
+}
+
+long vfork(Call& call) {
+  return start(call, {.flags = CLONE_VM | CLONE_VFORK | SIGCHLD, .stack = 0, .parent_tid = 0, .child_tid = 0, .thread_pointer = 0});
+}
+
+long exit_thread(Call& call) {
+  if (call.thread.shares_memory) syscall(SYS_exit, call.integer(0));
+  end_thread(call.thread, call.integer(0));
+}
+
+long exit_process(Call& call) {
+  syscall(SYS_exit_group, call.integer(0));
+  return 0;
+}
+
+long set_tid_address(Call& call) {
+  call.thread.clear_tid = call.arguments[0];
+  return gettid();
+}
+
+long set_robust_list(Call& call) {
+  // The system needs the list, too: for a process that is killed.
+  const long result = pass(call);
+  if (result == 0) call.thread.robust_list = call.arguments[0];
+  return result;
+}
+
+long arch_prctl(Call& call) {
+  switch (call.integer(0)) {
+    case ARCH_SET_FS:
+      if (call.arguments[1] >= uint64_t{1} << 47) return -EPERM;
+      call.thread.guest_fs = call.arguments[1];
+      return 0;
+    case ARCH_GET_FS:
+      return write_guest(call.arguments[1], call.thread.guest_fs) ? 0 : -EFAULT;
+    default:
+      // The host has no use for gs, so it is always the guest's.
+      return pass(call);
+  }
+}
+
+long prctl(Call& call) {
+  constexpr int kUserDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH
+  switch (call.integer(0)) {
+    case kUserDispatch:
+    case PR_SET_SECCOMP:
+    case PR_SET_MM:
+      return -EINVAL;
+    default:
+      return pass(call);
+  }
+}
+
+}  // namespace multigrain::guest::call

@@ -1,0 +1,67 @@
+#include <cerrno>
+
+#include "guest/call_functions.h"
+#include "guest/host.h"
+
+namespace multigrain::guest::call {
+namespace {
+
+constexpr uint64_t kMaskSize = sizeof(uint64_t);
+
+}  // namespace
+
+long signal_action(Call& call) {
+  const int signal = call.integer(0);
+  if (call.arguments[3] != kMaskSize || signal < 1 || signal > kSignals) return -EINVAL;
+  SystemAction wanted;
+  if (call.arguments[1] != 0) {
+    if (!read_guest(call.arguments[1], wanted)) return -EFAULT;
+    if (signal == SIGKILL || signal == SIGSTOP) return -EINVAL;
+  }
+  const SystemAction before = call.thread.actions->action(signal);
+  if (call.arguments[1] != 0)
+    if (const long result = call.thread.actions->set(signal, wanted); result != 0) return result;
+  if (call.arguments[2] != 0 && !write_guest(call.arguments[2], before)) return -EFAULT;
+  return 0;
+}
+
+long signal_mask(Call& call) {
+  if (call.arguments[3] != kMaskSize) return -EINVAL;
+  const uint64_t before = mask_of(call.context, call.thread);
+  if (call.arguments[1] != 0) {
+    uint64_t wanted = 0;
+    if (!read_guest(call.arguments[1], wanted)) return -EFAULT;
+    switch (call.integer(0)) {
+      case SIG_BLOCK:
+        wanted |= before;
+        break;
+      case SIG_UNBLOCK:
+        wanted = before & ~wanted;
+        break;
+      case SIG_SETMASK:
+        break;
+      default:
+        return -EINVAL;
+    }
+    set_mask(call.context, call.thread, wanted);
+  }
+  if (call.arguments[2] != 0 && !write_guest(call.arguments[2], before)) return -EFAULT;
+  return 0;
+}
+
+long signal_return(Call& call) {
+  call.replaces_context = true;
+  return_from_handler(call.context, call.thread);
+  return 0;
+}
+
+long signal_stack(Call& call) {
+  stack_t wanted{};
+  stack_t before{};
+  if (call.arguments[0] != 0 && !read_guest(call.arguments[0], wanted)) return -EFAULT;
+  const long result = set_alternate_stack(call.context, call.thread, call.arguments[0] != 0 ? &wanted : nullptr, &before);
+  if (result == 0 && call.arguments[1] != 0 && !write_guest(call.arguments[1], before)) return -EFAULT;
+  return result;
+}
+
+}  // namespace multigrain::guest::call

@@ -1,0 +1,305 @@
+#include "guest/signals.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "guest/entry.h"
+
+namespace multigrain::guest {
+namespace {
+
+constexpr uint64_t kRestorerFlag = 0x04000000;      // SA_RESTORER
+constexpr int kAutoDisarm = static_cast<int>(1u << 31);  // SS_AUTODISARM
+constexpr size_t kRedZone = 128;
+constexpr size_t kMinimalStack = 2048;  // MINSIGSTKSZ, as the system has it
+constexpr size_t kMaskSize = sizeof(uint64_t);
+
+constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
+
+// What the host must always be able to receive.
+constexpr uint64_t kHidden = bit(SIGSYS) | bit(SIGSEGV) | bit(SIGBUS);
+constexpr uint64_t kNeverBlocked = bit(SIGKILL) | bit(SIGSTOP);
+// While a handler of the host runs, nothing but a fault of its own comes in.
+constexpr uint64_t kAllButFaults = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP));
+
+bool is_hidden(int signal) { return (bit(signal) & kHidden) != 0; }
+bool is_address(uint64_t handler) {
+  return handler != reinterpret_cast<uint64_t>(SIG_DFL) && handler != reinterpret_cast<uint64_t>(SIG_IGN);
+}
+
+long set_system_action(int signal, const SystemAction& action) {
+  return syscall(SYS_rt_sigaction, signal, &action, nullptr, kMaskSize) == 0 ? 0 : -errno;
+}
+
+// The host's handler in the place of a guest's. Only SIGSYS lets others in while it runs: system calls take long.
+SystemAction stand_in(int signal, uint64_t guest_flags) {
+  const uint64_t kept = guest_flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
+  return {.handler = reinterpret_cast<uint64_t>(handler_address()),
+          .flags = kept | SA_SIGINFO | SA_ONSTACK | SA_NODEFER | kRestorerFlag,
+          .restorer = reinterpret_cast<uint64_t>(restorer_address()),
+          .mask = signal == SIGSYS ? 0 : kAllButFaults};
+}
+
+// What the system writes onto the stack of a handler: struct rt_sigframe of arch/x86/include/asm/sigframe.h.
+constexpr size_t kContextSize = offsetof(ucontext_t, uc_sigmask) + kMaskSize;
+struct Frame {
+  uint64_t restorer;
+  std::byte context[kContextSize];
+  siginfo_t info;
+};
+static_assert(sizeof(Frame) == 8 + kContextSize + 128);
+
+// The end of the legacy area of the floating-point state says how large all of it is [struct _fpx_sw_bytes].
+constexpr size_t kLegacyState = 512;
+constexpr size_t kSoftwareBytes = 464;
+constexpr uint32_t kExtendedMagic = 0x46505853;
+constexpr size_t kHeader = kLegacyState;  // of the extended state: which components are not in their initial state
+
+struct SoftwareBytes {
+  uint32_t magic;
+  uint32_t extended_size;
+  uint64_t components;
+  uint32_t state_size;
+};
+
+SoftwareBytes software_bytes(const std::byte* state) {
+  SoftwareBytes bytes;
+  std::memcpy(&bytes, state + kSoftwareBytes, sizeof bytes);
+  return bytes;
+}
+
+size_t size_of_state(const std::byte* state) {
+  const SoftwareBytes bytes = software_bytes(state);
+  return bytes.magic == kExtendedMagic ? bytes.extended_size : kLegacyState;
+}
+
+std::byte* state_of(const ucontext_t& context) { return reinterpret_cast<std::byte*>(context.uc_mcontext.fpregs); }
+
+// A handler begins with the initial state.
+void reset_state(std::byte* state) {
+  constexpr size_t kControlStatus = 24;
+  constexpr uint32_t kInitialControlStatus = 0x1f80;
+  constexpr uint16_t kInitialControlWord = 0x37f;
+  if (software_bytes(state).magic == kExtendedMagic)
+    std::memset(state + kHeader, 0, sizeof(uint64_t));
+  else
+    std::memset(state, 0, kSoftwareBytes);
+  std::memcpy(state, &kInitialControlWord, sizeof kInitialControlWord);
+  std::memcpy(state + kControlStatus, &kInitialControlStatus, sizeof kInitialControlStatus);
+}
+
+bool is_on(const stack_t& stack, uint64_t address) {
+  // As the system has it: not with SS_AUTODISARM, and a stack pointer at its very end is on it.
+  return (stack.ss_flags & kAutoDisarm) == 0 && address > reinterpret_cast<uint64_t>(stack.ss_sp) &&
+         address - reinterpret_cast<uint64_t>(stack.ss_sp) <= stack.ss_size;
+}
+
+bool is_enabled(const stack_t& stack) { return stack.ss_size != 0; }
+
+// Writes the frame; false if the guest's stack has no room for it.
+bool write_frame(const SystemAction& action, const siginfo_t& info, ucontext_t& context, ThreadBlock& thread,
+                 uint64_t& frame_address) {
+  auto& registers = context.uc_mcontext.gregs;
+  stack_t& stack = thread.alternate_stack;
+  const auto before = static_cast<uint64_t>(registers[REG_RSP]);
+  uint64_t at = before - kRedZone;
+  const bool was_on = is_on(stack, before);
+  const bool switches = (action.flags & SA_ONSTACK) != 0 && is_enabled(stack) && !was_on;
+  const uint64_t low = reinterpret_cast<uint64_t>(stack.ss_sp);
+  if (switches) at = low + stack.ss_size;
+
+  const std::byte* const state = state_of(context);
+  const size_t state_size = size_of_state(state);
+  at = (at - state_size) & ~uint64_t{63};
+  const uint64_t state_address = at;
+  at = ((at - sizeof(Frame) + 8) & ~uint64_t{15}) - 8;
+  if ((switches || was_on) && is_enabled(stack) && (at < low || at > low + stack.ss_size)) return false;
+  frame_address = at;
+
+  Frame frame{.restorer = action.restorer, .context = {}, .info = info};
+  ucontext_t seen;
+  std::memcpy(&seen, &context, kContextSize);
+  seen.uc_link = nullptr;
+  seen.uc_stack = stack;
+  seen.uc_mcontext.fpregs = reinterpret_cast<fpregset_t>(state_address);
+  const uint64_t mask = mask_of(context, thread);
+  std::memcpy(&seen.uc_sigmask, &mask, sizeof mask);
+  std::memcpy(frame.context, &seen, kContextSize);
+  if (!copy_guarded(reinterpret_cast<void*>(state_address), state, state_size) ||
+      !copy_guarded(reinterpret_cast<void*>(at), &frame, sizeof frame))
+    return false;
+  if ((stack.ss_flags & kAutoDisarm) != 0) stack = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+  return true;
+}
+
+}  // namespace
+
+Status SignalActions::begin() {
+  const LockGuard hold(mutex_);
+  for (int signal = 1; signal <= kSignals; ++signal) {
+    SystemAction& action = actions_[static_cast<size_t>(signal)];
+    syscall(SYS_rt_sigaction, signal, nullptr, &action, kMaskSize);
+    if (is_address(action.handler)) action = {};
+  }
+  for (const int signal : {SIGSYS, SIGSEGV, SIGBUS})
+    if (const long result = set_system_action(signal, stand_in(signal, 0)); result != 0)
+      return fail_errno(static_cast<int>(-result), "cannot install the handlers of a guest's host");
+  return {};
+}
+
+SystemAction SignalActions::action(int signal) {
+  const LockGuard hold(mutex_);
+  return actions_[static_cast<size_t>(signal)];
+}
+
+long SignalActions::set(int signal, const SystemAction& action) {
+  const LockGuard hold(mutex_);
+  if (!is_hidden(signal)) {
+    const long result = set_system_action(signal, is_address(action.handler) ? stand_in(signal, action.flags) : action);
+    if (result != 0) return result;
+  }
+  SystemAction& kept = actions_[static_cast<size_t>(signal)];
+  kept = action;
+  kept.mask &= ~kNeverBlocked;
+  return 0;
+}
+
+uint64_t mask_of(const ucontext_t& context, const ThreadBlock& thread) {
+  uint64_t mask = 0;
+  std::memcpy(&mask, &context.uc_sigmask, sizeof mask);
+  return mask | thread.hidden_mask;
+}
+
+void set_mask(ucontext_t& context, ThreadBlock& thread, uint64_t mask) {
+  mask &= ~kNeverBlocked;
+  thread.hidden_mask = mask & kHidden;
+  mask &= ~kHidden;
+  std::memcpy(&context.uc_sigmask, &mask, sizeof mask);
+}
+
+long set_alternate_stack(const ucontext_t& context, ThreadBlock& thread, const stack_t* wanted, stack_t* before) {
+  const bool is_on_it = is_on(thread.alternate_stack, static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RSP]));
+  if (before != nullptr) {
+    *before = thread.alternate_stack;
+    if (!is_enabled(thread.alternate_stack))
+      before->ss_flags = SS_DISABLE;
+    else
+      before->ss_flags = (before->ss_flags & kAutoDisarm) | (is_on_it ? SS_ONSTACK : 0);
+  }
+  if (wanted == nullptr) return 0;
+  if (is_on_it) return -EPERM;
+  const int mode = wanted->ss_flags & ~kAutoDisarm;
+  if (mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0) return -EINVAL;
+  if (mode == SS_DISABLE) {
+    thread.alternate_stack = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+    return 0;
+  }
+  if (wanted->ss_size < kMinimalStack) return -ENOMEM;
+  thread.alternate_stack = *wanted;
+  thread.alternate_stack.ss_flags = wanted->ss_flags;
+  return 0;
+}
+
+void die_of(int signal) {
+  set_system_action(signal, {});
+  const uint64_t none = 0;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, kMaskSize);
+  syscall(SYS_tgkill, getpid(), gettid(), signal);
+  // Only a signal whose default is not to end a process comes to here.
+  syscall(SYS_exit_group, 128 + signal);
+  __builtin_unreachable();
+}
+
+void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock& thread) {
+  const bool is_fault = info.si_code > 0 && info.si_code != SI_KERNEL
+                            ? (bit(signal) & ~kAllButFaults) != 0
+                            : info.si_code == SI_KERNEL && (signal == SIGSEGV || signal == SIGBUS || signal == SIGTRAP);
+  const SystemAction action = thread.actions->action(signal);
+  const bool is_blocked = (mask_of(context, thread) & bit(signal)) != 0;
+  if (!is_address(action.handler) || (is_fault && is_blocked)) {
+    if (action.handler == reinterpret_cast<uint64_t>(SIG_IGN) && !is_fault) return;
+    // The system does what it does by default: a fault comes again when the context continues; a signal is sent again, to
+    // come when this handler has returned.
+    set_system_action(signal, {});
+    if (!is_fault) syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, &info);
+    return;
+  }
+  uint64_t frame = 0;
+  if (!write_frame(action, info, context, thread, frame)) die_of(SIGSEGV);
+  if ((action.flags & SA_RESETHAND) != 0) thread.actions->set(signal, {});
+  uint64_t mask = mask_of(context, thread) | action.mask;
+  if ((action.flags & SA_NODEFER) == 0) mask |= bit(signal);
+  set_mask(context, thread, mask);
+  reset_state(state_of(context));
+
+  constexpr greg_t kDirection = 0x400, kTrap = 0x100, kResume = 0x10000;
+  auto& registers = context.uc_mcontext.gregs;
+  registers[REG_RIP] = static_cast<greg_t>(action.handler);
+  registers[REG_RSP] = static_cast<greg_t>(frame);
+  registers[REG_RDI] = signal;
+  registers[REG_RSI] = static_cast<greg_t>(frame + offsetof(Frame, info));
+  registers[REG_RDX] = static_cast<greg_t>(frame + offsetof(Frame, context));
+  registers[REG_RAX] = 0;
+  registers[REG_EFL] &= ~(kDirection | kTrap | kResume);
+}
+
+void return_from_handler(ucontext_t& context, ThreadBlock& thread) {
+  auto& registers = context.uc_mcontext.gregs;
+  // The handler's return has taken the restorer's address off the stack.
+  const auto address = static_cast<uint64_t>(registers[REG_RSP]) - sizeof(uint64_t);
+  Frame frame;
+  if (!copy_guarded(&frame, reinterpret_cast<const void*>(address), sizeof frame)) die_of(SIGSEGV);
+  ucontext_t wanted;
+  std::memcpy(&wanted, frame.context, kContextSize);
+  std::memcpy(&registers[REG_R8], &wanted.uc_mcontext.gregs[REG_R8], (REG_EFL + 1 - REG_R8) * sizeof(greg_t));
+
+  std::byte* const state = state_of(context);
+  if (wanted.uc_mcontext.fpregs == nullptr) {
+    reset_state(state);
+  } else {
+    std::byte legacy[kLegacyState];
+    const auto* const from = reinterpret_cast<const std::byte*>(wanted.uc_mcontext.fpregs);
+    if (!copy_guarded(legacy, from, sizeof legacy)) die_of(SIGSEGV);
+    const size_t size = size_of_state(state);
+    if (size_of_state(legacy) == size) {
+      if (!copy_guarded(state, from, size)) die_of(SIGSEGV);
+    } else {
+      // As the system does with a state that is not of its own format: the legacy part counts.
+      SoftwareBytes bytes = software_bytes(legacy);
+      bytes.magic = 0;
+      std::memcpy(state, legacy, kLegacyState);
+      std::memcpy(state + kSoftwareBytes, &bytes, sizeof bytes);
+    }
+  }
+  uint64_t mask = 0;
+  std::memcpy(&mask, &wanted.uc_sigmask, sizeof mask);
+  set_mask(context, thread, mask);
+  set_alternate_stack(context, thread, &wanted.uc_stack, nullptr);
+}
+
+ucontext_t& copy_context(const ucontext_t& context, ThreadBlock& to) {
+  constexpr size_t kStatePlace = 1024;
+  static_assert(kContextSize <= kStatePlace);
+  const std::byte* const state = state_of(context);
+  const size_t size = size_of_state(state);
+  MG_CHECK(kStatePlace + size <= kFrameSize, size);
+  std::memcpy(to.frame, &context, kContextSize);
+  std::memcpy(to.frame + kStatePlace, state, size);
+  auto& copy = *reinterpret_cast<ucontext_t*>(to.frame);
+  copy.uc_mcontext.fpregs = reinterpret_cast<fpregset_t>(to.frame + kStatePlace);
+  copy.uc_stack = to.stack();
+  return copy;
+}
+
+BlockedSignals::BlockedSignals() {
+  const uint64_t all = ~kHidden;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before_, kMaskSize);
+}
+
+BlockedSignals::~BlockedSignals() { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, kMaskSize); }
+
+}  // namespace multigrain::guest

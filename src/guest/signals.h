@@ -1,0 +1,86 @@
+// Signals of a guest: what it has asked for, and handlers on its stacks.
+//
+// The system knows the guest's mask and dispositions, with four differences: a handler of the guest is represented by the
+// host's (entry.h); SIGSYS, SIGSEGV and SIGBUS always have the host's, and are never blocked; the alternate stack is the
+// host's; and a handler's frame is written by the host, in the system's format, where the system would have written it.
+// So whatever the guest leaves to the system (stopping, ignoring, waiting, dying of a signal) is as it would be without
+// the host.
+#pragma once
+
+#include <signal.h>
+#include <ucontext.h>
+
+#include <array>
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/mutex.h"
+#include "guest/thread_block.h"
+
+namespace multigrain::guest {
+
+inline constexpr int kSignals = 64;
+
+// The system's sigaction, which is not the C library's.
+struct SystemAction {
+  uint64_t handler = 0;  // SIG_DFL, SIG_IGN or an address
+  uint64_t flags = 0;
+  uint64_t restorer = 0;
+  uint64_t mask = 0;
+};
+
+// What the threads of a guest have asked for, for each signal.
+class SignalActions {
+ public:
+  SignalActions() = default;
+  // For a process that shares memory but not dispositions (vfork). The other must not change meanwhile.
+  SignalActions(const SignalActions& other) MG_NO_THREAD_SAFETY_ANALYSIS : actions_(other.actions_) {}
+  SignalActions& operator=(const SignalActions&) = delete;
+
+  // Takes what this process ignores or leaves to the system, and installs the host's own handlers.
+  Status begin() MG_EXCLUDES(mutex_);
+  [[nodiscard]] SystemAction action(int signal) MG_EXCLUDES(mutex_);
+  // As rt_sigaction: 0 or -errno. The signal is valid and can be caught.
+  long set(int signal, const SystemAction& action) MG_EXCLUDES(mutex_);
+
+  void lock() MG_ACQUIRE(mutex_) { mutex_.lock(); }
+  void unlock() MG_RELEASE(mutex_) { mutex_.unlock(); }
+
+ private:
+  Mutex mutex_;
+  std::array<SystemAction, kSignals + 1> actions_ MG_GUARDED_BY(mutex_);
+};
+
+// The guest's mask, as it will be when this context returns to it.
+uint64_t mask_of(const ucontext_t& context, const ThreadBlock& thread);
+void set_mask(ucontext_t& context, ThreadBlock& thread, uint64_t mask);
+
+// As the system call of that name, of the thread whose context it is. 0 or -errno.
+long set_alternate_stack(const ucontext_t& context, ThreadBlock& thread, const stack_t* wanted, stack_t* before);
+
+// Has the guest continue in its handler, which later returns to the context as it was; or does what else the guest's
+// disposition asks for.
+void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock& thread);
+
+// As rt_sigreturn: the context becomes what the frame on the guest's stack says.
+void return_from_handler(ucontext_t& context, ThreadBlock& thread);
+
+// The process ends as one that the system ends by this signal does.
+[[noreturn]] void die_of(int signal);
+
+// A copy of the context with its floating-point state, in the block's frame.
+ucontext_t& copy_context(const ucontext_t& context, ThreadBlock& to);
+
+// While it exists, no signal reaches this thread.
+class BlockedSignals {
+ public:
+  BlockedSignals();
+  ~BlockedSignals();
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  uint64_t before_ = 0;
+};
+
+}  // namespace multigrain::guest

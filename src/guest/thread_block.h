@@ -1,0 +1,61 @@
+// What the host keeps for each thread of a guest, and where: at the lowest address of the alternate stack on which the
+// thread's signal handlers run. The stack is aligned to its size, so a handler finds the block from its stack pointer
+// alone, before it knows what the registers fs and gs mean.
+//
+//     block | the frame by which the thread enters the guest | a page without rights | stack
+#pragma once
+
+#include <signal.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/error.h"
+
+namespace multigrain::guest {
+
+class SignalActions;
+
+inline constexpr size_t kBlockSize = size_t{256} << 10;  // entry.cpp has it in its instructions
+inline constexpr size_t kFrameSize = size_t{24} << 10;   // for all registers of a processor with AMX, and more
+
+// The values of ThreadBlock::selector, as the system defines them.
+inline constexpr uint8_t kCallsPass = 0;
+inline constexpr uint8_t kCallsTrap = 1;
+
+struct ThreadBlock {
+  // These four are known to the instructions of entry.cpp.
+  volatile uint8_t selector = kCallsPass;  // what the system does with system calls of this thread
+  volatile int pending_signal = 0;         // a signal for the guest that came while the host ran; the info is below
+  uint64_t host_fs = 0;                    // the host's thread pointer
+  uint64_t guest_fs = 0;                   // the guest's, while the host runs
+  uint64_t host_stack = 0;                 // where leave_guest() continues
+  uint64_t stack_top = 0;
+
+  siginfo_t pending_info{};
+  // The guest's own alternate stack: the system knows only this one here.
+  stack_t alternate_stack{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+  // What the guest blocks of the signals that the host needs; the system knows the rest.
+  uint64_t hidden_mask = 0;
+  SignalActions* actions = nullptr;
+  // The word that is cleared and woken when the thread ends (set_tid_address), or null.
+  uint64_t clear_tid = 0;
+  // The list of robust mutexes (set_robust_list), or null.
+  uint64_t robust_list = 0;
+  // Whether it is a process of its own that shares this one's memory (vfork).
+  bool shares_memory = false;
+
+  alignas(64) std::byte frame[kFrameSize];
+
+  [[nodiscard]] bool contains(uint64_t address) const {
+    return address - reinterpret_cast<uint64_t>(this) < kBlockSize;
+  }
+  [[nodiscard]] stack_t stack() const;
+};
+
+// Reserves a block with its stack. Errors: no memory.
+Result<ThreadBlock*> create_block();
+// The calling thread must not run on its stack.
+void destroy_block(ThreadBlock* block);
+
+}  // namespace multigrain::guest

@@ -1,0 +1,148 @@
+#include "guest/threads.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <semaphore>
+
+#include "guest/calls.h"
+#include "guest/entry.h"
+#include "guest/signals.h"
+
+namespace multigrain::guest {
+namespace {
+
+// The host's thread runs on its own stack only before it enters the guest and after it has left it.
+constexpr size_t kHostStack = size_t{256} << 10;
+
+struct Handover {
+  const ThreadStart& start;
+  ThreadBlock& block;
+  ucontext_t& context;
+  long result = 0;
+  std::binary_semaphore begun{0};
+};
+
+void* run_thread(void* argument) {
+  auto& handover = *static_cast<Handover*>(argument);
+  ThreadBlock& block = handover.block;
+  ucontext_t& context = handover.context;
+  const Status prepared = prepare_thread(block);
+  if (!prepared) {
+    handover.result = -EAGAIN;
+    handover.begun.release();
+    return nullptr;
+  }
+  const pid_t tid = gettid();
+  if (handover.start.parent_tid != 0) write_guest(handover.start.parent_tid, tid);
+  if (handover.start.child_tid != 0) write_guest(handover.start.child_tid, tid);
+  handover.result = tid;
+  // The parent may go on: nothing of the handover is used any more.
+  handover.begun.release();
+  enter_guest(block, context);
+  retire_thread();
+  destroy_block(&block);
+  return nullptr;
+}
+
+// As the system does with the list of a thread that ends: whoever waits for one of its robust mutexes gets it, and is told.
+// [linux: Documentation/locking/robust-futex-ABI.rst]
+class RobustList {
+ public:
+  RobustList(uint64_t head, pid_t tid) : head_(head), tid_(static_cast<uint32_t>(tid)) {}
+
+  void give_up() {
+    struct {
+      uint64_t next;
+      int64_t offset;
+      uint64_t pending;
+    } head{};
+    if (head_ == 0 || !read_guest(head_, head)) return;
+    // The system looks at that many, so that a circle ends.
+    constexpr int kLimit = 2048;
+    uint64_t entry = head.next;
+    for (int i = 0; i < kLimit && (entry & ~kPriority) != head_; ++i) {
+      uint64_t next = 0;
+      const bool readable = read_guest(entry & ~kPriority, next);
+      if ((entry & ~kPriority) != (head.pending & ~kPriority)) give_up_one(entry, head.offset);
+      if (!readable) break;
+      entry = next;
+    }
+    if (head.pending != 0) give_up_one(head.pending, head.offset);
+  }
+
+ private:
+  static constexpr uint64_t kPriority = 1;  // marks a mutex with priority inheritance
+
+  void give_up_one(uint64_t entry, int64_t offset) const {
+    const uint64_t address = (entry & ~kPriority) + static_cast<uint64_t>(offset);
+    uint32_t value = 0;
+    if (address % sizeof value != 0 || !read_guest(address, value)) return;
+    auto* const word = reinterpret_cast<uint32_t*>(address);
+    std::atomic_ref<uint32_t> futex(*word);
+    while ((value & FUTEX_TID_MASK) == tid_) {
+      if (!futex.compare_exchange_weak(value, (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED)) continue;
+      if ((value & FUTEX_WAITERS) != 0) syscall(SYS_futex, word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+      return;
+    }
+  }
+
+  uint64_t head_;
+  uint32_t tid_;
+};
+
+}  // namespace
+
+long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
+  const Result<ThreadBlock*> created = create_block();
+  if (!created) return -EAGAIN;
+  ThreadBlock& block = **created;
+  block.actions = parent.actions;
+  block.hidden_mask = parent.hidden_mask;
+  block.guest_fs = start.thread_pointer;
+  block.clear_tid = start.clear_tid;
+  ucontext_t& context = copy_context(*start.context, block);
+  context.uc_mcontext.gregs[REG_RAX] = 0;
+  if (start.stack != 0) context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(start.stack);
+
+  Handover handover{.start = start, .block = block, .context = context};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kHostStack);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t thread{};
+  const int failed = pthread_create(&thread, &attributes, &run_thread, &handover);
+  pthread_attr_destroy(&attributes);
+  if (failed != 0) {
+    destroy_block(&block);
+    return -failed;
+  }
+  handover.begun.acquire();
+  if (handover.result < 0) destroy_block(&block);
+  return handover.result;
+}
+
+void end_thread(ThreadBlock& thread, int status) {
+  const uint64_t all = ~uint64_t{0};
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof all);
+  RobustList(thread.robust_list, gettid()).give_up();
+  // What the guest does with the list's memory from here on must not be taken for a list.
+  struct {
+    void* next;
+    long offset;
+    void* pending;
+  } none{&none, 0, nullptr};
+  syscall(SYS_set_robust_list, &none, sizeof none);
+  const uint32_t zero = 0;
+  if (thread.clear_tid != 0 && write_guest(thread.clear_tid, zero))
+    syscall(SYS_futex, thread.clear_tid, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  // The first thread has no host code to return to, and the status that the process has if its last thread ends this way.
+  if (gettid() == getpid()) syscall(SYS_exit, status);
+  leave_guest(thread);
+}
+
+}  // namespace multigrain::guest

@@ -1,0 +1,31 @@
+// mghost: a node of a run whose program knows nothing of Multigrain. mgrun --binary starts it; it is not for users.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "guest/host.h"
+
+namespace {
+
+// As shells have them: a program that is not there, and one that cannot be executed.
+constexpr int kNotFound = 127;
+constexpr int kNotExecutable = 126;
+
+int usage() {
+  std::fputs("mghost runs a program for mgrun --binary; use that. Usage: mghost --execute PATH -- NAME [ARGUMENTS...]\n", stderr);
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5 || std::string_view(argv[1]) != "--execute" || std::string_view(argv[3]) != "--") return usage();
+  const multigrain::guest::CannotExecute why = multigrain::guest::run_guest(
+      argv[2], std::vector<std::string>(argv + 4, argv + argc), multigrain::guest::environment_for_guest(environ));
+  std::fprintf(stderr, "mgrun: %s\n", why.sentence.c_str());
+  return why.code == ENOENT ? kNotFound : kNotExecutable;
+}
