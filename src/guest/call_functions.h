@@ -43,5 +43,8 @@ long read_link(Call& call);
 long read_link_at(Call& call);
 long path_first(Call& call);
 long path_second(Call& call);
+// The same, with flags that may say that a link itself is meant.
+long path_and_flags_third(Call& call);
+long path_and_flags_fourth(Call& call);
 
 }  // namespace multigrain::guest::call

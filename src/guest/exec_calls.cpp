@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "base/guest_environment.h"
 #include "guest/call_functions.h"
 #include "guest/entry.h"
 #include "guest/host.h"

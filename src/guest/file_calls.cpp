@@ -80,5 +80,7 @@ long read_link(Call& call) { return read_link_of(call, 0); }
 long read_link_at(Call& call) { return read_link_of(call, 1); }
 long path_first(Call& call) { return pass_path(call, 0); }
 long path_second(Call& call) { return pass_path(call, 1); }
+long path_and_flags_third(Call& call) { return (call.arguments[2] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1); }
+long path_and_flags_fourth(Call& call) { return (call.arguments[3] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1); }
 
 }  // namespace multigrain::guest::call

@@ -17,16 +17,7 @@
 namespace multigrain::guest {
 namespace {
 
-constexpr std::string_view kPrefix = "MULTIGRAIN_GUEST_";
-
 alignas(Host) std::byte g_host[sizeof(Host)];
-
-// The variables that mean something to the host, its loader or its libraries.
-bool is_for_host(std::string_view variable) {
-  for (const std::string_view prefix : {"MULTIGRAIN_", "LD_", "GLIBC_TUNABLES=", "MALLOC_", "UCX_", "MG_"})
-    if (variable.starts_with(prefix)) return true;
-  return false;
-}
 
 ucontext_t& first_context(ThreadBlock& block, const Start& start) {
   auto& context = *new (block.frame) ucontext_t{};
@@ -53,22 +44,6 @@ void randomise_addresses() {
 }  // namespace
 
 Host& host() { return *std::launder(reinterpret_cast<Host*>(g_host)); }
-
-std::string name_for_host(const std::string& variable) {
-  return is_for_host(variable) ? std::string(kPrefix) + variable : variable;
-}
-
-std::vector<std::string> environment_for_guest(const char* const* environment) {
-  std::vector<std::string> result;
-  for (; *environment != nullptr; ++environment) {
-    const std::string_view variable = *environment;
-    if (variable.starts_with(kPrefix))
-      result.emplace_back(variable.substr(kPrefix.size()));
-    else if (!is_for_host(variable))
-      result.emplace_back(variable);
-  }
-  return result;
-}
 
 CannotExecute run_guest(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment) {
   if (const Status machine = check_machine(); !machine) return {.code = ENOSYS, .sentence = machine.error().message};

@@ -28,10 +28,4 @@ Host& host();
 // program's, its name as given first. The calling thread is the process's only one.
 CannotExecute run_guest(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment);
 
-// What variables are called while the host itself starts, since its own loader and library read them, too. mgrun hands the
-// environment over that way, and so does a guest that executes another program.
-std::string name_for_host(const std::string& variable);
-// The guest's environment, from the host's; variables that are only the host's are left out.
-std::vector<std::string> environment_for_guest(const char* const* environment);
-
 }  // namespace multigrain::guest

@@ -144,6 +144,8 @@ void add_options(CLI::App& app, CommandLine& line) {
                  "hand this variable of the environment to the nodes on all hosts")
       ->allow_extra_args(false)
       ->type_name("NAME");
+  add_flag("--binary", line.options.binary,
+           "run a program as it is: any for x86-64 Linux, without Multigrain's library (on one node so far)");
   add_flag("--quiet", line.options.quiet,
            "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
   add_flag("--label-output", line.options.label_output, "begin each line of output with its [node]");
@@ -228,6 +230,8 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   if (const Status status = apply(line.settings, options); !status) return tl::unexpected<Error>(status.error());
   if (const Status status = apply_hosts(line.hosts, line.settings, options); !status)
     return tl::unexpected<Error>(status.error());
+  if (options.binary && (options.config.nodes != 1 || !options.hosts.empty()))
+    return fail("--binary runs a program on one node of this machine so far; leave --nodes and --hosts out");
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return std::move(options);
 }

@@ -28,6 +28,7 @@ struct LaunchOptions {
   Nanoseconds deadlock_after = 10'000'000'000;  // of a standstill, until it is reported; 0: never
   bool deadlock_ends = false;                   // whether it then ends the run
   bool quiet = false;
+  bool binary = false;           // the program knows nothing of Multigrain, and is hosted (src/guest)
   std::vector<HostNodes> hosts;  // empty: this machine, without agents
   std::vector<std::string> ssh;  // the command that reaches a host, in words
   std::string remote_mgrun;      // where mgrun is on the hosts; empty: where it is here

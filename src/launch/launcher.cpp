@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/installation.h"
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
 #include "launch/signals.h"
@@ -25,6 +26,16 @@ namespace {
 // enough not to be noticed.
 constexpr std::chrono::milliseconds kNetworkPatience{300};
 
+// The program that hosts programs that know nothing of Multigrain.
+constexpr const char* kHost = "mghost";
+constexpr int kNotFound = 127;
+constexpr int kNotExecutable = 126;
+
+// Whether there is no file of that name at all.
+bool is_missing(const std::string& name) {
+  return name.find('/') == std::string::npos || (access(name.c_str(), F_OK) != 0 && errno != EACCES);
+}
+
 int refuse(int status, const Error& error) {
   tell("{}", error.message);
   return status;
@@ -37,6 +48,7 @@ LocalJob describe_job(const LaunchOptions& options, std::string path) {
   job.path = std::move(path);
   job.arguments = options.program;
   job.environment = options.environment;
+  job.hosted = options.binary;
   job.pinning = options.pinning;
   // Nobody else's business on this machine: no port on any other interface. Who set UCX up has chosen.
   const bool chosen = !options.config.interface.empty() || std::getenv("UCX_NET_DEVICES") != nullptr;
@@ -58,7 +70,8 @@ class Launcher final : private NodeControl {
         }()),
         supervisor_(*this, {.nodes_share_terminal = true,
                             .patience = options.config.fabric == FabricKind::kShm ? std::chrono::milliseconds{0}
-                                                                                  : kNetworkPatience}),
+                                                                                  : kNetworkPatience,
+                            .program_speaks_for_itself = options.binary}),
         standstill_(options.deadlock_after) {}
   ~Launcher() override {
     if (null_fd_ >= 0) close(null_fd_);
@@ -174,9 +187,19 @@ int Launcher::run() {
 
 }  // namespace
 
-int launch(const LaunchOptions& options) {
-  auto path = find_program(options.program.front());
+int launch(const LaunchOptions& given) {
+  auto path = find_program(given.program.front());
+  // As a shell tells a program that is not there from one that cannot be executed.
+  if (!path && given.binary) return refuse(is_missing(given.program.front()) ? kNotFound : kNotExecutable, path.error());
   if (!path) return refuse(2, path.error());
+  LaunchOptions options = given;
+  if (given.binary) {
+    const auto host = find_beside_executable({"../" MULTIGRAIN_LIBRARY_DIRECTORY "/multigrain", "../lib/multigrain"}, {kHost});
+    if (!host) return refuse(1, host.error());
+    options.program = {kHost, "--execute", *path, "--"};
+    options.program.insert(options.program.end(), given.program.begin(), given.program.end());
+    path = *host / kHost;
+  }
   WatchedSignals signals;
   if (const Status status = signals.watch(); !status) return refuse(1, status.error());
   return Launcher(options, std::move(*path), signals).run();

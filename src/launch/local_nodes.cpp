@@ -12,6 +12,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/guest_environment.h"
 #include "base/output_file.h"
 #include "fabric/network_devices.h"
 #include "launch/limits.h"
@@ -120,7 +121,10 @@ std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd, in
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('='));
     const auto is_name = [&](const auto& pair) { return pair.first == name; };
-    if (!is_told_to_a_node(name) && std::ranges::none_of(wanted, is_name)) result.emplace_back(text);
+    if (job_.hosted)
+      result.push_back(guest::name_for_host(text));
+    else if (!is_told_to_a_node(name) && std::ranges::none_of(wanted, is_name))
+      result.emplace_back(text);
   }
   for (const auto& [name, value] : wanted) result.push_back(name + "=" + value);
   return result;

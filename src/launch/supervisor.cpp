@@ -134,7 +134,7 @@ void Supervisor::judge(const NodeEnd& end) {
   // A program that failed has said so itself, and its other nodes may well fail with it.
   const bool told = phase_ == Phase::kFinishing && nodes_.front().status.value_or(0) != 0;
   node_failed_ = end.node != NodeId(0) && !told;
-  if (!told)
+  if (!told && !(rules_.program_speaks_for_itself && end.node == NodeId(0) && end.memory == MemoryKill::kNo))
     tell("{} {}{}; the run ends", name(end.node), ending(end),
          phase_ == Phase::kRunning && !WIFSIGNALED(end.status) ? " before the program did" : "");
   terminate(end.node);

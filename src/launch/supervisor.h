@@ -52,6 +52,8 @@ class Supervisor {
     // How long an end that may be due to another, of which we have not heard yet, goes unjudged: what a node sees of
     // its peers over a network can be ahead of what we see of them.
     std::chrono::milliseconds patience{0};
+    // Node 0's program is run as it is, so its end is as without mgrun: its status, and no word.
+    bool program_speaks_for_itself = false;
   };
 
   Supervisor(NodeControl& control, Rules rules) : control_(control), rules_(rules) {}

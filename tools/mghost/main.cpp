@@ -3,10 +3,12 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/guest_environment.h"
 #include "guest/host.h"
 
 namespace {
@@ -14,6 +16,20 @@ namespace {
 // As shells have them: a program that is not there, and one that cannot be executed.
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
+
+// A guest on one node needs nothing of the run. What mgrun handed over must not be the guest's.
+void close_descriptors_of_the_run() {
+  for (const char* const name : {"MULTIGRAIN_JOB_FD", "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_STATUS_FD"}) {
+    const char* text = std::getenv(name);
+    while (text != nullptr && *text != '\0') {
+      char* end = nullptr;
+      const long fd = std::strtol(text, &end, 10);
+      if (end == text) break;
+      close(static_cast<int>(fd));
+      text = *end == ',' ? end + 1 : end;
+    }
+  }
+}
 
 int usage() {
   std::fputs("mghost runs a program for mgrun --binary; use that. Usage: mghost --execute PATH -- NAME [ARGUMENTS...]\n", stderr);
@@ -24,6 +40,7 @@ int usage() {
 
 int main(int argc, char** argv) {
   if (argc < 5 || std::string_view(argv[1]) != "--execute" || std::string_view(argv[3]) != "--") return usage();
+  close_descriptors_of_the_run();
   const multigrain::guest::CannotExecute why = multigrain::guest::run_guest(
       argv[2], std::vector<std::string>(argv + 4, argv + argc), multigrain::guest::environment_for_guest(environ));
   std::fprintf(stderr, "mgrun: %s\n", why.sentence.c_str());

@@ -1,0 +1,17 @@
+// The environment of a program that is run as it is (src/guest), on its way through the host that runs it. The host's
+// loader, C library and runtime read variables, too; so those are called otherwise until the guest begins.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace multigrain::guest {
+
+// How a variable (NAME=VALUE) is handed to the host.
+std::string name_for_host(std::string_view variable);
+
+// The guest's environment, from the host's, in the same order. Variables that are only the host's are left out.
+std::vector<std::string> environment_for_guest(const char* const* environment);
+
+}  // namespace multigrain::guest
