@@ -20,6 +20,8 @@ long signal_action(Call& call);
 long signal_mask(Call& call);
 long signal_return(Call& call);
 long signal_stack(Call& call);
+long signal_pending(Call& call);
+long signal_wait(Call& call);
 
 // process_calls.cpp
 long clone(Call& call);

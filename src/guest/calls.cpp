@@ -30,11 +30,13 @@ constexpr std::array<Entry, kCalls> make_table() {
   std::array<Entry, kCalls> table{};
 #define PASS(name) table[SYS_##name] = {#name, &pass, 0, true};
 #define HOST(name, function) table[SYS_##name] = {#name, &call::function, 0, true};
+#define LATE(name, number) table[number] = {#name, &pass, 0, true};
 #define LACK(name, code) table[SYS_##name] = {#name, nullptr, code, false};
 #define NONE(name, code) table[SYS_##name] = {#name, nullptr, code, true};
 #include "guest/calls.def"
 #undef PASS
 #undef HOST
+#undef LATE
 #undef LACK
 #undef NONE
   return table;
@@ -132,6 +134,12 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
       if (!move_if_copying(registers[REG_RIP])) die_of(signal);
       return 0;
     }
+    if (is_hidden(signal)) {
+      hold(*info, *thread);
+      if (thread->pending_signal == 0) thread->pending_signal = -1;
+      move_if_restartable(registers[REG_RIP]);
+      return 0;
+    }
     thread->pending_info = *info;
     thread->pending_signal = signal;
     sigfillset(&context->uc_sigmask);
@@ -152,5 +160,11 @@ void multigrain_guest_deliver_pending(ucontext_t* context, ThreadBlock* thread) 
   const siginfo_t info = thread->pending_info;
   const int signal = thread->pending_signal;
   thread->pending_signal = 0;
-  multigrain::guest::deliver(signal, info, *context, *thread);
+  using namespace multigrain::guest;
+  if (signal > 0) deliver(signal, info, *context, *thread);
+  while (true) {
+    const siginfo_t held = take_held(~mask_of(*context, *thread), *thread);
+    if (held.si_signo == 0) return;
+    deliver(held.si_signo, held, *context, *thread);
+  }
 }

@@ -1,5 +1,6 @@
 // Calls that name files: all are the system's, but for the files of /proc that are about the guest.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ long pass_with(Call& call, size_t argument, const std::string& path) {
 // A file that the host writes for the guest to read.
 long open_text(const std::string& text, int flags) {
   if ((flags & O_ACCMODE) != O_RDONLY) return -EACCES;
-  const int fd = memfd_create("proc", (flags & O_CLOEXEC) != 0 ? MFD_CLOEXEC : 0);
+  const int fd = memfd_create("proc", MFD_CLOEXEC);
   if (fd < 0) return -errno;
   size_t written = 0;
   while (written < text.size()) {
@@ -46,8 +47,11 @@ long open_text(const std::string& text, int flags) {
     }
     written += static_cast<size_t>(count);
   }
-  lseek(fd, 0, SEEK_SET);
-  return fd;
+  // What the guest gets cannot be written.
+  const int reader = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), flags & (O_RDONLY | O_CLOEXEC));
+  const int code = errno;
+  close(fd);
+  return reader < 0 ? -code : reader;
 }
 
 long open_path(Call& call, size_t argument, int flags) {

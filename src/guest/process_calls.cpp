@@ -70,7 +70,9 @@ long new_process(Call& call, const New& wanted) {
   state.actions.lock();
   // The C library's fork() also mends its own locks, which another thread of the host may hold.
   const uint64_t special = wanted.flags & ~kOwn;
-  const long child = special == SIGCHLD ? ::fork() : syscall(SYS_clone, special, 0, nullptr, nullptr, 0);
+  // With CLONE_PIDFD the system stores a descriptor where parent_tid points.
+  const uint64_t descriptor = wanted.has(CLONE_PIDFD) ? wanted.parent_tid : 0;
+  const long child = special == SIGCHLD ? ::fork() : syscall(SYS_clone, special, 0, descriptor, nullptr, 0);
   const long result = child < 0 ? -errno : child;
   state.actions.unlock();
   state.space.unlock();
@@ -118,7 +120,8 @@ long new_sharing_process(Call& call, const New& wanted) {
   if (wanted.stack != 0) context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(wanted.stack);
   SharingChild child{.block = block, .context = context};
   const int flags = static_cast<int>(wanted.flags & ~kOwn);
-  const int result = ::clone(&run_sharing_child, static_cast<std::byte*>(stack) + kStack, flags, &child);
+  auto* const descriptor = reinterpret_cast<pid_t*>(wanted.has(CLONE_PIDFD) ? wanted.parent_tid : 0);
+  const int result = ::clone(&run_sharing_child, static_cast<std::byte*>(stack) + kStack, flags, &child, descriptor);
   const long returned = result < 0 ? -errno : result;
   munmap(stack, kStack);
   destroy_block(&block);

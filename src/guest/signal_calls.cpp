@@ -1,6 +1,7 @@
 #include <cerrno>
 
 #include "guest/call_functions.h"
+#include "guest/entry.h"
 #include "guest/host.h"
 
 namespace multigrain::guest::call {
@@ -47,6 +48,34 @@ long signal_mask(Call& call) {
   }
   if (call.arguments[2] != 0 && !write_guest(call.arguments[2], before)) return -EFAULT;
   return 0;
+}
+
+long signal_pending(Call& call) {
+  const uint64_t size = call.arguments[1];
+  const long result = pass(call);
+  uint64_t set = 0;
+  if (result != 0 || size != kMaskSize || !read_guest(call.arguments[0], set)) return result;
+  set |= held_signals(call.thread);
+  return write_guest(call.arguments[0], set) ? 0 : -EFAULT;
+}
+
+long signal_wait(Call& call) {
+  uint64_t set = 0;
+  if (call.arguments[3] != kMaskSize) return -EINVAL;
+  if (!read_guest(call.arguments[0], set)) return -EFAULT;
+  // One that is held may have interrupted the wait.
+  for (int attempt = 0;; ++attempt) {
+    const siginfo_t held = take_held(set, call.thread);
+    if (held.si_signo != 0) {
+      if (call.thread.pending_signal < 0) call.thread.pending_signal = 0;
+      if (call.arguments[1] != 0 && !write_guest(call.arguments[1], held)) return -EFAULT;
+      return held.si_signo;
+    }
+    if (attempt == 1) return -EINTR;
+    const long result = pass(call);
+    if (result != -EINTR && result != kRestart) return result;
+    if ((held_signals(call.thread) & set) == 0) return result;
+  }
 }
 
 long signal_return(Call& call) {

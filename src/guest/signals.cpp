@@ -26,7 +26,6 @@ constexpr uint64_t kNeverBlocked = bit(SIGKILL) | bit(SIGSTOP);
 // While a handler of the host runs, nothing but a fault of its own comes in.
 constexpr uint64_t kAllButFaults = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP));
 
-bool is_hidden(int signal) { return (bit(signal) & kHidden) != 0; }
 bool is_address(uint64_t handler) {
   return handler != reinterpret_cast<uint64_t>(SIG_DFL) && handler != reinterpret_cast<uint64_t>(SIG_IGN);
 }
@@ -168,6 +167,12 @@ long SignalActions::set(int signal, const SystemAction& action) {
   return 0;
 }
 
+void SignalActions::restore(int signal) {
+  const LockGuard hold(mutex_);
+  const SystemAction& kept = actions_[static_cast<size_t>(signal)];
+  set_system_action(signal, is_address(kept.handler) ? stand_in(signal, kept.flags) : kept);
+}
+
 uint64_t mask_of(const ucontext_t& context, const ThreadBlock& thread) {
   uint64_t mask = 0;
   std::memcpy(&mask, &context.uc_sigmask, sizeof mask);
@@ -179,6 +184,35 @@ void set_mask(ucontext_t& context, ThreadBlock& thread, uint64_t mask) {
   thread.hidden_mask = mask & kHidden;
   mask &= ~kHidden;
   std::memcpy(&context.uc_sigmask, &mask, sizeof mask);
+  if ((held_signals(thread) & ~thread.hidden_mask) != 0 && thread.pending_signal == 0) thread.pending_signal = -1;
+}
+
+bool is_hidden(int signal) { return (bit(signal) & kHidden) != 0; }
+
+void hold(const siginfo_t& info, ThreadBlock& thread) {
+  if ((held_signals(thread) & bit(info.si_signo)) != 0) return;
+  for (siginfo_t& slot : thread.held) {
+    if (slot.si_signo != 0) continue;
+    slot = info;
+    return;
+  }
+}
+
+siginfo_t take_held(uint64_t set, ThreadBlock& thread) {
+  for (siginfo_t& slot : thread.held) {
+    if (slot.si_signo == 0 || (bit(slot.si_signo) & set) == 0) continue;
+    const siginfo_t taken = slot;
+    slot = {};
+    return taken;
+  }
+  return {};
+}
+
+uint64_t held_signals(const ThreadBlock& thread) {
+  uint64_t set = 0;
+  for (const siginfo_t& slot : thread.held)
+    if (slot.si_signo != 0) set |= bit(slot.si_signo);
+  return set;
 }
 
 long set_alternate_stack(const ucontext_t& context, ThreadBlock& thread, const stack_t* wanted, stack_t* before) {
@@ -220,6 +254,10 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
                             : info.si_code == SI_KERNEL && (signal == SIGSEGV || signal == SIGBUS || signal == SIGTRAP);
   const SystemAction action = thread.actions->action(signal);
   const bool is_blocked = (mask_of(context, thread) & bit(signal)) != 0;
+  if (is_blocked && !is_fault && is_hidden(signal)) {
+    hold(info, thread);
+    return;
+  }
   if (!is_address(action.handler) || (is_fault && is_blocked)) {
     if (action.handler == reinterpret_cast<uint64_t>(SIG_IGN) && !is_fault) return;
     // The system does what it does by default: a fault comes again when the context continues; a signal is sent again, to
@@ -229,8 +267,21 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
     return;
   }
   uint64_t frame = 0;
-  if (!write_frame(action, info, context, thread, frame)) die_of(SIGSEGV);
-  if ((action.flags & SA_RESETHAND) != 0) thread.actions->set(signal, {});
+  if (!write_frame(action, info, context, thread, frame)) {
+    // As the system does: a segmentation fault, of which the process dies if that has no handler either.
+    const SystemAction fault = thread.actions->action(SIGSEGV);
+    if (signal == SIGSEGV || !is_address(fault.handler) || (mask_of(context, thread) & bit(SIGSEGV)) != 0) die_of(SIGSEGV);
+    siginfo_t forced{};
+    forced.si_signo = SIGSEGV;
+    forced.si_code = SI_KERNEL;
+    deliver(SIGSEGV, forced, context, thread);
+    return;
+  }
+  if ((action.flags & SA_RESETHAND) != 0) {
+    SystemAction reset = action;
+    reset.handler = reinterpret_cast<uint64_t>(SIG_DFL);
+    thread.actions->set(signal, reset);
+  }
   uint64_t mask = mask_of(context, thread) | action.mask;
   if ((action.flags & SA_NODEFER) == 0) mask |= bit(signal);
   set_mask(context, thread, mask);

@@ -42,6 +42,8 @@ class SignalActions {
   [[nodiscard]] SystemAction action(int signal) MG_EXCLUDES(mutex_);
   // As rt_sigaction: 0 or -errno. The signal is valid and can be caught.
   long set(int signal, const SystemAction& action) MG_EXCLUDES(mutex_);
+  // Once more what set() installed, after the host's C library has put a handler of its own there.
+  void restore(int signal) MG_EXCLUDES(mutex_);
 
   void lock() MG_ACQUIRE(mutex_) { mutex_.lock(); }
   void unlock() MG_RELEASE(mutex_) { mutex_.unlock(); }
@@ -57,6 +59,15 @@ void set_mask(ucontext_t& context, ThreadBlock& thread, uint64_t mask);
 
 // As the system call of that name, of the thread whose context it is. 0 or -errno.
 long set_alternate_stack(const ucontext_t& context, ThreadBlock& thread, const stack_t* wanted, stack_t* before);
+
+// Whether the host must always receive this signal, so that the system cannot keep it for a guest that blocks it.
+bool is_hidden(int signal);
+// Keeps one of those, unless one of that number is kept already.
+void hold(const siginfo_t& info, ThreadBlock& thread);
+// A signal that is held and in the set; its slot is free then. si_signo 0: none.
+siginfo_t take_held(uint64_t set, ThreadBlock& thread);
+// The signals that are held.
+uint64_t held_signals(const ThreadBlock& thread);
 
 // Has the guest continue in its handler, which later returns to the context as it was; or does what else the guest's
 // disposition asks for.

@@ -26,7 +26,8 @@ inline constexpr uint8_t kCallsTrap = 1;
 struct ThreadBlock {
   // These four are known to the instructions of entry.cpp.
   volatile uint8_t selector = kCallsPass;  // what the system does with system calls of this thread
-  volatile int pending_signal = 0;         // a signal for the guest that came while the host ran; the info is below
+  volatile int pending_signal = 0;         // a signal for the guest that came while the host ran, with its info below;
+                                           // -1: only those that are held
   uint64_t host_fs = 0;                    // the host's thread pointer
   uint64_t guest_fs = 0;                   // the guest's, while the host runs
   uint64_t host_stack = 0;                 // where leave_guest() continues
@@ -37,6 +38,9 @@ struct ThreadBlock {
   stack_t alternate_stack{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
   // What the guest blocks of the signals that the host needs; the system knows the rest.
   uint64_t hidden_mask = 0;
+  // Of those, the ones that another process has sent while the guest blocks them; si_signo 0: none.
+  static constexpr size_t kHeld = 3;
+  siginfo_t held[kHeld] = {};
   SignalActions* actions = nullptr;
   // The word that is cleared and woken when the thread ends (set_tid_address), or null.
   uint64_t clear_tid = 0;

@@ -121,6 +121,10 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
     destroy_block(&block);
     return -failed;
   }
+  // The C library's first thread has installed its own handler for setuid() and the like in all threads, which the guest's
+  // library does itself. All signals are blocked here, and before that first thread there was no other.
+  constexpr int kSetIds = 33;  // SIGSETXID
+  parent.actions->restore(kSetIds);
   handover.begun.acquire();
   if (handover.result < 0) destroy_block(&block);
   return handover.result;

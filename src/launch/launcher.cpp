@@ -1,6 +1,8 @@
 #include "launch/launcher.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +36,19 @@ constexpr int kNotExecutable = 126;
 // Whether there is no file of that name at all.
 bool is_missing(const std::string& name) {
   return name.find('/') == std::string::npos || (access(name.c_str(), F_OK) != 0 && errno != EACCES);
+}
+
+// Ends this process by the signal that ended the program, so that whoever waits for it sees what there is to see. The core,
+// if any, is the program's. Returns if the signal does not end a process after all.
+void die_of(int number) {
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  signal(number, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  sigprocmask(SIG_UNBLOCK, &one, nullptr);
+  raise(number);
 }
 
 int refuse(int status, const Error& error) {
@@ -182,6 +197,7 @@ int Launcher::run() {
   output_.finish();
   if (output_.lost()) supervisor_.output_lost(*output_.lost());
   if (!options_.quiet) supervisor_.tell_of_copies(options_.program.front());
+  if (options_.binary && supervisor_.signal_of_program() != 0) die_of(supervisor_.signal_of_program());
   return supervisor_.exit_status();
 }
 

@@ -109,7 +109,7 @@ void Supervisor::judge_pending() {
 void Supervisor::judge(const NodeEnd& end) {
   if (phase_ == Phase::kTerminating || phase_ == Phase::kKilling) return;
   if (WIFSIGNALED(end.status) && WTERMSIG(end.status) == forwarded_) {
-    if (!forwarded_told_)
+    if (!forwarded_told_ && !rules_.program_speaks_for_itself)
       tell("{}{} ended the run", signal_name(forwarded_),
            forwarded_from_ ? fmt::format(", which was sent to {},", name(*forwarded_from_)) : "");
     forwarded_told_ = true;
@@ -214,6 +214,11 @@ int Supervisor::exit_status() const {
   const int program = *nodes_.front().status;
   if (WIFSIGNALED(program)) return 128 + (forwarded_told_ ? forwarded_ : WTERMSIG(program));
   return WEXITSTATUS(program);
+}
+
+int Supervisor::signal_of_program() const {
+  const auto& status = nodes_.front().status;
+  return status && WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;
 }
 
 // Only what took part is known to: what a script or a wrapper starts in the end is none of mgrun's business.

@@ -81,6 +81,8 @@ class Supervisor {
   [[nodiscard]] bool anyone_left() const;
   // Of the run, once nobody is left.
   [[nodiscard]] int exit_status() const;
+  // The signal that ended node 0's program; 0: none did.
+  [[nodiscard]] int signal_of_program() const;
   // Says that the nodes were no nodes of one machine, if they all ended well and none took part in the run: a program
   // that is not linked with the library, started so by mistake. Once nobody is left.
   void tell_of_copies(const std::string& program) const;
