@@ -1,0 +1,134 @@
+// The areas of a guest's address space, against a model that has one entry a page.
+#include "guest/areas.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <random>
+
+#include "base/guest_environment.h"
+
+namespace multigrain::guest {
+namespace {
+
+constexpr uint64_t kPages = 64;
+constexpr uint64_t kBase = 0x10000;
+
+constexpr Range pages(uint64_t first, uint64_t count) {
+  return {kBase + first * kPageSize, kBase + (first + count) * kPageSize};
+}
+
+struct PageModel {
+  bool is_mapped = false;
+  int rights = 0;
+  bool is_shared = false;
+};
+
+class AgainstAModel : public testing::TestWithParam<unsigned> {
+ protected:
+  void check() const {
+    for (uint64_t page = 0; page < kPages; ++page) {
+      const auto found = areas_.in(pages(page, 1));
+      ASSERT_EQ(found.size(), model_[page].is_mapped ? 1u : 0u) << "page " << page;
+      if (found.empty()) continue;
+      EXPECT_EQ(found[0].range, pages(page, 1));
+      EXPECT_EQ(found[0].rights, model_[page].rights);
+      EXPECT_EQ(found[0].is_shared, model_[page].is_shared);
+    }
+    // In order, not overlapping, and no two that should be one.
+    const auto all = areas_.all();
+    for (size_t i = 1; i < all.size(); ++i) {
+      ASSERT_LE(all[i - 1].range.end, all[i].range.begin);
+      EXPECT_FALSE(all[i - 1].range.end == all[i].range.begin && all[i - 1].rights == all[i].rights &&
+                   all[i - 1].is_shared == all[i].is_shared);
+    }
+  }
+
+  // The highest free run of that many pages.
+  [[nodiscard]] std::optional<uint64_t> highest_free(uint64_t count) const {
+    for (uint64_t first = kPages - count + 1; first-- > 0;) {
+      bool is_free = true;
+      for (uint64_t page = first; page < first + count; ++page) is_free = is_free && !model_[page].is_mapped;
+      if (is_free) return kBase + first * kPageSize;
+    }
+    return std::nullopt;
+  }
+
+  Areas areas_{pages(0, kPages), pages(0, kPages)};
+  std::array<PageModel, kPages> model_{};
+};
+
+TEST_P(AgainstAModel, RandomChanges) {
+  std::mt19937 random(GetParam());
+  const auto below = [&random](uint64_t limit) { return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random); };
+  for (int step = 0; step < 400; ++step) {
+    const uint64_t first = below(kPages);
+    const uint64_t count = 1 + below(std::min<uint64_t>(kPages - first, 12));
+    const Range range = pages(first, count);
+    const int rights = static_cast<int>(below(4));
+    const bool is_shared = below(2) == 1;
+    switch (below(4)) {
+      case 0:
+        areas_.map({.range = range, .rights = rights, .is_shared = is_shared});
+        for (uint64_t page = first; page < first + count; ++page) model_[page] = {true, rights, is_shared};
+        break;
+      case 1:
+        areas_.unmap(range);
+        for (uint64_t page = first; page < first + count; ++page) model_[page] = {};
+        break;
+      case 2:
+        areas_.set_rights(range, rights);
+        for (uint64_t page = first; page < first + count; ++page)
+          if (model_[page].is_mapped) model_[page].rights = rights;
+        break;
+      default: {
+        bool is_free = true;
+        bool is_mapped = true;
+        for (uint64_t page = first; page < first + count; ++page) {
+          is_free = is_free && !model_[page].is_mapped;
+          is_mapped = is_mapped && model_[page].is_mapped;
+        }
+        EXPECT_EQ(areas_.is_free(range), is_free);
+        EXPECT_EQ(areas_.is_mapped(range), is_mapped);
+        EXPECT_EQ(areas_.find_free(count * kPageSize), highest_free(count));
+      }
+    }
+    check();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, AgainstAModel, testing::Range(1u, 21u));
+
+TEST(Areas, WhatIsAllowedAndWhatIsChosenDiffer) {
+  Areas areas(pages(0, 64), pages(32, 32));
+  EXPECT_TRUE(areas.is_allowed(pages(0, 64)));
+  EXPECT_FALSE(areas.is_allowed(pages(0, 65)));
+  EXPECT_FALSE(areas.is_allowed(Range{kBase, kBase}));
+  EXPECT_EQ(areas.find_free(32 * kPageSize), pages(32, 1).begin);
+  EXPECT_EQ(areas.find_free(33 * kPageSize), std::nullopt);
+  EXPECT_EQ(areas.find_free(2 * kPageSize, pages(0, 4)), pages(2, 1).begin);
+  // One that reaches into the range from below and from above.
+  areas.map({.range = pages(0, 2), .rights = PROT_READ});
+  areas.map({.range = pages(3, 4), .rights = PROT_READ});
+  EXPECT_EQ(areas.find_free(kPageSize, pages(1, 3)), pages(2, 1).begin);
+  EXPECT_EQ(areas.find_free(2 * kPageSize, pages(1, 3)), std::nullopt);
+}
+
+TEST(GuestEnvironment, ComesBackAsItWas) {
+  const std::vector<std::string> original = {"PATH=/bin", "LD_PRELOAD=a.so", "MULTIGRAIN_NODES=3", "EMPTY=", "GLIBC_TUNABLES=x=1"};
+  std::vector<std::string> handed;
+  for (const std::string& variable : original) handed.push_back(name_for_host(variable));
+  // What mgrun adds for the host.
+  handed.emplace_back("MULTIGRAIN_NODE=0");
+  std::vector<const char*> pointers;
+  for (const std::string& variable : handed) {
+    EXPECT_FALSE(variable.starts_with("LD_"));
+    pointers.push_back(variable.c_str());
+  }
+  pointers.push_back(nullptr);
+  EXPECT_EQ(environment_for_guest(pointers.data()), original);
+}
+
+}  // namespace
+}  // namespace multigrain::guest

@@ -1,0 +1,153 @@
+"""Programs that know nothing of Multigrain, by themselves and under mgrun --binary: they do the same."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
+PROGRAMS = f"{BIN}/tests/guest"
+HOSTED = (f"{BIN}/mgrun", "--binary", "--")
+# Where nothing but a hang is the alternative.
+PATIENCE_S = 600
+
+
+def run(command, **options):
+    """The status, the output and the messages of a command."""
+    options.setdefault("stdin", None if "input" in options else subprocess.DEVNULL)
+    done = subprocess.run([*command], capture_output=True, check=False, timeout=PATIENCE_S, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Guest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="multigrain-guest-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def same(self, *command, **options):
+        with self.subTest(command=command[:3]):
+            alone = run(command, cwd=self.folder, **options)
+            self.assertEqual(run((*HOSTED, *command), cwd=self.folder, **options), alone)
+
+    def test_programs_of_all_kinds(self):
+        for name, status in (("signals", 3), ("processes", 17), ("memory", 0)):
+            for kind in ("", "_fixed", "_static"):
+                program = f"{PROGRAMS}/{name}{kind}"
+                with self.subTest(program=os.path.basename(program)):
+                    alone = run([program], cwd=self.folder)
+                    # A comparison with something that did not work would prove nothing.
+                    self.assertEqual(alone[0], status, alone)
+                    self.assertGreater(len(alone[1].splitlines()), 10)
+                    self.assertEqual(run([*HOSTED, program], cwd=self.folder), alone)
+
+    def test_programs_of_a_distribution(self):
+        data = os.urandom(3_000_000) + b"again and again, " * 100_000
+        for command in (
+            ("sort", "--parallel=4"),
+            ("gzip", "-c"),
+            ("xz", "-T2", "-1", "-c"),
+            ("sha256sum",),
+            ("bash", "-c", "cat | tee >(wc -c >&2) | tail -c 100; wait; exit 3"),
+        ):
+            if shutil.which(command[0]) is not None:
+                self.same(*command, input=data)
+        script = os.path.join(self.folder, "script")
+        with open(script, "w", encoding="ascii") as file:
+            file.write('#!/bin/sh -e\necho "$0" "$#" "$2"; kill -USR1 $$\n')
+        os.chmod(script, 0o700)
+        self.same(script, "one", "two words")
+        threads = "import threading as t; a=[]; b=[t.Thread(target=a.append, args=(i,)) for i in range(9)]; "
+        self.same("python3", "-c", threads + "[x.start() for x in b]; [x.join() for x in b]; print(sorted(a)); raise SystemExit(4)")
+
+    def test_the_environment_is_the_programs_own(self):
+        environment = {"PATH": os.environ["PATH"], "LD_BIND_NOW": "1", "MULTIGRAIN_TEST_SEED": "5", "Z": "last"}
+        self.same("env", env=environment)
+        self.same("printenv", "LD_BIND_NOW", env=environment)
+        self.same("sh", "-c", "ls /proc/self/fd | wc -l; umask; ulimit -s; pwd")
+
+    def test_what_cannot_be_run(self):
+        folder = self.folder
+        foreign = os.path.join(folder, "foreign")
+        with open(foreign, "wb") as file:
+            # The header of a program for 64-bit ARM.
+            file.write(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00\x01\x00\x00\x00" + bytes(200))
+        damaged = os.path.join(folder, "damaged")
+        with open("/bin/true", "rb") as whole, open(damaged, "wb") as file:
+            file.write(whole.read(70))
+        no_interpreter = os.path.join(folder, "no-interpreter")
+        with open(no_interpreter, "w", encoding="ascii") as file:
+            file.write("#!/nonexistent/interpreter\n")
+        for path in (foreign, damaged, no_interpreter):
+            os.chmod(path, 0o700)
+        for program, status, words in (
+            ("/nonexistent", 127, "No such file"),
+            ("no-such-program-anywhere", 127, "PATH"),
+            (folder, 126, "directory"),
+            ("/etc/passwd", 126, "not executable"),
+            (foreign, 126, "another architecture"),
+            (damaged, 126, "damaged"),
+            (no_interpreter, 127, "/nonexistent/interpreter"),
+        ):
+            with self.subTest(program=program):
+                found, output, message = run((*HOSTED, program))
+                self.assertEqual((found, output), (status, b""), message)
+                self.assertIn(words, message.decode())
+                self.assertEqual(len(message.splitlines()), 1, message)
+        found, _, message = run((f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", "true"))
+        self.assertEqual(found, 2)
+        self.assertIn("one node", message.decode())
+
+    def test_a_call_that_is_not_supported_is_named_once(self):
+        # io_uring_setup
+        program = "import ctypes, os; c = ctypes.CDLL(None, use_errno=True).syscall; print(c(425, 0, 0), c(425, 0, 0), ctypes.get_errno())"
+        status, output, message = run((*HOSTED, "python3", "-c", program))
+        self.assertEqual((status, output), (0, b"-1 -1 38\n"))
+        self.assertEqual(message.count(b"io_uring_setup"), 1)
+
+    def test_signals_reach_the_program(self):
+        script = "trap 'echo caught; exit 9' TERM; echo ready; while :; do sleep 0.1; done"
+        with subprocess.Popen([*HOSTED, "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.communicate(timeout=PATIENCE_S), (b"caught\n", b""))
+            self.assertEqual(process.returncode, 9)
+        # One that does nothing about it; and one that is stopped and goes on.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with subprocess.Popen([*HOSTED, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                process.stdin.write(b"x\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline(), b"x\n")
+                process.send_signal(number)
+                self.assertEqual(process.wait(PATIENCE_S), -number)
+                self.assertEqual(process.stderr.read(), b"")
+
+    def test_a_closed_pipe_ends_it_as_by_itself(self):
+        for prefix in ((), HOSTED):
+            with subprocess.Popen([*prefix, "yes"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                self.assertEqual(process.stdout.read(4), b"y\ny\n")
+                process.stdout.close()
+                self.assertEqual(process.wait(PATIENCE_S), -signal.SIGPIPE)
+                self.assertEqual(process.stderr.read(), b"")
+
+    def test_a_full_disk_is_the_programs_to_see(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([*HOSTED, "echo", "x"], stdout=full, stderr=subprocess.PIPE, check=False, timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"No space left on device", done.stderr)
+
+    def test_a_run_that_is_killed_leaves_nothing(self):
+        with subprocess.Popen([*HOSTED, "sh", "-c", "echo $$; exec sleep 1000"], stdout=subprocess.PIPE) as process:
+            guest = int(process.stdout.readline())
+            process.kill()
+            process.wait(PATIENCE_S)
+            until = time.monotonic() + PATIENCE_S
+            while os.path.exists(f"/proc/{guest}") and time.monotonic() < until:
+                time.sleep(0.01)
+            self.assertFalse(os.path.exists(f"/proc/{guest}"))
+
+
+if __name__ == "__main__":
+    unittest.main()
