@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/guest_environment.h"
 #include "base/installation.h"
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
@@ -201,6 +202,30 @@ int Launcher::run() {
   return supervisor_.exit_status();
 }
 
+// Whether a hosted program needs no launcher beside it: there is one node, and nothing to do for it.
+bool can_stand_aside(const LaunchOptions& options) {
+  return options.config.nodes == 1 && !options.label_output && !options.config.verbose &&
+         options.config.stats == StatsFormat::kNone && options.pinning != Pinning::kAlways;
+}
+
+// Executes the host in the place of this process, so that the program's process is the one that its user started: its
+// parent, its signals, its end are as without mgrun. Returns only what went wrong.
+Error become(const std::string& path, std::vector<std::string> words) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) variables.push_back(guest::name_for_host(*entry));
+  const auto pointers = [](std::vector<std::string>& texts) {
+    std::vector<char*> result;
+    for (std::string& text : texts) result.push_back(text.data());
+    result.push_back(nullptr);
+    return result;
+  };
+  const std::vector<char*> arguments = pointers(words);
+  const std::vector<char*> environment = pointers(variables);
+  signal(SIGXFSZ, SIG_DFL);  // mgrun ignores it (tools/mgrun)
+  execve(path.c_str(), arguments.data(), environment.data());
+  return fail_errno(errno, fmt::format("cannot run '{}'", path)).value();
+}
+
 }  // namespace
 
 int launch(const LaunchOptions& given) {
@@ -215,6 +240,7 @@ int launch(const LaunchOptions& given) {
     options.program = {kHost, "--execute", *path, "--"};
     options.program.insert(options.program.end(), given.program.begin(), given.program.end());
     path = *host / kHost;
+    if (can_stand_aside(options)) return refuse(kNotExecutable, become(*path, options.program));
   }
   WatchedSignals signals;
   if (const Status status = signals.watch(); !status) return refuse(1, status.error());

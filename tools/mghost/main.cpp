@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,14 @@ void close_descriptors_of_the_run() {
   }
 }
 
+// The words of this process, as ps shows them, become the program's own. They lie one behind the other.
+void show_words_of_program(int argc, char** argv, int first) {
+  char* const end = argv[argc - 1] + std::strlen(argv[argc - 1]) + 1;
+  const auto length = static_cast<size_t>(end - argv[first]);
+  std::memmove(argv[0], argv[first], length);
+  std::memset(argv[0] + length, 0, static_cast<size_t>(end - argv[0]) - length);
+}
+
 int usage() {
   std::fputs("mghost runs a program for mgrun --binary; use that. Usage: mghost --execute PATH -- NAME [ARGUMENTS...]\n", stderr);
   return 2;
@@ -41,8 +50,11 @@ int usage() {
 int main(int argc, char** argv) {
   if (argc < 5 || std::string_view(argv[1]) != "--execute" || std::string_view(argv[3]) != "--") return usage();
   close_descriptors_of_the_run();
-  const multigrain::guest::CannotExecute why = multigrain::guest::run_guest(
-      argv[2], std::vector<std::string>(argv + 4, argv + argc), multigrain::guest::environment_for_guest(environ));
+  const std::string path = argv[2];
+  const std::vector<std::string> words(argv + 4, argv + argc);
+  show_words_of_program(argc, argv, 4);
+  const multigrain::guest::CannotExecute why =
+      multigrain::guest::run_guest(path, words, multigrain::guest::environment_for_guest(environ));
   std::fprintf(stderr, "mgrun: %s\n", why.sentence.c_str());
   return why.code == ENOENT ? kNotFound : kNotExecutable;
 }
