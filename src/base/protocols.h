@@ -37,7 +37,7 @@ struct ProtocolTraits {
   [[nodiscard]] std::string line_sizes() const;
 };
 
-// What the checks of a line protocol can do (base/fine_grain.h).
+// What the checks of a line protocol can do (memory/checked_memory.h).
 inline constexpr unsigned kMaxLineNodes = 56;
 inline constexpr size_t kMinLineSize = 32;
 inline constexpr size_t kMaxLineSize = 2048;

@@ -1,11 +1,11 @@
 #include "coherence/create.h"
 
-#include "base/fine_grain.h"
 #include "coherence/dszoom/driver.h"
 #include "coherence/hlrc/driver.h"
 #include "coherence/mgs/driver.h"
 #include "coherence/sc/driver.h"
 #include "coherence/shasta/driver.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain {
 

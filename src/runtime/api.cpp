@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/fine_grain.h"
 #include "coherence/hazard_slots.h"
+#include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
 #include "multigrain/multigrain.h"
 #include "runtime/lock_mistakes.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 #include "runtime/private/loaded_objects.h"
 
 namespace multigrain {

@@ -12,10 +12,10 @@
 #include <cstdio>
 
 #include "base/clock.h"
-#include "base/fine_grain.h"
-#include "coherence/line_protocol.h"
 #include "fabric/emulation/emulation.h"
+#include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
+#include "instrument/runtime/installed_protocol.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"

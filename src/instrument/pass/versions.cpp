@@ -15,9 +15,9 @@
 
 #include <optional>
 
-#include "base/fine_grain.h"
 #include "covered.h"
 #include "loops.h"
+#include "memory/checked_memory.h"
 #include "options.h"
 #include "shared.h"
 

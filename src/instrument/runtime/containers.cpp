@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 
 namespace {
 
