@@ -13,7 +13,7 @@
 namespace multigrain {
 namespace {
 
-constexpr std::string_view kNoteName{"Multigrain", 11};  // its end included
+constexpr std::string_view kNoteName{"Multigrain\0", 11};  // its end included
 constexpr uint32_t kNoteType = 1;
 
 enum class Note { kNone, kOfThisVersion, kOfAnother };

@@ -52,7 +52,7 @@ Status Node::build() {
   sched_getaffinity(0, sizeof service_cores_, &service_cores_);
   if (!environment.cpus.empty()) {
     CPU_ZERO(&service_cores_);
-    for (int cpu : environment.cpus) CPU_SET(cpu, &service_cores_);
+    for (const int cpu : environment.cpus) CPU_SET(cpu, &service_cores_);
   }
   started_at_ = monotonic_ns();
 
@@ -198,7 +198,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     region_.emplace(std::move(*region));
 
     // What the program executes later has no business with them, and must not keep the memory alive.
-    for (int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    for (const int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
     auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
     if (!shm) return tl::unexpected(shm.error());
     shm_ = shm->get();
