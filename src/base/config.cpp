@@ -66,36 +66,6 @@ Result<AccessMechanism> parse_access(std::string_view text) {
   return fail("access mechanism is '{}'; it must be auto, userfault or mprotect", text);
 }
 
-Result<HlrcOptions> parse_hlrc(std::string_view text) {
-  HlrcOptions options;
-  for (std::string_view rest = text; !rest.empty();) {
-    const size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    constexpr std::string_view kFetchAhead = "fetch-ahead=";
-    if (item.starts_with(kFetchAhead)) {
-      if (const auto pages = parse_whole(item.substr(kFetchAhead.size()), Config::kMaxPrefetch)) {
-        options.fetch_ahead = static_cast<unsigned>(*pages);
-        continue;
-      }
-    } else if (item == "coalesce=on" || item == "coalesce=off") {
-      options.coalesce = item == "coalesce=on";
-      continue;
-    } else if (item == "lock=ticket" || item == "lock=test-and-set") {
-      options.tickets = item == "lock=ticket";
-      continue;
-    } else if (item == "barrier=leader" || item == "barrier=cooperative") {
-      options.cooperative = item == "barrier=cooperative";
-      continue;
-    }
-    return fail(
-        "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
-        "or off, lock=ticket or test-and-set, and barrier=leader or cooperative",
-        item, Config::kMaxPrefetch);
-  }
-  return options;
-}
-
 Result<HomePolicy> parse_home(std::string_view text) {
   if (text == "interleaved") return HomePolicy::kInterleaved;
   if (text == "blocked") return HomePolicy::kBlocked;
@@ -107,13 +77,6 @@ Result<FabricKind> parse_fabric(std::string_view text) {
   if (text == "shm") return FabricKind::kShm;
   if (text == "ucx") return FabricKind::kUcx;
   return fail("fabric is '{}'; it must be shm (nodes on one machine) or ucx (also on several hosts)", text);
-}
-
-Result<MemoryModel> parse_model(std::string_view text) {
-  if (text == "sc") return MemoryModel::kSequential;
-  if (text == "tso") return MemoryModel::kTotalStoreOrder;
-  if (text == "rc") return MemoryModel::kRelease;
-  return fail("memory model is '{}'; it must be sc, tso or rc", text);
 }
 
 Result<ClockKind> parse_clock(std::string_view text) {
@@ -196,29 +159,28 @@ Status validate(const Config& config) {
         "the shared region's size is {} bytes; it must be a multiple of 64K from 1M to 16T (--region-size or "
         "MULTIGRAIN_REGION_SIZE)",
         config.region_size);
-  if (config.protocol != "mgs" && config.protocol != "hlrc" && config.protocol != "sc" &&
-      !Config::is_line_protocol(config.protocol))
-    return fail("the protocol is '{}'; it must be mgs, hlrc, sc, dszoom or shasta (--protocol or MULTIGRAIN_PROTOCOL)",
-                config.protocol);
-  if (!std::has_single_bit(config.line_size) || config.line_size < Config::kMinLineSize ||
-      config.line_size > Config::kMaxLineSize)
+  const ProtocolTraits* const protocol = find_protocol(&ProtocolTraits::name, config.protocol);
+  if (protocol == nullptr)
+    return fail("the protocol is '{}'; it must be {} (--protocol or MULTIGRAIN_PROTOCOL)", config.protocol,
+                protocol_names());
+  if (!std::has_single_bit(config.line_size) || config.line_size < kMinLineSize || config.line_size > kMaxLineSize)
     return fail(
         "the line size is {} bytes; it must be a power of two from {} to {} (--line-size or MULTIGRAIN_LINE_SIZE)",
-        config.line_size, Config::kMinLineSize, Config::kMaxLineSize);
-  if (config.protocol == "shasta" &&
-      (config.line_size < Config::kMinShastaLineSize || config.line_size > Config::kMaxShastaLineSize))
-    return fail("the line size is {} bytes; under shasta it must be 64 or 128 (--line-size or MULTIGRAIN_LINE_SIZE)",
-                config.line_size);
+        config.line_size, kMinLineSize, kMaxLineSize);
+  if (protocol->grain == Grain::kLine &&
+      (config.line_size < protocol->min_line_size || config.line_size > protocol->max_line_size))
+    return fail("the line size is {} bytes; under {} it must be {} (--line-size or MULTIGRAIN_LINE_SIZE)",
+                config.line_size, protocol->name, protocol->line_sizes());
   if (config.block_size % config.line_size != 0 || config.block_size > config.page_size)
     return fail(
         "the block size is {} bytes; it must be a multiple of the line size of {} up to the page size of {} "
         "(--block-size or MULTIGRAIN_BLOCK_SIZE)",
         config.block_size, config.line_size, config.page_size);
-  if (config.grain() == Grain::kLine && config.nodes > Config::kMaxLineNodes)
+  if (protocol->grain == Grain::kLine && config.nodes > kMaxLineNodes)
     return fail(
         "the protocol {} has room for {} nodes in a directory entry; {} were asked for (--nodes or "
         "MULTIGRAIN_NODES)",
-        config.protocol, Config::kMaxLineNodes, config.nodes);
+        config.protocol, kMaxLineNodes, config.nodes);
   if (config.clock == ClockKind::kVirtual && config.fabric != FabricKind::kShm)
     return fail(
         "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "

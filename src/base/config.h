@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fine_grain.h"
 #include "base/network_model.h"
 #include "base/node_set.h"
+#include "base/protocols.h"
 
 namespace multigrain {
 
@@ -31,17 +31,6 @@ enum class HomePolicy : uint8_t {
   kNode,         // all on a node that the allocation names
 };
 
-// The memory model of shasta: what is promised of a program's accesses to shared memory across nodes.
-enum class MemoryModel : uint8_t {
-  kSequential,       // "sc": one order of all accesses
-  kTotalStoreOrder,  // "tso", that of x86: the stores of a processor are seen in their order
-  kRelease,          // "rc": fences and synchronisation order accesses, nothing else does
-};
-
-// What an allocation's memory is kept coherent by: pages, whose accesses faults find, or lines, whose accesses compiled
-// checks find.
-enum class Grain : uint8_t { kPage, kLine };
-
 // Reads a size such as "4096", "16K", "64KiB", "64G", "16T" (powers of two).
 Result<uint64_t> parse_size(std::string_view text);
 
@@ -49,9 +38,6 @@ Result<uint64_t> parse_size(std::string_view text);
 Result<AccessMechanism> parse_access(std::string_view text);
 Result<HomePolicy> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
-// Reads "sc", "tso" or "rc".
-Result<MemoryModel> parse_model(std::string_view text);
-
 // How much virtual time a unit of CPU time is here: in the program's code, and in the protocol's and synchronisation's.
 struct ClockScale {
   double program = 1;
@@ -74,16 +60,6 @@ struct StatsTarget {
 };
 Result<StatsTarget> parse_stats(std::string_view text);
 
-// What the papers' optimisations of HLRC are for: each can be switched off, to see what it brings.
-struct HlrcOptions {
-  unsigned fetch_ahead = 4;  // "fetch-ahead=N": pages fetched after one that is fetched; 0: none (GeNIMA, B.2)
-  bool coalesce = true;      // "coalesce=on|off": one change of rights for consecutive pages (B.1, B.3)
-  bool tickets = true;       // "lock=ticket|test-and-set": processors of a node that want a lock (B.4)
-  bool cooperative = false;  // "barrier=leader|cooperative": who does a node's page work at a barrier (B.3)
-};
-// Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set,barrier=leader".
-Result<HlrcOptions> parse_hlrc(std::string_view text);
-
 struct Config {
   static constexpr unsigned kMaxNodes = NodeSet::kCapacity;
   static constexpr unsigned kMaxProcessorsPerNode = 256;
@@ -91,11 +67,6 @@ struct Config {
   static constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
   static constexpr size_t kMinPageSize = 4096;
   static constexpr size_t kMaxPageSize = 65536;
-  static constexpr unsigned kMaxLineNodes = MG_FINE_MAX_NODES;  // of a line protocol
-  static constexpr size_t kMinLineSize = size_t{1} << MG_FINE_MIN_LINE_SHIFT;
-  static constexpr size_t kMaxLineSize = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
-  static constexpr size_t kMinShastaLineSize = 64;
-  static constexpr size_t kMaxShastaLineSize = 128;
   static constexpr size_t kMaxSingleBlock = 1024;  // objects up to here are one block of shasta, unless told otherwise
 
   unsigned nodes = 1;                                    // MULTIGRAIN_NODES
@@ -127,16 +98,11 @@ struct Config {
   int job_fd = -1;     // MULTIGRAIN_JOB_FD: the memfd that all nodes share; fabric shm
   std::string wireup;  // MULTIGRAIN_WIREUP: how the nodes meet ("fd:N", "pmix", "pmi2"); fabric ucx
 
-  // What memory is kept coherent by unless its allocation says otherwise.
-  [[nodiscard]] Grain grain() const { return is_line_protocol(protocol) ? Grain::kLine : Grain::kPage; }
-  [[nodiscard]] static bool is_line_protocol(std::string_view name) { return name == "dszoom" || name == "shasta"; }
-  // The protocol of allocations that want lines, in a program that has compiled checks.
-  [[nodiscard]] std::string_view line_protocol() const {
-    return grain() == Grain::kLine ? std::string_view(protocol) : "dszoom";
-  }
-  // The protocol of allocations that want pages.
-  [[nodiscard]] std::string_view page_protocol() const {
-    return grain() == Grain::kPage ? std::string_view(protocol) : "mgs";
+  // The protocol that the run names. It must be one (validate()).
+  [[nodiscard]] const ProtocolTraits& traits() const { return *find_protocol(&ProtocolTraits::name, protocol); }
+  // The protocol of allocations that want pages, and, in a program that has compiled checks, of those that want lines.
+  [[nodiscard]] const ProtocolTraits& protocol_of(Grain grain) const {
+    return traits().grain == grain ? traits() : default_protocol(grain);
   }
   [[nodiscard]] unsigned processors() const { return nodes * processors_per_node; }
   [[nodiscard]] NodeId node_of(ProcessorId p) const {

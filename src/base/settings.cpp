@@ -1,5 +1,7 @@
 #include "base/settings.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -58,6 +60,27 @@ Status read_node(std::string_view name, std::string_view text, Config& config) {
   return {};
 }
 
+// The names of all protocols behind `begin`, the first, which is the default, with `of_default` behind it. As text that a
+// table of constants can point to; what is longer than that does not compile.
+constexpr std::array<char, 128> protocol_list(std::string_view begin, std::string_view of_default,
+                                              std::string_view separator) {
+  std::array<char, 128> text{};
+  size_t end = 0;
+  const auto append = [&](std::string_view part) {
+    for (const char c : part) text[end++] = c;
+  };
+  append(begin);
+  for (const ProtocolTraits& protocol : kProtocols) {
+    if (&protocol != kProtocols) append(separator);
+    append(protocol.name);
+    if (&protocol == kProtocols) append(of_default);
+  }
+  return text;
+}
+
+constexpr auto kProtocolHelp = protocol_list("coherence protocol: ", " (default)", ", ");
+constexpr auto kProtocolChoices = protocol_list("", "", ",");
+
 using Of = Setting::Of;
 
 constexpr Setting kSettings[] = {
@@ -65,8 +88,8 @@ constexpr Setting kSettings[] = {
      "number of nodes (default 1; on hosts: as many as they take)"},
     {"MULTIGRAIN_PROCS_PER_NODE", Of::kRun, whole<&Config::processors_per_node, 1, Config::kMaxProcessorsPerNode>,
      "-c,--procs-per-node", "C", "processors of each node (default 1)"},
-    {"MULTIGRAIN_PROTOCOL", Of::kRun, parsed<&Config::protocol, parse_name>, "--protocol", "NAME",
-     "coherence protocol: mgs (default), hlrc, sc, dszoom, shasta", "mgs,hlrc,sc,dszoom,shasta"},
+    {"MULTIGRAIN_PROTOCOL", Of::kRun, parsed<&Config::protocol, parse_name>, "--protocol", "NAME", kProtocolHelp.data(),
+     kProtocolChoices.data()},
     {"MULTIGRAIN_LINE_SIZE", Of::kRun, parsed<&Config::line_size, parse_size>, "--line-size", "BYTES",
      "size of a line: a power of two from 32 to 2048 under dszoom, 64 or 128 under shasta (default 64)"},
     {"MULTIGRAIN_BLOCK_SIZE", Of::kRun, parsed<&Config::block_size, parse_size>, "--block-size", "BYTES",
@@ -121,6 +144,17 @@ constexpr Setting kSettings[] = {
 
 std::span<const Setting> settings() {
   return kSettings;
+}
+
+std::vector<std::string> choices_of(std::string_view variable) {
+  const auto* const setting = std::ranges::find(kSettings, variable, &Setting::variable);
+  std::vector<std::string> choices;
+  for (std::string_view rest = setting->choices; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    choices.emplace_back(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return choices;
 }
 
 }  // namespace multigrain

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/config.h"
 #include "base/error.h"
@@ -33,5 +35,8 @@ struct Setting {
 
 // All of them, in the order of mgrun --help, in which mistakes are reported as well.
 std::span<const Setting> settings();
+
+// What the value of a setting that has `choices` may be.
+std::vector<std::string> choices_of(std::string_view variable);
 
 }  // namespace multigrain

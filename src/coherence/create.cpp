@@ -5,35 +5,50 @@
 #include "coherence/mgs/driver.h"
 #include "coherence/sc/driver.h"
 #include "coherence/shasta/driver.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain {
 
-Result<std::unique_ptr<Protocol>> create_protocol(std::string_view name, const NodeServices& services,
-                                                  const ProtocolOptions& options) {
-  if (name == "mgs") return mgs::Driver::create(services, options.prefetch);
-  if (name == "hlrc")
-    return hlrc::Driver::create(services, {.open_ahead = options.prefetch,
-                                           .fetch_ahead = options.hlrc.fetch_ahead,
-                                           .coalesce = options.hlrc.coalesce,
-                                           .cooperative = options.hlrc.cooperative});
-  if (name == "sc") return sc::Driver::create(services, options.prefetch);
-  return fail("there is no protocol '{}'", name);
-}
+static_assert(kMaxLineNodes == MG_FINE_MAX_NODES);
+static_assert(kMinLineSize == size_t{1} << MG_FINE_MIN_LINE_SHIFT);
+static_assert(kMaxLineSize == size_t{1} << MG_FINE_MAX_LINE_SHIFT);
 
-Result<std::unique_ptr<LineMemory>> create_line_protocol(std::string_view name, const NodeServices& services,
-                                                         const LineServices& lines, MemoryModel model) {
-  if (name == "dszoom") return dszoom::Driver::create(services, lines);
-  if (name == "shasta") {
-    // A store whose check hits while others of its processor are queued would overtake them, and checks do not look at
-    // the queue: so under tso a store that misses stalls, as under sc (docs/internals/shasta.md).
-    const bool is_release = model == MemoryModel::kRelease;
-    return shasta::Driver::create(services, lines, is_release ? shasta::Model::kRc : shasta::Model::kSc);
+Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& protocol, const NodeServices& services,
+                                                       const ProtocolOptions& options) {
+  switch (protocol.kind) {
+    case ProtocolKind::kMgs:
+      return mgs::Driver::create(services, options.prefetch);
+    case ProtocolKind::kHlrc:
+      return hlrc::Driver::create(services, {.open_ahead = options.prefetch,
+                                             .fetch_ahead = options.hlrc.fetch_ahead,
+                                             .coalesce = options.hlrc.coalesce,
+                                             .cooperative = options.hlrc.cooperative});
+    case ProtocolKind::kSc:
+      return sc::Driver::create(services, options.prefetch);
+    case ProtocolKind::kDszoom:
+    case ProtocolKind::kShasta:
+      break;
   }
-  return fail("there is no line protocol '{}'", name);
+  return fail("{} is no page protocol", protocol.name);
 }
 
-bool works_without_handlers(std::string_view name) {
-  return name == "hlrc" || name == "dszoom";
+Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& protocol, const NodeServices& services,
+                                                         const LineServices& lines, MemoryModel model) {
+  switch (protocol.kind) {
+    case ProtocolKind::kDszoom:
+      return dszoom::Driver::create(services, lines);
+    case ProtocolKind::kShasta: {
+      // A store whose check hits while others of its processor are queued would overtake them, and checks do not look at
+      // the queue: so under tso a store that misses stalls, as under sc (docs/internals/shasta.md).
+      const bool is_release = model == MemoryModel::kRelease;
+      return shasta::Driver::create(services, lines, is_release ? shasta::Model::kRc : shasta::Model::kSc);
+    }
+    case ProtocolKind::kMgs:
+    case ProtocolKind::kHlrc:
+    case ProtocolKind::kSc:
+      break;
+  }
+  return fail("{} is no line protocol", protocol.name);
 }
 
 const char* protocol_message_name(MessageType type) {

@@ -1,10 +1,10 @@
-// The word of a hazard (base/fine_grain.h): a thread that is about to access lines publishes it, and a requester that
+// The word of a hazard (memory/checked_memory.h): a thread that is about to access lines publishes it, and a requester that
 // revokes a right to them reads it.
 #pragma once
 
 #include <cstdint>
 
-#include "base/fine_grain.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain {
 

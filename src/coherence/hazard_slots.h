@@ -2,7 +2,7 @@
 // segment, so that a requester on another node can read all hazards of the node with one get.
 //
 //   words::kHazards         one word: how many slots there have been; it only grows
-//   words::kRightsEpoch     one word: the node's rights epoch (fine_grain.h)
+//   words::kRightsEpoch     one word: the node's rights epoch (checked_memory.h)
 //   + 64 * (1 + slot)       MG_FINE_HAZARDS words
 //
 // A thread has its slot from before it runs the program's code until it has ended; then another thread may get it. A hazard
@@ -16,13 +16,13 @@
 #include <cstdint>
 #include <span>
 
-#include "base/fine_grain.h"
 #include "base/ids.h"
 #include "base/mapped_object.h"
 #include "base/spin_lock.h"
 #include "coherence/hazard.h"
 #include "coherence/hazard_words.h"
 #include "coherence/steps.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain {
 
@@ -72,7 +72,7 @@ class HazardSlots : public MappedObject {
   // the line table and before for_each_covering(): a thread that read the old epoch had published its hazard before, and is
   // visited.
   void invalidate_rights_cache();
-  // The node's rights epoch (fine_grain.h). Valid as long as this object.
+  // The node's rights epoch (checked_memory.h). Valid as long as this object.
   [[nodiscard]] std::atomic<uint64_t>& rights_epoch() const { return rights_epoch_; }
 
   // Gives the calling thread a slot, or takes the slot from it, which it has if it has one of these.

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <span>
 
-#include "base/fine_grain.h"
 #include "base/spin_lock.h"
 #include "coherence/line_memory.h"
 #include "coherence/steps.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain {
 

@@ -57,7 +57,7 @@ class LineProtocol {
   // A word that is 0 while poll() has nothing to do (Fabric::mail). nullptr: it never has, or others see to it.
   [[nodiscard]] virtual const std::atomic<uint64_t>* pending_messages() const { return nullptr; }
 
-  // The node's rights epoch (fine_grain.h), by which checks use cached rights. nullptr: rights are never revoked.
+  // The node's rights epoch (checked_memory.h), by which checks use cached rights. nullptr: rights are never revoked.
   [[nodiscard]] virtual std::atomic<uint64_t>* rights_epoch() { return nullptr; }
 
   // A hint: the caller will load from the line, and then store there by a compare-and-swap, perhaps again and again;
@@ -68,10 +68,5 @@ class LineProtocol {
   // look after it now and then has a chance.
   virtual void spin() {}
 };
-
-// The protocol that this process's checks call; nullptr: none, all memory is private or under page protocols.
-LineProtocol* line_protocol();
-// The words of outstanding() and pending_messages() are asked for once, here, and live as long as the process.
-void set_line_protocol(LineProtocol* protocol);
 
 }  // namespace multigrain

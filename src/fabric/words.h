@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/fine_grain.h"
+#include "base/protocols.h"
 
 namespace multigrain::words {
 
@@ -27,7 +27,7 @@ static_assert(kBytes % 4096 == 0);
 
 // How long the kLines segment of a region is: a word for each line, of the shortest lines there are.
 constexpr uint64_t line_table_bytes(uint64_t region_bytes) {
-  return (region_bytes >> MG_FINE_MIN_LINE_SHIFT) * sizeof(uint64_t);
+  return region_bytes / kMinLineSize * sizeof(uint64_t);
 }
 
 }  // namespace multigrain::words

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "base/fine_grain.h"
+#include "memory/checked_memory.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define MULTIGRAIN_UNDER_TSAN 1

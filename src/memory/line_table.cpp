@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fabric/words.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/fine_grain.h"
+#include "memory/checked_memory.h"
 #include "memory/layout.h"
 #include "report/origins.h"
 #include "report/symbols.h"

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/fine_grain.h"
 #include "coherence/hazard_slots.h"
+#include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
 #include "multigrain/multigrain.h"
 #include "runtime/lock_mistakes.h"
@@ -47,31 +47,19 @@ Node& node(const char* call) {
 
 multigrain::Result<multigrain::Grain> grain_of(mg_protocol protocol, const Node& self) {
   const multigrain::Config& config = self.config();
-  switch (protocol) {
-    case MG_PROTOCOL_DEFAULT:
-      return config.grain();
-    case MG_PROTOCOL_MGS:
-    case MG_PROTOCOL_HLRC:
-    case MG_PROTOCOL_SC: {
-      const std::string_view wanted = protocol == MG_PROTOCOL_MGS    ? "mgs"
-                                      : protocol == MG_PROTOCOL_HLRC ? "hlrc"
-                                                                     : "sc";
-      if (wanted == config.page_protocol()) return multigrain::Grain::kPage;
-      return multigrain::fail("mg_alloc: the page protocol of this run is {}, not {}", config.page_protocol(), wanted);
-    }
-    case MG_PROTOCOL_DSZOOM:
-    case MG_PROTOCOL_SHASTA: {
-      const std::string_view wanted = protocol == MG_PROTOCOL_DSZOOM ? "dszoom" : "shasta";
-      if (wanted != config.line_protocol())
-        return multigrain::fail("mg_alloc: the line protocol of this run is {}, not {} (--protocol chooses it)",
-                                config.line_protocol(), wanted);
-      if (self.has_line_protocol()) return multigrain::Grain::kLine;
-      return multigrain::fail(
-          "mg_alloc: memory under {} needs access checks, which mgcc and mg++ compile in, and at most {} nodes", wanted,
-          multigrain::Config::kMaxLineNodes);
-    }
-  }
-  return multigrain::fail("mg_alloc: {} is no protocol", static_cast<int>(protocol));
+  if (protocol == MG_PROTOCOL_DEFAULT) return config.traits().grain;
+  const multigrain::ProtocolTraits* const wanted = find_protocol(&multigrain::ProtocolTraits::of_allocation, protocol);
+  if (wanted == nullptr) return multigrain::fail("mg_alloc: {} is no protocol", static_cast<int>(protocol));
+  const bool by_lines = wanted->grain == multigrain::Grain::kLine;
+  const multigrain::ProtocolTraits& present = config.protocol_of(wanted->grain);
+  if (wanted != &present)
+    return multigrain::fail("mg_alloc: the {} protocol of this run is {}, not {} (--protocol chooses it)",
+                            by_lines ? "line" : "page", present.name, wanted->name);
+  if (by_lines && !self.has_line_protocol())
+    return multigrain::fail(
+        "mg_alloc: memory under {} needs access checks, which mgcc and mg++ compile in, and at most {} nodes",
+        wanted->name, multigrain::kMaxLineNodes);
+  return wanted->grain;
 }
 
 // [Shasta], section 2.1: small objects move as a whole.
@@ -109,11 +97,10 @@ multigrain::Result<mg_alloc_options> known_options(const mg_alloc_options* given
 
 multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_alloc_options& options, const Node& self) {
   const multigrain::Config& config = self.config();
-  multigrain::Placement placement{.policy = config.home, .node = NodeId(0), .grain = config.grain()};
   const auto grain = grain_of(options.protocol, self);
   if (!grain) return tl::unexpected(grain.error());
-  placement.grain = *grain;
-  if (config.line_protocol() == "shasta" && placement.grain == multigrain::Grain::kLine) {
+  multigrain::Placement placement{.policy = config.home, .node = NodeId(0), .grain = *grain};
+  if (config.protocol_of(*grain).has_blocks) {
     const size_t wanted = options.block_size;
     if (wanted % config.line_size != 0 || wanted > config.page_size)
       return multigrain::fail(

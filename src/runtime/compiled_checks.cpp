@@ -7,13 +7,13 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 #include "runtime/private/loaded_objects.h"
 
 namespace multigrain {
 namespace {
 
-constexpr std::string_view kNoteName{"Multigrain", 11};  // its end included
+constexpr std::string_view kNoteName{"Multigrain\0", 11};  // its end included
 constexpr uint32_t kNoteType = 1;
 
 enum class Note { kNone, kOfThisVersion, kOfAnother };

@@ -136,8 +136,8 @@ Status install_fault_entry(const Region& region, const AccessRights& rights, Pro
   action.sa_flags = SA_SIGINFO;
   // A program's asynchronous handlers must not run in the middle of the protocol.
   sigfillset(&action.sa_mask);
-  for (int synchronous : {SIGILL, SIGTRAP, SIGFPE, SIGABRT}) sigdelset(&action.sa_mask, synchronous);
-  for (int signal : {SIGBUS, SIGSEGV}) {
+  for (const int synchronous : {SIGILL, SIGTRAP, SIGFPE, SIGABRT}) sigdelset(&action.sa_mask, synchronous);
+  for (const int signal : {SIGBUS, SIGSEGV}) {
     // A stack that has overflowed is a SIGSEGV, whose handler needs another stack: the runtime's own, which has room for
     // the handlers of messages, as those that programs have need not (interpose/signals.h).
     if (signal == SIGSEGV) action.sa_flags |= SA_ONSTACK;

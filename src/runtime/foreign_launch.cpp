@@ -16,8 +16,6 @@
 #include "base/config.h"
 #include "base/quantity.h"
 
-extern char** environ;
-
 namespace multigrain {
 namespace {
 

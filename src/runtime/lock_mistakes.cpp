@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
 #include <initializer_list>
 #include <string_view>
 
@@ -22,7 +20,7 @@ struct Place {
 
 template <size_t N>
 void copy(char (&to)[N], std::string_view text) {
-  std::memcpy(to, text.data(), std::min(text.size(), N - 1));
+  text.copy(to, N - 1);
 }
 
 // The launcher prints the sentence, with lines; where none does, this process prints it, with addresses.

@@ -13,8 +13,8 @@
 #include <filesystem>
 
 #include "base/output_file.h"
-#include "coherence/line_protocol.h"
 #include "instrument/runtime/hazards.h"
+#include "instrument/runtime/installed_protocol.h"
 #include "runtime/environment.h"
 #include "runtime/interpose/syscalls.h"
 #include "runtime/interpose/thread_sync.h"

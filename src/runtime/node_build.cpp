@@ -12,10 +12,10 @@
 #include <cstdio>
 
 #include "base/clock.h"
-#include "base/fine_grain.h"
-#include "coherence/line_protocol.h"
 #include "fabric/emulation/emulation.h"
+#include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
+#include "instrument/runtime/installed_protocol.h"
 #include "profile/virtual_time.h"
 #include "runtime/environment.h"
 #include "runtime/fault_entry.h"
@@ -52,7 +52,7 @@ Status Node::build() {
   sched_getaffinity(0, sizeof service_cores_, &service_cores_);
   if (!environment.cpus.empty()) {
     CPU_ZERO(&service_cores_);
-    for (int cpu : environment.cpus) CPU_SET(cpu, &service_cores_);
+    for (const int cpu : environment.cpus) CPU_SET(cpu, &service_cores_);
   }
   started_at_ = monotonic_ns();
 
@@ -71,7 +71,7 @@ Status Node::build() {
   SyncHost& sync_host = *this;
   sync_ = std::make_unique<Sync>(
       sync_host, *fabric_, config_.nodes, config_.processors_per_node,
-      SyncOptions{.network_locks = works_without_handlers(config_.protocol),
+      SyncOptions{.network_locks = !config_.traits().has_handlers,
                   .intra_node = config_.hlrc.tickets ? IntraNodeLock::kTicket : IntraNodeLock::kTestAndSet});
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
@@ -114,7 +114,8 @@ Status Node::build() {
 // Which memory a protocol keeps coherent its allocation says, so there may be two.
 Status Node::build_protocols() {
   const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
-  auto pages = create_protocol(config_.page_protocol(), services, {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
+  auto pages = create_page_protocol(config_.protocol_of(Grain::kPage), services,
+                                    {.prefetch = config_.prefetch, .hlrc = config_.hlrc});
   if (!pages) return tl::unexpected(pages.error());
   page_protocol_ = std::move(*pages);
   protocol_ = page_protocol_.get();
@@ -129,18 +130,19 @@ Status Node::build_protocols() {
                      g_hazard_slots->unbind();
                    });
 
-  if (config_.grain() == Grain::kLine && !checks_.of_another_version.empty())
+  if (config_.traits().grain == Grain::kLine && !checks_.of_another_version.empty())
     return fail(
         "the access checks of {} were made by another version of mgcc, which the protocol {} cannot rely on: "
         "compile it again, or choose a page protocol (--protocol mgs)",
         checks_.of_another_version, config_.protocol);
-  if (config_.grain() == Grain::kLine && !checks_.missing.empty())
+  if (config_.traits().grain == Grain::kLine && !checks_.missing.empty())
     return fail(
         "{} was compiled without access checks, which the protocol {} needs: compile it with mgcc or mg++, or choose "
         "a page protocol (--protocol mgs)",
         checks_.missing, config_.protocol);
-  if (!checks_.in_program || config_.nodes > Config::kMaxLineNodes) return {};
-  auto lines = create_line_protocol(config_.line_protocol(), services, {*line_table_, *hazard_slots_}, config_.model);
+  if (!checks_.in_program || config_.nodes > kMaxLineNodes) return {};
+  auto lines =
+      create_line_protocol(config_.protocol_of(Grain::kLine), services, {*line_table_, *hazard_slots_}, config_.model);
   if (!lines) return tl::unexpected(lines.error());
   line_protocol_ = std::move(*lines);
   HomeDirectory& homes = *this;
@@ -196,7 +198,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     region_.emplace(std::move(*region));
 
     // What the program executes later has no business with them, and must not keep the memory alive.
-    for (int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    for (const int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
     auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
     if (!shm) return tl::unexpected(shm.error());
     shm_ = shm->get();

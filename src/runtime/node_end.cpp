@@ -99,14 +99,14 @@ void pass_on(int number, siginfo_t* info, void*) {
 void Node::serve_until_the_end() {
   // The launcher passes these on to every node, but the program's handlers are node 0's: what it survives must not end
   // the run here. If it dies of one, the run ends.
-  for (int number : {SIGQUIT, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
+  for (const int number : {SIGQUIT, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
   g_self = getpid();
   g_parent = getppid();
   g_parent_is_mgrun = !meeting_ || config_.wireup.starts_with("fd:");
   struct sigaction action{};
   action.sa_sigaction = &pass_on;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
-  for (int number : {SIGHUP, SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
+  for (const int number : {SIGHUP, SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
   // Node 0 may end without a word (_exit, a signal): then this node ends as well, quietly.
   const int node_0 = watch_node_0();
   // Over UCX the launcher may say so, too; poll passes over a descriptor of -1.

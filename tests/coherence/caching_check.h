@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/fine_grain.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain::exploring_driver {
 

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/fine_grain.h"
-#include "coherence/line_protocol.h"
+#include "instrument/runtime/installed_protocol.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain::testing {
 

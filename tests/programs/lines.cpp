@@ -16,8 +16,8 @@
 #include <string_view>
 #include <thread>
 
-#include "base/fine_grain.h"
-#include "base/fine_grain_note.h"
+#include "instrument/abi.h"
+#include "instrument/note.h"
 #include "program.h"
 
 asm(MG_FINE_NOTE);

@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "base/quantity.h"
+#include "base/settings.h"
 #include "commands.h"
 
 namespace multigrain::bench {
@@ -223,11 +224,12 @@ int measure(const PrimitivesOptions& options) {
 
 Command add_primitives(CLI::App& app) {
   auto options = std::make_shared<PrimitivesOptions>();
-  app.add_option("--protocol", options->protocol,
-                 "mgs, hlrc or sc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
-      ->check(CLI::IsMember({"mgs", "hlrc", "sc", "dszoom", "shasta"}));
+  app.add_option(
+         "--protocol", options->protocol,
+         "mgs, hlrc or sc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
+      ->check(CLI::IsMember(choices_of("MULTIGRAIN_PROTOCOL")));
   app.add_option("--model", options->model, "the memory model of shasta: sc (default), tso or rc")
-      ->check(CLI::IsMember({"sc", "tso", "rc"}));
+      ->check(CLI::IsMember(choices_of("MULTIGRAIN_MODEL")));
   app.add_option("--clock-scale", options->clock_scale,
                  "shasta's locks and fetches in virtual time, on processors slower by this, as for mgrun");
   app.add_option("--access", options->access, "how access rights are changed: auto, userfault, mprotect");

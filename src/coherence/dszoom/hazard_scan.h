@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/fine_grain.h"
 #include "base/node_set.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain::dszoom {
 

@@ -18,7 +18,7 @@ constexpr size_t kEpochIndex = (words::kRightsEpoch - words::kHazards) / sizeof(
 using Words = std::atomic_ref<uint64_t>;
 
 // What another node's frame is overwritten with.
-const std::array<uint64_t, kLongestLine / sizeof(uint64_t)> kFlags = [] {
+constexpr std::array<uint64_t, kLongestLine / sizeof(uint64_t)> kFlags = [] {
   std::array<uint64_t, kLongestLine / sizeof(uint64_t)> flags;
   flags.fill(MG_FINE_FLAG64);
   return flags;

@@ -27,10 +27,10 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "base/fine_grain.h"
 #include "base/ids.h"
 #include "base/node_set.h"
 #include "coherence/hazard.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain::dszoom {
 

@@ -113,10 +113,10 @@ void Driver::follow_up(FaultOutcome outcome, PageId page, const Record& record) 
 // rights: a fault on it shows that fetching ahead was right, and brings the next as many; a notice shows that it was
 // not. That is the history (B.2). Without analysis: from the first loop to the last it holds the locks of `pages`.
 void Driver::fetch_ahead(PageId from) MG_NO_THREAD_SAFETY_ANALYSIS {
-  const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, Config::kMaxPrefetch);
+  const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, HlrcOptions::kMaxFetchAhead);
   const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());
-  std::array<PageId, Config::kMaxPrefetch> pages;
-  std::array<Fetch, Config::kMaxPrefetch> fetches;
+  std::array<PageId, HlrcOptions::kMaxFetchAhead> pages;
+  std::array<Fetch, HlrcOptions::kMaxFetchAhead> fetches;
   uint32_t n = 0;
   {
     const CategoryScope waiting(this_profile(), Category::kDataWait);

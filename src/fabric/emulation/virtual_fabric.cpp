@@ -128,7 +128,7 @@ void VirtualFabric::send(NodeId to, const MessageHeader& header, std::span<const
 
 void VirtualFabric::handle(void* handler, const Message& message) {
   const Handler& own = *static_cast<Handler*>(handler);
-  VirtualFabric& fabric = *own.fabric;
+  const VirtualFabric& fabric = *own.fabric;
   NodeState::Resource& resource = fabric.nodes_[fabric.self().value].handler;
   const virtual_time::Interrupted interrupted = virtual_time::choose_interrupted();
   const Nanoseconds overhead = interrupted.waits ? 0 : fabric.model_.handler_ns;

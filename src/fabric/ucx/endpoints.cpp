@@ -220,7 +220,7 @@ bool Endpoints::flush_all(Handshake& handshake) {
   const unsigned nodes = parts_.context.nodes;
   if (handshake.missing == nodes && !handshake.flushing) {
     handshake.flushing = true;
-    ucp_request_param_t parameters{};
+    const ucp_request_param_t parameters{};
     for (unsigned n = 0; n < nodes; ++n) {
       if (n == parts_.context.self) continue;
       void* const request = ucp_ep_flush_nbx(parts_.peers[n].connection.endpoint, &parameters);
@@ -253,7 +253,7 @@ bool Endpoints::all_ready(Handshake& handshake) {
 // --- The end
 
 void Endpoints::flush() {
-  ucp_request_param_t parameters{};
+  const ucp_request_param_t parameters{};
   const Nanoseconds deadline = monotonic_ns() + kSecond;
   void* const request = ucp_worker_flush_nbx(parts_.worker.worker(), &parameters);
   if (!UCS_PTR_IS_PTR(request)) return;

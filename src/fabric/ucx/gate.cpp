@@ -38,9 +38,9 @@ using gate::Token;
 
 // How long a connection may take to come up. UCX calls connect under its locks, where the heartbeats wait, so this must
 // be shorter than a node's silence that counts as its end; a lost first packet is sent again after one second.
-constexpr int kConnectLimit_ms = 2500;
+constexpr int kConnectLimitMs = 2500;
 // How long the kernel keeps a connection that says nothing before the gate sees (and closes) it.
-constexpr int kSilence_s = 3;
+constexpr int kSilenceSeconds = 3;
 // A call of accept refuses at most so many strangers before it lets UCX do something else. UCX calls again.
 constexpr int kStrangersAtOnce = 32;
 // Descriptors that UCX's connections may have; connections beyond are refused.
@@ -79,8 +79,8 @@ class LineLimit {
   bool may_write(uint64_t* withheld) {
     const LockGuard held(lock_);
     const Nanoseconds now = monotonic_ns();
-    const uint64_t earned = (now - since_) / kInterval_ns;
-    since_ += earned * kInterval_ns;
+    const uint64_t earned = (now - since_) / kInterval;
+    since_ += earned * kInterval;
     left_ = std::min(kBurst, left_ + earned);
     if (left_ == 0) {
       ++withheld_;
@@ -103,7 +103,7 @@ class LineLimit {
 
  private:
   static constexpr uint64_t kBurst = 32;
-  static constexpr Nanoseconds kInterval_ns = 250'000'000;
+  static constexpr Nanoseconds kInterval = 250'000'000;
   SpinLock lock_;
   Nanoseconds since_ MG_GUARDED_BY(lock_) = 0;
   uint64_t left_ MG_GUARDED_BY(lock_) = kBurst;
@@ -233,7 +233,7 @@ int gate_connect(int fd, const sockaddr* address, socklen_t length) {
   close_on_exec(fd);
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) return -1;
-  if (connect_within(fd, address, length, kConnectLimit_ms) != 0) return -1;
+  if (connect_within(fd, address, length, kConnectLimitMs) != 0) return -1;
 
   sockaddr_storage here{};
   sockaddr_storage there{};
@@ -331,7 +331,7 @@ int gate_listen(int fd, int backlog) {
     wrong = "UCX wanted to listen on every interface, which would let in more than this run's nodes";
   else if (!gate->interface.empty() && !belongs_to(here, gate->interface))
     wrong = "that is not an address of the interface that this run was told to use";
-  const int silence_s = kSilence_s;
+  const int silence_s = kSilenceSeconds;
   if (wrong == nullptr && setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silence_s, sizeof silence_s) != 0)
     wrong = "the kernel cannot hold back silent connections (TCP_DEFER_ACCEPT)";
   if (wrong != nullptr) {
@@ -512,8 +512,9 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
 void remove_gate() {
   const LockGuard held(g_install);
   Gate& gate = the_gate();
-  if (gate.users == 0 || --gate.users != 0) return;
-  if (Status restored = gate.redirected.restore(); !restored) panic("UCX's linkage tables cannot be put back");
+  if (gate.users == 0) return;
+  if (--gate.users != 0) return;
+  if (const Status restored = gate.redirected.restore(); !restored) panic("UCX's linkage tables cannot be put back");
   g_gate.store(nullptr, std::memory_order_release);
   if (const int spare = gate.spare.exchange(-1); spare >= 0) ::close(spare);
   confine::close_doorbells();

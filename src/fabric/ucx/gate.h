@@ -5,7 +5,7 @@
 // socket calls in UCX's libraries (their linkage tables are changed; no other code of the process is affected). With
 // them go the calls that confine.h is about. Those of the gate:
 //
-//  connect  lets the connection come up, for at most kConnectLimit_ms, and sends a token (gate_token.h) as its first
+//  connect  lets the connection come up, for at most kConnectLimitMs, and sends a token (gate_token.h) as its first
 //           bytes.
 //  listen   refuses a socket that is not bound to one address, of the chosen interface; has the kernel keep
 //           connections to itself until their first bytes have come, so that silent strangers are never seen.

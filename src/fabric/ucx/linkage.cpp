@@ -125,7 +125,7 @@ Result<Redirected> Redirected::redirect(std::span<const char* const> libraries,
       // All or nothing: a gate with a hole would be worse than none. What was not written yet is unchanged by this.
       for (Slot& undone : made.slots_) {
         if (&undone == &slot) break;
-        if (Status back = write(undone, undone.before); !back) break;
+        if (const Status back = write(undone, undone.before); !back) break;
       }
       return tl::unexpected(written.error());
     }

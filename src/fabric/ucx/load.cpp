@@ -81,7 +81,7 @@ class UcxEnvironment {
 
 // UCX's libraries come with the module, and read their environment then.
 Result<void*> load_function(const char* name) {
-  const Result<void*> function = load_module("ucx", name);
+  Result<void*> function = load_module("ucx", name);
   if (!function) return fail("{}; UCX is in the package libucx0", function.error().message);
   return function;
 }

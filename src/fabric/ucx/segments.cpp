@@ -103,7 +103,7 @@ bool Segments::get_keys(NodeId node, SegmentId segment, uint64_t offset, uint64_
 }
 
 ucp_rkey_h Segments::remote_key(unsigned node, SegmentId segment, uint64_t offset) {
-  Peer& peer = parts_.peers[node];
+  const Peer& peer = parts_.peers[node];
   if (segment == SegmentId::kWords) return peer.segments.words_key;
   std::atomic<ucp_rkey_h>& entry = peer.segments.chunk_keys[chunk_of(segment, offset)];
   ucp_rkey_h key = entry.load(std::memory_order_acquire);

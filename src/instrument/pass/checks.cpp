@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "base/fine_grain_note.h"
 #include "checked_function.h"
 #include "covered.h"
+#include "instrument/note.h"
 #include "load_checks.h"
 #include "loop_hazard.h"
 #include "options.h"

@@ -7,8 +7,8 @@
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 
-#include "base/fine_grain.h"
 #include "entry_calls.h"
+#include "instrument/abi.h"
 #include "options.h"
 #include "shared.h"
 

@@ -6,7 +6,7 @@
 namespace multigrain::checks {
 
 // In front of every atomic and every fence of release order, of every sequentially consistent one, and of calls by
-// which another thread may go on: a look at __multigrain_outstanding (fine_grain.h). Before insert_checks(), which
+// which another thread may go on: a look at __multigrain_outstanding (instrument/abi.h). Before insert_checks(), which
 // forgets orders. Whether the function changed.
 bool insert_fences(llvm::Function& function);
 

@@ -9,7 +9,7 @@
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 
 #include "atomics.h"
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 #include "library_names.h"
 #include "options.h"
 #include "shared.h"

@@ -5,8 +5,8 @@
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 
-#include "base/fine_grain.h"
 #include "entry_calls.h"
+#include "instrument/abi.h"
 #include "narrow_loads.h"
 #include "options.h"
 

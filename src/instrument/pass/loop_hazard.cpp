@@ -11,9 +11,9 @@
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
-#include "base/fine_grain.h"
 #include "bounded.h"
 #include "entry_calls.h"
+#include "instrument/abi.h"
 #include "options.h"
 #include "polls.h"
 #include "shared.h"

@@ -28,7 +28,7 @@ class LoopHazard {
   // Whether the block, one of those there were when find() was called, is in such a loop.
   [[nodiscard]] bool covers(const llvm::BasicBlock* block) const { return blocks_.contains(block); }
 
-  // The rights epoch in which the hazard was published, or that none is (fine_grain.h: MG_FINE_NO_LOOP_HAZARD).
+  // The rights epoch in which the hazard was published, or that none is (checked_memory.h: MG_FINE_NO_LOOP_HAZARD).
   llvm::Value* epoch(llvm::IRBuilder<>& builder);
   void publish(llvm::IRBuilder<>& builder);
   // With the hazard published: enters the pages of [address, address + size) into the rights cache.

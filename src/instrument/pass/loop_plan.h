@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "base/fine_grain.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain::checks {
 

@@ -6,7 +6,7 @@
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
 
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 
 namespace multigrain::checks {
 
@@ -34,7 +34,7 @@ bool is_harmless_call(const llvm::CallBase& call);
 // of private memory, they are made like any other access, without a call of the runtime.
 bool is_short_copy(const llvm::CallBase& call);
 
-// A variable of the runtime that every thread has (fine_grain.h).
+// A variable of the runtime that every thread has (checked_memory.h).
 llvm::GlobalVariable* thread_local_of_runtime(llvm::Module& module, const char* name, llvm::Type* type);
 llvm::Value* load_line_shift(llvm::IRBuilder<>& builder);
 // The calling thread's hazards, and the store that clears one of them.

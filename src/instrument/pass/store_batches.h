@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "base/fine_grain.h"
 #include "checked_function.h"
 #include "loop_hazard.h"
+#include "memory/checked_memory.h"
 
 namespace multigrain::checks {
 

@@ -3,8 +3,8 @@
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 
-#include "base/fine_grain.h"
 #include "entry_calls.h"
+#include "instrument/abi.h"
 #include "options.h"
 #include "shared.h"
 

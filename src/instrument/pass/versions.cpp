@@ -13,11 +13,12 @@
 #include <llvm/Transforms/Utils/LoopSimplify.h>
 #include <llvm/Transforms/Utils/LoopUtils.h>
 
+#include <algorithm>
 #include <optional>
 
-#include "base/fine_grain.h"
 #include "covered.h"
 #include "loops.h"
+#include "memory/checked_memory.h"
 #include "options.h"
 #include "shared.h"
 
@@ -77,8 +78,14 @@ class Versions {
     auto worth = costs.takeVector();
     erase_if(worth, [](const auto& each) { return each.second < kWorth; });
     if (worth.empty()) return 0;
-    stable_sort(worth, [](const auto& a, const auto& b) { return a.second > b.second; });
-    if (worth.size() > kMostObjects) worth.resize(kMostObjects);
+    // Those that cost most; of equals, the one that the loop uses first. Not std::stable_sort: that of GCC 12's library calls a
+    // function that C++17 deprecates, of which Clang warns.
+    const size_t chosen = std::min<size_t>(worth.size(), kMostObjects);
+    for (auto* next = worth.begin(); next != worth.begin() + chosen; ++next) {
+      auto* const dearest = std::max_element(next, worth.end(), less_second());
+      std::rotate(next, dearest, dearest + 1);
+    }
+    worth.truncate(chosen);
     SmallVector<Loop*, 4> versions = {&loop};
     for (const auto& [object, cost] : worth) {
       SmallVector<Loop*, 4> copies;

@@ -11,8 +11,8 @@
 #include <memory>
 
 #include "base/spin_lock.h"
-#include "coherence/line_protocol.h"
 #include "instrument/runtime/hazards.h"
+#include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/memory_access.h"
 #include "instrument/runtime/memory_functions.h"
 

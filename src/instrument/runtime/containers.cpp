@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 
 namespace {
 
@@ -18,11 +18,11 @@ class Field {
  public:
   operator T() const {  // NOLINT: stands for the value
     T value;
-    __multigrain_load(&value_, sizeof(T), &value);
+    __multigrain_load(&value_, sizeof value, &value);
     return value;
   }
   Field& operator=(T value) {
-    __multigrain_store(&value_, sizeof(T), &value);
+    __multigrain_store(&value_, sizeof value, &value);
     return *this;
   }
   Field& operator=(const Field& other) { return *this = static_cast<T>(other); }

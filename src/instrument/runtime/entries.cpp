@@ -1,4 +1,4 @@
-// What compiled access checks call when they miss, and what publishes a batch's hazards (fine_grain.h;
+// What compiled access checks call when they miss, and what publishes a batch's hazards (instrument/abi.h;
 // docs/internals/fine-grain.md).
 //
 // None of these is called by signal handlers: programs' handlers must not touch shared memory (multigrain.h). But for
@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "coherence/hazard.h"
-#include "coherence/line_protocol.h"
 #include "instrument/runtime/hazards.h"
+#include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/line_rights.h"
 #include "instrument/runtime/memory_access.h"
 #include "profile/virtual_time.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "coherence/line_protocol.h"
+#include "instrument/runtime/installed_protocol.h"
 #include "instrument/runtime/memory_functions.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 
 // How often the calling thread has published its loop hazard, and what __multigrain_publish_loop_hazard() returned the last
 // time (trampolines.cpp).

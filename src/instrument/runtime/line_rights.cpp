@@ -10,7 +10,7 @@ namespace {
 // processor does not tear aligned words of a vector load, and the fence before keeps it from being early.
 template <size_t kBytes>
 struct Vector {
-  typedef uint64_t Words __attribute__((vector_size(kBytes)));
+  using Words [[gnu::vector_size(kBytes)]] = uint64_t;
 };
 template <size_t kBytes>
 [[gnu::always_inline]] inline bool words_have_rights_in_vectors(uint64_t first, uint64_t last, bool stores) {

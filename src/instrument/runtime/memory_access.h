@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 
 namespace multigrain::checks {
 

@@ -1,6 +1,6 @@
 /* Functions of libraries that touch memory through pointers, for compiled code: the pass calls these where a pointer may
  * be shared. Each does what the function without the prefix does, with the accesses to shared memory checked. Which there
- * are: instrument/wrapped_functions.def; those of C++ have no declarations. C, as fine_grain.h. */
+ * are: instrument/wrapped_functions.def; those of C++ have no declarations. C, as instrument/abi.h. */
 #ifndef MULTIGRAIN_INSTRUMENT_RUNTIME_MEMORY_FUNCTIONS_H
 #define MULTIGRAIN_INSTRUMENT_RUNTIME_MEMORY_FUNCTIONS_H
 

@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
 #include "instrument/runtime/memory_access.h"
 

@@ -23,10 +23,10 @@ MG_ENTRY struct tm* __multigrain_localtime_r(const time_t* time, struct tm* to) 
   return localtime_r(in(time), in_out(to)) != nullptr ? to : nullptr;
 }
 MG_ENTRY char* __multigrain_asctime(const struct tm* time) {
-  return asctime(in(time));
+  return asctime(in(time));  // NOLINT(bugprone-unsafe-functions): the program calls it
 }
 MG_ENTRY char* __multigrain_asctime_r(const struct tm* time, char* to) {
-  return asctime_r(in(time), InOutBytes(to, kAsciiTime)) != nullptr ? to : nullptr;
+  return asctime_r(in(time), InOutBytes(to, kAsciiTime)) != nullptr ? to : nullptr;  // NOLINT: the program calls it
 }
 MG_ENTRY char* __multigrain_ctime(const time_t* time) {
   return ctime(in(time));

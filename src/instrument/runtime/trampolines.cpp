@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
 
 namespace {

@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "base/fine_grain.h"
-#include "base/fine_grain_note.h"
 #include "coherence/hazard.h"
+#include "instrument/abi.h"
+#include "instrument/note.h"
 
 asm(MG_FINE_NOTE);
 

@@ -1,10 +1,10 @@
 /* What says that an object file has access checks, and of which version of their contract: an ELF note, as assembly
  * (docs/internals/fine-grain.md). The compiler's pass puts it into each module that it checks; who spells checks out,
  * as tests and mgbench do, puts it into the program. */
-#ifndef MULTIGRAIN_BASE_FINE_GRAIN_NOTE_H
-#define MULTIGRAIN_BASE_FINE_GRAIN_NOTE_H
+#ifndef MULTIGRAIN_INSTRUMENT_NOTE_H
+#define MULTIGRAIN_INSTRUMENT_NOTE_H
 
-#include "base/fine_grain.h"
+#include "instrument/abi.h"
 
 #define MG_FINE_TEXT_OF(number) #number
 #define MG_FINE_TEXT(number) MG_FINE_TEXT_OF(number)

@@ -1,0 +1,71 @@
+#include "base/protocols.h"
+
+#include <fmt/ranges.h>
+
+#include <optional>
+#include <vector>
+
+#include "base/quantity.h"
+
+namespace multigrain {
+namespace {
+
+// "a, b or c".
+template <typename Words>
+std::string alternatives(const Words& words) {
+  const std::string all_but_last = fmt::format("{}", fmt::join(words.begin(), words.end() - 1, ", "));
+  return fmt::format("{}{}{}", all_but_last, all_but_last.empty() ? "" : " or ", words.back());
+}
+
+}  // namespace
+
+std::string ProtocolTraits::line_sizes() const {
+  std::vector<size_t> sizes;
+  for (size_t size = min_line_size; size <= max_line_size; size *= 2) sizes.push_back(size);
+  return alternatives(sizes);
+}
+
+std::string protocol_names() {
+  std::vector<std::string_view> names;
+  for (const ProtocolTraits& protocol : kProtocols) names.push_back(protocol.name);
+  return alternatives(names);
+}
+
+Result<MemoryModel> parse_model(std::string_view text) {
+  if (text == "sc") return MemoryModel::kSequential;
+  if (text == "tso") return MemoryModel::kTotalStoreOrder;
+  if (text == "rc") return MemoryModel::kRelease;
+  return fail("memory model is '{}'; it must be sc, tso or rc", text);
+}
+
+Result<HlrcOptions> parse_hlrc(std::string_view text) {
+  HlrcOptions options;
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    constexpr std::string_view kFetchAhead = "fetch-ahead=";
+    if (item.starts_with(kFetchAhead)) {
+      if (const auto pages = parse_whole(item.substr(kFetchAhead.size()), HlrcOptions::kMaxFetchAhead)) {
+        options.fetch_ahead = static_cast<unsigned>(*pages);
+        continue;
+      }
+    } else if (item == "coalesce=on" || item == "coalesce=off") {
+      options.coalesce = item == "coalesce=on";
+      continue;
+    } else if (item == "lock=ticket" || item == "lock=test-and-set") {
+      options.tickets = item == "lock=ticket";
+      continue;
+    } else if (item == "barrier=leader" || item == "barrier=cooperative") {
+      options.cooperative = item == "barrier=cooperative";
+      continue;
+    }
+    return fail(
+        "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
+        "or off, lock=ticket or test-and-set, and barrier=leader or cooperative",
+        item, HlrcOptions::kMaxFetchAhead);
+  }
+  return options;
+}
+
+}  // namespace multigrain
