@@ -13,6 +13,7 @@
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
 #include "node_memory.h"
+#include "page_rights.h"
 #include "support/sim_fabric.h"
 
 namespace multigrain::dszoom::explored {
@@ -47,16 +48,8 @@ class Homes final : public HomeDirectory {
 };
 
 // Nobody uses the view.
-class NoRights final : public AccessRights {
- public:
-  void grant_read(PageId, uint64_t) override {}
-  void grant_write(PageId, uint64_t) override {}
-  void upgrade(PageId, uint64_t) override {}
-  void revoke_write(PageId, uint64_t) override {}
-  void revoke(PageId, uint64_t) override {}
-  [[nodiscard]] std::string_view name() const override { return "none"; }
-  [[nodiscard]] int fault_signal() const override { return 0; }
-  [[nodiscard]] std::optional<Fault> decode(int, const siginfo_t*, const void*) const override { return {}; }
+class NoRights final : public exploring_driver::PageRights {
+  void set(PageId, uint64_t, exploring_driver::Right) override {}
 };
 
 enum class Kind : uint8_t { kStep, kPut, kGet, kSwap };

@@ -18,6 +18,7 @@
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
 #include "node_memory.h"
+#include "page_rights.h"
 #include "support/sim_fabric.h"
 
 namespace multigrain::shasta::explored {
@@ -302,25 +303,17 @@ class Homes final : public HomeDirectory {
 };
 
 // Pages are granted for good.
-class Grants final : public AccessRights {
+class Grants final : public exploring_driver::PageRights {
  public:
-  void grant_read(PageId, uint64_t) override { panic("Shasta grants a page for reading"); }
-  void grant_write(PageId page, uint64_t) override {
-    stop_at(&granted_[page.value], sizeof(uint64_t));
-    granted_[page.value] = 1;
-  }
-  void upgrade(PageId, uint64_t) override { panic("Shasta upgrades a page"); }
-  void revoke_write(PageId, uint64_t) override { panic("Shasta takes a page's right"); }
-  void revoke(PageId, uint64_t) override { panic("Shasta takes a page"); }
-  [[nodiscard]] std::string_view name() const override { return "none"; }
-  [[nodiscard]] int fault_signal() const override { return 0; }
-  [[nodiscard]] std::optional<multigrain::Fault> decode(int, const siginfo_t*, const void*) const override {
-    return {};
-  }
   [[nodiscard]] uint64_t& granted(unsigned block) { return granted_[block]; }
   [[nodiscard]] const uint64_t& granted(unsigned block) const { return granted_[block]; }
 
  private:
+  void set(PageId page, uint64_t, exploring_driver::Right right) override {
+    if (right != exploring_driver::Right::kWrite) panic("Shasta takes a page's right");
+    stop_at(&granted_[page.value], sizeof(uint64_t));
+    granted_[page.value] = 1;
+  }
   std::array<uint64_t, kMaxBlocks> granted_{};
 };
 
