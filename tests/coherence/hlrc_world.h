@@ -89,7 +89,8 @@ class World {
   }
   std::byte* memory(const Operation& operation) {
     Node& node = nodes_[operation.at];
-    return (operation.segment == SegmentId::kFrames ? node.memory->frames().data() : node.memory->words().data()) + operation.offset;
+    return (operation.segment == SegmentId::kFrames ? node.memory->frames().data() : node.memory->words().data()) +
+           operation.offset;
   }
   void wrong(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);

@@ -64,8 +64,8 @@ using Pieces = std::vector<std::span<std::byte>>;
 
 template <typename T>
 void add_piece(Pieces& pieces, T* first, size_t count = 1) {
-  pieces.push_back({static_cast<std::byte*>(static_cast<void*>(const_cast<std::remove_const_t<T>*>(first))),
-                    count * sizeof(T)});
+  pieces.push_back(
+      {static_cast<std::byte*>(static_cast<void*>(const_cast<std::remove_const_t<T>*>(first))), count * sizeof(T)});
 }
 
 }  // namespace
@@ -1041,7 +1041,7 @@ struct World::Kept {
   std::vector<std::pair<std::span<std::byte>, std::array<std::byte, sizeof(uint64_t)>>> targets;
   bool service_wanted = false;
   size_t epochs = 0;
-  Packet taken{};                          // of a handler that begins
+  Packet taken{};                        // of a handler that begins
   std::array<size_t, kMaxNodes> sent{};  // how many messages were on their way to each node
 };
 
