@@ -1,20 +1,17 @@
-// Every order of every step of a driver itself, on a small machine (a World: dszoom_driver_world.h, shasta_driver_world.h).
-// Depth first, and stateless: each execution begins at the start, repeats the choices that led to where another is open,
-// goes on with new ones until it comes to a state that was seen, and is then brought to its end anyhow. A World that can undo
-// a choice is not begun again: what the choice has changed is put back, and the next one is taken. A machine that is
-// too large for either is sampled: executions by choices at random.
+// Every order of every step of a driver itself, on a small machine (a World: dszoom_driver_world.h, sc_driver_world.h,
+// shasta_driver_world.h). Depth first: when all that follows from a choice has been seen, what the choice has changed is put
+// back, and the next one is taken. A machine that is too large for that is sampled: executions by choices at random.
 //
-// A World has the types Scenario (with a name), Choice and Outcome, is made from a Scenario, one at a time, and has
+// A World has the types Scenario (with a name), Choice, Undo and Outcome, is made from a Scenario, one at a time, and has
 //   start()               back to the beginning; only if is_over(), or at first
 //   enabled(choices)      what can happen next
 //   take(choice)          makes it happen
+//   take(choice, undo)    the same, with what the choice may change kept in `undo`, whatever was there before
+//   undo(undo)            puts it back; of choices the last one first
 //   in_words(choice)      what that is, for people
 //   is_over(), outcome()
 //   check(), check_end()  what is wrong in any state, and at the end; or nothing
 //   serialise(bytes)      equal for equal states
-// and may have a type Undo and
-//   take(choice, undo)    the same, with what the choice may change kept in `undo`, whatever was there before
-//   undo(undo)            puts it back; of choices the last one first
 #pragma once
 
 #include <fmt/format.h>
@@ -38,7 +35,7 @@ inline constexpr size_t kMaxSteps = 10'000;  // of one execution
 template <typename World>
 struct Result {
   exploring::Report report;
-  size_t executions = 0;
+  size_t executions = 0;  // sampled
   std::set<typename World::Outcome> outcomes;
 };
 
@@ -48,6 +45,7 @@ class Explorer {
   using Scenario = typename World::Scenario;
   using Outcome = typename World::Outcome;
   using Choice = typename World::Choice;
+  using Undo = typename World::Undo;
   using Result = exploring_driver::Result<World>;
 
   Explorer(const Scenario& scenario, std::set<Outcome> allowed, size_t max_states = kMaxStates)
@@ -55,15 +53,7 @@ class Explorer {
 
   Result run() {
     auto world = std::make_unique<World>(scenario_);
-    if constexpr (kUndoes) {
-      explore_by_undoing(*world);
-    } else {
-      do {
-        ++result_.executions;
-        if (!execute(*world)) break;
-        if (has_too_many_states()) break;
-      } while (next_path());
-    }
+    explore(*world);
     exploring::Report& report = result_.report;
     report.states = seen_.size();
     report.transitions = edges_.size();
@@ -107,7 +97,9 @@ class Explorer {
         uint64_t point = random() % sum;
         size_t taken = 0;
         for (; point >= speeds[choices_[taken]]; ++taken) point -= speeds[choices_[taken]];
-        take(*world, choices_[taken], true);
+        steps_.push_back(choices_[taken]);
+        world->take(choices_[taken]);
+        fail(world->check());
       }
       if (result_.report.failure.empty()) check_end(*world);
     }
@@ -119,17 +111,12 @@ class Explorer {
   }
 
  private:
-  static constexpr bool kUndoes = requires { typename World::Undo; };
-
-  struct Branch {
+  // A state on the way from the start to where the world is.
+  struct Level {
     std::vector<Choice> choices;
-    size_t taken = 0;
+    size_t taken = 0;  // how many of them
     uint32_t state = 0;
-  };
-  // The same where choices are undone: `taken` says how many have been taken.
-  template <typename Undo>
-  struct Level : Branch {
-    Undo undo;
+    Undo undo;  // of the last that was taken
   };
 
   bool has_too_many_states() {
@@ -146,8 +133,8 @@ class Explorer {
   }
 
   // The levels above `depth` keep the memory that they have, for the next time.
-  void explore_by_undoing(World& world) {
-    std::deque<Level<typename World::Undo>> levels;
+  void explore(World& world) {
+    std::deque<Level> levels;
     size_t depth = 0;
     // Comes to a state, from the one of the level before; false: something is wrong.
     const auto come_to_level = [&] {
@@ -157,12 +144,11 @@ class Explorer {
       if (depth > 0) edges_.push_back({levels[depth - 1].state, state});
       if (!is_new) return true;
       if (world.is_over()) {
-        ++result_.executions;
         ends_.push_back(state);
         return check_end(world);
       }
       if (levels.size() == depth) levels.emplace_back();
-      Level<typename World::Undo>& level = levels[depth++];
+      Level& level = levels[depth++];
       level.state = state;
       level.taken = 0;
       world.enabled(level.choices);
@@ -174,7 +160,7 @@ class Explorer {
     fail(world.check());
     bool is_well = result_.report.failure.empty() && come_to_level();
     while (is_well && depth > 0) {
-      Level<typename World::Undo>& level = levels[depth - 1];
+      Level& level = levels[depth - 1];
       if (level.taken > 0) world.undo(level.undo);
       if (level.taken == level.choices.size()) {
         is_well = has_come_back_to(level.state, world);
@@ -193,43 +179,6 @@ class Explorer {
     if (result_.report.failure.empty()) result_.report.failure = std::move(what);
   }
 
-  // Whether this and all before went well.
-  bool execute(World& world) {
-    world.start();
-    steps_.clear();
-    for (size_t i = 0; i < path_.size(); ++i)
-      // Only the last is new.
-      if (!take(world, path_[i].choices[path_[i].taken], i + 1 == path_.size())) return false;
-    bool is_new = true;
-    while (!world.is_over()) {
-      if (is_new) is_new = come_to(world);
-      Choice choice;
-      if (is_new) {
-        choice = path_.back().choices.front();
-      } else {
-        // Each as often as the others, so that a thread that waits for another does so for a bounded time. Not in turn: a
-        // thread that asks again and again would get the same answer each time.
-        world.enabled(choices_);
-        if (choices_.empty()) break;
-        choice = choices_[exploring::mix(steps_.size()) % choices_.size()];
-      }
-      if (!take(world, choice, true)) return false;
-      if (steps_.size() > kMaxSteps) {
-        fail("an execution does not end");
-        return false;
-      }
-    }
-    if (!world.is_over()) {
-      fail("deadlock");
-      return false;
-    }
-    if (is_new) {
-      const auto [state, is_first] = remember(world);
-      if (is_first) ends_.push_back(state);
-    }
-    return check_end(world);
-  }
-
   bool check_end(const World& world) {
     fail(world.check_end());
     if (!result_.report.failure.empty()) return false;
@@ -237,39 +186,6 @@ class Explorer {
     if (allowed_.count(outcome) == 0) fail("the memory model forbids" + in_words(outcome));
     result_.outcomes.insert(outcome);
     return result_.report.failure.empty();
-  }
-
-  bool take(World& world, Choice choice, bool is_new) {
-    steps_.push_back(choice);
-    world.take(choice);
-    if (is_new) fail(world.check());
-    return result_.report.failure.empty();
-  }
-
-  std::pair<uint32_t, bool> remember(const World& world) {
-    bytes_.clear();
-    world.serialise(bytes_);
-    const auto found = seen_.insert(exploring::hash(bytes_));
-    if (!path_.empty()) edges_.push_back({path_.back().state, found.first});
-    return found;
-  }
-
-  // Returns whether the state is new; if so, path_ has what can be done there.
-  bool come_to(const World& world) {
-    const auto [state, is_new] = remember(world);
-    if (!is_new) return false;
-    Branch branch;
-    branch.state = state;
-    world.enabled(branch.choices);
-    if (branch.choices.empty()) return false;
-    path_.push_back(std::move(branch));
-    result_.report.depth = std::max(result_.report.depth, path_.size());
-    return true;
-  }
-
-  bool next_path() {
-    while (!path_.empty() && ++path_.back().taken == path_.back().choices.size()) path_.pop_back();
-    return !path_.empty();
   }
 
   static std::string in_words(const Outcome& outcome) {
@@ -296,8 +212,7 @@ class Explorer {
   exploring::Seen seen_;
   std::vector<exploring::Edge> edges_;
   std::vector<uint32_t> ends_;
-  std::vector<Branch> path_;
-  std::vector<Choice> steps_;  // of this execution
+  std::vector<Choice> steps_;  // to what failed, or of this execution
   std::vector<Choice> choices_;
   std::vector<uint8_t> bytes_;
 };

@@ -26,7 +26,7 @@ std::string sample(const Scenario& scenario) {
 std::string refute(const char* name, const Scenario& scenario) {
   const auto result = Explorer<World>(scenario, allowed_outcomes(scenario)).run();
   if (result.report.failure.empty()) return {};
-  std::printf("%s | %s | %zu executions | %s\n", name, scenario.name.c_str(), result.executions,
+  std::printf("%s | %s | %zu states | %s\n", name, scenario.name.c_str(), result.report.states,
               result.report.failure.c_str());
   return result.report.failure + "\n" + result.report.trace;
 }

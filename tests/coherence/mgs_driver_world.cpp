@@ -21,6 +21,7 @@
 #include "fibre.h"
 #include "memory/layout.h"
 #include "narrator.h"
+#include "page_rights.h"
 #include "profile/this_thread.h"
 #include "support/sim_fabric.h"
 
@@ -106,7 +107,7 @@ namespace {
 
 // What a machine's state is made of beside the drivers' memory and the threads' stacks.
 
-enum class Right : uint8_t { kNone, kRead, kWrite };
+using exploring_driver::Right;
 
 // A message on its way, or being handled.
 struct Packet {
@@ -194,25 +195,19 @@ class SteppedFabric final : public ForwardingFabric {
   void* context_ = nullptr;
 };
 
-class SteppedRights final : public AccessRights {
+class SteppedRights final : public exploring_driver::PageRights {
  public:
   explicit SteppedRights(unsigned node) : node_(node) {}
-  void grant_read(PageId first, uint64_t count) override { set(first, count, Right::kRead); }
-  void grant_write(PageId first, uint64_t count) override { set(first, count, Right::kWrite); }
-  void upgrade(PageId first, uint64_t count) override { set(first, count, Right::kWrite); }
   void revoke_write(PageId first, uint64_t count) override {
     if (!is(Mutant::kWritesUnderReadRight)) set(first, count, Right::kRead);
   }
-  void revoke(PageId first, uint64_t count) override { set(first, count, Right::kNone); }
-  [[nodiscard]] std::string_view name() const override { return "stepped"; }
-  [[nodiscard]] int fault_signal() const override { return 0; }
-  [[nodiscard]] std::optional<Fault> decode(int, const siginfo_t*, const void*) const override { return {}; }
 
  private:
-  void set(PageId first, uint64_t count, Right right) const;
+  void set(PageId first, uint64_t count, Right right) override;
   const unsigned node_;
 };
 
+// Of the scenario that is being explored.
 class Homes final : public HomeDirectory {
  public:
   std::optional<NodeId> home_of(PageId page) override;
@@ -796,7 +791,7 @@ void SteppedFabric::fetch(const Message& message, std::span<std::byte> bytes) {
   g().fetch(message, bytes);
 }
 
-void SteppedRights::set(PageId first, uint64_t count, Right right) const {
+void SteppedRights::set(PageId first, uint64_t count, Right right) {
   for (uint64_t i = 0; i < count; ++i) g().change_right(node_, static_cast<unsigned>(first.value + i), right);
 }
 

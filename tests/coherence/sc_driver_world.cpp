@@ -14,7 +14,9 @@
 #include "explorer.h"
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
+#include "fixed_homes.h"
 #include "node_memory.h"
+#include "page_rights.h"
 #include "profile/this_thread.h"
 #include "support/sim_fabric.h"
 
@@ -99,33 +101,10 @@ struct DriverState {
 
 namespace {
 
-class Homes final : public HomeDirectory {
+using exploring_driver::Right;
+
+class SteppedRights final : public exploring_driver::PageRights {
  public:
-  explicit Homes(const std::vector<unsigned>& homes) : homes_(homes) {}
-  std::optional<NodeId> home_of(PageId page) override {
-    if (page.value >= homes_.size()) return std::nullopt;
-    return NodeId(static_cast<uint16_t>(homes_[page.value]));
-  }
-  bool is_first_touch(PageId) override { return false; }
-  std::optional<NodeId> claim_home(PageId page) override { return home_of(page); }
-
- private:
-  const std::vector<unsigned>& homes_;
-};
-
-class SteppedRights final : public AccessRights {
- public:
-  enum class Right : uint8_t { kNone, kRead, kWrite };
-
-  void grant_read(PageId page, uint64_t) override { set(page, Right::kRead); }
-  void grant_write(PageId page, uint64_t) override { set(page, Right::kWrite); }
-  void upgrade(PageId page, uint64_t) override { set(page, Right::kWrite); }
-  void revoke_write(PageId page, uint64_t) override { set(page, Right::kRead); }
-  void revoke(PageId page, uint64_t) override { set(page, Right::kNone); }
-  [[nodiscard]] std::string_view name() const override { return "stepped"; }
-  [[nodiscard]] int fault_signal() const override { return 0; }
-  [[nodiscard]] std::optional<Fault> decode(int, const siginfo_t*, const void*) const override { return {}; }
-
   [[nodiscard]] bool allows(unsigned page, bool is_write) const {
     return of_[page] == Right::kWrite || (!is_write && of_[page] == Right::kRead);
   }
@@ -134,7 +113,7 @@ class SteppedRights final : public AccessRights {
 
  private:
   // What is given is of use to others of the node at once or later; what is taken must be gone before what comes next.
-  void set(PageId page, Right right) {
+  void set(PageId page, uint64_t, Right right) override {
     if (right < of_[page.value]) stop_at(&of_[page.value]);
     of_[page.value] = right;
   }
@@ -269,7 +248,7 @@ struct World::Impl {
       : scenario(of), homes(of.homes), network(node_memory::network_of(kMaxNodes)) {}
 
   const Scenario& scenario;
-  Homes homes;
+  exploring_driver::FixedHomes homes;
   SimNetwork network;
   std::array<NodeOf, kMaxNodes> nodes;
   std::vector<std::unique_ptr<Thread>> threads;
@@ -435,7 +414,7 @@ void LinkFabric::send(NodeId to, const MessageHeader& header, std::span<const st
 void LinkFabric::fetch(const Message& message, std::span<std::byte> bytes) {
   const auto page = static_cast<unsigned>(message.slice.offset / kPage);
   // Before the message is handled is as good as in the middle, if no processor here can see the frame.
-  if (g_world->nodes[self().value].rights.of(page) != SteppedRights::Right::kNone) stop_at(bytes.data());
+  if (g_world->nodes[self().value].rights.of(page) != Right::kNone) stop_at(bytes.data());
   std::memcpy(bytes.data(), g_world->frame(message.from.value, page), kMaxWords * sizeof(uint64_t));
 }
 
@@ -697,7 +676,6 @@ Outcome World::outcome() const {
 std::string World::check() const {
   if (impl_->has_stopped) return "the driver ends the run: an invariant of its own does not hold";
   if (!impl_->wrong.empty()) return impl_->wrong;
-  using Right = SteppedRights::Right;
   for (unsigned p = 0; p < impl_->pages(); ++p)
     for (unsigned n = 0; n < impl_->scenario.nodes; ++n) {
       if (impl_->nodes[n].rights.of(p) != Right::kWrite) continue;

@@ -1,6 +1,7 @@
 // Deliberate faults of what Shasta's driver stands on, where it is explored.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace multigrain::shasta::explored {
@@ -17,5 +18,10 @@ enum class Fault : uint8_t {
   kCount
 };
 [[nodiscard]] const char* name(Fault fault);
+
+// Mutant::kTouchedBeforeLock: what the handler that has the lock of a node's driver has found before it took it. It belongs
+// to the node's memory.
+enum class Found : uint8_t { kNothing, kTouched, kUntouched };
+inline std::array<Found, 8> found_touched{};
 
 }  // namespace multigrain::shasta::explored

@@ -15,10 +15,12 @@ mutate([[  bool wakes = false;
   {
   const Hold hold_blocks(lock_);
   struct Found {
-    const void* driver;
-    Found(const void* of, bool value) : driver(of) { if (is(Mutant::kTouchedBeforeLock)) explored::found_touched[of] = value; }
-    ~Found() { explored::found_touched.erase(driver); }
-  } const found(this, is_touched);
+    explored::Found& found;
+    Found(NodeId node, bool value) : found(explored::found_touched[node.value]) {
+      if (is(Mutant::kTouchedBeforeLock)) found = value ? explored::Found::kTouched : explored::Found::kUntouched;
+    }
+    ~Found() { found = explored::Found::kNothing; }
+  } const found(self_, is_touched);
   if (deferred_count_.load(std::memory_order_relaxed) != 0) retry_deferred();
   if (is(Mutant::kOvertakesDeferred) && carry_out(at, &arrival)) {
   } else if (deferred]])
@@ -52,7 +54,10 @@ in_file(rights)
 
 # kTouchedBeforeLock
 mutate([[      touched.load(std::memory_order_acquire) ? bits_of]]
-       [[      (explored::found_touched.count(this) != 0 ? explored::found_touched[this] : touched.load()) ? bits_of]])
+       [[      (explored::found_touched[self_.value] != explored::Found::kNothing
+               ? explored::found_touched[self_.value] == explored::Found::kTouched
+               : touched.load())
+          ? bits_of]])
 
 # kHazardsBeforeWords, kFirstWordOnly
 mutate([[  for (uint64_t line = at.first; line < at.first + at.lines; ++line) {

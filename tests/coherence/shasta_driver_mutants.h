@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 
 #include "shasta_driver_faults.h"
 
@@ -46,8 +45,5 @@ inline Mutant g_mutant = Mutant::kNone;
 inline bool is(Mutant mutant) {
   return g_mutant == mutant;
 }
-
-// kTouchedBeforeLock: what the handler that has the lock of a driver has found before it took it.
-inline std::map<const void*, bool> found_touched;
 
 }  // namespace multigrain::shasta::explored

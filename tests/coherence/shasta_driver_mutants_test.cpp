@@ -19,7 +19,7 @@ void expect_to_be_refuted(const char* name, const Scenario& scenario) {
   const auto result = Explorer<World>(scenario, allowed_outcomes(scenario)).run();
   ASSERT_NE(result.report.failure, "") << "the exploration does not refute: " << name;
   EXPECT_EQ(result.report.failure.find("too many"), std::string::npos) << result.report.failure;
-  std::printf("%s | %s | %zu | %s\n", name, scenario.name.c_str(), result.executions, result.report.failure.c_str());
+  std::printf("%s | %s | %zu | %s\n", name, scenario.name.c_str(), result.report.states, result.report.failure.c_str());
   std::fflush(stdout);
 }
 

@@ -18,6 +18,7 @@
 #include "fabric/forwarding_fabric.h"
 #include "fibre.h"
 #include "node_memory.h"
+#include "page_rights.h"
 #include "support/sim_fabric.h"
 
 namespace multigrain::shasta::explored {
@@ -38,6 +39,9 @@ constexpr unsigned kShift = 6;
 constexpr size_t kLineBytes = size_t{1} << kShift;
 constexpr unsigned kMaxNodes = 3;
 constexpr unsigned kHazards = 2;  // of a thread, that compiled checks use here
+constexpr size_t kKeptStores = 6;    // of a processor's queue
+constexpr size_t kKeptDeferred = 8;  // messages that a node defers, and their payloads
+constexpr size_t kKeptRecords = kMaxBlocks + 1;
 constexpr uint64_t kReadable = MG_FINE_READABLE;
 constexpr uint64_t kExclusive = MG_FINE_EXCLUSIVE;
 
@@ -54,6 +58,15 @@ enum Beside : MessageType {
   kHomeRequest,
   kHomeAnswer,  // word[1]: the home + 1
 };
+
+// What a world puts back when it undoes a choice.
+using Pieces = std::vector<std::span<std::byte>>;
+
+template <typename T>
+void add_piece(Pieces& pieces, T* first, size_t count = 1) {
+  pieces.push_back(
+      {static_cast<std::byte*>(static_cast<void*>(const_cast<std::remove_const_t<T>*>(first))), count * sizeof(T)});
+}
 
 }  // namespace
 
@@ -97,6 +110,52 @@ struct DriverState {
           !driver.processors_[i].queue.empty())
         return false;
     return driver.epochs_.idle();
+  }
+  // All of it that changes, on a machine with so many pages, and processors of the node.
+  void add_pieces(unsigned pages, unsigned processors, Pieces& pieces) const {
+    add_piece(pieces, &driver.lock_);
+    add_piece(pieces, &driver.pages_[PageId(0)], pages);
+    for (unsigned p = 0; p < pages; ++p)
+      add_piece(pieces, &driver.records_.buckets_[p * (kPage >> kShift) % BlockRecords::kBuckets]);
+    add_piece(pieces, &driver.records_.records_[0], kKeptRecords);
+    add_piece(pieces, &driver.records_.free_);
+    add_piece(pieces, &driver.records_.used_);
+    add_piece(pieces, &driver.records_.size_);
+    for (unsigned i = 0; i < processors; ++i) {
+      auto* const slot = reinterpret_cast<std::byte*>(&driver.slots_[i]);
+      pieces.push_back({slot, reinterpret_cast<std::byte*>(&driver.slots_[i].stores[kKeptStores])});
+    }
+    add_piece(pieces, driver.processors_.data(), processors);
+    add_piece(pieces, &driver.slots_used_);
+    add_piece(pieces, &driver.slot_of_thread_[0], processors);
+    add_piece(pieces, &driver.epochs_);
+    add_piece(pieces, &driver.copy_[0], kMaxWords * kLineBytes);
+    add_piece(pieces, &driver.outstanding_);
+    add_piece(pieces, &driver.undo_.block);
+    add_piece(pieces, &driver.undo_.epochs);
+    add_piece(pieces, &driver.undo_.queueing);
+    add_piece(pieces, driver.undo_.queues.data(), processors);
+    add_piece(pieces, &driver.deferred_[0], kKeptDeferred);
+    add_piece(pieces, &driver.first_deferred_);
+    add_piece(pieces, &driver.deferred_count_);
+    add_piece(pieces, &driver.payloads_);
+    for (size_t i = 0; i < kKeptDeferred; ++i)
+      pieces.push_back({driver.payloads_.memory() + i * driver.payloads_.page_size(), kMaxWords * kLineBytes});
+    add_piece(pieces, &driver.awaited_[0], kHazards * processors);
+    add_piece(pieces, &driver.awaited_count_);
+    add_piece(pieces, &driver.frozen_);
+  }
+  // Whether what is kept of these is all that there is.
+  [[nodiscard]] bool fits() const {
+    for (size_t i = 0; i < driver.slots_used_; ++i)
+      if (driver.slots_[i].queued > kKeptStores) return false;
+    return driver.first_deferred_ + driver.deferred_count_.load() <= kKeptDeferred;
+  }
+  // Where loads that wait get their values, on the stacks of their threads.
+  template <typename Visit>
+  void for_each_target(Visit&& visit) const {
+    for (size_t i = 0; i < driver.slots_used_; ++i)
+      if (driver.slots_[i].in_use && !driver.slots_[i].load_to.empty()) visit(driver.slots_[i].load_to);
   }
   // As if it had just been made.
   void clear(unsigned pages) const {
@@ -164,7 +223,7 @@ struct DriverState {
     const uint64_t deferred = driver.deferred_count_.load();
     add(deferred | driver.awaited_count_ << 16 | driver.frozen_ << 32);
     for (size_t i = 0; i < driver.awaited_count_; ++i) {
-      add(static_cast<uint64_t>(driver.awaited_[i].word - __multigrain_hazards));
+      add(reinterpret_cast<uintptr_t>(driver.awaited_[i].word));
       add(driver.awaited_[i].hazard);
     }
     for (uint64_t i = 0; i < deferred; ++i) {
@@ -244,32 +303,28 @@ class Homes final : public HomeDirectory {
 };
 
 // Pages are granted for good.
-class Grants final : public AccessRights {
+class Grants final : public exploring_driver::PageRights {
  public:
-  void grant_read(PageId, uint64_t) override { panic("Shasta grants a page for reading"); }
-  void grant_write(PageId page, uint64_t) override {
-    stop_at(&granted_[page.value], sizeof(uint64_t));
-    granted_[page.value] = 1;
-  }
-  void upgrade(PageId, uint64_t) override { panic("Shasta upgrades a page"); }
-  void revoke_write(PageId, uint64_t) override { panic("Shasta takes a page's right"); }
-  void revoke(PageId, uint64_t) override { panic("Shasta takes a page"); }
-  [[nodiscard]] std::string_view name() const override { return "none"; }
-  [[nodiscard]] int fault_signal() const override { return 0; }
-  [[nodiscard]] std::optional<multigrain::Fault> decode(int, const siginfo_t*, const void*) const override {
-    return {};
-  }
   [[nodiscard]] uint64_t& granted(unsigned block) { return granted_[block]; }
   [[nodiscard]] const uint64_t& granted(unsigned block) const { return granted_[block]; }
 
  private:
+  void set(PageId page, uint64_t, exploring_driver::Right right) override {
+    if (right != exploring_driver::Right::kWrite) panic("Shasta takes a page's right");
+    stop_at(&granted_[page.value], sizeof(uint64_t));
+    granted_[page.value] = 1;
+  }
   std::array<uint64_t, kMaxBlocks> granted_{};
 };
 
 struct Packet {
   NodeId from;
   MessageHeader header;
-  std::vector<std::byte> payload;
+  // In place: a handler that stands in the middle of the message has its address.
+  std::array<std::byte, kMaxWords * kLineBytes> bytes;
+  size_t size = 0;
+
+  [[nodiscard]] std::span<const std::byte> payload() const { return {bytes.data(), size}; }
 };
 
 // Keeps messages for the world; a thread that waits for one stops.
@@ -290,7 +345,7 @@ class LinkFabric final : public ForwardingFabric {
   void wake_service() override;
   void handle(const Packet& packet) const {
     const multigrain::Message message{
-        .from = packet.from, .header = packet.header, .payload = packet.payload, .slice = {}, .arrival = 0};
+        .from = packet.from, .header = packet.header, .payload = packet.payload(), .slice = {}, .arrival = 0};
     handlers_[packet.header.type].first(handlers_[packet.header.type].second, message);
   }
 
@@ -308,6 +363,7 @@ struct NodeOf {
   std::unique_ptr<Driver> driver;
   bool service_wanted = false;
   std::array<std::deque<Packet>, kMaxNodes> from;
+  Pieces pieces;  // its memory, without messages
 };
 
 struct Seen {
@@ -315,15 +371,9 @@ struct Seen {
   uint64_t result = 0;
 };
 
-struct Thread : exploring_driver::Fibre {
-  enum class Role : uint8_t { kProcessor, kHandler, kService };
+// What of a thread changes from step to step, beside its stack and its hazards.
+struct ThreadState {
   enum class At : uint8_t { kStep, kLock, kChange, kMessage, kAnswer, kIdle, kEnd };
-  Role role = Role::kProcessor;
-  unsigned node = 0;
-  unsigned number = 0;  // of a processor, in its node; of a handler, whose messages
-  unsigned program = 0;
-  uint64_t* hazards = nullptr;
-  ProcessorProfile profile;
   unsigned inside = 0, elsewhere = 0;
   At at = At::kEnd;
   const void* address = nullptr;  // of the next access, or of the lock
@@ -336,6 +386,20 @@ struct Thread : exploring_driver::Fibre {
   Packet packet;                  // being handled
   static constexpr size_t kNotLocked = ~size_t{0};
 };
+
+struct Thread : exploring_driver::Fibre, ThreadState {
+  enum class Role : uint8_t { kProcessor, kHandler, kService };
+  Role role = Role::kProcessor;
+  unsigned node = 0;
+  unsigned number = 0;  // of a processor, in its node; of a handler, whose messages
+  unsigned program = 0;
+  uint64_t* hazards = nullptr;
+  ProcessorProfile profile;
+};
+
+bool begins_with_message(const Thread& thread) {
+  return thread.at == Thread::At::kIdle && thread.role == Thread::Role::kHandler;
+}
 
 template <typename Scope>
 unsigned leave() {
@@ -406,6 +470,23 @@ struct World::Impl {
   [[nodiscard]] uint64_t line_of(const Access& access) const { return offset_of(access.block, access.word) >> kShift; }
   [[nodiscard]] std::atomic<uint64_t>& table_word(unsigned node, uint64_t line) const {
     return nodes[node].table->word(line);
+  }
+
+  void add_pieces(unsigned n, unsigned processors) {
+    NodeOf& node = nodes[n];
+    Pieces& pieces = node.pieces;
+    state(n).add_pieces(blocks(), processors, pieces);
+    for (unsigned b = 0; b < blocks(); ++b) {
+      pieces.push_back({node.memory->region().alias(PageId(b)), scenario.lines * kLineBytes});
+      add_piece(pieces, &table_word(n, b * (kPage >> kShift)), kMaxWords);
+      add_piece(pieces, &node.rights.granted(b));
+      add_piece(pieces, &node.homes->known()[b]);
+      add_piece(pieces, &claimed[b]);
+      add_piece(pieces, &cached[n][b]);
+      add_piece(pieces, &arrived[n][b]);
+    }
+    add_piece(pieces, &node.hazards->rights_epoch());
+    add_piece(pieces, &found_touched[n]);
   }
 
   // --- Threads
@@ -779,7 +860,10 @@ bool ask_for_home(NodeId asker, PageId page, const uint64_t& known) {
 
 void LinkFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice,
                       SendContext, Nanoseconds) {
-  g_world->nodes[to.value].from[self().value].push_back({self(), header, {payload.begin(), payload.end()}});
+  Packet& packet = g_world->nodes[to.value].from[self().value].emplace_back(self(), header);
+  MG_CHECK(payload.size() <= packet.bytes.size());
+  std::ranges::copy(payload, packet.bytes.begin());
+  packet.size = payload.size();
 }
 
 unsigned LinkFabric::poll() {
@@ -885,6 +969,7 @@ World::World(const Scenario& scenario) : impl_(std::make_unique<Impl>(scenario))
     thread(Thread::Role::kService, n, 0);
     if (world.is(Fault::kSeesNoHazards))
       std::memset(world.nodes[n].memory->words().data() + words::kHazards, 0, sizeof(uint64_t));
+    world.add_pieces(n, number[n]);
   }
   g_world = &world;
   struct sigaction action = {};
@@ -946,6 +1031,70 @@ void World::start() {
   }
 }
 
+// A choice changes nothing but the memory of the node whose thread goes on, that thread, and what is on its way from there.
+struct World::Kept {
+  Choice choice = 0;
+  ThreadState thread;
+  exploring_driver::Fibre::Saved stack;
+  std::array<uint64_t, kHazards> hazards{};
+  std::vector<std::byte> memory;
+  std::vector<std::pair<std::span<std::byte>, std::array<std::byte, sizeof(uint64_t)>>> targets;
+  bool service_wanted = false;
+  size_t epochs = 0;
+  Packet taken{};                        // of a handler that begins
+  std::array<size_t, kMaxNodes> sent{};  // how many messages were on their way to each node
+};
+
+World::Undo::Undo() : kept(std::make_unique<Kept>()) {}
+World::Undo::~Undo() = default;
+
+void World::take(Choice choice, Undo& undo) {
+  Kept& kept = *undo.kept;
+  const Thread& thread = *impl_->threads[choice / 2];
+  const NodeOf& node = impl_->nodes[thread.node];
+  kept.choice = choice;
+  kept.thread = thread;
+  thread.save(kept.stack);
+  std::copy_n(thread.hazards, kHazards, kept.hazards.begin());
+  kept.memory.clear();
+  for (const std::span<std::byte> piece : node.pieces)
+    kept.memory.insert(kept.memory.end(), piece.begin(), piece.end());
+  MG_CHECK(impl_->state(thread.node).fits());
+  kept.targets.clear();
+  impl_->state(thread.node).for_each_target([&](std::span<std::byte> target) {
+    auto& [at, bytes] = kept.targets.emplace_back();
+    MG_CHECK(target.size() <= bytes.size());
+    at = target;
+    std::ranges::copy(target, bytes.begin());
+  });
+  kept.service_wanted = node.service_wanted;
+  kept.epochs = impl_->epoch[thread.node].size();
+  if (begins_with_message(thread)) kept.taken = node.from[thread.number][choice % 2];
+  for (unsigned to = 0; to < impl_->node_count(); ++to) kept.sent[to] = impl_->nodes[to].from[thread.node].size();
+  take(choice);
+}
+
+void World::undo(const Undo& undo) {
+  const Kept& kept = *undo.kept;
+  Thread& thread = *impl_->threads[kept.choice / 2];
+  NodeOf& node = impl_->nodes[thread.node];
+  static_cast<ThreadState&>(thread) = kept.thread;
+  thread.put_back(kept.stack);
+  std::ranges::copy(kept.hazards, thread.hazards);
+  const std::byte* from = kept.memory.data();
+  for (const std::span<std::byte> piece : node.pieces) {
+    std::memcpy(piece.data(), from, piece.size());
+    from += piece.size();
+  }
+  for (const auto& [at, bytes] : kept.targets) std::copy_n(bytes.begin(), at.size(), at.begin());
+  node.service_wanted = kept.service_wanted;
+  impl_->epoch[thread.node].resize(kept.epochs);
+  for (unsigned to = 0; to < impl_->node_count(); ++to) impl_->nodes[to].from[thread.node].resize(kept.sent[to]);
+  if (!begins_with_message(thread)) return;
+  std::deque<Packet>& link = node.from[thread.number];
+  link.insert(link.begin() + kept.choice % 2, kept.taken);
+}
+
 void World::enabled(std::vector<Choice>& choices) const {
   choices.clear();
   for (size_t t = 0; t < impl_->threads.size(); ++t)
@@ -955,10 +1104,10 @@ void World::enabled(std::vector<Choice>& choices) const {
 
 void World::take(Choice choice) {
   Thread& thread = *impl_->threads[choice / 2];
-  if (thread.at == Thread::At::kIdle && thread.role == Thread::Role::kHandler) {
+  if (begins_with_message(thread)) {
     std::deque<Packet>& link = impl_->nodes[thread.node].from[thread.number];
     const auto taken = link.begin() + choice % 2;
-    thread.packet = std::move(*taken);
+    thread.packet = *taken;
     link.erase(taken);
   }
   impl_->run(thread);
@@ -1108,11 +1257,11 @@ void World::serialise(std::vector<uint8_t>& out) const {
   };
   const auto add_packet = [&](const Packet& packet) {
     add(packet.header.type | uint64_t{packet.header.small} << 8 | uint64_t{packet.header.extra} << 24 |
-        uint64_t{!packet.payload.empty()} << 60);
+        uint64_t{packet.size != 0} << 60);
     add(packet.header.word[0] | packet.header.word[1] << 32);
-    for (unsigned w = 0; !packet.payload.empty() && w < kMaxWords; ++w) {
+    for (unsigned w = 0; packet.size != 0 && w < kMaxWords; ++w) {
       uint64_t value = 0;
-      std::memcpy(&value, packet.payload.data() + impl_->offset_of(0, w), sizeof value);
+      std::memcpy(&value, packet.bytes.data() + impl_->offset_of(0, w), sizeof value);
       add(value);
     }
   };

@@ -10,9 +10,9 @@
 //
 // Compiled checks are imitated as docs/internals/fine-grain.md has them, with the same stops; so are faults.
 //
-// Two states are the same if all memory that threads share is, the driver's tables included, and for each thread what it
-// has read since its operation, or its message, began. What a thread has done with the lock held does not count any
-// more when it has let go of it: the rest of its way does not depend on that (but that of a batch does).
+// A choice can be undone. Two states are the same if all memory that threads share is, the driver's tables included, and for
+// each thread what it has read since its operation, or its message, began. What a thread has done with the lock held does
+// not count any more when it has let go of it: the rest of its way does not depend on that (but that of a batch does).
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,16 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   ~World();
+
+  // What a choice has changed.
+  struct Kept;
+  struct Undo {
+    Undo();
+    ~Undo();
+    std::unique_ptr<Kept> kept;
+  };
+  void take(Choice choice, Undo& undo);
+  void undo(const Undo& undo);
 
   void start();
   void enabled(std::vector<Choice>& choices) const;

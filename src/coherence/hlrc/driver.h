@@ -57,7 +57,7 @@ class Driver final : public PageDriver {
   [[nodiscard]] uint64_t known(NodeId node) const { return known_[node.value].load(std::memory_order_acquire); }
 
  private:
-  friend struct Explored;  // tests/coherence/hlrc_driver_world.h
+  friend struct Explored;  // tests/coherence/hlrc_driver_state.h
   struct alignas(64) Record : PageRecord {
     Page page MG_GUARDED_BY(lock);
     // Of the last page of a group fetched ahead: how far back the fault was.

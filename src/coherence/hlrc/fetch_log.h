@@ -66,7 +66,7 @@ class FetchLog {
   [[nodiscard]] bool all_fetched() const { return all_fetched_.load(std::memory_order_relaxed); }
 
  private:
-  friend struct Explored;  // tests/coherence/hlrc_driver_world.h
+  friend struct Explored;  // tests/coherence/hlrc_driver_state.h
   // The entry of node `n` at `position` of its ring at this home.
   [[nodiscard]] FetchLogEntry at(uint16_t n, uint64_t position) const;
 

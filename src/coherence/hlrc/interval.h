@@ -34,7 +34,7 @@ class WrittenPages {
   }
 
  private:
-  friend struct Explored;  // tests/coherence/hlrc_driver_world.h
+  friend struct Explored;  // tests/coherence/hlrc_driver_state.h
   SpinLock lock_;
   // Of the two, one is filled under the lock, and the other belongs to the thread that has taken it.
   SparseTable<PageId> lists_[2];

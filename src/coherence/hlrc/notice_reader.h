@@ -50,7 +50,7 @@ class NoticeReader {
   std::optional<std::span<const NoticeRun>> read(const Heard& heard, const Known& known, NodeSet news);
 
  private:
-  friend struct Explored;  // tests/coherence/hlrc_driver_world.h
+  friend struct Explored;  // tests/coherence/hlrc_driver_state.h
   // The gets of the new part of a node's log.
   struct Get {
     std::span<const uint64_t> entries;

@@ -11,6 +11,11 @@
 
 namespace multigrain::shasta {
 
+// What the test that explores the driver sees of these (tests/coherence/shasta_driver_world.cpp).
+namespace explored {
+struct DriverState;
+}
+
 struct BlockRecord {
   Block block;
   uint64_t line;  // the first of the block
@@ -32,6 +37,7 @@ class BlockRecords {
   [[nodiscard]] size_t size() const { return size_; }
 
  private:
+  friend struct explored::DriverState;
   static constexpr size_t kBuckets = 4096;
   SparseTable<BlockRecord> records_;
   std::array<uint16_t, kBuckets> buckets_{};

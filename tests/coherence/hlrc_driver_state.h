@@ -1,0 +1,103 @@
+// The insides of HLRC's driver, where it is explored (hlrc_driver_world.h).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "coherence/hlrc/driver.h"
+#include "hlrc_scenarios.h"
+
+namespace multigrain::hlrc {
+
+// What a driver keeps to itself: where it is, and what it says.
+struct Explored {
+  using Pieces = std::vector<std::span<std::byte>>;
+  static constexpr size_t kPages = explored::kMaxPages;
+  static constexpr size_t kNodes = explored::kMaxNodes;
+  static constexpr size_t kBuffers = 4;   // of a pool, that are ever in use
+  static constexpr size_t kEntries = 32;  // of logs, that an acquire reads
+
+  template <typename T>
+  static void add(Pieces& pieces, T& what) {
+    pieces.push_back(std::as_writable_bytes(std::span(&what, 1)));
+  }
+  // A free buffer's first word names the next free one. Pages have kMaxWords words that are not zero.
+  static void add_pool(Pieces& pieces, PagePool& pool, size_t bytes) {
+    add(pieces, pool);
+    for (size_t i = 0; i < kBuffers; ++i) pieces.push_back({pool.memory() + i * pool.page_size(), bytes});
+  }
+  static Pieces pieces(Driver& driver) {
+    Pieces all;
+    add_pool(all, *driver.twins_, explored::kMaxWords * sizeof(uint64_t));
+    add_pool(all, driver.diffs_, sizeof(void*));
+    add(all, driver.pages_looked_up_);
+    for (size_t page = 0; page < kPages; ++page) add(all, driver.records_[page]);
+    add(all, driver.history_);
+    FetchLog& fetch_log = driver.fetch_log_;
+    add(all, fetch_log.all_fetched_);
+    for (size_t n = 0; n < kNodes; ++n) {
+      add(all, fetch_log.read_[n]);
+      add(all, fetch_log.written_[n].lock);
+      add(all, fetch_log.written_[n].end);
+      add(all, driver.known_[n]);
+    }
+    WrittenPages& written = driver.written_;
+    add(all, written.lock_);
+    add(all, written.current_);
+    add(all, written.size_);
+    add(all, written.unpublished_);
+    for (auto& list : written.lists_) all.push_back(std::as_writable_bytes(std::span(&list[0], kPages)));
+    add(all, driver.interval_lock_);
+    all.push_back(std::as_writable_bytes(std::span(&driver.noticed_[0], kPages)));
+    add(all, driver.notices_);
+    add(all, driver.acquire_lock_);
+    add(all, driver.reader_->runs_read_);
+    all.push_back(std::as_writable_bytes(std::span(&driver.reader_->entries_[0], kEntries)));
+    all.push_back(std::as_writable_bytes(std::span(&driver.reader_->runs_[0], kEntries)));
+    return all;
+  }
+
+  // Overwrites what nobody will read again, and what would make two states differ that are the same.
+  static void forget_dead(Driver& driver) {
+    WrittenPages& written = driver.written_;
+    const auto clear = [](SparseTable<PageId>& list, size_t from) {
+      for (size_t i = from; i < kPages; ++i) list[i] = PageId(0);
+    };
+    clear(written.lists_[written.current_], written.size_);
+    if (is_free(driver.interval_lock_)) {
+      clear(written.lists_[written.current_ ^ 1], 0);
+      std::memset(&driver.noticed_[0], 0, kPages);
+    }
+    if (is_free(driver.acquire_lock_)) {
+      NoticeReader& reader = *driver.reader_;
+      reader.runs_read_ = 0;
+      std::fill_n(&reader.entries_[0], kEntries, 0);
+      std::fill_n(&reader.runs_[0], kEntries, NoticeRun{});
+    }
+    for (size_t i = 0; i < kBuffers; ++i) {
+      std::byte* const buffer = driver.twins_->memory() + i * driver.twins_->page_size();
+      bool is_used = false;
+      for (size_t page = 0; page < kPages; ++page) is_used = is_used || driver.records_[page].twin == buffer;
+      if (!is_used) std::memset(buffer + sizeof(void*), 0, explored::kMaxWords * sizeof(uint64_t) - sizeof(void*));
+    }
+  }
+
+  static bool is_free(SpinLock& lock) {
+    if (!lock.try_lock()) return false;
+    lock.unlock();
+    return true;
+  }
+  static bool is_locked(Driver& driver, unsigned page) { return !is_free(driver.records_[page].lock); }
+  static const Page& page(Driver& driver, unsigned page) { return driver.records_[page].page; }
+  static bool has_twin(Driver& driver, unsigned page) { return driver.records_[page].twin != nullptr; }
+  static bool is_at_rest(Driver& driver) {
+    return driver.written_.unpublished_.load() == 0 && driver.written_.size_ == 0 && is_free(driver.interval_lock_) &&
+           is_free(driver.acquire_lock_);
+  }
+  static PageId& last_fetch() { return Driver::t_last_fetch; }
+};
+
+}  // namespace multigrain::hlrc
