@@ -90,6 +90,9 @@ class GuestConformance(unittest.TestCase):
             verdicts, {"fails": "fails natively", "not_here": "does not apply natively", "unstable": "unstable natively"}
         )
         self.assertFalse(ran.exists())
+        result, found = self.compared("--any-status")
+        self.assertEqual(found["counts"], {"agrees": 3})
+        self.assertTrue(ran.exists())
 
     def test_native_results_are_kept(self):
         record = self.folder / "native.json"
