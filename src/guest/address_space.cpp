@@ -77,6 +77,8 @@ std::optional<uint64_t> AddressSpace::choose(uint64_t hint, uint64_t bytes, int 
 long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) {
   const LockGuard hold(mutex_);
   const uint64_t bytes = round_up(length);
+  const int type = flags & MAP_TYPE;
+  if (type != MAP_SHARED && type != MAP_PRIVATE && type != MAP_SHARED_VALIDATE) return -EINVAL;
   // Nothing can be mapped, but the system knows which error comes first.
   if (length == 0) return result_of(syscall(SYS_mmap, 0, 0, rights, flags, fd, static_cast<off_t>(offset)));
   if (bytes < length) return -ENOMEM;

@@ -22,6 +22,11 @@ long signal_return(Call& call);
 long signal_stack(Call& call);
 long signal_pending(Call& call);
 long signal_wait(Call& call);
+// Calls with a signal mask for their own time, by the argument that has it.
+long masked_first(Call& call);
+long masked_fourth(Call& call);
+long masked_fifth(Call& call);
+long masked_indirectly(Call& call);
 
 // process_calls.cpp
 long clone(Call& call);
@@ -41,6 +46,7 @@ long execute_at(Call& call);
 // file_calls.cpp
 long open(Call& call);
 long open_at(Call& call);
+long open_how(Call& call);
 long read_link(Call& call);
 long read_link_at(Call& call);
 long path_first(Call& call);

@@ -80,6 +80,14 @@ long pass_path(Call& call, size_t argument) {
 
 long open(Call& call) { return open_path(call, 0, call.integer(1)); }
 long open_at(Call& call) { return open_path(call, 1, call.integer(2)); }
+long open_how(Call& call) {
+  struct {
+    uint64_t flags, mode, resolve;
+  } how{};
+  constexpr uint64_t kRefusesLinks = 0x02 | 0x04 | 0x08 | 0x10;  // RESOLVE_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT
+  const bool is_plain = call.arguments[3] >= sizeof how && read_guest(call.arguments[2], how) && (how.resolve & kRefusesLinks) == 0;
+  return is_plain ? open_path(call, 1, static_cast<int>(how.flags)) : pass(call);
+}
 long read_link(Call& call) { return read_link_of(call, 0); }
 long read_link_at(Call& call) { return read_link_of(call, 1); }
 long path_first(Call& call) { return pass_path(call, 0); }

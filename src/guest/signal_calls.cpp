@@ -9,6 +9,16 @@ namespace {
 
 constexpr uint64_t kMaskSize = sizeof(uint64_t);
 
+// Passes a call that has the mask at this address, or none.
+long pass_masked(Call& call, uint64_t address) {
+  uint64_t mask = 0;
+  const bool has_mask = address != 0 && read_guest(address, mask);
+  const long result = pass(call);
+  // The signal that interrupted it came under that mask.
+  if (result == -EINTR && has_mask && call.thread.pending_signal > 0) call.thread.temporary_mask = mask;
+  return result;
+}
+
 }  // namespace
 
 long signal_action(Call& call) {
@@ -76,6 +86,17 @@ long signal_wait(Call& call) {
     if (result != -EINTR && result != kRestart) return result;
     if ((held_signals(call.thread) & set) == 0) return result;
   }
+}
+
+long masked_first(Call& call) { return pass_masked(call, call.arguments[0]); }
+long masked_fourth(Call& call) { return pass_masked(call, call.arguments[3]); }
+long masked_fifth(Call& call) { return pass_masked(call, call.arguments[4]); }
+long masked_indirectly(Call& call) {
+  struct {
+    uint64_t mask, size;
+  } indirect{};
+  const bool has_one = call.arguments[5] != 0 && read_guest(call.arguments[5], indirect);
+  return pass_masked(call, has_one ? indirect.mask : 0);
 }
 
 long signal_return(Call& call) {

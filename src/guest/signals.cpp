@@ -157,7 +157,10 @@ SystemAction SignalActions::action(int signal) {
 
 long SignalActions::set(int signal, const SystemAction& action) {
   const LockGuard hold(mutex_);
-  if (!is_hidden(signal)) {
+  if (is_hidden(signal)) {
+    // Which calls start again after it is for the system to know, if another process sends it.
+    if (is_address(action.handler)) set_system_action(signal, stand_in(signal, action.flags));
+  } else {
     const long result = set_system_action(signal, is_address(action.handler) ? stand_in(signal, action.flags) : action);
     if (result != 0) return result;
   }
@@ -282,7 +285,9 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
     reset.handler = reinterpret_cast<uint64_t>(SIG_DFL);
     thread.actions->set(signal, reset);
   }
-  uint64_t mask = mask_of(context, thread) | action.mask;
+  // What a call has blocked for its own time stays blocked while the handler runs; the frame has the mask from before.
+  uint64_t mask = thread.temporary_mask.value_or(mask_of(context, thread)) | action.mask;
+  thread.temporary_mask.reset();
   if ((action.flags & SA_NODEFER) == 0) mask |= bit(signal);
   set_mask(context, thread, mask);
   reset_state(state_of(context));

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/error.h"
 
@@ -38,6 +39,8 @@ struct ThreadBlock {
   stack_t alternate_stack{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
   // What the guest blocks of the signals that the host needs; the system knows the rest.
   uint64_t hidden_mask = 0;
+  // The mask of the call that a signal has interrupted (sigsuspend and the like), until that signal is delivered.
+  std::optional<uint64_t> temporary_mask;
   // Of those, the ones that another process has sent while the guest blocks them; si_signo 0: none.
   static constexpr size_t kHeld = 3;
   siginfo_t held[kHeld] = {};

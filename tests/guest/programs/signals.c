@@ -164,6 +164,27 @@ static void test_masks_of_handlers(void) {
   set(SIGUSR1, on_signal, 0);
 }
 
+// A handler runs under the mask of the call that its signal has ended, and what that blocks stays pending.
+static void test_mask_of_sigsuspend(void) {
+  set(SIGUSR1, on_signal, 0);
+  set(SIGUSR2, on_signal, 0);
+  sigset_t both, second, before, pending;
+  sigemptyset(&both);
+  sigaddset(&both, SIGUSR1);
+  sigaddset(&both, SIGUSR2);
+  sigemptyset(&second);
+  sigaddset(&second, SIGUSR2);
+  sigprocmask(SIG_BLOCK, &both, &before);
+  raise(SIGUSR2);
+  raise(SIGUSR1);
+  g_count = 0;
+  sigsuspend(&second);
+  sigpending(&pending);
+  printf("under the mask of sigsuspend: %d of signal %d, pending %d\n", g_count, g_last, sigismember(&pending, SIGUSR2));
+  sigprocmask(SIG_SETMASK, &before, NULL);
+  printf("afterwards: %d of signal %d\n", g_count, g_last);
+}
+
 static void on_fault(int signal, siginfo_t* info, void* context) {
   (void)context;
   char here;
@@ -319,6 +340,7 @@ int main(void) {
   test_queue();
   test_interrupted_calls();
   test_masks_of_handlers();
+  test_mask_of_sigsuspend();
   test_faults();
   test_storm();
   test_threads();
