@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "instrument/abi.h"
 #include "instrument/runtime/installed_protocol.h"
-#include "memory/checked_memory.h"
 
 namespace multigrain::testing {
 
