@@ -86,6 +86,8 @@ std::vector<Scenario> scenarios() {
   add_one("two processors of a node miss on one block", {1}, {0, 0, 1}, {{load(x, 0)}, {add(x, 1, 0)}, {add(x, 2, 0)}});
   add_one("two processors of the home and another node", {0}, {0, 0, 1}, {{store(x, 1)}, {load(x, 0)}, {store(x1, 2)}});
   add_one("exclusive in advance", {0}, {0, 1}, {{load(x, 0)}, {prefetch(x), add(x, 1, 0)}});
+  add_one("prefetch-exclusive before the loop", {0}, {0, 1, 2},
+          {{}, {prefetch(x), add(x, 1, 0)}, {prefetch(x), add(x, 1, 0), load(x, 1)}});
   add_one("a batch and stores to both blocks", {0, 1}, {0, 1},
           {{batch(put(x, 1), put(y, 1))}, {store(y, 2), store(x, 2)}});
   add_one("a loop hazard and stores to both blocks", {0, 1}, {0, 1},
@@ -135,6 +137,12 @@ std::vector<Scenario> long_scenarios() {
           {{store(x, 1), load(x1, 0)}, {store(x, 2)}, {load(x, 0), store(x1, 4)}}, kUntouched);
   add_one("two of each node touch", {0}, {0, 0, 1, 1}, {{load(x, 0)}, {store(x, 1)}, {load(x, 0)}, {store(x1, 2)}},
           kUntouched);
+  add_one("a reader is overtaken by an invalidation", {0}, {0, 1, 2},
+          {{store(x, 1)}, {load(x, 0), load(x, 1)}, {store(x, 2), load(x, 0)}});
+  add_one.one(Model::kSc, "two processors of a node and a block at home elsewhere", {1}, {0, 0, 1},
+          {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}, {store(x, 3), load(x1, 0)}});
+  add_one.one(Model::kSc, "atomics and plain stores of two blocks", {0, 1}, {0, 0, 1},
+          {{store(y, 1), add(x, 1, 0)}, {add(y, 2, 0)}, {store(x, 4), add(y, 4, 0)}});
   add_one("two processors of the home, two nodes beside", {0}, {0, 0, 1, 2},
           {{store(x, 1)}, {load(x, 0)}, {store(x1, 2)}, {load(x, 0)}});
   add_one("atomics of two processors of a node and of others", {1}, {0, 0, 1, 2},
