@@ -42,17 +42,41 @@ add_library(multigrain_component_headers STATIC ${PROJECT_SOURCE_DIR}/cmake/prec
 target_link_libraries(multigrain_component_headers PRIVATE multigrain_options fmt::fmt tl::expected Threads::Threads)
 share_headers(multigrain_component_headers HEADERS ${standard_headers} <fmt/format.h> <tl/expected.hpp> TARGETS ${components})
 
-# Compiled together, so many sources at a time (0: all): names in their unnamed namespaces differ, which this finds out.
+# compile_together(SOURCES target ...): up to so many sources of each target at a time (0: all). File-local names of these
+# sources differ, which this finds out.
+function(compile_together SOURCES)
+  foreach(target ${ARGN})
+    if(TARGET ${target})
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${SOURCES})
+      # GCC warns of members that have a type of an unnamed namespace wherever it takes the source for a header.
+      target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>>)
+    endif()
+  endforeach()
+endfunction()
+# compile_alone(TARGET source ...): these sources of a target whose others are compiled together have names in common with them.
+function(compile_alone TARGET)
+  if(TARGET ${TARGET})
+    get_target_property(folder ${TARGET} SOURCE_DIR)
+    list(TRANSFORM ARGN PREPEND ${folder}/)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${TARGET} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endfunction()
+
 # mgtrace, mgbench: a header that declares CLI::App defines so much, validators with static storage among it, that an
 # empty source takes seven seconds with it (GCC 12, -O2). The others: templates of LLVM, JSON and fmt, and their own headers.
-foreach(together "mgtrace;0" "mgbench;0" "multigrain-checks-pass;15" "multigrain_trace_analysis;6"
-        "multigrain_module_ucx;7" "multigrain_launch;10")
-  list(GET together 0 target)
-  list(GET together 1 sources)
-  if(TARGET ${target})
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${sources})
-  endif()
-endforeach()
+compile_together(0 mgtrace mgbench)
+compile_together(15 multigrain-checks-pass)
+compile_together(6 multigrain_trace_analysis)
+compile_together(10 multigrain_launch)
+
+compile_together(7 multigrain_module_ucx)
+
+# Drivers and their worlds, which tests/coherence compiles several times: with stops, and with deliberate faults.
+compile_together(0 multigrain_hlrc_world multigrain_hlrc_mutants hlrc_driver_explorer_test
+  multigrain_mgs_world multigrain_mgs_mutants mgs_driver_explorer_test explore_mgs
+  multigrain_sc_world multigrain_sc_mutants sc_driver_explorer_test
+  dszoom_driver_explorer_test dszoom_driver_mutants_test explore_dszoom
+  shasta_driver_explorer_test shasta_driver_mutants_test explore_shasta multigrain_shasta_model)
 
 # GoogleTest programs: executables, and for each set of options headers of their own.
 get_property(programs GLOBAL PROPERTY MULTIGRAIN_TEST_PROGRAMS)

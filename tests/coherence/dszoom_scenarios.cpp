@@ -9,7 +9,7 @@
 namespace multigrain::dszoom::explored {
 namespace {
 
-using Homes = std::array<uint8_t, kLines>;
+using LineHomes = std::array<uint8_t, kLines>;
 using Nodes = std::vector<uint8_t>;
 
 Op load(uint8_t line, uint8_t word) {
@@ -38,15 +38,15 @@ struct Machines {
   std::vector<Scenario> all;
 
   // Processor p is on node p, where nothing else is said.
-  Scenario& add(const char* name, Homes homes, std::vector<Program> programs, Nodes nodes = {0, 1, 2}) {
+  Scenario& add(const char* name, LineHomes homes, std::vector<Program> programs, Nodes nodes = {0, 1, 2}) {
     return all.emplace_back(
         Scenario{.name = name, .homes = homes, .nodes = std::move(nodes), .programs = std::move(programs)});
   }
   // Programs whose outcomes are compared.
-  void compare(const char* name, Homes homes, std::vector<Program> programs) {
+  void compare(const char* name, LineHomes homes, std::vector<Program> programs) {
     add(name, homes, std::move(programs)).compares = true;
   }
-  void cache(const char* name, Caches caches, Homes homes, std::vector<Program> programs, Nodes nodes = {0, 1, 2}) {
+  void cache(const char* name, Caches caches, LineHomes homes, std::vector<Program> programs, Nodes nodes = {0, 1, 2}) {
     add(name, homes, std::move(programs), std::move(nodes)).caches = caches;
   }
 };

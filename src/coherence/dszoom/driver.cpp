@@ -13,8 +13,6 @@
 namespace multigrain::dszoom {
 namespace {
 
-constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
-
 uint64_t random_of_thread() {
   [[gnu::tls_model("initial-exec")]] static constinit thread_local uint64_t state = 0;
   if (state == 0) state = reinterpret_cast<uintptr_t>(&state) ^ ticks();

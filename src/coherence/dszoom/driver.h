@@ -26,6 +26,9 @@
 
 namespace multigrain::dszoom {
 
+// In bytes: for buffers on a stack.
+constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
+
 namespace explored {
 struct DriverState;
 }

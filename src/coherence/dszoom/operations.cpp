@@ -8,7 +8,6 @@
 namespace multigrain::dszoom {
 namespace {
 
-constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
 // Hazard slots that one get reads, and nodes whose hazards are read at a time: what fits a stack.
 constexpr uint32_t kSlotsAtOnce = 32;
 constexpr size_t kScansAtOnce = 8;
