@@ -69,7 +69,15 @@ compile_together(15 multigrain-checks-pass)
 compile_together(6 multigrain_trace_analysis)
 compile_together(10 multigrain_launch)
 
+# Components: the bodies of headers and templates of the standard library are compiled once for many sources. Not those that
+# replace functions of the C library or are called by compiled checks, and not the runtime: tests are linked with single
+# sources of theirs.
 compile_together(7 multigrain_module_ucx)
+compile_together(8 multigrain_base multigrain_fabric multigrain_sync multigrain_shasta multigrain_memory
+  multigrain_heap multigrain_hlrc multigrain_mgs multigrain_report multigrain_trace_model multigrain_trace_format
+  multigrain_trace_import multigrain_trace_record)
+compile_alone(multigrain_memory line_table.cpp)
+compile_alone(multigrain_trace_record single_step.cpp)
 
 # Drivers and their worlds, which tests/coherence compiles several times: with stops, and with deliberate faults.
 compile_together(0 multigrain_hlrc_world multigrain_hlrc_mutants hlrc_driver_explorer_test

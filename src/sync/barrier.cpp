@@ -11,7 +11,7 @@ namespace multigrain {
 namespace {
 
 constexpr uint32_t kMaxCount = 65535;
-constexpr const char* kDestroyed = "a barrier was used after mg_barrier_destroy; its handle:";
+constexpr const char* kBarrierDestroyed = "a barrier was used after mg_barrier_destroy; its handle:";
 
 }  // namespace
 
@@ -79,7 +79,7 @@ void Sync::barrier(SyncId id) {
 void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& record) {
   const BarrierPlace place = barrier_place_of(barrier);
   record.guard.lock();
-  if (!enter_generation(record, barrier)) die(1, kDestroyed, id.value);
+  if (!enter_generation(record, barrier)) die(1, kBarrierDestroyed, id.value);
   const uint32_t round = record.rounds.load(std::memory_order_relaxed);
   if (record.node.arrived() == processors_)
     die(1, "mg_barrier: more threads of a node than it has processors are at a barrier of all processors; its handle:",
@@ -132,7 +132,7 @@ void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& 
   host_.release();
   const NodeId manager = manager_of(barrier);
   record.guard.lock();
-  if (!enter_generation(record, barrier)) die(1, kDestroyed, id.value);
+  if (!enter_generation(record, barrier)) die(1, kBarrierDestroyed, id.value);
   const uint32_t ticket = record.tickets++;
   if (manager == self_) counted_arrival(id, record, barrier.argument, self_);
   record.guard.unlock();
@@ -212,7 +212,7 @@ void Sync::on_barrier_message(const Message& message) {
     record.event.notify();
     return;
   }
-  if (!enter_generation(record, barrier)) die(1, kDestroyed, id.value);
+  if (!enter_generation(record, barrier)) die(1, kBarrierDestroyed, id.value);
   if (message.header.type == sync_message::kBarrierArrive) {
     if (record.counted.arrived() >= barrier.argument)
       panic("a barrier is told of more processors than it waits for (sender, handle):", message.from.value, id.value);

@@ -22,7 +22,7 @@ constexpr uint32_t free_word(const SyncHandle& lock) {
   return uint32_t{lock.generation} << kGenerationShift | kKnown | kHere;
 }
 
-constexpr const char* kDestroyed = "a lock was used after mg_lock_destroy; its handle:";
+constexpr const char* kLockDestroyed = "a lock was used after mg_lock_destroy; its handle:";
 constexpr const char* kInUse = "mg_lock_destroy: the lock is held, or a processor waits for it; its index:";
 
 }  // namespace
@@ -136,7 +136,7 @@ bool Sync::take_network_lock(SyncId id, const SyncHandle& lock, bool only_try) {
     case NetworkLocks::Taken::kNot:
       return false;
     case NetworkLocks::Taken::kDestroyed:
-      die(1, kDestroyed, id.value);
+      die(1, kLockDestroyed, id.value);
     case NetworkLocks::Taken::kHere:
       count(kLockLocal);
       return true;
@@ -196,7 +196,7 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
         here = state.here();
         actions = only_try ? state.try_acquire(place, links(), waiter) : state.acquire(place, links(), waiter, since);
       }))
-    die(1, kDestroyed, id.value);
+    die(1, kLockDestroyed, id.value);
   bool taken = actions.granted;
   if (!actions.queued) {
     perform(id, place, actions, SendContext::kOrdinary);
@@ -240,8 +240,8 @@ void Sync::unlock(SyncId id) {
   if (network_locks_) {
     switch (network_locks_->unlock(lock)) {
       case NetworkLocks::Left::kNotHeld:
-        die(1,
-            network_locks_->is_destroyed(lock) ? kDestroyed : "mg_unlock: the lock is not held; its handle:", id.value);
+        die(1, network_locks_->is_destroyed(lock) ? kLockDestroyed : "mg_unlock: the lock is not held; its handle:",
+            id.value);
       case NetworkLocks::Left::kFree:
         return;
       case NetworkLocks::Left::kHandedOn:
@@ -256,7 +256,7 @@ void Sync::unlock(SyncId id) {
   const uint32_t held = free_word(lock) | kHeld;
   const uint32_t word = record.word.load(std::memory_order_relaxed);
   if ((word & ~kSlow) != held) [[unlikely]]
-    die(1, word >> kGenerationShift > lock.generation ? kDestroyed : "mg_unlock: the lock is not held; its handle:",
+    die(1, word >> kGenerationShift > lock.generation ? kLockDestroyed : "mg_unlock: the lock is not held; its handle:",
         id.value);
   if ((word & kSlow) != 0) {
     unlock_slowly(id, lock, record, false);
