@@ -31,8 +31,8 @@ struct New {
 };
 
 constexpr uint64_t kExitSignal = 0xff;
-// What the host does itself.
-constexpr uint64_t kOwn = CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+// What the host does itself, for threads and processes.
+constexpr uint64_t kByTheHost = CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
 
 long new_thread(Call& call, const New& wanted) {
   // Threads of the host share what pthread_create() shares: all of it.
@@ -69,7 +69,7 @@ long new_process(Call& call, const New& wanted) {
   state.space.lock();
   state.actions.lock();
   // The C library's fork() also mends its own locks, which another thread of the host may hold.
-  const uint64_t special = wanted.flags & ~kOwn;
+  const uint64_t special = wanted.flags & ~kByTheHost;
   // With CLONE_PIDFD the system stores a descriptor where parent_tid points.
   const uint64_t descriptor = wanted.has(CLONE_PIDFD) ? wanted.parent_tid : 0;
   const long child = special == SIGCHLD ? ::fork() : syscall(SYS_clone, special, 0, descriptor, nullptr, 0);
@@ -119,7 +119,7 @@ long new_sharing_process(Call& call, const New& wanted) {
   context.uc_mcontext.gregs[REG_RAX] = 0;
   if (wanted.stack != 0) context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(wanted.stack);
   SharingChild child{.block = block, .context = context};
-  const int flags = static_cast<int>(wanted.flags & ~kOwn);
+  const int flags = static_cast<int>(wanted.flags & ~kByTheHost);
   auto* const descriptor = reinterpret_cast<pid_t*>(wanted.has(CLONE_PIDFD) ? wanted.parent_tid : 0);
   const int result = ::clone(&run_sharing_child, static_cast<std::byte*>(stack) + kStack, flags, &child, descriptor);
   const long returned = result < 0 ? -errno : result;
