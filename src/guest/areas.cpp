@@ -11,15 +11,6 @@ bool Areas::is_free(Range range) const {
   return next == by_begin_.begin() || std::prev(next)->second.end <= range.begin;
 }
 
-bool Areas::is_mapped(Range range) const {
-  uint64_t at = range.begin;
-  for (const Area& area : in(range)) {
-    if (area.range.begin != at) return false;
-    at = area.range.end;
-  }
-  return at == range.end;
-}
-
 std::optional<uint64_t> Areas::find_free(uint64_t bytes, std::optional<Range> within) const {
   const Range range = within.value_or(chosen_);
   uint64_t end = range.end;

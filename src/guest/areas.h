@@ -35,8 +35,6 @@ class Areas {
     return range.begin < range.end && range.begin >= allowed_.begin && range.end <= allowed_.end;
   }
   [[nodiscard]] bool is_free(Range range) const;
-  // Whether every page of the range is mapped.
-  [[nodiscard]] bool is_mapped(Range range) const;
   // The highest free range of that many bytes (a multiple of kPageSize) in `within`, or where the host chooses.
   [[nodiscard]] std::optional<uint64_t> find_free(uint64_t bytes, std::optional<Range> within = std::nullopt) const;
 

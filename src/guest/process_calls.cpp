@@ -30,7 +30,6 @@ struct New {
   [[nodiscard]] bool has(uint64_t flag) const { return (flags & flag) != 0; }
 };
 
-constexpr uint64_t kExitSignal = 0xff;
 // What the host does itself, for threads and processes.
 constexpr uint64_t kByTheHost = CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
 

@@ -232,6 +232,8 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
     return tl::unexpected<Error>(status.error());
   if (options.binary && (options.config.nodes != 1 || !options.hosts.empty()))
     return fail("--binary runs a program on one node of this machine so far; leave --nodes and --hosts out");
+  if (options.binary && options.config.stats != StatsFormat::kNone)
+    return fail("--stats counts nothing of a program that is run by --binary so far; leave it out");
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return std::move(options);
 }

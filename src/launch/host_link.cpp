@@ -11,16 +11,15 @@
 #include <utility>
 
 #include "base/child_process.h"
+#include "base/shell_status.h"
 
 namespace multigrain {
 namespace {
 
 constexpr std::chrono::milliseconds kExitGrace{1000};
 
-// ssh's statuses: its own failures, and the remote shell's "cannot execute" and "not found".
+// ssh's status for failures of its own; others are the remote shell's.
 constexpr int kSshFailed = 255;
-constexpr int kNotExecutable = 126;
-constexpr int kNotFound = 127;
 
 }  // namespace
 

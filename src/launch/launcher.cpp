@@ -14,6 +14,7 @@
 
 #include "base/guest_environment.h"
 #include "base/installation.h"
+#include "base/shell_status.h"
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
 #include "launch/signals.h"
@@ -31,8 +32,6 @@ constexpr std::chrono::milliseconds kNetworkPatience{300};
 
 // The program that hosts programs that know nothing of Multigrain.
 constexpr const char* kHost = "mghost";
-constexpr int kNotFound = 127;
-constexpr int kNotExecutable = 126;
 
 // Whether there is no file of that name at all.
 bool is_missing(const std::string& name) {
@@ -205,7 +204,7 @@ int Launcher::run() {
 // Whether a hosted program needs no launcher beside it: there is one node, and nothing to do for it.
 bool can_stand_aside(const LaunchOptions& options) {
   return options.config.nodes == 1 && !options.label_output && !options.config.verbose &&
-         options.config.stats == StatsFormat::kNone && options.pinning != Pinning::kAlways;
+         options.pinning != Pinning::kAlways;
 }
 
 // Executes the host in the place of this process, so that the program's process is the one that its user started: its

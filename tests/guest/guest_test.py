@@ -96,9 +96,10 @@ class Guest(unittest.TestCase):
                 self.assertEqual((found, output), (status, b""), message)
                 self.assertIn(words, message.decode())
                 self.assertEqual(len(message.splitlines()), 1, message)
-        found, _, message = run((f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", "true"))
-        self.assertEqual(found, 2)
-        self.assertIn("one node", message.decode())
+        for options, words in ((("--nodes", "2"), "one node"), (("--stats", "text"), "--stats")):
+            found, _, message = run((f"{BIN}/mgrun", *options, "--binary", "--", "true"))
+            self.assertEqual(found, 2)
+            self.assertIn(words, message.decode())
 
     def test_a_call_that_is_not_supported_is_named_once(self):
         # io_uring_setup

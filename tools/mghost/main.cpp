@@ -10,13 +10,10 @@
 #include <vector>
 
 #include "base/guest_environment.h"
+#include "base/shell_status.h"
 #include "guest/host.h"
 
 namespace {
-
-// As shells have them: a program that is not there, and one that cannot be executed.
-constexpr int kNotFound = 127;
-constexpr int kNotExecutable = 126;
 
 // A guest on one node needs nothing of the run. What mgrun handed over must not be the guest's.
 void close_descriptors_of_the_run() {
@@ -56,5 +53,5 @@ int main(int argc, char** argv) {
   const multigrain::guest::CannotExecute why =
       multigrain::guest::run_guest(path, words, multigrain::guest::environment_for_guest(environ));
   std::fprintf(stderr, "mgrun: %s\n", why.sentence.c_str());
-  return why.code == ENOENT ? kNotFound : kNotExecutable;
+  return why.code == ENOENT ? multigrain::kNotFound : multigrain::kNotExecutable;
 }
