@@ -156,4 +156,12 @@ tl::unexpected<Error> exec_command(const std::vector<std::string>& command) {
   return fail_errno(errno, fmt::format("cannot run '{}'", command.front()));
 }
 
+int exec_file(const std::string& path, const std::vector<std::string>& words,
+              const std::vector<std::string>& environment) {
+  const std::vector<char*> argv = pointers(words);
+  const std::vector<char*> envp = pointers(environment);
+  execve(path.c_str(), argv.data(), envp.data());
+  return errno;
+}
+
 }  // namespace multigrain

@@ -64,4 +64,9 @@ std::string read_to_end(int fd);
 // Executes the command in the place of this process. Returns only what went wrong.
 tl::unexpected<Error> exec_command(const std::vector<std::string>& command);
 
+// Executes the file `path`, which is not searched for, in the place of this process, with these words, the program's name
+// first, and this environment ("NAME=VALUE") and no other. Returns only what went wrong, an errno.
+int exec_file(const std::string& path, const std::vector<std::string>& words,
+              const std::vector<std::string>& environment);
+
 }  // namespace multigrain

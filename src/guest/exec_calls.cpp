@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "base/child_process.h"
 #include "base/guest_environment.h"
 #include "guest/call_functions.h"
 #include "guest/entry.h"
@@ -40,14 +41,6 @@ std::optional<std::vector<std::string>> read_words(uint64_t address) {
   return words;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> result;
-  result.reserve(words.size() + 1);
-  for (std::string& word : words) result.push_back(word.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 // The mask that the next program finds, until the object goes because there is none.
 class MaskForExec {
  public:
@@ -75,11 +68,8 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
   std::vector<std::string> command{"mghost", "--execute", path, "--"};
   command.insert(command.end(), words->begin(), words->end());
   for (std::string& variable : *variables) variable = name_for_host(variable);
-  const std::vector<char*> command_pointers = pointers(command);
-  const std::vector<char*> variable_pointers = pointers(*variables);
   const MaskForExec mask(call);
-  syscall(SYS_execve, "/proc/self/exe", command_pointers.data(), variable_pointers.data());
-  return -errno;
+  return -exec_file("/proc/self/exe", command, *variables);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/guest_environment.h"
 #include "base/installation.h"
 #include "base/shell_status.h"
@@ -209,20 +210,12 @@ bool can_stand_aside(const LaunchOptions& options) {
 
 // Executes the host in the place of this process, so that the program's process is the one that its user started: its
 // parent, its signals, its end are as without mgrun. Returns only what went wrong.
-Error become(const std::string& path, std::vector<std::string> words) {
+Error become(const std::string& path, const std::vector<std::string>& words) {
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) variables.push_back(guest::name_for_host(*entry));
-  const auto pointers = [](std::vector<std::string>& texts) {
-    std::vector<char*> result;
-    for (std::string& text : texts) result.push_back(text.data());
-    result.push_back(nullptr);
-    return result;
-  };
-  const std::vector<char*> arguments = pointers(words);
-  const std::vector<char*> environment = pointers(variables);
   signal(SIGXFSZ, SIG_DFL);  // mgrun ignores it (tools/mgrun)
-  execve(path.c_str(), arguments.data(), environment.data());
-  return fail_errno(errno, fmt::format("cannot run '{}'", path)).value();
+  const int code = exec_file(path, words, variables);
+  return fail_errno(code, fmt::format("cannot run '{}'", path)).value();
 }
 
 }  // namespace

@@ -195,5 +195,25 @@ TEST(ExecCommand, SaysWhatCannotBeExecuted) {
             "cannot run '/nonexistent/program': No such file or directory");
 }
 
+TEST(ExecFile, HasItsWordsAndItsEnvironmentAlone) {
+  ASSERT_EQ(setenv("MULTIGRAIN_TEST_KEPT", "kept", 1), 0);
+  Pipe pipe;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    dup2(pipe.ends[1], STDOUT_FILENO);
+    exec_file("/bin/sh", {"no such name", "-c", "echo \"$0-$GIVEN-$MULTIGRAIN_TEST_KEPT\""}, {"GIVEN=a b"});
+    _exit(1);
+  }
+  pipe.close_write();
+  EXPECT_EQ(read_to_end(pipe.ends[0]), "no such name-a b-\n");
+  EXPECT_EQ(wait_for_child(child), 0);
+}
+
+TEST(ExecFile, SaysWhyItCannotAndDoesNotSearch) {
+  EXPECT_EQ(exec_file("sh", {"sh"}, {}), ENOENT);
+  EXPECT_EQ(exec_file("/etc/passwd", {"passwd"}, {}), EACCES);
+}
+
 }  // namespace
 }  // namespace multigrain
