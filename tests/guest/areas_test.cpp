@@ -7,8 +7,6 @@
 #include <array>
 #include <random>
 
-#include "base/guest_environment.h"
-
 namespace multigrain::guest {
 namespace {
 
@@ -108,21 +106,6 @@ TEST(Areas, WhatIsAllowedAndWhatIsChosenDiffer) {
   areas.map({.range = pages(3, 4), .rights = PROT_READ});
   EXPECT_EQ(areas.find_free(kPageSize, pages(1, 3)), pages(2, 1).begin);
   EXPECT_EQ(areas.find_free(2 * kPageSize, pages(1, 3)), std::nullopt);
-}
-
-TEST(GuestEnvironment, ComesBackAsItWas) {
-  const std::vector<std::string> original = {"PATH=/bin", "LD_PRELOAD=a.so", "MULTIGRAIN_NODES=3", "EMPTY=", "GLIBC_TUNABLES=x=1"};
-  std::vector<std::string> handed;
-  for (const std::string& variable : original) handed.push_back(name_for_host(variable));
-  // What mgrun adds for the host.
-  handed.emplace_back("MULTIGRAIN_NODE=0");
-  std::vector<const char*> pointers;
-  for (const std::string& variable : handed) {
-    EXPECT_FALSE(variable.starts_with("LD_"));
-    pointers.push_back(variable.c_str());
-  }
-  pointers.push_back(nullptr);
-  EXPECT_EQ(environment_for_guest(pointers.data()), original);
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+#include "base/guest_environment.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace multigrain::guest {
+namespace {
+
+TEST(GuestEnvironment, ComesBackAsItWas) {
+  const std::vector<std::string> original = {"PATH=/bin", "LD_PRELOAD=a.so", "MULTIGRAIN_NODES=3",
+                                             "EMPTY=", "GLIBC_TUNABLES=x=1"};
+  std::vector<std::string> handed;
+  for (const std::string& variable : original) handed.push_back(name_for_host(variable));
+  // What mgrun adds for the host.
+  handed.emplace_back("MULTIGRAIN_NODE=0");
+  std::vector<const char*> pointers;
+  for (const std::string& variable : handed) {
+    EXPECT_FALSE(variable.starts_with("LD_"));
+    pointers.push_back(variable.c_str());
+  }
+  pointers.push_back(nullptr);
+  EXPECT_EQ(environment_for_guest(pointers.data()), original);
+}
+
+}  // namespace
+}  // namespace multigrain::guest
