@@ -38,6 +38,7 @@ Result<uint64_t> parse_size(std::string_view text);
 Result<AccessMechanism> parse_access(std::string_view text);
 Result<HomePolicy> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
+
 // How much virtual time a unit of CPU time is here: in the program's code, and in the protocol's and synchronisation's.
 struct ClockScale {
   double program = 1;
