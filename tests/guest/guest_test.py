@@ -11,6 +11,7 @@ import unittest
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 PROGRAMS = f"{BIN}/tests/guest"
 HOSTED = (f"{BIN}/mgrun", "--binary", "--")
+LABELLED = (f"{BIN}/mgrun", "--label-output", "--binary", "--")
 # Where nothing but a hang is the alternative.
 PATIENCE_S = 600
 
@@ -148,6 +149,53 @@ class Guest(unittest.TestCase):
             while os.path.exists(f"/proc/{guest}") and time.monotonic() < until:
                 time.sleep(0.01)
             self.assertFalse(os.path.exists(f"/proc/{guest}"))
+
+
+class BesideALauncher(unittest.TestCase):
+    """What has mgrun stay beside the program: its output is labelled, and nothing else differs."""
+
+    def check(self, *command, **options):
+        """What the program says and how it ends is as by itself, but for the labels."""
+        with self.subTest(command=command):
+            status, *streams = run(command, **options)
+            labelled = tuple(b"".join(b"[0] " + line + b"\n" for line in text.splitlines()) for text in streams)
+            # Messages of mgrun would have no label.
+            self.assertEqual(run((*LABELLED, *command), **options), (status, *labelled))
+
+    def test_output_is_labelled_and_input_passes(self):
+        self.check("sh", "-c", "echo out; echo error >&2; cat; exit 7", input=b"one\ntwo\n")
+        self.check("printf", "without an end of line")
+        self.check("sort", "-r", input=b"".join(b"%d\n" % i for i in range(50_000)))
+
+    def test_a_signal_that_ends_the_program_ends_mgrun(self):
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGXFSZ):
+            self.check("sh", "-c", f"echo before; kill -{number} $$")
+            # To a shell, which says 128 and the signal's number.
+            status, _, message = run(["sh", "-c", '"$@"; exit $?', "sh", *LABELLED, "sh", "-c", f"kill -{number} $$"])
+            self.assertEqual(status, 128 + number)
+            self.assertNotIn(b"mgrun:", message)
+
+    def test_signals_to_mgrun_reach_the_program(self):
+        script = "trap 'echo caught; exit 9' TERM; echo ready; while :; do sleep 0.1; done"
+        for command, output, status in (
+            (("sh", "-c", script), b"[0] caught\n", 9),
+            (("sh", "-c", "echo ready; exec sleep 1000"), b"", -signal.SIGTERM),
+        ):
+            with subprocess.Popen([*LABELLED, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                self.assertEqual(process.stdout.readline(), b"[0] ready\n")
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(process.communicate(timeout=PATIENCE_S), (output, b""))
+                self.assertEqual(process.returncode, status)
+
+    def test_the_environment_is_the_programs_own(self):
+        environment = {"PATH": os.environ["PATH"], "LD_BIND_NOW": "1", "MULTIGRAIN_TEST_SEED": "5", "Z": "last"}
+        self.check("env", env=environment)
+        self.check("sh", "-c", "umask; ulimit -s; pwd", env=environment)
+
+    def test_what_cannot_be_run(self):
+        for program, status in (("/nonexistent", 127), ("/etc/passwd", 126)):
+            found, output, message = run((*LABELLED, program))
+            self.assertEqual((found, output, len(message.splitlines())), (status, b"", 1), message)
 
 
 if __name__ == "__main__":
