@@ -106,6 +106,24 @@ function(multigrain_test NAME)
   endif()
 endfunction()
 
+# multigrain_python_test(NAME RUN words [LABELS l ...] [ENVIRONMENT NAME=value ...] [CONFIGURATIONS c ...] [PYTHON path]
+#                        [PROPERTIES name value ...]): a test NAME that runs `python -m unittest -v words` in its folder, if
+# there is a Python; with a PYTHON of its own, by that one. Tests find the programs by MULTIGRAIN_TEST_BIN.
+function(multigrain_python_test NAME)
+  cmake_parse_arguments(ARG "" "PYTHON" "RUN;LABELS;ENVIRONMENT;CONFIGURATIONS;PROPERTIES" ${ARGN})
+  if(NOT ARG_PYTHON)
+    find_package(Python3 3.10 QUIET COMPONENTS Interpreter)
+    if(NOT Python3_FOUND)
+      return()
+    endif()
+    set(ARG_PYTHON ${Python3_EXECUTABLE})
+  endif()
+  add_test(NAME ${NAME} CONFIGURATIONS ${ARG_CONFIGURATIONS} COMMAND ${ARG_PYTHON} -B -m unittest -v ${ARG_RUN}
+           WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  set(environment MULTIGRAIN_TEST_BIN=${PROJECT_BINARY_DIR}/bin ${ARG_ENVIRONMENT})
+  set_tests_properties(${NAME} PROPERTIES LABELS "${ARG_LABELS}" ENVIRONMENT "${environment}" ${ARG_PROPERTIES})
+endfunction()
+
 # discover_cases(NAME LIST FILTER LABELS ENVIRONMENT property value ...): the cases of the program NAME that the filter lets
 # through are tests; LIST is a name for them. gtest_discover_tests() cannot hand on a property that is a list, so a file
 # that ctest reads after its own sets them.
