@@ -11,6 +11,7 @@
 #include "memory/heap/shared_heap.h"
 #include "memory/heap/words.h"
 #include "runtime/message_types.h"
+#include "sync/futex/messages.h"
 #include "sync/messages.h"
 #include "sync/words.h"
 
@@ -42,15 +43,14 @@ constexpr std::array kWords{words::kTestWords,  words::kNoticeWords, words::kLoc
                             words::kFetchWords, words::kHazardWords, words::kHomeWords};
 static_assert(are_disjoint(kWords) && end_at(kWords, words::kBytes));
 
-constexpr std::array kMessageTypes{types(message_range::kMgs, message_range::kMgsEnd),
-                                   types(message_range::kSc, message_range::kScEnd),
-                                   types(message_range::kShasta, message_range::kShastaEnd),
-                                   types(message_range::kSync, message_range::kSyncEnd),
-                                   types(message_range::kHeap, message_range::kHeapEnd),
-                                   types(message_range::kRuntime, message_range::kRuntimeEnd),
-                                   types(message_range::kTest, message_range::kTestEnd)};
+constexpr std::array kMessageTypes{
+    types(message_range::kMgs, message_range::kMgsEnd),         types(message_range::kSc, message_range::kScEnd),
+    types(message_range::kShasta, message_range::kShastaEnd),   types(message_range::kSync, message_range::kSyncEnd),
+    types(message_range::kFutex, message_range::kFutexEnd),     types(message_range::kHeap, message_range::kHeapEnd),
+    types(message_range::kRuntime, message_range::kRuntimeEnd), types(message_range::kTest, message_range::kTestEnd)};
 static_assert(are_disjoint(kMessageTypes) && end_at(kMessageTypes, 0x100));
-static_assert(sync_message::kEnd <= message_range::kSyncEnd && heap_message::kEnd <= message_range::kHeapEnd);
+static_assert(sync_message::kEnd <= message_range::kSyncEnd && heap_message::kEnd <= message_range::kHeapEnd &&
+              futex_message::kEnd <= message_range::kFutexEnd);
 
 }  // namespace
 }  // namespace multigrain

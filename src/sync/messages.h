@@ -6,7 +6,7 @@
 namespace multigrain::message_range {
 
 inline constexpr MessageType kSync = 0x40;
-inline constexpr MessageType kSyncEnd = 0x60;
+inline constexpr MessageType kSyncEnd = 0x50;
 
 }  // namespace multigrain::message_range
 

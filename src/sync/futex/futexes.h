@@ -1,0 +1,71 @@
+// The futexes of a guest whose threads run on several nodes: the shell of engine.h, and the system call.
+//
+// All words are the guest's, in sequentially consistent shared memory; the caller reads them. One node serves all
+// futexes. Calls of that node send no messages.
+//
+// Besides call() and wake(), nothing here is for other threads than those of message handlers. No function uses malloc or
+// stdio after construction, and none holds a lock while it waits or while it uses its Caller.
+#pragma once
+
+#include <time.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/spin_lock.h"
+#include "fabric/fabric.h"
+#include "fabric/wait.h"
+#include "sync/futex/engine.h"
+#include "sync/handle.h"
+
+namespace multigrain {
+
+class Futexes {
+ public:
+  // How many calls of one node can be under way at a time; more end the run with a sentence.
+  static constexpr uint32_t kMaxCalls = 1u << 15;
+
+  // What a call needs of its caller: the guest's memory, and sleep that signals interrupt. All are called on the thread that
+  // makes the call, which may take page faults in load() and modify().
+  class Caller {
+   public:
+    virtual ~Caller() = default;
+    // Reads the aligned word. False: the guest cannot read it (EFAULT).
+    virtual bool load(uint64_t address, uint32_t& value) = 0;
+    // Carries out the operation that FUTEX_WAKE_OP encodes in its last argument, as one atomic read-modify-write: see
+    // apply_operation(). `before` becomes the word's old value. False: the guest cannot write it.
+    virtual bool modify(uint64_t address, uint32_t operation, uint32_t& before) = 0;
+    // As FUTEX_WAIT_BITSET with all bits, of a word that is this class's own and private to the process: returns once
+    // the word is not `expected` and a FUTEX_WAKE (private) of it was made, or sooner. `deadline`: absolute, on CLOCK_REALTIME or
+    // CLOCK_MONOTONIC; null: none. Returns 0 or -EAGAIN: look again; -ETIMEDOUT; or what the guest's call is to return
+    // if nobody wakes it, such as -EINTR or a value that has it made again: a signal came.
+    virtual long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) = 0;
+  };
+
+  // Registers the handlers of message_range::kFutex with `fabric`: on every node, with the same server, before any
+  // message can arrive.
+  // The fabric must outlive the object, and no message may be delivered to this node once it is gone.
+  Futexes(Fabric& fabric, const WaitPolicy& policy, NodeId server);
+  Futexes(const Futexes&) = delete;
+  Futexes& operator=(const Futexes&) = delete;
+
+  // The system call futex(), with the guest's arguments; its timeout has been copied (null: none). `second_value` is the
+  // fourth argument of operations for which that is a number. Returns what the system would, -errno for errors; or what
+  // sleep() said.
+  long call(Caller& caller, uint64_t address, int operation, uint32_t value, const timespec* timeout,
+            uint32_t second_value, uint64_t second_address, uint32_t third_value);
+  // FUTEX_WAKE, for the ends of threads. How many were woken, or -EINVAL.
+  long wake(uint64_t address, uint32_t count);
+
+  // What FUTEX_WAKE_OP's `operation` makes of a word. False: there is no such operation (ENOSYS).
+  static bool apply_operation(uint32_t operation, uint32_t before, uint32_t& after);
+
+ private:
+  Fabric& fabric_;
+  const WaitPolicy policy_;
+  const NodeId self_;
+  const NodeId server_;
+};
+
+}  // namespace multigrain
