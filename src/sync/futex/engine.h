@@ -102,7 +102,7 @@ struct FutexList {
 struct FutexBucket {
   FutexList waiters;
   uint32_t pending = 0;     // how many pending calls touch it
-  uint32_t blocked_in = 0;  // the last round in which a pending call could not go on
+  uint64_t blocked_in = 0;  // the last round in which a pending call could not go on
 };
 
 // Tells `caller`'s node the answer. Those to one slot must arrive in the order of the calls.
@@ -120,11 +120,34 @@ class FutexServer {
   // A power of two of buckets. All zeroes: nobody waits.
   FutexServer(std::span<FutexEntry> entries, std::span<FutexBucket> buckets) : entries_(entries), buckets_(buckets) {}
 
+  // The same state over copies of the tables.
+  [[nodiscard]] FutexServer over(std::span<FutexEntry> entries, std::span<FutexBucket> buckets) const {
+    FutexServer copy = *this;
+    copy.entries_ = entries;
+    copy.buckets_ = buckets;
+    return copy;
+  }
+
   // Serves one message of `caller`. Panics if the protocol cannot have sent it.
   void serve(WaiterId caller, const FutexRequest& request, const FutexAnswers& answers);
 
  private:
   using State = FutexEntry::State;
+
+  void begin(WaiterId caller, const FutexAnswers& answers);
+  void finish(WaiterId caller, const FutexAnswers& answers);
+  void grant(WaiterId caller, const FutexAnswers& answers);
+  void carry_out(WaiterId caller, FutexCall call, const FutexAnswers& answers);
+  void go_on(const FutexBucket& changed, const FutexAnswers& answers);
+
+  [[nodiscard]] bool is_ready(const FutexRequest& request) const;
+  [[nodiscard]] bool has_tentative(uint64_t key) const;
+  [[nodiscard]] static bool is_meant(const FutexEntry& waiter, const FutexRequest& request);
+  uint32_t wake(const FutexRequest& what, const FutexAnswers& answers);
+  uint32_t move(const FutexRequest& what);
+  void pend(WaiterId caller);
+  void unpend(WaiterId caller);
+  void dequeue(WaiterId waiter);
 
   [[nodiscard]] FutexBucket& bucket_of(uint64_t key) const;
   [[nodiscard]] FutexEntry& entry(WaiterId id) const { return entries_[id.value]; }
@@ -133,8 +156,8 @@ class FutexServer {
 
   std::span<FutexEntry> entries_;
   std::span<FutexBucket> buckets_;
-  FutexList pending_;
-  uint32_t round_ = 0;
+  FutexList pending_;  // in the order of arrival; and holders, in their places
+  uint64_t round_ = 0;
 };
 
 }  // namespace multigrain

@@ -58,14 +58,95 @@ class Futexes {
   // FUTEX_WAKE, for the ends of threads. How many were woken, or -EINVAL.
   long wake(uint64_t address, uint32_t count);
 
+  // Whether the fourth argument of that operation is a timeout, to be copied, or a number.
+  static bool has_timeout(int operation);
   // What FUTEX_WAKE_OP's `operation` makes of a word. False: there is no such operation (ENOSYS).
   static bool apply_operation(uint32_t operation, uint32_t before, uint32_t& after);
 
  private:
+  // Buckets of the server's table. A power of two.
+  static constexpr size_t kBuckets = 1u << 12;
+  // What a slot's `answer` is besides a FutexAnswer: its thread may be in Caller::sleep(); nobody expects an answer.
+  static constexpr uint32_t kAsleep = static_cast<uint32_t>(FutexAnswer::kCount);
+  static constexpr uint32_t kUnused = kAsleep + 1;
+
+  struct Slot {
+    std::atomic<uint32_t> answer;
+    std::atomic<uint32_t> result;  // of kDone
+    uint32_t next_free;            // 1 + the slot
+    EventCount event;
+  };
+  struct Deadline {
+    const timespec* at;  // null: none
+    bool is_realtime;
+  };
+  struct Two {
+    uint64_t address;
+    uint32_t count;
+    uint64_t second_address;
+    uint32_t second_count;
+    [[nodiscard]] FutexRequest request(FutexCall call) const {
+      return {.call = call,
+              .key = address,
+              .second_key = second_address,
+              .count = count,
+              .second_count = second_count};
+    }
+  };
+
+  // A call's slot, for as long as the call lasts: the caller's side of the protocol.
+  class Place {
+   public:
+    explicit Place(Futexes& futexes);
+    ~Place();
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    FutexAnswer ask(const FutexRequest& request);
+    void expect();
+    void tell(const FutexRequest& request);
+    long sleep(Caller& caller, const Deadline& deadline);
+    FutexAnswer await(Attendance& attendance);
+    [[nodiscard]] uint32_t result() const { return slot().result.load(std::memory_order_relaxed); }
+
+   private:
+    [[nodiscard]] Slot& slot() const { return futexes_.slots_[number_]; }
+    [[nodiscard]] bool is_answered() const;
+
+    Futexes& futexes_;
+    const uint32_t number_;
+  };
+
+  long wait(Caller& caller, uint64_t address, uint32_t expected, uint32_t bitset, const Deadline& deadline);
+  long wake(uint64_t address, uint32_t count, uint32_t bitset);
+  long requeue(Caller& caller, const Two& keys, const uint32_t* expected);
+  long wake_op(Caller& caller, const Two& keys, uint32_t operation);
+  long done(Place& place, const FutexRequest& request);
+  static bool compare(uint32_t operation, uint32_t before, bool& holds);
+
+  void serve(WaiterId caller, const FutexRequest& request);
+  void send_answer(WaiterId to, FutexAnswer answer, uint32_t result);
+  void deliver(uint32_t slot, FutexAnswer answer, uint32_t result);
+  void on_call(const Message& message);
+  void on_answer(const Message& message);
+  [[nodiscard]] uint32_t take_slot();
+  void free_slot(uint32_t slot);
+
   Fabric& fabric_;
   const WaitPolicy policy_;
   const NodeId self_;
   const NodeId server_;
+
+  SparseArray<Slot> slots_;
+  SpinLock slots_guard_;
+  uint32_t free_slots_ MG_GUARDED_BY(slots_guard_) = 0;
+  uint32_t fresh_slots_ MG_GUARDED_BY(slots_guard_) = 0;
+
+  // At the server. One element elsewhere.
+  SparseArray<FutexEntry> entries_;
+  SparseArray<FutexBucket> buckets_;
+  SpinLock engine_guard_;
+  FutexServer engine_ MG_GUARDED_BY(engine_guard_);
 };
 
 }  // namespace multigrain
