@@ -81,7 +81,8 @@ bool FutexServer::is_ready(const FutexRequest& request) const {
   if (request.call == FutexCall::kEnqueue) return true;
   if (request.call != FutexCall::kWake) return !has_tentative(request.key) && !has_tentative(request.second_key);
   uint32_t found = 0;
-  for (WaiterId at = bucket_of(request.key).waiters.head; at != kNobody && found != request.count; at = entry(at).next) {
+  for (WaiterId at = bucket_of(request.key).waiters.head; at != kNobody && found != request.count;
+       at = entry(at).next) {
     if (!is_meant(entry(at), request)) continue;
     if (entry(at).state == State::kTentative) return false;
     ++found;

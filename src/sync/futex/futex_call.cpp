@@ -36,7 +36,8 @@ timespec from_now(const timespec& timeout) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   // The system's clocks end at 2^63 ns, and so far away a deadline is none.
-  const time_t seconds = std::min<time_t>(timeout.tv_sec, std::numeric_limits<int64_t>::max() / kSecond - now.tv_sec - 2);
+  const time_t seconds =
+      std::min<time_t>(timeout.tv_sec, std::numeric_limits<int64_t>::max() / kSecond - now.tv_sec - 2);
   const long nanoseconds = timeout.tv_nsec + now.tv_nsec;
   return {seconds + now.tv_sec + nanoseconds / kSecond, nanoseconds % kSecond};
 }
@@ -61,7 +62,8 @@ long Futexes::call(Caller& caller, uint64_t address, int operation, uint32_t val
   const int command = operation & FUTEX_CMD_MASK;
   const bool is_realtime = (operation & FUTEX_CLOCK_REALTIME) != 0;
   if (!has_timeout(operation)) timeout = nullptr;
-  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= kSecond)) return -EINVAL;
+  if (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= kSecond))
+    return -EINVAL;
   if (is_realtime && command != FUTEX_WAIT_BITSET) return -ENOSYS;
   switch (command) {
     case FUTEX_WAIT:

@@ -86,11 +86,7 @@ class Futexes {
     uint64_t second_address;
     uint32_t second_count;
     [[nodiscard]] FutexRequest request(FutexCall call) const {
-      return {.call = call,
-              .key = address,
-              .second_key = second_address,
-              .count = count,
-              .second_count = second_count};
+      return {.call = call, .key = address, .second_key = second_address, .count = count, .second_count = second_count};
     }
   };
 

@@ -1,0 +1,12 @@
+// The machines in which the futexes of a guest are explored.
+#pragma once
+
+#include <vector>
+
+#include "futex_model.h"
+
+namespace multigrain::futex_model {
+
+std::vector<Scenario> scenarios();
+
+}  // namespace multigrain::futex_model
