@@ -99,10 +99,8 @@ TEST(FutexEngine, WhatIsPendingEndsInOrder) {
   EXPECT_TRUE(server.wake(3, 64, 1).empty());
   EXPECT_TRUE(server.enqueue(4, 64).empty());
   EXPECT_TRUE(server.wake(5, 64, 1).empty());
-  EXPECT_EQ(server.confirm(1), (Tellings{{1, Answer::kWoken},
-                                         {2, Answer::kDone, 1},
-                                         {3, Answer::kDone, 0},
-                                         {4, Answer::kQueued}}));
+  EXPECT_EQ(server.confirm(1),
+            (Tellings{{1, Answer::kWoken}, {2, Answer::kDone, 1}, {3, Answer::kDone, 0}, {4, Answer::kQueued}}));
   EXPECT_EQ(server.confirm(4), (Tellings{{4, Answer::kWoken}, {5, Answer::kDone, 1}}));
 }
 
