@@ -11,6 +11,9 @@ constexpr uint64_t kFirstKey = 4;
 uint64_t key_of(unsigned word) {
   return kFirstKey + 4 * word;
 }
+bool is_lock(Kind kind) {
+  return kind == Kind::kLock || kind == Kind::kTimedLock || kind == Kind::kLockAgain;
+}
 WaiterId id_of(unsigned thread) {
   return WaiterId(thread + 1);
 }
@@ -103,7 +106,7 @@ std::string Machine::apply(const Event& event, std::string* log) {
 
 // What the word must hold for the thread to wait.
 uint8_t Machine::expected(unsigned thread) const {
-  return op(thread).kind == Kind::kLock || op(thread).kind == Kind::kTimedLock ? 2 : op(thread).value;
+  return is_lock(op(thread).kind) ? 2 : op(thread).value;
 }
 
 void Machine::step(unsigned thread) {
@@ -162,6 +165,10 @@ void Machine::begin(unsigned thread) {
       } else {
         self.at = At::kExchange;
       }
+      return;
+    case Kind::kLockAgain:
+      self.at = At::kExchange;
+      step(thread);
       return;
     case Kind::kUnlock: {
       if (inside_ == 0) wrong("nobody holds the lock that is unlocked");
@@ -283,6 +290,7 @@ void Machine::wait_returns(unsigned thread, bool woken) {
   switch (op(thread).kind) {
     case Kind::kLock:
     case Kind::kTimedLock:
+    case Kind::kLockAgain:
       self.at = At::kExchange;
       return;
     case Kind::kWaitWhile:
@@ -298,7 +306,7 @@ void Machine::wait_returns(unsigned thread, bool woken) {
 
 void Machine::finish(unsigned thread) {
   const Kind kind = op(thread).kind;
-  if (kind == Kind::kLock || kind == Kind::kTimedLock) {
+  if (is_lock(kind)) {
     if (inside_ != 0) wrong("two threads hold the lock");
     inside_ = static_cast<uint8_t>(thread + 1);
   }

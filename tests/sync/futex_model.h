@@ -61,6 +61,7 @@ enum class Kind : uint8_t {
   kWaitWhile,  // while the word is `value`: FUTEX_WAIT
   kLock,       // of glibc's lowlevellock: 0 free, 1 held, 2 held and wanted
   kTimedLock,  // the same, whose waits may end at any time
+  kLockAgain,  // by a thread that a requeue may have moved to the lock: others may be there, too
   kUnlock,
   kStore,
   kWake,        // `count` of `word`

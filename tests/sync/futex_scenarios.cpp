@@ -35,12 +35,26 @@ std::vector<Scenario> scenarios() {
   const Op wait_while{.kind = Kind::kWaitWhile};
   const Op lock{.kind = Kind::kLock};
   const Op timed_lock{.kind = Kind::kTimedLock};
+  const Op lock_again{.kind = Kind::kLockAgain};
   const Op unlock{.kind = Kind::kUnlock};
 
   add("a mutex of two threads, twice", {{lock, unlock, lock, unlock}, {lock, unlock, lock, unlock}}, true);
   add("a mutex of three threads", {{lock, unlock}, {lock, unlock}, {lock, unlock}}, true);
   add("a mutex of three threads whose waits are interrupted",
       {{timed_lock, unlock}, {lock, unlock}, {timed_lock, unlock}}, true);
+  add("a mutex of four threads", {{lock, unlock}, {timed_lock, unlock}, {lock, unlock}, {lock, unlock}}, true);
+  // Waiters of the condition variable (word 1) that a broadcast moves to the mutex (word 0).
+  const Op broadcast{.kind = Kind::kCmpRequeue, .word = 1, .value = 1, .count = 1, .second_word = 0, .second_count = 9};
+  add("a condition variable of two waiters",
+      {{lock, unlock, wait(1, 0), lock_again, unlock},
+       {lock, unlock, wait(1, 0), lock_again, unlock},
+       {lock, store(1, 1), broadcast, unlock}},
+      true);
+  add("a condition variable whose waiters give up",
+      {{timed(1, 0), lock_again, unlock},
+       {lock, unlock, timed(1, 0), lock_again, unlock},
+       {lock, store(1, 1), broadcast, unlock}},
+      true);
   add("two waiters, two wakes", {{wait_while}, {wait_while}, {store(0, 1), wake(0, 1), wake(0, 1)}}, true);
   add("three waiters, one wake", {{wait_while}, {wait_while}, {wait_while}, {store(0, 1), wake(0, 3)}}, true);
   add("two wakers and a change", {{wait(0, 0), wait(0, 1)}, {wait(0, 0)}, {wake(0, 1), store(0, 1)}, {wake(0, 2)}});

@@ -12,6 +12,7 @@
 
 #include "../fabric/shm_job.h"
 #include "futex_machine.h"
+#include "futex_thread.h"
 #include "loopback_fabric.h"
 
 namespace multigrain::testing {
@@ -28,9 +29,6 @@ std::vector<std::unique_ptr<Fabric>> attach_all(const ShmJob& job, unsigned node
   std::vector<std::unique_ptr<Fabric>> fabrics;
   for (unsigned n = 0; n < nodes; ++n) fabrics.push_back(job.attach(n));
   return fabrics;
-}
-uint64_t address_of(const std::atomic<uint32_t>& word) {
-  return reinterpret_cast<uint64_t>(&word);
 }
 
 // --- One call beside the system's
@@ -109,97 +107,6 @@ TEST(FutexCall, WhatIsNotThere) {
 
 // --- What is made of it
 
-// A thread of the guest, and how it waits.
-struct Manner {
-  const char* name;
-  bool has_timeouts = false;
-  bool is_interrupted = false;
-};
-
-class Thread final : public FutexCaller {
- public:
-  Thread(Futexes& futexes, const Manner& manner, unsigned seed) : futexes_(futexes), manner_(manner), random_(seed) {}
-
-  long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) override {
-    // As if a signal had come before.
-    if (manner_.is_interrupted && random_() % 8 == 0) return -512;
-    return FutexCaller::sleep(word, expected, deadline, realtime);
-  }
-
-  long wait(std::atomic<uint32_t>& word, uint32_t value) {
-    long result = 0;
-    if (manner_.has_timeouts && random_() % 2 == 0) {
-      const auto nanoseconds = static_cast<long>(random_() % 100'000);
-      if (random_() % 2 == 0) {
-        const timespec time{0, nanoseconds};
-        result = futexes_.call(*this, address_of(word), FUTEX_WAIT_PRIVATE, value, &time, 0, 0, 0);
-      } else {
-        const bool is_realtime = random_() % 2 == 0;
-        timespec time{};
-        clock_gettime(is_realtime ? CLOCK_REALTIME : CLOCK_MONOTONIC, &time);
-        time.tv_nsec += nanoseconds;
-        time.tv_sec += time.tv_nsec / 1'000'000'000;
-        time.tv_nsec %= 1'000'000'000;
-        result = futexes_.call(*this, address_of(word), FUTEX_WAIT_BITSET | (is_realtime ? FUTEX_CLOCK_REALTIME : 0),
-                               value, &time, 0, 0, FUTEX_BITSET_MATCH_ANY);
-      }
-    } else {
-      result = futexes_.call(*this, address_of(word), FUTEX_WAIT, value, nullptr, 0, 0, 0);
-    }
-    if (result == 0) ++woken;
-    const bool may_be = result == 0 || result == -EAGAIN || (result == -ETIMEDOUT && manner_.has_timeouts) ||
-                        ((result == -EINTR || result == -512) && manner_.is_interrupted);
-    if (!may_be) ++wrong;
-    return result;
-  }
-  long wake(std::atomic<uint32_t>& word, uint32_t count) {
-    const long result = futexes_.call(*this, address_of(word), FUTEX_WAKE, count, nullptr, 0, 0, 0);
-    if (result < 0 || result > static_cast<long>(count)) ++wrong;
-    wakes += result;
-    return result;
-  }
-
-  // glibc's lowlevellock.
-  void lock(std::atomic<uint32_t>& word) {
-    uint32_t free = 0;
-    if (!word.compare_exchange_strong(free, 1)) lock_wanted(word);
-  }
-  void lock_wanted(std::atomic<uint32_t>& word) {
-    while (word.exchange(2) != 0) wait(word, 2);
-  }
-  void unlock(std::atomic<uint32_t>& word) {
-    if (word.exchange(0) == 2) wake(word, 1);
-  }
-
-  // A condition variable that moves its waiters to the mutex.
-  void cond_wait(std::atomic<uint32_t>& cond, std::atomic<uint32_t>& mutex) {
-    const uint32_t seen = cond.load();
-    unlock(mutex);
-    wait(cond, seen);
-    lock_wanted(mutex);
-  }
-  void broadcast(std::atomic<uint32_t>& cond, std::atomic<uint32_t>& mutex) {
-    const uint32_t now = cond.fetch_add(1) + 1;
-    const long result = futexes_.call(*this, address_of(cond), FUTEX_CMP_REQUEUE, 1, nullptr, INT_MAX, address_of(mutex), now);
-    if (result == -EAGAIN) {
-      wake(cond, INT_MAX);
-      return;
-    }
-    if (result < 0) ++wrong;
-    // The one that it wakes. The others are counted by whoever unlocks.
-    if (result > 0) ++wakes;
-  }
-
-  long woken = 0;
-  long wakes = 0;
-  unsigned wrong = 0;
-
- private:
-  Futexes& futexes_;
-  const Manner manner_;
-  std::mt19937 random_;
-};
-
 // Sends signals to the threads of a test until it ends.
 class Interrupter {
  public:
@@ -241,49 +148,17 @@ class Interrupter {
   std::thread thread_;
 };
 
-struct alignas(64) Words {
-  std::atomic<uint32_t> mutex{0};
-  std::atomic<uint32_t> cond{0};
-  // Guarded by the mutex, and not atomic: ThreadSanitizer sees whether it excludes.
-  uint64_t counter = 0;
-  unsigned arrived = 0;
-  unsigned round = 0;
-};
-
-// All threads count under the mutex, and meet at a barrier that the condition variable makes.
 void work(FutexMachine& machine, unsigned threads_per_node, unsigned rounds, const Manner& manner) {
-  Words words;
+  FutexWords words;
+  FutexTally tally;
   const unsigned all = machine.nodes() * threads_per_node;
-  std::atomic<long> balance{0};
-  std::atomic<unsigned> wrong{0};
   Interrupter interrupter(manner.is_interrupted);
   machine.run(threads_per_node, [&](Futexes& futexes, unsigned i) {
-    Thread thread(futexes, manner, i + 1);
     interrupter.add();
-    for (unsigned round = 1; round <= rounds; ++round) {
-      for (unsigned k = 0; k < 5; ++k) {
-        thread.lock(words.mutex);
-        ++words.counter;
-        thread.unlock(words.mutex);
-      }
-      thread.lock(words.mutex);
-      if (++words.arrived == all) {
-        words.arrived = 0;
-        words.round = round;
-        thread.broadcast(words.cond, words.mutex);
-      }
-      while (words.round < round) thread.cond_wait(words.cond, words.mutex);
-      if (words.counter < uint64_t{5} * all * round) ++wrong;
-      thread.unlock(words.mutex);
-    }
+    count_and_meet(futexes, words, tally, all, i, rounds, manner);
     interrupter.remove();
-    balance += thread.wakes - thread.woken;
-    wrong += thread.wrong;
   });
-  EXPECT_EQ(words.counter, uint64_t{5} * all * rounds);
-  // Each wait that returned 0 was counted by one wake, and each wake that was counted let a wait return 0.
-  EXPECT_EQ(balance.load(), 0);
-  EXPECT_EQ(wrong.load(), 0u);
+  expect_exact(words, tally, all, rounds);
 }
 
 constexpr std::array kManners{Manner{"Plain"}, Manner{"TimedOut", true}, Manner{"Interrupted", false, true},
@@ -321,14 +196,14 @@ TEST(Futexes, AThousandWaitersAreWoken) {
   std::array<std::atomic<uint32_t>, 8> words{};
   std::atomic<unsigned> woken{0};
   std::thread waker([&] {
-    Thread thread(machine.node(3), kManners[0], 0);
+    FutexThread thread(machine.node(3), kManners[0], 0);
     long sum = 0;
     while (sum < 4 * kWaiters)
       for (std::atomic<uint32_t>& word : words) sum += thread.wake(word, INT_MAX);
     EXPECT_EQ(sum, 4 * kWaiters);
   });
   machine.run(kWaiters, [&](Futexes& futexes, unsigned i) {
-    Thread thread(futexes, kManners[0], i);
+    FutexThread thread(futexes, kManners[0], i);
     woken += thread.wait(words[i % words.size()], 0) == 0;
   });
   waker.join();
