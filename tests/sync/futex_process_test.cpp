@@ -50,8 +50,7 @@ void run(unsigned nodes, WaitPolicy policy, const Manner& manner) {
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(60);
-    auto fabric =
-        ShmFabric::attach(job.job_fd(), NodeId(static_cast<uint16_t>(n)), job.frames(), 0);
+    auto fabric = ShmFabric::attach(job.job_fd(), NodeId(static_cast<uint16_t>(n)), job.frames(), 0);
     if (!fabric) _exit(2);
     std::vector<std::unique_ptr<Fabric>> own;
     own.push_back(std::move(*fabric));

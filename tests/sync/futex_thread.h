@@ -28,7 +28,8 @@ struct Manner {
 
 class FutexThread final : public FutexCaller {
  public:
-  FutexThread(Futexes& futexes, const Manner& manner, unsigned seed) : futexes_(futexes), manner_(manner), random_(seed) {}
+  FutexThread(Futexes& futexes, const Manner& manner, unsigned seed)
+      : futexes_(futexes), manner_(manner), random_(seed) {}
 
   long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) override {
     // As if a signal had come before.
@@ -90,7 +91,8 @@ class FutexThread final : public FutexCaller {
   }
   void broadcast(std::atomic<uint32_t>& cond, std::atomic<uint32_t>& mutex) {
     const uint32_t now = cond.fetch_add(1) + 1;
-    const long result = futexes_.call(*this, address_of(cond), FUTEX_CMP_REQUEUE, 1, nullptr, INT_MAX, address_of(mutex), now);
+    const long result =
+        futexes_.call(*this, address_of(cond), FUTEX_CMP_REQUEUE, 1, nullptr, INT_MAX, address_of(mutex), now);
     if (result == -EAGAIN) {
       wake(cond, INT_MAX);
       return;

@@ -29,7 +29,7 @@ void FutexServer::serve(WaiterId caller, const FutexRequest& request, const Fute
       return;
     case FutexCall::kCancel: {
       MG_CHECK(who.state == State::kTentative, caller.value, static_cast<uint64_t>(who.state));
-      FutexBucket& bucket = bucket_of(who.request.key);
+      const FutexBucket& bucket = bucket_of(who.request.key);
       dequeue(caller);
       go_on(bucket, answers);
       return;
@@ -48,8 +48,8 @@ void FutexServer::serve(WaiterId caller, const FutexRequest& request, const Fute
       who.request.count = request.count;
       who.request.second_count = request.second_count;
       if (request.call != FutexCall::kHeldNothing) carry_out(caller, request.call, answers);
-      FutexBucket& bucket = bucket_of(who.request.key);
-      FutexBucket& second = bucket_of(who.request.second_key);
+      const FutexBucket& bucket = bucket_of(who.request.key);
+      const FutexBucket& second = bucket_of(who.request.second_key);
       unpend(caller);
       who.state = State::kIdle;
       go_on(bucket.pending != 0 ? bucket : second, answers);
@@ -172,7 +172,7 @@ void FutexServer::go_on(const FutexBucket& changed, const FutexAnswers& answers)
   ++round_;
   // One round in the order of arrival is enough: what goes on makes way for later calls only.
   for (WaiterId at = pending_.head; at != kNobody;) {
-    FutexEntry& call = entry(at);
+    const FutexEntry& call = entry(at);
     const WaiterId next = call.next;
     FutexBucket& bucket = bucket_of(call.request.key);
     FutexBucket& second = has_second_key(call.request.call) ? bucket_of(call.request.second_key) : bucket;
