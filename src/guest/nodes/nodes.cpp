@@ -115,7 +115,8 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   // Nothing is mapped yet.
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   Forgetting& others = *this;
-  auto mappings = std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), others);
+  auto mappings =
+      std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(), others);
   Host& state = *new (place_of_host()) Host(Range{begin, begin + bytes}, std::move(mappings));
   state.cluster = this;
   state.memory_is_shared = true;

@@ -46,26 +46,8 @@ void SharedMappings::view_again(Range range) {
 }
 
 void SharedMappings::clear(Range range) {
-  static constexpr std::array<std::byte, kPageSize> kZeros{};
-  std::optional<Range> used;
-  const auto give_back = [&] {
-    // The pages are this node's alone now, and zero: their memory is not needed.
-    if (used) region_.discard_frames(region_.page_of(pointer(used->begin)), bytes_of(*used) / kPageSize);
-    used.reset();
-  };
-  for (uint64_t at = range.begin; at < range.end; at += kPageSize) {
-    const PageId page = region_.page_of(pointer(at));
-    if (!heap_.home_of(page) && !heap_.ask_home(page)) {
-      give_back();
-      continue;
-    }
-    if (!copy_guarded(pointer(at), kZeros.data(), kPageSize)) panic("a page of the guest cannot be cleared", at);
-    if (used)
-      used->end = at + kPageSize;
-    else
-      used = Range{at, at + kPageSize};
-  }
-  give_back();
+  if (!protocol_.discard(region_.page_of(pointer(range.begin)), bytes_of(range) / kPageSize))
+    panic("the protocol of a guest on several nodes cannot discard pages");
 }
 
 void SharedMappings::vacate(const std::vector<Area>& before) {
@@ -76,9 +58,9 @@ void SharedMappings::vacate(const std::vector<Area>& before) {
       view_again(area.range);
       continue;
     }
-    mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
-    clear(area.range);
+    // First, so that what is read ahead does not bring back what is given up.
     mprotect(pointer(area.range.begin), bytes_of(area.range), PROT_NONE);
+    clear(area.range);
   }
 }
 
@@ -214,13 +196,7 @@ long SharedMappings::discard(Range range, const std::vector<Area>& before) {
     if (area.range.begin > mapped_to) return -ENOMEM;
     mapped_to = area.range.end;
     if (area.file != 0) continue;
-    const bool can_write = (area.rights & PROT_WRITE) != 0;
-    if (!can_write) {
-      others_.forget(area.range);
-      mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
-    }
     clear(area.range);
-    if (!can_write) mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights);
   }
   return mapped_to < range.end ? -ENOMEM : 0;
 }

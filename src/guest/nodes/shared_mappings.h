@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "coherence/protocol.h"
 #include "guest/mappings.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
@@ -31,8 +32,9 @@ class Forgetting {
 
 class SharedMappings final : public Mappings {
  public:
-  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Forgetting& others)
-      : region_(region), rights_(rights), heap_(heap), others_(others) {}
+  // `protocol` can discard pages.
+  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, Forgetting& others)
+      : region_(region), rights_(rights), heap_(heap), protocol_(protocol), others_(others) {}
   ~SharedMappings() override;
 
   long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) override;
@@ -52,13 +54,14 @@ class SharedMappings final : public Mappings {
   long fill(Range range, int fd, uint64_t offset);
   // Takes what is there away, from every node.
   void vacate(const std::vector<Area>& before);
-  // Zeros in all pages of the range that were ever used.
+  // Zeros in all pages of the range.
   void clear(Range range);
   void view_again(Range range);
 
   Region& region_;
   AccessRights& rights_;
   SharedHeap& heap_;
+  Protocol& protocol_;
   Forgetting& others_;
 };
 
