@@ -58,6 +58,14 @@ std::optional<Area> AddressSpace::locked_area_of(uint64_t address) const {
   return found.front();
 }
 
+// Without analysis: a thread that has the lock finds here that it is not free.
+std::optional<Range> AddressSpace::try_range_around(uint64_t address) MG_NO_THREAD_SAFETY_ANALYSIS {
+  if (!mutex_.try_lock()) return std::nullopt;
+  const auto range = areas_.range_around(address);
+  mutex_.unlock();
+  return range;
+}
+
 uint64_t AddressSpace::place_of_program() const {
   return kProgram;
 }

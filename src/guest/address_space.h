@@ -29,6 +29,9 @@ class AddressSpace {
   // The area of this address, whole. The caller holds the lock (lock()).
   [[nodiscard]] std::optional<Area> locked_area_of(uint64_t address) const MG_REQUIRES(mutex_);
 
+  // Where the area of this address begins and ends. Nothing also if the lock is not free; the caller may have it.
+  [[nodiscard]] std::optional<Range> try_range_around(uint64_t address) MG_EXCLUDES(mutex_);
+
   // As the system calls of these names, with guest addresses; each returns what the system would: -errno for an error.
   // Any thread.
   long map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) MG_EXCLUDES(mutex_);

@@ -227,9 +227,6 @@ Status apply_to_binary(LaunchOptions& options) {
         given->second);
   options.config.protocol = "sc";
   give("MULTIGRAIN_PROTOCOL", "sc");
-  // Pages that are read ahead may be in another area, which this node has not mapped.
-  options.config.prefetch = 0;
-  give("MULTIGRAIN_PREFETCH", "0");
   return {};
 }
 

@@ -73,6 +73,8 @@ Nodes::Nodes(Node& node, Range guest, uint64_t slots)
       requests_(node.fabric(), node.wait(), slots),
       given_(guest, guest),
       areas_(node.region(), node.rights(), guest) {
+  node.rights().let_others_map();
+  node.set_stretches(*this);
   Fabric& fabric = node.fabric();
   if (is_home()) {
     HomeHost& home_host = *this;
@@ -157,6 +159,16 @@ bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& contex
   const bool found = find_area(address, context, thread);
   errno = saved;
   return found;
+}
+
+// What is behind the end of an area is another one's, or a file's, or nobody's.
+PageRange Nodes::part_of(PageId page) {
+  Region& region = node_.region();
+  const auto address = reinterpret_cast<uint64_t>(region.view(page));
+  const auto range = is_home() ? host().space.try_range_around(address) : areas_.try_range_around(address);
+  if (!range) return {};
+  const auto number = [&region](uint64_t at) { return region.page_of(reinterpret_cast<const void*>(at)).value; };
+  return {.begin = number(range->begin), .end = number(range->end - 1) + 1};
 }
 
 bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread) {

@@ -20,7 +20,7 @@
 
 namespace multigrain::guest {
 
-class Nodes final : public Cluster, private HomeHost, private Forgetting {
+class Nodes final : public Cluster, private HomeHost, private Forgetting, private Stretches {
  public:
   // Before the node serves messages. Errors: a machine or a set of options that cannot host a guest on several nodes.
   static Result<std::unique_ptr<Nodes>> create(Node& node);
@@ -59,6 +59,7 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting {
   AreaAnswer answer_area(uint64_t address) override;  // HomeHost
   [[noreturn]] void exit_guest(int status) override;  // also Cluster's
   void forget(Range range) override;                  // Forgetting
+  PageRange part_of(PageId page) override;            // Stretches: an area
   bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
   [[noreturn]] void start_arrivals();
   void start(const Arrival& arrival);
