@@ -16,7 +16,8 @@ namespace multigrain::guest {
 
 struct Host {
   Host() = default;
-  Host(Range allowed, std::unique_ptr<Mappings> mappings) : space(allowed, std::move(mappings)) {}
+  Host(Range allowed, std::unique_ptr<Mappings> mappings, unsigned nodes)
+      : space(allowed, std::move(mappings), nodes) {}
 
   AddressSpace space;
   SignalActions actions;

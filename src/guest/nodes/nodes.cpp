@@ -119,7 +119,7 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   Forgetting& others = *this;
   auto mappings =
       std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(), others);
-  Host& state = *new (place_of_host()) Host(Range{begin, begin + bytes}, std::move(mappings));
+  Host& state = *new (place_of_host()) Host(Range{begin, begin + bytes}, std::move(mappings), node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
@@ -127,7 +127,7 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
 }
 
 Status Nodes::begin_away() {
-  Host& state = *new (place_of_host()) Host(guest_, nullptr);
+  Host& state = *new (place_of_host()) Host(guest_, nullptr, node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
