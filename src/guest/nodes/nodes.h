@@ -13,6 +13,7 @@
 #include "guest/host.h"
 #include "guest/nodes/away.h"
 #include "guest/nodes/home.h"
+#include "guest/nodes/processor_features.h"
 #include "guest/nodes/remote_areas.h"
 #include "guest/nodes/shared_mappings.h"
 #include "runtime/node.h"
@@ -70,7 +71,8 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   static void on_forgotten(void* self, const Message& message);
 
   Node& node_;
-  const Range guest_;  // where the guest can have areas
+  const Range guest_;          // where the guest can have areas
+  const bool shares_machine_;  // whether all nodes are of one machine
   Futexes futexes_;
   Requests requests_;
 
@@ -80,6 +82,9 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   std::atomic<uint64_t> version_{0};
   std::atomic<unsigned> hellos_{0};
   std::atomic<bool> same_vdso_{true};
+  const ProcessorFeatures features_ = ProcessorFeatures::here();
+  SpinLock lacking_lock_;
+  std::string lacking_ MG_GUARDED_BY(lacking_lock_);  // what a node's processor lacks, in words
   std::atomic<unsigned> forgotten_{0};
   EventCount changed_;
 
