@@ -84,7 +84,7 @@ compile_together(0 multigrain_hlrc_world multigrain_hlrc_mutants hlrc_driver_exp
   multigrain_mgs_world multigrain_mgs_mutants mgs_driver_explorer_test explore_mgs
   multigrain_sc_world multigrain_sc_mutants sc_driver_explorer_test
   dszoom_driver_explorer_test dszoom_driver_mutants_test explore_dszoom
-  shasta_driver_explorer_test shasta_driver_mutants_test explore_shasta multigrain_shasta_model)
+  shasta_driver_explorer_test shasta_driver_mutants_test explore_shasta)
 
 # GoogleTest programs: executables, and for each set of options headers of their own.
 get_property(programs GLOBAL PROPERTY MULTIGRAIN_TEST_PROGRAMS)
