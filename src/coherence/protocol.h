@@ -79,6 +79,14 @@ class Protocol {
   // The same for what every node has released.
   virtual void acquire_all() {}
 
+  // Gives up what is in these pages, as if zeros were written all over them, on every node; their memory is given back.
+  // Threads may access them meanwhile. Returns when that is done; false: this protocol cannot do it. Called from ordinary
+  // code, by one thread of the node at a time.
+  virtual bool discard(PageId first, uint64_t count) {
+    static_cast<void>(first), static_cast<void>(count);
+    return false;
+  }
+
   // Takes part in what another processor of this node is doing for release() or acquire_all(), if it shares that. The
   // caller waits at a barrier. Whether it did something; costs a few nanoseconds if there is nothing to do.
   virtual bool help() { return false; }

@@ -29,7 +29,9 @@ constexpr Range kChosen{layout::kViewBase + kTiB, layout::kViewBase + layout::kM
 // For MAP_32BIT, as the system has it.
 constexpr Range kLow{0x4000'0000, 0x8000'0000};
 
-uint64_t round_up(uint64_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSize - 1); }
+uint64_t round_up(uint64_t bytes) {
+  return (bytes + kPageSize - 1) & ~(kPageSize - 1);
+}
 
 // The lowest address that this system lets anyone map.
 uint64_t lowest_address() {
@@ -38,14 +40,30 @@ uint64_t lowest_address() {
   return std::max(round_up(lowest), kPageSize);
 }
 
-long result_of(long result) { return result == -1 ? -errno : result; }
+long result_of(long result) {
+  return result == -1 ? -errno : result;
+}
 
 }  // namespace
 
-AddressSpace::AddressSpace() : areas_(Range{lowest_address(), kHostBegin}, kChosen) {}
+AddressSpace::AddressSpace()
+    : mappings_(std::make_unique<PrivateMappings>()), areas_(Range{lowest_address(), kHostBegin}, kChosen) {}
 
-uint64_t AddressSpace::place_of_program() const { return kProgram; }
-uint64_t AddressSpace::top() const { return kChosen.end; }
+AddressSpace::AddressSpace(Range allowed, std::unique_ptr<Mappings> mappings)
+    : mappings_(std::move(mappings)), areas_(allowed, Range{kChosen.begin, std::min(kChosen.end, allowed.end)}) {}
+
+std::optional<Area> AddressSpace::locked_area_of(uint64_t address) const {
+  const std::vector<Area> found = areas_.around(address);
+  if (found.empty()) return std::nullopt;
+  return found.front();
+}
+
+uint64_t AddressSpace::place_of_program() const {
+  return kProgram;
+}
+uint64_t AddressSpace::top() const {
+  return areas_.chosen().end;
+}
 
 Result<uint64_t> AddressSpace::place_of(uint64_t length) {
   const LockGuard hold(mutex_);
@@ -95,13 +113,12 @@ long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags,
   }
   // Which addresses are free is the guest's account: the host has none of its own here.
   const int placed = (flags & ~(MAP_32BIT | MAP_FIXED_NOREPLACE)) | MAP_FIXED;
-  const long result =
-      result_of(syscall(SYS_mmap, address, length, rights, placed, fd, static_cast<off_t>(offset)));
+  Area area{.range = {address, address + bytes}, .rights = rights, .is_shared = type != MAP_PRIVATE};
+  const std::vector<Area> before = areas_.in(area.range);
+  const long result = mappings_->map(area, placed, fd, offset, before);
   if (result < 0) return result;
-  areas_.map({.range = {address, address + bytes},
-              .rights = rights,
-              .is_shared = (flags & MAP_TYPE) != MAP_PRIVATE});
-  return result;
+  areas_.map(area);
+  return static_cast<long>(address);
 }
 
 long AddressSpace::unmap(uint64_t address, uint64_t length) {
@@ -110,7 +127,7 @@ long AddressSpace::unmap(uint64_t address, uint64_t length) {
   if (length == 0 || address % kPageSize != 0 || range.end <= range.begin) return -EINVAL;
   // Beyond what a guest can have there is nothing of its own.
   if (!areas_.is_allowed(range)) return range.end >= uint64_t{1} << 47 ? -EINVAL : 0;
-  const long result = result_of(munmap(reinterpret_cast<void*>(address), length));
+  const long result = mappings_->unmap(range, length, areas_.in(range));
   if (result == 0) areas_.unmap(range);
   return result;
 }
@@ -120,10 +137,15 @@ long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int ke
   const Range range{address, address + round_up(length)};
   if (address % kPageSize != 0 || range.end < range.begin) return -EINVAL;
   if (range.begin != range.end && !areas_.is_allowed(range)) return -ENOMEM;
-  const long result = key == -1 ? result_of(mprotect(reinterpret_cast<void*>(address), length, rights))
-                                : result_of(syscall(SYS_pkey_mprotect, address, length, rights, key));
-  if (result == 0) areas_.set_rights(range, rights & ~(PROT_GROWSDOWN | PROT_GROWSUP));
-  return result;
+  std::vector<Area> areas = areas_.in(range);
+  const long result = mappings_->protect(range, length, rights, key, areas);
+  if (result != 0) return result;
+  // What an area is may have changed with its rights.
+  for (Area& area : areas) {
+    area.rights = rights & ~(PROT_GROWSDOWN | PROT_GROWSUP);
+    areas_.map(area);
+  }
+  return 0;
 }
 
 long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address) {
@@ -139,19 +161,21 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
     if (new_address % kPageSize != 0 || (flags & MREMAP_MAYMOVE) == 0) return -EINVAL;
     if (!areas_.is_allowed({new_address, new_address + bytes})) return -ENOMEM;
   } else if ((flags & MREMAP_DONTUNMAP) == 0 && bytes <= old.end - old.begin) {
-    const long shrunk = result_of(syscall(SYS_mremap, address, old_length, new_length, flags, 0));
+    const long shrunk = mappings_->remap(old, old_length, new_length, flags, 0, before, {});
     if (shrunk < 0) return shrunk;
     if (bytes < old.end - old.begin) areas_.unmap({old.begin + bytes, old.end});
-    return shrunk;
+    return static_cast<long>(address);
   } else if ((flags & MREMAP_DONTUNMAP) == 0 && areas_.is_free({old.end, old.begin + bytes}) && old.begin != old.end &&
              areas_.is_allowed({old.begin, old.begin + bytes})) {
-    const long grown = result_of(syscall(SYS_mremap, address, old_length, new_length, flags & ~MREMAP_MAYMOVE, 0));
+    const long grown = mappings_->remap(old, old_length, new_length, flags & ~MREMAP_MAYMOVE, 0, before, {});
     if (grown >= 0) {
       Area area = before.back();
+      area.offset += area.range.end - area.range.begin;
       area.range = {old.end, old.begin + bytes};
       areas_.map(area);
+      return static_cast<long>(address);
     }
-    if (grown >= 0 || (flags & MREMAP_MAYMOVE) == 0) return grown;
+    if ((flags & MREMAP_MAYMOVE) == 0) return grown;
     new_address = 0;
   }
   if ((flags & MREMAP_MAYMOVE) == 0) return (flags & MREMAP_DONTUNMAP) != 0 ? -EINVAL : -ENOMEM;
@@ -160,13 +184,14 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
     if (!found) return -ENOMEM;
     new_address = *found;
   }
-  const long moved = result_of(syscall(SYS_mremap, address, old_length, new_length, flags | MREMAP_FIXED, new_address));
+  const std::vector<Area> replaced = areas_.in({new_address, new_address + bytes});
+  const long moved = mappings_->remap(old, old_length, new_length, flags | MREMAP_FIXED, new_address, before, replaced);
   if (moved < 0) return moved;
   if ((flags & MREMAP_DONTUNMAP) == 0 && old.begin != old.end) areas_.unmap(old);
   Area area = before.front();
   area.range = {new_address, new_address + bytes};
   areas_.map(area);
-  return moved;
+  return static_cast<long>(new_address);
 }
 
 long AddressSpace::set_break(uint64_t address) {
@@ -177,16 +202,25 @@ long AddressSpace::set_break(uint64_t address) {
   if (wanted > now) {
     const Range more{now, wanted};
     if (!areas_.is_allowed(more) || !areas_.is_free(more)) return static_cast<long>(break_end_);
-    const int rights = PROT_READ | PROT_WRITE;
-    if (mmap(reinterpret_cast<void*>(now), wanted - now, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+    Area area{.range = more, .rights = PROT_READ | PROT_WRITE, .is_shared = false};
+    if (mappings_->map(area, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0, {}) != 0)
       return static_cast<long>(break_end_);
-    areas_.map({.range = more, .rights = rights, .is_shared = false});
+    areas_.map(area);
   } else if (wanted < now) {
-    munmap(reinterpret_cast<void*>(wanted), now - wanted);
-    areas_.unmap({wanted, now});
+    const Range less{wanted, now};
+    mappings_->unmap(less, now - wanted, areas_.in(less));
+    areas_.unmap(less);
   }
   break_end_ = address;
   return static_cast<long>(address);
+}
+
+long AddressSpace::discard(uint64_t address, uint64_t length) {
+  const LockGuard hold(mutex_);
+  const Range range{address, address + length};
+  if (range.end < range.begin || !areas_.is_allowed({range.begin, std::max(range.end, range.begin + kPageSize)}))
+    return -ENOMEM;
+  return mappings_->discard(range, areas_.in(range));
 }
 
 long AddressSpace::attach(int segment, uint64_t address, int flags) {
@@ -211,8 +245,7 @@ long AddressSpace::attach(int segment, uint64_t address, int flags) {
     if (!areas_.is_allowed(range)) return -EINVAL;
     if ((flags & SHM_REMAP) == 0 && !areas_.is_free(range)) return -EINVAL;
   }
-  void* const result = shmat(segment, reinterpret_cast<void*>(address), flags);
-  if (result == reinterpret_cast<void*>(-1)) return -errno;
+  if (const long result = mappings_->attach(segment, address, flags); result != 0) return result;
   areas_.map({.range = {address, address + bytes},
               .rights = (flags & SHM_RDONLY) != 0 ? PROT_READ : PROT_READ | PROT_WRITE,
               .is_shared = true});
@@ -224,7 +257,7 @@ long AddressSpace::detach(uint64_t address) {
   const LockGuard hold(mutex_);
   const auto found = attached_.find(address);
   if (found == attached_.end()) return -EINVAL;
-  if (shmdt(reinterpret_cast<void*>(address)) != 0) return -errno;
+  if (const long result = mappings_->detach(address); result != 0) return result;
   areas_.unmap({address, address + found->second});
   attached_.erase(found);
   return 0;
@@ -239,7 +272,8 @@ std::string AddressSpace::describe(std::string_view maps) const {
     uint64_t begin = 0;
     std::from_chars(line.data(), line.data() + line.size(), begin, 16);
     // The guest uses the host's vdso.
-    if (begin < kHostBegin || line.find("[vdso]") != std::string_view::npos || line.find("[vvar") != std::string_view::npos)
+    if (begin < kHostBegin || line.find("[vdso]") != std::string_view::npos ||
+        line.find("[vvar") != std::string_view::npos)
       described += line;
   }
   return described;

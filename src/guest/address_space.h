@@ -7,19 +7,27 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/mutex.h"
 #include "guest/areas.h"
+#include "guest/mappings.h"
 
 namespace multigrain::guest {
 
 class AddressSpace {
  public:
+  // Of a guest on one node.
   AddressSpace();
+  // Of a guest that may have areas in `allowed` alone.
+  AddressSpace(Range allowed, std::unique_ptr<Mappings> mappings);
+  // The area of this address, whole. The caller holds the lock (lock()).
+  [[nodiscard]] std::optional<Area> locked_area_of(uint64_t address) const MG_REQUIRES(mutex_);
 
   // As the system calls of these names, with guest addresses; each returns what the system would: -errno for an error.
   // Any thread.
@@ -27,8 +35,11 @@ class AddressSpace {
   long unmap(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
   // `key`: a protection key (pkey_mprotect), or -1.
   long protect(uint64_t address, uint64_t length, int rights, int key = -1) MG_EXCLUDES(mutex_);
-  long remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address) MG_EXCLUDES(mutex_);
+  long remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address)
+      MG_EXCLUDES(mutex_);
   long set_break(uint64_t address) MG_EXCLUDES(mutex_);
+  // As madvise(MADV_DONTNEED) of memory that is not a file's.
+  long discard(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
   long attach(int segment, uint64_t address, int flags) MG_EXCLUDES(mutex_);
   long detach(uint64_t address) MG_EXCLUDES(mutex_);
 
@@ -36,12 +47,21 @@ class AddressSpace {
   // its break to grow, and for its interpreter.
   [[nodiscard]] uint64_t place_of_program() const;
   [[nodiscard]] Result<uint64_t> place_of(uint64_t length) MG_EXCLUDES(mutex_);
+  // Whether the guest can have something there at all.
+  [[nodiscard]] bool can_have(uint64_t begin, uint64_t end) MG_EXCLUDES(mutex_) {
+    const LockGuard hold(mutex_);
+    return areas_.is_allowed({begin, end});
+  }
   // Where the break starts: behind the program.
   void begin_break(uint64_t address) MG_EXCLUDES(mutex_);
-  [[nodiscard]] uint64_t top() const;
+  [[nodiscard]] uint64_t top() const MG_NO_THREAD_SAFETY_ANALYSIS;  // constant
 
   // The guest's part of /proc/self/maps, from the system's.
   [[nodiscard]] std::string describe(std::string_view maps) const;
+
+  // All areas, and other mappings from now on that are at the same addresses. The caller holds the lock.
+  [[nodiscard]] std::vector<Area> locked_areas() const MG_REQUIRES(mutex_) { return areas_.all(); }
+  void locked_use(std::unique_ptr<Mappings> mappings) MG_REQUIRES(mutex_) { mappings_ = std::move(mappings); }
 
   // Around fork(): no other thread may be in the middle of a change.
   void lock() MG_ACQUIRE(mutex_) { mutex_.lock(); }
@@ -52,6 +72,7 @@ class AddressSpace {
   [[nodiscard]] std::optional<uint64_t> choose(uint64_t hint, uint64_t bytes, int flags) const MG_REQUIRES(mutex_);
 
   Mutex mutex_;
+  std::unique_ptr<Mappings> mappings_ MG_GUARDED_BY(mutex_);
   Areas areas_ MG_GUARDED_BY(mutex_);
   uint64_t break_begin_ MG_GUARDED_BY(mutex_) = 0;
   uint64_t break_end_ MG_GUARDED_BY(mutex_) = 0;

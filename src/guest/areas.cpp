@@ -32,6 +32,7 @@ void Areas::cut(uint64_t address) {
   --at;
   if (at->first == address || at->second.end <= address) return;
   Mapped upper = at->second;
+  if (upper.file != 0) upper.offset += address - at->first;
   at->second.end = address;
   by_begin_.emplace(address, upper);
 }
@@ -45,10 +46,14 @@ void Areas::unmap(Range range) {
 void Areas::map(const Area& area) {
   unmap(area.range);
   uint64_t begin = area.range.begin;
-  Mapped mapped{.end = area.range.end, .rights = area.rights, .is_shared = area.is_shared};
+  Mapped mapped{.end = area.range.end,
+                .rights = area.rights,
+                .is_shared = area.is_shared,
+                .file = area.file,
+                .offset = area.file != 0 ? area.offset : 0};
   // Neighbours of the same kind become one area: allocators grow by steps.
   const auto is_same = [&mapped](const Mapped& other) {
-    return other.rights == mapped.rights && other.is_shared == mapped.is_shared;
+    return other.rights == mapped.rights && other.is_shared == mapped.is_shared && other.file == 0 && mapped.file == 0;
   };
   auto next = by_begin_.lower_bound(begin);
   if (next != by_begin_.end() && next->first == mapped.end && is_same(next->second)) {
@@ -72,6 +77,12 @@ void Areas::set_rights(Range range, int rights) {
   }
 }
 
+std::vector<Area> Areas::around(uint64_t address) const {
+  const auto next = by_begin_.upper_bound(address);
+  if (next == by_begin_.begin() || std::prev(next)->second.end <= address) return {};
+  return in({std::prev(next)->first, std::prev(next)->second.end});
+}
+
 std::vector<Area> Areas::in(Range range) const {
   std::vector<Area> found;
   auto at = by_begin_.upper_bound(range.begin);
@@ -79,7 +90,12 @@ std::vector<Area> Areas::in(Range range) const {
   for (; at != by_begin_.end() && at->first < range.end; ++at) {
     const Range part{std::max(at->first, range.begin), std::min(at->second.end, range.end)};
     if (part.begin >= part.end) continue;
-    found.push_back({.range = part, .rights = at->second.rights, .is_shared = at->second.is_shared});
+    const Mapped& mapped = at->second;
+    found.push_back({.range = part,
+                     .rights = mapped.rights,
+                     .is_shared = mapped.is_shared,
+                     .file = mapped.file,
+                     .offset = mapped.file != 0 ? mapped.offset + (part.begin - at->first) : 0});
   }
   return found;
 }

@@ -23,6 +23,9 @@ struct Area {
   Range range;
   int rights = 0;
   bool is_shared = false;
+  // Which file is mapped, a number of the host's, and from which place on. 0: none, or it does not matter which.
+  uint32_t file = 0;
+  uint64_t offset = 0;
   bool operator==(const Area&) const = default;
 };
 
@@ -45,13 +48,18 @@ class Areas {
   void set_rights(Range range, int rights);
   // What is mapped of the range, cut to it, in order.
   [[nodiscard]] std::vector<Area> in(Range range) const;
+  // The area that has this address, whole, or nothing.
+  [[nodiscard]] std::vector<Area> around(uint64_t address) const;
   [[nodiscard]] std::vector<Area> all() const { return in(allowed_); }
+  [[nodiscard]] Range chosen() const { return chosen_; }
 
  private:
   struct Mapped {
     uint64_t end;
     int rights;
     bool is_shared;
+    uint32_t file;
+    uint64_t offset;
   };
   // Afterwards no area reaches across the address.
   void cut(uint64_t address);

@@ -5,6 +5,9 @@
 
 namespace multigrain::guest::call {
 
+// calls.cpp: for those that calls.def names with a function, and that have none of their own.
+using guest::pass;
+
 // memory_calls.cpp
 long map(Call& call);
 long unmap(Call& call);

@@ -10,33 +10,52 @@
 #include <cstring>
 
 #include "guest/call_functions.h"
+#include "guest/cluster.h"
 #include "guest/entry.h"
 #include "guest/host.h"
+#include "guest/long_calls.h"
+#include "guest/package.h"
 #include "guest/signals.h"
 
 namespace multigrain::guest {
 namespace {
+
+// What a call is about, if that matters when the guest's memory is shared by nodes.
+enum class About : uint8_t {
+  kContents,   // what is at the addresses among its arguments
+  kAddresses,  // the addresses themselves
+  kThisMemory  // memory that the system shares with the process: refused
+};
 
 struct Entry {
   const char* name = nullptr;
   long (*carry_out)(Call&) = nullptr;  // null: refused
   int refused_with = ENOSYS;
   bool is_silent = false;
+  About about = About::kContents;
 };
 
 constexpr size_t kCalls = 512;
 
 constexpr std::array<Entry, kCalls> make_table() {
   std::array<Entry, kCalls> table{};
-#define PASS(name) table[SYS_##name] = {#name, &pass, 0, true};
+#define PASS(name, form) table[SYS_##name] = {#name, &pass, 0, true};
+#define SEEN(name, function, form) table[SYS_##name] = {#name, &call::function, 0, true};
 #define HOST(name, function) table[SYS_##name] = {#name, &call::function, 0, true};
-#define LATE(name, number) table[number] = {#name, &pass, 0, true};
+#define MEMORY(name, function) table[SYS_##name] = {#name, &call::function, 0, true, About::kAddresses};
+#define ALONE(name, function) table[SYS_##name] = {#name, &call::function, ENOSYS, false, About::kThisMemory};
+#define LATE(name, number, form) table[number] = {#name, &pass, 0, true};
+#define LATE_MEMORY(name, number) table[number] = {#name, &pass, 0, true, About::kAddresses};
 #define LACK(name, code) table[SYS_##name] = {#name, nullptr, code, false};
 #define NONE(name, code) table[SYS_##name] = {#name, nullptr, code, true};
 #include "guest/calls.def"
 #undef PASS
+#undef SEEN
 #undef HOST
+#undef MEMORY
+#undef ALONE
 #undef LATE
+#undef LATE_MEMORY
 #undef LACK
 #undef NONE
   return table;
@@ -44,20 +63,41 @@ constexpr std::array<Entry, kCalls> make_table() {
 
 constexpr std::array<Entry, kCalls> kTable = make_table();
 
+Entry entry_of(long number) {
+  return static_cast<uint64_t>(number) < kCalls ? kTable[static_cast<size_t>(number)] : Entry{};
+}
+
 // One line to the guest's standard error for each call that it lacks.
-void warn(long number, const Entry& entry) {
+void warn(long number, const char* name, long code) {
   static std::array<std::atomic<bool>, kCalls> warned;
   const auto place = static_cast<size_t>(number) < kCalls ? static_cast<size_t>(number) : kCalls - 1;
   if (warned[place].exchange(true)) return;
   const std::string line =
       fmt::format("multigrain: the program's system call {} ({}) is not supported; it fails with {}\n", number,
-                  entry.name == nullptr ? "unknown" : entry.name, entry.refused_with == ENOSYS ? "ENOSYS" : "EINVAL");
+                  name == nullptr ? "unknown" : name, strerrorname_np(static_cast<int>(-code)));
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
 }  // namespace
 
-long pass(Call& call) { return pass_call(call.number, call.arguments, call.thread); }
+long carry_out_of_table(Call& call) {
+  const Entry entry = entry_of(call.number);
+  return entry.carry_out == nullptr ? -ENOSYS : entry.carry_out(call);
+}
+
+long pass(Call& call) {
+  if (host().memory_is_shared && entry_of(call.number).about == About::kContents) return pass_copied(call);
+  return pass_call(call.number, call.arguments, call.thread);
+}
+
+long carry_out(Package& package, ThreadBlock& thread) {
+  return thread.away != nullptr ? host().cluster->carry_out(package, thread) : package.carry_out(thread);
+}
+
+long refuse(const Call& call, long code) {
+  warn(call.number, entry_of(call.number).name, code);
+  return code;
+}
 
 void carry_out(ucontext_t& context, ThreadBlock& thread) {
   auto& registers = context.uc_mcontext.gregs;
@@ -67,14 +107,14 @@ void carry_out(ucontext_t& context, ThreadBlock& thread) {
                           static_cast<uint64_t>(registers[REG_R8]), static_cast<uint64_t>(registers[REG_R9])},
             .context = context,
             .thread = thread};
-  const Entry entry = static_cast<uint64_t>(call.number) < kCalls ? kTable[static_cast<size_t>(call.number)] : Entry{};
-  long result = 0;
-  if (entry.carry_out != nullptr) {
+  const Entry entry = entry_of(call.number);
+  long result = -entry.refused_with;
+  if (host().cluster != nullptr && is_different_on_nodes(call))
+    result = carry_out_on_nodes(call);
+  else if (entry.carry_out != nullptr && (entry.about != About::kThisMemory || !host().memory_is_shared))
     result = entry.carry_out(call);
-  } else {
-    if (!entry.is_silent) warn(call.number, entry);
-    result = -entry.refused_with;
-  }
+  else if (!entry.is_silent)
+    refuse(call, result);
   if (call.replaces_context) return;
   if (result == kRestart) {
     // The guest makes the call again, once its handler has returned; rax still has the number.
@@ -83,6 +123,13 @@ void carry_out(ucontext_t& context, ThreadBlock& thread) {
     return;
   }
   registers[REG_RAX] = result;
+}
+
+void tell_mask(const ucontext_t& context, ThreadBlock& thread) {
+  if (thread.away == nullptr) return;
+  const uint64_t mask = mask_of(context, thread);
+  if (mask == thread.mask_at_home && thread.signals_acted_on == thread.signals_answered) return;
+  host().cluster->set_mask_at_home(mask, true, thread);
 }
 
 bool read_guest(uint64_t address, void* to, size_t bytes) {
@@ -120,22 +167,36 @@ std::optional<std::string> read_guest_string(uint64_t address, size_t longest) {
 using multigrain::guest::ThreadBlock;
 
 // From entry.cpp: the handler of every signal that is not the system's. Whether it returns to the guest.
-extern "C" [[gnu::visibility("hidden")]] int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
-                                                                        ThreadBlock* thread, uint64_t thread_pointer);
-extern "C" [[gnu::visibility("hidden")]] void multigrain_guest_deliver_pending(ucontext_t* context, ThreadBlock* thread);
+extern "C" [[gnu::visibility("hidden")]] int multigrain_guest_on_signal(int signal, siginfo_t* info,
+                                                                        ucontext_t* context, ThreadBlock* thread,
+                                                                        uint64_t thread_pointer, uint64_t selector);
+extern "C" [[gnu::visibility("hidden")]] void multigrain_guest_deliver_pending(ucontext_t* context,
+                                                                               ThreadBlock* thread);
 
-int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context, ThreadBlock* thread, uint64_t thread_pointer) {
+int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context, ThreadBlock* thread,
+                               uint64_t thread_pointer, uint64_t selector) {
   using namespace multigrain::guest;
   auto& registers = context->uc_mcontext.gregs;
-  const bool from_guest = !thread->contains(static_cast<uint64_t>(registers[REG_RSP]));
+  const bool from_guest = selector == kCallsTrap && !thread->contains(static_cast<uint64_t>(registers[REG_RSP]));
+  const bool is_fault = (signal == SIGSEGV || signal == SIGBUS) && info->si_code > 0;
+  Cluster* const cluster = host().cluster;
+  if (from_guest) thread->guest_fs = thread_pointer;
+  if (is_fault && cluster != nullptr && cluster->on_fault(signal, *info, *context, *thread)) return from_guest ? 1 : 0;
+  siginfo_t from_home{};
+  if (signal == kKick && thread->away != nullptr) {
+    from_home = cluster->take_signal(*thread);
+    if (from_home.si_signo == 0) return from_guest ? 1 : 0;
+    info = &from_home;
+    signal = from_home.si_signo;
+  }
   if (!from_guest) {
-    const bool is_fault = (signal == SIGSEGV || signal == SIGBUS) && info->si_code > 0;
     if (is_fault) {
       if (!move_if_copying(registers[REG_RIP])) die_of(signal);
       return 0;
     }
     if (is_hidden(signal)) {
       hold(*info, *thread);
+      if (thread->away != nullptr) thread->signals_acted_on = thread->signals_acted_on + 1;
       if (thread->pending_signal == 0) thread->pending_signal = -1;
       move_if_restartable(registers[REG_RIP]);
       return 0;
@@ -147,12 +208,13 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
     move_if_restartable(registers[REG_RIP]);
     return 0;
   }
-  thread->guest_fs = thread_pointer;
   constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
   if (signal == SIGSYS && info->si_code == kUserDispatch)
     carry_out(*context, *thread);
   else
     deliver(signal, *info, *context, *thread);
+  if (info == &from_home) thread->signals_acted_on = thread->signals_acted_on + 1;
+  tell_mask(*context, *thread);
   return 1;
 }
 
@@ -161,10 +223,14 @@ void multigrain_guest_deliver_pending(ucontext_t* context, ThreadBlock* thread) 
   const int signal = thread->pending_signal;
   thread->pending_signal = 0;
   using namespace multigrain::guest;
-  if (signal > 0) deliver(signal, info, *context, *thread);
+  if (signal > 0) {
+    deliver(signal, info, *context, *thread);
+    if (thread->away != nullptr) thread->signals_acted_on = thread->signals_acted_on + 1;
+  }
   while (true) {
     const siginfo_t held = take_held(~mask_of(*context, *thread), *thread);
-    if (held.si_signo == 0) return;
+    if (held.si_signo == 0) break;
     deliver(held.si_signo, held, *context, *thread);
   }
+  tell_mask(*context, *thread);
 }

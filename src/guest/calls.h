@@ -1,6 +1,7 @@
 // System calls of a guest: which are the system's as they are, and what the host does for the rest.
 //
-// The table is calls.def. A call that is passed on has the guest's own arguments: its memory is this process's.
+// The table is calls.def. A call that is passed on has the guest's own arguments if its memory is this process's alone, and
+// else copies of what they point to (package.h).
 #pragma once
 
 #include <ucontext.h>
@@ -27,8 +28,24 @@ struct Call {
 // Carries out the system call that this context stands behind, and puts its result there.
 void carry_out(ucontext_t& context, ThreadBlock& thread);
 
-// The call as the system has it; for those that the host only looks at.
+// What the table has for this call, without what is different on several nodes.
+long carry_out_of_table(Call& call);
+// Calls that are not the table's if the guest runs on several nodes (node_calls.cpp).
+bool is_different_on_nodes(const Call& call);
+long carry_out_on_nodes(Call& call);
+// Before a thread that is away from home goes on in the guest: its shadow gets the mask with which it does.
+void tell_mask(const ucontext_t& context, ThreadBlock& thread);
+
+// The call as the system has it; for those that the host only looks at. Addresses among its arguments may also be the
+// host's own.
 long pass(Call& call);
+
+class Package;
+// Makes the call of a package where the guest's calls are made: what pass_call() returns.
+long carry_out(Package& package, ThreadBlock& thread);
+
+// The code, after a warning that the call is not supported.
+long refuse(const Call& call, long code);
 
 // Memory of the guest, which may be anything. False: EFAULT.
 bool read_guest(uint64_t address, void* to, size_t bytes);

@@ -51,6 +51,7 @@ multigrain_guest_handler:
   andq $-16, %rsp
   movq %rbx, %rcx
   movq %r14, %r8
+  movl %r13d, %r9d
   call multigrain_guest_on_signal
   movl %eax, %ebp
 
@@ -183,6 +184,38 @@ multigrain_guest_copy_failed:
   movl $1, %eax
   ret
   .size multigrain_guest_copy, . - multigrain_guest_copy
+
+  .p2align 4
+  .globl multigrain_guest_load
+  .hidden multigrain_guest_load
+  .type multigrain_guest_load, @function
+multigrain_guest_load:
+  .globl multigrain_guest_load_instruction
+  .hidden multigrain_guest_load_instruction
+multigrain_guest_load_instruction:
+  movl (%rdi), %ecx
+  movl %ecx, (%rsi)
+  xorl %eax, %eax
+  ret
+  .size multigrain_guest_load, . - multigrain_guest_load
+
+  .p2align 4
+  .globl multigrain_guest_exchange
+  .hidden multigrain_guest_exchange
+  .type multigrain_guest_exchange, @function
+multigrain_guest_exchange:
+  movl (%rsi), %eax
+  .globl multigrain_guest_exchange_instruction
+  .hidden multigrain_guest_exchange_instruction
+multigrain_guest_exchange_instruction:
+  lock cmpxchgl %edx, (%rdi)
+  movl %eax, (%rsi)
+  sete %al
+  movzbl %al, %eax
+  xorl $1, %eax
+  addl %eax, %eax
+  ret
+  .size multigrain_guest_exchange, . - multigrain_guest_exchange
 )");
 
 extern "C" {
@@ -198,26 +231,37 @@ extern char multigrain_guest_call_instruction[];
 extern char multigrain_guest_call_not_begun[];
 extern char multigrain_guest_copy_instruction[];
 extern char multigrain_guest_copy_failed[];
+extern char multigrain_guest_load_instruction[];
+extern char multigrain_guest_exchange_instruction[];
 void multigrain_guest_enter(multigrain::guest::ThreadBlock* block, ucontext_t* context);
 [[noreturn]] void multigrain_guest_leave(multigrain::guest::ThreadBlock* block);
 long multigrain_guest_call(long number, const uint64_t* arguments, multigrain::guest::ThreadBlock* block);
+// 0; 1: a fault.
 int multigrain_guest_copy(void* to, const void* from, size_t bytes);
+int multigrain_guest_load(const void* address, uint32_t* value);
+// 0; 1: a fault; 2: the word was not *before, which has its value then.
+int multigrain_guest_exchange(void* address, uint32_t* before, uint32_t after);
 }
 
 namespace multigrain::guest {
 namespace {
 
-greg_t address(const char* label) { return static_cast<greg_t>(reinterpret_cast<uintptr_t>(label)); }
+greg_t address(const char* label) {
+  return static_cast<greg_t>(reinterpret_cast<uintptr_t>(label));
+}
 
 }  // namespace
 
 Status check_machine() {
   if ((getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE) == 0)
-    return fail("this machine cannot host a program: its processor or kernel (older than 5.9) has no instructions for the "
-                "thread pointer (fsgsbase)");
+    return fail(
+        "this machine cannot host a program: its processor or kernel (older than 5.9) has no instructions for the "
+        "thread pointer (fsgsbase)");
   if (prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0) != 0)
-    return fail_errno(errno, "this machine cannot host a program: its kernel (older than 5.11) or its container has no Syscall "
-                             "User Dispatch");
+    return fail_errno(
+        errno,
+        "this machine cannot host a program: its kernel (older than 5.11) or its container has no Syscall "
+        "User Dispatch");
   return {};
 }
 
@@ -241,21 +285,42 @@ void retire_thread() {
   sigaltstack(&none, nullptr);
 }
 
-void enter_guest(ThreadBlock& block, ucontext_t& context) { multigrain_guest_enter(&block, &context); }
+void enter_guest(ThreadBlock& block, ucontext_t& context) {
+  multigrain_guest_enter(&block, &context);
+}
 
-void leave_guest(ThreadBlock& block) { multigrain_guest_leave(&block); }
+void leave_guest(ThreadBlock& block) {
+  multigrain_guest_leave(&block);
+}
 
 long pass_call(long number, const uint64_t arguments[6], ThreadBlock& block) {
   return multigrain_guest_call(number, arguments, &block);
 }
 
-bool copy_guarded(void* to, const void* from, size_t bytes) { return multigrain_guest_copy(to, from, bytes) == 0; }
+bool copy_guarded(void* to, const void* from, size_t bytes) {
+  return multigrain_guest_copy(to, from, bytes) == 0;
+}
 
-void* handler_address() { return multigrain_guest_handler; }
-void* restorer_address() { return multigrain_guest_restorer; }
+bool load_guarded(const void* address, uint32_t& value) {
+  return multigrain_guest_load(address, &value) == 0;
+}
+
+Exchange exchange_guarded(void* address, uint32_t& before, uint32_t after) {
+  return static_cast<Exchange>(multigrain_guest_exchange(address, &before, after));
+}
+
+void* handler_address() {
+  return multigrain_guest_handler;
+}
+void* restorer_address() {
+  return multigrain_guest_restorer;
+}
 
 bool move_if_copying(greg_t& instruction) {
-  if (instruction != address(multigrain_guest_copy_instruction)) return false;
+  if (instruction != address(multigrain_guest_copy_instruction) &&
+      instruction != address(multigrain_guest_load_instruction) &&
+      instruction != address(multigrain_guest_exchange_instruction))
+    return false;
   instruction = address(multigrain_guest_copy_failed);
   return true;
 }
@@ -263,7 +328,8 @@ bool move_if_copying(greg_t& instruction) {
 void move_if_restartable(greg_t& instruction) {
   if (instruction >= address(multigrain_guest_return) && instruction < address(multigrain_guest_return_end))
     instruction = address(multigrain_guest_return_again);
-  else if (instruction >= address(multigrain_guest_call_begin) && instruction <= address(multigrain_guest_call_instruction))
+  else if (instruction >= address(multigrain_guest_call_begin) &&
+           instruction <= address(multigrain_guest_call_instruction))
     instruction = address(multigrain_guest_call_not_begun);
 }
 

@@ -49,6 +49,12 @@ long pass_call(long number, const uint64_t arguments[6], ThreadBlock& block);
 // Copies from or to memory of the guest; false if some of it has no such right.
 bool copy_guarded(void* to, const void* from, size_t bytes);
 
+// The same for an aligned word, as one access.
+bool load_guarded(const void* address, uint32_t& value);
+// Replaces a word by `after` if it is `before`, atomically; else `before` becomes its value.
+enum class Exchange : int { kDone = 0, kFault = 1, kDiffers = 2 };
+Exchange exchange_guarded(void* address, uint32_t& before, uint32_t after);
+
 // The signal handler of all signals, for the system's own sigaction structure.
 void* handler_address();
 void* restorer_address();

@@ -65,7 +65,14 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
   if (words->empty()) words->emplace_back();
   const auto executable = find_executable(path, *words);
   if (!executable) return -executable.error().code;
-  std::vector<std::string> command{"mghost", "--execute", path, "--"};
+  if (host().cluster != nullptr) {
+    // The nodes are the first program's: what it executes in its place goes on without them, as what its children execute.
+    const MaskForExec mask(call);
+    return -exec_file(path, *words, *variables);
+  }
+  std::vector<std::string> command{"mghost"};
+  if (host().memory_is_shared) command.emplace_back("--copy-arguments");
+  command.insert(command.end(), {"--execute", path, "--"});
   command.insert(command.end(), words->begin(), words->end());
   for (std::string& variable : *variables) variable = name_for_host(variable);
   const MaskForExec mask(call);
@@ -78,7 +85,8 @@ long execute(Call& call) {
   const auto path = read_guest_string(call.arguments[0], PATH_MAX);
   if (!path) return -errno;
   const std::string real = real_path(*path);
-  if (host().is_first && !call.thread.shares_memory) return execute_guest(call, real, call.arguments[1], call.arguments[2]);
+  if (host().is_first && !call.thread.shares_memory)
+    return execute_guest(call, real, call.arguments[1], call.arguments[2]);
   const MaskForExec mask(call);
   return syscall(SYS_execve, real.c_str(), call.arguments[1], call.arguments[2]) == 0 ? 0 : -errno;
 }

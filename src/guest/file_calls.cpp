@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "guest/call_functions.h"
-#include "guest/entry.h"
 #include "guest/proc_files.h"
 
 namespace multigrain::guest::call {
@@ -26,10 +25,9 @@ std::optional<std::string> own_path(const Call& call, size_t argument) {
 
 // The call, with a path of the host's in the place of an argument.
 long pass_with(Call& call, size_t argument, const std::string& path) {
-  uint64_t arguments[6];
-  std::ranges::copy(call.arguments, arguments);
-  arguments[argument] = reinterpret_cast<uint64_t>(path.c_str());
-  return pass_call(call.number, arguments, call.thread);
+  Call changed = call;
+  changed.arguments[argument] = reinterpret_cast<uint64_t>(path.c_str());
+  return pass(changed);
 }
 
 // A file that the host writes for the guest to read.
@@ -78,21 +76,39 @@ long pass_path(Call& call, size_t argument) {
 
 }  // namespace
 
-long open(Call& call) { return open_path(call, 0, call.integer(1)); }
-long open_at(Call& call) { return open_path(call, 1, call.integer(2)); }
+long open(Call& call) {
+  return open_path(call, 0, call.integer(1));
+}
+long open_at(Call& call) {
+  return open_path(call, 1, call.integer(2));
+}
 long open_how(Call& call) {
   struct {
     uint64_t flags, mode, resolve;
   } how{};
-  constexpr uint64_t kRefusesLinks = 0x02 | 0x04 | 0x08 | 0x10;  // RESOLVE_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT
-  const bool is_plain = call.arguments[3] >= sizeof how && read_guest(call.arguments[2], how) && (how.resolve & kRefusesLinks) == 0;
+  constexpr uint64_t kRefusesLinks =
+      0x02 | 0x04 | 0x08 | 0x10;  // RESOLVE_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT
+  const bool is_plain =
+      call.arguments[3] >= sizeof how && read_guest(call.arguments[2], how) && (how.resolve & kRefusesLinks) == 0;
   return is_plain ? open_path(call, 1, static_cast<int>(how.flags)) : pass(call);
 }
-long read_link(Call& call) { return read_link_of(call, 0); }
-long read_link_at(Call& call) { return read_link_of(call, 1); }
-long path_first(Call& call) { return pass_path(call, 0); }
-long path_second(Call& call) { return pass_path(call, 1); }
-long path_and_flags_third(Call& call) { return (call.arguments[2] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1); }
-long path_and_flags_fourth(Call& call) { return (call.arguments[3] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1); }
+long read_link(Call& call) {
+  return read_link_of(call, 0);
+}
+long read_link_at(Call& call) {
+  return read_link_of(call, 1);
+}
+long path_first(Call& call) {
+  return pass_path(call, 0);
+}
+long path_second(Call& call) {
+  return pass_path(call, 1);
+}
+long path_and_flags_third(Call& call) {
+  return (call.arguments[2] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1);
+}
+long path_and_flags_fourth(Call& call) {
+  return (call.arguments[3] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1);
+}
 
 }  // namespace multigrain::guest::call

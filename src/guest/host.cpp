@@ -43,36 +43,54 @@ void randomise_addresses() {
 
 }  // namespace
 
-Host& host() { return *std::launder(reinterpret_cast<Host*>(g_host)); }
+Host& host() {
+  return *std::launder(reinterpret_cast<Host*>(g_host));
+}
 
-CannotExecute run_guest(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment) {
+void* place_of_host() {
+  return g_host;
+}
+
+uint64_t block_signals() {
+  // A fault of the host's must come in.
+  const uint64_t all = ~(uint64_t{1} << (SIGSEGV - 1) | uint64_t{1} << (SIGBUS - 1) | uint64_t{1} << (SIGSYS - 1));
+  uint64_t mask = 0;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof all);
+  return mask;
+}
+
+CannotExecute run_guest(const std::string& path, std::vector<std::string> arguments,
+                        std::vector<std::string> environment, const HostOptions& options) {
   if (const Status machine = check_machine(); !machine) return {.code = ENOSYS, .sentence = machine.error().message};
+  // The guest begins with the mask that this process was given; until then nothing comes in.
+  const uint64_t mask = block_signals();
+  Host& state = *new (place_of_host()) Host;
+  state.memory_is_shared = options.memory_is_shared;
+  return run_guest(state, path, std::move(arguments), std::move(environment), mask);
+}
+
+CannotExecute run_guest(Host& state, const std::string& path, std::vector<std::string> arguments,
+                        std::vector<std::string> environment, uint64_t mask) {
   auto executable = find_executable(path, std::move(arguments));
   if (!executable) return executable.error();
-  char place[PATH_MAX];
-  uint64_t mask = 0;
-  {
-    // The guest begins with the mask that this process was given; until then nothing comes in.
-    const uint64_t all = ~uint64_t{0};
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof all);
-  }
   const auto failed = [](const Error& error) { return CannotExecute{.code = ENOMEM, .sentence = error.message}; };
   const Result<ThreadBlock*> created = create_block();
   if (!created) return failed(created.error());
   ThreadBlock& block = **created;
-  Host& state = *new (g_host) Host;
   state.executable = *executable;
   state.environment = std::move(environment);
+  // The program's pages are written with the guest's rights, so faults are handled from here on.
+  if (const Status begun = state.actions.begin(); !begun) return failed(begun.error());
+  block.actions = &state.actions;
+  if (const Status prepared = prepare_thread(block); !prepared) return failed(prepared.error());
   const auto start = load_program(state.space, state.executable, state.environment);
   if (!start) return start.error();
+  char place[PATH_MAX];
   if (realpath(state.executable.path.c_str(), place) != nullptr) state.executable.path = place;
   // The system calls a process by the file it executes: of a script, the script.
   const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
   prctl(PR_SET_NAME, std::string(name).c_str());
   randomise_addresses();
-  if (const Status begun = state.actions.begin(); !begun) return failed(begun.error());
-  block.actions = &state.actions;
-  if (const Status prepared = prepare_thread(block); !prepared) return failed(prepared.error());
   ucontext_t& context = first_context(block, *start);
   set_mask(context, block, mask);
   enter_guest(block, context);

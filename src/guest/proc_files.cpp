@@ -43,7 +43,9 @@ std::string with_ends(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-bool may_be_own_file(std::string_view path) { return path.starts_with(kProc); }
+bool may_be_own_file(std::string_view path) {
+  return path.starts_with(kProc);
+}
 
 std::string real_path(const std::string& path) {
   const auto name = own_name(path);

@@ -37,14 +37,15 @@ long new_thread(Call& call, const New& wanted) {
   // Threads of the host share what pthread_create() shares: all of it.
   constexpr uint64_t kShared = CLONE_FS | CLONE_FILES | CLONE_SIGHAND;
   if ((wanted.flags & kShared) != kShared) return -EINVAL;
+  const ThreadStart start{.context = &call.context,
+                          .stack = wanted.stack,
+                          .thread_pointer = wanted.has(CLONE_SETTLS) ? wanted.thread_pointer : call.thread.guest_fs,
+                          .parent_tid = wanted.has(CLONE_PARENT_SETTID) ? wanted.parent_tid : 0,
+                          .child_tid = wanted.has(CLONE_CHILD_SETTID) ? wanted.child_tid : 0,
+                          .clear_tid = wanted.has(CLONE_CHILD_CLEARTID) ? wanted.child_tid : 0};
   const BlockedSignals blocked;
-  return start_thread({.context = &call.context,
-                       .stack = wanted.stack,
-                       .thread_pointer = wanted.has(CLONE_SETTLS) ? wanted.thread_pointer : call.thread.guest_fs,
-                       .parent_tid = wanted.has(CLONE_PARENT_SETTID) ? wanted.parent_tid : 0,
-                       .child_tid = wanted.has(CLONE_CHILD_SETTID) ? wanted.child_tid : 0,
-                       .clear_tid = wanted.has(CLONE_CHILD_CLEARTID) ? wanted.child_tid : 0},
-                      call.thread);
+  if (host().cluster != nullptr) return host().cluster->start_thread(start, call.thread);
+  return start_thread(start, call.thread);
 }
 
 // The child of a fork goes on in this very handler, with a copy of all memory.
@@ -53,6 +54,7 @@ void begin_child(Call& call, const New& wanted) {
   ThreadBlock& thread = call.thread;
   if (const Status status = resume_dispatch(thread); !status) die(1, {status.error().message.c_str()});
   thread.robust_list = 0;
+  thread.tid = 0;
   thread.clear_tid = wanted.has(CLONE_CHILD_CLEARTID) ? wanted.child_tid : 0;
   const pid_t tid = gettid();
   if (wanted.has(CLONE_CHILD_SETTID)) write_guest(wanted.child_tid, tid);
@@ -67,12 +69,21 @@ long new_process(Call& call, const New& wanted) {
   Host& state = host();
   state.space.lock();
   state.actions.lock();
+  Cluster* const cluster = state.cluster;
+  const long saved = cluster != nullptr ? cluster->save_memory() : 0;
+  if (saved < 0) {
+    state.actions.unlock();
+    state.space.unlock();
+    return saved;
+  }
   // The C library's fork() also mends its own locks, which another thread of the host may hold.
   const uint64_t special = wanted.flags & ~kByTheHost;
   // With CLONE_PIDFD the system stores a descriptor where parent_tid points.
   const uint64_t descriptor = wanted.has(CLONE_PIDFD) ? wanted.parent_tid : 0;
   const long child = special == SIGCHLD ? ::fork() : syscall(SYS_clone, special, 0, descriptor, nullptr, 0);
   const long result = child < 0 ? -errno : child;
+  if (cluster != nullptr && result == 0) cluster->become_child(saved);
+  if (cluster != nullptr) cluster->forget_saved_memory(saved);
   state.actions.unlock();
   state.space.unlock();
   if (result == 0) {
@@ -152,7 +163,9 @@ long fork(Call& call) {
 }
 
 long vfork(Call& call) {
-  return start(call, {.flags = CLONE_VM | CLONE_VFORK | SIGCHLD, .stack = 0, .parent_tid = 0, .child_tid = 0, .thread_pointer = 0});
+  return start(
+      call,
+      {.flags = CLONE_VM | CLONE_VFORK | SIGCHLD, .stack = 0, .parent_tid = 0, .child_tid = 0, .thread_pointer = 0});
 }
 
 long exit_thread(Call& call) {
@@ -161,6 +174,7 @@ long exit_thread(Call& call) {
 }
 
 long exit_process(Call& call) {
+  if (host().cluster != nullptr && !call.thread.shares_memory) host().cluster->exit_guest(call.integer(0));
   syscall(SYS_exit_group, call.integer(0));
   return 0;
 }

@@ -14,11 +14,13 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/file_descriptor.h"
+
 namespace multigrain::guest {
 namespace {
 
-constexpr unsigned kMaxScripts = 5;        // as in Linux: an interpreter may be a script, that many times
-constexpr size_t kScriptLine = 256;        // as in Linux (BINPRM_BUF_SIZE)
+constexpr unsigned kMaxScripts = 5;                    // as in Linux: an interpreter may be a script, that many times
+constexpr size_t kScriptLine = 256;                    // as in Linux (BINPRM_BUF_SIZE)
 constexpr uint64_t kLargestStack = uint64_t{1} << 30;  // where there is no limit
 constexpr uint64_t kGap = uint64_t{1} << 20;           // below the stack
 constexpr unsigned kMaxHeaders = 512;
@@ -26,19 +28,14 @@ constexpr unsigned kMaxHeaders = 512;
 class File {
  public:
   explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] int fd() const { return fd_.get(); }
   // Whether all of it could be read.
   [[nodiscard]] bool read_at(uint64_t offset, void* to, size_t bytes) const {
-    return pread(fd_, to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+    return pread(fd(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
   }
 
  private:
-  int fd_;
+  FileDescriptor fd_;
 };
 
 tl::unexpected<CannotExecute> cannot(int code, const std::string& path, std::string_view why = {}) {
@@ -46,8 +43,12 @@ tl::unexpected<CannotExecute> cannot(int code, const std::string& path, std::str
   return tl::unexpected<CannotExecute>(CannotExecute{.code = code, .sentence = sentence});
 }
 
-uint64_t page_down(uint64_t address) { return address & ~(kPageSize - 1); }
-uint64_t page_up(uint64_t address) { return page_down(address + kPageSize - 1); }
+uint64_t page_down(uint64_t address) {
+  return address & ~(kPageSize - 1);
+}
+uint64_t page_up(uint64_t address) {
+  return page_down(address + kPageSize - 1);
+}
 
 // The words of a #! line: the interpreter, and at most one argument.
 std::vector<std::string> words_of(std::string_view line) {
@@ -82,7 +83,8 @@ tl::expected<Image, CannotExecute> read_image(const File& file, const std::strin
     return cannot(ENOEXEC, path, "it is neither a program for this machine nor a script with a #! line");
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64)
     return cannot(ENOEXEC, path, "it is a program for another architecture than x86-64");
-  if (header.e_type != ET_EXEC && header.e_type != ET_DYN) return cannot(ENOEXEC, path, "it is an ELF file but no program");
+  if (header.e_type != ET_EXEC && header.e_type != ET_DYN)
+    return cannot(ENOEXEC, path, "it is an ELF file but no program");
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 || header.e_phnum > kMaxHeaders)
     return cannot(ENOEXEC, path, "its program headers are damaged");
   image.segments.resize(header.e_phnum);
@@ -93,7 +95,8 @@ tl::expected<Image, CannotExecute> read_image(const File& file, const std::strin
   image.stack_is_executable = header.e_type == ET_EXEC;
   for (const Elf64_Phdr& segment : image.segments) {
     if (segment.p_type == PT_INTERP) {
-      if (segment.p_filesz < 2 || segment.p_filesz > 4096) return cannot(ENOEXEC, path, "its interpreter's name is damaged");
+      if (segment.p_filesz < 2 || segment.p_filesz > 4096)
+        return cannot(ENOEXEC, path, "its interpreter's name is damaged");
       image.interpreter.resize(segment.p_filesz);
       if (!file.read_at(segment.p_offset, image.interpreter.data(), segment.p_filesz))
         return cannot(ENOEXEC, path, "its interpreter's name is damaged");
@@ -124,7 +127,8 @@ long map_segment(AddressSpace& space, const File& file, const Elf64_Phdr& segmen
   const int rights = rights_of(segment);
   const uint64_t mapped_end = segment.p_filesz == 0 ? begin : page_up(file_end);
   if (mapped_end > begin) {
-    const long result = space.map(begin, file_end - begin, rights, MAP_PRIVATE | MAP_FIXED, file.fd(), page_down(segment.p_offset));
+    const long result =
+        space.map(begin, file_end - begin, rights, MAP_PRIVATE | MAP_FIXED, file.fd(), page_down(segment.p_offset));
     if (result < 0) return result;
   }
   if (end > mapped_end) {
@@ -153,6 +157,10 @@ tl::expected<uint64_t, CannotExecute> map_image(AddressSpace& space, const File&
   for (const Elf64_Phdr& segment : image.segments) {
     if (segment.p_type != PT_LOAD || segment.p_memsz == 0) continue;
     const long result = map_segment(space, file, segment, bias);
+    if (result == -ENOMEM && image.header.e_type == ET_EXEC && !space.can_have(image.low, image.high))
+      return cannot(
+          ENOMEM, path,
+          "its addresses are fixed (it is not position-independent), and not free on all nodes; it runs on one node");
     if (result < 0) return cannot(static_cast<int>(-result), path);
   }
   return bias;
@@ -209,8 +217,8 @@ uint64_t build_stack(uint64_t top, const Executable& executable, const std::vect
   // What is of this machine and this process is as the system told the host.
   constexpr uint64_t kMinimalSignalStack = 51;
   for (const uint64_t kind : {uint64_t{AT_SYSINFO_EHDR}, kMinimalSignalStack, uint64_t{AT_HWCAP}, uint64_t{AT_PAGESZ},
-                              uint64_t{AT_CLKTCK}, uint64_t{AT_FLAGS}, uint64_t{AT_UID}, uint64_t{AT_EUID}, uint64_t{AT_GID},
-                              uint64_t{AT_EGID}, uint64_t{AT_HWCAP2}}) {
+                              uint64_t{AT_CLKTCK}, uint64_t{AT_FLAGS}, uint64_t{AT_UID}, uint64_t{AT_EUID},
+                              uint64_t{AT_GID}, uint64_t{AT_EGID}, uint64_t{AT_HWCAP2}}) {
     errno = 0;
     const uint64_t value = getauxval(kind);
     if (value != 0 || errno == 0) add(kind, value);
@@ -252,19 +260,22 @@ tl::expected<Executable, CannotExecute> find_executable(const std::string& path,
     if (S_ISDIR(about.st_mode)) return cannot(EACCES, executable.path, "it is a directory");
     if (!S_ISREG(about.st_mode) || access(executable.path.c_str(), X_OK) != 0) return cannot(EACCES, executable.path);
     const bool changes_user = (about.st_mode & S_ISUID) != 0 && about.st_uid != geteuid();
-    const bool changes_group = (about.st_mode & S_ISGID) != 0 && (about.st_mode & S_IXGRP) != 0 && about.st_gid != getegid();
+    const bool changes_group =
+        (about.st_mode & S_ISGID) != 0 && (about.st_mode & S_IXGRP) != 0 && about.st_gid != getegid();
     const File file(executable.path);
     if (file.fd() < 0) return cannot(errno, executable.path);
     char begin[kScriptLine] = {};
     const ssize_t count = pread(file.fd(), begin, sizeof begin - 1, 0);
     if (count < 2 || begin[0] != '#' || begin[1] != '!') {
       if (changes_user || changes_group)
-        return cannot(EPERM, executable.path, "it runs as another user or group (set-user-id), which only the system can do");
+        return cannot(EPERM, executable.path,
+                      "it runs as another user or group (set-user-id), which only the system can do");
       const auto image = read_image(file, executable.path);
       if (!image) return tl::unexpected<CannotExecute>(image.error());
       return executable;
     }
-    if (scripts == kMaxScripts) return cannot(ELOOP, executable.path, "its interpreter is a script whose interpreter is a script, too often");
+    if (scripts == kMaxScripts)
+      return cannot(ELOOP, executable.path, "its interpreter is a script whose interpreter is a script, too often");
     std::vector<std::string> words = words_of(std::string_view(begin + 2, std::strlen(begin + 2)));
     if (words.empty()) return cannot(ENOEXEC, executable.path, "its #! line names no interpreter");
     const std::string interpreter = words.front();
@@ -289,7 +300,8 @@ tl::expected<Start, CannotExecute> load_program(AddressSpace& space, const Execu
   const uint64_t top = space.top();
   for (const auto& [begin, bytes, rights] : {std::tuple{top - stack_bytes, stack_bytes, stack_rights},
                                              std::tuple{top - stack_bytes - kGap, kGap, PROT_NONE}})
-    if (const long mapped = space.map(begin, bytes, rights, anonymous | (rights == PROT_NONE ? 0 : MAP_STACK), -1, 0); mapped < 0)
+    if (const long mapped = space.map(begin, bytes, rights, anonymous | (rights == PROT_NONE ? 0 : MAP_STACK), -1, 0);
+        mapped < 0)
       return cannot(static_cast<int>(-mapped), executable.path, "there is no room for its stack");
 
   const auto bias = map_image(space, file, *image, executable.path, false);
@@ -303,7 +315,8 @@ tl::expected<Start, CannotExecute> load_program(AddressSpace& space, const Execu
   if (!image->interpreter.empty()) {
     const File loader(image->interpreter);
     if (loader.fd() < 0)
-      return cannot(errno, executable.path, fmt::format("its interpreter '{}' cannot be opened: {}", image->interpreter, std::strerror(errno)));
+      return cannot(errno, executable.path,
+                    fmt::format("its interpreter '{}' cannot be opened: {}", image->interpreter, std::strerror(errno)));
     const auto loader_image = read_image(loader, image->interpreter);
     if (!loader_image) return tl::unexpected<CannotExecute>(loader_image.error());
     const auto loader_bias = map_image(space, loader, *loader_image, image->interpreter, true);

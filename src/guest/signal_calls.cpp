@@ -88,9 +88,15 @@ long signal_wait(Call& call) {
   }
 }
 
-long masked_first(Call& call) { return pass_masked(call, call.arguments[0]); }
-long masked_fourth(Call& call) { return pass_masked(call, call.arguments[3]); }
-long masked_fifth(Call& call) { return pass_masked(call, call.arguments[4]); }
+long masked_first(Call& call) {
+  return pass_masked(call, call.arguments[0]);
+}
+long masked_fourth(Call& call) {
+  return pass_masked(call, call.arguments[3]);
+}
+long masked_fifth(Call& call) {
+  return pass_masked(call, call.arguments[4]);
+}
 long masked_indirectly(Call& call) {
   struct {
     uint64_t mask, size;
@@ -109,7 +115,8 @@ long signal_stack(Call& call) {
   stack_t wanted{};
   stack_t before{};
   if (call.arguments[0] != 0 && !read_guest(call.arguments[0], wanted)) return -EFAULT;
-  const long result = set_alternate_stack(call.context, call.thread, call.arguments[0] != 0 ? &wanted : nullptr, &before);
+  const long result =
+      set_alternate_stack(call.context, call.thread, call.arguments[0] != 0 ? &wanted : nullptr, &before);
   if (result == 0 && call.arguments[1] != 0 && !write_guest(call.arguments[1], before)) return -EFAULT;
   return result;
 }

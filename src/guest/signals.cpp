@@ -7,18 +7,22 @@
 #include <cstddef>
 #include <cstring>
 
+#include "guest/cluster.h"
 #include "guest/entry.h"
+#include "guest/host.h"
 
 namespace multigrain::guest {
 namespace {
 
-constexpr uint64_t kRestorerFlag = 0x04000000;      // SA_RESTORER
+constexpr uint64_t kRestorerFlag = 0x04000000;           // SA_RESTORER
 constexpr int kAutoDisarm = static_cast<int>(1u << 31);  // SS_AUTODISARM
 constexpr size_t kRedZone = 128;
 constexpr size_t kMinimalStack = 2048;  // MINSIGSTKSZ, as the system has it
 constexpr size_t kMaskSize = sizeof(uint64_t);
 
-constexpr uint64_t bit(int signal) { return uint64_t{1} << (signal - 1); }
+constexpr uint64_t bit(int signal) {
+  return uint64_t{1} << (signal - 1);
+}
 
 // What the host must always be able to receive.
 constexpr uint64_t kHidden = bit(SIGSYS) | bit(SIGSEGV) | bit(SIGBUS);
@@ -76,7 +80,9 @@ size_t size_of_state(const std::byte* state) {
   return bytes.magic == kExtendedMagic ? bytes.extended_size : kLegacyState;
 }
 
-std::byte* state_of(const ucontext_t& context) { return reinterpret_cast<std::byte*>(context.uc_mcontext.fpregs); }
+std::byte* state_of(const ucontext_t& context) {
+  return reinterpret_cast<std::byte*>(context.uc_mcontext.fpregs);
+}
 
 // A handler begins with the initial state.
 void reset_state(std::byte* state) {
@@ -97,7 +103,9 @@ bool is_on(const stack_t& stack, uint64_t address) {
          address - reinterpret_cast<uint64_t>(stack.ss_sp) <= stack.ss_size;
 }
 
-bool is_enabled(const stack_t& stack) { return stack.ss_size != 0; }
+bool is_enabled(const stack_t& stack) {
+  return stack.ss_size != 0;
+}
 
 // Writes the frame; false if the guest's stack has no room for it.
 bool write_frame(const SystemAction& action, const siginfo_t& info, ucontext_t& context, ThreadBlock& thread,
@@ -137,12 +145,23 @@ bool write_frame(const SystemAction& action, const siginfo_t& info, ucontext_t& 
 
 }  // namespace
 
+Status install_host_handlers() {
+  // A fault of the guest's that the host of a thread away from home must see.
+  for (const int signal : {SIGSYS, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, kKick})
+    if (const long result = set_system_action(signal, stand_in(signal, 0)); result != 0)
+      return fail_errno(static_cast<int>(-result), "cannot install the handlers of a guest's host");
+  return {};
+}
+
 Status SignalActions::begin() {
   const LockGuard hold(mutex_);
   for (int signal = 1; signal <= kSignals; ++signal) {
     SystemAction& action = actions_[static_cast<size_t>(signal)];
     syscall(SYS_rt_sigaction, signal, nullptr, &action, kMaskSize);
-    if (is_address(action.handler)) action = {};
+    // What is handled is the host's own affair.
+    if (!is_address(action.handler)) continue;
+    action = {};
+    set_system_action(signal, action);
   }
   for (const int signal : {SIGSYS, SIGSEGV, SIGBUS})
     if (const long result = set_system_action(signal, stand_in(signal, 0)); result != 0)
@@ -177,6 +196,7 @@ void SignalActions::restore(int signal) {
 }
 
 uint64_t mask_of(const ucontext_t& context, const ThreadBlock& thread) {
+  if (thread.away != nullptr) return thread.mask_away;
   uint64_t mask = 0;
   std::memcpy(&mask, &context.uc_sigmask, sizeof mask);
   return mask | thread.hidden_mask;
@@ -185,12 +205,20 @@ uint64_t mask_of(const ucontext_t& context, const ThreadBlock& thread) {
 void set_mask(ucontext_t& context, ThreadBlock& thread, uint64_t mask) {
   mask &= ~kNeverBlocked;
   thread.hidden_mask = mask & kHidden;
+  if (thread.away != nullptr) {
+    thread.mask_away = mask;
+    mask = kAllButFaults & ~kHidden & ~bit(kKick);
+    std::memcpy(&context.uc_sigmask, &mask, sizeof mask);
+    return;
+  }
   mask &= ~kHidden;
   std::memcpy(&context.uc_sigmask, &mask, sizeof mask);
   if ((held_signals(thread) & ~thread.hidden_mask) != 0 && thread.pending_signal == 0) thread.pending_signal = -1;
 }
 
-bool is_hidden(int signal) { return (bit(signal) & kHidden) != 0; }
+bool is_hidden(int signal) {
+  return (bit(signal) & kHidden) != 0;
+}
 
 void hold(const siginfo_t& info, ThreadBlock& thread) {
   if ((held_signals(thread) & bit(info.si_signo)) != 0) return;
@@ -263,6 +291,10 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
   }
   if (!is_address(action.handler) || (is_fault && is_blocked)) {
     if (action.handler == reinterpret_cast<uint64_t>(SIG_IGN) && !is_fault) return;
+    if (thread.away != nullptr) {
+      host().cluster->act_by_default_at_home(signal, thread);
+      return;
+    }
     // The system does what it does by default: a fault comes again when the context continues; a signal is sent again, to
     // come when this handler has returned.
     set_system_action(signal, {});
@@ -273,7 +305,10 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
   if (!write_frame(action, info, context, thread, frame)) {
     // As the system does: a segmentation fault, of which the process dies if that has no handler either.
     const SystemAction fault = thread.actions->action(SIGSEGV);
-    if (signal == SIGSEGV || !is_address(fault.handler) || (mask_of(context, thread) & bit(SIGSEGV)) != 0) die_of(SIGSEGV);
+    const bool is_last =
+        signal == SIGSEGV || !is_address(fault.handler) || (mask_of(context, thread) & bit(SIGSEGV)) != 0;
+    if (is_last && thread.away != nullptr) host().cluster->act_by_default_at_home(SIGSEGV, thread);
+    if (is_last) die_of(SIGSEGV);
     siginfo_t forced{};
     forced.si_signo = SIGSEGV;
     forced.si_code = SI_KERNEL;
@@ -337,6 +372,25 @@ void return_from_handler(ucontext_t& context, ThreadBlock& thread) {
   set_alternate_stack(context, thread, &wanted.uc_stack, nullptr);
 }
 
+std::vector<std::byte> save_context(const ucontext_t& context) {
+  const size_t size = size_of_state(state_of(context));
+  std::vector<std::byte> bytes(kContextSize + size);
+  std::memcpy(bytes.data(), &context, kContextSize);
+  std::memcpy(bytes.data() + kContextSize, state_of(context), size);
+  return bytes;
+}
+
+ucontext_t& restore_context(std::span<const std::byte> bytes, std::span<std::byte> place) {
+  constexpr size_t kState = (kContextSize + 63) / 64 * 64;
+  MG_CHECK(bytes.size() > kContextSize + kLegacyState - 1 && kState + bytes.size() - kContextSize <= place.size(),
+           bytes.size());
+  std::memcpy(place.data(), bytes.data(), kContextSize);
+  std::memcpy(place.data() + kState, bytes.data() + kContextSize, bytes.size() - kContextSize);
+  auto& context = *reinterpret_cast<ucontext_t*>(place.data());
+  context.uc_mcontext.fpregs = reinterpret_cast<fpregset_t>(place.data() + kState);
+  return context;
+}
+
 ucontext_t& copy_context(const ucontext_t& context, ThreadBlock& to) {
   constexpr size_t kStatePlace = 1024;
   static_assert(kContextSize <= kStatePlace);
@@ -356,6 +410,8 @@ BlockedSignals::BlockedSignals() {
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before_, kMaskSize);
 }
 
-BlockedSignals::~BlockedSignals() { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, kMaskSize); }
+BlockedSignals::~BlockedSignals() {
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, kMaskSize);
+}
 
 }  // namespace multigrain::guest

@@ -11,7 +11,10 @@
 #include <ucontext.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
 #include "base/mutex.h"
@@ -20,6 +23,11 @@
 namespace multigrain::guest {
 
 inline constexpr int kSignals = 64;
+
+// By which a node interrupts one of its threads that is away from home, to hand it a signal. No signal of the guest's comes to
+// such a node. It is not SIGSYS: the system keeps at most one of a kind, and a system call that the guest makes while one is
+// waiting to be delivered would be lost.
+inline constexpr int kKick = SIGURG;
 
 // The system's sigaction, which is not the C library's.
 struct SystemAction {
@@ -36,14 +44,15 @@ class SignalActions {
   // For a process that shares memory but not dispositions (vfork). The other must not change meanwhile.
   SignalActions(const SignalActions& other) MG_NO_THREAD_SAFETY_ANALYSIS : actions_(other.actions_) {}
   SignalActions& operator=(const SignalActions&) = delete;
+  virtual ~SignalActions() = default;
 
   // Takes what this process ignores or leaves to the system, and installs the host's own handlers.
   Status begin() MG_EXCLUDES(mutex_);
-  [[nodiscard]] SystemAction action(int signal) MG_EXCLUDES(mutex_);
+  [[nodiscard]] virtual SystemAction action(int signal) MG_EXCLUDES(mutex_);
   // As rt_sigaction: 0 or -errno. The signal is valid and can be caught.
-  long set(int signal, const SystemAction& action) MG_EXCLUDES(mutex_);
+  virtual long set(int signal, const SystemAction& action) MG_EXCLUDES(mutex_);
   // Once more what set() installed, after the host's C library has put a handler of its own there.
-  void restore(int signal) MG_EXCLUDES(mutex_);
+  virtual void restore(int signal) MG_EXCLUDES(mutex_);
 
   void lock() MG_ACQUIRE(mutex_) { mutex_.lock(); }
   void unlock() MG_RELEASE(mutex_) { mutex_.unlock(); }
@@ -81,6 +90,13 @@ void return_from_handler(ucontext_t& context, ThreadBlock& thread);
 
 // A copy of the context with its floating-point state, in the block's frame.
 ucontext_t& copy_context(const ucontext_t& context, ThreadBlock& to);
+
+// The context with its floating-point state, as bytes; and from such bytes, in a place that is aligned to 64 bytes.
+std::vector<std::byte> save_context(const ucontext_t& context);
+ucontext_t& restore_context(std::span<const std::byte> bytes, std::span<std::byte> place);
+
+// The host's handlers of faults, on a node that is not the home.
+Status install_host_handlers();
 
 // While it exists, no signal reaches this thread.
 class BlockedSignals {

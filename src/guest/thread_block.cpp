@@ -21,7 +21,8 @@ stack_t ThreadBlock::stack() const {
 
 Result<ThreadBlock*> create_block() {
   // Twice as much, of which the aligned part stays.
-  void* const found = mmap(nullptr, 2 * kBlockSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const found =
+      mmap(nullptr, 2 * kBlockSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return fail_errno(errno, "cannot reserve the stack of a guest's signal handlers");
   auto* const first = static_cast<std::byte*>(found);
   const size_t before = -reinterpret_cast<uintptr_t>(first) % kBlockSize;
@@ -34,6 +35,8 @@ Result<ThreadBlock*> create_block() {
   return block;
 }
 
-void destroy_block(ThreadBlock* block) { munmap(block, kBlockSize); }
+void destroy_block(ThreadBlock* block) {
+  munmap(block, kBlockSize);
+}
 
 }  // namespace multigrain::guest

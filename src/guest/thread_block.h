@@ -16,6 +16,7 @@
 namespace multigrain::guest {
 
 class SignalActions;
+class Away;
 
 inline constexpr size_t kBlockSize = size_t{256} << 10;  // entry.cpp has it in its instructions
 inline constexpr size_t kFrameSize = size_t{24} << 10;   // for all registers of a processor with AMX, and more
@@ -49,6 +50,16 @@ struct ThreadBlock {
   uint64_t clear_tid = 0;
   // The list of robust mutexes (set_robust_list), or null.
   uint64_t robust_list = 0;
+  // The thread's number as the guest knows it; 0: the system's own number is that.
+  int32_t tid = 0;
+  // Of a thread that is away from home (cluster.h): what is known of it there; else null.
+  Away* away = nullptr;
+  // Of such a thread: the guest's mask, since on its own node only the host sends signals; and the one that its shadow has.
+  uint64_t mask_away = 0;
+  uint64_t mask_at_home = 0;
+  // How many signals from home it has acted on, and how many of these its shadow knows of.
+  volatile uint32_t signals_acted_on = 0;
+  uint32_t signals_answered = 0;
   // Whether it is a process of its own that shares this one's memory (vfork).
   bool shares_memory = false;
 

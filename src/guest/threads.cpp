@@ -10,7 +10,9 @@
 #include <semaphore>
 
 #include "guest/calls.h"
+#include "guest/cluster.h"
 #include "guest/entry.h"
+#include "guest/host.h"
 #include "guest/signals.h"
 
 namespace multigrain::guest {
@@ -27,26 +29,21 @@ struct Handover {
   std::binary_semaphore begun{0};
 };
 
-void* run_thread(void* argument) {
+void* thread_main(void* argument) {
   auto& handover = *static_cast<Handover*>(argument);
-  ThreadBlock& block = handover.block;
-  ucontext_t& context = handover.context;
-  const Status prepared = prepare_thread(block);
-  if (!prepared) {
-    handover.result = -EAGAIN;
+  // Nothing of the handover is used when the parent goes on.
+  run_thread(handover.block, handover.context, handover.start, [&handover](long result) {
+    handover.result = result;
     handover.begun.release();
-    return nullptr;
-  }
-  const pid_t tid = gettid();
-  if (handover.start.parent_tid != 0) write_guest(handover.start.parent_tid, tid);
-  if (handover.start.child_tid != 0) write_guest(handover.start.child_tid, tid);
-  handover.result = tid;
-  // The parent may go on: nothing of the handover is used any more.
-  handover.begun.release();
-  enter_guest(block, context);
-  retire_thread();
-  destroy_block(&block);
+  });
   return nullptr;
+}
+
+void wake(uint64_t address, uint32_t count) {
+  if (host().cluster != nullptr)
+    host().cluster->wake(address, count);
+  else
+    syscall(SYS_futex, address, FUTEX_WAKE, count, nullptr, nullptr, 0);
 }
 
 // As the system does with the list of a thread that ends: whoever waits for one of its robust mutexes gets it, and is told.
@@ -83,10 +80,11 @@ class RobustList {
     uint32_t value = 0;
     if (address % sizeof value != 0 || !read_guest(address, value)) return;
     auto* const word = reinterpret_cast<uint32_t*>(address);
-    std::atomic_ref<uint32_t> futex(*word);
     while ((value & FUTEX_TID_MASK) == tid_) {
-      if (!futex.compare_exchange_weak(value, (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED)) continue;
-      if ((value & FUTEX_WAITERS) != 0) syscall(SYS_futex, word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+      const uint32_t waiters = value & FUTEX_WAITERS;
+      const Exchange exchange = exchange_guarded(word, value, waiters | FUTEX_OWNER_DIED);
+      if (exchange == Exchange::kDiffers) continue;
+      if (exchange == Exchange::kDone && waiters != 0) wake(address, 1);
       return;
     }
   }
@@ -96,6 +94,23 @@ class RobustList {
 };
 
 }  // namespace
+
+void run_thread(ThreadBlock& block, ucontext_t& context, const ThreadStart& start,
+                const std::function<void(long)>& begun) {
+  const Status prepared = prepare_thread(block);
+  if (!prepared) {
+    begun(-EAGAIN);
+    return;
+  }
+  const pid_t tid = block.tid != 0 ? block.tid : gettid();
+  if (start.parent_tid != 0) write_guest(start.parent_tid, tid);
+  if (start.child_tid != 0) write_guest(start.child_tid, tid);
+  begun(tid);
+  enter_guest(block, context);
+  if (host().cluster != nullptr) host().cluster->thread_has_ended(block);
+  retire_thread();
+  destroy_block(&block);
+}
 
 long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
   const Result<ThreadBlock*> created = create_block();
@@ -115,7 +130,7 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
   pthread_attr_setstacksize(&attributes, kHostStack);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread{};
-  const int failed = pthread_create(&thread, &attributes, &run_thread, &handover);
+  const int failed = pthread_create(&thread, &attributes, &thread_main, &handover);
   pthread_attr_destroy(&attributes);
   if (failed != 0) {
     destroy_block(&block);
@@ -131,9 +146,8 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
 }
 
 void end_thread(ThreadBlock& thread, int status) {
-  const uint64_t all = ~uint64_t{0};
-  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof all);
-  RobustList(thread.robust_list, gettid()).give_up();
+  block_signals();
+  RobustList(thread.robust_list, thread.tid != 0 ? thread.tid : gettid()).give_up();
   // What the guest does with the list's memory from here on must not be taken for a list.
   struct {
     void* next;
@@ -142,8 +156,7 @@ void end_thread(ThreadBlock& thread, int status) {
   } none{&none, 0, nullptr};
   syscall(SYS_set_robust_list, &none, sizeof none);
   const uint32_t zero = 0;
-  if (thread.clear_tid != 0 && write_guest(thread.clear_tid, zero))
-    syscall(SYS_futex, thread.clear_tid, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  if (thread.clear_tid != 0 && write_guest(thread.clear_tid, zero)) wake(thread.clear_tid, 1);
   // The first thread has no host code to return to, and the status that the process has if its last thread ends this way.
   if (gettid() == getpid()) syscall(SYS_exit, status);
   leave_guest(thread);

@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "guest/thread_block.h"
 
@@ -20,6 +21,11 @@ struct ThreadStart {
 
 // Starts a thread that shares everything with this one. Its number (tid), or -errno. All signals are blocked.
 long start_thread(const ThreadStart& start, const ThreadBlock& parent);
+// Runs the calling thread of the host as a thread of the guest, until that has ended. `block` has everything that
+// start_thread() gives a thread, and goes with it; the context lies in it. `begun` is called when the thread will enter
+// the guest, or cannot: with 0 or -errno.
+void run_thread(ThreadBlock& block, ucontext_t& context, const ThreadStart& start,
+                const std::function<void(long)>& begun);
 
 // Ends the calling thread of the guest. Does not return.
 [[noreturn]] void end_thread(ThreadBlock& thread, int status);

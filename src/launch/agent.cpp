@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "fabric/wireup/frames.h"
 #include "fabric/wireup/wireup.h"
 #include "launch/agent_protocol.h"
@@ -41,7 +42,7 @@ constexpr size_t kMaxLastWords = 64 * 1024;
 
 // One node's standard output or error.
 struct OutputPipe {
-  int pipe;
+  FileDescriptor pipe;
   NodeId node;
   int stream;
 };
@@ -49,7 +50,6 @@ struct OutputPipe {
 class Agent {
  public:
   Agent(int in, int out) : root_(in, out), silence_(0, Clock::now()) {}
-  ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
   int run();
@@ -89,19 +89,13 @@ class Agent {
   Clock::time_point last_words_until_{};
   Stillness told_;  // to mgrun
 
-  int null_fd_ = -1;
-  int input_ = -1;  // the writing end of node 0's standard input
+  FileDescriptor null_;
+  FileDescriptor input_;  // the writing end of node 0's standard input
   std::string waiting_input_;
   bool input_ended_ = false;
   std::vector<OutputPipe> outputs_;
   size_t under_way_ = 0;  // bytes of output that mgrun has not passed on
 };
-
-Agent::~Agent() {
-  for (const OutputPipe& output : outputs_) close(output.pipe);
-  if (input_ >= 0) close(input_);
-  if (null_fd_ >= 0) close(null_fd_);
-}
 
 // --- What mgrun says
 
@@ -250,8 +244,8 @@ void Agent::check_job() {
     const std::string interface = interface_with(interface_address_);
     if (!interface.empty()) job_.environment.emplace_back("MULTIGRAIN_INTERFACE", interface);
   }
-  null_fd_ = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null_fd_ < 0) return refuse(1, "cannot open /dev/null");
+  null_ = FileDescriptor(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null_.is_open()) return refuse(1, "cannot open /dev/null");
   job_.signal_mask = signals_.program_mask();
   nodes_ = std::make_unique<LocalNodes>(job_);
   if (const Status status = nodes_->check(); !status) return refuse(2, status.error().message);
@@ -264,33 +258,29 @@ Result<int> Agent::open_pipe(NodeId node, int stream) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "cannot pass on the output of a node");
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  outputs_.push_back({ends[0], node, stream});
+  outputs_.push_back({FileDescriptor(ends[0]), node, stream});
   return ends[1];
 }
 
 Result<pid_t> Agent::start_node(NodeId node) {
-  std::vector<int> close_after;
-  StandardDescriptors standard{.input = null_fd_};
+  std::vector<FileDescriptor> close_after;
+  StandardDescriptors standard{.input = null_.get()};
   if (node == NodeId(0)) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "cannot pass on the input");
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    input_ = ends[1];
+    input_ = FileDescriptor(ends[1]);
     standard.input = ends[0];
-    close_after.push_back(ends[0]);
+    close_after.emplace_back(ends[0]);
   }
   const Result<int> output = open_pipe(node, STDOUT_FILENO);
-  if (output) close_after.push_back(*output);
+  if (output) close_after.emplace_back(*output);
   const Result<int> error = open_pipe(node, STDERR_FILENO);
-  if (error) close_after.push_back(*error);
-  Result<pid_t> pid = fail("cannot pass on the output of a node");
-  if (output && error) {
-    standard.output = *output;
-    standard.error = *error;
-    pid = nodes_->start_next(standard);
-  }
-  for (const int fd : close_after) close(fd);
-  return pid;
+  if (error) close_after.emplace_back(*error);
+  if (!output || !error) return fail("cannot pass on the output of a node");
+  standard.output = *output;
+  standard.error = *error;
+  return nodes_->start_next(standard);
 }
 
 void Agent::start_nodes() {
@@ -310,38 +300,33 @@ void Agent::start_nodes() {
 
 void Agent::pass_on_input() {
   size_t passed = 0;
-  while (input_ >= 0 && passed < waiting_input_.size()) {
-    const ssize_t written = write(input_, waiting_input_.data() + passed, waiting_input_.size() - passed);
+  while (input_.is_open() && passed < waiting_input_.size()) {
+    const ssize_t written = write(input_.get(), waiting_input_.data() + passed, waiting_input_.size() - passed);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) break;
     if (written < 0) {
       // Node 0 does not read any more.
-      close(input_);
-      input_ = -1;
+      input_.close();
       break;
     }
     passed += static_cast<size_t>(written);
   }
   // Without a reader it goes nowhere, as in any shell.
-  if (input_ < 0 && phase_ != Phase::kReady && phase_ != Phase::kDescribed) passed = waiting_input_.size();
+  if (!input_.is_open() && phase_ != Phase::kReady && phase_ != Phase::kDescribed) passed = waiting_input_.size();
   waiting_input_.erase(0, passed);
   if (passed != 0) send(agent::kInputTaken, FieldWriter().number(passed));
-  if (input_ended_ && waiting_input_.empty() && input_ >= 0) {
-    close(input_);
-    input_ = -1;
-  }
+  if (input_ended_ && waiting_input_.empty()) input_.close();
 }
 
 void Agent::pass_on_output() {
   std::array<std::byte, agent::kPiece> buffer;
   for (OutputPipe& output : outputs_) {
-    while (output.pipe >= 0 && under_way_ + buffer.size() <= agent::kCreditWindow) {
-      const ssize_t got = read(output.pipe, buffer.data(), buffer.size());
+    while (output.pipe.is_open() && under_way_ + buffer.size() <= agent::kCreditWindow) {
+      const ssize_t got = read(output.pipe.get(), buffer.data(), buffer.size());
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && errno == EAGAIN) break;
       if (got <= 0) {
-        close(output.pipe);
-        output.pipe = -1;
+        output.pipe.close();
         break;
       }
       const auto piece = std::span(buffer).first(static_cast<size_t>(got));
@@ -350,7 +335,7 @@ void Agent::pass_on_output() {
            FieldWriter().number(output.node.value).number(static_cast<uint64_t>(output.stream)).blob(piece));
     }
   }
-  std::erase_if(outputs_, [](const OutputPipe& output) { return output.pipe < 0; });
+  std::erase_if(outputs_, [](const OutputPipe& output) { return !output.pipe.is_open(); });
 }
 
 // --- The run
@@ -376,9 +361,9 @@ void Agent::say_hello() {
 void Agent::wait_for_something() {
   std::vector<pollfd> polled = {{signals_.descriptor(), POLLIN, 0}, {root_.in(), POLLIN, 0}};
   if (root_.queued() != 0) polled.push_back({root_.out(), POLLOUT, 0});
-  if (input_ >= 0 && !waiting_input_.empty()) polled.push_back({input_, POLLOUT, 0});
+  if (input_.is_open() && !waiting_input_.empty()) polled.push_back({input_.get(), POLLOUT, 0});
   if (under_way_ + agent::kPiece <= agent::kCreditWindow)
-    for (const OutputPipe& output : outputs_) polled.push_back({output.pipe, POLLIN, 0});
+    for (const OutputPipe& output : outputs_) polled.push_back({output.pipe.get(), POLLIN, 0});
   if (nodes_) nodes_->append_to(polled);
   auto left = agent::beat_interval(job_.config.silence_limit);
   if (phase_ == Phase::kClosing) left = std::min(left, std::chrono::nanoseconds(std::chrono::milliseconds(100)));
@@ -476,12 +461,13 @@ int run_agent() {
   // The nodes must not have mgrun's channel.
   const int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (in < 0 || out < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) {
+  FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (in < 0 || out < 0 || !null.is_open() || dup2(null.get(), STDIN_FILENO) < 0 ||
+      dup2(null.get(), STDOUT_FILENO) < 0) {
     fmt::print(stderr, "mgrun --agent: there is no channel to mgrun; it is mgrun that starts agents\n");
     return 2;
   }
-  close(null);
+  null.close();
   return Agent(in, out).run();
 }
 

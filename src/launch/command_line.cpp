@@ -144,8 +144,9 @@ void add_options(CLI::App& app, CommandLine& line) {
                  "hand this variable of the environment to the nodes on all hosts")
       ->allow_extra_args(false)
       ->type_name("NAME");
-  add_flag("--binary", line.options.binary,
-           "run a program as it is: any for x86-64 Linux, without Multigrain's library (on one node so far)");
+  add_flag(
+      "--binary", line.options.binary,
+      "run a program as it is: any for x86-64 Linux, without Multigrain's library (on nodes of this machine so far)");
   add_flag("--quiet", line.options.quiet,
            "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
   add_flag("--label-output", line.options.label_output, "begin each line of output with its [node]");
@@ -204,6 +205,34 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
   return words;
 }
 
+// A program as it is runs on one node without any protocol, and on several under sequential consistency, for which alone no
+// program has to be written in a certain way.
+Status apply_to_binary(LaunchOptions& options) {
+  if (!options.hosts.empty() || options.config.fabric != FabricKind::kShm)
+    return fail("--binary runs a program on nodes of this machine so far; leave --hosts and --fabric out");
+  if (options.config.clock != ClockKind::kWall) return fail("--binary knows no virtual time so far; leave --clock out");
+  if (options.config.nodes == 1) {
+    if (options.config.stats == StatsFormat::kNone) return {};
+    return fail("--stats counts nothing of a program that --binary runs on one node; leave it out");
+  }
+  const auto give = [&options](const char* name, const char* value) {
+    std::erase_if(options.environment, [name](const auto& one) { return one.first == name; });
+    options.environment.emplace_back(name, value);
+  };
+  const auto given =
+      std::ranges::find(options.environment, "MULTIGRAIN_PROTOCOL", [](const auto& one) { return one.first; });
+  if (given != options.environment.end() && given->second != "sc")
+    return fail(
+        "--binary needs --protocol sc, since the program is not written for weaker models; leave --protocol {} out",
+        given->second);
+  options.config.protocol = "sc";
+  give("MULTIGRAIN_PROTOCOL", "sc");
+  // Pages that are read ahead may be in another area, which this node has not mapped.
+  options.config.prefetch = 0;
+  give("MULTIGRAIN_PREFETCH", "0");
+  return {};
+}
+
 }  // namespace
 
 Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, const char* const* argv) {
@@ -230,10 +259,8 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   if (const Status status = apply(line.settings, options); !status) return tl::unexpected<Error>(status.error());
   if (const Status status = apply_hosts(line.hosts, line.settings, options); !status)
     return tl::unexpected<Error>(status.error());
-  if (options.binary && (options.config.nodes != 1 || !options.hosts.empty()))
-    return fail("--binary runs a program on one node of this machine so far; leave --nodes and --hosts out");
-  if (options.binary && options.config.stats != StatsFormat::kNone)
-    return fail("--stats counts nothing of a program that is run by --binary so far; leave it out");
+  if (options.binary)
+    if (const Status status = apply_to_binary(options); !status) return tl::unexpected<Error>(status.error());
   options.pinning = line.pin ? Pinning::kAlways : line.no_pin ? Pinning::kNever : Pinning::kAutomatic;
   return std::move(options);
 }

@@ -31,31 +31,27 @@ HostLink::~HostLink() {
 }
 
 Status HostLink::start(const std::vector<std::string>& command, bool dies_with_us) {
-  int channel[2];
-  int complaints[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0)
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return fail_errno(errno, fmt::format("host {}: no channel", name()));
-  if (pipe2(complaints, O_CLOEXEC) != 0) {
-    const int code = errno;
-    close(channel[0]);
-    close(channel[1]);
-    return fail_errno(code, fmt::format("host {}: no channel", name()));
-  }
+  FileDescriptor channel(ends[0]), channel_of_host(ends[1]);
+  if (pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, fmt::format("host {}: no channel", name()));
+  complaints_pipe_ = FileDescriptor(ends[0]);
+  FileDescriptor complaints_of_host(ends[1]);
   ChildStart start;
   start.command = command;
-  start.input = start.output = channel[1];
-  start.error = complaints[1];
+  start.input = start.output = channel_of_host.get();
+  start.error = complaints_of_host.get();
   start.new_session = true;
   if (dies_with_us) start.parent_death_signal = SIGKILL;
   start.signal_mask.emplace();
   sigemptyset(&*start.signal_mask);
   start.default_signals = {SIGXFSZ};
   const auto process = start_child(start);
-  close(channel[1]);
-  close(complaints[1]);
-  raw_ = channel[0];
-  complaints_fd_ = complaints[0];
-  fcntl(complaints_fd_, F_SETFL, O_NONBLOCK);
+  channel_of_host.close();
+  complaints_of_host.close();
+  raw_ = channel.release();
+  fcntl(complaints_pipe_.get(), F_SETFL, O_NONBLOCK);
   stream_.emplace(raw_, raw_);
   if (!process) return fail("host {}: {}", name(), process.error().message);
   pid_ = *process;
@@ -63,7 +59,7 @@ Status HostLink::start(const std::vector<std::string>& command, bool dies_with_u
 }
 
 void HostLink::append_to(std::vector<pollfd>& polled) const {
-  if (complaints_fd_ >= 0) polled.push_back({complaints_fd_, POLLIN, 0});
+  if (complaints_pipe_.is_open()) polled.push_back({complaints_pipe_.get(), POLLIN, 0});
   if (!stream_) return;
   const short events = stream_->queued() != 0 ? POLLIN | POLLOUT : POLLIN;
   polled.push_back({stream_->in(), events, 0});
@@ -148,13 +144,12 @@ Result<std::optional<Frame>> HostLink::next() {
 
 void HostLink::read_complaints() {
   std::array<char, 4096> buffer;
-  while (complaints_fd_ >= 0) {
-    const ssize_t got = read(complaints_fd_, buffer.data(), buffer.size());
+  while (complaints_pipe_.is_open()) {
+    const ssize_t got = read(complaints_pipe_.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) {
-      close(complaints_fd_);
-      complaints_fd_ = -1;
+      complaints_pipe_.close();
     } else {
       complaint_.append(buffer.data(), static_cast<size_t>(got));
     }
@@ -225,8 +220,7 @@ void HostLink::end() {
     waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  if (complaints_fd_ >= 0) close(complaints_fd_);
-  complaints_fd_ = -1;
+  complaints_pipe_.close();
 }
 
 }  // namespace multigrain

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "fabric/wireup/frames.h"
 #include "launch/agent_protocol.h"
 #include "launch/hosts.h"
@@ -77,7 +78,7 @@ class HostLink {
   std::optional<FrameStream> stream_;
   int raw_ = -1;       // the channel before it is one of frames
   std::string noise_;  // what came by it
-  int complaints_fd_ = -1;
+  FileDescriptor complaints_pipe_;
   std::string complaint_;  // a line that has not ended
   std::vector<std::string> complaints_;
   std::string last_complaint_;

@@ -53,20 +53,14 @@ std::string LineLabeller::finish() {
 
 // --- LabelledOutput
 
-LabelledOutput::~LabelledOutput() {
-  for (const Stream& stream : streams_) {
-    if (stream.pipe >= 0) close(stream.pipe);
-  }
-}
-
 void LabelledOutput::add(int pipe, NodeId node, int target) {
   fcntl(pipe, F_SETFL, fcntl(pipe, F_GETFL) | O_NONBLOCK);
-  streams_.push_back({pipe, target, LineLabeller(node)});
+  streams_.push_back({FileDescriptor(pipe), target, LineLabeller(node)});
 }
 
 void LabelledOutput::append_to(std::vector<pollfd>& polled) const {
   for (const Stream& stream : streams_) {
-    if (stream.pipe >= 0) polled.push_back({stream.pipe, POLLIN, 0});
+    if (stream.pipe.is_open()) polled.push_back({stream.pipe.get(), POLLIN, 0});
   }
 }
 
@@ -85,13 +79,12 @@ void LabelledOutput::pass_on(int target, std::string_view text) {
 
 void LabelledOutput::drain(Stream& stream) {
   char buffer[16 * 1024];
-  while (stream.pipe >= 0) {
-    const ssize_t got = read(stream.pipe, buffer, sizeof buffer);
+  while (stream.pipe.is_open()) {
+    const ssize_t got = read(stream.pipe.get(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) {
-      close(stream.pipe);
-      stream.pipe = -1;
+      stream.pipe.close();
       return;
     }
     // One write a batch, so that lines of different nodes do not tear each other apart.

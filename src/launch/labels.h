@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/ids.h"
 
 namespace multigrain {
@@ -35,7 +36,6 @@ class LabelledOutput {
   LabelledOutput() = default;
   LabelledOutput(const LabelledOutput&) = delete;
   LabelledOutput& operator=(const LabelledOutput&) = delete;
-  ~LabelledOutput();
 
   // Takes over the reading end of a pipe that `node` writes to; its lines go to the descriptor `target`.
   void add(int pipe, NodeId node, int target);
@@ -51,7 +51,7 @@ class LabelledOutput {
 
  private:
   struct Stream {
-    int pipe;  // -1: closed
+    FileDescriptor pipe;
     int target;
     LineLabeller lines;
   };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/child_process.h"
+#include "base/file_descriptor.h"
 #include "base/guest_environment.h"
 #include "base/installation.h"
 #include "base/shell_status.h"
@@ -31,8 +32,9 @@ namespace {
 // enough not to be noticed.
 constexpr std::chrono::milliseconds kNetworkPatience{300};
 
-// The program that hosts programs that know nothing of Multigrain.
+// The programs that host a program as it is, on one node and on several.
 constexpr const char* kHost = "mghost";
+constexpr const char* kHostNode = "mghost-node";
 
 // Whether there is no file of that name at all.
 bool is_missing(const std::string& name) {
@@ -89,9 +91,6 @@ class Launcher final : private NodeControl {
                                                                                   : kNetworkPatience,
                             .program_speaks_for_itself = options.binary}),
         standstill_(options.deadlock_after) {}
-  ~Launcher() override {
-    if (null_fd_ >= 0) close(null_fd_);
-  }
   int run();
 
  private:
@@ -110,14 +109,14 @@ class Launcher final : private NodeControl {
   Supervisor supervisor_;
   Standstill standstill_;
   LabelledOutput output_;
-  int null_fd_ = -1;
+  FileDescriptor null_;
 };
 
 Result<pid_t> Launcher::start(NodeId id) {
   StandardDescriptors standard;
-  if (id != NodeId(0)) standard.input = null_fd_;
+  if (id != NodeId(0)) standard.input = null_.get();
   if (!options_.label_output) return nodes_.start_next(standard);
-  std::vector<int> close_after;
+  std::vector<FileDescriptor> close_after;
   Status piped;
   for (const auto& [end, target] :
        {std::pair(&standard.output, STDOUT_FILENO), std::pair(&standard.error, STDERR_FILENO)}) {
@@ -128,11 +127,9 @@ Result<pid_t> Launcher::start(NodeId id) {
     }
     output_.add(ends[0], id, target);
     *end = ends[1];
-    close_after.push_back(ends[1]);
+    close_after.emplace_back(ends[1]);
   }
-  Result<pid_t> pid = piped ? nodes_.start_next(standard) : tl::unexpected<Error>(piped.error());
-  for (const int fd : close_after) close(fd);
-  return pid;
+  return piped ? nodes_.start_next(standard) : tl::unexpected<Error>(piped.error());
 }
 
 void Launcher::wait_for_something() {
@@ -158,8 +155,8 @@ void Launcher::tell_what_processors_do(Nanoseconds slept) {
 int Launcher::run() {
   if (const Status status = nodes_.check(); !status) return refuse(2, status.error());
   if (const Status status = nodes_.prepare(); !status) return refuse(1, status.error());
-  null_fd_ = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null_fd_ < 0) return refuse(1, fail_errno(errno, "cannot open /dev/null").value());
+  null_ = FileDescriptor(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null_.is_open()) return refuse(1, fail_errno(errno, "cannot open /dev/null").value());
   if (options_.config.verbose) tell("{}: {}", nodes_.description(), path_);
 
   for (uint16_t node = 0; node < options_.config.nodes; ++node) {
@@ -223,15 +220,18 @@ Error become(const std::string& path, const std::vector<std::string>& words) {
 int launch(const LaunchOptions& given) {
   auto path = find_program(given.program.front());
   // As a shell tells a program that is not there from one that cannot be executed.
-  if (!path && given.binary) return refuse(is_missing(given.program.front()) ? kNotFound : kNotExecutable, path.error());
+  if (!path && given.binary)
+    return refuse(is_missing(given.program.front()) ? kNotFound : kNotExecutable, path.error());
   if (!path) return refuse(2, path.error());
   LaunchOptions options = given;
   if (given.binary) {
-    const auto host = find_beside_executable({"../" MULTIGRAIN_LIBRARY_DIRECTORY "/multigrain", "../lib/multigrain"}, {kHost});
+    const char* const name = given.config.nodes == 1 ? kHost : kHostNode;
+    const auto host =
+        find_beside_executable({"../" MULTIGRAIN_LIBRARY_DIRECTORY "/multigrain", "../lib/multigrain"}, {name});
     if (!host) return refuse(1, host.error());
-    options.program = {kHost, "--execute", *path, "--"};
+    options.program = {name, "--execute", *path, "--"};
     options.program.insert(options.program.end(), given.program.begin(), given.program.end());
-    path = *host / kHost;
+    path = *host / name;
     if (can_stand_aside(options)) return refuse(kNotExecutable, become(*path, options.program));
   }
   WatchedSignals signals;

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/guest_environment.h"
 #include "base/output_file.h"
 #include "fabric/network_devices.h"
@@ -132,33 +133,29 @@ std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd, in
 
 Result<pid_t> LocalNodes::start_next(const StandardDescriptors& standard) {
   const NodeId id(static_cast<uint16_t>(job_.first.value + processes_.size()));
-  int wireup_fd = -1;
+  FileDescriptor wireup;
   if (job_.config.fabric == FabricKind::kUcx) {
     const Result<int> opened = channels_.open(id);
     if (!opened) return tl::unexpected<Error>(opened.error());
-    wireup_fd = *opened;
+    wireup = FileDescriptor(*opened);
   }
-  const Result<int> status_fd = statuses_.open_next();
-  if (!status_fd) {
-    if (wireup_fd >= 0) close(wireup_fd);
-    return tl::unexpected<Error>(status_fd.error());
-  }
+  const Result<int> opened_status = statuses_.open_next();
+  if (!opened_status) return tl::unexpected<Error>(opened_status.error());
+  const FileDescriptor status(*opened_status);
   NodeStart start;
   start.path = job_.path;
   start.arguments = job_.arguments;
-  start.environment = environment_of(id, wireup_fd, *status_fd);
+  start.environment = environment_of(id, wireup.get(), status.get());
   start.signal_mask = job_.signal_mask;
   start.inherited = frames_fds_;
   start.alone = job_.config.nodes == 1;
   if (job_fd_ >= 0) start.inherited.push_back(job_fd_);
-  if (wireup_fd >= 0) start.inherited.push_back(wireup_fd);
-  start.inherited.push_back(*status_fd);
+  if (wireup.is_open()) start.inherited.push_back(wireup.get());
+  start.inherited.push_back(status.get());
   start.input = standard.input;
   start.output = standard.output;
   start.error = standard.error;
   Result<pid_t> pid = start_node(start);
-  if (wireup_fd >= 0) close(wireup_fd);
-  close(*status_fd);
   if (pid) {
     processes_.push_back({*pid});
     statuses_.started(*pid);

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/child_process.h"
+#include "base/file_descriptor.h"
 
 namespace multigrain {
 namespace {
@@ -20,9 +21,8 @@ bool fix_addresses() {
   // Off for the whole machine?
   const int code = errno;
   char first = 0;
-  const int setting = open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC);
-  const bool off = setting >= 0 && read(setting, &first, 1) == 1 && first == '0';
-  if (setting >= 0) close(setting);
+  const FileDescriptor setting(open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC));
+  const bool off = setting.is_open() && read(setting.get(), &first, 1) == 1 && first == '0';
   errno = code;
   return off;
 }

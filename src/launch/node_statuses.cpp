@@ -1,7 +1,6 @@
 #include "launch/node_statuses.h"
 
-#include <unistd.h>
-
+#include "base/file_descriptor.h"
 #include "launch/limits.h"
 #include "report/crash_report.h"
 
@@ -13,15 +12,13 @@ NodeStatuses::~NodeStatuses() {
 
 Result<int> NodeStatuses::open_next() {
   const FileSizes sizes;
-  const auto fd = create_node_status();
-  if (!fd) return fail("{}{}", fd.error().message, sizes.advice());
-  const auto mapped = map_node_status(*fd);
-  if (!mapped) {
-    close(*fd);
-    return tl::unexpected<Error>(mapped.error());
-  }
+  const auto created = create_node_status();
+  if (!created) return fail("{}{}", created.error().message, sizes.advice());
+  FileDescriptor fd(*created);
+  const auto mapped = map_node_status(fd.get());
+  if (!mapped) return tl::unexpected<Error>(mapped.error());
   statuses_.push_back(*mapped);
-  return fd;
+  return fd.release();
 }
 
 const NodeStatus* NodeStatuses::status_of(NodeId node) const {

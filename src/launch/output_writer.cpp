@@ -11,8 +11,8 @@
 namespace multigrain {
 
 Status OutputWriter::start() {
-  event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (event_ < 0) return fail_errno(errno, "cannot pass on the output of nodes");
+  event_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event_.is_open()) return fail_errno(errno, "cannot pass on the output of nodes");
   thread_ = std::thread([this] { run(); });
   return {};
 }
@@ -27,7 +27,6 @@ OutputWriter::~OutputWriter() {
     changed_.notify_all();
     thread_.join();
   }
-  if (event_ >= 0) close(event_);
 }
 
 void OutputWriter::write(int target, std::string text, size_t owner, size_t bytes) {
@@ -40,7 +39,7 @@ void OutputWriter::write(int target, std::string text, size_t owner, size_t byte
 
 std::vector<OutputWriter::Done> OutputWriter::take_done() {
   eventfd_t count = 0;
-  eventfd_read(event_, &count);
+  eventfd_read(event_.get(), &count);
   const LockGuard lock(mutex_);
   return std::exchange(done_, {});
 }
@@ -71,7 +70,7 @@ void OutputWriter::run() {
     }
     busy_ = false;
     done_.push_back(piece.done);
-    eventfd_write(event_, 1);
+    eventfd_write(event_.get(), 1);
     changed_.notify_all();
   }
 }

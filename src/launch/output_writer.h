@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/mutex.h"
 
 namespace multigrain {
@@ -33,7 +34,7 @@ class OutputWriter {
     size_t bytes;
   };
   // Becomes readable when there is something to take.
-  [[nodiscard]] int descriptor() const { return event_; }
+  [[nodiscard]] int descriptor() const { return event_.get(); }
   std::vector<Done> take_done();
 
   // Waits until all is written.
@@ -49,7 +50,7 @@ class OutputWriter {
   };
   void run();
 
-  int event_ = -1;
+  FileDescriptor event_;
   std::thread thread_;
   Mutex mutex_;
   ConditionVariable changed_;

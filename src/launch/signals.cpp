@@ -12,10 +12,6 @@ constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
 
 }  // namespace
 
-WatchedSignals::~WatchedSignals() {
-  if (fd_ >= 0) close(fd_);
-}
-
 Status WatchedSignals::watch(std::initializer_list<int> others) {
   // Without this a SIGCHLD that the caller ignores would reap the children unseen.
   signal(SIGCHLD, SIG_DFL);
@@ -30,14 +26,14 @@ Status WatchedSignals::watch(std::initializer_list<int> others) {
     if (action.sa_handler != SIG_IGN) sigaddset(&set, number);
   }
   sigprocmask(SIG_BLOCK, &set, &program_mask_);
-  fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (fd_ < 0) return fail_errno(errno, "cannot watch signals");
+  fd_ = FileDescriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd_.is_open()) return fail_errno(errno, "cannot watch signals");
   return {};
 }
 
 std::optional<signalfd_siginfo> WatchedSignals::next() {
   signalfd_siginfo info;
-  if (read(fd_, &info, sizeof info) != sizeof info) return std::nullopt;
+  if (read(fd_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
   return info;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace multigrain {
 
@@ -16,21 +17,20 @@ class WatchedSignals {
   WatchedSignals() = default;
   WatchedSignals(const WatchedSignals&) = delete;
   WatchedSignals& operator=(const WatchedSignals&) = delete;
-  ~WatchedSignals();
 
   // From now on SIGCHLD, the signals that are passed on to the nodes (but for those that this process was told to
   // ignore, as by nohup), and `others` are blocked and arrive by next(). Once.
   Status watch(std::initializer_list<int> others = {});
 
   // Becomes readable when a signal has arrived.
-  [[nodiscard]] int descriptor() const { return fd_; }
+  [[nodiscard]] int descriptor() const { return fd_.get(); }
   // What was blocked before: what the program should find blocked.
   [[nodiscard]] const sigset_t& program_mask() const { return program_mask_; }
   // A signal that has arrived, if there is one.
   std::optional<signalfd_siginfo> next();
 
  private:
-  int fd_ = -1;
+  FileDescriptor fd_;
   sigset_t program_mask_{};
 };
 

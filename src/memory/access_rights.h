@@ -70,6 +70,11 @@ class AccessRights {
   // Post: no thread of this process can read or write the pages through the view any more, as for revoke_write.
   virtual void revoke(PageId first, uint64_t count) = 0;
 
+  // These pages of the view were mapped anew (Region::view_again): a mechanism that is registered for mappings is
+  // registered again. They have no rights, and the caller gives their mapping the protection that is the most that the
+  // rights can allow from now on.
+  virtual void watch_again(PageId /*first*/, uint64_t /*count*/) {}
+
   // "userfault" or "mprotect".
   [[nodiscard]] virtual std::string_view name() const = 0;
 

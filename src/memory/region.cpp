@@ -39,6 +39,14 @@ std::string occupant(uintptr_t start, uint64_t size) {
   return "something that is gone again";
 }
 
+// Not for children and not for core dumps (region.h). The errno, or 0.
+int set_up(void* mapping, uint64_t size) {
+  if (madvise(mapping, size, MADV_DONTFORK) != 0 || madvise(mapping, size, MADV_DONTDUMP) != 0) return errno;
+  // EINVAL: a kernel without huge pages.
+  static_cast<void>(madvise(mapping, size, MADV_NOHUGEPAGE));
+  return 0;
+}
+
 Result<std::byte*> map_frames(int fd, uintptr_t at, uint64_t size, int protection, std::string_view what) {
   void* const wanted = reinterpret_cast<void*>(at);
   void* got = mmap(wanted, size, protection, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, 0);
@@ -60,14 +68,11 @@ Result<std::byte*> map_frames(int fd, uintptr_t at, uint64_t size, int protectio
     munmap(got, size);
     return fail("cannot map the {} of the shared region at {:#x}: the kernel is older than 4.17", what, at);
   }
-  // Not for children and not for core dumps, see the header; these kernels know the advice, so failure is a surprise.
-  if (madvise(got, size, MADV_DONTFORK) != 0 || madvise(got, size, MADV_DONTDUMP) != 0) {
-    const int code = errno;
+  // These kernels know the advice, so failure is a surprise.
+  if (const int code = set_up(got, size); code != 0) {
     munmap(got, size);
     return fail_errno(code, fmt::format("cannot set up the {} of the shared region", what));
   }
-  // EINVAL: a kernel without huge pages.
-  static_cast<void>(madvise(got, size, MADV_NOHUGEPAGE));
   return static_cast<std::byte*>(got);
 }
 
@@ -147,6 +152,16 @@ void Region::unmap() {
   munmap(view_, size_);
   munmap(alias_, size_);
   close(frames_fd_);
+}
+
+void Region::view_again(PageId first, uint64_t count) {
+  MG_CHECK(has_pages(first, count), first.value, count);
+  const auto offset = static_cast<off_t>(first.value << page_shift_);
+  void* const got =
+      mmap(view(first), count << page_shift_, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, frames_fd_, offset);
+  if (got == MAP_FAILED || set_up(got, count << page_shift_) != 0)
+    panic("cannot map a part of the shared region again (errno, page, pages)", static_cast<uint64_t>(errno),
+          first.value, count);
 }
 
 void Region::discard_frames(PageId first, uint64_t count) {

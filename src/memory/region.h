@@ -71,6 +71,9 @@ class Region {
     return first.value <= page_count() && count <= page_count() - first.value;
   }
 
+  // Maps these frames into the view again, without any right, in the place of whatever was mapped over them there.
+  void view_again(PageId first, uint64_t count);
+
   // Gives the memory of these frames back; they read as zeros through the alias afterwards.
   // Pre: no rights are granted on the pages and nobody uses their frames. One system call.
   void discard_frames(PageId first, uint64_t count);

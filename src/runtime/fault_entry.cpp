@@ -37,14 +37,18 @@ void let_it_happen(int signal) {
   real_sigaction(signal, &fate, nullptr);
 }
 
+bool serve(const Fault& fault) {
+  virtual_time::trapped();
+  // The processor that this one would wait for here may be waiting until a hazard of this one is cleared.
+  if (!has_published_hazard()) virtual_time::synchronise();
+  return g_entry.protocol->on_fault(fault.page, fault.is_write);
+}
+
 void on_signal(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   return_to_crash_record();
   if (const auto fault = g_entry.rights->decode(signal, info, context)) {
-    virtual_time::trapped();
-    // The processor that this one would wait for here may be waiting until a hazard of this one is cleared.
-    if (!has_published_hazard()) virtual_time::synchronise();
-    if (g_entry.protocol->on_fault(fault->page, fault->is_write)) {
+    if (serve(*fault)) {
       errno = saved_errno;
       return;
     }
@@ -127,6 +131,14 @@ TrapCost measure_trap() {
   if (page != MAP_FAILED) munmap(page, Config::kMinPageSize);
   if (other != MAP_FAILED) munmap(other, kOther);
   return cost;
+}
+
+bool serve_fault(int signal, const siginfo_t* info, const void* context) {
+  const int saved_errno = errno;
+  const auto fault = g_entry.rights->decode(signal, info, context);
+  const bool is_served = fault && serve(*fault);
+  errno = saved_errno;
+  return is_served;
 }
 
 Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol) {

@@ -1,6 +1,8 @@
 // Where faults on the shared region come in.
 #pragma once
 
+#include <csignal>
+
 #include "base/error.h"
 #include "coherence/protocol.h"
 #include "memory/access_rights.h"
@@ -22,5 +24,9 @@ TrapCost measure_trap();
 // handler if it has one, its death with the ordinary signal and core otherwise.
 // The arguments outlive the process's last fault. Once, at start-up.
 Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol);
+
+// What that handler does first: true if the signal was an access to an allocated page without a right that it should have,
+// which it has now.
+bool serve_fault(int signal, const siginfo_t* info, const void* context);
 
 }  // namespace multigrain

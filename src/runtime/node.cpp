@@ -43,7 +43,7 @@ Node::~Node() = default;
 
 // --- Start
 
-Status Node::start() {
+Status Node::start(const std::function<Status(Node&)>& prepare) {
   MG_CHECK(g_node == nullptr);
   // What is built here lives as long as the process, across copies of the private heap.
   const BootHeapScope boot;
@@ -75,6 +75,8 @@ Status Node::start() {
     refuse_thread_sync(nullptr);
   });
   node->describe();
+  if (prepare)
+    if (Status prepared = prepare(*node); !prepared) return prepared;
   return node->start_service();
 }
 

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -36,8 +37,9 @@ enum class PhaseMark : uint64_t { kBegin, kEnd };
 
 class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
  public:
-  // Builds this process's node from the environment and makes it ready for messages and faults. Once.
-  static Status start();
+  // Builds this process's node from the environment and makes it ready for messages and faults. Once. `prepare`, if given, is
+  // called before any message is served.
+  static Status start(const std::function<Status(Node&)>& prepare = {});
   // The node, or nullptr before start().
   static Node* get();
   // Whether this process is a child that the program forked: it has no node.
@@ -47,6 +49,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
 
   [[nodiscard]] const Config& config() const { return config_; }
   [[nodiscard]] Region& region() { return *region_; }
+  [[nodiscard]] AccessRights& rights() { return *rights_; }
   [[nodiscard]] SharedHeap& heap() { return *heap_; }
   [[nodiscard]] Protocol& protocol() { return *protocol_; }
   // Whether memory can be kept coherent by lines here: the program has compiled checks.

@@ -45,20 +45,27 @@ struct DriverState {
   [[nodiscard]] const Page& page(unsigned number) const { return record(number).page; }
   [[nodiscard]] const void* listed() const { return &driver.listed_; }
   [[nodiscard]] uint64_t first_listed() const { return driver.listed_.load(); }
+  [[nodiscard]] int64_t missing() const { return driver.missing_.load(); }
   // All of it that changes, as bytes.
   struct Saved {
     std::array<std::array<std::byte, sizeof(Driver::Record)>, kMaxPages> records;
     uint64_t listed = 0;
+    int64_t missing = 0;
+    std::array<std::byte, sizeof(EventCount)> discarded;
   };
   void save(Saved& saved) const {
     for (unsigned p = 0; p < kMaxPages; ++p)
       std::memcpy(saved.records[p].data(), static_cast<const void*>(&record(p)), sizeof(Driver::Record));
     saved.listed = driver.listed_.load();
+    saved.missing = driver.missing_.load();
+    std::memcpy(saved.discarded.data(), static_cast<const void*>(&driver.discarded_), sizeof(EventCount));
   }
   void put_back(const Saved& saved) const {
     for (unsigned p = 0; p < kMaxPages; ++p)
       std::memcpy(static_cast<void*>(&record(p)), saved.records[p].data(), sizeof(Driver::Record));
     driver.listed_.store(saved.listed);
+    driver.missing_.store(saved.missing);
+    std::memcpy(static_cast<void*>(&driver.discarded_), saved.discarded.data(), sizeof(EventCount));
   }
   // Which page's lock it is; nullopt: no page's.
   [[nodiscard]] std::optional<unsigned> page_of_lock(const void* lock) const {
@@ -71,17 +78,22 @@ struct DriverState {
       if (address == &record(p)) return p;
     return std::nullopt;
   }
+  // Of page kMaxPages: the end of a discard.
   [[nodiscard]] uint32_t grants(unsigned page, bool is_write) const {
+    if (page == kMaxPages) return driver.discarded_.prepare();
     return is_write ? record(page).writers.prepare() : record(page).readers.prepare();
   }
   // As if it had just been made.
   void clear() const {
     for (unsigned p = 0; p < kMaxPages; ++p) std::construct_at(&record(p));
     driver.listed_.store(0);
+    driver.missing_.store(0);
+    std::construct_at(&driver.discarded_);
   }
   template <typename Add>
   void serialise(unsigned pages, Add&& add) const {
     add(driver.listed_.load());
+    add(static_cast<uint64_t>(driver.missing_.load()));
     for (unsigned n = 0; n < pages; ++n) {
       const Driver::Record& of = record(n);
       const Page& p = of.page;
@@ -93,7 +105,7 @@ struct DriverState {
       add(p.waiting_to_read | uint64_t{p.waiting_to_write} << 8 | uint64_t{p.returning} << 16 |
           p.forwarded_reads.bits() << 24 | (p.has_forwarded_write ? uint64_t{p.forwarded_write.value} << 32 : 0) |
           (p.has_forwarded_write ? uint64_t{p.forwarded_acks} << 40 : 0) |
-          (p.has_invalidation ? uint64_t{p.invalidation.value} << 48 : 0));
+          (p.has_invalidation ? uint64_t{p.invalidation.value} << 48 : 0) | p.discarders.bits() << 56);
       add(of.is_listed ? of.next_listed.load() : 0);
     }
   }
@@ -235,6 +247,14 @@ const char* name(Mutant mutant) {
       return "a page is listed though it is in the list";
     case Mutant::kWakesNobody:
       return "readers that wait are not woken";
+    case Mutant::kClearsOneCopy:
+      return "a page is cleared though other nodes have copies";
+    case Mutant::kClearsWhileHeld:
+      return "a page is cleared though threads have just been granted it";
+    case Mutant::kClearedReadable:
+      return "a page is cleared, and threads keep the right to it";
+    case Mutant::kDiscardForgotten:
+      return "a node that discards is not told of pages that are cleared later";
     case Mutant::kGrantSeenLate:
       return "a thread looks at the grants after it has let go of the page";
     case Mutant::kCount:
@@ -245,7 +265,7 @@ const char* name(Mutant mutant) {
 
 struct World::Impl {
   explicit Impl(const Scenario& of)
-      : scenario(of), homes(of.homes), network(node_memory::network_of(kMaxNodes)) {}
+      : scenario(of), homes(of.homes), network(node_memory::network_of(of.nodes)) {}
 
   const Scenario& scenario;
   exploring_driver::FixedHomes homes;
@@ -299,7 +319,15 @@ struct World::Impl {
     if (!nodes[thread.node].driver->on_fault(PageId(page), is_write)) panic("a page is not allocated:", page);
     thread.records.clear();
   }
+  void discard(unsigned page) {
+    Thread& thread = *running;
+    stop(Thread::At::kStep, nullptr);
+    thread.page = kMaxPages;
+    if (!nodes[thread.node].driver->discard(PageId(page), 1)) panic("the driver cannot discard");
+    thread.records.clear();
+  }
   void execute(const Op& op) {
+    if (op.type == OpType::kDiscard) return discard(op.page);
     Thread& thread = *running;
     const SteppedRights& rights = nodes[thread.node].rights;
     const bool writes = op.type == OpType::kStore || op.type == OpType::kAdd;
@@ -467,10 +495,14 @@ struct Interleavings {
       uint64_t& reg = registers[p * kRegisters + op.reg];
       const uint64_t old_register = reg;
       uint64_t& word = memory[op.page][op.word];
-      if (op.type != OpType::kStore) reg = word;
-      if (op.type == OpType::kStore) word = op.value;
-      if (op.type == OpType::kAdd) word += op.value;
-      if (op.type == OpType::kMove) memory[op.to][op.word] = word;
+      if (op.type == OpType::kDiscard) {
+        memory[op.page] = {};
+      } else {
+        if (op.type != OpType::kStore) reg = word;
+        if (op.type == OpType::kStore) word = op.value;
+        if (op.type == OpType::kAdd) word += op.value;
+        if (op.type == OpType::kMove) memory[op.to][op.word] = word;
+      }
       ++pc[p];
       go();
       --pc[p];
@@ -694,7 +726,7 @@ std::string World::check_end() const {
     for (unsigned n = 0; n < impl_->scenario.nodes; ++n) {
       const Page& page = impl_->state(n).page(p);
       if (page.pending != Pending::kNone || page.acks != 0 || page.is_to_go() || !page.forwarded_reads.empty() ||
-          page.waiting_to_read != 0 || page.waiting_to_write != 0 || page.returning != 0)
+          page.waiting_to_read != 0 || page.waiting_to_write != 0 || page.returning != 0 || !page.discarders.empty())
         return fmt::format("page {} is not at rest at node {} in the end", p, n);
       const bool has = entry.sharers.contains(NodeId(static_cast<uint16_t>(n)));
       if (has != page.is_readable())

@@ -34,6 +34,7 @@ enum class OpType : uint8_t {
   kStore,
   kAdd,   // atomic; `reg` receives the old value
   kMove,  // one instruction that reads a word of `page` and writes it to the same word of `to`
+  kDiscard,  // of `page`
 };
 
 struct Op {

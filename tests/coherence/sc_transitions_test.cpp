@@ -135,5 +135,45 @@ TEST(ScTransitions, RefuseWhatNoCorrectNodeSends) {
   EXPECT_TRUE(refuses(home, kAtHome, kNode, {.kind = MessageKind::kRead, .requester = kNode})) << "it has a copy";
 }
 
+TEST(ScTransitions, TheHomeClearsWhatItHasAlone) {
+  Page page;
+  Actions actions;
+  // What no node has used is zeros anyway.
+  EXPECT_TRUE(on_discard(page, kAtHome, kNode, actions));
+  EXPECT_TRUE(actions.empty());
+  on_fault(page, kAtHome, Access::kWrite, actions);
+  on_hold_over(page, kAtHome, actions);
+  actions.clear();
+  EXPECT_TRUE(on_discard(page, kAtHome, kNode, actions));
+  EXPECT_EQ(verbs(actions), (std::vector{Verb::kRevoke, Verb::kClear}));
+  EXPECT_EQ(page, Page{});
+}
+
+TEST(ScTransitions, ADiscardTakesThePageFromOtherNodesFirst) {
+  Page page;
+  Actions actions;
+  EXPECT_TRUE(takes(page, kAtHome, kNode, {.kind = MessageKind::kWrite, .requester = kNode}, actions));
+  actions.clear();
+  EXPECT_FALSE(on_discard(page, kAtHome, kOther, actions));
+  EXPECT_EQ(sent(actions), std::vector{MessageKind::kForwardWrite});
+  EXPECT_TRUE(takes(page, kAtHome, kNode, {.kind = MessageKind::kDataExclusive, .requester = kHome}, actions));
+  EXPECT_EQ(verbs(actions), (std::vector{Verb::kTakePage, Verb::kMapWrite, Verb::kRevoke, Verb::kClear, Verb::kSend}));
+  EXPECT_EQ(sent(actions), std::vector{MessageKind::kDiscarded});
+  EXPECT_EQ(actions.begin()[4].node, kOther);
+  EXPECT_EQ(page, Page{});
+}
+
+TEST(ScTransitions, ADiscardWaitsForTheEndOfTheHold) {
+  Page page;
+  Actions actions;
+  on_fault(page, kAtHome, Access::kWrite, actions);
+  actions.clear();
+  EXPECT_FALSE(on_discard(page, kAtHome, kHome, actions));
+  EXPECT_EQ(verbs(actions), std::vector{Verb::kAwaitHold});
+  actions.clear();
+  on_hold_over(page, kAtHome, actions);
+  EXPECT_EQ(verbs(actions), (std::vector{Verb::kRevoke, Verb::kClear, Verb::kSend}));
+}
+
 }  // namespace
 }  // namespace multigrain::sc

@@ -59,7 +59,9 @@ class AgainstAModel : public testing::TestWithParam<unsigned> {
 
 TEST_P(AgainstAModel, RandomChanges) {
   std::mt19937 random(GetParam());
-  const auto below = [&random](uint64_t limit) { return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random); };
+  const auto below = [&random](uint64_t limit) {
+    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random);
+  };
   for (int step = 0; step < 400; ++step) {
     const uint64_t first = below(kPages);
     const uint64_t count = 1 + below(std::min<uint64_t>(kPages - first, 12));

@@ -11,9 +11,15 @@ import unittest
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 PROGRAMS = f"{BIN}/tests/guest"
 HOSTED = (f"{BIN}/mgrun", "--binary", "--")
+HOST = f"{BIN}/../lib/multigrain/mghost"
 LABELLED = (f"{BIN}/mgrun", "--label-output", "--binary", "--")
 # Where nothing but a hang is the alternative.
 PATIENCE_S = 600
+
+
+def copied(*command):
+    """That command under a host that gives the system copies of what a call's addresses mean."""
+    return (HOST, "--copy-arguments", "--execute", shutil.which(command[0]) or command[0], "--", *command)
 
 
 def run(command, **options):
@@ -32,6 +38,9 @@ class Guest(unittest.TestCase):
         with self.subTest(command=command[:3]):
             alone = run(command, cwd=self.folder, **options)
             self.assertEqual(run((*HOSTED, *command), cwd=self.folder, **options), alone)
+        if "env" not in options:
+            with self.subTest(command=command[:3], arguments="copied"):
+                self.assertEqual(run(copied(*command), cwd=self.folder, **options), alone)
 
     def test_programs_of_all_kinds(self):
         for name, status in (("signals", 3), ("processes", 17), ("memory", 0)):
@@ -43,6 +52,7 @@ class Guest(unittest.TestCase):
                     self.assertEqual(alone[0], status, alone)
                     self.assertGreater(len(alone[1].splitlines()), 10)
                     self.assertEqual(run([*HOSTED, program], cwd=self.folder), alone)
+                    self.assertEqual(run(copied(program), cwd=self.folder), alone)
 
     def test_programs_of_a_distribution(self):
         data = os.urandom(3_000_000) + b"again and again, " * 100_000
@@ -97,7 +107,11 @@ class Guest(unittest.TestCase):
                 self.assertEqual((found, output), (status, b""), message)
                 self.assertIn(words, message.decode())
                 self.assertEqual(len(message.splitlines()), 1, message)
-        for options, words in ((("--nodes", "2"), "one node"), (("--stats", "text"), "--stats")):
+        for options, words in (
+            (("--hosts", "a,b"), "--hosts"),
+            (("--stats", "text"), "--stats"),
+            (("--nodes", "2", "--protocol", "hlrc"), "--protocol sc"),
+        ):
             found, _, message = run((f"{BIN}/mgrun", *options, "--binary", "--", "true"))
             self.assertEqual(found, 2)
             self.assertIn(words, message.decode())
@@ -149,6 +163,53 @@ class Guest(unittest.TestCase):
             while os.path.exists(f"/proc/{guest}") and time.monotonic() < until:
                 time.sleep(0.01)
             self.assertFalse(os.path.exists(f"/proc/{guest}"))
+
+
+class OnSeveralNodes(unittest.TestCase):
+    """Threads on other nodes than the first: their memory, their calls and their signals."""
+
+    def same(self, nodes, *command, **options):
+        with self.subTest(nodes=nodes, command=command[:3]):
+            hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--binary", "--")
+            self.assertEqual(run((*hosted, *command), **options), run(command, **options))
+
+    def test_threads(self):
+        for nodes in (2, 3):
+            for _ in range(5):
+                self.same(nodes, f"{PROGRAMS}/threads")
+
+    def test_one_thread(self):
+        for program in ("signals", "processes"):
+            self.same(2, f"{PROGRAMS}/{program}")
+        self.same(2, "sh", "-c", "ls / | sort -r | head -3; echo $(expr 3 + 4); exit 11")
+        self.same(2, "cat", input=os.urandom(1_500_000))
+
+    def test_programs_of_a_distribution(self):
+        threads = "import threading as t; a=[]; b=[t.Thread(target=a.append, args=(i,)) for i in range(9)]; "
+        self.same(2, shutil.which("python3"), "-c", threads + "[x.start() for x in b]; [x.join() for x in b]; print(sorted(a))")
+        data = os.urandom(1_000_000) + b"again and again, " * 100_000
+        for command in (("sort", "--parallel=4"), ("xz", "-T2", "--block-size=500000", "-1"), ("zstd", "-q", "-T2"), ("pigz", "-p4", "-n")):
+            if shutil.which(command[0]):
+                self.same(2, *command, input=data)
+
+    def test_a_program_at_fixed_addresses_is_refused(self):
+        status, _, message = run((f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", f"{PROGRAMS}/signals_fixed"))
+        self.assertEqual(status, 126)
+        self.assertIn(b"fixed", message)
+
+    def test_a_node_that_is_killed_ends_the_run(self):
+        with subprocess.Popen(
+            [f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", "sh", "-c", "echo ready; exec cat"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+            with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
+                children = [int(pid) for pid in file.read().split()]
+            self.assertEqual(len(children), 2)
+            os.kill(children[1], signal.SIGKILL)
+            self.assertNotEqual(process.wait(PATIENCE_S), 0)
+            for pid in children:
+                self.assertFalse(os.path.exists(f"/proc/{pid}"))
 
 
 class BesideALauncher(unittest.TestCase):

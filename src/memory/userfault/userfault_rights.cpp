@@ -117,6 +117,18 @@ Result<Descriptor> open_with_features() {
   return fd;
 }
 
+// Has all faults of the mapping; false with errno.
+bool watch(int fd, const std::byte* begin, uint64_t size) {
+  uffdio_register request{};
+  request.range.start = reinterpret_cast<uint64_t>(begin);
+  request.range.len = size;
+  request.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
+  if (ioctl(fd, UFFDIO_REGISTER, &request) != 0) return false;
+  constexpr uint64_t kOperations = (uint64_t{1} << _UFFDIO_CONTINUE) | (uint64_t{1} << _UFFDIO_WRITEPROTECT);
+  errno = ENOTSUP;
+  return (request.ioctls & kOperations) == kOperations;
+}
+
 class UserfaultRights final : public AccessRights {
  public:
   UserfaultRights(const Region& region, Descriptor fd) : region_(region), fd_(std::move(fd)) {}
@@ -153,6 +165,13 @@ class UserfaultRights final : public AccessRights {
     MG_CHECK(region_.has_pages(first, count), first.value, count);
     if (madvise(region_.view(first), count << region_.page_shift(), MADV_DONTNEED) != 0)
       panic("the kernel refused to take a page's rights (errno, page, pages); is its memory locked?",
+            static_cast<uint64_t>(errno), first.value, count);
+  }
+
+  void watch_again(PageId first, uint64_t count) override {
+    const Errno saved;
+    if (!watch(fd_.get(), region_.view(first), count << region_.page_shift()))
+      panic("userfaultfd cannot watch a part of the shared region again (errno, page, pages)",
             static_cast<uint64_t>(errno), first.value, count);
   }
 
@@ -256,15 +275,10 @@ Status available() {
 Result<std::unique_ptr<AccessRights>> make(const Region& region) {
   Result<Descriptor> fd = open_with_features();
   if (!fd) return tl::unexpected(fd.error());
-  uffdio_register request{};
-  request.range.start = reinterpret_cast<uint64_t>(region.base());
-  request.range.len = region.size();
-  request.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
-  if (ioctl(fd->get(), UFFDIO_REGISTER, &request) != 0)
-    return fail_errno(errno, "userfaultfd cannot watch the shared region");
-  const uint64_t operations = (uint64_t{1} << _UFFDIO_CONTINUE) | (uint64_t{1} << _UFFDIO_WRITEPROTECT);
-  if ((request.ioctls & operations) != operations)
+  if (!watch(fd->get(), region.base(), region.size())) {
+    if (errno != ENOTSUP) return fail_errno(errno, "userfaultfd cannot watch the shared region");
     return fail("userfaultfd of this kernel ({}) cannot continue or write-protect shared memory", kernel_release());
+  }
   // From here on the registration, not the mapping, decides; the mapping must not stand in the way.
   if (mprotect(region.base(), region.size(), PROT_READ | PROT_WRITE) != 0)
     return fail_errno(errno, "cannot open the view of the shared region");

@@ -38,20 +38,26 @@ void show_words_of_program(int argc, char** argv, int first) {
 }
 
 int usage() {
-  std::fputs("mghost runs a program for mgrun --binary; use that. Usage: mghost --execute PATH -- NAME [ARGUMENTS...]\n", stderr);
+  std::fputs(
+      "mghost runs a program for mgrun --binary; use that. Usage: mghost --execute PATH -- NAME [ARGUMENTS...]\n",
+      stderr);
   return 2;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 5 || std::string_view(argv[1]) != "--execute" || std::string_view(argv[3]) != "--") return usage();
+  // For tests: calls as if the guest's memory were shared by nodes.
+  const bool copies_arguments = argc > 1 && std::string_view(argv[1]) == "--copy-arguments";
+  const int first = copies_arguments ? 2 : 1;
+  if (argc < first + 4 || std::string_view(argv[first]) != "--execute" || std::string_view(argv[first + 2]) != "--")
+    return usage();
   close_descriptors_of_the_run();
-  const std::string path = argv[2];
-  const std::vector<std::string> words(argv + 4, argv + argc);
-  show_words_of_program(argc, argv, 4);
-  const multigrain::guest::CannotExecute why =
-      multigrain::guest::run_guest(path, words, multigrain::guest::environment_for_guest(environ));
+  const std::string path = argv[first + 1];
+  const std::vector<std::string> words(argv + first + 3, argv + argc);
+  show_words_of_program(argc, argv, first + 3);
+  const multigrain::guest::CannotExecute why = multigrain::guest::run_guest(
+      path, words, multigrain::guest::environment_for_guest(environ), {.memory_is_shared = copies_arguments});
   std::fprintf(stderr, "mgrun: %s\n", why.sentence.c_str());
   return why.code == ENOENT ? multigrain::kNotFound : multigrain::kNotExecutable;
 }

@@ -1,0 +1,248 @@
+// Calls that are different if a guest runs on several nodes: those about its memory, its threads and its processors, and, of a
+// thread that is away from home, those about the process.
+#include <asm/prctl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "guest/call_functions.h"
+#include "guest/cluster.h"
+#include "guest/entry.h"
+#include "guest/host.h"
+
+namespace multigrain::guest {
+namespace {
+
+constexpr uint64_t kMaskSize = sizeof(uint64_t);
+
+long number_of(const ThreadBlock& thread) {
+  return thread.tid != 0 ? thread.tid : gettid();
+}
+
+// What the guest does not want to keep reads as zeros afterwards; other advice is about pages that the protocol has.
+long advise(Call& call) {
+  const uint64_t begin = call.arguments[0];
+  const uint64_t bytes = (call.arguments[1] + kPageSize - 1) & ~(kPageSize - 1);
+  if (begin % kPageSize != 0 || bytes < call.arguments[1]) return -EINVAL;
+  switch (call.integer(2)) {
+    case MADV_DONTNEED:
+      return call.thread.away != nullptr ? host().cluster->call_at_home(SYS_madvise, call.arguments, call.thread)
+                                         : host().space.discard(begin, bytes);
+    case MADV_NORMAL:
+    case MADV_RANDOM:
+    case MADV_SEQUENTIAL:
+    case MADV_WILLNEED:
+    case MADV_FREE:
+    case MADV_COLD:
+    case MADV_PAGEOUT:
+    case MADV_MERGEABLE:
+    case MADV_UNMERGEABLE:
+    case MADV_HUGEPAGE:
+    case MADV_NOHUGEPAGE:
+    case MADV_DONTDUMP:
+    case MADV_DODUMP:
+      return 0;
+    default:
+      return -EINVAL;
+  }
+}
+
+long tell_processors(Call& call) {
+  const unsigned processors = host().cluster->processors();
+  const uint64_t bytes = call.arguments[1];
+  const uint64_t needed = (processors + 63) / 64 * 8;
+  if (bytes < needed || bytes % 8 != 0) return -EINVAL;
+  std::vector<uint64_t> set(needed / 8);
+  for (unsigned i = 0; i < processors; ++i) set[i / 64] |= uint64_t{1} << (i % 64);
+  return write_guest(call.arguments[2], set.data(), needed) ? static_cast<long>(needed) : -EFAULT;
+}
+
+long tell_processor(Call& call) {
+  const uint32_t zero = 0;
+  for (const uint64_t address : {call.arguments[0], call.arguments[1]})
+    if (address != 0 && !write_guest(address, zero)) return -EFAULT;
+  return 0;
+}
+
+// Every page of the guest counts as resident.
+long tell_resident(Call& call) {
+  const uint64_t pages = (call.arguments[1] + kPageSize - 1) / kPageSize;
+  if (call.arguments[0] % kPageSize != 0) return -EINVAL;
+  const std::vector<uint8_t> all(std::min<uint64_t>(pages, 4096), 1);
+  for (uint64_t done = 0; done < pages; done += all.size())
+    if (!write_guest(call.arguments[2] + done, all.data(), std::min<uint64_t>(all.size(), pages - done)))
+      return -EFAULT;
+  return 0;
+}
+
+long set_action_from_away(Call& call) {
+  const int signal = call.integer(0);
+  if (call.arguments[3] != kMaskSize || signal < 1 || signal > kSignals) return -EINVAL;
+  SystemAction wanted;
+  SystemAction before;
+  const bool sets = call.arguments[1] != 0;
+  if (sets && !read_guest(call.arguments[1], wanted)) return -EFAULT;
+  if (sets && (signal == SIGKILL || signal == SIGSTOP)) return -EINVAL;
+  const long result = host().cluster->action_at_home(signal, sets ? &wanted : nullptr, &before, call.thread);
+  if (result != 0) return result;
+  return call.arguments[2] == 0 || write_guest(call.arguments[2], before) ? 0 : -EFAULT;
+}
+
+long set_mask_from_away(Call& call) {
+  // The shadow has the new mask before the guest goes on; a signal that came before is delivered first.
+  uint64_t wanted = 0;
+  const uint64_t before = mask_of(call.context, call.thread);
+  if (call.arguments[3] == kMaskSize && call.arguments[1] != 0 && read_guest(call.arguments[1], wanted)) {
+    const int how = call.integer(0);
+    const uint64_t mask = how == SIG_BLOCK ? before | wanted : how == SIG_UNBLOCK ? before & ~wanted : wanted;
+    if (how == SIG_BLOCK || how == SIG_UNBLOCK || how == SIG_SETMASK)
+      if (host().cluster->set_mask_at_home(mask, false, call.thread) == kRestart) return kRestart;
+  }
+  return call::signal_mask(call);
+}
+
+// What a thread that is away cannot do by itself, or only by its shadow.
+bool is_different_away(const Call& call) {
+  switch (call.number) {
+    case SYS_mmap:
+    case SYS_munmap:
+    case SYS_mprotect:
+    case SYS_mremap:
+    case SYS_brk:
+    case SYS_clone:
+    case SYS_fork:
+    case SYS_vfork:
+    case SYS_execve:
+    case SYS_execveat:
+    case SYS_exit_group:
+    case SYS_rt_sigaction:
+    case SYS_rt_sigprocmask:
+    case SYS_sched_yield:
+      return true;
+    case SYS_arch_prctl:
+      return call.integer(0) != ARCH_SET_FS && call.integer(0) != ARCH_GET_FS;
+    default:
+      return false;
+  }
+}
+
+long carry_out_away(Call& call) {
+  Cluster& cluster = *host().cluster;
+  switch (call.number) {
+    case SYS_clone:
+      if ((call.arguments[0] & CLONE_THREAD) != 0) return call::clone(call);
+      return cluster.start_process_at_home(call);
+    case SYS_fork:
+    case SYS_vfork:
+      return cluster.start_process_at_home(call);
+    case SYS_rt_sigaction:
+      return set_action_from_away(call);
+    case SYS_rt_sigprocmask:
+      return set_mask_from_away(call);
+    case SYS_sched_yield:
+      sched_yield();
+      return 0;
+    case SYS_arch_prctl:
+      // Of gs, which is a register of the processor that runs the thread.
+      if (call.integer(0) == ARCH_SET_GS) return pass_call(call.number, call.arguments, call.thread);
+      return -EINVAL;
+    case SYS_execve:
+    case SYS_execveat:
+      return -ENOSYS;
+    default:
+      return cluster.call_at_home(call.number, call.arguments, call.thread);
+  }
+}
+
+}  // namespace
+
+bool is_different_on_nodes(const Call& call) {
+  switch (call.number) {
+    case SYS_futex:
+    case SYS_futex_waitv:
+    case SYS_madvise:
+    case SYS_mincore:
+    case SYS_msync:
+    case SYS_mlock:
+    case SYS_munlock:
+    case SYS_mlock2:
+    case SYS_mlockall:
+    case SYS_munlockall:
+    case SYS_mbind:
+    case SYS_set_mempolicy:
+    case SYS_get_mempolicy:
+    case SYS_move_pages:
+    case SYS_migrate_pages:
+    case SYS_membarrier:
+    case SYS_shmat:
+    case SYS_shmdt:
+    case SYS_gettid:
+    case SYS_getcpu:
+    case SYS_sched_getaffinity:
+    case SYS_sched_setaffinity:
+    case SYS_set_tid_address:
+    case SYS_set_robust_list:
+    case SYS_get_robust_list:
+    case SYS_process_madvise:
+      return true;
+    default:
+      return call.thread.away != nullptr && is_different_away(call);
+  }
+}
+
+long carry_out_on_nodes(Call& call) {
+  switch (call.number) {
+    case SYS_futex:
+      return host().cluster->futex(call);
+    case SYS_madvise:
+      return advise(call);
+    case SYS_mincore:
+      return tell_resident(call);
+    case SYS_sched_getaffinity:
+      return tell_processors(call);
+    case SYS_sched_setaffinity:
+      // Threads stay on their node; which processor of it is the system's affair.
+      return 0;
+    case SYS_getcpu:
+      return tell_processor(call);
+    case SYS_gettid:
+      return number_of(call.thread);
+    case SYS_set_tid_address:
+      call.thread.clear_tid = call.arguments[0];
+      return number_of(call.thread);
+    case SYS_set_robust_list:
+      // The host alone walks it: the system could not read it.
+      if (call.arguments[1] != 24) return -EINVAL;
+      call.thread.robust_list = call.arguments[0];
+      return 0;
+    case SYS_msync:
+    case SYS_mlock:
+    case SYS_munlock:
+    case SYS_mlock2:
+    case SYS_mlockall:
+    case SYS_munlockall:
+    case SYS_mbind:
+    case SYS_set_mempolicy:
+      return 0;
+    case SYS_futex_waitv:
+    case SYS_get_mempolicy:
+    case SYS_move_pages:
+    case SYS_migrate_pages:
+    case SYS_membarrier:
+    case SYS_shmat:
+    case SYS_shmdt:
+    case SYS_get_robust_list:
+    case SYS_process_madvise:
+      return -ENOSYS;
+    default:
+      return carry_out_away(call);
+  }
+}
+
+}  // namespace multigrain::guest

@@ -1,0 +1,414 @@
+#include "guest/nodes/home.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/node_set.h"
+#include "guest/calls.h"
+#include "guest/entry.h"
+#include "guest/host.h"
+#include "guest/package.h"
+#include "guest/signals.h"
+
+namespace multigrain::guest {
+
+class Shadow {
+ public:
+  Shadow(Home& home, NodeId node, uint16_t slot, ThreadBlock& block, uint64_t mask)
+      : home_(home), node_(node), slot_(slot), block_(block), mask_(mask) {}
+
+  static void* main(void* self);
+  // Of the message handlers.
+  void request_came() {
+    requests_.fetch_add(1, std::memory_order_release);
+    syscall(SYS_futex, &requests_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+  void started(long result) {
+    start_result_ = result;
+    has_started_.store(1, std::memory_order_release);
+    changed_.notify();
+  }
+
+ private:
+  friend class Home;
+  [[nodiscard]] std::byte* memory() const { return home_.slots_ + slot_ * slots::kSize; }
+  void wait_for_request();
+  // False: the thread has ended.
+  bool serve();
+  long carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer);
+  long call(const Request& request);
+  long start_thread(std::span<const std::byte> data);
+  long start_process(const Request& request, std::span<const std::byte> data);
+  long set_mask(uint64_t mask, bool must_take, uint32_t answered);
+  void apply_mask();
+  void act_by_default(int signal);
+  [[nodiscard]] bool has_sent_signal() const { return sent_ != answered_; }
+  void reply(long result, std::span<const std::byte> answer);
+  void send_signal();
+  siginfo_t take_signal();
+  void block_all() const;
+
+  Home& home_;
+  const NodeId node_;
+  const uint16_t slot_;
+  ThreadBlock& block_;
+  uint64_t mask_;
+  std::atomic<uint32_t> requests_{0};
+  uint32_t served_ = 0;
+  // Signals: how many the thread was sent, and how many it has acted on.
+  uint32_t sent_ = 0;
+  uint32_t answered_ = 0;
+  std::binary_semaphore begun_{0};
+  std::binary_semaphore may_end_{0};  // the thread that started it has done with it
+  pid_t tid_ = 0;
+  long start_result_ = 0;
+  std::atomic<uint32_t> has_started_{0};
+  EventCount changed_;
+  // Where a context that came with a request is put for the child of a fork.
+  alignas(64) std::byte context_[kFrameSize];
+};
+
+namespace {
+
+constexpr size_t kShadowStack = size_t{512} << 10;
+constexpr size_t kMaskSize = sizeof(uint64_t);
+
+// Whether a request is served although a signal is on its way to the thread: the thread needs it to act on the signal.
+bool is_needed_for_signals(const Request& request) {
+  switch (request.kind) {
+    case RequestKind::kAction:
+    case RequestKind::kArea:
+    case RequestKind::kMask:
+    case RequestKind::kDefault:
+    case RequestKind::kEnd:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void* Shadow::main(void* self) {
+  auto& shadow = *static_cast<Shadow*>(self);
+  const Status prepared = prepare_thread(shadow.block_);
+  shadow.tid_ = prepared ? gettid() : 0;
+  if (prepared) shadow.apply_mask();
+  shadow.begun_.release();
+  if (!prepared) return nullptr;
+  do shadow.wait_for_request();
+  while (shadow.serve());
+  retire_thread();
+  destroy_block(&shadow.block_);
+  shadow.may_end_.acquire();
+  shadow.home_.shadow_ended(shadow);
+  return nullptr;
+}
+
+void Shadow::wait_for_request() {
+  while (requests_.load(std::memory_order_acquire) == served_) {
+    if (has_sent_signal()) {
+      // The next one has to wait for the thread's answer.
+      syscall(SYS_futex, &requests_, FUTEX_WAIT_PRIVATE, served_, nullptr, nullptr, 0);
+      continue;
+    }
+    if (block_.pending_signal != 0) send_signal();
+    const uint64_t arguments[6] = {reinterpret_cast<uint64_t>(&requests_), FUTEX_WAIT_PRIVATE, served_, 0, 0, 0};
+    pass_call(SYS_futex, arguments, block_);
+  }
+  ++served_;
+}
+
+void Shadow::block_all() const {
+  const uint64_t all = ~(uint64_t{1} << (SIGSEGV - 1) | uint64_t{1} << (SIGBUS - 1) | uint64_t{1} << (SIGSYS - 1));
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, kMaskSize);
+}
+
+siginfo_t Shadow::take_signal() {
+  block_all();
+  siginfo_t info{};
+  if (block_.pending_signal > 0) info = block_.pending_info;
+  block_.pending_signal = 0;
+  if (info.si_signo == 0) info = take_held(~block_.hidden_mask, block_);
+  if (info.si_signo != 0)
+    ++sent_;
+  else
+    apply_mask();
+  return info;
+}
+
+void Shadow::send_signal() {
+  const siginfo_t info = take_signal();
+  if (info.si_signo == 0) return;
+  MessageHeader header;
+  header.type = guest_message::kSignal;
+  header.small = slot_;
+  home_.fabric_.send(node_, header, std::as_bytes(std::span(&info, 1)), {}, SendContext::kOrdinary);
+}
+
+bool Shadow::serve() {
+  Request request;
+  std::memcpy(&request, memory(), sizeof request);
+  if (request.kind == RequestKind::kEnd) return false;
+  if (request.bytes > slots::kMaxData) panic("a request of a thread that is away is too large, bytes", request.bytes);
+  std::vector<std::byte> answer;
+  long result = kRestart;
+  if (!has_sent_signal() || is_needed_for_signals(request))
+    result = carry_out(request, {memory() + slots::kRequestData, request.bytes}, answer);
+  reply(result, answer);
+  return true;
+}
+
+void Shadow::reply(long result, std::span<const std::byte> answer) {
+  MessageHeader header;
+  header.type = guest_message::kReply;
+  header.small = slot_;
+  header.word[0] = static_cast<uint64_t>(result);
+  header.extra = static_cast<uint32_t>(answer.size());
+  if (!answer.empty()) std::memcpy(memory() + slots::kReplyData, answer.data(), answer.size());
+  if (block_.pending_signal != 0 && !has_sent_signal()) {
+    const siginfo_t info = take_signal();
+    if (info.si_signo != 0) {
+      std::memcpy(memory() + slots::kReplySignal, &info, sizeof info);
+      header.flags = 1;
+    }
+  }
+  home_.fabric_.send(node_, header, SendContext::kOrdinary);
+}
+
+long Shadow::carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer) {
+  const auto bytes_of = [&answer](const auto& value) {
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    answer.assign(bytes.begin(), bytes.end());
+  };
+  switch (request.kind) {
+    case RequestKind::kCall:
+      return call(request);
+    case RequestKind::kPackage: {
+      Package package;
+      if (!package.take_request(data)) panic("a package of a thread that is away, which is none; bytes", data.size());
+      const long result = package.carry_out(block_);
+      const auto given = package.reply(result);
+      answer.assign(given.begin(), given.end());
+      return result;
+    }
+    case RequestKind::kThread:
+      return start_thread(data);
+    case RequestKind::kProcess:
+      return start_process(request, data);
+    case RequestKind::kAction: {
+      const auto signal = static_cast<int>(request.number);
+      if (signal < 1 || signal > kSignals) return -EINVAL;
+      bytes_of(block_.actions->action(signal));
+      SystemAction wanted;
+      if (data.size() != sizeof wanted) return 0;
+      std::memcpy(&wanted, data.data(), sizeof wanted);
+      return block_.actions->set(signal, wanted);
+    }
+    case RequestKind::kMask:
+      return set_mask(request.arguments[0], request.arguments[1] != 0, static_cast<uint32_t>(request.arguments[2]));
+    case RequestKind::kArea:
+      bytes_of(home_.host_.answer_area(request.arguments[0]));
+      return 0;
+    case RequestKind::kDefault:
+      act_by_default(static_cast<int>(request.number));
+      return 0;
+    case RequestKind::kEnd:
+      break;
+  }
+  panic("a request of a thread that is away, which nobody makes", static_cast<uint64_t>(request.kind));
+}
+
+long Shadow::call(const Request& request) {
+  if (request.number == SYS_exit_group) home_.host_.exit_guest(static_cast<int>(request.arguments[0]));
+  if (request.number == SYS_madvise)
+    return host().space.discard(request.arguments[0], (request.arguments[1] + kPageSize - 1) & ~(kPageSize - 1));
+  auto& context = *new (context_) ucontext_t{};
+  Call made{.number = request.number, .arguments = {}, .context = context, .thread = block_};
+  std::ranges::copy(request.arguments, made.arguments);
+  return carry_out_of_table(made);
+}
+
+long Shadow::set_mask(uint64_t mask, bool must_take, uint32_t answered) {
+  if (answered - answered_ > sent_ - answered_)
+    panic("a thread has acted on a signal that it was not sent, slot", slot_);
+  answered_ = answered;
+  // A signal that came before is the thread's to act on first.
+  if (!must_take && (has_sent_signal() || block_.pending_signal != 0)) return kRestart;
+  mask_ = mask;
+  if (!has_sent_signal() && block_.pending_signal <= 0) apply_mask();
+  return 0;
+}
+
+// Lets the system send what the thread does not block.
+void Shadow::apply_mask() {
+  constexpr uint64_t kHost = uint64_t{1} << (SIGSEGV - 1) | uint64_t{1} << (SIGBUS - 1) | uint64_t{1} << (SIGSYS - 1);
+  block_.hidden_mask = mask_ & kHost;
+  if ((held_signals(block_) & ~mask_) != 0 && block_.pending_signal == 0) block_.pending_signal = -1;
+  const uint64_t own = mask_ & ~kHost;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &own, nullptr, kMaskSize);
+}
+
+// Its action is the default, which the system knows, but of those for which it always has the host's handler.
+void Shadow::act_by_default(int signal) {
+  if (signal < 1 || signal > kSignals) panic("a signal that there is not", static_cast<uint64_t>(signal));
+  if (is_hidden(signal)) die_of(signal);
+  syscall(SYS_tgkill, getpid(), tid_, signal);
+  const uint64_t others = ~(uint64_t{1} << (signal - 1));
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &others, nullptr, kMaskSize);
+  block_all();
+}
+
+long Shadow::start_thread(std::span<const std::byte> data) {
+  ThreadToStart wanted;
+  if (data.size() <= sizeof wanted) panic("a thread to start without its context");
+  std::memcpy(&wanted, data.data(), sizeof wanted);
+  const ucontext_t& context = restore_context(data.subspan(sizeof wanted), context_);
+  const ThreadStart start{.context = &context,
+                          .stack = wanted.stack,
+                          .thread_pointer = wanted.thread_pointer,
+                          .parent_tid = wanted.parent_tid,
+                          .child_tid = wanted.child_tid,
+                          .clear_tid = wanted.clear_tid};
+  return home_.start_thread(start, block_, wanted.mask);
+}
+
+long Shadow::start_process(const Request& request, std::span<const std::byte> data) {
+  ucontext_t& context = restore_context(data, context_);
+  block_.guest_fs = request.thread_pointer;
+  Call made{.number = request.number, .arguments = {}, .context = context, .thread = block_};
+  std::ranges::copy(request.arguments, made.arguments);
+  uint64_t mask = mask_;
+  std::memcpy(&context.uc_sigmask, &mask, sizeof mask);
+  const pid_t before = getpid();
+  const long result = carry_out_of_table(made);
+  if (result == 0 && getpid() != before) {
+    // This is the child, which goes on where its parent is, in this process.
+    context.uc_mcontext.gregs[REG_RAX] = 0;
+    block_.tid = 0;
+    enter_guest(block_, copy_context(context, block_));
+  }
+  return result;
+}
+
+Home::Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots)
+    : fabric_(fabric), policy_(policy), host_(host), slots_(slots) {
+  for (unsigned slot = slots::kCount; slot-- > 0;) free_slots_.push_back(static_cast<uint16_t>(slot));
+  threads_on_[0] = 1;
+  fabric.set_handler(guest_message::kRequest, &Home::on_request, this);
+  fabric.set_handler(guest_message::kStarted, &Home::on_started, this);
+}
+
+Home::~Home() = default;
+
+NodeId Home::choose_node() {
+  unsigned best = 0;
+  for (unsigned node = 1; node < fabric_.nodes(); ++node)
+    if (threads_on_[node].load() < threads_on_[best].load()) best = node;
+  return NodeId(static_cast<uint16_t>(best));
+}
+
+std::optional<uint16_t> Home::take_slot() {
+  if (free_slots_.empty()) return std::nullopt;
+  const uint16_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
+long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uint64_t mask) {
+  NodeId node;
+  std::optional<uint16_t> slot;
+  {
+    const LockGuard hold(lock_);
+    node = choose_node();
+    if (node.value != 0) slot = take_slot();
+    if (!slot) node = NodeId(0);
+    threads_on_[node.value].fetch_add(1);
+  }
+  if (!slot) {
+    const long result = guest::start_thread(start, parent);
+    if (result < 0) threads_on_[0].fetch_sub(1);
+    return result;
+  }
+  const Result<ThreadBlock*> created = create_block();
+  if (!created) return -EAGAIN;
+  ThreadBlock& block = **created;
+  block.actions = parent.actions;
+  auto* const shadow = new Shadow(*this, node, *slot, block, mask);
+  shadows_[*slot].store(shadow, std::memory_order_release);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kShadowStack);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t thread{};
+  const int failed = pthread_create(&thread, &attributes, &Shadow::main, shadow);
+  pthread_attr_destroy(&attributes);
+  if (failed == 0) {
+    constexpr int kSetIds = 33;  // SIGSETXID, as in start_thread() of threads.cpp
+    parent.actions->restore(kSetIds);
+    shadow->begun_.acquire();
+  }
+  if (failed != 0 || shadow->tid_ == 0) {
+    destroy_block(&block);
+    shadow_ended(*shadow);
+    return -EAGAIN;
+  }
+  const ThreadToStart wanted{.stack = start.stack,
+                             .thread_pointer = start.thread_pointer,
+                             .parent_tid = start.parent_tid,
+                             .child_tid = start.child_tid,
+                             .clear_tid = start.clear_tid,
+                             .mask = mask,
+                             .tid = shadow->tid_};
+  const pid_t tid = shadow->tid_;
+  const std::vector<std::byte> context = save_context(*start.context);
+  std::vector<std::byte> payload(sizeof wanted + context.size());
+  std::memcpy(payload.data(), &wanted, sizeof wanted);
+  std::memcpy(payload.data() + sizeof wanted, context.data(), context.size());
+  MessageHeader header;
+  header.type = guest_message::kStart;
+  header.small = *slot;
+  {
+    Attendance attendance(fabric_);
+    fabric_.send(node, header, payload, {}, SendContext::kOrdinary);
+    wait_until(attendance, policy_, shadow->changed_,
+               [shadow] { return shadow->has_started_.load(std::memory_order_acquire) != 0; });
+  }
+  shadow->may_end_.release();
+  return tid;
+}
+
+void Home::shadow_ended(Shadow& shadow) {
+  // The next thread of this slot has no use for this one's large requests.
+  madvise(shadow.memory(), slots::kSize, MADV_REMOVE);
+  const LockGuard hold(lock_);
+  shadows_[shadow.slot_].store(nullptr, std::memory_order_release);
+  free_slots_.push_back(shadow.slot_);
+  threads_on_[shadow.node_.value].fetch_sub(1);
+  delete &shadow;
+}
+
+Shadow* Home::shadow_of(const Message& message) {
+  Shadow* const shadow =
+      message.header.small < slots::kCount ? shadows_[message.header.small].load(std::memory_order_acquire) : nullptr;
+  if (shadow == nullptr || shadow->node_ != message.from)
+    panic("a message of a thread that is not there, node / slot", message.from.value, message.header.small);
+  return shadow;
+}
+
+void Home::on_request(void* self, const Message& message) {
+  static_cast<Home*>(self)->shadow_of(message)->request_came();
+}
+
+void Home::on_started(void* self, const Message& message) {
+  static_cast<Home*>(self)->shadow_of(message)->started(static_cast<int64_t>(message.header.word[0]));
+}
+
+}  // namespace multigrain::guest

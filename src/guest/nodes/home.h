@@ -1,0 +1,73 @@
+// The home of a guest on several nodes: which thread runs where, and the shadows of those that are away.
+//
+// A shadow is a thread of the home's process. It has the number that the guest knows its thread by, and the thread's
+// signal mask, so that the system sends the guest's signals to it as it would to the thread. Invariants:
+//  (S1) A shadow carries out one request at a time, in the order in which its thread makes them.
+//  (S2) A signal that a shadow has received and its thread has not yet acted on keeps all others blocked, and once it is sent
+//       (sent_ != answered_) every request of the thread that could wait, or that changes something, is made again after the
+//       signal: the reply is kRestart. The thread tells how many it has acted on with its next mask (kMask), before the guest
+//       goes on, be it in a handler or not. A mask alone ends nothing: the thread may have sent it before it knew of the signal.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <semaphore>
+#include <vector>
+
+#include "base/mutex.h"
+#include "fabric/fabric.h"
+#include "fabric/wait.h"
+#include "guest/nodes/messages.h"
+#include "guest/thread_block.h"
+#include "guest/threads.h"
+#include "memory/region.h"
+
+namespace multigrain::guest {
+
+class Shadow;
+
+// What the home needs of the rest.
+class HomeHost {
+ public:
+  virtual ~HomeHost() = default;
+  // The area of the address, which the node of the asker will have mapped from then on.
+  virtual AreaAnswer answer_area(uint64_t address) = 0;
+  // The guest ends by exit_group().
+  [[noreturn]] virtual void exit_guest(int status) = 0;
+};
+
+class Home {
+ public:
+  // `slots`: this node's memory of the slots.
+  Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots);
+  ~Home();
+  Home(const Home&) = delete;
+  Home& operator=(const Home&) = delete;
+
+  // Starts a thread on the node that has the fewest. `parent`: the block of the thread that starts it, or of its shadow. Its
+  // number, or -errno. The calling thread blocks all signals.
+  long start_thread(const ThreadStart& start, const ThreadBlock& parent, uint64_t mask);
+  // A thread of this node has ended.
+  void thread_ended_here() { threads_on_[0].fetch_sub(1); }
+
+ private:
+  friend class Shadow;
+  static void on_request(void* self, const Message& message);
+  static void on_started(void* self, const Message& message);
+  [[nodiscard]] NodeId choose_node() MG_REQUIRES(lock_);
+  std::optional<uint16_t> take_slot() MG_REQUIRES(lock_);
+  void shadow_ended(Shadow& shadow);
+  Shadow* shadow_of(const Message& message);
+
+  Fabric& fabric_;
+  const WaitPolicy policy_;
+  HomeHost& host_;
+  std::byte* const slots_;
+  Mutex lock_;
+  std::array<std::atomic<Shadow*>, slots::kCount> shadows_{};
+  std::vector<uint16_t> free_slots_ MG_GUARDED_BY(lock_);
+  std::array<std::atomic<unsigned>, NodeSet::kCapacity> threads_on_{};
+};
+
+}  // namespace multigrain::guest

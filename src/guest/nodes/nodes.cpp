@@ -1,0 +1,455 @@
+#include "guest/nodes/nodes.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "base/lock_guard.h"
+#include "guest/calls.h"
+#include "guest/entry.h"
+#include "guest/package.h"
+#include "memory/page_fault.h"
+#include "runtime/fault_entry.h"
+
+namespace multigrain::guest {
+namespace {
+
+constexpr NodeId kHome{0};
+constexpr size_t kHostStack = size_t{256} << 10;
+
+// The guest's memory and sleep, for its futexes.
+class FutexCaller final : public Futexes::Caller {
+ public:
+  explicit FutexCaller(ThreadBlock& thread) : thread_(thread) {}
+
+  bool load(uint64_t address, uint32_t& value) override {
+    return load_guarded(reinterpret_cast<const void*>(address), value);
+  }
+
+  bool modify(uint64_t address, uint32_t operation, uint32_t& before) override {
+    if (!load(address, before)) return false;
+    while (true) {
+      uint32_t after = 0;
+      if (!Futexes::apply_operation(operation, before, after)) return true;
+      const Exchange exchange = exchange_guarded(reinterpret_cast<void*>(address), before, after);
+      if (exchange != Exchange::kDiffers) return exchange == Exchange::kDone;
+    }
+  }
+
+  long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) override {
+    const int operation = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
+    const uint64_t arguments[6] = {reinterpret_cast<uint64_t>(&word),
+                                   static_cast<uint64_t>(operation),
+                                   expected,
+                                   reinterpret_cast<uint64_t>(deadline),
+                                   0,
+                                   FUTEX_BITSET_MATCH_ANY};
+    const long result = pass_call(SYS_futex, arguments, thread_);
+    // On a node that is not the home the host's own signal has interrupted the wait, which knows nothing of SA_RESTART.
+    if (result != -EINTR || thread_.away == nullptr) return result;
+    if (thread_.pending_signal == 0) return -EAGAIN;
+    const bool restarts =
+        deadline == nullptr && (thread_.actions->action(thread_.pending_signal).flags & SA_RESTART) != 0;
+    return restarts ? kRestart : -EINTR;
+  }
+
+ private:
+  ThreadBlock& thread_;
+};
+
+}  // namespace
+
+Nodes::Nodes(Node& node, Range guest, uint64_t slots)
+    : node_(node),
+      guest_(guest),
+      futexes_(node.fabric(), node.wait(), kHome),
+      requests_(node.fabric(), node.wait(), slots),
+      given_(guest, guest),
+      areas_(node.region(), node.rights(), guest) {
+  Fabric& fabric = node.fabric();
+  if (is_home()) {
+    HomeHost& home_host = *this;
+    home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots);
+    fabric.set_handler(guest_message::kHello, &Nodes::on_hello, this);
+    fabric.set_handler(guest_message::kForgotten, &Nodes::on_forgotten, this);
+  } else {
+    fabric.set_handler(guest_message::kStart, &Nodes::on_start, this);
+    fabric.set_handler(guest_message::kForget, &Nodes::on_forget, this);
+  }
+}
+
+Result<std::unique_ptr<Nodes>> Nodes::create(Node& node) {
+  if (const Status machine = check_machine(); !machine) return tl::unexpected(machine.error());
+  if (node.rights().name() != "userfault")
+    return fail(
+        "a program as it is can run on several nodes only where userfaultfd works (--access userfault): its own rights "
+        "to its memory are kept by mprotect");
+  Region& region = node.region();
+  const uint64_t slots_bytes = slots::kCount * slots::kSize;
+  if (region.page_size() != kPageSize)
+    return fail("a program as it is needs pages of {} bytes (--page-size)", kPageSize);
+  const auto base = reinterpret_cast<uint64_t>(region.base());
+  if (base + region.size() < base + (uint64_t{2} << 40))
+    return fail("a program as it is needs a region of 2 TiB at least (--region-size)");
+  const uint64_t slots = region.size() - slots_bytes;
+  return std::unique_ptr<Nodes>(new Nodes(node, Range{base + kPageSize, base + slots}, slots));
+}
+
+CannotExecute Nodes::run(const std::string& path, std::vector<std::string> arguments,
+                         std::vector<std::string> environment, uint64_t mask) {
+  const auto failed = [](std::string sentence) {
+    return CannotExecute{.code = ENOMEM, .sentence = std::move(sentence)};
+  };
+  // All of the guest's addresses are one allocation, each page of which is at home where it is used first.
+  const uint64_t bytes = guest_.end - guest_.begin - (uint64_t{1} << 30);
+  const auto memory = node_.heap().allocate(bytes, kPageSize, {.policy = HomePolicy::kFirstTouch});
+  if (!memory) return failed(memory.error().message);
+  const auto begin = reinterpret_cast<uint64_t>(memory->address);
+  // Nothing is mapped yet.
+  mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
+  Forgetting& others = *this;
+  auto mappings =
+      std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(), others);
+  Host& state = *new (place_of_host()) Host(Range{begin, begin + bytes}, std::move(mappings));
+  state.cluster = this;
+  state.memory_is_shared = true;
+  wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
+  return run_guest(state, path, std::move(arguments), std::move(environment), mask);
+}
+
+Status Nodes::begin_away() {
+  Host& state = *new (place_of_host()) Host(guest_, nullptr);
+  state.cluster = this;
+  state.memory_is_shared = true;
+  mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
+  if (const Status installed = install_host_handlers(); !installed) return installed;
+  pthread_t thread{};
+  const int failed = pthread_create(
+      &thread, nullptr,
+      [](void* self) -> void* {
+        pthread_setname_np(pthread_self(), "mg threads");
+        static_cast<Nodes*>(self)->start_arrivals();
+      },
+      this);
+  if (failed != 0) return fail_errno(failed, "cannot start the thread that starts the guest's");
+  pthread_detach(thread);
+  MessageHeader header;
+  header.type = guest_message::kHello;
+  header.word[0] = getauxval(AT_SYSINFO_EHDR);
+  node_.fabric().send(kHome, header, SendContext::kOrdinary);
+  return {};
+}
+
+// --- Faults and areas
+
+bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) {
+  if (serve_fault(signal, &info, &context)) return true;
+  const auto address = reinterpret_cast<uint64_t>(info.si_addr);
+  if (signal != SIGSEGV || thread.away == nullptr || address < guest_.begin || address >= guest_.end) return false;
+  const int saved = errno;
+  const bool found = find_area(address, context, thread);
+  errno = saved;
+  return found;
+}
+
+bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread) {
+  const PageFaultCode code(&context);
+  const int needed = code.is_write() ? PROT_WRITE : code.is_fetch() ? PROT_EXEC : PROT_READ;
+  while (true) {
+    std::vector<std::byte> bytes;
+    Request request{.kind = RequestKind::kArea};
+    request.arguments[0] = address;
+    requests_.ask(thread, request, {}, &bytes);
+    AreaAnswer answer;
+    if (bytes.size() != sizeof answer) panic("an answer of the wrong size about an area", bytes.size());
+    std::memcpy(&answer, bytes.data(), sizeof answer);
+    if (!answer.is_mapped || (answer.area.rights & needed) == 0) return false;
+    if (areas_.take(answer)) return true;
+  }
+}
+
+AreaAnswer Nodes::answer_area(uint64_t address) {
+  AreaAnswer answer;
+  AddressSpace& space = host().space;
+  space.lock();
+  answer.version = version_.load();
+  if (const auto area = space.locked_area_of(address)) {
+    answer.is_mapped = true;
+    answer.home = getpid();
+    answer.area = *area;
+    given_.map({.range = area->range});
+  }
+  space.unlock();
+  return answer;
+}
+
+void Nodes::forget(Range range) {
+  if (given_.is_free(range)) return;
+  given_.unmap(range);
+  MessageHeader header;
+  header.type = guest_message::kForget;
+  header.word = {range.begin, range.end, version_.fetch_add(1) + 1};
+  forgotten_.store(0);
+  Attendance attendance(node_.fabric());
+  for (unsigned n = 1; n < node_.config().nodes; ++n)
+    node_.fabric().send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
+  wait_until(attendance, node_.wait(), changed_, [this] { return forgotten_.load() + 1 == node_.config().nodes; });
+}
+
+void Nodes::on_forget(void* self, const Message& message) {
+  auto& nodes = *static_cast<Nodes*>(self);
+  const Range range{message.header.word[0], message.header.word[1]};
+  if (message.from != kHome || range.begin >= range.end || range.begin < nodes.guest_.begin ||
+      range.end > nodes.guest_.end)
+    panic("areas to forget that cannot be the guest's, node / address", message.from.value, range.begin);
+  nodes.areas_.forget(range, message.header.word[2]);
+  MessageHeader header;
+  header.type = guest_message::kForgotten;
+  nodes.node_.fabric().send(kHome, header, SendContext::kHandler);
+}
+
+void Nodes::on_forgotten(void* self, const Message&) {
+  auto& nodes = *static_cast<Nodes*>(self);
+  nodes.forgotten_.fetch_add(1);
+  nodes.changed_.notify();
+}
+
+void Nodes::on_hello(void* self, const Message& message) {
+  auto& nodes = *static_cast<Nodes*>(self);
+  if (message.header.word[0] != getauxval(AT_SYSINFO_EHDR)) nodes.same_vdso_ = false;
+  nodes.hellos_.fetch_add(1);
+  nodes.changed_.notify();
+}
+
+// --- Futexes
+
+long Nodes::futex(Call& call) {
+  FutexCaller caller(call.thread);
+  const int operation = call.integer(1) & FUTEX_CMD_MASK;
+  timespec timeout{};
+  const bool has_timeout = (operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET) && call.arguments[3] != 0;
+  if (has_timeout && !read_guest(call.arguments[3], timeout)) return -EFAULT;
+  return futexes_.call(caller, call.arguments[0], call.integer(1), static_cast<uint32_t>(call.arguments[2]),
+                       has_timeout ? &timeout : nullptr, static_cast<uint32_t>(call.arguments[3]), call.arguments[4],
+                       static_cast<uint32_t>(call.arguments[5]));
+}
+
+void Nodes::wake(uint64_t address, uint32_t count) {
+  futexes_.wake(address, count);
+}
+
+// --- Threads
+
+long Nodes::start_thread(const ThreadStart& start, ThreadBlock& parent) {
+  const uint64_t mask = mask_of(*start.context, parent);
+  if (parent.away == nullptr) return home_->start_thread(start, parent, mask);
+  const ThreadToStart wanted{.stack = start.stack,
+                             .thread_pointer = start.thread_pointer,
+                             .parent_tid = start.parent_tid,
+                             .child_tid = start.child_tid,
+                             .clear_tid = start.clear_tid,
+                             .mask = mask,
+                             .tid = 0};
+  const std::vector<std::byte> context = save_context(*start.context);
+  std::vector<std::byte> data(sizeof wanted + context.size());
+  std::memcpy(data.data(), &wanted, sizeof wanted);
+  std::memcpy(data.data() + sizeof wanted, context.data(), context.size());
+  return requests_.ask(parent, {.kind = RequestKind::kThread}, data);
+}
+
+void Nodes::on_start(void* self, const Message& message) {
+  auto& nodes = *static_cast<Nodes*>(self);
+  if (message.from != kHome || message.payload.size() <= sizeof(ThreadToStart))
+    panic("a thread to start that is none, from node", message.from.value);
+  {
+    const LockGuard hold(nodes.arrivals_lock_);
+    nodes.arrivals_.push_back(
+        {.slot = message.header.small, .bytes = {message.payload.begin(), message.payload.end()}});
+  }
+  nodes.arrived_.notify();
+}
+
+void Nodes::start_arrivals() {
+  while (true) {
+    const uint32_t seen = arrived_.prepare();
+    std::optional<Arrival> next;
+    {
+      const LockGuard hold(arrivals_lock_);
+      if (!arrivals_.empty()) {
+        next = std::move(arrivals_.front());
+        arrivals_.pop_front();
+      }
+    }
+    if (next)
+      start(*next);
+    else
+      arrived_.sleep(seen);
+  }
+}
+
+namespace {
+
+// A thread of the guest, as it is made on a node that is not the home.
+struct Arrived {
+  Arrived(ThreadBlock& its_block, uint16_t slot) : block(its_block), away(slot), actions(its_block) {}
+  ThreadBlock& block;
+  Away away;
+  ActionsAtHome actions;
+  ThreadStart start;
+  ucontext_t* context = nullptr;
+  Requests* requests = nullptr;
+  Fabric* fabric = nullptr;
+};
+
+void tell_started(Fabric& fabric, uint16_t slot, long result) {
+  MessageHeader header;
+  header.type = guest_message::kStarted;
+  header.small = slot;
+  header.word[0] = static_cast<uint64_t>(result);
+  fabric.send(kHome, header, SendContext::kOrdinary);
+}
+
+void* arrived_main(void* argument) {
+  const std::unique_ptr<Arrived> arrived(static_cast<Arrived*>(argument));
+  arrived->requests->begin(arrived->away);
+  run_thread(arrived->block, *arrived->context, arrived->start,
+             [&arrived](long result) { tell_started(*arrived->fabric, arrived->away.slot(), result); });
+  return nullptr;
+}
+
+}  // namespace
+
+void Nodes::start(const Arrival& arrival) {
+  ThreadToStart wanted;
+  std::memcpy(&wanted, arrival.bytes.data(), sizeof wanted);
+  const Result<ThreadBlock*> created = create_block();
+  if (!created) die(1, {"no memory for a thread of the program: ", created.error().message.c_str()});
+  ThreadBlock& block = **created;
+  auto arrived = std::make_unique<Arrived>(block, arrival.slot);
+  block.away = &arrived->away;
+  block.actions = &arrived->actions;
+  block.tid = wanted.tid;
+  block.guest_fs = wanted.thread_pointer;
+  block.clear_tid = wanted.clear_tid;
+  ucontext_t& context = restore_context(std::span(arrival.bytes).subspan(sizeof wanted), block.frame);
+  context.uc_stack = block.stack();
+  context.uc_mcontext.gregs[REG_RAX] = 0;
+  if (wanted.stack != 0) context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(wanted.stack);
+  set_mask(context, block, wanted.mask);
+  block.mask_at_home = wanted.mask;
+  arrived->start = {.context = &context,
+                    .stack = 0,
+                    .thread_pointer = 0,
+                    .parent_tid = wanted.parent_tid,
+                    .child_tid = wanted.child_tid,
+                    .clear_tid = 0};
+  arrived->context = &context;
+  arrived->requests = &requests_;
+  arrived->fabric = &node_.fabric();
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kHostStack);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t thread{};
+  // The thread begins with all signals blocked but those that the host needs.
+  const BlockedSignals blocked;
+  const int failed = pthread_create(&thread, &attributes, &arrived_main, arrived.get());
+  pthread_attr_destroy(&attributes);
+  if (failed != 0) die(1, {"cannot start a thread of the program: ", std::strerror(failed)});
+  arrived.release();
+}
+
+void Nodes::thread_has_ended(ThreadBlock& thread) {
+  if (thread.away != nullptr)
+    requests_.end(*thread.away);
+  else if (home_)
+    home_->thread_ended_here();
+}
+
+// --- What a thread that is away asks for
+
+// The caller has locked the address space, which the analysis cannot see through the interface.
+long Nodes::save_memory() MG_NO_THREAD_SAFETY_ANALYSIS {
+  return save_pages(node_.region(), node_.heap(), host().space.locked_areas());
+}
+
+void Nodes::forget_saved_memory(long saved) {
+  close(static_cast<int>(saved));
+}
+
+void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
+  Host& state = host();
+  restore_pages(node_.region(), static_cast<int>(saved), state.space.locked_areas());
+  state.space.locked_use(std::make_unique<PrivateMappings>());
+  state.cluster = nullptr;
+  state.memory_is_shared = false;
+}
+
+long Nodes::carry_out(Package& package, ThreadBlock& thread) {
+  std::vector<std::byte> bytes;
+  const long result = requests_.ask(thread, {.kind = RequestKind::kPackage}, package.request(), &bytes);
+  // A call that is to be made again has given nothing.
+  if (result == kRestart) return result;
+  if (!package.take_reply(bytes))
+    panic("a reply that does not fit its call, number / bytes", static_cast<uint64_t>(package.number()), bytes.size());
+  return result;
+}
+
+long Nodes::call_at_home(long number, const uint64_t (&arguments)[6], ThreadBlock& thread) {
+  Request request{.kind = RequestKind::kCall, .bytes = 0, .number = number};
+  std::memcpy(request.arguments, arguments, sizeof arguments);
+  return requests_.ask(thread, request);
+}
+
+long Nodes::start_process_at_home(Call& call) {
+  Request request{.kind = RequestKind::kProcess, .bytes = 0, .number = call.number};
+  std::memcpy(request.arguments, call.arguments, sizeof call.arguments);
+  request.thread_pointer = call.thread.guest_fs;
+  return requests_.ask(call.thread, request, save_context(call.context));
+}
+
+long Nodes::action_at_home(int signal, const SystemAction* wanted, SystemAction* before, ThreadBlock& thread) {
+  const Request request{.kind = RequestKind::kAction, .bytes = 0, .number = signal};
+  std::vector<std::byte> bytes;
+  const auto data = wanted != nullptr ? std::as_bytes(std::span(wanted, 1)) : std::span<const std::byte>{};
+  const long result = requests_.ask(thread, request, data, &bytes);
+  if (before != nullptr && bytes.size() == sizeof *before) std::memcpy(before, bytes.data(), sizeof *before);
+  return result;
+}
+
+long Nodes::set_mask_at_home(uint64_t mask, bool must_take, ThreadBlock& thread) {
+  Request request{.kind = RequestKind::kMask};
+  request.arguments[0] = mask;
+  request.arguments[1] = must_take ? 1 : 0;
+  const uint32_t acted_on = thread.signals_acted_on;
+  request.arguments[2] = acted_on;
+  const long result = requests_.ask(thread, request);
+  if (result == 0) {
+    thread.mask_at_home = mask;
+    thread.signals_answered = acted_on;
+  }
+  return result;
+}
+
+void Nodes::act_by_default_at_home(int signal, ThreadBlock& thread) {
+  requests_.ask(thread, {.kind = RequestKind::kDefault, .bytes = 0, .number = signal});
+}
+
+siginfo_t Nodes::take_signal(ThreadBlock& thread) {
+  return requests_.take_signal(*thread.away);
+}
+
+void Nodes::exit_guest(int status) {
+  static_cast<void>(node_.finish(status));
+  syscall(SYS_exit_group, status);
+  __builtin_unreachable();
+}
+
+}  // namespace multigrain::guest

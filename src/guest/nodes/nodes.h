@@ -1,0 +1,92 @@
+// A guest on several nodes: the parts, on each of them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/spin_lock.h"
+#include "guest/cluster.h"
+#include "guest/host.h"
+#include "guest/nodes/away.h"
+#include "guest/nodes/home.h"
+#include "guest/nodes/remote_areas.h"
+#include "guest/nodes/shared_mappings.h"
+#include "runtime/node.h"
+#include "sync/futex/futexes.h"
+
+namespace multigrain::guest {
+
+class Nodes final : public Cluster, private HomeHost, private Forgetting {
+ public:
+  // Before the node serves messages. Errors: a machine or a set of options that cannot host a guest on several nodes.
+  static Result<std::unique_ptr<Nodes>> create(Node& node);
+
+  // Node 0: runs the program; as run_guest() of host.h.
+  CannotExecute run(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment,
+                    uint64_t mask);
+  // Another node: returns when threads can be started here.
+  Status begin_away();
+
+  [[nodiscard]] bool is_home() const override { return node_.config().node == NodeId(0); }
+  [[nodiscard]] unsigned processors() const override { return node_.config().processors(); }
+  bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) override;
+  long futex(Call& call) override;
+  void wake(uint64_t address, uint32_t count) override;
+  long start_thread(const ThreadStart& start, ThreadBlock& parent) override;
+  long save_memory() override;
+  void forget_saved_memory(long saved) override;
+  void become_child(long saved) override;
+  long carry_out(Package& package, ThreadBlock& thread) override;
+  long call_at_home(long number, const uint64_t (&arguments)[6], ThreadBlock& thread) override;
+  long start_process_at_home(Call& call) override;
+  long action_at_home(int signal, const SystemAction* wanted, SystemAction* before, ThreadBlock& thread) override;
+  long set_mask_at_home(uint64_t mask, bool must_take, ThreadBlock& thread) override;
+  void act_by_default_at_home(int signal, ThreadBlock& thread) override;
+  siginfo_t take_signal(ThreadBlock& thread) override;
+  void thread_has_ended(ThreadBlock& thread) override;
+
+ private:
+  struct Arrival {
+    uint16_t slot = 0;
+    std::vector<std::byte> bytes;  // ThreadToStart, and its context
+  };
+
+  explicit Nodes(Node& node, Range guest, uint64_t slots);
+  AreaAnswer answer_area(uint64_t address) override;  // HomeHost
+  [[noreturn]] void exit_guest(int status) override;  // also Cluster's
+  void forget(Range range) override;                  // Forgetting
+  bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
+  [[noreturn]] void start_arrivals();
+  void start(const Arrival& arrival);
+
+  static void on_hello(void* self, const Message& message);
+  static void on_start(void* self, const Message& message);
+  static void on_forget(void* self, const Message& message);
+  static void on_forgotten(void* self, const Message& message);
+
+  Node& node_;
+  const Range guest_;  // where the guest can have areas
+  Futexes futexes_;
+  Requests requests_;
+
+  // The home's.
+  std::optional<Home> home_;
+  Areas given_;  // what other nodes may have mapped; under the lock of the address space
+  std::atomic<uint64_t> version_{0};
+  std::atomic<unsigned> hellos_{0};
+  std::atomic<bool> same_vdso_{true};
+  std::atomic<unsigned> forgotten_{0};
+  EventCount changed_;
+
+  // Another node's.
+  RemoteAreas areas_;
+  SpinLock arrivals_lock_;
+  std::deque<Arrival> arrivals_ MG_GUARDED_BY(arrivals_lock_);
+  EventCount arrived_;
+};
+
+}  // namespace multigrain::guest

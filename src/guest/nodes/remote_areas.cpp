@@ -1,0 +1,59 @@
+#include "guest/nodes/remote_areas.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/lock_guard.h"
+#include "guest/nodes/shared_mappings.h"
+
+namespace multigrain::guest {
+
+bool RemoteAreas::take(const AreaAnswer& answer) {
+  const Area& area = answer.area;
+  int fd = -1;
+  if (area.file != 0) {
+    const bool writes = area.is_shared && (area.rights & PROT_WRITE) != 0;
+    const std::string path = fmt::format("/proc/{}/fd/{}", answer.home, SharedMappings::descriptor_of(area.file));
+    fd = open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    // The home may have closed it meanwhile: then the area is another one.
+    if (fd < 0 && errno == ENOENT) return false;
+    if (fd < 0) die(1, {"cannot map a file of the program on this node: ", std::strerror(errno)});
+  }
+  const LockGuard hold(lock_);
+  const bool is_current = answer.version >= version_;
+  if (is_current) {
+    const long result = area.file != 0 ? map_over_view(area.range, area.rights, area.is_shared, fd, area.offset)
+                                       : mprotect(reinterpret_cast<void*>(area.range.begin),
+                                                  area.range.end - area.range.begin, area.rights);
+    if (result != 0)
+      panic("cannot map an area of the guest on this node (errno, address)", static_cast<uint64_t>(errno),
+            area.range.begin);
+    known_.map(area);
+  }
+  if (fd >= 0) close(fd);
+  return is_current;
+}
+
+void RemoteAreas::forget(Range range, uint64_t version) {
+  const LockGuard hold(lock_);
+  if (version > version_) version_ = version;
+  for (const Area& area : known_.in(range)) {
+    const uint64_t bytes = area.range.end - area.range.begin;
+    auto* const begin = reinterpret_cast<void*>(area.range.begin);
+    if (area.file != 0) {
+      const PageId first = region_.page_of(begin);
+      region_.view_again(first, bytes / kPageSize);
+      rights_.watch_again(first, bytes / kPageSize);
+    } else {
+      mprotect(begin, bytes, PROT_NONE);
+    }
+  }
+  known_.unmap(range);
+}
+
+}  // namespace multigrain::guest

@@ -1,0 +1,31 @@
+// What a node that is not the home has of the guest's areas: what its threads needed so far, mapped here.
+#pragma once
+
+#include "base/spin_lock.h"
+#include "guest/areas.h"
+#include "guest/nodes/messages.h"
+#include "memory/access_rights.h"
+#include "memory/region.h"
+
+namespace multigrain::guest {
+
+class RemoteAreas {
+ public:
+  RemoteAreas(Region& region, AccessRights& rights, Range allowed)
+      : region_(region), rights_(rights), known_(allowed, allowed) {}
+
+  // Maps what the home, a process of this machine, has answered, unless the area may be another one by now. False: ask
+  // again. Not in a message handler.
+  bool take(const AreaAnswer& answer) MG_EXCLUDES(lock_);
+  // The home is about to change the areas of the range: afterwards nothing is mapped there. Also in a message handler.
+  void forget(Range range, uint64_t version) MG_EXCLUDES(lock_);
+
+ private:
+  Region& region_;
+  AccessRights& rights_;
+  SpinLock lock_;
+  Areas known_ MG_GUARDED_BY(lock_);
+  uint64_t version_ MG_GUARDED_BY(lock_) = 0;
+};
+
+}  // namespace multigrain::guest

@@ -1,0 +1,249 @@
+#include "guest/nodes/shared_mappings.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "guest/entry.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+namespace multigrain::guest {
+namespace {
+
+constexpr int kAll = PROT_READ | PROT_WRITE;
+// The host's own descriptors are above those that a program is likely to use.
+constexpr int kLowestDescriptor = 700;
+
+void* pointer(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
+uint64_t bytes_of(Range range) {
+  return range.end - range.begin;
+}
+
+}  // namespace
+
+SharedMappings::~SharedMappings() = default;
+
+long map_over_view(Range range, int rights, bool is_shared, int fd, uint64_t offset) {
+  void* const mapped = mmap(pointer(range.begin), bytes_of(range), rights,
+                            (is_shared ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED, fd, static_cast<off_t>(offset));
+  return mapped == MAP_FAILED ? -errno : 0;
+}
+
+void SharedMappings::view_again(Range range) {
+  const PageId first = region_.page_of(pointer(range.begin));
+  region_.view_again(first, bytes_of(range) / kPageSize);
+  rights_.watch_again(first, bytes_of(range) / kPageSize);
+}
+
+void SharedMappings::clear(Range range) {
+  if (!protocol_.discard(region_.page_of(pointer(range.begin)), bytes_of(range) / kPageSize))
+    panic("the protocol of a guest on several nodes cannot discard pages");
+}
+
+void SharedMappings::vacate(const std::vector<Area>& before) {
+  if (before.empty()) return;
+  others_.forget({before.front().range.begin, before.back().range.end});
+  for (const Area& area : before) {
+    if (area.file != 0) {
+      view_again(area.range);
+      continue;
+    }
+    // First, so that what is read ahead does not bring back what is given up.
+    mprotect(pointer(area.range.begin), bytes_of(area.range), PROT_NONE);
+    clear(area.range);
+  }
+}
+
+long SharedMappings::map_file(Area& area, int flags, int fd, uint64_t offset) {
+  int kept = -1;
+  if ((flags & MAP_ANONYMOUS) != 0) {
+    const int memory = memfd_create("shared", MFD_CLOEXEC);
+    if (memory < 0) return -errno;
+    if (ftruncate(memory, static_cast<off_t>(bytes_of(area.range))) != 0) {
+      const int code = errno;
+      close(memory);
+      return -code;
+    }
+    kept = fcntl(memory, F_DUPFD_CLOEXEC, kLowestDescriptor);
+    close(memory);
+    offset = 0;
+  } else {
+    kept = fcntl(fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
+  }
+  if (kept < 0) return -errno;
+  if (const long result = map_over_view(area.range, area.rights, area.is_shared, kept, offset); result != 0) {
+    close(kept);
+    return result;
+  }
+  area.file = static_cast<uint32_t>(kept) + 1;
+  area.offset = offset;
+  return 0;
+}
+
+long SharedMappings::fill(Range range, int fd, uint64_t offset) {
+  std::array<std::byte, 16 * kPageSize> buffer;
+  for (uint64_t at = range.begin; at < range.end;) {
+    const ssize_t count =
+        pread(fd, buffer.data(), std::min<uint64_t>(buffer.size(), range.end - at), static_cast<off_t>(offset));
+    if (count < 0) return -errno;
+    if (count == 0) return 0;
+    if (!copy_guarded(pointer(at), buffer.data(), static_cast<size_t>(count))) return -EFAULT;
+    at += static_cast<uint64_t>(count);
+    offset += static_cast<uint64_t>(count);
+  }
+  return 0;
+}
+
+long SharedMappings::map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) {
+  const bool is_anonymous = (flags & MAP_ANONYMOUS) != 0;
+  if (!is_anonymous) {
+    // What the system would refuse is refused before anything is taken away.
+    void* const trial = mmap(nullptr, bytes_of(area.range), area.rights, flags & ~(MAP_FIXED | MAP_POPULATE), fd,
+                             static_cast<off_t>(offset));
+    if (trial == MAP_FAILED) return -errno;
+    munmap(trial, bytes_of(area.range));
+  } else if ((flags & MAP_HUGETLB) != 0) {
+    return -ENOMEM;
+  }
+  vacate(before);
+  const bool is_of_file = area.is_shared || (!is_anonymous && (area.rights & PROT_WRITE) == 0);
+  if (is_of_file) return map_file(area, flags, fd, offset);
+  if (!is_anonymous) {
+    mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
+    if (const long result = fill(area.range, fd, offset); result != 0) return result;
+  }
+  return mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights) == 0 ? 0 : -errno;
+}
+
+long SharedMappings::unmap(Range, uint64_t, const std::vector<Area>& before) {
+  vacate(before);
+  return 0;
+}
+
+long SharedMappings::protect(Range range, uint64_t, int rights, int key, std::vector<Area>& before) {
+  if (key != -1) return -ENOSYS;
+  uint64_t mapped_to = range.begin;
+  bool takes = false;
+  for (const Area& area : before) {
+    if (area.range.begin > mapped_to) return -ENOMEM;
+    mapped_to = area.range.end;
+    takes = takes || (area.rights & ~rights) != 0;
+  }
+  if (mapped_to < range.end) return -ENOMEM;
+  const auto becomes_pages = [rights](const Area& area) {
+    return area.file != 0 && !area.is_shared && (rights & PROT_WRITE) != 0;
+  };
+  if (takes || std::ranges::any_of(before, becomes_pages)) others_.forget(range);
+  for (Area& area : before) {
+    if (becomes_pages(area)) {
+      view_again(area.range);
+      mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
+      if (const long result = fill(area.range, descriptor_of(area.file), area.offset); result != 0) return result;
+      area.file = 0;
+      area.offset = 0;
+    }
+    if (mprotect(pointer(area.range.begin), bytes_of(area.range), rights) != 0) return -errno;
+  }
+  return 0;
+}
+
+// Memory that moves is copied; the rest of what mremap() can do, nobody needs of a guest on several nodes.
+long SharedMappings::remap(Range old, uint64_t, uint64_t new_length, int flags, uint64_t to,
+                           const std::vector<Area>& before, const std::vector<Area>& replaced) {
+  const uint64_t bytes = (new_length + kPageSize - 1) & ~(kPageSize - 1);
+  if ((flags & MREMAP_DONTUNMAP) != 0 || before.empty() || old.begin == old.end) return -EINVAL;
+  const Area& area = before.front();
+  const bool is_one = before.size() == 1 && area.range == old && area.file == 0;
+  if ((flags & MREMAP_FIXED) == 0 && bytes <= bytes_of(old)) {
+    std::vector<Area> tail;
+    for (Area part : before) {
+      if (part.range.end <= old.begin + bytes) continue;
+      part.range.begin = std::max(part.range.begin, old.begin + bytes);
+      tail.push_back(part);
+    }
+    vacate(tail);
+    return 0;
+  }
+  if (!is_one) return -EINVAL;
+  if ((flags & MREMAP_FIXED) == 0)
+    return mprotect(pointer(old.end), bytes - bytes_of(old), area.rights) == 0 ? 0 : -errno;
+  if (to < old.end && old.begin < to + bytes) return -EINVAL;
+  vacate(replaced);
+  mprotect(pointer(to), bytes, kAll);
+  if ((area.rights & PROT_READ) == 0) mprotect(pointer(old.begin), bytes_of(old), kAll);
+  for (uint64_t at = 0; at < std::min(bytes, bytes_of(old)); at += kPageSize) {
+    const PageId page = region_.page_of(pointer(old.begin + at));
+    if (!heap_.home_of(page) && !heap_.ask_home(page)) continue;
+    if (!copy_guarded(pointer(to + at), pointer(old.begin + at), kPageSize)) return -EFAULT;
+  }
+  vacate(before);
+  return mprotect(pointer(to), bytes, area.rights) == 0 ? 0 : -errno;
+}
+
+long SharedMappings::discard(Range range, const std::vector<Area>& before) {
+  uint64_t mapped_to = range.begin;
+  for (const Area& area : before) {
+    if (area.range.begin > mapped_to) return -ENOMEM;
+    mapped_to = area.range.end;
+    if (area.file != 0) continue;
+    clear(area.range);
+  }
+  return mapped_to < range.end ? -ENOMEM : 0;
+}
+
+long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas) {
+  const int saved = memfd_create("fork", MFD_CLOEXEC);
+  if (saved < 0) return -errno;
+  const auto failed = [saved](int code) {
+    close(saved);
+    return -static_cast<long>(code);
+  };
+  if (ftruncate(saved, static_cast<off_t>(region.size())) != 0) return failed(errno);
+  std::array<std::byte, kPageSize> page;
+  for (const Area& area : areas) {
+    if (area.file != 0) continue;
+    const bool can_read = (area.rights & PROT_READ) != 0;
+    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), PROT_READ);
+    int code = 0;
+    for (uint64_t at = area.range.begin; at < area.range.end && code == 0; at += kPageSize) {
+      const PageId number = region.page_of(pointer(at));
+      if (!heap.home_of(number) && !heap.ask_home(number)) continue;
+      const auto place = static_cast<off_t>(region.offset_of(pointer(at)));
+      if (!copy_guarded(page.data(), pointer(at), kPageSize))
+        code = EFAULT;
+      else if (pwrite(saved, page.data(), kPageSize, place) != static_cast<ssize_t>(kPageSize))
+        code = ENOMEM;
+    }
+    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights);
+    if (code != 0) return failed(code);
+  }
+  return saved;
+}
+
+void restore_pages(const Region& region, int saved, const std::vector<Area>& areas) {
+  for (const Area& area : areas) {
+    if (area.file != 0) continue;
+    const uint64_t place = region.offset_of(pointer(area.range.begin));
+    if (const long result = map_over_view(area.range, area.rights, false, saved, place); result != 0)
+      die(127, "a forked process has no room for its memory, errno", static_cast<uint64_t>(-result));
+  }
+}
+
+long SharedMappings::attach(int, uint64_t, int) {
+  return -ENOSYS;
+}
+long SharedMappings::detach(uint64_t) {
+  return -ENOSYS;
+}
+
+}  // namespace multigrain::guest

@@ -1,0 +1,77 @@
+// The guest's memory at the home of a guest on several nodes: which addresses are pages under the protocol, and which are
+// mappings of files that every node makes for itself.
+//
+// Anonymous memory, and private mappings that can be written, are pages of the shared region at their own addresses (the
+// content of a file is copied into them). Private mappings that cannot be written, and shared mappings, are the file's
+// own pages on every node: nodes of one machine see the same ones.
+//
+//  (M1) A page of the region that is in no area, or in an area of a file, reads as zeros to the next area that has it.
+//  (M2) What another node has mapped of an address is what the account says, or nothing: before the account takes a right
+//       or replaces an area, every node has forgotten it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coherence/protocol.h"
+#include "guest/mappings.h"
+#include "memory/access_rights.h"
+#include "memory/heap/shared_heap.h"
+#include "memory/region.h"
+
+namespace multigrain::guest {
+
+// The other nodes, as far as the account of areas concerns them.
+class Forgetting {
+ public:
+  virtual ~Forgetting() = default;
+  // Returns when no other node has anything mapped in the range.
+  virtual void forget(Range range) = 0;
+};
+
+class SharedMappings final : public Mappings {
+ public:
+  // `protocol` can discard pages.
+  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, Forgetting& others)
+      : region_(region), rights_(rights), heap_(heap), protocol_(protocol), others_(others) {}
+  ~SharedMappings() override;
+
+  long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) override;
+  long unmap(Range range, uint64_t length, const std::vector<Area>& before) override;
+  long protect(Range range, uint64_t length, int rights, int key, std::vector<Area>& before) override;
+  long remap(Range old, uint64_t old_length, uint64_t new_length, int flags, uint64_t to,
+             const std::vector<Area>& before, const std::vector<Area>& replaced) override;
+  long discard(Range range, const std::vector<Area>& before) override;
+  long attach(int segment, uint64_t address, int flags) override;
+  long detach(uint64_t address) override;
+
+  // Where another process finds the file of an area.
+  [[nodiscard]] static int descriptor_of(uint32_t file) { return static_cast<int>(file) - 1; }
+
+ private:
+  long map_file(Area& area, int flags, int fd, uint64_t offset);
+  long fill(Range range, int fd, uint64_t offset);
+  // Takes what is there away, from every node.
+  void vacate(const std::vector<Area>& before);
+  // Zeros in all pages of the range.
+  void clear(Range range);
+  void view_again(Range range);
+
+  Region& region_;
+  AccessRights& rights_;
+  SharedHeap& heap_;
+  Protocol& protocol_;
+  Forgetting& others_;
+};
+
+// What a process that is forked gets: a copy of all pages, in a file of its own with the places that they have in the region. The
+// descriptor, or -errno. `areas` are all that there are.
+long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas);
+// In the child, which has inherited no part of the view: its memory, from that copy.
+void restore_pages(const Region& region, int saved, const std::vector<Area>& areas);
+
+// Maps a file of this machine over a part of the view; -errno or 0.
+long map_over_view(Range range, int rights, bool is_shared, int fd, uint64_t offset);
+
+}  // namespace multigrain::guest

@@ -1,0 +1,61 @@
+// mghost-node: a node of a run of several nodes whose program knows nothing of Multigrain. mgrun --binary starts it; it is
+// not for users.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/guest_environment.h"
+#include "base/shell_status.h"
+#include "guest/nodes/nodes.h"
+#include "runtime/node.h"
+
+namespace {
+
+constexpr int kCannotStart = 2;
+
+int usage() {
+  std::fputs(
+      "mghost-node runs a program for mgrun --binary; use that. Usage: mghost-node --execute PATH -- NAME [ARGUMENTS...]\n",
+      stderr);
+  return kCannotStart;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace multigrain;
+  if (argc < 5 || std::string_view(argv[1]) != "--execute" || std::string_view(argv[3]) != "--") return usage();
+  const std::string path = argv[2];
+  const std::vector<std::string> words(argv + 4, argv + argc);
+  const std::vector<std::string> environment = guest::environment_for_guest(environ);
+  const uint64_t mask = guest::block_signals();
+  std::unique_ptr<guest::Nodes> nodes;
+  const Status started = Node::start([&nodes](Node& node) -> Status {
+    auto created = guest::Nodes::create(node);
+    if (!created) return tl::unexpected(created.error());
+    nodes = std::move(*created);
+    return {};
+  });
+  const auto refuse = [](const Error& error) {
+    std::fprintf(stderr, "multigrain: cannot start: %s\n", error.message.c_str());
+    std::_Exit(kCannotStart);
+  };
+  if (!started) refuse(started.error());
+  Node& node = *Node::get();
+  if (node.config().node != NodeId(0)) {
+    if (const Status begun = nodes->begin_away(); !begun) refuse(begun.error());
+    // The launcher's signals are for this thread.
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, nullptr, sizeof mask);
+    node.serve_until_the_end();
+  }
+  const guest::CannotExecute why = nodes->run(path, words, environment, mask);
+  std::fprintf(stderr, "mgrun: %s\n", why.sentence.c_str());
+  std::_Exit(why.code == ENOENT ? kNotFound : kNotExecutable);
+}
