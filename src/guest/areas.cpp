@@ -77,10 +77,15 @@ void Areas::set_rights(Range range, int rights) {
   }
 }
 
-std::vector<Area> Areas::around(uint64_t address) const {
+std::optional<Range> Areas::range_around(uint64_t address) const {
   const auto next = by_begin_.upper_bound(address);
-  if (next == by_begin_.begin() || std::prev(next)->second.end <= address) return {};
-  return in({std::prev(next)->first, std::prev(next)->second.end});
+  if (next == by_begin_.begin() || std::prev(next)->second.end <= address) return std::nullopt;
+  return Range{std::prev(next)->first, std::prev(next)->second.end};
+}
+
+std::vector<Area> Areas::around(uint64_t address) const {
+  const auto range = range_around(address);
+  return range ? in(*range) : std::vector<Area>{};
 }
 
 std::vector<Area> Areas::in(Range range) const {

@@ -48,6 +48,8 @@ class Areas {
   void set_rights(Range range, int rights);
   // What is mapped of the range, cut to it, in order.
   [[nodiscard]] std::vector<Area> in(Range range) const;
+  // Where the area of this address begins and ends, if there is one.
+  [[nodiscard]] std::optional<Range> range_around(uint64_t address) const;
   // The area that has this address, whole, or nothing.
   [[nodiscard]] std::vector<Area> around(uint64_t address) const;
   [[nodiscard]] std::vector<Area> all() const { return in(allowed_); }

@@ -119,6 +119,7 @@ bool Driver::is_unused(const Record& record) {
 void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
   if (is_write) {
     if (stride != 1) return;
+    if (services_.homes.is_first_touch(at)) claim_ahead(records_, at, PageId(from.value + 1), count);
     open_ahead(
         records_, at, PageId(from.value + 1), count, [](const Record& next) { return is_unused(next); },
         [this](PageId, Record& record) {

@@ -69,10 +69,13 @@ class FutexCaller final : public Futexes::Caller {
 Nodes::Nodes(Node& node, Range guest, uint64_t slots)
     : node_(node),
       guest_(guest),
+      shares_machine_(node.config().fabric == FabricKind::kShm),
       futexes_(node.fabric(), node.wait(), kHome),
       requests_(node.fabric(), node.wait(), slots),
       given_(guest, guest),
       areas_(node.region(), node.rights(), guest) {
+  node.rights().let_others_map();
+  node.set_stretches(*this);
   Fabric& fabric = node.fabric();
   if (is_home()) {
     HomeHost& home_host = *this;
@@ -115,17 +118,23 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   // Nothing is mapped yet.
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   Forgetting& others = *this;
-  auto mappings =
-      std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(), others);
-  Host& state = *new (place_of_host()) Host(Range{begin, begin + bytes}, std::move(mappings));
+  auto mappings = std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(),
+                                                   others, shares_machine_ ? Files::kOfEveryNode : Files::kAtHome);
+  Host& state = *new (place_of_host()) Host(Range{begin, begin + bytes}, std::move(mappings), node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
+  {
+    const LockGuard hold(lacking_lock_);
+    if (!lacking_.empty()) return failed(lacking_);
+  }
+  // Clocks of several machines differ, and so may their vdso: the time is the home's then.
+  state.has_vdso = shares_machine_ && same_vdso_.load();
   return run_guest(state, path, std::move(arguments), std::move(environment), mask);
 }
 
 Status Nodes::begin_away() {
-  Host& state = *new (place_of_host()) Host(guest_, nullptr);
+  Host& state = *new (place_of_host()) Host(guest_, nullptr, node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
@@ -143,7 +152,7 @@ Status Nodes::begin_away() {
   MessageHeader header;
   header.type = guest_message::kHello;
   header.word[0] = getauxval(AT_SYSINFO_EHDR);
-  node_.fabric().send(kHome, header, SendContext::kOrdinary);
+  node_.fabric().send(kHome, header, std::as_bytes(std::span(&features_, 1)), {}, SendContext::kOrdinary);
   return {};
 }
 
@@ -157,6 +166,16 @@ bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& contex
   const bool found = find_area(address, context, thread);
   errno = saved;
   return found;
+}
+
+// What is behind the end of an area is another one's, or a file's, or nobody's.
+PageRange Nodes::part_of(PageId page) {
+  Region& region = node_.region();
+  const auto address = reinterpret_cast<uint64_t>(region.view(page));
+  const auto range = is_home() ? host().space.try_range_around(address) : areas_.try_range_around(address);
+  if (!range) return {};
+  const auto number = [&region](uint64_t at) { return region.page_of(reinterpret_cast<const void*>(at)).value; };
+  return {.begin = number(range->begin), .end = number(range->end - 1) + 1};
 }
 
 bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread) {
@@ -224,6 +243,17 @@ void Nodes::on_forgotten(void* self, const Message&) {
 void Nodes::on_hello(void* self, const Message& message) {
   auto& nodes = *static_cast<Nodes*>(self);
   if (message.header.word[0] != getauxval(AT_SYSINFO_EHDR)) nodes.same_vdso_ = false;
+  ProcessorFeatures features;
+  if (message.payload.size() != sizeof features)
+    panic("a node's greeting without its processor's features, node", message.from.value);
+  std::memcpy(&features, message.payload.data(), sizeof features);
+  if (const std::string lacking = nodes.features_.lacking_in(features); !lacking.empty()) {
+    const LockGuard hold(nodes.lacking_lock_);
+    nodes.lacking_ = fmt::format(
+        "the processor of node {} lacks what node 0's has, where programs choose their instructions ({}): run node 0 "
+        "on the host with the older processor, which is the first of --hosts",
+        message.from.value, lacking);
+  }
   nodes.hellos_.fetch_add(1);
   nodes.changed_.notify();
 }

@@ -1,6 +1,8 @@
 // What a node that is not the home has of the guest's areas: what its threads needed so far, mapped here.
 #pragma once
 
+#include <optional>
+
 #include "base/spin_lock.h"
 #include "guest/areas.h"
 #include "guest/nodes/messages.h"
@@ -19,6 +21,8 @@ class RemoteAreas {
   bool take(const AreaAnswer& answer) MG_EXCLUDES(lock_);
   // The home is about to change the areas of the range: afterwards nothing is mapped there. Also in a message handler.
   void forget(Range range, uint64_t version) MG_EXCLUDES(lock_);
+  // Where the area of this address begins and ends, if it is mapped here; nothing also if the lock is not free.
+  [[nodiscard]] std::optional<Range> try_range_around(uint64_t address) MG_EXCLUDES(lock_);
 
  private:
   Region& region_;

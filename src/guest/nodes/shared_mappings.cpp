@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <string_view>
 
 #include "guest/entry.h"
 
@@ -27,6 +29,20 @@ void* pointer(uint64_t address) {
 }
 uint64_t bytes_of(Range range) {
   return range.end - range.begin;
+}
+
+// Of a mapping that is shared: then stores to it may have to reach the file, now or after mprotect().
+bool can_be_written(int fd) {
+  return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+}
+
+void say_that_shared_files_are_refused() {
+  static std::atomic<bool> is_said;
+  if (is_said.exchange(true)) return;
+  constexpr std::string_view kLine =
+      "multigrain: the program maps a file shared and writable (mmap), which is not supported on several hosts; it fails "
+      "with ENODEV\n";
+  if (write(STDERR_FILENO, kLine.data(), kLine.size()) < 0) return;
 }
 
 }  // namespace
@@ -115,9 +131,13 @@ long SharedMappings::map(Area& area, int flags, int fd, uint64_t offset, const s
   } else if ((flags & MAP_HUGETLB) != 0) {
     return -ENOMEM;
   }
+  if (files_ == Files::kAtHome && area.is_shared && !is_anonymous && can_be_written(fd)) {
+    say_that_shared_files_are_refused();
+    return -ENODEV;
+  }
   vacate(before);
   const bool is_of_file = area.is_shared || (!is_anonymous && (area.rights & PROT_WRITE) == 0);
-  if (is_of_file) return map_file(area, flags, fd, offset);
+  if (is_of_file && files_ == Files::kOfEveryNode) return map_file(area, flags, fd, offset);
   if (!is_anonymous) {
     mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
     if (const long result = fill(area.range, fd, offset); result != 0) return result;

@@ -3,7 +3,9 @@
 //
 // Anonymous memory, and private mappings that can be written, are pages of the shared region at their own addresses (the
 // content of a file is copied into them). Private mappings that cannot be written, and shared mappings, are the file's
-// own pages on every node: nodes of one machine see the same ones.
+// own pages on every node: nodes of one machine see the same ones. Of nodes of several machines the home alone has the file:
+// there all mappings are pages, a shared mapping of a file that can be written is refused, and memory that is shared with
+// children which the program forks is shared by its threads alone.
 //
 //  (M1) A page of the region that is in no area, or in an area of a file, reads as zeros to the next area that has it.
 //  (M2) What another node has mapped of an address is what the account says, or nothing: before the account takes a right
@@ -30,11 +32,18 @@ class Forgetting {
   virtual void forget(Range range) = 0;
 };
 
+// Whose files can be mapped.
+enum class Files : uint8_t {
+  kOfEveryNode,  // all nodes are of one machine, and map the same files
+  kAtHome        // the home has the files: what is mapped of them becomes pages
+};
+
 class SharedMappings final : public Mappings {
  public:
   // `protocol` can discard pages.
-  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, Forgetting& others)
-      : region_(region), rights_(rights), heap_(heap), protocol_(protocol), others_(others) {}
+  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, Forgetting& others,
+                 Files files)
+      : region_(region), rights_(rights), heap_(heap), protocol_(protocol), others_(others), files_(files) {}
   ~SharedMappings() override;
 
   long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) override;
@@ -63,6 +72,7 @@ class SharedMappings final : public Mappings {
   SharedHeap& heap_;
   Protocol& protocol_;
   Forgetting& others_;
+  const Files files_;
 };
 
 // What a process that is forked gets: a copy of all pages, in a file of its own with the places that they have in the region. The
