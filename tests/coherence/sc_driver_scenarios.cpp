@@ -71,13 +71,15 @@ std::vector<Scenario> scenarios() {
       machine("three readers, one of which writes", 3, {0}, {0, 1, 2}, {{load(0)}, {load(0), store(0, 1)}, {load(0)}}),
       // Pages that are given up: by the home, by another node, and while others use them.
       machine("a discard by the home", 2, {0}, {0, 1}, {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}}),
-      machine("a discard by another node", 2, {0}, {1, 0}, {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}}),
+      machine("a discard by another node", 2, {0}, {1, 0},
+              {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}}),
       machine("a discard of what another node wrote", 2, {0, 1}, {0, 1},
               {{store(0, 1), discard(1), store(1, 3, 1), load(0)}, {store(1, 2), load(1, 1), store(0, 4)}}),
       machine("two discards", 2, {0}, {0, 1}, {{store(0, 1), discard(0)}, {discard(0), store(0, 2, 1)}}),
       machine("a discard of a page that three nodes have", 3, {0}, {0, 1, 2},
               {{store(0, 1)}, {discard(0), load(0)}, {load(0)}}),
-      machine("a discard and threads of the home", 2, {0}, {0, 0, 1}, {{load(0), store(0, 1)}, {discard(0)}, {store(0, 2)}}),
+      machine("a discard and threads of the home", 2, {0}, {0, 0, 1},
+              {{load(0), store(0, 1)}, {discard(0)}, {store(0, 2)}}),
   };
 }
 

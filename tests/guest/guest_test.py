@@ -108,7 +108,6 @@ class Guest(unittest.TestCase):
                 self.assertIn(words, message.decode())
                 self.assertEqual(len(message.splitlines()), 1, message)
         for options, words in (
-            (("--hosts", "a,b"), "--hosts"),
             (("--stats", "text"), "--stats"),
             (("--nodes", "2", "--protocol", "hlrc"), "--protocol sc"),
         ):
