@@ -34,9 +34,7 @@ class Areas {
   // Where the guest may have anything at all, and the part of it where the host chooses addresses, from the highest down.
   Areas(Range allowed, Range chosen) : allowed_(allowed), chosen_(chosen) {}
 
-  [[nodiscard]] bool is_allowed(Range range) const {
-    return range.begin < range.end && range.begin >= allowed_.begin && range.end <= allowed_.end;
-  }
+  [[nodiscard]] bool is_allowed(Range range) const;
   [[nodiscard]] bool is_free(Range range) const;
   // The highest free range of that many bytes (a multiple of kPageSize) in `within`, or where the host chooses.
   [[nodiscard]] std::optional<uint64_t> find_free(uint64_t bytes, std::optional<Range> within = std::nullopt) const;
@@ -46,12 +44,18 @@ class Areas {
   void unmap(Range range);
   // Only of what is mapped.
   void set_rights(Range range, int rights);
+  // Keeps a free range for the host, for good: the guest has nothing there and can have nothing there.
+  void reserve(Range range);
+  [[nodiscard]] bool is_reserved(uint64_t address) const;
+  // What is not reserved of a range.
+  [[nodiscard]] std::vector<Range> without_reserved(Range range) const;
   // What is mapped of the range, cut to it, in order.
   [[nodiscard]] std::vector<Area> in(Range range) const;
   // The area that has this address, whole, or nothing.
   [[nodiscard]] std::vector<Area> around(uint64_t address) const;
   [[nodiscard]] std::vector<Area> all() const { return in(allowed_); }
   [[nodiscard]] Range chosen() const { return chosen_; }
+  [[nodiscard]] Range allowed() const { return allowed_; }
 
  private:
   struct Mapped {
@@ -60,6 +64,7 @@ class Areas {
     bool is_shared;
     uint32_t file;
     uint64_t offset;
+    bool is_reserved = false;
   };
   // Afterwards no area reaches across the address.
   void cut(uint64_t address);
@@ -67,6 +72,7 @@ class Areas {
   Range allowed_;
   Range chosen_;
   std::map<uint64_t, Mapped> by_begin_;
+  std::vector<Range> reserved_;  // few; they are in by_begin_, too
 };
 
 }  // namespace multigrain::guest
