@@ -29,6 +29,7 @@ struct Host {
   Cluster* cluster = nullptr;
   // Whether the guest's memory is kept coherent by a protocol: the system must not be given pointers into it.
   bool memory_is_shared = false;
+  bool traps_all_calls = false;
 };
 
 // The one of this process. Exists from run_guest() on.
@@ -36,6 +37,8 @@ Host& host();
 
 struct HostOptions {
   bool memory_is_shared = false;
+  // All calls arrive by signals, and the guest's code stays as it is.
+  bool traps_all_calls = false;
 };
 
 // Runs the program in this process, as execve() would: does not return unless it cannot be run. The arguments are the

@@ -229,7 +229,9 @@ int launch(const LaunchOptions& given) {
     const auto host =
         find_beside_executable({"../" MULTIGRAIN_LIBRARY_DIRECTORY "/multigrain", "../lib/multigrain"}, {name});
     if (!host) return refuse(1, host.error());
-    options.program = {name, "--execute", *path, "--"};
+    options.program = {name};
+    if (given.config.nodes == 1 && given.config.calls == CallsBy::kTrap) options.program.emplace_back("--trap-calls");
+    options.program.insert(options.program.end(), {"--execute", *path, "--"});
     options.program.insert(options.program.end(), given.program.begin(), given.program.end());
     path = *host / name;
     if (can_stand_aside(options)) return refuse(kNotExecutable, become(*path, options.program));

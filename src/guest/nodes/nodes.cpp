@@ -119,6 +119,7 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   Host& state = *new (place_of_host()) Host(Range{begin, begin + bytes}, std::move(mappings));
   state.cluster = this;
   state.memory_is_shared = true;
+  state.traps_all_calls = node_.config().calls == CallsBy::kTrap;
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
   return run_guest(state, path, std::move(arguments), std::move(environment), mask);
 }
@@ -127,6 +128,8 @@ Status Nodes::begin_away() {
   Host& state = *new (place_of_host()) Host(guest_, nullptr);
   state.cluster = this;
   state.memory_is_shared = true;
+  // Only the home knows what the guest's areas are.
+  state.traps_all_calls = true;
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   if (const Status installed = install_host_handlers(); !installed) return installed;
   pthread_t thread{};
