@@ -15,6 +15,8 @@ long protect(Call& call);
 long protect_with_key(Call& call);
 long remap(Call& call);
 long set_break(Call& call);
+long advise(Call& call);
+long barrier(Call& call);
 long attach(Call& call);
 long detach(Call& call);
 

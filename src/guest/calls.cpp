@@ -12,6 +12,7 @@
 #include "guest/call_functions.h"
 #include "guest/cluster.h"
 #include "guest/entry.h"
+#include "guest/gates.h"
 #include "guest/host.h"
 #include "guest/long_calls.h"
 #include "guest/package.h"
@@ -83,6 +84,11 @@ void warn(long number, const char* name, long code) {
 long carry_out_of_table(Call& call) {
   const Entry entry = entry_of(call.number);
   return entry.carry_out == nullptr ? -ENOSYS : entry.carry_out(call);
+}
+
+bool passes_unseen(uint64_t number) {
+  const Entry entry = entry_of(static_cast<long>(number));
+  return entry.carry_out == &pass && !host().memory_is_shared && host().cluster == nullptr;
 }
 
 long pass(Call& call) {
@@ -180,7 +186,13 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
   const bool from_guest = selector == kCallsTrap && !thread->contains(static_cast<uint64_t>(registers[REG_RSP]));
   const bool is_fault = (signal == SIGSEGV || signal == SIGBUS) && info->si_code > 0;
   Cluster* const cluster = host().cluster;
-  if (from_guest) thread->guest_fs = thread_pointer;
+  if (from_guest) {
+    thread->guest_fs = thread_pointer;
+    // A fault in a gate says that gs is not the host's; the call arrives by a signal then.
+    const uint64_t at = static_cast<uint64_t>(registers[REG_RIP]);
+    if (leave_gate(registers, host().space.site_of_stub(at)) && is_fault) return 1;
+    if (is_fault && info->si_code == SI_KERNEL && host().space.step_over(registers)) return 1;
+  }
   if (is_fault && cluster != nullptr && cluster->on_fault(signal, *info, *context, *thread)) return from_guest ? 1 : 0;
   siginfo_t from_home{};
   if (signal == kKick && thread->away != nullptr) {
@@ -209,10 +221,12 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
     return 0;
   }
   constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
-  if (signal == SIGSYS && info->si_code == kUserDispatch)
+  if (signal == SIGSYS && info->si_code == kUserDispatch) {
+    if (!host().traps_all_calls) host().space.see_call(*context);
     carry_out(*context, *thread);
-  else
+  } else {
     deliver(signal, *info, *context, *thread);
+  }
   if (info == &from_home) thread->signals_acted_on = thread->signals_acted_on + 1;
   tell_mask(*context, *thread);
   return 1;

@@ -28,6 +28,9 @@ struct Call {
 // Carries out the system call that this context stands behind, and puts its result there.
 void carry_out(ucontext_t& context, ThreadBlock& thread);
 
+// Whether the system carries out the calls of that number as they are, and the host does nothing about them.
+bool passes_unseen(uint64_t number);
+
 // What the table has for this call, without what is different on several nodes.
 long carry_out_of_table(Call& call);
 // Calls that are not the table's if the guest runs on several nodes (node_calls.cpp).

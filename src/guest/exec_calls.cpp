@@ -72,6 +72,7 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
   }
   std::vector<std::string> command{"mghost"};
   if (host().memory_is_shared) command.emplace_back("--copy-arguments");
+  if (host().traps_all_calls) command.emplace_back("--trap-calls");
   command.insert(command.end(), {"--execute", path, "--"});
   command.insert(command.end(), words->begin(), words->end());
   for (std::string& variable : *variables) variable = name_for_host(variable);

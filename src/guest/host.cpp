@@ -66,6 +66,7 @@ CannotExecute run_guest(const std::string& path, std::vector<std::string> argume
   const uint64_t mask = block_signals();
   Host& state = *new (place_of_host()) Host;
   state.memory_is_shared = options.memory_is_shared;
+  state.traps_all_calls = options.traps_all_calls;
   return run_guest(state, path, std::move(arguments), std::move(environment), mask);
 }
 

@@ -33,6 +33,7 @@ struct Host {
   bool has_vdso = true;
   // Whether the guest's memory is kept coherent by a protocol: the system must not be given pointers into it.
   bool memory_is_shared = false;
+  bool traps_all_calls = false;
 };
 
 // The one of this process. Exists from run_guest() on.
@@ -40,6 +41,8 @@ Host& host();
 
 struct HostOptions {
   bool memory_is_shared = false;
+  // All calls arrive by signals, and the guest's code stays as it is.
+  bool traps_all_calls = false;
 };
 
 // Runs the program in this process, as execve() would: does not return unless it cannot be run. The arguments are the

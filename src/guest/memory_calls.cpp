@@ -1,3 +1,9 @@
+#include <linux/membarrier.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+
 #include "guest/call_functions.h"
 #include "guest/host.h"
 
@@ -23,6 +29,24 @@ long remap(Call& call) {
 }
 long set_break(Call& call) {
   return host().space.set_break(call.arguments[0]);
+}
+long advise(Call& call) {
+  // Of all advice only this changes what is there, of code too.
+  if (call.integer(2) != MADV_DONTNEED) return pass(call);
+  return host().space.advise(call.arguments[0], call.arguments[1], call.integer(2));
+}
+long barrier(Call& call) {
+  // What the host has registered for (call_sites.cpp), the guest has not.
+  static std::atomic<bool> is_registered{false};
+  constexpr uint64_t kTellRegistrations = 1 << 9;  // MEMBARRIER_CMD_GET_REGISTRATIONS
+  constexpr uint64_t kUse = MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE;
+  constexpr uint64_t kRegister = MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
+  const uint64_t command = call.arguments[0] & 0xffff'ffff;
+  if (command == kUse && call.arguments[1] == 0 && !is_registered) return -EPERM;
+  const long result = pass(call);
+  if (command == kRegister && result == 0) is_registered = true;
+  if (command == kTellRegistrations && result > 0 && !is_registered) return result & ~static_cast<long>(kRegister);
+  return result;
 }
 long attach(Call& call) {
   return host().space.attach(call.integer(0), call.arguments[1], call.integer(2));

@@ -126,7 +126,7 @@ bool is_different_away(const Call& call) {
     case SYS_sched_yield:
       return true;
     case SYS_arch_prctl:
-      return call.integer(0) != ARCH_SET_FS && call.integer(0) != ARCH_GET_FS;
+      return call.integer(0) < ARCH_SET_GS || call.integer(0) > ARCH_GET_GS;
     default:
       return false;
   }
@@ -149,8 +149,6 @@ long carry_out_away(Call& call) {
       sched_yield();
       return 0;
     case SYS_arch_prctl:
-      // Of gs, which is a register of the processor that runs the thread.
-      if (call.integer(0) == ARCH_SET_GS) return pass_call(call.number, call.arguments, call.thread);
       return -EINVAL;
     case SYS_execve:
     case SYS_execveat:

@@ -119,6 +119,7 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
   block.actions = parent.actions;
   block.hidden_mask = parent.hidden_mask;
   block.guest_fs = start.thread_pointer;
+  block.gs_is_guests = parent.gs_is_guests;
   block.clear_tid = start.clear_tid;
   ucontext_t& context = copy_context(*start.context, block);
   context.uc_mcontext.gregs[REG_RAX] = 0;

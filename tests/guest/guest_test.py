@@ -17,9 +17,9 @@ LABELLED = (f"{BIN}/mgrun", "--label-output", "--binary", "--")
 PATIENCE_S = 600
 
 
-def copied(*command):
+def copied(*command, option="--copy-arguments"):
     """That command under a host that gives the system copies of what a call's addresses mean."""
-    return (HOST, "--copy-arguments", "--execute", shutil.which(command[0]) or command[0], "--", *command)
+    return (HOST, option, "--execute", shutil.which(command[0]) or command[0], "--", *command)
 
 
 def run(command, **options):
@@ -43,7 +43,7 @@ class Guest(unittest.TestCase):
                 self.assertEqual(run(copied(*command), cwd=self.folder, **options), alone)
 
     def test_programs_of_all_kinds(self):
-        for name, status in (("signals", 3), ("processes", 17), ("memory", 0)):
+        for name, status in (("signals", 3), ("processes", 17), ("memory", 0), ("sites", 5)):
             for kind in ("", "_fixed", "_static"):
                 program = f"{PROGRAMS}/{name}{kind}"
                 with self.subTest(program=os.path.basename(program)):
@@ -53,6 +53,8 @@ class Guest(unittest.TestCase):
                     self.assertGreater(len(alone[1].splitlines()), 10)
                     self.assertEqual(run([*HOSTED, program], cwd=self.folder), alone)
                     self.assertEqual(run(copied(program), cwd=self.folder), alone)
+                    # All calls by signals: its code stays as it is.
+                    self.assertEqual(run(copied(program, option="--trap-calls"), cwd=self.folder), alone)
 
     def test_programs_of_a_distribution(self):
         data = os.urandom(3_000_000) + b"again and again, " * 100_000

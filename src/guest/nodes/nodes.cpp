@@ -135,6 +135,7 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
       *new (place_of_host()) Host({kLow, Range{begin, guest_.back().end}}, std::move(mappings), node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
+  state.traps_all_calls = node_.config().calls == CallsBy::kTrap;
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
   {
     const LockGuard hold(lacking_lock_);
@@ -149,6 +150,8 @@ Status Nodes::begin_away() {
   Host& state = *new (place_of_host()) Host(guest_, nullptr, node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
+  // Only the home knows what the guest's areas are.
+  state.traps_all_calls = true;
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   if (const Status installed = install_host_handlers(); !installed) return installed;
   pthread_t thread{};

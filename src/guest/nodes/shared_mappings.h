@@ -54,6 +54,9 @@ class SharedMappings final : public Mappings {
   long discard(Range range, const std::vector<Area>& before) override;
   long attach(int segment, uint64_t address, int flags) override;
   long detach(uint64_t address) override;
+  long map_for_host(Range range) override;
+  // Each node has mapped the file for itself, and keeps its own copy of a page that it changes.
+  [[nodiscard]] bool has_own_code(const Area& area) const override { return area.file != 0 && !area.is_shared; }
 
   // Where another process finds the file of an area.
   [[nodiscard]] static int descriptor_of(uint32_t file) { return static_cast<int>(file) - 1; }
