@@ -156,8 +156,16 @@ long AddressSpace::unmap(uint64_t address, uint64_t length) {
 
 long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int key) {
   const LockGuard hold(mutex_);
-  const Range range{address, address + round_up(length)};
+  Range range{address, address + round_up(length)};
   if (address % kPageSize != 0 || range.end < range.begin) return -EINVAL;
+  if ((rights & PROT_GROWSDOWN) != 0) {
+    // Only of the first stack, which is mapped as a whole here.
+    const std::vector<Area> around = areas_.around(address);
+    if (around.empty() || around.front().range.end != areas_.chosen().end) return -EINVAL;
+    range.begin = around.front().range.begin;
+    length = range.end - range.begin;
+    rights &= ~PROT_GROWSDOWN;
+  }
   if (range.begin != range.end && !areas_.is_allowed(range)) return -ENOMEM;
   std::vector<Area> areas = areas_.in(range);
   const long result = mappings_->protect(range, length, rights, key, areas);

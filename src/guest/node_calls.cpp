@@ -152,9 +152,6 @@ long carry_out_away(Call& call) {
       // Of gs, which is a register of the processor that runs the thread.
       if (call.integer(0) == ARCH_SET_GS) return pass_call(call.number, call.arguments, call.thread);
       return -EINVAL;
-    case SYS_execve:
-    case SYS_execveat:
-      return -ENOSYS;
     default:
       return cluster.call_at_home(call.number, call.arguments, call.thread);
   }

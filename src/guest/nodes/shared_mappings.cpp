@@ -56,6 +56,7 @@ long map_over_view(Range range, int rights, bool is_shared, int fd, uint64_t off
 }
 
 void SharedMappings::view_again(Range range) {
+  of_files_.remove(range);
   const PageId first = region_.page_of(pointer(range.begin));
   region_.view_again(first, bytes_of(range) / kPageSize);
   rights_.watch_again(first, bytes_of(range) / kPageSize);
@@ -103,6 +104,7 @@ long SharedMappings::map_file(Area& area, int flags, int fd, uint64_t offset) {
   }
   area.file = static_cast<uint32_t>(kept) + 1;
   area.offset = offset;
+  of_files_.add(area);
   return 0;
 }
 
@@ -233,7 +235,7 @@ long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>&
   for (const Area& area : areas) {
     if (area.file != 0) continue;
     const bool can_read = (area.rights & PROT_READ) != 0;
-    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), PROT_READ);
+    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights | PROT_READ);
     int code = 0;
     for (uint64_t at = area.range.begin; at < area.range.end && code == 0; at += kPageSize) {
       const PageId number = region.page_of(pointer(at));

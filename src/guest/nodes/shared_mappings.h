@@ -18,6 +18,7 @@
 
 #include "coherence/protocol.h"
 #include "guest/mappings.h"
+#include "guest/nodes/areas_of_files.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
 #include "memory/region.h"
@@ -41,9 +42,15 @@ enum class Files : uint8_t {
 class SharedMappings final : public Mappings {
  public:
   // `protocol` can discard pages.
-  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, Forgetting& others,
-                 Files files)
-      : region_(region), rights_(rights), heap_(heap), protocol_(protocol), others_(others), files_(files) {}
+  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, AreasOfFiles& of_files,
+                 Forgetting& others, Files files)
+      : region_(region),
+        rights_(rights),
+        heap_(heap),
+        protocol_(protocol),
+        of_files_(of_files),
+        others_(others),
+        files_(files) {}
   ~SharedMappings() override;
 
   long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) override;
@@ -71,6 +78,7 @@ class SharedMappings final : public Mappings {
   AccessRights& rights_;
   SharedHeap& heap_;
   Protocol& protocol_;
+  AreasOfFiles& of_files_;
   Forgetting& others_;
   const Files files_;
 };
