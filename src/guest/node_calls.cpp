@@ -20,6 +20,10 @@ namespace multigrain::guest {
 namespace {
 
 constexpr uint64_t kMaskSize = sizeof(uint64_t);
+// Calls that are newer than some headers.
+constexpr long kFutexWake = 454;
+constexpr long kFutexWait = 455;
+constexpr long kFutexRequeue = 456;
 
 long number_of(const ThreadBlock& thread) {
   return thread.tid != 0 ? thread.tid : gettid();
@@ -162,6 +166,9 @@ long carry_out_away(Call& call) {
 bool is_different_on_nodes(const Call& call) {
   switch (call.number) {
     case SYS_futex:
+    case kFutexWake:
+    case kFutexWait:
+    case kFutexRequeue:
     case SYS_futex_waitv:
     case SYS_madvise:
     case SYS_mincore:
@@ -228,6 +235,9 @@ long carry_out_on_nodes(Call& call) {
     case SYS_set_mempolicy:
       return 0;
     case SYS_futex_waitv:
+    case kFutexWake:
+    case kFutexWait:
+    case kFutexRequeue:
     case SYS_get_mempolicy:
     case SYS_move_pages:
     case SYS_migrate_pages:

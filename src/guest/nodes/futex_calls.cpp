@@ -11,56 +11,14 @@
 
 #include "guest/calls.h"
 #include "guest/entry.h"
-#include "guest/host.h"
+#include "guest/nodes/futex_caller.h"
 #include "guest/nodes/nodes.h"
 
 namespace multigrain::guest {
 namespace {
 
 constexpr long kSecond = 1'000'000'000;
-
-// A wait of a thread that is away was interrupted, by the host's own signal: what is to become of the call, since that signal
-// knows nothing of SA_RESTART. -EAGAIN: there is nothing for the guest.
-long interrupted_away(ThreadBlock& thread, bool has_deadline) {
-  if (thread.pending_signal == 0) return -EAGAIN;
-  const bool restarts = !has_deadline && (thread.actions->action(thread.pending_signal).flags & SA_RESTART) != 0;
-  return restarts ? kRestart : -EINTR;
-}
-
-// The guest's memory and sleep, for the futexes of the engine.
-class FutexCaller final : public Futexes::Caller {
- public:
-  explicit FutexCaller(ThreadBlock& thread) : thread_(thread) {}
-
-  bool load(uint64_t address, uint32_t& value) override {
-    return load_guarded(reinterpret_cast<const void*>(address), value);
-  }
-
-  bool modify(uint64_t address, uint32_t operation, uint32_t& before) override {
-    if (!load(address, before)) return false;
-    while (true) {
-      uint32_t after = 0;
-      if (!Futexes::apply_operation(operation, before, after)) return true;
-      const Exchange exchange = exchange_guarded(reinterpret_cast<void*>(address), before, after);
-      if (exchange != Exchange::kDiffers) return exchange == Exchange::kDone;
-    }
-  }
-
-  long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) override {
-    const int operation = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
-    const uint64_t arguments[6] = {reinterpret_cast<uint64_t>(&word),
-                                   static_cast<uint64_t>(operation),
-                                   expected,
-                                   reinterpret_cast<uint64_t>(deadline),
-                                   0,
-                                   FUTEX_BITSET_MATCH_ANY};
-    const long result = pass_call(SYS_futex, arguments, thread_);
-    return result == -EINTR && thread_.away != nullptr ? interrupted_away(thread_, deadline != nullptr) : result;
-  }
-
- private:
-  ThreadBlock& thread_;
-};
+constexpr int kLock2 = 13;  // FUTEX_LOCK_PI2, newer than some headers
 
 bool has_two_words(int command) {
   return command == FUTEX_REQUEUE || command == FUTEX_CMP_REQUEUE || command == FUTEX_WAKE_OP;
@@ -68,6 +26,18 @@ bool has_two_words(int command) {
 
 bool is_wait(int command) {
   return command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
+}
+
+bool is_owned(int command) {
+  switch (command) {
+    case FUTEX_LOCK_PI:
+    case kLock2:
+    case FUTEX_TRYLOCK_PI:
+    case FUTEX_UNLOCK_PI:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // Whether the system can carry the operation out although it knows the guest's threads by other numbers.
@@ -116,18 +86,38 @@ long Nodes::system_futex(const Call& call, bool has_timeout, const timespec& tim
   }
 }
 
+// Only the home has a thread with the number that the word says.
+long Nodes::system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout) {
+  uint64_t arguments[6];
+  std::ranges::copy(call.arguments, arguments);
+  if (call.thread.away == nullptr) {
+    if (has_timeout) arguments[3] = reinterpret_cast<uint64_t>(&timeout);
+    return pass_call(SYS_futex, arguments, call.thread);
+  }
+  // The shadow has no memory of this thread's from which the system could read a timeout.
+  if (has_timeout) return -ENOSYS;
+  arguments[3] = 0;
+  return call_at_home(SYS_futex, arguments, call.thread);
+}
+
 long Nodes::futex(Call& call) {
   const int command = call.integer(1) & FUTEX_CMD_MASK;
   timespec timeout{};
-  const bool has_timeout = is_wait(command) && call.arguments[3] != 0;
+  const bool has_timeout =
+      (is_wait(command) || command == FUTEX_LOCK_PI || command == kLock2) && call.arguments[3] != 0;
   if (has_timeout && !read_guest(call.arguments[3], timeout)) return -EFAULT;
-  if ((call.integer(1) & FUTEX_PRIVATE_FLAG) == 0 && is_without_owner(command) &&
+  if ((call.integer(1) & FUTEX_PRIVATE_FLAG) == 0 && (is_without_owner(command) || is_owned(command)) &&
       call.arguments[0] % sizeof(uint32_t) == 0) {
     // Reading it has the area mapped, if this is not the home.
     uint32_t ignored = 0;
     if (load_guarded(reinterpret_cast<const void*>(call.arguments[0]), ignored) &&
         of_files_.has_shared(call.arguments[0]))
-      return system_futex(call, has_timeout, timeout);
+      return is_owned(command) ? system_owned_futex(call, has_timeout, timeout)
+                               : system_futex(call, has_timeout, timeout);
+  }
+  if (is_owned(command)) {
+    const bool is_valid = timeout.tv_sec >= 0 && timeout.tv_nsec >= 0 && timeout.tv_nsec < kSecond;
+    return is_valid ? owned_futex(call, has_timeout ? &timeout : nullptr) : -EINVAL;
   }
   FutexCaller caller(call.thread);
   return futexes_.call(caller, call.arguments[0], call.integer(1), static_cast<uint32_t>(call.arguments[2]),

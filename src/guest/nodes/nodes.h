@@ -69,6 +69,12 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   AreaAnswer ask_area(uint64_t address, ThreadBlock& thread);
   bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
   long system_futex(const Call& call, bool has_timeout, const timespec& timeout);
+  long system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout);
+  // FUTEX_LOCK_PI and the like. `timeout` is a deadline; null: none.
+  long owned_futex(const Call& call, const timespec* timeout);
+  long lock_owned(const Call& call, const timespec* timeout);
+  // Whether the guest has a thread of this number.
+  bool is_there(uint32_t tid, ThreadBlock& thread);
   [[noreturn]] void start_arrivals();
   void start(const Arrival& arrival);
 
