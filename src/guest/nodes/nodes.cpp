@@ -29,6 +29,12 @@ constexpr Range kLow{0x1'0000, uint64_t{64} << 30};
 constexpr uint64_t kSlack = uint64_t{1} << 30;
 constexpr size_t kHostStack = size_t{256} << 10;
 
+// For the access that has faulted.
+int needed_right(const ucontext_t& context) {
+  const PageFaultCode code(&context);
+  return code.is_write() ? PROT_WRITE : code.is_fetch() ? PROT_EXEC : PROT_READ;
+}
+
 [[noreturn]] void sleep_for_ever() {
   block_signals();
   while (true) pause();
@@ -143,9 +149,10 @@ bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& contex
   if (serve_fault(signal, &info, &context)) return true;
   // The guest has ended, and what a thread still does to its memory is of no account.
   if (is_exiting_.load()) sleep_for_ever();
-  if (signal != SIGSEGV || thread.away == nullptr || !can_be_guests({address, address + 1})) return false;
+  if (signal != SIGSEGV || !can_be_guests({address, address + 1})) return false;
   const int saved = errno;
-  const bool found = find_area(address, context, thread);
+  const bool found = thread.away != nullptr ? find_area(address, context, thread)
+                                            : info.si_code == SEGV_ACCERR && has_right(address, context);
   errno = saved;
   return found;
 }
@@ -194,9 +201,17 @@ void Nodes::explain_fault(siginfo_t& info, ThreadBlock& thread) {
   if (!is_mapped) info.si_code = SEGV_MAPERR;
 }
 
+// At home, the guest's rights are taken away for a while when another thread forks, which has the lock as long.
+bool Nodes::has_right(uint64_t address, const ucontext_t& context) {
+  AddressSpace& space = host().space;
+  space.lock();
+  const auto area = space.locked_area_of(address);
+  space.unlock();
+  return area && (area->rights & needed_right(context)) != 0;
+}
+
 bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread) {
-  const PageFaultCode code(&context);
-  const int needed = code.is_write() ? PROT_WRITE : code.is_fetch() ? PROT_EXEC : PROT_READ;
+  const int needed = needed_right(context);
   while (true) {
     const AreaAnswer answer = ask_area(address, thread);
     if (!answer.is_mapped || (answer.area.rights & needed) == 0) return false;
@@ -399,7 +414,10 @@ void Nodes::thread_has_ended(ThreadBlock& thread) {
 
 // The caller has locked the address space, which the analysis cannot see through the interface.
 long Nodes::save_memory() MG_NO_THREAD_SAFETY_ANALYSIS {
-  return save_pages(node_.region(), node_.heap(), host().space.locked_areas());
+  const std::vector<Area> areas = host().space.locked_areas();
+  // Threads on other nodes have to ask for what they use, and get no answer before the fork is done.
+  for (const Range range : guest_) forget(range);
+  return save_pages(node_.region(), node_.heap(), areas);
 }
 
 void Nodes::forget_saved_memory(long saved) {

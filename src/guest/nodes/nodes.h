@@ -67,6 +67,7 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   void forget(Range range) override;                  // Forgetting
   PageRange part_of(PageId page) override;            // Stretches: an area
   AreaAnswer ask_area(uint64_t address, ThreadBlock& thread);
+  bool has_right(uint64_t address, const ucontext_t& context);
   bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
   long system_futex(const Call& call, bool has_timeout, const timespec& timeout);
   long system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout);

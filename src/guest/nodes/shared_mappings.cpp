@@ -223,33 +223,59 @@ long SharedMappings::discard(Range range, const std::vector<Area>& before) {
   return mapped_to < range.end ? -ENOMEM : 0;
 }
 
+namespace {
+
+// While it lives, no thread of this node can write to the guest's pages: it faults, and waits for the address space (Nodes::on_fault).
+// Whoever has written something has done so to all pages before or to none, so what is read is a state that there was.
+class Unchanging {
+ public:
+  explicit Unchanging(const std::vector<Area>& areas) : areas_(areas) { protect(~PROT_WRITE); }
+  ~Unchanging() { protect(~0); }
+  Unchanging(const Unchanging&) = delete;
+  Unchanging& operator=(const Unchanging&) = delete;
+
+ private:
+  void protect(int kept) {
+    for (const Area& area : areas_)
+      if (area.file == 0 && (area.rights & PROT_WRITE) != 0)
+        mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights & kept);
+  }
+
+  const std::vector<Area>& areas_;
+};
+
+// 0 or an error.
+int save_area(const Region& region, SharedHeap& heap, const Area& area, int saved) {
+  std::array<std::byte, kPageSize> page;
+  for (uint64_t at = area.range.begin; at < area.range.end; at += kPageSize) {
+    const PageId number = region.page_of(pointer(at));
+    if (!heap.home_of(number) && !heap.ask_home(number)) continue;
+    const auto place = static_cast<off_t>(region.offset_of(pointer(at)));
+    if (!copy_guarded(page.data(), pointer(at), kPageSize)) return EFAULT;
+    if (pwrite(saved, page.data(), kPageSize, place) != static_cast<ssize_t>(kPageSize)) return ENOMEM;
+  }
+  return 0;
+}
+
+}  // namespace
+
 long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas) {
   const int saved = memfd_create("fork", MFD_CLOEXEC);
   if (saved < 0) return -errno;
-  const auto failed = [saved](int code) {
-    close(saved);
-    return -static_cast<long>(code);
-  };
-  if (ftruncate(saved, static_cast<off_t>(region.size())) != 0) return failed(errno);
-  std::array<std::byte, kPageSize> page;
+  int code = ftruncate(saved, static_cast<off_t>(region.size())) == 0 ? 0 : errno;
+  const Unchanging unchanging(areas);
   for (const Area& area : areas) {
+    if (code != 0) break;
     if (area.file != 0) continue;
-    const bool can_read = (area.rights & PROT_READ) != 0;
-    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights | PROT_READ);
-    int code = 0;
-    for (uint64_t at = area.range.begin; at < area.range.end && code == 0; at += kPageSize) {
-      const PageId number = region.page_of(pointer(at));
-      if (!heap.home_of(number) && !heap.ask_home(number)) continue;
-      const auto place = static_cast<off_t>(region.offset_of(pointer(at)));
-      if (!copy_guarded(page.data(), pointer(at), kPageSize))
-        code = EFAULT;
-      else if (pwrite(saved, page.data(), kPageSize, place) != static_cast<ssize_t>(kPageSize))
-        code = ENOMEM;
-    }
-    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights);
-    if (code != 0) return failed(code);
+    const int meanwhile = area.rights & ~PROT_WRITE;
+    const bool can_read = (meanwhile & PROT_READ) != 0;
+    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), meanwhile | PROT_READ);
+    code = save_area(region, heap, area, saved);
+    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), meanwhile);
   }
-  return saved;
+  if (code == 0) return saved;
+  close(saved);
+  return -code;
 }
 
 void restore_pages(const Region& region, int saved, const std::vector<Area>& areas) {

@@ -83,8 +83,8 @@ class SharedMappings final : public Mappings {
   const Files files_;
 };
 
-// What a process that is forked gets: a copy of all pages, in a file of its own with the places that they have in the region. The
-// descriptor, or -errno. `areas` are all that there are.
+// What a process that is forked gets: a copy of all pages as they are at one moment, in a file of its own with the places that they
+// have in the region. The descriptor, or -errno. `areas` are all that there are, and no other node has any of them mapped.
 long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas);
 // In the child, which has inherited no part of the view: its memory, from that copy.
 void restore_pages(const Region& region, int saved, const std::vector<Area>& areas);
