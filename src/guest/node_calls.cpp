@@ -77,7 +77,10 @@ long tell_processor(Call& call) {
 // Every page of the guest counts as resident.
 long tell_resident(Call& call) {
   const uint64_t pages = (call.arguments[1] + kPageSize - 1) / kPageSize;
-  if (call.arguments[0] % kPageSize != 0) return -EINVAL;
+  const long checked = call.thread.away != nullptr
+                           ? host().cluster->call_at_home(SYS_mincore, call.arguments, call.thread)
+                           : host().space.check_mapped(call.arguments[0], call.arguments[1]);
+  if (checked != 0) return checked;
   const std::vector<uint8_t> all(std::min<uint64_t>(pages, 4096), 1);
   for (uint64_t done = 0; done < pages; done += all.size())
     if (!write_guest(call.arguments[2] + done, all.data(), std::min<uint64_t>(all.size(), pages - done)))
@@ -208,6 +211,9 @@ long carry_out_on_nodes(Call& call) {
       return advise(call);
     case SYS_mincore:
       return tell_resident(call);
+    case SYS_msync:
+      return call.thread.away != nullptr ? host().cluster->call_at_home(SYS_msync, call.arguments, call.thread)
+                                         : host().space.sync(call.arguments[0], call.arguments[1], call.integer(2));
     case SYS_sched_getaffinity:
       return tell_processors(call);
     case SYS_sched_setaffinity:
@@ -225,7 +231,6 @@ long carry_out_on_nodes(Call& call) {
       if (call.arguments[1] != 24) return -EINVAL;
       call.thread.robust_list = call.arguments[0];
       return 0;
-    case SYS_msync:
     case SYS_mlock:
     case SYS_munlock:
     case SYS_mlock2:

@@ -228,8 +228,18 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
 
 long Shadow::call(const Request& request) {
   if (request.number == SYS_exit_group) home_.host_.exit_guest(static_cast<int>(request.arguments[0]));
-  if (request.number == SYS_madvise)
-    return host().space.discard(request.arguments[0], (request.arguments[1] + kPageSize - 1) & ~(kPageSize - 1));
+  const auto& argument = request.arguments;
+  AddressSpace& space = host().space;
+  switch (request.number) {
+    case SYS_madvise:
+      return space.discard(argument[0], (argument[1] + kPageSize - 1) & ~(kPageSize - 1));
+    case SYS_msync:
+      return space.sync(argument[0], argument[1], static_cast<int>(argument[2]));
+    case SYS_mincore:
+      return space.check_mapped(argument[0], argument[1]);
+    default:
+      break;
+  }
   auto& context = *new (context_) ucontext_t{};
   guest::set_mask(context, block_, mask_);
   Call made{.number = request.number, .arguments = {}, .context = context, .thread = block_};

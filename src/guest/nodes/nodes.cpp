@@ -430,6 +430,7 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   state.space.locked_use(std::make_unique<PrivateMappings>());
   state.cluster = nullptr;
   state.memory_is_shared = false;
+  state.has_mappings_of_nodes = true;
 }
 
 long Nodes::carry_out(Package& package, ThreadBlock& thread) {

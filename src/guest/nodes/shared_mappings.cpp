@@ -179,13 +179,29 @@ long SharedMappings::protect(Range range, uint64_t, int rights, int key, std::ve
   return 0;
 }
 
-// Memory that moves is copied; the rest of what mremap() can do, nobody needs of a guest on several nodes.
+// Which stays where it is and grows, or moves.
+long SharedMappings::remap_file(const Area& area, uint64_t bytes, uint64_t to, const std::vector<Area>& before,
+                                const std::vector<Area>& replaced) {
+  Area more = area;
+  if (to == area.range.begin) {
+    more.range = {area.range.end, to + bytes};
+    return map_file(more, 0, descriptor_of(area.file), area.offset + bytes_of(area.range));
+  }
+  if (to < area.range.end && area.range.begin < to + bytes) return -EINVAL;
+  vacate(replaced);
+  more.range = {to, to + bytes};
+  if (const long result = map_file(more, 0, descriptor_of(area.file), area.offset); result != 0) return result;
+  vacate(before);
+  return 0;
+}
+
+// Memory that moves is copied, and files are mapped again; the rest of what mremap() can do, nobody needs of a guest on several nodes.
 long SharedMappings::remap(Range old, uint64_t, uint64_t new_length, int flags, uint64_t to,
                            const std::vector<Area>& before, const std::vector<Area>& replaced) {
   const uint64_t bytes = (new_length + kPageSize - 1) & ~(kPageSize - 1);
   if ((flags & MREMAP_DONTUNMAP) != 0 || before.empty() || old.begin == old.end) return -EINVAL;
   const Area& area = before.front();
-  const bool is_one = before.size() == 1 && area.range == old && area.file == 0;
+  const bool is_one = before.size() == 1 && area.range == old;
   if ((flags & MREMAP_FIXED) == 0 && bytes <= bytes_of(old)) {
     std::vector<Area> tail;
     for (Area part : before) {
@@ -196,7 +212,9 @@ long SharedMappings::remap(Range old, uint64_t, uint64_t new_length, int flags, 
     vacate(tail);
     return 0;
   }
-  if (!is_one) return -EINVAL;
+  if (!is_one) return -EFAULT;
+  if (area.file != 0)
+    return remap_file(area, bytes, (flags & MREMAP_FIXED) != 0 ? to : area.range.begin, before, replaced);
   if ((flags & MREMAP_FIXED) == 0)
     return mprotect(pointer(old.end), bytes - bytes_of(old), area.rights) == 0 ? 0 : -errno;
   if (to < old.end && old.begin < to + bytes) return -EINVAL;

@@ -67,6 +67,8 @@ class SharedMappings final : public Mappings {
 
  private:
   long map_file(Area& area, int flags, int fd, uint64_t offset);
+  long remap_file(const Area& area, uint64_t bytes, uint64_t to, const std::vector<Area>& before,
+                  const std::vector<Area>& replaced);
   long fill(Range range, int fd, uint64_t offset);
   // Takes what is there away, from every node.
   void vacate(const std::vector<Area>& before);
