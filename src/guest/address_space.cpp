@@ -161,8 +161,16 @@ long AddressSpace::unmap(uint64_t address, uint64_t length) {
 
 long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int key) {
   const LockGuard hold(mutex_);
-  const Range range{address, address + round_up(length)};
+  Range range{address, address + round_up(length)};
   if (address % kPageSize != 0 || range.end < range.begin) return -EINVAL;
+  if ((rights & PROT_GROWSDOWN) != 0) {
+    // Only of the first stack, which is mapped as a whole here.
+    const std::vector<Area> around = areas_.around(address);
+    if (around.empty() || around.front().range.end != areas_.chosen().end) return -EINVAL;
+    range.begin = around.front().range.begin;
+    length = range.end - range.begin;
+    rights &= ~PROT_GROWSDOWN;
+  }
   if (range.begin != range.end && !areas_.is_allowed(range)) return -ENOMEM;
   std::vector<Area> areas = areas_.in(range);
   // What the guest can write, it finds as it was.
@@ -323,6 +331,39 @@ bool AddressSpace::step_over(gregset_t& registers) {
 void AddressSpace::trap_all_calls() {
   const LockGuard hold(mutex_);
   call_sites_.close();
+}
+
+long AddressSpace::check_whole(Range range) const {
+  if (range.end < range.begin) return -ENOMEM;
+  if (range.begin == range.end) return 0;
+  if (!areas_.is_allowed(range)) return -ENOMEM;
+  uint64_t mapped_to = range.begin;
+  for (const Area& area : areas_.in(range)) {
+    if (area.range.begin > mapped_to) return -ENOMEM;
+    mapped_to = area.range.end;
+  }
+  return mapped_to < range.end ? -ENOMEM : 0;
+}
+
+long AddressSpace::check_mapped(uint64_t address, uint64_t length) {
+  const LockGuard hold(mutex_);
+  if (address % kPageSize != 0) return -EINVAL;
+  return check_whole({address, address + round_up(length)});
+}
+
+long AddressSpace::sync(uint64_t address, uint64_t length, int flags) {
+  const LockGuard hold(mutex_);
+  const bool is_both = (flags & MS_ASYNC) != 0 && (flags & MS_SYNC) != 0;
+  if ((flags & ~(MS_ASYNC | MS_SYNC | MS_INVALIDATE)) != 0 || is_both || address % kPageSize != 0) return -EINVAL;
+  const Range range{address, address + round_up(length)};
+  if (const long wrong = check_whole(range); wrong != 0) return wrong;
+  if (range.begin == range.end) return 0;
+  for (const Area& area : areas_.in(range)) {
+    if (area.file == 0) continue;
+    const uint64_t bytes = area.range.end - area.range.begin;
+    if (msync(reinterpret_cast<void*>(area.range.begin), bytes, flags) != 0) return -errno;
+  }
+  return 0;
 }
 
 long AddressSpace::attach(int segment, uint64_t address, int flags) {

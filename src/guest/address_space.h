@@ -49,6 +49,9 @@ class AddressSpace {
   long discard(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
   // As madvise(), of memory that is this process's alone.
   long advise(uint64_t address, uint64_t length, int advice) MG_EXCLUDES(mutex_);
+  // As msync() and mincore(), of a guest on several nodes. The latter says only whether all of it is mapped.
+  long sync(uint64_t address, uint64_t length, int flags) MG_EXCLUDES(mutex_);
+  long check_mapped(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
   long attach(int segment, uint64_t address, int flags) MG_EXCLUDES(mutex_);
   long detach(uint64_t address) MG_EXCLUDES(mutex_);
 
@@ -94,6 +97,8 @@ class AddressSpace {
   // The sites of the range are as the guest's files have them.
   void locked_restore_sites(Range range) MG_REQUIRES(mutex_);
 
+  // 0 or -ENOMEM.
+  [[nodiscard]] long check_whole(Range range) const MG_REQUIRES(mutex_);
   // A free range for as many bytes: at the hint if that is free, else where the flags want it, or in the part of the node.
   [[nodiscard]] std::optional<uint64_t> choose(uint64_t hint, uint64_t bytes, int flags, unsigned node) const
       MG_REQUIRES(mutex_);

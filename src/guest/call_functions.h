@@ -13,6 +13,7 @@ long map(Call& call);
 long unmap(Call& call);
 long protect(Call& call);
 long protect_with_key(Call& call);
+long lock_all(Call& call);
 long remap(Call& call);
 long set_break(Call& call);
 long advise(Call& call);

@@ -220,6 +220,7 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
     move_if_restartable(registers[REG_RIP]);
     return 0;
   }
+  if (is_fault && cluster != nullptr) cluster->explain_fault(*info, *thread);
   constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
   if (signal == SIGSYS && info->si_code == kUserDispatch) {
     if (!host().traps_all_calls) host().space.see_call(*context);

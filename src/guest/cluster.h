@@ -31,6 +31,9 @@ class Cluster {
   // A fault of the guest, or of a copy of the host's (entry.h). True: the access can be made again.
   virtual bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) = 0;
 
+  // Of a fault that is the guest's own: what the system would have said about it.
+  virtual void explain_fault(siginfo_t& info, ThreadBlock& thread) = 0;
+
   // The system call futex(), and FUTEX_WAKE for the ends of threads.
   virtual long futex(Call& call) = 0;
   virtual void wake(uint64_t address, uint32_t count) = 0;
@@ -59,12 +62,15 @@ class Cluster {
   // The thread's mask is another one now, and it has acted on ThreadBlock::signals_acted_on signals. kRestart, unless `must_take`:
   // a signal has come before; the mask is as it was.
   virtual long set_mask_at_home(uint64_t mask, bool must_take, ThreadBlock& thread) = 0;
-  // Does what the system does by default with this signal: most end the guest. Returns if the guest has survived.
-  virtual void act_by_default_at_home(int signal, ThreadBlock& thread) = 0;
+  // Does what the system does by default with this signal: most end the guest. Returns if the guest has survived. `is_forced`: the
+  // guest cannot go on, whatever it does about the signal.
+  virtual void act_by_default_at_home(int signal, bool is_forced, ThreadBlock& thread) = 0;
   // The signal that the home has sent to this thread; si_signo 0: none.
   virtual siginfo_t take_signal(ThreadBlock& thread) = 0;
   // The guest's thread has ended, all but its number.
   virtual void thread_has_ended(ThreadBlock& thread) = 0;
+  // So has its first thread. The process ends with this status if its last thread ends.
+  [[noreturn]] virtual void first_thread_has_ended(int status) = 0;
 };
 
 }  // namespace multigrain::guest

@@ -6,8 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 
 #include "base/child_process.h"
 #include "base/guest_environment.h"
@@ -39,6 +41,33 @@ std::optional<std::vector<std::string>> read_words(uint64_t address) {
     words.push_back(*text);
   }
   return words;
+}
+
+// Whether the guest can read the vector. Its pages are on this node afterwards, for a while.
+bool bring_words(uint64_t address) {
+  for (; address != 0; address += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    if (!read_guest(address, word)) return false;
+    if (word == 0) break;
+    char piece[256];
+    for (size_t length = 0, whole = 0; length == whole; word += length) {
+      whole = std::min<uint64_t>(sizeof piece, kPageSize - word % kPageSize);
+      if (!read_guest(word, piece, whole)) return false;
+      length = strnlen(piece, whole);
+    }
+  }
+  return true;
+}
+
+// As execve(), in a process of this one's memory or with a copy of it. The system cannot read pages that other nodes have:
+// those are brought here, and again if they are away by then. Nothing is allocated, since a child that shares memory would leave it.
+long execute_natively(const char* path, uint64_t arguments, uint64_t environment) {
+  constexpr int kAttempts = 1000;
+  for (int attempt = 0;; ++attempt) {
+    if (host().memory_is_shared && (!bring_words(arguments) || !bring_words(environment))) return -EFAULT;
+    syscall(SYS_execve, path, arguments, environment);
+    if (errno != EFAULT || !host().memory_is_shared || attempt == kAttempts) return -errno;
+  }
 }
 
 // The mask that the next program finds, until the object goes because there is none.
@@ -89,7 +118,7 @@ long execute(Call& call) {
   if (host().is_first && !call.thread.shares_memory)
     return execute_guest(call, real, call.arguments[1], call.arguments[2]);
   const MaskForExec mask(call);
-  return syscall(SYS_execve, real.c_str(), call.arguments[1], call.arguments[2]) == 0 ? 0 : -errno;
+  return execute_natively(real.c_str(), call.arguments[1], call.arguments[2]);
 }
 
 long execute_at(Call& call) {
@@ -98,7 +127,9 @@ long execute_at(Call& call) {
   if (!host().is_first || call.thread.shares_memory) {
     const MaskForExec mask(call);
     const auto& argument = call.arguments;
-    return syscall(SYS_execveat, argument[0], argument[1], argument[2], argument[3], argument[4]) == 0 ? 0 : -errno;
+    // The path has been copied here; of the rest, pages may be away.
+    if (host().memory_is_shared && (!bring_words(argument[2]) || !bring_words(argument[3]))) return -EFAULT;
+    return syscall(SYS_execveat, argument[0], path->c_str(), argument[2], argument[3], argument[4]) == 0 ? 0 : -errno;
   }
   const int flags = call.integer(4);
   if ((flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) != 0) return -EINVAL;

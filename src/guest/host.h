@@ -31,6 +31,8 @@ struct Host {
   // Whether the guest is told of the system's own functions for the time (vdso). They are a page of each system, and what
   // they say is that system's.
   bool has_vdso = true;
+  // Whether this process was forked by one with nodes, and still has mappings of that one's host.
+  bool has_mappings_of_nodes = false;
   // Whether the guest's memory is kept coherent by a protocol: the system must not be given pointers into it.
   bool memory_is_shared = false;
   bool traps_all_calls = false;

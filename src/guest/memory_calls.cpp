@@ -1,8 +1,11 @@
 #include <linux/membarrier.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <vector>
 
 #include "guest/call_functions.h"
 #include "guest/host.h"
@@ -23,6 +26,24 @@ long protect(Call& call) {
 long protect_with_key(Call& call) {
   return host().space.protect(call.arguments[0], call.arguments[1], call.integer(2), call.integer(3));
 }
+// The host's own memory is nothing to lock, least of all what the nodes of a forked child's parent have reserved.
+long lock_all(Call& call) MG_NO_THREAD_SAFETY_ANALYSIS {
+  const int flags = call.integer(0);
+  if (!host().has_mappings_of_nodes || (flags & MCL_CURRENT) == 0) return pass(call);
+  if ((flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) != 0) return -EINVAL;
+  AddressSpace& space = host().space;
+  space.lock();
+  const std::vector<Area> areas = space.locked_areas();
+  space.unlock();
+  for (const Area& area : areas) {
+    if ((area.rights & PROT_READ) == 0) continue;
+    const auto how = static_cast<unsigned>((flags & MCL_ONFAULT) != 0 ? MLOCK_ONFAULT : 0);
+    if (mlock2(reinterpret_cast<void*>(area.range.begin), area.range.end - area.range.begin, how) != 0) return -errno;
+  }
+  if ((flags & MCL_FUTURE) == 0) return 0;
+  return syscall(SYS_mlockall, flags & ~MCL_CURRENT) == 0 ? 0 : -errno;
+}
+
 long remap(Call& call) {
   const auto& argument = call.arguments;
   return host().space.remap(argument[0], argument[1], argument[2], call.integer(3), argument[4], call.thread.node);

@@ -20,6 +20,10 @@ namespace multigrain::guest {
 namespace {
 
 constexpr uint64_t kMaskSize = sizeof(uint64_t);
+// Calls that are newer than some headers.
+constexpr long kFutexWake = 454;
+constexpr long kFutexWait = 455;
+constexpr long kFutexRequeue = 456;
 
 long number_of(const ThreadBlock& thread) {
   return thread.tid != 0 ? thread.tid : gettid();
@@ -73,7 +77,10 @@ long tell_processor(Call& call) {
 // Every page of the guest counts as resident.
 long tell_resident(Call& call) {
   const uint64_t pages = (call.arguments[1] + kPageSize - 1) / kPageSize;
-  if (call.arguments[0] % kPageSize != 0) return -EINVAL;
+  const long checked = call.thread.away != nullptr
+                           ? host().cluster->call_at_home(SYS_mincore, call.arguments, call.thread)
+                           : host().space.check_mapped(call.arguments[0], call.arguments[1]);
+  if (checked != 0) return checked;
   const std::vector<uint8_t> all(std::min<uint64_t>(pages, 4096), 1);
   for (uint64_t done = 0; done < pages; done += all.size())
     if (!write_guest(call.arguments[2] + done, all.data(), std::min<uint64_t>(all.size(), pages - done)))
@@ -150,9 +157,6 @@ long carry_out_away(Call& call) {
       return 0;
     case SYS_arch_prctl:
       return -EINVAL;
-    case SYS_execve:
-    case SYS_execveat:
-      return -ENOSYS;
     default:
       return cluster.call_at_home(call.number, call.arguments, call.thread);
   }
@@ -163,6 +167,9 @@ long carry_out_away(Call& call) {
 bool is_different_on_nodes(const Call& call) {
   switch (call.number) {
     case SYS_futex:
+    case kFutexWake:
+    case kFutexWait:
+    case kFutexRequeue:
     case SYS_futex_waitv:
     case SYS_madvise:
     case SYS_mincore:
@@ -202,6 +209,9 @@ long carry_out_on_nodes(Call& call) {
       return advise(call);
     case SYS_mincore:
       return tell_resident(call);
+    case SYS_msync:
+      return call.thread.away != nullptr ? host().cluster->call_at_home(SYS_msync, call.arguments, call.thread)
+                                         : host().space.sync(call.arguments[0], call.arguments[1], call.integer(2));
     case SYS_sched_getaffinity:
       return tell_processors(call);
     case SYS_sched_setaffinity:
@@ -219,7 +229,6 @@ long carry_out_on_nodes(Call& call) {
       if (call.arguments[1] != 24) return -EINVAL;
       call.thread.robust_list = call.arguments[0];
       return 0;
-    case SYS_msync:
     case SYS_mlock:
     case SYS_munlock:
     case SYS_mlock2:
@@ -229,6 +238,9 @@ long carry_out_on_nodes(Call& call) {
     case SYS_set_mempolicy:
       return 0;
     case SYS_futex_waitv:
+    case kFutexWake:
+    case kFutexWait:
+    case kFutexRequeue:
     case SYS_get_mempolicy:
     case SYS_move_pages:
     case SYS_migrate_pages:

@@ -294,7 +294,7 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
   if (!is_address(action.handler) || (is_fault && is_blocked)) {
     if (action.handler == reinterpret_cast<uint64_t>(SIG_IGN) && !is_fault) return;
     if (thread.away != nullptr) {
-      host().cluster->act_by_default_at_home(signal, thread);
+      host().cluster->act_by_default_at_home(signal, is_fault, thread);
       return;
     }
     // The system does what it does by default: a fault comes again when the context continues; a signal is sent again, to
@@ -309,7 +309,7 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
     const SystemAction fault = thread.actions->action(SIGSEGV);
     const bool is_last =
         signal == SIGSEGV || !is_address(fault.handler) || (mask_of(context, thread) & bit(SIGSEGV)) != 0;
-    if (is_last && thread.away != nullptr) host().cluster->act_by_default_at_home(SIGSEGV, thread);
+    if (is_last && thread.away != nullptr) host().cluster->act_by_default_at_home(SIGSEGV, true, thread);
     if (is_last) die_of(SIGSEGV);
     siginfo_t forced{};
     forced.si_signo = SIGSEGV;

@@ -159,7 +159,11 @@ void end_thread(ThreadBlock& thread, int status) {
   const uint32_t zero = 0;
   if (thread.clear_tid != 0 && write_guest(thread.clear_tid, zero)) wake(thread.clear_tid, 1);
   // The first thread has no host code to return to, and the status that the process has if its last thread ends this way.
-  if (gettid() == getpid()) syscall(SYS_exit, status);
+  if (thread.away == nullptr && gettid() == getpid()) {
+    // The other nodes find the files of the process by it, which they cannot by a thread that is gone.
+    if (host().cluster != nullptr) host().cluster->first_thread_has_ended(status);
+    syscall(SYS_exit, status);
+  }
   leave_guest(thread);
 }
 

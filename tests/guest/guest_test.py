@@ -179,6 +179,37 @@ class OnSeveralNodes(unittest.TestCase):
             for _ in range(5):
                 self.same(nodes, f"{PROGRAMS}/threads")
 
+    def test_locks_shared_with_others(self):
+        for nodes in (2, 3):
+            self.same(nodes, f"{PROGRAMS}/shared_locks")
+
+    def test_signals_of_threads(self):
+        for nodes in (2, 3):
+            self.same(nodes, f"{PROGRAMS}/thread_signals", "30")
+
+    def test_rights_to_memory(self):
+        for nodes in (2, 3):
+            self.same(nodes, f"{PROGRAMS}/rights", "20")
+
+    def test_threads_that_come_and_go(self):
+        self.same(2, f"{PROGRAMS}/churn", "all", "40")
+        self.same(3, f"{PROGRAMS}/churn", "exit", "20")
+        self.same(2, f"{PROGRAMS}/churn", "last", "20")
+
+    def test_faults(self):
+        self.same(2, f"{PROGRAMS}/faults")
+        # How a process dies of a thread's: handled, ignored and blocked.
+        for how in ("segv", "segvi", "segvb", "fpe", "fpei", "fpeb", "illi", "illb", "trapi", "trapb"):
+            self.same(2, f"{PROGRAMS}/faults", how)
+        for how in ("abort", "overflow", "kill", "term", "rt", "exit", "_exit", "cancel", "badstack"):
+            self.same(2, f"{PROGRAMS}/faults", how)
+
+    def test_a_thread_that_is_away_executes_a_program(self):
+        program = "import os, threading as t; x=t.Thread(target=lambda: os.execvp('sh', ['sh', '-c', 'echo it; exit 5'])); x.start(); x.join()"
+        self.same(2, shutil.which("python3"), "-c", program)
+        program = "import os, threading as t; x=t.Thread(target=lambda: print(os.waitpid(os.posix_spawn('/bin/sh', ['sh', '-c', 'exit 6'], {}), 0)[1])); x.start(); x.join()"
+        self.same(2, shutil.which("python3"), "-c", program)
+
     def test_one_thread(self):
         for program in ("signals", "processes"):
             self.same(2, f"{PROGRAMS}/{program}")

@@ -48,7 +48,7 @@ class Shadow {
   long start_process(const Request& request, std::span<const std::byte> data);
   long set_mask(uint64_t mask, bool must_take, uint32_t answered);
   void apply_mask();
-  void act_by_default(int signal);
+  void act_by_default(int signal, bool is_forced);
   [[nodiscard]] bool has_sent_signal() const { return sent_ != answered_; }
   void reply(long result, std::span<const std::byte> answer);
   void send_signal();
@@ -218,7 +218,7 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
       bytes_of(home_.host_.answer_area(request.arguments[0]));
       return 0;
     case RequestKind::kDefault:
-      act_by_default(static_cast<int>(request.number));
+      act_by_default(static_cast<int>(request.number), request.arguments[0] != 0);
       return 0;
     case RequestKind::kEnd:
       break;
@@ -228,9 +228,20 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
 
 long Shadow::call(const Request& request) {
   if (request.number == SYS_exit_group) home_.host_.exit_guest(static_cast<int>(request.arguments[0]));
-  if (request.number == SYS_madvise)
-    return host().space.discard(request.arguments[0], (request.arguments[1] + kPageSize - 1) & ~(kPageSize - 1));
+  const auto& argument = request.arguments;
+  AddressSpace& space = host().space;
+  switch (request.number) {
+    case SYS_madvise:
+      return space.discard(argument[0], (argument[1] + kPageSize - 1) & ~(kPageSize - 1));
+    case SYS_msync:
+      return space.sync(argument[0], argument[1], static_cast<int>(argument[2]));
+    case SYS_mincore:
+      return space.check_mapped(argument[0], argument[1]);
+    default:
+      break;
+  }
   auto& context = *new (context_) ucontext_t{};
+  guest::set_mask(context, block_, mask_);
   Call made{.number = request.number, .arguments = {}, .context = context, .thread = block_};
   std::ranges::copy(request.arguments, made.arguments);
   return carry_out_of_table(made);
@@ -257,9 +268,9 @@ void Shadow::apply_mask() {
 }
 
 // Its action is the default, which the system knows, but of those for which it always has the host's handler.
-void Shadow::act_by_default(int signal) {
+void Shadow::act_by_default(int signal, bool is_forced) {
   if (signal < 1 || signal > kSignals) panic("a signal that there is not", static_cast<uint64_t>(signal));
-  if (is_hidden(signal)) die_of(signal);
+  if (is_forced || is_hidden(signal)) die_of(signal);
   syscall(SYS_tgkill, getpid(), tid_, signal);
   const uint64_t others = ~(uint64_t{1} << (signal - 1));
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &others, nullptr, kMaskSize);
@@ -285,8 +296,7 @@ long Shadow::start_process(const Request& request, std::span<const std::byte> da
   block_.guest_fs = request.thread_pointer;
   Call made{.number = request.number, .arguments = {}, .context = context, .thread = block_};
   std::ranges::copy(request.arguments, made.arguments);
-  uint64_t mask = mask_;
-  std::memcpy(&context.uc_sigmask, &mask, sizeof mask);
+  guest::set_mask(context, block_, mask_);
   const pid_t before = getpid();
   const long result = carry_out_of_table(made);
   if (result == 0 && getpid() != before) {
@@ -331,10 +341,11 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
     if (node.value != 0) slot = take_slot();
     if (!slot) node = NodeId(0);
     threads_on_[node.value].fetch_add(1);
+    threads_.fetch_add(1);
   }
   if (!slot) {
     const long result = guest::start_thread(start, parent);
-    if (result < 0) threads_on_[0].fetch_sub(1);
+    if (result < 0) thread_ended(0);
     return result;
   }
   const Result<ThreadBlock*> created = create_block();
@@ -389,11 +400,20 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
 void Home::shadow_ended(Shadow& shadow) {
   // The next thread of this slot has no use for this one's large requests.
   madvise(shadow.memory(), slots::kSize, MADV_REMOVE);
-  const LockGuard hold(lock_);
-  shadows_[shadow.slot_].store(nullptr, std::memory_order_release);
-  free_slots_.push_back(shadow.slot_);
-  threads_on_[shadow.node_.value].fetch_sub(1);
-  delete &shadow;
+  const unsigned node = shadow.node_.value;
+  {
+    const LockGuard hold(lock_);
+    shadows_[shadow.slot_].store(nullptr, std::memory_order_release);
+    free_slots_.push_back(shadow.slot_);
+    delete &shadow;
+  }
+  thread_ended(node);
+}
+
+// A process without threads ends, as its first thread has.
+void Home::thread_ended(unsigned node) {
+  threads_on_[node].fetch_sub(1);
+  if (threads_.fetch_sub(1) == 1) host_.exit_guest(status_.load());
 }
 
 Shadow* Home::shadow_of(const Message& message) {

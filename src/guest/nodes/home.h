@@ -49,7 +49,12 @@ class Home {
   // number, or -errno. The calling thread blocks all signals.
   long start_thread(const ThreadStart& start, const ThreadBlock& parent, uint64_t mask);
   // A thread of this node has ended.
-  void thread_ended_here() { threads_on_[0].fetch_sub(1); }
+  void thread_ended_here() { thread_ended(0); }
+  // So has the guest's first.
+  void first_thread_has_ended(int status) {
+    status_.store(status);
+    thread_ended(0);
+  }
 
  private:
   friend class Shadow;
@@ -58,6 +63,7 @@ class Home {
   [[nodiscard]] NodeId choose_node() MG_REQUIRES(lock_);
   std::optional<uint16_t> take_slot() MG_REQUIRES(lock_);
   void shadow_ended(Shadow& shadow);
+  void thread_ended(unsigned node);
   Shadow* shadow_of(const Message& message);
 
   Fabric& fabric_;
@@ -68,6 +74,8 @@ class Home {
   std::array<std::atomic<Shadow*>, slots::kCount> shadows_{};
   std::vector<uint16_t> free_slots_ MG_GUARDED_BY(lock_);
   std::array<std::atomic<unsigned>, NodeSet::kCapacity> threads_on_{};
+  std::atomic<unsigned> threads_{1};
+  std::atomic<int> status_{0};  // of the first thread
 };
 
 }  // namespace multigrain::guest

@@ -1,6 +1,5 @@
 #include "guest/nodes/nodes.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -30,45 +29,16 @@ constexpr Range kLow{0x1'0000, uint64_t{64} << 30};
 constexpr uint64_t kSlack = uint64_t{1} << 30;
 constexpr size_t kHostStack = size_t{256} << 10;
 
-// The guest's memory and sleep, for its futexes.
-class FutexCaller final : public Futexes::Caller {
- public:
-  explicit FutexCaller(ThreadBlock& thread) : thread_(thread) {}
+// For the access that has faulted.
+int needed_right(const ucontext_t& context) {
+  const PageFaultCode code(&context);
+  return code.is_write() ? PROT_WRITE : code.is_fetch() ? PROT_EXEC : PROT_READ;
+}
 
-  bool load(uint64_t address, uint32_t& value) override {
-    return load_guarded(reinterpret_cast<const void*>(address), value);
-  }
-
-  bool modify(uint64_t address, uint32_t operation, uint32_t& before) override {
-    if (!load(address, before)) return false;
-    while (true) {
-      uint32_t after = 0;
-      if (!Futexes::apply_operation(operation, before, after)) return true;
-      const Exchange exchange = exchange_guarded(reinterpret_cast<void*>(address), before, after);
-      if (exchange != Exchange::kDiffers) return exchange == Exchange::kDone;
-    }
-  }
-
-  long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) override {
-    const int operation = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
-    const uint64_t arguments[6] = {reinterpret_cast<uint64_t>(&word),
-                                   static_cast<uint64_t>(operation),
-                                   expected,
-                                   reinterpret_cast<uint64_t>(deadline),
-                                   0,
-                                   FUTEX_BITSET_MATCH_ANY};
-    const long result = pass_call(SYS_futex, arguments, thread_);
-    // On a node that is not the home the host's own signal has interrupted the wait, which knows nothing of SA_RESTART.
-    if (result != -EINTR || thread_.away == nullptr) return result;
-    if (thread_.pending_signal == 0) return -EAGAIN;
-    const bool restarts =
-        deadline == nullptr && (thread_.actions->action(thread_.pending_signal).flags & SA_RESTART) != 0;
-    return restarts ? kRestart : -EINTR;
-  }
-
- private:
-  ThreadBlock& thread_;
-};
+[[noreturn]] void sleep_for_ever() {
+  block_signals();
+  while (true) pause();
+}
 
 }  // namespace
 
@@ -76,10 +46,11 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
     : node_(node),
       guest_(std::move(guest)),
       shares_machine_(node.config().fabric == FabricKind::kShm),
+      of_files_(guest_),
       futexes_(node.fabric(), node.wait(), kHome),
       requests_(node.fabric(), node.wait(), slots),
       given_(guest_, guest_.back()),
-      areas_(node.region(), node.rights(), guest_) {
+      areas_(node.region(), node.rights(), of_files_, guest_) {
   node.rights().let_others_map();
   node.set_stretches(*this);
   Fabric& fabric = node.fabric();
@@ -129,8 +100,9 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   // Nothing is mapped yet.
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   Forgetting& others = *this;
-  auto mappings = std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(),
-                                                   others, shares_machine_ ? Files::kOfEveryNode : Files::kAtHome);
+  auto mappings =
+      std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(), of_files_,
+                                       others, shares_machine_ ? Files::kOfEveryNode : Files::kAtHome);
   Host& state =
       *new (place_of_host()) Host({kLow, Range{begin, guest_.back().end}}, std::move(mappings), node_.config().nodes);
   state.cluster = this;
@@ -174,11 +146,16 @@ Status Nodes::begin_away() {
 // --- Faults and areas
 
 bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) {
-  if (serve_fault(signal, &info, &context)) return true;
   const auto address = reinterpret_cast<uint64_t>(info.si_addr);
-  if (signal != SIGSEGV || thread.away == nullptr || !can_be_guests({address, address + 1})) return false;
+  // Beyond the end of a file, for one.
+  if (signal == SIGBUS && of_files_.has(address)) return false;
+  if (serve_fault(signal, &info, &context)) return true;
+  // The guest has ended, and what a thread still does to its memory is of no account.
+  if (is_exiting_.load()) sleep_for_ever();
+  if (signal != SIGSEGV || !can_be_guests({address, address + 1})) return false;
   const int saved = errno;
-  const bool found = find_area(address, context, thread);
+  const bool found = thread.away != nullptr ? find_area(address, context, thread)
+                                            : info.si_code == SEGV_ACCERR && has_right(address, context);
   errno = saved;
   return found;
 }
@@ -198,17 +175,48 @@ PageRange Nodes::part_of(PageId page) {
   return {.begin = number(range->begin), .end = number(range->end - 1) + 1};
 }
 
+AreaAnswer Nodes::ask_area(uint64_t address, ThreadBlock& thread) {
+  std::vector<std::byte> bytes;
+  Request request{.kind = RequestKind::kArea};
+  request.arguments[0] = address;
+  requests_.ask(thread, request, {}, &bytes);
+  AreaAnswer answer;
+  if (bytes.size() != sizeof answer) panic("an answer of the wrong size about an area", bytes.size());
+  std::memcpy(&answer, bytes.data(), sizeof answer);
+  return answer;
+}
+
+// Where the guest has nothing, the host has something without rights.
+void Nodes::explain_fault(siginfo_t& info, ThreadBlock& thread) {
+  const auto address = reinterpret_cast<uint64_t>(info.si_addr);
+  if (info.si_signo != SIGSEGV || info.si_code != SEGV_ACCERR) return;
+  bool is_mapped = false;
+  if (can_be_guests({address, address + 1})) {
+    if (thread.away != nullptr) {
+      is_mapped = ask_area(address, thread).is_mapped;
+    } else {
+      AddressSpace& space = host().space;
+      space.lock();
+      is_mapped = space.locked_area_of(address).has_value();
+      space.unlock();
+    }
+  }
+  if (!is_mapped) info.si_code = SEGV_MAPERR;
+}
+
+// At home, the guest's rights are taken away for a while when another thread forks, which has the lock as long.
+bool Nodes::has_right(uint64_t address, const ucontext_t& context) {
+  AddressSpace& space = host().space;
+  space.lock();
+  const auto area = space.locked_area_of(address);
+  space.unlock();
+  return area && (area->rights & needed_right(context)) != 0;
+}
+
 bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread) {
-  const PageFaultCode code(&context);
-  const int needed = code.is_write() ? PROT_WRITE : code.is_fetch() ? PROT_EXEC : PROT_READ;
+  const int needed = needed_right(context);
   while (true) {
-    std::vector<std::byte> bytes;
-    Request request{.kind = RequestKind::kArea};
-    request.arguments[0] = address;
-    requests_.ask(thread, request, {}, &bytes);
-    AreaAnswer answer;
-    if (bytes.size() != sizeof answer) panic("an answer of the wrong size about an area", bytes.size());
-    std::memcpy(&answer, bytes.data(), sizeof answer);
+    const AreaAnswer answer = ask_area(address, thread);
     if (!answer.is_mapped || (answer.area.rights & needed) == 0) return false;
     if (areas_.take(answer)) return true;
   }
@@ -275,23 +283,6 @@ void Nodes::on_hello(void* self, const Message& message) {
   }
   nodes.hellos_.fetch_add(1);
   nodes.changed_.notify();
-}
-
-// --- Futexes
-
-long Nodes::futex(Call& call) {
-  FutexCaller caller(call.thread);
-  const int operation = call.integer(1) & FUTEX_CMD_MASK;
-  timespec timeout{};
-  const bool has_timeout = (operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET) && call.arguments[3] != 0;
-  if (has_timeout && !read_guest(call.arguments[3], timeout)) return -EFAULT;
-  return futexes_.call(caller, call.arguments[0], call.integer(1), static_cast<uint32_t>(call.arguments[2]),
-                       has_timeout ? &timeout : nullptr, static_cast<uint32_t>(call.arguments[3]), call.arguments[4],
-                       static_cast<uint32_t>(call.arguments[5]));
-}
-
-void Nodes::wake(uint64_t address, uint32_t count) {
-  futexes_.wake(address, count);
 }
 
 // --- Threads
@@ -426,7 +417,10 @@ void Nodes::thread_has_ended(ThreadBlock& thread) {
 
 // The caller has locked the address space, which the analysis cannot see through the interface.
 long Nodes::save_memory() MG_NO_THREAD_SAFETY_ANALYSIS {
-  return save_pages(node_.region(), node_.heap(), host().space.locked_areas());
+  const std::vector<Area> areas = host().space.locked_areas();
+  // Threads on other nodes have to ask for what they use, and get no answer before the fork is done.
+  for (const Range range : guest_) forget(range);
+  return save_pages(node_.region(), node_.heap(), areas);
 }
 
 void Nodes::forget_saved_memory(long saved) {
@@ -439,6 +433,7 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   state.space.locked_use(std::make_unique<PrivateMappings>());
   state.cluster = nullptr;
   state.memory_is_shared = false;
+  state.has_mappings_of_nodes = true;
 }
 
 long Nodes::carry_out(Package& package, ThreadBlock& thread) {
@@ -487,15 +482,24 @@ long Nodes::set_mask_at_home(uint64_t mask, bool must_take, ThreadBlock& thread)
   return result;
 }
 
-void Nodes::act_by_default_at_home(int signal, ThreadBlock& thread) {
-  requests_.ask(thread, {.kind = RequestKind::kDefault, .bytes = 0, .number = signal});
+void Nodes::act_by_default_at_home(int signal, bool is_forced, ThreadBlock& thread) {
+  Request request{.kind = RequestKind::kDefault, .bytes = 0, .number = signal};
+  request.arguments[0] = is_forced ? 1 : 0;
+  requests_.ask(thread, request);
 }
 
 siginfo_t Nodes::take_signal(ThreadBlock& thread) {
   return requests_.take_signal(*thread.away);
 }
 
+void Nodes::first_thread_has_ended(int status) {
+  home_->first_thread_has_ended(status);
+  sleep_for_ever();
+}
+
 void Nodes::exit_guest(int status) {
+  // One status counts.
+  if (is_exiting_.exchange(true)) sleep_for_ever();
   static_cast<void>(node_.finish(status));
   syscall(SYS_exit_group, status);
   __builtin_unreachable();

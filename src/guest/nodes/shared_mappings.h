@@ -18,6 +18,7 @@
 
 #include "coherence/protocol.h"
 #include "guest/mappings.h"
+#include "guest/nodes/areas_of_files.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
 #include "memory/region.h"
@@ -41,9 +42,15 @@ enum class Files : uint8_t {
 class SharedMappings final : public Mappings {
  public:
   // `protocol` can discard pages.
-  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, Forgetting& others,
-                 Files files)
-      : region_(region), rights_(rights), heap_(heap), protocol_(protocol), others_(others), files_(files) {}
+  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, AreasOfFiles& of_files,
+                 Forgetting& others, Files files)
+      : region_(region),
+        rights_(rights),
+        heap_(heap),
+        protocol_(protocol),
+        of_files_(of_files),
+        others_(others),
+        files_(files) {}
   ~SharedMappings() override;
 
   long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) override;
@@ -63,6 +70,8 @@ class SharedMappings final : public Mappings {
 
  private:
   long map_file(Area& area, int flags, int fd, uint64_t offset);
+  long remap_file(const Area& area, uint64_t bytes, uint64_t to, const std::vector<Area>& before,
+                  const std::vector<Area>& replaced);
   long fill(Range range, int fd, uint64_t offset);
   // Takes what is there away, from every node.
   void vacate(const std::vector<Area>& before);
@@ -74,12 +83,13 @@ class SharedMappings final : public Mappings {
   AccessRights& rights_;
   SharedHeap& heap_;
   Protocol& protocol_;
+  AreasOfFiles& of_files_;
   Forgetting& others_;
   const Files files_;
 };
 
-// What a process that is forked gets: a copy of all pages, in a file of its own with the places that they have in the region. The
-// descriptor, or -errno. `areas` are all that there are.
+// What a process that is forked gets: a copy of all pages as they are at one moment, in a file of its own with the places that they
+// have in the region. The descriptor, or -errno. `areas` are all that there are, and no other node has any of them mapped.
 long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas);
 // In the child, which has inherited no part of the view: its memory, from that copy.
 void restore_pages(const Region& region, int saved, const std::vector<Area>& areas);
