@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/guest_environment.h"
+#include "base/own_descriptors.h"
 #include "base/shell_status.h"
 #include "guest/nodes/nodes.h"
 #include "runtime/node.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 4, argv + argc);
   const std::vector<std::string> environment = guest::environment_for_guest(environ);
   const uint64_t mask = guest::block_signals();
+  own_descriptors::divide();
   std::unique_ptr<guest::Nodes> nodes;
   const Status started = Node::start([&nodes](Node& node) -> Status {
     auto created = guest::Nodes::create(node);

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "base/lock_guard.h"
+#include "base/own_descriptors.h"
 #include "guest/calls.h"
 #include "guest/entry.h"
 #include "guest/package.h"
@@ -436,6 +437,7 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   state.space.locked_use(std::make_unique<PrivateMappings>());
   state.cluster = nullptr;
   state.memory_is_shared = false;
+  own_descriptors::give_up();
 }
 
 long Nodes::carry_out(Package& package, ThreadBlock& thread) {

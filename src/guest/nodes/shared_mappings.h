@@ -18,6 +18,7 @@
 
 #include "coherence/protocol.h"
 #include "guest/mappings.h"
+#include "guest/nodes/kept_files.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
 #include "memory/region.h"
@@ -73,6 +74,7 @@ class SharedMappings final : public Mappings {
   Protocol& protocol_;
   Forgetting& others_;
   const Files files_;
+  KeptFiles kept_;
 };
 
 // What a process that is forked gets: a copy of all pages, in a file of its own with the places that they have in the region. The
