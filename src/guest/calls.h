@@ -40,6 +40,12 @@ void tell_mask(const ucontext_t& context, ThreadBlock& thread);
 // host's own.
 long pass(Call& call);
 
+// Of a thread that is away from home: has the home carry out the call, which reads and writes the guest's memory itself.
+long call_at_home(Call& call);
+
+// Whether the call names a descriptor of the host's: there is none by that number for the guest (descriptor_calls.cpp).
+bool is_about_hosts_descriptor(const Call& call);
+
 class Package;
 // Makes the call of a package where the guest's calls are made: what pass_call() returns.
 long carry_out(Package& package, ThreadBlock& thread);

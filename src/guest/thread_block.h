@@ -62,6 +62,8 @@ struct ThreadBlock {
   // How many signals from home it has acted on, and how many of these its shadow knows of.
   volatile uint32_t signals_acted_on = 0;
   uint32_t signals_answered = 0;
+  // The only processor that it has asked to run on, on several nodes; -1: any.
+  int32_t processor = -1;
   // Whether it is a process of its own that shares this one's memory (vfork).
   bool shares_memory = false;
 

@@ -1,5 +1,6 @@
 // mghost-node: a node of a run of several nodes whose program knows nothing of Multigrain. mgrun --binary starts it; it is
 // not for users.
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -38,9 +39,11 @@ int main(int argc, char** argv) {
   const std::vector<std::string> environment = guest::environment_for_guest(environ);
   const uint64_t mask = guest::block_signals();
   own_descriptors::divide();
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof cores, &cores);
   std::unique_ptr<guest::Nodes> nodes;
-  const Status started = Node::start([&nodes](Node& node) -> Status {
-    auto created = guest::Nodes::create(node);
+  const Status started = Node::start([&](Node& node) -> Status {
+    auto created = guest::Nodes::create(node, cores);
     if (!created) return tl::unexpected(created.error());
     nodes = std::move(*created);
     return {};

@@ -333,7 +333,9 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
     threads_on_[node.value].fetch_add(1);
   }
   if (!slot) {
-    const long result = guest::start_thread(start, parent);
+    ThreadStart here = start;
+    here.creator = gettid();
+    const long result = guest::start_thread(here, parent);
     if (result < 0) threads_on_[0].fetch_sub(1);
     return result;
   }
@@ -369,6 +371,7 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
                              .mask = mask,
                              .tid = shadow->tid_};
   const pid_t tid = shadow->tid_;
+  guest::host().masks.inherit(gettid(), tid);
   const std::vector<std::byte> context = save_context(*start.context);
   std::vector<std::byte> payload(sizeof wanted + context.size());
   std::memcpy(payload.data(), &wanted, sizeof wanted);
@@ -389,6 +392,7 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
 void Home::shadow_ended(Shadow& shadow) {
   // The next thread of this slot has no use for this one's large requests.
   madvise(shadow.memory(), slots::kSize, MADV_REMOVE);
+  guest::host().masks.forget(shadow.tid_);
   const LockGuard hold(lock_);
   shadows_[shadow.slot_].store(nullptr, std::memory_order_release);
   free_slots_.push_back(shadow.slot_);

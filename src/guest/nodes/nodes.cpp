@@ -17,6 +17,8 @@
 #include "guest/calls.h"
 #include "guest/entry.h"
 #include "guest/package.h"
+#include "guest/proc_files.h"
+#include "guest/vdso.h"
 #include "memory/page_fault.h"
 #include "runtime/fault_entry.h"
 
@@ -73,8 +75,9 @@ class FutexCaller final : public Futexes::Caller {
 
 }  // namespace
 
-Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
+Nodes::Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores)
     : node_(node),
+      inherited_cores_(inherited_cores),
       guest_(std::move(guest)),
       shares_machine_(node.config().fabric == FabricKind::kShm),
       futexes_(node.fabric(), node.wait(), kHome),
@@ -95,7 +98,7 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
   }
 }
 
-Result<std::unique_ptr<Nodes>> Nodes::create(Node& node) {
+Result<std::unique_ptr<Nodes>> Nodes::create(Node& node, const cpu_set_t& inherited_cores) {
   if (const Status machine = check_machine(); !machine) return tl::unexpected(machine.error());
   if (node.rights().name() != "userfault")
     return fail(
@@ -114,7 +117,7 @@ Result<std::unique_ptr<Nodes>> Nodes::create(Node& node) {
   const uint64_t count = (kLow.end - kLow.begin) / kPageSize;
   if (const Status moved = region.move_view(first, count, kLow.begin); !moved) return tl::unexpected(moved.error());
   node.rights().watch_again(first, count);
-  return std::unique_ptr<Nodes>(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots));
+  return std::unique_ptr<Nodes>(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots, inherited_cores));
 }
 
 CannotExecute Nodes::run(const std::string& path, std::vector<std::string> arguments,
@@ -136,6 +139,11 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
       *new (place_of_host()) Host({kLow, Range{begin, guest_.back().end}}, std::move(mappings), node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
+  state.own_threads = threads_beside_this();
+  state.cores_of_processes = inherited_cores_;
+  if (const Status hidden = hide_processor_number(); !hidden) return failed(hidden.error().message);
+  // All threads of the guest come from this one, and are the node's, not one processor's.
+  sched_setaffinity(0, sizeof node_.cores(), &node_.cores());
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
   {
     const LockGuard hold(lacking_lock_);
@@ -151,13 +159,16 @@ Status Nodes::begin_away() {
   state.cluster = this;
   state.memory_is_shared = true;
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
+  if (const Status hidden = hide_processor_number(); !hidden) return hidden;
   if (const Status installed = install_host_handlers(); !installed) return installed;
   pthread_t thread{};
   const int failed = pthread_create(
       &thread, nullptr,
       [](void* self) -> void* {
         pthread_setname_np(pthread_self(), "mg threads");
-        static_cast<Nodes*>(self)->start_arrivals();
+        auto* const nodes = static_cast<Nodes*>(self);
+        sched_setaffinity(0, sizeof nodes->node_.cores(), &nodes->node_.cores());
+        nodes->start_arrivals();
       },
       this);
   if (failed != 0) return fail_errno(failed, "cannot start the thread that starts the guest's");
@@ -416,8 +427,10 @@ void Nodes::start(const Arrival& arrival) {
 void Nodes::thread_has_ended(ThreadBlock& thread) {
   if (thread.away != nullptr)
     requests_.end(*thread.away);
-  else if (home_)
+  else if (home_) {
+    host().masks.forget(gettid());
     home_->thread_ended_here();
+  }
 }
 
 // --- What a thread that is away asks for
@@ -437,6 +450,8 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   state.space.locked_use(std::make_unique<PrivateMappings>());
   state.cluster = nullptr;
   state.memory_is_shared = false;
+  state.own_threads.clear();
+  sched_setaffinity(0, sizeof state.cores_of_processes, &state.cores_of_processes);
   own_descriptors::give_up();
 }
 
