@@ -192,6 +192,14 @@ class OnSeveralNodes(unittest.TestCase):
             if shutil.which(command[0]):
                 self.same(2, *command, input=data)
 
+    def test_openmp_sleeps_unless_the_user_has_decided(self):
+        hosted = (f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", "env")
+        environment = {"PATH": os.environ["PATH"], "A": "1"}
+        expected = {*(f"{name}={value}" for name, value in environment.items()), "OMP_WAIT_POLICY=passive"}
+        self.assertEqual(set(run(hosted, env=environment)[1].decode().splitlines()), expected)
+        environment["KMP_BLOCKTIME"] = "200"
+        self.assertNotIn(b"OMP_WAIT_POLICY", run(hosted, env=environment)[1])
+
     def test_descriptors_of_the_host_are_out_of_reach(self):
         program = """
 import os, resource, sys, threading

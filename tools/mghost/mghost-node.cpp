@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
   if (argc < 5 || std::string_view(argv[1]) != "--execute" || std::string_view(argv[3]) != "--") return usage();
   const std::string path = argv[2];
   const std::vector<std::string> words(argv + 4, argv + argc);
-  const std::vector<std::string> environment = guest::environment_for_guest(environ);
+  std::vector<std::string> environment = guest::environment_for_guest(environ);
+  guest::let_openmp_sleep(environment);
   const uint64_t mask = guest::block_signals();
   own_descriptors::divide();
   cpu_set_t cores;
