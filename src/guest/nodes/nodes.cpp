@@ -36,7 +36,8 @@ constexpr size_t kHostStack = size_t{256} << 10;
 // The guest's memory and sleep, for its futexes.
 class FutexCaller final : public Futexes::Caller {
  public:
-  explicit FutexCaller(ThreadBlock& thread) : thread_(thread) {}
+  // `home`: null on another node.
+  FutexCaller(ThreadBlock& thread, Home* home) : thread_(thread), home_(home) {}
 
   bool load(uint64_t address, uint32_t& value) override {
     return load_guarded(reinterpret_cast<const void*>(address), value);
@@ -60,7 +61,7 @@ class FutexCaller final : public Futexes::Caller {
                                    reinterpret_cast<uint64_t>(deadline),
                                    0,
                                    FUTEX_BITSET_MATCH_ANY};
-    const long result = pass_call(SYS_futex, arguments, thread_);
+    const long result = sleep_at(arguments);
     // On a node that is not the home the host's own signal has interrupted the wait, which knows nothing of SA_RESTART.
     if (result != -EINTR || thread_.away == nullptr) return result;
     if (thread_.pending_signal == 0) return -EAGAIN;
@@ -70,7 +71,14 @@ class FutexCaller final : public Futexes::Caller {
   }
 
  private:
+  long sleep_at(const uint64_t (&arguments)[6]) {
+    if (home_ == nullptr) return pass_call(SYS_futex, arguments, thread_);
+    const Home::Sleeping sleeping(*home_);
+    return pass_call(SYS_futex, arguments, thread_);
+  }
+
   ThreadBlock& thread_;
+  Home* const home_;
 };
 
 }  // namespace
@@ -89,7 +97,8 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherite
   Fabric& fabric = node.fabric();
   if (is_home()) {
     HomeHost& home_host = *this;
-    home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots);
+    home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots,
+                  node.config().processors_per_node);
     fabric.set_handler(guest_message::kHello, &Nodes::on_hello, this);
     fabric.set_handler(guest_message::kForgotten, &Nodes::on_forgotten, this);
   } else {
@@ -289,7 +298,7 @@ void Nodes::on_hello(void* self, const Message& message) {
 // --- Futexes
 
 long Nodes::futex(Call& call) {
-  FutexCaller caller(call.thread);
+  FutexCaller caller(call.thread, home_ ? &*home_ : nullptr);
   const int operation = call.integer(1) & FUTEX_CMD_MASK;
   timespec timeout{};
   const bool has_timeout = (operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET) && call.arguments[3] != 0;
