@@ -113,7 +113,7 @@ void carry_out(ucontext_t& context, ThreadBlock& thread) {
             .thread = thread};
   const Entry entry = entry_of(call.number);
   long result = -entry.refused_with;
-  if (is_about_hosts_descriptor(call))
+  if (thread.away == nullptr && is_about_hosts_descriptor(call.number, call.arguments))
     result = -EBADF;
   else if (host().cluster != nullptr && is_different_on_nodes(call))
     result = carry_out_on_nodes(call);

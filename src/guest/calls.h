@@ -43,8 +43,9 @@ long pass(Call& call);
 // Of a thread that is away from home: has the home carry out the call, which reads and writes the guest's memory itself.
 long call_at_home(Call& call);
 
-// Whether the call names a descriptor of the host's: there is none by that number for the guest (descriptor_calls.cpp).
-bool is_about_hosts_descriptor(const Call& call);
+// Whether the call names a descriptor of the host's: there is none by that number for the guest (descriptor_calls.cpp). The
+// home's to say, since its limits count.
+bool is_about_hosts_descriptor(long number, const uint64_t (&arguments)[6]);
 
 class Package;
 // Makes the call of a package where the guest's calls are made: what pass_call() returns.

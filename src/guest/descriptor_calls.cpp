@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -146,20 +147,21 @@ long own_limit(uint64_t wanted_at, uint64_t before_at) {
 
 }  // namespace
 
-bool is_about_hosts_descriptor(const Call& call) {
+bool is_about_hosts_descriptor(long number, const uint64_t (&arguments)[6]) {
   if (own_descriptors::lowest() == 0) return false;
-  if (begins_with_descriptor(call.number)) {
+  if (begins_with_descriptor(number)) {
     // A directory that is none, AT_FDCWD, is negative.
-    if (is_hosts(call.arguments[0])) return true;
-    const bool has_second = call.number == SYS_dup2 || call.number == SYS_dup3;
-    return has_second && is_hosts(call.arguments[1]);
+    if (is_hosts(arguments[0])) return true;
+    const bool has_second = number == SYS_dup2 || number == SYS_dup3;
+    return has_second && is_hosts(arguments[1]);
   }
-  return call.number == SYS_mmap && (call.integer(3) & 0x20) == 0 && is_hosts(call.arguments[4]);
+  return number == SYS_mmap && (static_cast<int>(arguments[3]) & MAP_ANONYMOUS) == 0 && is_hosts(arguments[4]);
 }
 
 namespace call {
 
 long close_range(Call& call) {
+  if (call.thread.away != nullptr) return call_at_home(call);
   const auto lowest = static_cast<unsigned>(own_descriptors::lowest());
   const auto first = static_cast<unsigned>(call.arguments[0]);
   const auto last = static_cast<unsigned>(call.arguments[1]);

@@ -222,7 +222,8 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
     case RequestKind::kPackage: {
       Package package;
       if (!package.take_request(data)) panic("a package of a thread that is away, which is none; bytes", data.size());
-      const long result = package.carry_out(block_);
+      const bool is_hosts = is_about_hosts_descriptor(package.number(), package.arguments());
+      const long result = is_hosts ? -EBADF : package.carry_out(block_);
       const auto given = package.reply(result);
       answer.assign(given.begin(), given.end());
       return result;
@@ -255,6 +256,7 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
 }
 
 long Shadow::call(const Request& request) {
+  if (is_about_hosts_descriptor(request.number, request.arguments)) return -EBADF;
   if (request.number == SYS_exit_group) home_.host_.exit_guest(static_cast<int>(request.arguments[0]));
   if (request.number == SYS_madvise)
     return host().space.discard(request.arguments[0], (request.arguments[1] + kPageSize - 1) & ~(kPageSize - 1));
