@@ -407,6 +407,13 @@ long AddressSpace::detach(uint64_t address) {
   return 0;
 }
 
+uint64_t AddressSpace::mapped_bytes() {
+  const LockGuard hold(mutex_);
+  uint64_t bytes = 0;
+  for (const Area& area : areas_.all()) bytes += area.range.end - area.range.begin;
+  return bytes;
+}
+
 std::string AddressSpace::describe(std::string_view maps) {
   const LockGuard hold(mutex_);
   std::string described;

@@ -82,6 +82,9 @@ class AddressSpace {
   // The guest's part of /proc/self/maps, from the system's.
   [[nodiscard]] std::string describe(std::string_view maps) MG_EXCLUDES(mutex_);
 
+  // How much the guest has mapped.
+  [[nodiscard]] uint64_t mapped_bytes() MG_EXCLUDES(mutex_);
+
   // All areas, and other mappings from now on that are at the same addresses. The caller holds the lock.
   [[nodiscard]] std::vector<Area> locked_areas() const MG_REQUIRES(mutex_) { return areas_.all(); }
   void locked_use(std::unique_ptr<Mappings> mappings) MG_REQUIRES(mutex_) { mappings_ = std::move(mappings); }

@@ -61,4 +61,17 @@ long path_second(Call& call);
 long path_and_flags_third(Call& call);
 long path_and_flags_fourth(Call& call);
 
+// descriptor_calls.cpp
+long close_range(Call& call);
+long list_folder(Call& call);
+long list_folder_as_before(Call& call);
+long get_limit(Call& call);
+long set_limit(Call& call);
+long limit(Call& call);
+
+// processor_calls.cpp
+long set_processors(Call& call);
+long get_processors(Call& call);
+long get_processor(Call& call);
+
 }  // namespace multigrain::guest::call

@@ -100,6 +100,10 @@ long carry_out(Package& package, ThreadBlock& thread) {
   return thread.away != nullptr ? host().cluster->carry_out(package, thread) : package.carry_out(thread);
 }
 
+long call_at_home(Call& call) {
+  return host().cluster->call_at_home(call.number, call.arguments, call.thread);
+}
+
 long refuse(const Call& call, long code) {
   warn(call.number, entry_of(call.number).name, code);
   return code;
@@ -115,7 +119,9 @@ void carry_out(ucontext_t& context, ThreadBlock& thread) {
             .thread = thread};
   const Entry entry = entry_of(call.number);
   long result = -entry.refused_with;
-  if (host().cluster != nullptr && is_different_on_nodes(call))
+  if (thread.away == nullptr && is_about_hosts_descriptor(call.number, call.arguments))
+    result = -EBADF;
+  else if (host().cluster != nullptr && is_different_on_nodes(call))
     result = carry_out_on_nodes(call);
   else if (entry.carry_out != nullptr && (entry.about != About::kThisMemory || !host().memory_is_shared))
     result = entry.carry_out(call);

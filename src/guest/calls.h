@@ -43,6 +43,13 @@ void tell_mask(const ucontext_t& context, ThreadBlock& thread);
 // host's own.
 long pass(Call& call);
 
+// Of a thread that is away from home: has the home carry out the call, which reads and writes the guest's memory itself.
+long call_at_home(Call& call);
+
+// Whether the call names a descriptor of the host's: there is none by that number for the guest (descriptor_calls.cpp). The
+// home's to say, since its limits count.
+bool is_about_hosts_descriptor(long number, const uint64_t (&arguments)[6]);
+
 class Package;
 // Makes the call of a package where the guest's calls are made: what pass_call() returns.
 long carry_out(Package& package, ThreadBlock& thread);

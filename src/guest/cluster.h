@@ -25,8 +25,10 @@ class Cluster {
 
   // Whether this node is the home.
   [[nodiscard]] virtual bool is_home() const = 0;
-  // How many processors the guest has.
+  // How many processors the guest has, each node of it, and the number of the first of this node.
   [[nodiscard]] virtual unsigned processors() const = 0;
+  [[nodiscard]] virtual unsigned processors_of_a_node() const = 0;
+  [[nodiscard]] virtual unsigned first_processor() const = 0;
 
   // A fault of the guest, or of a copy of the host's (entry.h). True: the access can be made again.
   virtual bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) = 0;
@@ -53,7 +55,7 @@ class Cluster {
 
   // The call of a package; what the system gives is in the package then.
   virtual long carry_out(Package& package, ThreadBlock& thread) = 0;
-  // A call with numbers for arguments, or with addresses that are only the home's to judge.
+  // A call with numbers for arguments, or one of which the home knows more; its host reads and writes the guest's memory itself.
   virtual long call_at_home(long number, const uint64_t (&arguments)[6], ThreadBlock& thread) = 0;
   // clone(), fork() or vfork() of a process.
   virtual long start_process_at_home(Call& call) = 0;

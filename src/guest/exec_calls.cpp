@@ -3,6 +3,7 @@
 // The first process of a guest stays a guest: the host executes itself, with the new program. What other processes of the
 // guest execute is the system's business, and no guest.
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "base/child_process.h"
 #include "base/guest_environment.h"
+#include "base/own_descriptors.h"
 #include "guest/call_functions.h"
 #include "guest/entry.h"
 #include "guest/host.h"
@@ -85,6 +87,17 @@ class MaskForExec {
   uint64_t before_ = 0;
 };
 
+// What the system runs has the limits and the cores that it would have without the nodes.
+class NativeSettings {
+ public:
+  NativeSettings() {
+    if (host().cluster != nullptr) sched_setaffinity(0, sizeof host().cores_of_processes, &host().cores_of_processes);
+  }
+
+ private:
+  own_descriptors::LimitForExec limit_;
+};
+
 long execute_guest(const Call& call, const std::string& path, uint64_t arguments, uint64_t environment) {
   auto words = read_words(arguments);
   if (!words) return -errno;
@@ -97,6 +110,7 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
   if (host().cluster != nullptr) {
     // The nodes are the first program's: what it executes in its place goes on without them, as what its children execute.
     const MaskForExec mask(call);
+    const NativeSettings settings;
     return -exec_file(path, *words, *variables);
   }
   std::vector<std::string> command{"mghost"};
@@ -114,11 +128,13 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
 long execute(Call& call) {
   const auto path = read_guest_string(call.arguments[0], PATH_MAX);
   if (!path) return -errno;
-  const std::string real = real_path(*path);
+  const std::optional<std::string> real = real_path(*path);
+  if (!real) return -ENOENT;
   if (host().is_first && !call.thread.shares_memory)
-    return execute_guest(call, real, call.arguments[1], call.arguments[2]);
+    return execute_guest(call, *real, call.arguments[1], call.arguments[2]);
   const MaskForExec mask(call);
-  return execute_natively(real.c_str(), call.arguments[1], call.arguments[2]);
+  const NativeSettings settings;
+  return execute_natively(real->c_str(), call.arguments[1], call.arguments[2]);
 }
 
 long execute_at(Call& call) {
@@ -126,6 +142,7 @@ long execute_at(Call& call) {
   if (!path) return -errno;
   if (!host().is_first || call.thread.shares_memory) {
     const MaskForExec mask(call);
+    const NativeSettings settings;
     const auto& argument = call.arguments;
     // The path has been copied here; of the rest, pages may be away.
     if (host().memory_is_shared && (!bring_words(argument[2]) || !bring_words(argument[3]))) return -EFAULT;

@@ -86,6 +86,7 @@ CannotExecute run_guest(Host& state, const std::string& path, std::vector<std::s
   if (const Status prepared = prepare_thread(block); !prepared) return failed(prepared.error());
   const auto start = load_program(state.space, state.executable, state.environment, state.has_vdso);
   if (!start) return start.error();
+  state.auxiliary = start->auxiliary;
   char place[PATH_MAX];
   if (realpath(state.executable.path.c_str(), place) != nullptr) state.executable.path = place;
   // The system calls a process by the file it executes: of a script, the script.

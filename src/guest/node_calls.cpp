@@ -57,23 +57,6 @@ long advise(Call& call) {
   }
 }
 
-long tell_processors(Call& call) {
-  const unsigned processors = host().cluster->processors();
-  const uint64_t bytes = call.arguments[1];
-  const uint64_t needed = (processors + 63) / 64 * 8;
-  if (bytes < needed || bytes % 8 != 0) return -EINVAL;
-  std::vector<uint64_t> set(needed / 8);
-  for (unsigned i = 0; i < processors; ++i) set[i / 64] |= uint64_t{1} << (i % 64);
-  return write_guest(call.arguments[2], set.data(), needed) ? static_cast<long>(needed) : -EFAULT;
-}
-
-long tell_processor(Call& call) {
-  const uint32_t zero = 0;
-  for (const uint64_t address : {call.arguments[0], call.arguments[1]})
-    if (address != 0 && !write_guest(address, zero)) return -EFAULT;
-  return 0;
-}
-
 // Every page of the guest counts as resident.
 long tell_resident(Call& call) {
   const uint64_t pages = (call.arguments[1] + kPageSize - 1) / kPageSize;
@@ -188,9 +171,6 @@ bool is_different_on_nodes(const Call& call) {
     case SYS_shmat:
     case SYS_shmdt:
     case SYS_gettid:
-    case SYS_getcpu:
-    case SYS_sched_getaffinity:
-    case SYS_sched_setaffinity:
     case SYS_set_tid_address:
     case SYS_set_robust_list:
     case SYS_get_robust_list:
@@ -212,13 +192,6 @@ long carry_out_on_nodes(Call& call) {
     case SYS_msync:
       return call.thread.away != nullptr ? host().cluster->call_at_home(SYS_msync, call.arguments, call.thread)
                                          : host().space.sync(call.arguments[0], call.arguments[1], call.integer(2));
-    case SYS_sched_getaffinity:
-      return tell_processors(call);
-    case SYS_sched_setaffinity:
-      // Threads stay on their node; which processor of it is the system's affair.
-      return 0;
-    case SYS_getcpu:
-      return tell_processor(call);
     case SYS_gettid:
       return number_of(call.thread);
     case SYS_set_tid_address:

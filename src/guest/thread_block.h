@@ -73,6 +73,8 @@ struct ThreadBlock {
   bool gate_is_ready = false;
   // Whether gs is what the guest has made of it; else it leads to this block.
   bool gs_is_guests = false;
+  // The only processor that it has asked to run on, on several nodes; -1: any.
+  int32_t processor = -1;
   // Whether it is a process of its own that shares this one's memory (vfork).
   bool shares_memory = false;
 

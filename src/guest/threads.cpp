@@ -103,6 +103,7 @@ void run_thread(ThreadBlock& block, ucontext_t& context, const ThreadStart& star
     return;
   }
   const pid_t tid = block.tid != 0 ? block.tid : gettid();
+  if (start.creator != 0) host().masks.inherit(start.creator, tid);
   if (start.parent_tid != 0) write_guest(start.parent_tid, tid);
   if (start.child_tid != 0) write_guest(start.child_tid, tid);
   begun(tid);

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "guest/entry.h"
+#include "guest/nodes/home.h"
 #include "guest/signals.h"
 #include "guest/thread_block.h"
 #include "sync/futex/futexes.h"
@@ -25,7 +26,8 @@ inline long interrupted_away(ThreadBlock& thread, bool has_deadline) {
 // The guest's memory and sleep, for the futexes of the engine.
 class FutexCaller final : public Futexes::Caller {
  public:
-  explicit FutexCaller(ThreadBlock& thread) : thread_(thread) {}
+  // `home`: null on another node.
+  FutexCaller(ThreadBlock& thread, Home* home) : thread_(thread), home_(home) {}
 
   bool load(uint64_t address, uint32_t& value) override {
     return load_guarded(reinterpret_cast<const void*>(address), value);
@@ -49,12 +51,19 @@ class FutexCaller final : public Futexes::Caller {
                                    reinterpret_cast<uint64_t>(deadline),
                                    0,
                                    FUTEX_BITSET_MATCH_ANY};
-    const long result = pass_call(SYS_futex, arguments, thread_);
+    const long result = sleep_at(arguments);
     return result == -EINTR && thread_.away != nullptr ? interrupted_away(thread_, deadline != nullptr) : result;
   }
 
  private:
+  long sleep_at(const uint64_t (&arguments)[6]) {
+    if (home_ == nullptr) return pass_call(SYS_futex, arguments, thread_);
+    const Home::Sleeping sleeping(*home_);
+    return pass_call(SYS_futex, arguments, thread_);
+  }
+
   ThreadBlock& thread_;
+  Home* const home_;
 };
 
 }  // namespace multigrain::guest

@@ -119,7 +119,7 @@ long Nodes::futex(Call& call) {
     const bool is_valid = timeout.tv_sec >= 0 && timeout.tv_nsec >= 0 && timeout.tv_nsec < kSecond;
     return is_valid ? owned_futex(call, has_timeout ? &timeout : nullptr) : -EINVAL;
   }
-  FutexCaller caller(call.thread);
+  FutexCaller caller(call.thread, home_ ? &*home_ : nullptr);
   return futexes_.call(caller, call.arguments[0], call.integer(1), static_cast<uint32_t>(call.arguments[2]),
                        has_timeout ? &timeout : nullptr, static_cast<uint32_t>(call.arguments[3]), call.arguments[4],
                        static_cast<uint32_t>(call.arguments[5]));

@@ -12,9 +12,12 @@
 #include <new>
 
 #include "base/lock_guard.h"
+#include "base/own_descriptors.h"
 #include "guest/calls.h"
 #include "guest/entry.h"
 #include "guest/package.h"
+#include "guest/proc_files.h"
+#include "guest/vdso.h"
 #include "memory/page_fault.h"
 #include "runtime/fault_entry.h"
 
@@ -42,8 +45,9 @@ int needed_right(const ucontext_t& context) {
 
 }  // namespace
 
-Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
+Nodes::Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores)
     : node_(node),
+      inherited_cores_(inherited_cores),
       guest_(std::move(guest)),
       shares_machine_(node.config().fabric == FabricKind::kShm),
       of_files_(guest_),
@@ -56,7 +60,8 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
   Fabric& fabric = node.fabric();
   if (is_home()) {
     HomeHost& home_host = *this;
-    home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots);
+    home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots,
+                  node.config().processors_per_node);
     fabric.set_handler(guest_message::kHello, &Nodes::on_hello, this);
     fabric.set_handler(guest_message::kForgotten, &Nodes::on_forgotten, this);
   } else {
@@ -65,7 +70,7 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
   }
 }
 
-Result<std::unique_ptr<Nodes>> Nodes::create(Node& node) {
+Result<std::unique_ptr<Nodes>> Nodes::create(Node& node, const cpu_set_t& inherited_cores) {
   if (const Status machine = check_machine(); !machine) return tl::unexpected(machine.error());
   if (node.rights().name() != "userfault")
     return fail(
@@ -84,7 +89,7 @@ Result<std::unique_ptr<Nodes>> Nodes::create(Node& node) {
   const uint64_t count = (kLow.end - kLow.begin) / kPageSize;
   if (const Status moved = region.move_view(first, count, kLow.begin); !moved) return tl::unexpected(moved.error());
   node.rights().watch_again(first, count);
-  return std::unique_ptr<Nodes>(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots));
+  return std::unique_ptr<Nodes>(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots, inherited_cores));
 }
 
 CannotExecute Nodes::run(const std::string& path, std::vector<std::string> arguments,
@@ -108,6 +113,11 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   state.cluster = this;
   state.memory_is_shared = true;
   state.traps_all_calls = node_.config().calls == CallsBy::kTrap;
+  state.own_threads = threads_beside_this();
+  state.cores_of_processes = inherited_cores_;
+  if (const Status hidden = hide_processor_number(); !hidden) return failed(hidden.error().message);
+  // All threads of the guest come from this one, and are the node's, not one processor's.
+  sched_setaffinity(0, sizeof node_.cores(), &node_.cores());
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
   {
     const LockGuard hold(lacking_lock_);
@@ -125,13 +135,16 @@ Status Nodes::begin_away() {
   // Only the home knows what the guest's areas are.
   state.traps_all_calls = true;
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
+  if (const Status hidden = hide_processor_number(); !hidden) return hidden;
   if (const Status installed = install_host_handlers(); !installed) return installed;
   pthread_t thread{};
   const int failed = pthread_create(
       &thread, nullptr,
       [](void* self) -> void* {
         pthread_setname_np(pthread_self(), "mg threads");
-        static_cast<Nodes*>(self)->start_arrivals();
+        auto* const nodes = static_cast<Nodes*>(self);
+        sched_setaffinity(0, sizeof nodes->node_.cores(), &nodes->node_.cores());
+        nodes->start_arrivals();
       },
       this);
   if (failed != 0) return fail_errno(failed, "cannot start the thread that starts the guest's");
@@ -409,8 +422,10 @@ void Nodes::start(const Arrival& arrival) {
 void Nodes::thread_has_ended(ThreadBlock& thread) {
   if (thread.away != nullptr)
     requests_.end(*thread.away);
-  else if (home_)
+  else if (home_) {
+    host().masks.forget(gettid());
     home_->thread_ended_here();
+  }
 }
 
 // --- What a thread that is away asks for
@@ -434,6 +449,9 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   state.cluster = nullptr;
   state.memory_is_shared = false;
   state.has_mappings_of_nodes = true;
+  state.own_threads.clear();
+  sched_setaffinity(0, sizeof state.cores_of_processes, &state.cores_of_processes);
+  own_descriptors::give_up();
 }
 
 long Nodes::carry_out(Package& package, ThreadBlock& thread) {

@@ -23,8 +23,9 @@ namespace multigrain::guest {
 
 class Nodes final : public Cluster, private HomeHost, private Forgetting, private Stretches {
  public:
-  // Before the node serves messages. Errors: a machine or a set of options that cannot host a guest on several nodes.
-  static Result<std::unique_ptr<Nodes>> create(Node& node);
+  // Before the node serves messages. `inherited_cores`: where this process could run when it was started. Errors: a machine or
+  // a set of options that cannot host a guest on several nodes.
+  static Result<std::unique_ptr<Nodes>> create(Node& node, const cpu_set_t& inherited_cores);
 
   // Node 0: runs the program; as run_guest() of host.h.
   CannotExecute run(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment,
@@ -34,6 +35,10 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
 
   [[nodiscard]] bool is_home() const override { return node_.config().node == NodeId(0); }
   [[nodiscard]] unsigned processors() const override { return node_.config().processors(); }
+  [[nodiscard]] unsigned processors_of_a_node() const override { return node_.config().processors_per_node; }
+  [[nodiscard]] unsigned first_processor() const override {
+    return node_.config().node.value * node_.config().processors_per_node;
+  }
   bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) override;
   void explain_fault(siginfo_t& info, ThreadBlock& thread) override;
   long futex(Call& call) override;
@@ -60,7 +65,7 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
 
   // The ranges in which the guest can have areas.
   using Ranges = std::vector<Range>;
-  explicit Nodes(Node& node, Ranges guest, uint64_t slots);
+  explicit Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores);
   [[nodiscard]] bool can_be_guests(Range range) const;
   AreaAnswer answer_area(uint64_t address) override;  // HomeHost
   [[noreturn]] void exit_guest(int status) override;  // also Cluster's
@@ -85,8 +90,9 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   static void on_forgotten(void* self, const Message& message);
 
   Node& node_;
-  const Ranges guest_;         // low addresses, which programs at fixed addresses need, and the others
-  const bool shares_machine_;  // whether all nodes are of one machine
+  const cpu_set_t inherited_cores_;  // of this process as it was started
+  const Ranges guest_;               // low addresses, which programs at fixed addresses need, and the others
+  const bool shares_machine_;        // whether all nodes are of one machine
   AreasOfFiles of_files_;
   Futexes futexes_;
   Requests requests_;

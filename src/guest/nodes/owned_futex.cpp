@@ -82,7 +82,7 @@ long Nodes::lock_owned(const Call& call, const timespec* timeout) {
   const bool is_realtime = command == FUTEX_LOCK_PI || (call.integer(1) & FUTEX_CLOCK_REALTIME) != 0;
   const int wait = FUTEX_WAIT_BITSET | (is_realtime ? FUTEX_CLOCK_REALTIME : 0);
   OwnedFutex futex(address, call.thread);
-  FutexCaller caller(call.thread);
+  FutexCaller caller(call.thread, home_ ? &*home_ : nullptr);
   uint32_t marks = 0;
   while (true) {
     uint32_t value = 0;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/own_descriptors.h"
 #include "guest/entry.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -21,8 +22,6 @@ namespace multigrain::guest {
 namespace {
 
 constexpr int kAll = PROT_READ | PROT_WRITE;
-// The host's own descriptors are above those that a program is likely to use.
-constexpr int kLowestDescriptor = 700;
 
 void* pointer(uint64_t address) {
   return reinterpret_cast<void*>(address);
@@ -73,6 +72,7 @@ void SharedMappings::vacate(const std::vector<Area>& before) {
   for (const Area& area : before) {
     if (area.file != 0) {
       view_again(area.range);
+      kept_.unuse(descriptor_of(area.file), bytes_of(area.range));
       continue;
     }
     // First, so that what is read ahead does not bring back what is given up.
@@ -84,22 +84,22 @@ void SharedMappings::vacate(const std::vector<Area>& before) {
 long SharedMappings::map_file(Area& area, int flags, int fd, uint64_t offset) {
   int kept = -1;
   if ((flags & MAP_ANONYMOUS) != 0) {
-    const int memory = memfd_create("shared", MFD_CLOEXEC);
+    const int memory = own_descriptors::keep(memfd_create("shared", MFD_CLOEXEC));
     if (memory < 0) return -errno;
     if (ftruncate(memory, static_cast<off_t>(bytes_of(area.range))) != 0) {
       const int code = errno;
       close(memory);
       return -code;
     }
-    kept = fcntl(memory, F_DUPFD_CLOEXEC, kLowestDescriptor);
+    kept = kept_.use(memory, bytes_of(area.range));
     close(memory);
     offset = 0;
   } else {
-    kept = fcntl(fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
+    kept = kept_.use(fd, bytes_of(area.range));
   }
-  if (kept < 0) return -errno;
+  if (kept < 0) return kept;
   if (const long result = map_over_view(area.range, area.rights, area.is_shared, kept, offset); result != 0) {
-    close(kept);
+    kept_.unuse(kept, bytes_of(area.range));
     return result;
   }
   area.file = static_cast<uint32_t>(kept) + 1;
@@ -171,6 +171,7 @@ long SharedMappings::protect(Range range, uint64_t, int rights, int key, std::ve
       view_again(area.range);
       mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
       if (const long result = fill(area.range, descriptor_of(area.file), area.offset); result != 0) return result;
+      kept_.unuse(descriptor_of(area.file), bytes_of(area.range));
       area.file = 0;
       area.offset = 0;
     }
@@ -278,7 +279,7 @@ int save_area(const Region& region, SharedHeap& heap, const Area& area, int save
 }  // namespace
 
 long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas) {
-  const int saved = memfd_create("fork", MFD_CLOEXEC);
+  const int saved = own_descriptors::keep(memfd_create("fork", MFD_CLOEXEC));
   if (saved < 0) return -errno;
   int code = ftruncate(saved, static_cast<off_t>(region.size())) == 0 ? 0 : errno;
   const Unchanging unchanging(areas);

@@ -19,6 +19,7 @@
 #include "coherence/protocol.h"
 #include "guest/mappings.h"
 #include "guest/nodes/areas_of_files.h"
+#include "guest/nodes/kept_files.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
 #include "memory/region.h"
@@ -86,6 +87,7 @@ class SharedMappings final : public Mappings {
   AreasOfFiles& of_files_;
   Forgetting& others_;
   const Files files_;
+  KeptFiles kept_;
 };
 
 // What a process that is forked gets: a copy of all pages as they are at one moment, in a file of its own with the places that they
