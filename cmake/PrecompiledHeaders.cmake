@@ -83,8 +83,8 @@ compile_alone(multigrain_trace_record single_step.cpp)
 compile_together(0 multigrain_hlrc_world multigrain_hlrc_mutants hlrc_driver_explorer_test
   multigrain_mgs_world multigrain_mgs_mutants mgs_driver_explorer_test explore_mgs
   multigrain_sc_world multigrain_sc_mutants sc_driver_explorer_test
-  dszoom_driver_explorer_test dszoom_driver_mutants_test explore_dszoom
-  shasta_driver_explorer_test shasta_driver_mutants_test explore_shasta multigrain_shasta_model)
+  multigrain_dszoom_world multigrain_dszoom_mutants dszoom_driver_explorer_test
+  multigrain_shasta_world multigrain_shasta_mutants shasta_driver_explorer_test)
 
 # GoogleTest programs: executables, and for each set of options headers of their own.
 get_property(programs GLOBAL PROPERTY MULTIGRAIN_TEST_PROGRAMS)

@@ -85,6 +85,10 @@ class PageDriver : public Protocol {
   template <typename Record, typename IsUnused, typename Open>
   void open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
                   Open&& open);
+  // Before that, of memory that is at home where it is touched first: makes this node the home of up to `count` pages from
+  // `first`, up to one that is another's. With no lock held.
+  template <typename Record>
+  void claim_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count);
 
   NodeServices services_;
   const NodeId self_;
@@ -103,11 +107,22 @@ class PageDriver : public Protocol {
 template <typename Record, typename Visit>
 void PageDriver::for_each_ahead(SparseTable<Record>& records, PageId at, PageId from, int64_t stride, uint32_t count,
                                 Visit&& visit) {
+  const PageRange stretch = services_.homes.stretch_of(at);
   for (uint32_t i = 1; i <= count; ++i) {
     const PageId page(from.value + static_cast<uint64_t>(stride * static_cast<int64_t>(i)));
-    if (page.value >= services_.region.page_count() || !services_.homes.same_extent(at, page)) break;
+    if (page.value >= services_.region.page_count() || !stretch.contains(page)) break;
     Record& record = records[page];
     if (const std::optional<NodeId> home = home_of(page, record, false)) visit(page, record, *home);
+  }
+}
+
+template <typename Record>
+void PageDriver::claim_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count) {
+  const PageRange stretch = services_.homes.stretch_of(at);
+  for (uint32_t n = 0; n < std::min<uint32_t>(count, Config::kMaxPrefetch); ++n) {
+    const PageId page(first.value + n);
+    if (!services_.region.has_pages(page, 1) || !stretch.contains(page)) return;
+    if (home_of(page, records[page], true) != self_) return;
   }
 }
 
@@ -117,10 +132,11 @@ template <typename Record, typename IsUnused, typename Open>
 void PageDriver::open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
                             Open&& open) MG_NO_THREAD_SAFETY_ANALYSIS {
   std::array<Record*, Config::kMaxPrefetch> opened;
+  const PageRange stretch = services_.homes.stretch_of(at);
   uint32_t n = 0;
   for (; n < std::min<uint32_t>(count, Config::kMaxPrefetch); ++n) {
     const PageId page(first.value + n);
-    if (!services_.region.has_pages(page, 1) || !services_.homes.same_extent(at, page)) break;
+    if (!services_.region.has_pages(page, 1) || !stretch.contains(page)) break;
     Record& record = records[page];
     if (home_of(page, record, false) != self_ || !record.lock.try_lock()) break;
     if (!is_unused(record)) {

@@ -12,6 +12,13 @@
 
 namespace multigrain {
 
+// Pages [begin, end), by number.
+struct PageRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  [[nodiscard]] bool contains(PageId page) const { return page.value >= begin && page.value < end; }
+};
+
 // Where pages are at home. The shared heap knows.
 class HomeDirectory {
  public:
@@ -32,12 +39,12 @@ class HomeDirectory {
     static_cast<void>(page);
     return 0;
   }
-  // Whether two pages belong to one stretch of address space with one placement, of which every node knows before any of
-  // it is handed out. Whoever reads ahead stays in the stretch where the processor is: behind its end may be what only
-  // this node knows of yet, or what another protocol keeps. Async-signal-safe.
-  virtual bool same_extent(PageId page, PageId other) {
-    static_cast<void>(page), static_cast<void>(other);
-    return true;
+  // The pages around this one that may be brought ahead of a processor that is at it: of one stretch of address space with
+  // one placement, of which every node knows before any of it is handed out. Behind its end may be what only this node
+  // knows of yet, or what another protocol keeps. Empty: none. Async-signal-safe.
+  virtual PageRange stretch_of(PageId page) {
+    static_cast<void>(page);
+    return {.begin = 0, .end = UINT64_MAX};
   }
   // Settles the home of a first-touch page: this node's, unless another came first; nullopt if it is not allocated.
   // A remote operation, or waits for a message; called in the fault handler with no lock held.
@@ -78,6 +85,14 @@ class Protocol {
   virtual void acquire(NodeId from) { static_cast<void>(from); }
   // The same for what every node has released.
   virtual void acquire_all() {}
+
+  // Gives up what is in these pages, as if zeros were written all over them, on every node; their memory is given back.
+  // Threads may access them meanwhile. Returns when that is done; false: this protocol cannot do it. Called from ordinary
+  // code, by one thread of the node at a time.
+  virtual bool discard(PageId first, uint64_t count) {
+    static_cast<void>(first), static_cast<void>(count);
+    return false;
+  }
 
   // Takes part in what another processor of this node is doing for release() or acquire_all(), if it shares that. The
   // caller waits at a barrier. Whether it did something; costs a few nanoseconds if there is nothing to do.

@@ -47,15 +47,27 @@ long result_of(long result) {
 }  // namespace
 
 AddressSpace::AddressSpace()
-    : mappings_(std::make_unique<PrivateMappings>()), areas_(Range{lowest_address(), kHostBegin}, kChosen) {}
+    : nodes_(1),
+      mappings_(std::make_unique<PrivateMappings>()),
+      areas_({Range{lowest_address(), kHostBegin}}, kChosen) {}
 
-AddressSpace::AddressSpace(Range allowed, std::unique_ptr<Mappings> mappings)
-    : mappings_(std::move(mappings)), areas_(allowed, Range{kChosen.begin, std::min(kChosen.end, allowed.end)}) {}
+AddressSpace::AddressSpace(const std::vector<Range>& allowed, std::unique_ptr<Mappings> mappings, unsigned nodes)
+    : nodes_(nodes),
+      mappings_(std::move(mappings)),
+      areas_(allowed, Range{kChosen.begin, std::min(kChosen.end, allowed.back().end)}) {}
 
 std::optional<Area> AddressSpace::locked_area_of(uint64_t address) const {
   const std::vector<Area> found = areas_.around(address);
   if (found.empty()) return std::nullopt;
   return found.front();
+}
+
+// Without analysis: a thread that has the lock finds here that it is not free.
+std::optional<Range> AddressSpace::try_range_around(uint64_t address) MG_NO_THREAD_SAFETY_ANALYSIS {
+  if (!mutex_.try_lock()) return std::nullopt;
+  const auto range = areas_.range_around(address);
+  mutex_.unlock();
+  return range;
 }
 
 uint64_t AddressSpace::place_of_program() const {
@@ -77,7 +89,16 @@ void AddressSpace::begin_break(uint64_t address) {
   break_begin_ = break_end_ = round_up(address);
 }
 
-std::optional<uint64_t> AddressSpace::choose(uint64_t hint, uint64_t bytes, int flags) const {
+// The highest part is node 0's. A node whose part is full has what is free anywhere.
+std::optional<uint64_t> AddressSpace::find_free(uint64_t bytes, unsigned node) const {
+  const Range all = areas_.chosen();
+  const uint64_t part = (all.end - all.begin) / nodes_ & ~(kPageSize - 1);
+  const uint64_t end = all.end - node * part;
+  const auto found = areas_.find_free(bytes, Range{end - part, end});
+  return found ? found : areas_.find_free(bytes);
+}
+
+std::optional<uint64_t> AddressSpace::choose(uint64_t hint, uint64_t bytes, int flags, unsigned node) const {
   const Range hinted{hint & ~(kPageSize - 1), (hint & ~(kPageSize - 1)) + bytes};
   if (hint != 0 && areas_.is_allowed(hinted) && areas_.is_free(hinted)) return hinted.begin;
   if ((flags & MAP_32BIT) != 0) return areas_.find_free(bytes, kLow);
@@ -85,14 +106,15 @@ std::optional<uint64_t> AddressSpace::choose(uint64_t hint, uint64_t bytes, int 
   if ((flags & MAP_HUGETLB) != 0) {
     const unsigned shift = (static_cast<unsigned>(flags) >> MAP_HUGE_SHIFT) & 63;
     const uint64_t size = uint64_t{1} << (shift == 0 ? 21 : shift);
-    const auto found = areas_.find_free(bytes + 2 * size);
+    const auto found = find_free(bytes + 2 * size, node);
     if (!found) return std::nullopt;
     return (*found + size - 1) & ~(size - 1);
   }
-  return areas_.find_free(bytes);
+  return find_free(bytes, node);
 }
 
-long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) {
+long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset,
+                       unsigned node) {
   const LockGuard hold(mutex_);
   const uint64_t bytes = round_up(length);
   const int type = flags & MAP_TYPE;
@@ -107,7 +129,7 @@ long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags,
     if (!areas_.is_allowed(range)) return address < lowest_address() ? -EPERM : -ENOMEM;
     if ((flags & MAP_FIXED_NOREPLACE) != 0 && !areas_.is_free(range)) return -EEXIST;
   } else {
-    const auto found = choose(address, bytes, flags);
+    const auto found = choose(address, bytes, flags, node);
     if (!found) return -ENOMEM;
     address = *found;
   }
@@ -127,8 +149,7 @@ long AddressSpace::unmap(uint64_t address, uint64_t length) {
   const Range range{address, address + round_up(length)};
   if (length == 0 || address % kPageSize != 0 || range.end <= range.begin) return -EINVAL;
   // Beyond what a guest can have there is nothing of its own.
-  const Range allowed = areas_.allowed();
-  if (range.begin < allowed.begin || range.end > allowed.end) return range.end >= uint64_t{1} << 47 ? -EINVAL : 0;
+  if (!areas_.is_in_reach(range)) return range.end >= uint64_t{1} << 47 ? -EINVAL : 0;
   for (const Range part : areas_.without_reserved(range)) {
     const uint64_t bytes = part.end == range.end ? length - (part.begin - range.begin) : part.end - part.begin;
     if (const long result = mappings_->unmap(part, bytes, areas_.in(part)); result != 0) return result;
@@ -156,7 +177,8 @@ long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int ke
   return 0;
 }
 
-long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address) {
+long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address,
+                         unsigned node) {
   const LockGuard hold(mutex_);
   if (address % kPageSize != 0 || new_length == 0) return -EINVAL;
   const Range old{address, address + round_up(old_length)};
@@ -188,7 +210,7 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
   }
   if ((flags & MREMAP_MAYMOVE) == 0) return (flags & MREMAP_DONTUNMAP) != 0 ? -EINVAL : -ENOMEM;
   if ((flags & MREMAP_FIXED) == 0) {
-    const auto found = choose(new_address, bytes, 0);
+    const auto found = choose(new_address, bytes, 0, node);
     if (!found) return -ENOMEM;
     new_address = *found;
   }
@@ -272,7 +294,7 @@ AddressSpace::Change AddressSpace::change_site(uint64_t call, const ucontext_t& 
 
 bool AddressSpace::locked_add_arena(uint64_t call) {
   if (!call_sites_.can_add_arena()) return false;
-  const Range allowed = areas_.allowed();
+  const Range allowed = areas_.allowed_around(call);
   const Range below{std::max(allowed.begin, call - std::min(call, CallSites::kReach)), call};
   const Range above{call, std::min(allowed.end, call + CallSites::kReach)};
   // A program's break grows upwards from it.
@@ -314,7 +336,7 @@ long AddressSpace::attach(int segment, uint64_t address, int flags) {
   }
   const uint64_t bytes = round_up(about.shm_segsz);
   if (address == 0) {
-    const auto found = choose(0, bytes, 0);
+    const auto found = choose(0, bytes, 0, 0);
     if (!found) return -ENOMEM;
     address = *found;
   } else {

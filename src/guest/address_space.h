@@ -26,18 +26,24 @@ class AddressSpace {
   // Of a guest on one node.
   AddressSpace();
   // Of a guest that may have areas in `allowed` alone.
-  AddressSpace(Range allowed, std::unique_ptr<Mappings> mappings);
+  // `nodes`: how many it runs on. Addresses that the host chooses for a thread are in the part of its node, so that memory
+  // which a node gives up and allocates again is at home there still.
+  AddressSpace(const std::vector<Range>& allowed, std::unique_ptr<Mappings> mappings, unsigned nodes);
   // The area of this address, whole. The caller holds the lock (lock()).
   [[nodiscard]] std::optional<Area> locked_area_of(uint64_t address) const MG_REQUIRES(mutex_);
 
+  // Where the area of this address begins and ends. Nothing also if the lock is not free; the caller may have it.
+  [[nodiscard]] std::optional<Range> try_range_around(uint64_t address) MG_EXCLUDES(mutex_);
+
   // As the system calls of these names, with guest addresses; each returns what the system would: -errno for an error.
   // Any thread.
-  long map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset) MG_EXCLUDES(mutex_);
+  long map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset, unsigned node = 0)
+      MG_EXCLUDES(mutex_);
   long unmap(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
   // `key`: a protection key (pkey_mprotect), or -1.
   long protect(uint64_t address, uint64_t length, int rights, int key = -1) MG_EXCLUDES(mutex_);
-  long remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address)
-      MG_EXCLUDES(mutex_);
+  long remap(uint64_t address, uint64_t old_length, uint64_t new_length, int flags, uint64_t new_address,
+             unsigned node = 0) MG_EXCLUDES(mutex_);
   long set_break(uint64_t address) MG_EXCLUDES(mutex_);
   // As madvise(MADV_DONTNEED) of memory that is not a file's.
   long discard(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
@@ -88,9 +94,12 @@ class AddressSpace {
   // The sites of the range are as the guest's files have them.
   void locked_restore_sites(Range range) MG_REQUIRES(mutex_);
 
-  // A free range for as many bytes: at the hint if that is free, else where the flags want it.
-  [[nodiscard]] std::optional<uint64_t> choose(uint64_t hint, uint64_t bytes, int flags) const MG_REQUIRES(mutex_);
+  // A free range for as many bytes: at the hint if that is free, else where the flags want it, or in the part of the node.
+  [[nodiscard]] std::optional<uint64_t> choose(uint64_t hint, uint64_t bytes, int flags, unsigned node) const
+      MG_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<uint64_t> find_free(uint64_t bytes, unsigned node) const MG_REQUIRES(mutex_);
 
+  const unsigned nodes_;
   Mutex mutex_;
   std::unique_ptr<Mappings> mappings_ MG_GUARDED_BY(mutex_);
   Areas areas_ MG_GUARDED_BY(mutex_);

@@ -6,9 +6,15 @@
 namespace multigrain::guest {
 
 bool Areas::is_allowed(Range range) const {
-  if (range.begin >= range.end || range.begin < allowed_.begin || range.end > allowed_.end) return false;
-  return std::ranges::none_of(
-      reserved_, [range](Range reserved) { return reserved.begin < range.end && range.begin < reserved.end; });
+  return is_in_reach(range) && std::ranges::none_of(reserved_, [range](Range reserved) {
+           return reserved.begin < range.end && range.begin < reserved.end;
+         });
+}
+
+Range Areas::allowed_around(uint64_t address) const {
+  const auto found =
+      std::ranges::find_if(allowed_, [address](Range one) { return address - one.begin < one.end - one.begin; });
+  return found == allowed_.end() ? Range{address, address} : *found;
 }
 
 void Areas::reserve(Range range) {
@@ -109,10 +115,15 @@ void Areas::set_rights(Range range, int rights) {
   }
 }
 
-std::vector<Area> Areas::around(uint64_t address) const {
+std::optional<Range> Areas::range_around(uint64_t address) const {
   const auto next = by_begin_.upper_bound(address);
-  if (next == by_begin_.begin() || std::prev(next)->second.end <= address) return {};
-  return in({std::prev(next)->first, std::prev(next)->second.end});
+  if (next == by_begin_.begin() || std::prev(next)->second.end <= address) return std::nullopt;
+  return Range{std::prev(next)->first, std::prev(next)->second.end};
+}
+
+std::vector<Area> Areas::around(uint64_t address) const {
+  const auto range = range_around(address);
+  return range ? in(*range) : std::vector<Area>{};
 }
 
 std::vector<Area> Areas::in(Range range) const {

@@ -84,7 +84,7 @@ CannotExecute run_guest(Host& state, const std::string& path, std::vector<std::s
   if (const Status begun = state.actions.begin(); !begun) return failed(begun.error());
   block.actions = &state.actions;
   if (const Status prepared = prepare_thread(block); !prepared) return failed(prepared.error());
-  const auto start = load_program(state.space, state.executable, state.environment);
+  const auto start = load_program(state.space, state.executable, state.environment, state.has_vdso);
   if (!start) return start.error();
   char place[PATH_MAX];
   if (realpath(state.executable.path.c_str(), place) != nullptr) state.executable.path = place;

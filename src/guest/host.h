@@ -16,7 +16,8 @@ namespace multigrain::guest {
 
 struct Host {
   Host() = default;
-  Host(Range allowed, std::unique_ptr<Mappings> mappings) : space(allowed, std::move(mappings)) {}
+  Host(const std::vector<Range>& allowed, std::unique_ptr<Mappings> mappings, unsigned nodes)
+      : space(allowed, std::move(mappings), nodes) {}
 
   AddressSpace space;
   SignalActions actions;
@@ -27,6 +28,9 @@ struct Host {
   bool is_first = true;
   // The nodes of a guest that runs on several; else null.
   Cluster* cluster = nullptr;
+  // Whether the guest is told of the system's own functions for the time (vdso). They are a page of each system, and what
+  // they say is that system's.
+  bool has_vdso = true;
   // Whether the guest's memory is kept coherent by a protocol: the system must not be given pointers into it.
   bool memory_is_shared = false;
   bool traps_all_calls = false;

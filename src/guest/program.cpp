@@ -185,6 +185,7 @@ class Stack {
 
 struct Auxiliary {
   uint64_t program_headers, header_count, base, entry;
+  bool has_vdso;
 };
 
 // Everything below the strings, the lowest word first.
@@ -219,6 +220,7 @@ uint64_t build_stack(uint64_t top, const Executable& executable, const std::vect
   for (const uint64_t kind : {uint64_t{AT_SYSINFO_EHDR}, kMinimalSignalStack, uint64_t{AT_HWCAP}, uint64_t{AT_PAGESZ},
                               uint64_t{AT_CLKTCK}, uint64_t{AT_FLAGS}, uint64_t{AT_UID}, uint64_t{AT_EUID},
                               uint64_t{AT_GID}, uint64_t{AT_EGID}, uint64_t{AT_HWCAP2}}) {
+    if (kind == AT_SYSINFO_EHDR && !auxiliary.has_vdso) continue;
     errno = 0;
     const uint64_t value = getauxval(kind);
     if (value != 0 || errno == 0) add(kind, value);
@@ -287,7 +289,7 @@ tl::expected<Executable, CannotExecute> find_executable(const std::string& path,
 }
 
 tl::expected<Start, CannotExecute> load_program(AddressSpace& space, const Executable& executable,
-                                                const std::vector<std::string>& environment) {
+                                                const std::vector<std::string>& environment, bool has_vdso) {
   const File file(executable.path);
   const auto image = read_image(file, executable.path);
   if (!image) return tl::unexpected<CannotExecute>(image.error());
@@ -310,7 +312,8 @@ tl::expected<Start, CannotExecute> load_program(AddressSpace& space, const Execu
   Auxiliary auxiliary{.program_headers = headers_of(*image, *bias),
                       .header_count = image->header.e_phnum,
                       .base = 0,
-                      .entry = *bias + image->header.e_entry};
+                      .entry = *bias + image->header.e_entry,
+                      .has_vdso = has_vdso};
   uint64_t begin = auxiliary.entry;
   if (!image->interpreter.empty()) {
     const File loader(image->interpreter);

@@ -33,9 +33,9 @@ struct Start {
   uint64_t stack = 0;
 };
 
-// Maps the program. `environment`: NAME=VALUE. Errors: a damaged file, a missing interpreter, no room. What was mapped
+// Maps the program. `environment`: NAME=VALUE. `has_vdso`: whether it is told of the system's own. Errors: a damaged file, a missing interpreter, no room. What was mapped
 // before an error stays: the process is of no use then.
 tl::expected<Start, CannotExecute> load_program(AddressSpace& space, const Executable& executable,
-                                                const std::vector<std::string>& environment);
+                                                const std::vector<std::string>& environment, bool has_vdso);
 
 }  // namespace multigrain::guest

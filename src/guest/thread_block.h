@@ -59,6 +59,8 @@ struct ThreadBlock {
   uint64_t robust_list = 0;
   // The thread's number as the guest knows it; 0: the system's own number is that.
   int32_t tid = 0;
+  // The node that runs it; of a shadow, the one that runs its thread.
+  uint16_t node = 0;
   // Of a thread that is away from home (cluster.h): what is known of it there; else null.
   Away* away = nullptr;
   // Of such a thread: the guest's mask, since on its own node only the host sends signals; and the one that its shadow has.

@@ -22,6 +22,7 @@
 #include "fabric/wireup/wireup.h"
 #include "launch/agent_protocol.h"
 #include "launch/command_line.h"
+#include "launch/hosted_program.h"
 #include "launch/interfaces.h"
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
@@ -126,6 +127,8 @@ bool Agent::take_job(FieldReader& fields) {
   interface_address_ = fields.text();
   job_.config.interface = fields.text();
   job_.config.stats_file = fields.text();
+  job_.hosted = fields.number(1) != 0;
+  job_.has_all_of_environment = job_.hosted;
   silence_ = agent::Silence(job_.config.silence_limit, Clock::now());
   return fields.complete() && job_.config.processors_per_node != 0 && job_.count != 0 &&
          job_.first.value + job_.count <= job_.config.nodes;
@@ -235,6 +238,11 @@ void Agent::check_job() {
   }
   for (const std::string& name : names) unsetenv(name.c_str());
 
+  if (job_.hosted) {
+    const auto host = find_host(true);
+    if (!host) return refuse(1, host.error().message);
+    job_.path = *host;
+  }
   if (const auto found = find_program(job_.path); !found)
     return refuse(2, found.error().message + "; the program must be at the same path on every host");
   const auto has = [this](const char* name) {

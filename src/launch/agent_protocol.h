@@ -30,14 +30,15 @@
 namespace multigrain::agent {
 
 inline constexpr std::string_view kPreamble = "multigrain-agent ";  // then the protocol, the version, end of line
-inline constexpr unsigned kProtocol = 2;
+inline constexpr unsigned kProtocol = 3;
 // What the shell over there may print first, bytes.
 inline constexpr size_t kMaxNoise = 64 * 1024;
 
 enum Type : uint8_t {
   // From mgrun.
   kJob = 1,  // nodes, processors a node, time-out in ns, first node here, nodes here, pinning, program, directory,
-  //             address of the interface to use, network devices, file of the statistics
+  //             address of the interface to use, network devices, file of the statistics, whether the program is one as it
+  //             is (--binary): the path is its own, and the agent knows where its host is
   kArgument,      // text
   kVariable,      // name, value
   kCheck,         //

@@ -144,9 +144,8 @@ void add_options(CLI::App& app, CommandLine& line) {
                  "hand this variable of the environment to the nodes on all hosts")
       ->allow_extra_args(false)
       ->type_name("NAME");
-  add_flag(
-      "--binary", line.options.binary,
-      "run a program as it is: any for x86-64 Linux, without Multigrain's library (on nodes of this machine so far)");
+  add_flag("--binary", line.options.binary,
+           "run a program as it is: any for x86-64 Linux, without Multigrain's library");
   add_flag("--quiet", line.options.quiet,
            "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
   add_flag("--label-output", line.options.label_output, "begin each line of output with its [node]");
@@ -208,10 +207,8 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
 // A program as it is runs on one node without any protocol, and on several under sequential consistency, for which alone no
 // program has to be written in a certain way.
 Status apply_to_binary(LaunchOptions& options) {
-  if (!options.hosts.empty() || options.config.fabric != FabricKind::kShm)
-    return fail("--binary runs a program on nodes of this machine so far; leave --hosts and --fabric out");
   if (options.config.clock != ClockKind::kWall) return fail("--binary knows no virtual time so far; leave --clock out");
-  if (options.config.nodes == 1) {
+  if (is_alone(options)) {
     if (options.config.stats == StatsFormat::kNone) return {};
     return fail("--stats counts nothing of a program that --binary runs on one node; leave it out");
   }
@@ -227,9 +224,6 @@ Status apply_to_binary(LaunchOptions& options) {
         given->second);
   options.config.protocol = "sc";
   give("MULTIGRAIN_PROTOCOL", "sc");
-  // Pages that are read ahead may be in another area, which this node has not mapped.
-  options.config.prefetch = 0;
-  give("MULTIGRAIN_PREFETCH", "0");
   return {};
 }
 

@@ -37,6 +37,11 @@ struct LaunchOptions {
   std::vector<std::string> program;  // its name as given, then its arguments; not empty
 };
 
+// Whether the program needs nothing of a run of several nodes: it is one as it is, on one node of this machine.
+[[nodiscard]] inline bool is_alone(const LaunchOptions& options) {
+  return options.binary && options.config.nodes == 1 && options.hosts.empty();
+}
+
 // Text that the user asked for instead of a run: --help or --version.
 struct Information {
   std::string text;

@@ -18,9 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/guest_environment.h"
 #include "fabric/wireup/wireup.h"
 #include "launch/agent_protocol.h"
 #include "launch/host_link.h"
+#include "launch/hosted_program.h"
 #include "launch/hosts.h"
 #include "launch/labels.h"
 #include "launch/launcher.h"
@@ -91,7 +93,9 @@ class HostLauncher final : private NodeControl {
  public:
   explicit HostLauncher(const LaunchOptions& options)
       : options_(options),
-        supervisor_(*this, {.nodes_share_terminal = false, .patience = kHostPatience}),
+        supervisor_(
+            *this,
+            {.nodes_share_terminal = false, .patience = kHostPatience, .program_speaks_for_itself = options.binary}),
         standstill_(options.deadlock_after) {}
   int run();
 
@@ -223,8 +227,11 @@ void HostLauncher::describe_job(HostLink& link, const std::string& address) {
                              .text(directory_)
                              .text(address)
                              .text(config.interface)
-                             .text(config.stats_file));
-  for (const std::string& argument : options_.program) link.send(agent::kArgument, FieldWriter().text(argument));
+                             .text(config.stats_file)
+                             .number(options_.binary ? 1 : 0));
+  const std::vector<std::string> words =
+      options_.binary ? words_for_host(true, path_, options_.program) : options_.program;
+  for (const std::string& argument : words) link.send(agent::kArgument, FieldWriter().text(argument));
   const auto variable = [&](std::string_view name, std::string_view value) {
     link.send(agent::kVariable, FieldWriter().text(name).text(value));
   };
@@ -234,8 +241,17 @@ void HostLauncher::describe_job(HostLink& link, const std::string& address) {
     const std::string_view name = text.substr(0, equals);
     const bool overridden =
         std::ranges::any_of(options_.environment, [&](const auto& pair) { return pair.first == name; });
-    if (is_forwarded(name, options_.exported) && !overridden)
-      variable(name, text.substr(std::min(equals + 1, text.size())));
+    const std::string_view value = text.substr(std::min(equals + 1, text.size()));
+    bool goes = is_forwarded(name, options_.exported);
+    if (options_.binary) {
+      // A program as it is has the environment that it would have here, and its host what the runtime reads.
+      const std::string for_host = guest::name_for_host(text);
+      const bool is_renamed = for_host != text;
+      if (is_renamed)
+        variable(std::string_view(for_host).substr(0, for_host.size() - text.size() + name.size()), value);
+      goes = !is_renamed || name.starts_with("MULTIGRAIN_") || name.starts_with("UCX_");
+    }
+    if (goes && !overridden) variable(name, value);
   }
   for (const auto& [name, value] : options_.environment) variable(name, value);
   link.send(agent::kCheck);
@@ -575,7 +591,7 @@ int HostLauncher::run() {
   auto path = find_program(options_.program.front());
   if (!path) {
     tell("{}", path.error().message);
-    return 2;
+    return options_.binary ? status_of_missing(options_.program.front()) : 2;
   }
   directory_ = working_directory();
   path_ = path->starts_with('/') ? *path : directory_ + "/" + *path;
@@ -614,7 +630,9 @@ int HostLauncher::run() {
   writer_.finish();
   if (const auto lost = writer_.lost()) supervisor_.output_lost(*lost);
   if (!refused_ && !options_.quiet) supervisor_.tell_of_copies(options_.program.front());
-  return refused_ ? *refused_ : supervisor_.exit_status();
+  if (refused_) return *refused_;
+  if (options_.binary && supervisor_.signal_of_program() != 0) die_of(supervisor_.signal_of_program());
+  return supervisor_.exit_status();
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 #include "base/child_process.h"
 #include "base/file_descriptor.h"
 #include "base/guest_environment.h"
-#include "base/installation.h"
 #include "base/shell_status.h"
+#include "launch/hosted_program.h"
 #include "launch/labels.h"
 #include "launch/local_nodes.h"
 #include "launch/signals.h"
@@ -31,28 +31,6 @@ namespace {
 // The rules of ends that are seen over a network (supervisor.h). Long enough for one report to overtake another, short
 // enough not to be noticed.
 constexpr std::chrono::milliseconds kNetworkPatience{300};
-
-// The programs that host a program as it is, on one node and on several.
-constexpr const char* kHost = "mghost";
-constexpr const char* kHostNode = "mghost-node";
-
-// Whether there is no file of that name at all.
-bool is_missing(const std::string& name) {
-  return name.find('/') == std::string::npos || (access(name.c_str(), F_OK) != 0 && errno != EACCES);
-}
-
-// Ends this process by the signal that ended the program, so that whoever waits for it sees what there is to see. The core,
-// if any, is the program's. Returns if the signal does not end a process after all.
-void die_of(int number) {
-  const rlimit none{0, 0};
-  setrlimit(RLIMIT_CORE, &none);
-  signal(number, SIG_DFL);
-  sigset_t one;
-  sigemptyset(&one);
-  sigaddset(&one, number);
-  sigprocmask(SIG_UNBLOCK, &one, nullptr);
-  raise(number);
-}
 
 int refuse(int status, const Error& error) {
   tell("{}", error.message);
@@ -201,8 +179,7 @@ int Launcher::run() {
 
 // Whether a hosted program needs no launcher beside it: there is one node, and nothing to do for it.
 bool can_stand_aside(const LaunchOptions& options) {
-  return options.config.nodes == 1 && !options.label_output && !options.config.verbose &&
-         options.pinning != Pinning::kAlways;
+  return is_alone(options) && !options.label_output && !options.config.verbose && options.pinning != Pinning::kAlways;
 }
 
 // Executes the host in the place of this process, so that the program's process is the one that its user started: its
@@ -219,21 +196,15 @@ Error become(const std::string& path, const std::vector<std::string>& words) {
 
 int launch(const LaunchOptions& given) {
   auto path = find_program(given.program.front());
-  // As a shell tells a program that is not there from one that cannot be executed.
-  if (!path && given.binary)
-    return refuse(is_missing(given.program.front()) ? kNotFound : kNotExecutable, path.error());
-  if (!path) return refuse(2, path.error());
+  if (!path) return refuse(given.binary ? status_of_missing(given.program.front()) : 2, path.error());
   LaunchOptions options = given;
   if (given.binary) {
-    const char* const name = given.config.nodes == 1 ? kHost : kHostNode;
-    const auto host =
-        find_beside_executable({"../" MULTIGRAIN_LIBRARY_DIRECTORY "/multigrain", "../lib/multigrain"}, {name});
+    const auto host = find_host(!is_alone(given));
     if (!host) return refuse(1, host.error());
-    options.program = {name};
-    if (given.config.nodes == 1 && given.config.calls == CallsBy::kTrap) options.program.emplace_back("--trap-calls");
-    options.program.insert(options.program.end(), {"--execute", *path, "--"});
-    options.program.insert(options.program.end(), given.program.begin(), given.program.end());
-    path = *host / name;
+    options.program = words_for_host(!is_alone(given), *path, given.program);
+    if (is_alone(given) && given.config.calls == CallsBy::kTrap)
+      options.program.insert(options.program.begin() + 1, "--trap-calls");
+    path = *host;
     if (can_stand_aside(options)) return refuse(kNotExecutable, become(*path, options.program));
   }
   WatchedSignals signals;

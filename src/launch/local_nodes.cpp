@@ -118,7 +118,7 @@ std::vector<std::string> LocalNodes::environment_of(NodeId id, int wireup_fd, in
     own("MULTIGRAIN_PIN", fmt::format("{}", fmt::join(first, first + config.processors_per_node, ",")));
   }
   std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
+  for (char** entry = environ; *entry != nullptr && !job_.has_all_of_environment; ++entry) {
     const std::string_view text = *entry;
     const std::string_view name = text.substr(0, text.find('='));
     const auto is_name = [&](const auto& pair) { return pair.first == name; };

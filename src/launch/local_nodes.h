@@ -34,8 +34,9 @@ struct LocalJob {
   std::vector<std::string> arguments;
   std::vector<std::pair<std::string, std::string>> environment;  // what is to differ from this process's own
   Pinning pinning = Pinning::kAutomatic;
-  sigset_t signal_mask{};  // what the program finds blocked
-  bool hosted = false;     // the program is one that hosts another, whose environment this process has
+  sigset_t signal_mask{};               // what the program finds blocked
+  bool hosted = false;                  // the program is one that hosts another, whose environment this process has
+  bool has_all_of_environment = false;  // this process's own environment is nobody's business
 };
 
 // Descriptors that a node gets as its 0, 1 and 2; -1: as they are here.

@@ -74,6 +74,8 @@ class AccessRights {
   // registered again. They have no rights, and the caller gives their mapping the protection that is the most that the
   // rights can allow from now on.
   virtual void watch_again(PageId /*first*/, uint64_t /*count*/) {}
+  // From now on parts of the view may be mapped by others, at any time: rights to pages there are neither given nor taken.
+  virtual void let_others_map() {}
 
   // "userfault" or "mprotect".
   [[nodiscard]] virtual std::string_view name() const = 0;

@@ -239,9 +239,13 @@ std::optional<Grain> Node::grain_of(PageId page) {
   if (!extent) return std::nullopt;
   return extent->placement.grain;
 }
-bool Node::same_extent(PageId page, PageId other) {
+PageRange Node::stretch_of(PageId page) {
   const auto extent = heap_->find(page);
-  return extent && extent->contains(other);
+  if (!extent) return {};
+  const PageRange whole{.begin = extent->first.value, .end = extent->first.value + extent->pages};
+  if (stretches_ == nullptr) return whole;
+  const PageRange part = stretches_->part_of(page);
+  return {.begin = std::max(whole.begin, part.begin), .end = std::min(whole.end, part.end)};
 }
 size_t Node::block_size_of(PageId page) {
   const auto extent = heap_->find(page);

@@ -33,6 +33,14 @@
 namespace multigrain {
 
 // What mg_profile_reset and mg_profile_stop tell every node.
+// The parts of an allocation that are used as if they were several.
+class Stretches {
+ public:
+  virtual ~Stretches() = default;
+  // The part that has this page; empty: none, or it cannot be told now. Async-signal-safe.
+  virtual PageRange part_of(PageId page) = 0;
+};
+
 enum class PhaseMark : uint64_t { kBegin, kEnd };
 
 class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
@@ -58,6 +66,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] Processors& processors() { return *processors_; }
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
   [[nodiscard]] const WaitPolicy& wait() const { return wait_; }
+
+  // Pages are brought ahead of a processor only in the parts of allocations that this says. Before any processor runs.
+  void set_stretches(Stretches& stretches) { stretches_ = &stretches; }
 
   // When the run began, monotonic_ns().
   [[nodiscard]] Nanoseconds started_at() const { return started_at_; }
@@ -104,7 +115,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<NodeId> claim_home(PageId page) override;
   std::optional<Grain> grain_of(PageId page) override;
   size_t block_size_of(PageId page) override;
-  bool same_extent(PageId page, PageId other) override;
+  PageRange stretch_of(PageId page) override;
 
   // --- Service thread.
   static void* service_main(void* node);
@@ -136,6 +147,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   const CompiledChecks checks_;     // that the program has
   WaitPolicy wait_;
   cpu_set_t service_cores_{};  // where the service thread may run: the node's cores, if it has its own
+  Stretches* stretches_ = nullptr;
   std::unique_ptr<Fabric> fabric_;
   ShmFabric* shm_ = nullptr;                 // what fabric_ is, or wraps: this
   UcxFabric* ucx_ = nullptr;                 // or this

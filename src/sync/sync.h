@@ -141,8 +141,8 @@ class Sync {
 
   // One cache line a lock: an array of locks must not falsely share.
   struct alignas(64) LockRecord {
-    std::atomic<uint32_t> word;  // see lock.cpp
-    SpinLock guard;              // also of word while kSlow is set in it
+    std::atomic<uint32_t> word;            // see lock.cpp
+    SpinLock guard;                        // also of word while kSlow is set in it
     LockState state MG_GUARDED_BY(guard);  // its `held` is in word
   };
   static_assert(sizeof(LockRecord) == 64);
@@ -152,8 +152,8 @@ class Sync {
     uint32_t generation MG_GUARDED_BY(guard);
     // These three only grow, over generations too: a processor that has been let go, but has not run since, must see so
     // even if another has destroyed the barrier meanwhile and its index is in use again.
-    std::atomic<uint32_t> rounds;    // episodes of `node` that ended
-    std::atomic<uint32_t> departed;  // of a counted barrier: how many of this node's arrivals may go
+    std::atomic<uint32_t> rounds;           // episodes of `node` that ended
+    std::atomic<uint32_t> departed;         // of a counted barrier: how many of this node's arrivals may go
     uint32_t tickets MG_GUARDED_BY(guard);  // and how many arrivals there were
     EventCount event;
     // The virtual time of the latest arrival of the episode, of what this node knows.

@@ -106,7 +106,9 @@ bool World::Impl::passes(unsigned node, unsigned line, bool stores) {
       [&](const void* at) { before_access(at); }, look);
 }
 
-void World::Impl::check_over() { self().held_epoch = kHoldsNoEpoch; }
+void World::Impl::check_over() {
+  self().held_epoch = kHoldsNoEpoch;
+}
 
 bool World::Impl::open(unsigned node, unsigned line) {
   const uint64_t wanted = make_hazard(number_of(line), 1, true);

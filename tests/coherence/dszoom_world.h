@@ -45,8 +45,8 @@ struct DriverState {
 inline constexpr unsigned kShift = MG_FINE_MIN_LINE_SHIFT;
 inline constexpr size_t kLineBytes = size_t{1} << kShift;
 inline constexpr size_t kWordsOfLine = kLineBytes / sizeof(uint64_t);
-inline constexpr unsigned kOpened = 10;                  // added to the part of an operation of which a store's check is over
-inline constexpr unsigned kHazardsUsed = 2;              // of a thread: one, or one for each line of a batch
+inline constexpr unsigned kOpened = 10;      // added to the part of an operation of which a store's check is over
+inline constexpr unsigned kHazardsUsed = 2;  // of a thread: one, or one for each line of a batch
 inline constexpr uint64_t kHoldsNoEpoch = ~uint64_t{0};  // a check that has read no rights epoch
 
 // Page n is at home on node n.

@@ -5,7 +5,7 @@
 //
 // A protocol whose driver itself is explored has a program of its own, explore_PROTOCOL, in the same folder, which this one
 // becomes: its world says where its driver stops, and a program has room for one. A protocol is added by a function that
-// returns its Explorable, and `explorables`, in a source of its own (explore_models.cpp, explore_shasta.cpp).
+// returns its Explorable, and `explorables`, in a source of its own (explore_shasta.cpp).
 #include "explore.h"
 
 #include <unistd.h>

@@ -7,7 +7,8 @@ std::vector<multigrain::exploring::Explorable> multigrain::exploring::explorable
   Explorable all{.protocol = "sc", .scenarios = {}, .mutants = {}, .random = {}};
   const auto add = [&](const std::vector<sc::Scenario>& scenarios, bool takes_minutes) {
     for (const sc::Scenario& s : scenarios)
-      all.scenarios.push_back({.name = s.name, .takes_minutes = takes_minutes, .explore = [s] { return sc::explore(s); }});
+      all.scenarios.push_back(
+          {.name = s.name, .takes_minutes = takes_minutes, .explore = [s] { return sc::explore(s); }});
   };
   add(sc::scenarios(), false);
   add(sc::long_scenarios(), true);

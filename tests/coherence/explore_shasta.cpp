@@ -39,6 +39,15 @@ exploring::Explorable explorable() {
   };
   add(scenarios(), false);
   add(long_scenarios(), true);
+  add(transition_scenarios(false), false);
+  add(only_long(transition_scenarios), true);
+  const auto add_litmus = [&](const std::vector<Scenario>& some, bool takes_minutes) {
+    for (const Scenario& s : some)
+      all.scenarios.push_back(
+          {.name = s.name, .takes_minutes = takes_minutes, .explore = [s] { return check_litmus(s); }});
+  };
+  add_litmus(litmus(false), false);
+  add_litmus(only_long(litmus), true);
   for (auto m = static_cast<unsigned>(Mutant::kNone) + 1; m < static_cast<unsigned>(Mutant::kCount); ++m) {
     const auto mutant = static_cast<Mutant>(m);
     all.mutants.push_back({.name = name(mutant), .refute = [mutant] {

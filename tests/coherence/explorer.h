@@ -1,8 +1,8 @@
-// Every order of every event of a small machine that is a plain value: what a protocol's transitions (shasta_model.h) are
-// explored with, and drivers whose machine can be copied (mgs_driver_world.h, hlrc_driver_world.h).
+// Every order of every event of a small machine that is a plain value: what drivers are explored with whose machine can be
+// copied (mgs_driver_world.h, hlrc_driver_world.h); driver_explorer.h has the others.
 //
-// A state is known by a 128-bit hash: with the
-// millions of states that are explored here, the chance that two are taken for one is below 1e-24.
+// A state is known by a 128-bit hash: with the millions of states that are explored here, the chance that two are taken for
+// one is below 1e-24.
 //
 // A Machine has the types Scenario (with a name) and Event, is made from a Scenario, can be copied, and has
 //   enabled(events)         what can happen next

@@ -49,6 +49,18 @@ mutate([[  if (p_.state == State::kExclusive) act]] [[  if (p_.state == State::k
 mutate([[  MG_CHECK(p_.held && p_.returning == 0, p_.returning);]] [[  MG_CHECK(p_.held && (p_.returning == 0 || is(Mutant::kReturningForgotten)), p_.returning);]])
 # kStaleSupplier
 mutate([[  return p_.sharers.contains(context_.self) && p_.is_readable() ?]] [[  return (p_.sharers.contains(context_.self) || is(Mutant::kStaleSupplier)) && p_.is_readable() ?]])
+# kClearsOneCopy, kClearsWhileHeld
+mutate([[  if (has_no_request() && p_.state == State::kExclusive && !p_.held) {]] [[  const bool is_alone = p_.state == State::kExclusive || (is(Mutant::kClearsOneCopy) && p_.state == State::kShared);
+  if (has_no_request() && is_alone && (!p_.held || is(Mutant::kClearsWhileHeld))) {]])
+mutate([[  MG_CHECK(p_.returning == 0 && p_.waiting_to_read]] [[  MG_CHECK((p_.returning == 0 || is(Mutant::kClearsWhileHeld)) && p_.waiting_to_read]])
+# kClearedReadable
+mutate([[  act(Verb::kRevoke);
+  act(Verb::kClear);]] [[  if (!is(Mutant::kClearedReadable)) act(Verb::kRevoke);
+  act(Verb::kClear);]])
+in_file(discards)
+
+# kDiscardForgotten
+mutate([[  answer.word[0] = deferred;]] [[  answer.word[0] = is(Mutant::kDiscardForgotten) ? 0 : deferred;]])
 in_file(driver)
 
 # kReturningForgotten

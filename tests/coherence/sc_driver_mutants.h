@@ -20,6 +20,9 @@ enum class Mutant : uint8_t {
   kReadersForgotten,    // readers that wait when a write is complete are not granted the page
   kSupplierKeepsRight,  // the node that supplies a reader may still write
   kStaleSupplier,       // the home supplies a page of which its copy is to go
+  kClearsOneCopy,       // a page is cleared by the home though other nodes have copies
+  kClearsWhileHeld,     // a page is cleared though threads have just been granted it
+  kClearedReadable,     // a page is cleared, and the home's threads keep the right to it
   // of the driver
   kDataBeforeRights,  // a page is sent, and then the right to write is taken
   kAckBeforeRights,   // an invalidation is acknowledged, and then rights are taken
@@ -27,6 +30,7 @@ enum class Mutant : uint8_t {
   kHoldNotAwaited,    // nobody is told that something waits for the end of a hold
   kListedTwice,       // a page is put into the list though it is there
   kWakesNobody,       // threads that wait are not woken
+  kDiscardForgotten,  // a node that discards is not told how many pages are cleared later
   kGrantSeenLate,     // a thread that is going to wait looks at the grants after it has let go of the page
   kCount
 };

@@ -22,6 +22,10 @@ Op move(uint8_t page, uint8_t to) {
   return {.type = OpType::kMove, .page = page, .to = to};
 }
 
+Op discard(uint8_t page) {
+  return {.type = OpType::kDiscard, .page = page};
+}
+
 Scenario machine(std::string name, unsigned nodes, std::vector<unsigned> homes, std::vector<unsigned> processors,
                  std::vector<Program> programs) {
   return {.name = std::move(name),
@@ -65,6 +69,17 @@ std::vector<Scenario> scenarios() {
       machine("two others", 3, {0}, {1, 2}, {{load(0), store(0, 1)}, {load(0), store(0, 2)}}),
       machine("two writers and a reader", 3, {0}, {1, 2, 0}, {{store(0, 1)}, {store(0, 2)}, {load(0)}}),
       machine("three readers, one of which writes", 3, {0}, {0, 1, 2}, {{load(0)}, {load(0), store(0, 1)}, {load(0)}}),
+      // Pages that are given up: by the home, by another node, and while others use them.
+      machine("a discard by the home", 2, {0}, {0, 1}, {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}}),
+      machine("a discard by another node", 2, {0}, {1, 0},
+              {{store(0, 1), discard(0), load(0)}, {store(0, 2), load(0)}}),
+      machine("a discard of what another node wrote", 2, {0, 1}, {0, 1},
+              {{store(0, 1), discard(1), store(1, 3, 1), load(0)}, {store(1, 2), load(1, 1), store(0, 4)}}),
+      machine("two discards", 2, {0}, {0, 1}, {{store(0, 1), discard(0)}, {discard(0), store(0, 2, 1)}}),
+      machine("a discard of a page that three nodes have", 3, {0}, {0, 1, 2},
+              {{store(0, 1)}, {discard(0), load(0)}, {load(0)}}),
+      machine("a discard and threads of the home", 2, {0}, {0, 0, 1},
+              {{load(0), store(0, 1)}, {discard(0)}, {store(0, 2)}}),
   };
 }
 
@@ -76,6 +91,8 @@ std::vector<Scenario> long_scenarios() {
               {{load(0), store(0, 1)}, {load(0), store(0, 2)}, {load(0), store(0, 3)}}),
       machine("readers and writers of two nodes", 2, {0}, {0, 0, 1, 1},
               {{load(0)}, {store(0, 1)}, {load(0)}, {store(0, 2)}}),
+      machine("discards of three nodes", 3, {0}, {0, 1, 2},
+              {{store(0, 1), discard(0)}, {discard(0), store(0, 2)}, {load(0), store(0, 3, 1)}}),
       machine("moves of three nodes", 3, {0, 1}, {0, 1, 2}, {{move(0, 1)}, {move(1, 0)}, {store(0, 1), store(1, 2)}}),
   };
 }

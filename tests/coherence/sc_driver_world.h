@@ -32,8 +32,9 @@ inline constexpr unsigned kRegisters = 2;
 enum class OpType : uint8_t {
   kLoad,
   kStore,
-  kAdd,   // atomic; `reg` receives the old value
-  kMove,  // one instruction that reads a word of `page` and writes it to the same word of `to`
+  kAdd,      // atomic; `reg` receives the old value
+  kMove,     // one instruction that reads a word of `page` and writes it to the same word of `to`
+  kDiscard,  // of `page`
 };
 
 struct Op {
@@ -48,9 +49,9 @@ struct Op {
 struct Scenario {
   std::string name;
   unsigned nodes = 2;
-  std::vector<unsigned> homes;             // of each page
-  std::vector<unsigned> processors;        // the node of each
-  std::vector<std::vector<Op>> programs;   // of each processor
+  std::vector<unsigned> homes;            // of each page
+  std::vector<unsigned> processors;       // the node of each
+  std::vector<std::vector<Op>> programs;  // of each processor
   Mutant mutant = Mutant::kNone;
 };
 

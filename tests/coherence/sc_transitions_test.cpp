@@ -1,11 +1,11 @@
 // The transitions of sequentially consistent pages one by one, and what no correct node sends. That they are coherent
 // together is for sc_driver_explorer_test.cpp to show.
-#include "coherence/sc/transitions.h"
-
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 #include <vector>
+
+#include "coherence/sc/transitions.h"
 
 namespace multigrain::sc {
 namespace {
@@ -115,17 +115,23 @@ TEST(ScTransitions, RefuseWhatNoCorrectNodeSends) {
     return !takes(page, context, from, message, actions);
   };
   for (const MessageKind kind : {MessageKind::kRead, MessageKind::kWrite})
-    EXPECT_TRUE(refuses({}, kAway, kOther, {.kind = kind, .requester = kOther})) << "a request to a node that is not home";
+    EXPECT_TRUE(refuses({}, kAway, kOther, {.kind = kind, .requester = kOther}))
+        << "a request to a node that is not home";
   for (const MessageKind kind :
        {MessageKind::kData, MessageKind::kDataExclusive, MessageKind::kUpgraded, MessageKind::kInvalidated})
-    EXPECT_TRUE(refuses({}, kAway, kHome, {.kind = kind, .requester = kNode})) << "an answer to nothing: " << name(kind);
+    EXPECT_TRUE(refuses({}, kAway, kHome, {.kind = kind, .requester = kNode}))
+        << "an answer to nothing: " << name(kind);
   const Page shared = with_copy(Access::kRead);
-  EXPECT_TRUE(refuses(shared, kAway, kOther, {.kind = MessageKind::kInvalidate, .requester = kOther})) << "not the home";
+  EXPECT_TRUE(refuses(shared, kAway, kOther, {.kind = MessageKind::kInvalidate, .requester = kOther}))
+      << "not the home";
   EXPECT_TRUE(refuses(shared, kAway, kHome, {.kind = MessageKind::kInvalidate, .requester = kNode})) << "for itself";
   EXPECT_TRUE(refuses(shared, kAway, kHome, {.kind = MessageKind::kUpgraded, .requester = kNode})) << "not asked for";
-  EXPECT_TRUE(refuses({}, kAway, kHome, {.kind = MessageKind::kForwardRead, .requester = kOther})) << "of what is not here";
-  EXPECT_TRUE(refuses({}, kAway, kHome, {.kind = MessageKind::kForwardWrite, .requester = kOther})) << "of what is not here";
-  EXPECT_TRUE(refuses({}, kAway, kHome, {.kind = MessageKind::kInvalidate, .requester = kOther})) << "of what is not here";
+  EXPECT_TRUE(refuses({}, kAway, kHome, {.kind = MessageKind::kForwardRead, .requester = kOther}))
+      << "of what is not here";
+  EXPECT_TRUE(refuses({}, kAway, kHome, {.kind = MessageKind::kForwardWrite, .requester = kOther}))
+      << "of what is not here";
+  EXPECT_TRUE(refuses({}, kAway, kHome, {.kind = MessageKind::kInvalidate, .requester = kOther}))
+      << "of what is not here";
 
   Page twice = with_copy(Access::kRead);
   EXPECT_TRUE(takes(twice, kAway, kHome, {.kind = MessageKind::kInvalidate, .requester = kOther}, actions));
@@ -133,6 +139,46 @@ TEST(ScTransitions, RefuseWhatNoCorrectNodeSends) {
   Page home;
   EXPECT_TRUE(takes(home, kAtHome, kNode, {.kind = MessageKind::kRead, .requester = kNode}, actions));
   EXPECT_TRUE(refuses(home, kAtHome, kNode, {.kind = MessageKind::kRead, .requester = kNode})) << "it has a copy";
+}
+
+TEST(ScTransitions, TheHomeClearsWhatItHasAlone) {
+  Page page;
+  Actions actions;
+  // What no node has used is zeros anyway.
+  EXPECT_TRUE(on_discard(page, kAtHome, kNode, actions));
+  EXPECT_TRUE(actions.empty());
+  on_fault(page, kAtHome, Access::kWrite, actions);
+  on_hold_over(page, kAtHome, actions);
+  actions.clear();
+  EXPECT_TRUE(on_discard(page, kAtHome, kNode, actions));
+  EXPECT_EQ(verbs(actions), (std::vector{Verb::kRevoke, Verb::kClear}));
+  EXPECT_EQ(page, Page{});
+}
+
+TEST(ScTransitions, ADiscardTakesThePageFromOtherNodesFirst) {
+  Page page;
+  Actions actions;
+  EXPECT_TRUE(takes(page, kAtHome, kNode, {.kind = MessageKind::kWrite, .requester = kNode}, actions));
+  actions.clear();
+  EXPECT_FALSE(on_discard(page, kAtHome, kOther, actions));
+  EXPECT_EQ(sent(actions), std::vector{MessageKind::kForwardWrite});
+  EXPECT_TRUE(takes(page, kAtHome, kNode, {.kind = MessageKind::kDataExclusive, .requester = kHome}, actions));
+  EXPECT_EQ(verbs(actions), (std::vector{Verb::kTakePage, Verb::kMapWrite, Verb::kRevoke, Verb::kClear, Verb::kSend}));
+  EXPECT_EQ(sent(actions), std::vector{MessageKind::kDiscarded});
+  EXPECT_EQ(actions.begin()[4].node, kOther);
+  EXPECT_EQ(page, Page{});
+}
+
+TEST(ScTransitions, ADiscardWaitsForTheEndOfTheHold) {
+  Page page;
+  Actions actions;
+  on_fault(page, kAtHome, Access::kWrite, actions);
+  actions.clear();
+  EXPECT_FALSE(on_discard(page, kAtHome, kHome, actions));
+  EXPECT_EQ(verbs(actions), std::vector{Verb::kAwaitHold});
+  actions.clear();
+  on_hold_over(page, kAtHome, actions);
+  EXPECT_EQ(verbs(actions), (std::vector{Verb::kRevoke, Verb::kClear, Verb::kSend}));
 }
 
 }  // namespace

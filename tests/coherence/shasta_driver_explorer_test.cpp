@@ -1,5 +1,6 @@
 // Shasta's driver (coherence/shasta/driver.cpp) on small machines, in every order of messages and of the accesses of memory
-// that threads share, first touches included: shasta_driver_world.h says what a step is.
+// that threads share, first touches included; and on larger ones with a transition as one step: shasta_driver_world.h says
+// what a step is.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -19,7 +20,7 @@ constexpr size_t kSamples = 5'000;
 class ShastaDriverOrders : public testing::TestWithParam<Scenario> {};
 
 TEST_P(ShastaDriverOrders, ShowWhatTheModelAllows) {
-  const std::set<model::Outcome> allowed = allowed_outcomes(GetParam());
+  const std::set<programs::Outcome> allowed = allowed_outcomes(GetParam());
   const auto result = Explorer<World>(GetParam(), allowed).run();
   std::printf("%s, %zu of %zu outcomes\n", exploring::summary(GetParam().name, result.report).c_str(),
               result.outcomes.size(), allowed.size());
@@ -30,6 +31,22 @@ TEST_P(ShastaDriverOrders, ShowWhatTheModelAllows) {
   if (GetParam().machine.model == Model::kSc && !has_batch(GetParam())) {
     EXPECT_EQ(result.outcomes, allowed);
   }
+}
+
+class ShastaDriverTransitions : public testing::TestWithParam<Scenario> {};
+
+TEST_P(ShastaDriverTransitions, ShowWhatTheModelAllows) {
+  const auto result = Explorer<World>(GetParam(), allowed_outcomes(GetParam())).run();
+  std::printf("%s, %zu outcomes\n", exploring::summary(GetParam().name, result.report).c_str(), result.outcomes.size());
+  std::fflush(stdout);
+  ASSERT_EQ(result.report.failure, "") << result.report.trace;
+}
+
+class ShastaDriverLitmus : public testing::TestWithParam<Scenario> {};
+
+// Both ways: what the model forbids is never observed, and what it allows really can be.
+TEST_P(ShastaDriverLitmus, ShowsExactlyWhatTheModelAllows) {
+  EXPECT_EQ(check_litmus(GetParam()), "");
 }
 
 class ShastaDriverSamples : public testing::TestWithParam<Scenario> {};
@@ -44,8 +61,13 @@ std::string test_name(const testing::TestParamInfo<Scenario>& tested) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shasta, ShastaDriverOrders, testing::ValuesIn(scenarios()), test_name);
+INSTANTIATE_TEST_SUITE_P(Shasta, ShastaDriverTransitions, testing::ValuesIn(transition_scenarios(false)), test_name);
+INSTANTIATE_TEST_SUITE_P(Shasta, ShastaDriverLitmus, testing::ValuesIn(litmus(false)), test_name);
 INSTANTIATE_TEST_SUITE_P(Shasta, ShastaDriverSamples, testing::ValuesIn(long_scenarios()), test_name);
 INSTANTIATE_TEST_SUITE_P(DISABLED_Long, ShastaDriverOrders, testing::ValuesIn(long_scenarios()), test_name);
+INSTANTIATE_TEST_SUITE_P(DISABLED_Long, ShastaDriverTransitions, testing::ValuesIn(only_long(transition_scenarios)),
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(DISABLED_Long, ShastaDriverLitmus, testing::ValuesIn(only_long(litmus)), test_name);
 
 }  // namespace
 }  // namespace multigrain::shasta::explored

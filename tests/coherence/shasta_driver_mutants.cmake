@@ -4,6 +4,14 @@ include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
 
 in_file(messages)
 
+# kIgnoresAcks
+mutate([[  const Arrival arrival{
+]] [[  if (is(Mutant::kIgnoresAcks) && kind == MessageKind::kInvalidated) return;
+  const Arrival arrival{
+]])
+mutate([[.acks = static_cast<uint16_t>(header.extra)}]]
+       [[.acks = static_cast<uint16_t>(is(Mutant::kIgnoresAcks) ? 0 : header.extra)}]])
+
 # kTouchedBeforeLock
 mutate([[  bool wakes = false;
   {
@@ -115,6 +123,22 @@ mutate([[      if (record == nullptr) records_.add(at.first, block);
     }
     return]])
 
+# kFlagsBeforeCopy
+mutate([[    case Verb::kCopy:
+]] [[    case Verb::kCopy:
+      if (is(Mutant::kFlagsBeforeCopy) && (word(at.first).load() & kReadable) == 0) fill_with_flags(frame, bytes_of(at));
+]])
+
+# kNotMasked
+mutate([[    case Verb::kMask: {
+]] [[    case Verb::kMask: {
+      if (is(Mutant::kNotMasked)) return;
+]])
+
+# kMasksUnderHazards
+mutate([[!lower(at, rights, run.then)) {]] [[!lower(at, rights, run.then) &&
+      !(is(Mutant::kMasksUnderHazards) && rights == 0 && block.is_readable())) {]])
+
 # kNoFlags
 mutate([[    case Verb::kWriteFlags:
 ]] [[    case Verb::kWriteFlags:
@@ -155,10 +179,11 @@ mutate([[  slot.wakes_on_any = wakes_on_any;
 
 in_file(driver)
 
-# kOpensWithoutLock
+# kOpensWithoutLock, kDoesNotHold
 mutate([[    MG_CHECK(word(line).load(std::memory_order_relaxed) == kExclusive, line);
     publish_hazard(store_hazard(line));
     if (*outcome]] [[    if (!is(Mutant::kOpensWithoutLock)) publish_hazard(store_hazard(line));
+    if (is(Mutant::kDoesNotHold)) return;
     if (*outcome]])
 mutate([[        records_.remove(at->first);
       }
@@ -170,5 +195,42 @@ mutate([[        records_.remove(at->first);
   }
   if (is(Mutant::kOpensWithoutLock)) publish_hazard(store_hazard(line));
   if (wakes)]])
+
+# kForgetsForwarded
+mutate([[        wakes = defer(*at, nullptr);
+]] [[        wakes = !is(Mutant::kForgetsForwarded) && defer(*at, nullptr);
+]])
+
+in_file(transitions)
+
+# kAnswersEarly
+mutate([[void Transition::on_invalidate_reading(NodeId requester) {
+]] [[void Transition::on_invalidate_reading(NodeId requester) {
+  if (is(Mutant::kAnswersEarly)) return to(requester, {.kind = MessageKind::kInvalidated, .requester = requester});
+]])
+
+# kUpgradesAlways
+mutate([[  const bool is_sharer = b_.sharers.contains(from);
+]] [[  if (is(Mutant::kUpgradesAlways) && kind == MessageKind::kUpgrade) b_.sharers.insert(from);
+  const bool is_sharer = b_.sharers.contains(from);
+]])
+
+# kFencesOwnOnly
+mutate([[  if (!me.queue.empty()) return false;
+]] [[  if (is(Mutant::kFencesOwnOnly)) return me.queue.empty();
+  if (!me.queue.empty()) return false;
+]])
+
+# kDoesNotStall
+mutate([[  const bool masks = is_rc() && what]] [[  const bool masks = (is_rc() || is(Mutant::kDoesNotStall)) && what]])
+
+# kDoesNotHold
+mutate([[      b_.granted.insert(p);
+]] [[      if (!is(Mutant::kDoesNotHold)) b_.granted.insert(p);
+]])
+mutate([[bool on_hazard_published(Block& block, unsigned processor) {
+]] [[bool on_hazard_published(Block& block, unsigned processor) {
+  if (is(Mutant::kDoesNotHold)) return false;
+]])
 
 in_file("")

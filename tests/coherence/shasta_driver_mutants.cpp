@@ -52,6 +52,26 @@ const char* name(Mutant mutant) {
       return "what is known of a block at rest is lost when its message is deferred";
     case Mutant::kOvertakesDeferred:
       return "messages are handled before those that were deferred";
+    case Mutant::kIgnoresAcks:
+      return "acknowledgements are not waited for";
+    case Mutant::kFlagsBeforeCopy:
+      return "the flag value is written before the data is copied";
+    case Mutant::kAnswersEarly:
+      return "an invalidation that overtakes data is acknowledged, and the data kept";
+    case Mutant::kUpgradesAlways:
+      return "an upgrade whose copy is gone is granted";
+    case Mutant::kFencesOwnOnly:
+      return "a fence waits for the processor's own stores only";
+    case Mutant::kDoesNotStall:
+      return "a store does not stall under sc";
+    case Mutant::kNotMasked:
+      return "queued stores are not masked";
+    case Mutant::kMasksUnderHazards:
+      return "words are masked under another processor's batch";
+    case Mutant::kDoesNotHold:
+      return "a block is handed on before a granted hazard is published";
+    case Mutant::kForgetsForwarded:
+      return "what has waited for a granted hazard is not served";
     case Mutant::kCount:
       break;
   }
@@ -96,6 +116,25 @@ const char* machine_for(Mutant mutant) {
       return "a page fault under a hazard, and a miss on the same block, sc";
     case Mutant::kOvertakesDeferred:
       return "a page fault under a hazard, and two that want the block, sc";
+    case Mutant::kIgnoresAcks:
+      return "by transitions: SB, sc; homes 2 2, copies";
+    case Mutant::kFlagsBeforeCopy:
+      return "by transitions: coherence of two writers, sc; homes 0";
+    case Mutant::kAnswersEarly:
+      return "by transitions: a reader is overtaken by an invalidation, sc";
+    case Mutant::kUpgradesAlways:
+      return "by transitions: 2+2W, sc; homes 2 2, copies";
+    case Mutant::kFencesOwnOnly:
+      return "by transitions: WRC with fences, two on one node, rc; homes 2 0, copies";
+    case Mutant::kDoesNotStall:
+      return "by transitions: SB, sc; homes 1 0";
+    case Mutant::kNotMasked:
+      return "by transitions: SB with own loads, rc; homes 1 0, copies";
+    case Mutant::kMasksUnderHazards:
+      return "by transitions: a batch loads what another processor stores to, rc";
+    case Mutant::kDoesNotHold:
+    case Mutant::kForgetsForwarded:
+      return "by transitions: atomic additions, sc";
     case Mutant::kNone:
     case Mutant::kCount:
       break;

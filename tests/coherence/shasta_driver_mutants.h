@@ -33,6 +33,16 @@ enum class Mutant : uint8_t {
   kRetryIsLost,            // nobody is told that something is deferred
   kRestIsForgotten,        // what is known of a block at rest is lost when its message is deferred
   kOvertakesDeferred,      // messages are handled before those that were deferred
+  kIgnoresAcks,            // an exclusive reply counts as complete
+  kFlagsBeforeCopy,        // the flag value is written before the data is copied for the successor
+  kAnswersEarly,           // an invalidation that overtakes data is acknowledged, and the data kept
+  kUpgradesAlways,         // the home grants upgrades whose copy is gone
+  kFencesOwnOnly,          // a fence waits for the processor's own stores only
+  kDoesNotStall,           // sc: a store that misses does not stall
+  kNotMasked,              // queued stores are not masked: loads of their processor hit the old value
+  kMasksUnderHazards,      // words are masked under another processor's batch
+  kDoesNotHold,            // a block is handed on before a hazard that was granted is published
+  kForgetsForwarded,       // what waited for a granted hazard is not served
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);

@@ -1,11 +1,13 @@
 #include "shasta_driver_scenarios.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "base/error.h"
 #include "shasta_programs.h"
-#include "shasta_scenarios.h"
 
 namespace multigrain::shasta::explored {
 namespace {
@@ -29,7 +31,6 @@ Scenario make(std::string name, Model model, std::vector<unsigned> homes, std::v
               std::vector<Program> programs, unsigned kind) {
   Scenario s;
   s.name = name + (model == Model::kSc ? ", sc" : ", rc");
-  s.machine.name = s.name;
   s.machine.model = model;
   s.machine.nodes = *std::max_element(processors.begin(), processors.end()) + 1;
   for (const unsigned home : homes) s.machine.nodes = std::max(s.machine.nodes, home + 1);
@@ -140,9 +141,9 @@ std::vector<Scenario> long_scenarios() {
   add_one("a reader is overtaken by an invalidation", {0}, {0, 1, 2},
           {{store(x, 1)}, {load(x, 0), load(x, 1)}, {store(x, 2), load(x, 0)}});
   add_one.one(Model::kSc, "two processors of a node and a block at home elsewhere", {1}, {0, 0, 1},
-          {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}, {store(x, 3), load(x1, 0)}});
+              {{store(x, 1), load(x1, 0)}, {store(x1, 2), load(x, 0)}, {store(x, 3), load(x1, 0)}});
   add_one.one(Model::kSc, "atomics and plain stores of two blocks", {0, 1}, {0, 0, 1},
-          {{store(y, 1), add(x, 1, 0)}, {add(y, 2, 0)}, {store(x, 4), add(y, 4, 0)}});
+              {{store(y, 1), add(x, 1, 0)}, {add(y, 2, 0)}, {store(x, 4), add(y, 4, 0)}});
   add_one("two processors of the home, two nodes beside", {0}, {0, 0, 1, 2},
           {{store(x, 1)}, {load(x, 0)}, {store(x1, 2)}, {load(x, 0)}});
   add_one("atomics of two processors of a node and of others", {1}, {0, 0, 1, 2},
@@ -161,24 +162,71 @@ std::vector<Scenario> long_scenarios() {
 }
 
 Scenario scenario_for(const std::string& name, Fault fault) {
-  for (Scenario& scenario : scenarios()) {
-    if (scenario.name != name) continue;
-    scenario.fault = fault;
-    return scenario;
-  }
-  panic("no such machine");
+  std::vector<Scenario> all = scenarios();
+  std::ranges::move(transition_scenarios(false), std::back_inserter(all));
+  for (const Scenario& program : litmus(false)) std::ranges::move(placements(program), std::back_inserter(all));
+  const auto found = std::ranges::find(all, name, &Scenario::name);
+  if (found == all.end()) panic("no such machine");
+  found->fault = fault;
+  return *found;
 }
 
 Scenario random_scenario(unsigned seed) {
-  Scenario scenario;
-  scenario.machine = model::random_scenario(seed);
-  scenario.name = scenario.machine.name;
+  std::mt19937 random(seed);
+  const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
+  const unsigned threads = 3 + below(2);
+  // Half of the machines have no operations but those that reference() knows.
+  const unsigned kinds = below(2) == 0 ? 4 : 7;
+  std::vector<unsigned> processors;
+  for (unsigned t = 0; t < threads; ++t) processors.push_back(t < 2 ? 0 : t - 1);
+  if (below(3) == 0) processors.back() = processors[threads - 2];
+  std::vector<Program> programs(threads);
+  unsigned value = 1;
+  for (Program& program : programs) {
+    const unsigned size = 1 + below(threads == 3 ? 3 : 2);
+    for (unsigned i = 0; i < size; ++i) {
+      const Access a = at(below(2), below(3) == 0 ? 1 : 0);
+      const Access b = at(1u - a.block, below(3) == 0 ? 1 : 0);
+      switch (below(kinds)) {
+        case 0:
+          program.push_back(load(a, i));
+          break;
+        case 1:
+          program.push_back(store(a, value++));
+          break;
+        case 2:
+          program.push_back(below(2) == 0 ? fence() : store(a, value++));
+          break;
+        case 3:
+          program.push_back(below(2) == 0 ? add(a, 16, i) : load(a, i));
+          break;
+        case 4:
+          program.push_back(batch(in(a, i), put(b, value++)));
+          break;
+        case 5:
+          program.push_back(below(2) == 0 ? prefetch(a) : add(a, 16, i));
+          break;
+        default:
+          program.push_back(below(2) == 0 ? batch(in(a, i), in(b, 3)) : batch(put(a, value), put(b, value + 1)));
+          value += 2;
+          break;
+      }
+    }
+  }
+  Scenario s;
+  s.machine.nodes = 3;
+  s.machine.homes = {below(3), below(3)};
+  s.machine.model = below(2) == 0 ? Model::kSc : Model::kRc;
+  s.machine.warm = below(2) == 0;
+  s.machine.processors = std::move(processors);
+  s.machine.programs = std::move(programs);
+  s.name = fmt::format("random {}, {}", seed, s.machine.model == Model::kSc ? "sc" : "rc");
   // Half of them begin with the first touches of their pages.
   if (seed % 2 == 1) {
-    scenario.touched = 0;
-    scenario.machine.warm = false;
+    s.touched = 0;
+    s.machine.warm = false;
   }
-  return scenario;
+  return s;
 }
 
 bool has_batch(const Scenario& scenario) {
@@ -187,8 +235,8 @@ bool has_batch(const Scenario& scenario) {
   });
 }
 
-std::set<model::Outcome> allowed_outcomes(const Scenario& of) {
-  model::Scenario machine = of.machine;
+std::set<programs::Outcome> allowed_outcomes(const Scenario& of) {
+  programs::Machine machine = of.machine;
   for (Program& program : machine.programs)
     for (size_t i = 0; i < program.size(); ++i) {
       if (program[i].type != OpType::kBatch) continue;
@@ -199,7 +247,7 @@ std::set<model::Outcome> allowed_outcomes(const Scenario& of) {
       program[i] = one(program[i].first);
       program.insert(program.begin() + static_cast<std::ptrdiff_t>(i) + 1, second);
     }
-  return model::reference(machine);
+  return programs::reference(machine);
 }
 
 }  // namespace multigrain::shasta::explored

@@ -1,6 +1,6 @@
 // A small machine whose nodes run Shasta's driver itself (coherence/shasta/driver.cpp), one step at a time.
 //
-// A node has its processors, which run the programs of shasta_model.h; a thread for each other node, which handles what
+// A node has its processors, which run programs (shasta_programs.h); a thread for each other node, which handles what
 // that sends, one message after the other (two of them may handle messages at the same time, as the fabric's contract
 // says); and its service thread, which serves what has been put off. Each is a fibre of one thread, and stops before
 // each access of memory that others access as well, and that not all of them access with the driver's lock held: words
@@ -9,6 +9,9 @@
 // woken: who handles messages meanwhile is another matter.
 //
 // Compiled checks are imitated as docs/internals/fine-grain.md has them, with the same stops; so are faults.
+//
+// On larger machines (Scenario::whole_transitions) all that the driver does for an event is one step. Threads stop
+// there before an operation, before each access that is made under a hazard, and where they wait.
 //
 // A choice can be undone. Two states are the same if all memory that threads share is, the driver's tables included, and for
 // each thread what it has read since its operation, or its message, began. What a thread has done with the lock held does
@@ -21,13 +24,13 @@
 #include <vector>
 
 #include "shasta_driver_faults.h"
-#include "shasta_model.h"
+#include "shasta_programs.h"
 
 namespace multigrain::shasta::explored {
 
 struct Scenario {
   std::string name;
-  model::Scenario machine;
+  programs::Machine machine;
   // The pages, a bit each, that all nodes have touched before; others nobody has.
   uint8_t touched = 0xff;
   // Homes are those of who is first; else the machine's.
@@ -41,6 +44,8 @@ struct Scenario {
   bool claims_by_message = false;
   // Checks of additions cache the block, which is a page to them.
   bool caches = false;
+  // All that the driver does for an event, the transition of a block and its actions, is one step.
+  bool whole_transitions = false;
   uint8_t lines = 1;  // of a block; a machine's word w is in line w of its block if there are two
   Fault fault = Fault::kNone;
 };
@@ -48,7 +53,7 @@ struct Scenario {
 class World {
  public:
   using Scenario = explored::Scenario;
-  using Outcome = model::Outcome;
+  using Outcome = programs::Outcome;
   using Choice = uint16_t;
 
   // One of these at a time.

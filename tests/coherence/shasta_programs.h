@@ -1,14 +1,62 @@
-// How the machines of shasta_scenarios.cpp and shasta_driver_scenarios.cpp write down the operations of their programs.
+// Small machines on which Shasta is explored: processors on nodes, which run short programs, and blocks of a few words. And,
+// to compare with, each memory model by itself.
 #pragma once
 
-#include "shasta_model.h"
+#include <array>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "coherence/shasta/transitions.h"
 
 namespace multigrain::shasta::programs {
 
-using model::Access;
-using model::Op;
-using model::OpType;
-using model::Program;
+using Value = uint8_t;
+constexpr unsigned kMaxBlocks = 2;
+constexpr unsigned kMaxWords = 2;
+constexpr unsigned kMaxRegisters = 4;
+
+enum class OpType : uint8_t {
+  kLoad,
+  kStore,
+  kFence,
+  kAdd,  // atomic, in a hazard: register = old value, word = old + value
+  kPrefetch,
+  kBatch,  // two accesses under hazards, or one after the other if the blocks do not stay
+};
+
+struct Access {
+  uint8_t block = 0;
+  uint8_t word = 0;
+  bool stores = false;
+  Value value = 0;
+  uint8_t reg = 0;
+};
+struct Op {
+  OpType type = OpType::kLoad;
+  Access first;
+  Access second;  // of a batch
+};
+using Program = std::vector<Op>;
+
+// Registers of all processors, then the final contents of every word.
+using Outcome = std::vector<Value>;
+using Outcomes = std::set<Outcome>;
+
+struct Machine {
+  Model model = Model::kSc;
+  unsigned nodes = 3;
+  std::vector<unsigned> homes;       // of each block
+  std::vector<unsigned> processors;  // of each processor, its node, ascending
+  std::vector<Program> programs;
+  bool warm = false;  // at first every node has a shared copy of every block
+};
+
+// Every outcome that the memory model itself allows the programs: an interleaving (sc), store buffers a block and a
+// level of stores that only their node sees (rc).
+[[nodiscard]] Outcomes reference(const Machine& machine);
+
+// --- How the programs of machines are written down
 
 // Words of the first block and of the second.
 inline constexpr Access x{.block = 0};
@@ -25,7 +73,7 @@ inline Access in(Access a, unsigned reg) {
 }
 inline Access put(Access a, unsigned value) {
   a.stores = true;
-  a.value = static_cast<model::Value>(value);
+  a.value = static_cast<Value>(value);
   return a;
 }
 

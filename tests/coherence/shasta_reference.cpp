@@ -1,11 +1,11 @@
-// The memory models by themselves, without blocks that move: what outcomes they allow a scenario's programs.
+// The memory models by themselves, without blocks that move: what outcomes they allow a machine's programs.
 #include <deque>
 #include <unordered_set>
 
 #include "base/error.h"
-#include "shasta_model.h"
+#include "shasta_programs.h"
 
-namespace multigrain::shasta::model {
+namespace multigrain::shasta::programs {
 namespace {
 
 struct Entry {
@@ -50,11 +50,11 @@ struct Abstract {
 
 class Enumerator {
  public:
-  explicit Enumerator(const Scenario& scenario) : scenario_(scenario), blocks_(scenario.homes.size()) {}
+  explicit Enumerator(const Machine& machine) : machine_(machine), blocks_(machine.homes.size()) {}
 
   Outcomes run() {
     Abstract start;
-    start.threads.resize(scenario_.programs.size());
+    start.threads.resize(machine_.programs.size());
     add(start);
     while (!work_.empty()) {
       const Abstract state = std::move(work_.back());
@@ -86,20 +86,20 @@ class Enumerator {
   }
 
   [[nodiscard]] Value shared(const Abstract& state, unsigned t, unsigned b, unsigned w) const {
-    return state.locked[b] == scenario_.processors[t] + 1 ? state.ahead[b][w] : state.memory[b][w];
+    return state.locked[b] == machine_.processors[t] + 1 ? state.ahead[b][w] : state.memory[b][w];
   }
 
   // A store leaves its processor.
   [[nodiscard]] bool can_make(const Abstract& state, unsigned t, unsigned b) const {
-    return state.locked[b] == 0 || state.locked[b] == scenario_.processors[t] + 1;
+    return state.locked[b] == 0 || state.locked[b] == machine_.processors[t] + 1;
   }
   void make(Abstract& to, unsigned t, unsigned b, unsigned w, Value value) {
-    if (scenario_.model != Model::kRc) {
+    if (machine_.model != Model::kRc) {
       to.memory[b][w] = value;
       return;
     }
     if (to.locked[b] == 0) {
-      to.locked[b] = static_cast<uint8_t>(scenario_.processors[t] + 1);
+      to.locked[b] = static_cast<uint8_t>(machine_.processors[t] + 1);
       std::copy(std::begin(to.memory[b]), std::end(to.memory[b]), std::begin(to.ahead[b]));
     }
     to.ahead[b][w] = value;
@@ -119,8 +119,8 @@ class Enumerator {
       make(to, t, e.block, e.word, e.value);
       add(to);
     }
-    if (thread.pc == scenario_.programs[t].size()) return thread.buffer.empty();
-    const Op& op = scenario_.programs[t][thread.pc];
+    if (thread.pc == machine_.programs[t].size()) return thread.buffer.empty();
+    const Op& op = machine_.programs[t][thread.pc];
     const Access& a = op.first;
     Abstract to = state;
     Abstract::Thread& me = to.threads[t];
@@ -134,7 +134,7 @@ class Enumerator {
         break;
       }
       case OpType::kStore:
-        if (scenario_.model == Model::kSc) {
+        if (machine_.model == Model::kSc) {
           make(to, t, a.block, a.word, a.value);
         } else {
           me.buffer.push_back({a.block, a.word, a.value});
@@ -146,7 +146,7 @@ class Enumerator {
           --me.pc;
           me.fencing = true;
           for (unsigned b = 0; b < blocks_; ++b)
-            if (state.locked[b] == scenario_.processors[t] + 1) me.fence = static_cast<uint8_t>(me.fence | 1u << b);
+            if (state.locked[b] == machine_.processors[t] + 1) me.fence = static_cast<uint8_t>(me.fence | 1u << b);
         } else {
           if (thread.fence != 0) return false;
           me.fencing = false;
@@ -178,7 +178,7 @@ class Enumerator {
     outcomes_.insert(out);
   }
 
-  const Scenario& scenario_;
+  const Machine& machine_;
   size_t blocks_;
   std::vector<Abstract> work_;
   std::unordered_set<std::string> seen_;
@@ -187,8 +187,8 @@ class Enumerator {
 
 }  // namespace
 
-Outcomes reference(const Scenario& scenario) {
-  return Enumerator(scenario).run();
+Outcomes reference(const Machine& machine) {
+  return Enumerator(machine).run();
 }
 
-}  // namespace multigrain::shasta::model
+}  // namespace multigrain::shasta::programs

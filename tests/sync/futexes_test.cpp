@@ -43,9 +43,10 @@ class CallAsTheSystem {
     theirs_ = {before, before + 1};
     ours_[0].store(before);
     ours_[1].store(before + 1);
-    const auto* fourth = Futexes::has_timeout(operation) ? timeout : reinterpret_cast<const timespec*>(uint64_t{second_value});
-    const long result = syscall(SYS_futex, reinterpret_cast<uint64_t>(theirs_.data()) + offset, operation, value, fourth,
-                                reinterpret_cast<uint64_t>(theirs_.data()) + second_offset, third_value);
+    const auto* fourth =
+        Futexes::has_timeout(operation) ? timeout : reinterpret_cast<const timespec*>(uint64_t{second_value});
+    const long result = syscall(SYS_futex, reinterpret_cast<uint64_t>(theirs_.data()) + offset, operation, value,
+                                fourth, reinterpret_cast<uint64_t>(theirs_.data()) + second_offset, third_value);
     const long system = result == -1 ? -errno : result;
     const uint64_t base = reinterpret_cast<uint64_t>(ours_.data());
     for (unsigned node = 0; node < 2; ++node) {
@@ -57,8 +58,8 @@ class CallAsTheSystem {
         return ::testing::AssertionFailure()
                << "operation " << operation << ", value " << value << ", offset " << offset << ", second value "
                << second_value << ", offset " << second_offset << ", third " << std::hex << third_value << std::dec
-               << ", word " << before << ": the system " << system << ", here " << own << "; words " << theirs_[0] << " "
-               << theirs_[1] << ", " << ours_[0].load() << " " << ours_[1].load();
+               << ", word " << before << ": the system " << system << ", here " << own << "; words " << theirs_[0]
+               << " " << theirs_[1] << ", " << ours_[0].load() << " " << ours_[1].load();
     }
     return ::testing::AssertionSuccess();
   }
@@ -72,21 +73,23 @@ class CallAsTheSystem {
 
 TEST(FutexCall, ArgumentsAreCheckedAsTheSystemDoes) {
   CallAsTheSystem calls;
-  constexpr std::array kTimes{timespec{0, 0}, timespec{0, 1000}, timespec{-1, 0}, timespec{0, -1}, timespec{0, 1'000'000'000}};
+  constexpr std::array kTimes{timespec{0, 0}, timespec{0, 1000}, timespec{-1, 0}, timespec{0, -1},
+                              timespec{0, 1'000'000'000}};
   constexpr std::array<uint64_t, 5> kOffsets{0, 4, 1, 2, uint64_t{1} << 63};
   constexpr std::array<uint32_t, 5> kValues{0, 1, 2, 0x7fffffff, ~uint32_t{0}};
   std::mt19937 random(7);
   const auto any = [&](const auto& of) -> const auto& { return of[random() % of.size()]; };
   for (int i = 0; i < 20'000; ++i) {
-    const int operation = std::array{FUTEX_WAIT, FUTEX_WAKE, FUTEX_FD, FUTEX_REQUEUE, FUTEX_CMP_REQUEUE, FUTEX_WAKE_OP,
-                                     FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET, 77}[random() % 9] |
-                          FUTEX_PRIVATE_FLAG | (random() % 8 == 0 ? FUTEX_CLOCK_REALTIME : 0);
+    const int operation =
+        std::array{FUTEX_WAIT,        FUTEX_WAKE,        FUTEX_FD, FUTEX_REQUEUE, FUTEX_CMP_REQUEUE, FUTEX_WAKE_OP,
+                   FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET, 77}[random() % 9] |
+        FUTEX_PRIVATE_FLAG | (random() % 8 == 0 ? FUTEX_CLOCK_REALTIME : 0);
     const int command = operation & FUTEX_CMD_MASK;
     const uint64_t offset = random() % 4 == 0 ? any(kOffsets) : 4 * (random() % 2);
     const uint64_t second_offset = random() % 4 == 0 ? any(kOffsets) : 4 * (random() % 2);
     const uint32_t third = command == FUTEX_WAKE_OP ? static_cast<uint32_t>(random()) : any(kValues);
-    ASSERT_TRUE(calls.is_same(operation, any(kValues), &any(kTimes), any(kValues), offset, second_offset, third,
-                              any(kValues)));
+    ASSERT_TRUE(
+        calls.is_same(operation, any(kValues), &any(kTimes), any(kValues), offset, second_offset, third, any(kValues)));
   }
 }
 
@@ -112,7 +115,7 @@ class Interrupter {
  public:
   explicit Interrupter(bool is_on) {
     if (!is_on) return;
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = [](int) {};  // no SA_RESTART
     sigaction(SIGUSR1, &action, nullptr);
     thread_ = std::thread([this] {

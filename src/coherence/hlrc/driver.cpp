@@ -117,11 +117,12 @@ void Driver::fetch_ahead(PageId from) MG_NO_THREAD_SAFETY_ANALYSIS {
   const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());
   std::array<PageId, HlrcOptions::kMaxFetchAhead> pages;
   std::array<Fetch, HlrcOptions::kMaxFetchAhead> fetches;
+  const PageRange stretch = services_.homes.stretch_of(from);
   uint32_t n = 0;
   {
     const CategoryScope waiting(this_profile(), Category::kDataWait);
     for (uint64_t next = from.value + 1; next < end && n < limit; ++next) {
-      if (!services_.homes.same_extent(from, PageId(next))) break;
+      if (!stretch.contains(PageId(next))) break;
       Record& record = records_[next];
       const std::optional<NodeId> at = home_of(PageId(next), record, false);
       if (!at) break;

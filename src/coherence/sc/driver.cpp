@@ -38,6 +38,8 @@ void count(Counter counter, uint64_t n = 1) {
 }  // namespace
 
 const char* message_name(MessageType type) {
+  if (type == message_range::kScDiscard) return "DISCARD";
+  if (type == message_range::kScDiscardSeen) return "DISCARD_SEEN";
   if (type < message_range::kSc || type >= type_of(MessageKind::kKindCount)) return nullptr;
   return name(static_cast<MessageKind>(type - message_range::kSc));
 }
@@ -49,6 +51,8 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, uns
   driver->records_ = std::move(*records);
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
     services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
+  for (const MessageType type : {message_range::kScDiscard, message_range::kScDiscardSeen})
+    services.fabric.set_handler(type, &Driver::handle, driver.get());
   return driver;
 }
 
@@ -87,9 +91,8 @@ bool Driver::on_fault(PageId page, bool is_write) {
   }
   // Before the wait, so that the home, if it has to be woken, finds all requests at once.
   if (prefetch_ != 0 && (asks || is_new || outcome == FaultOutcome::kWait)) {
-    const StridePrefetcher::Prediction ahead = asks || is_new
-                                                   ? t_prefetcher.predict(page, is_write, prefetch_)
-                                                   : t_prefetcher.predict_while_waiting(page, is_write);
+    const StridePrefetcher::Prediction ahead = asks || is_new ? t_prefetcher.predict(page, is_write, prefetch_)
+                                                              : t_prefetcher.predict_while_waiting(page, is_write);
     if (ahead.count != 0)
       prefetch(page, PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
   }
@@ -116,6 +119,7 @@ bool Driver::is_unused(const Record& record) {
 void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
   if (is_write) {
     if (stride != 1) return;
+    if (services_.homes.is_first_touch(at)) claim_ahead(records_, at, PageId(from.value + 1), count);
     open_ahead(
         records_, at, PageId(from.value + 1), count, [](const Record& next) { return is_unused(next); },
         [this](PageId, Record& record) {
@@ -211,7 +215,11 @@ void Driver::handle(void* context, const Message& message) {
 void Driver::on_message(const Message& message) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   const MessageHeader& header = message.header;
+  if (header.type == message_range::kScDiscard) return on_discard_message(message);
+  if (header.type == message_range::kScDiscardSeen)
+    return on_discarded(static_cast<int64_t>(std::min<uint64_t>(header.word[0], kRange - 1)) - kRange);
   const auto kind = static_cast<MessageKind>(header.type - message_range::kSc);
+  if (kind == MessageKind::kDiscarded) return on_discarded(-1);
   const PageId page = page_of(message);
   if (header.small >= services_.fabric.nodes() || header.extra > services_.fabric.nodes())
     panic("a message of sc with an impossible requester or number, from node", message.from.value, header.small,
@@ -256,6 +264,9 @@ void Driver::perform(PageId page, Record& record, const Actions& actions, const 
       case Verb::kRevoke:
         lower(page, record, Right::kNone);
         break;
+      case Verb::kClear:
+        services_.region.discard_frames(page, 1);
+        break;
       case Verb::kWakeReaders:
         record.readers.notify();
         break;
@@ -271,6 +282,11 @@ void Driver::perform(PageId page, Record& record, const Actions& actions, const 
 }
 
 void Driver::send(PageId page, const Action& action) {
+  if (action.node == self_) {
+    MG_CHECK(action.message.kind == MessageKind::kDiscarded);
+    on_discarded(-1);
+    return;
+  }
   MessageHeader header;
   header.type = type_of(action.message.kind);
   header.small = action.message.requester.value;

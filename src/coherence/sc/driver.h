@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/clock.h"
 #include "base/spin_lock.h"
@@ -40,6 +41,7 @@ class Driver final : public PageDriver {
   void release() override {}
   [[nodiscard]] bool is_clean() const override { return true; }
   void serve() override;
+  bool discard(PageId first, uint64_t count) override;
 
  private:
   friend struct explored::DriverState;
@@ -76,6 +78,14 @@ class Driver final : public PageDriver {
   void lower(PageId page, Record& record, Right right) MG_REQUIRES(record.lock);
   void await_hold(PageId page, Record& record) MG_REQUIRES(record.lock);
 
+  // Clears, for that node, the pages of which this one is home. How many have to wait until they can be cleared: for each of
+  // them the node is told (kDiscarded).
+  uint64_t discard_here(PageId first, uint64_t count, NodeId requester);
+  // Clears consecutive pages, whose locks are held and then released: their transitions have been made.
+  void clear_run(PageId first, std::span<Record* const> run);
+  void on_discard_message(const Message& message);
+  void on_discarded(int64_t change);
+
   // Ends the holds that are over. Whether any page is left.
   bool end_holds();
 
@@ -83,6 +93,11 @@ class Driver final : public PageDriver {
   SparseTable<Record> records_;
   // Pages of which a message waits for the end of the hold: a stack. Any thread pushes, and the service thread takes all.
   std::atomic<uint64_t> listed_{0};  // the first page + 1
+  // Of this node's own discard(): kRange for each node that has not looked at the pages yet, and one for each page that one
+  // of them could not clear when it did. A page's message may come before its home's.
+  static constexpr int64_t kRange = int64_t{1} << 40;
+  std::atomic<int64_t> missing_{0};
+  EventCount discarded_;
 };
 
 }  // namespace multigrain::sc

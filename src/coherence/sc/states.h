@@ -29,6 +29,8 @@ enum class MessageKind : uint8_t {
   kDataExclusive,  // with the page, and how many acknowledgements to wait for
   kUpgraded,       // the copy is exclusive; how many acknowledgements to wait for
   kInvalidated,    // from a node that had a copy
+  // to a node that discards pages
+  kDiscarded,  // the home has cleared the page
   kKindCount
 };
 [[nodiscard]] const char* name(MessageKind kind);
@@ -79,13 +81,19 @@ struct Page {
   bool has_invalidation = false;
   NodeId invalidation;
 
+  // At the home: the nodes that wait until the page is cleared.
+  NodeSet discarders;
+
   [[nodiscard]] bool is_readable() const { return state != State::kInvalid; }
   // Exclusive, and no other node has a copy.
   [[nodiscard]] bool is_writable() const { return state == State::kExclusive && pending == Pending::kNone; }
   // Something that was ordered before any further request of this node is going to take this copy.
   [[nodiscard]] bool is_to_go() const { return has_invalidation || has_forwarded_write; }
   // Something waits for on_hold_over().
-  [[nodiscard]] bool waits_for_hold() const { return held && (is_to_go() || !forwarded_reads.empty()); }
+  [[nodiscard]] bool waits_for_hold() const {
+    const bool is_to_clear = !discarders.empty() && state == State::kExclusive;
+    return held && (is_to_go() || !forwarded_reads.empty() || is_to_clear);
+  }
   bool operator==(const Page&) const = default;
 };
 
@@ -99,6 +107,7 @@ enum class Verb : uint8_t {
   kMapWrite,     // the right to read and to write
   kRevokeWrite,  // take the right to write
   kRevoke,       // take all rights
+  kClear,        // this node's copy is zeros
   kWakeReaders,  // the threads that have waited to read are granted the page
   kWakeWriters,  // the same for those that have waited to write
   kAwaitHold,    // see to it that on_hold_over() is called when the hold is over

@@ -13,6 +13,9 @@
 //                    invalid, none             waits; write to the home                                  write_fault_on_invalid
 //                    any, any                  waits for the reply, and then for a request of its own    write_fault_on_pending
 //   prefetch         invalid, none             read to the home                                          on_prefetch
+//   discard          exclusive, none, no hold  cleared (at the home; another node asks it to)            discard, on_idle
+//                    shared, invalid, none     write to the home, unless the copy is to go
+//                    else                      waits for the reply, for completion or the hold's end
 //
 // What comes by a message, or when nothing is out any more, or with time.
 //
@@ -34,9 +37,12 @@
 //                    shared, no hold           to invalid, acknowledge
 //                    shared, held              waits for the hold's end
 //   hold over        any, none                 what waits is served                                      on_hold_over
-//   nothing is out   exclusive                 what waits is served, unless the page is held             on_idle
-//                    shared                    the same; else write to the home, if a thread waits
-//                    invalid                   write or read to the home, if a thread waits
+//   nothing is out   exclusive                 what waits is served, unless the page is held; cleared,   on_idle
+//                                              if a discard waits
+//                    shared                    the same; else write to the home, if a thread or a
+//                                              discard waits
+//                    invalid                   write or read to the home, if a thread or a discard
+//                                              waits
 //
 // The directory, at the home. It changes when a request arrives, and never waits for anything (C4).
 //
@@ -61,8 +67,8 @@ namespace multigrain::sc {
 
 const char* name(MessageKind kind) {
   static constexpr std::array<const char*, static_cast<size_t>(MessageKind::kKindCount)> kNames = {
-      "READ", "WRITE", "FORWARD_READ", "FORWARD_WRITE", "INVALIDATE", "DATA", "DATA_EXCLUSIVE", "UPGRADED",
-      "INVALIDATED"};
+      "READ", "WRITE",          "FORWARD_READ", "FORWARD_WRITE", "INVALIDATE",
+      "DATA", "DATA_EXCLUSIVE", "UPGRADED",     "INVALIDATED",   "DISCARDED"};
   return kind < MessageKind::kKindCount ? kNames[static_cast<size_t>(kind)] : "?";
 }
 
@@ -88,6 +94,7 @@ class Transition {
   FaultOutcome read_fault();
   FaultOutcome write_fault();
   void prefetch();
+  bool discard(NodeId requester);
   bool message(NodeId from, const PageMessage& m);
   void hold_over();
   // Handles what the home has said to itself.
@@ -131,9 +138,11 @@ class Transition {
   void supply_readers();
   void supply_writer();
   void invalidate();
+  void clear();
   void make_owner(NodeId requester, NodeSet to_invalidate);
   [[nodiscard]] NodeId supplier() const;
   [[nodiscard]] bool has_no_request() const { return p_.pending == Pending::kNone; }
+  [[nodiscard]] bool wants_only_copy() const { return p_.waiting_to_write != 0 || !p_.discarders.empty(); }
   [[nodiscard]] bool can_be_forwarded_to() const;
 
   void to(NodeId node, const PageMessage& m, Verb verb = Verb::kSend);
@@ -238,13 +247,24 @@ void Transition::prefetch() {
   if (p_.state == State::kInvalid && has_no_request()) request(Pending::kRead);
 }
 
+bool Transition::discard(NodeId requester) {
+  MG_CHECK(context_.is_home());
+  if (has_no_request() && p_.state == State::kExclusive && !p_.held) {
+    clear();
+    return true;
+  }
+  p_.discarders.insert(requester);
+  if (has_no_request()) on_idle();
+  return false;
+}
+
 // (C6) Threads that lose a copy while this request is out wait for it, and are granted the page when it is complete. To hold
 // a copy meanwhile would mix what the directory has ordered before the request with what it has ordered after it.
 void Transition::request(Pending what) {
   p_.pending = what;
   p_.held = false;
-  to(context_.home, {.kind = what == Pending::kRead ? MessageKind::kRead : MessageKind::kWrite,
-                     .requester = context_.self});
+  to(context_.home,
+     {.kind = what == Pending::kRead ? MessageKind::kRead : MessageKind::kWrite, .requester = context_.self});
 }
 
 // --- Messages to a requester, or to a node with a copy -------------------------------------------------------------------
@@ -273,12 +293,12 @@ bool Transition::requester_message(NodeId from, const PageMessage& m) {
   }
 }
 
-// If a thread waits to write, readers are granted the page with it, when that request is complete.
+// If a thread waits to write, or a discard waits, readers are granted the page when that request is complete.
 bool Transition::on_data() {
   p_.pending = Pending::kNone;
   p_.state = State::kShared;
   act(Verb::kTakePage);
-  if (p_.waiting_to_write != 0 && !p_.is_to_go()) {
+  if (wants_only_copy() && !p_.is_to_go()) {
     request(Pending::kWrite);
     return true;
   }
@@ -321,6 +341,8 @@ void Transition::on_complete() {
   act(Verb::kMapWrite);
   grant_readers();
   grant_writers();
+  // Those too that were granted the page before the request, and do not run yet.
+  p_.held = p_.returning != 0;
   on_idle();
 }
 
@@ -373,6 +395,20 @@ bool Transition::on_invalidate(NodeId requester) {
   return true;
 }
 
+// (C7) No node has another copy, no thread of this one is about to use its own, and nothing is out: this is how the page
+// began.
+void Transition::clear() {
+  MG_CHECK(p_.returning == 0 && p_.waiting_to_read == 0 && p_.waiting_to_write == 0 && !p_.is_to_go() &&
+           p_.forwarded_reads.empty());
+  const NodeSet discarders = p_.discarders;
+  act(Verb::kRevoke);
+  act(Verb::kClear);
+  p_ = Page{};
+  discarders.for_each([&](NodeId n) {
+    actions_.push({.verb = Verb::kSend, .node = n, .message = {.kind = MessageKind::kDiscarded, .requester = n}});
+  });
+}
+
 // What waits, as far as it may be done now. A forwarded read takes nothing from readers, so it does not wait for their
 // hold.
 void Transition::serve() {
@@ -390,8 +426,7 @@ void Transition::serve() {
 void Transition::supply_readers() {
   if (p_.state == State::kExclusive) act(Verb::kRevokeWrite);
   p_.state = State::kShared;
-  p_.forwarded_reads.for_each(
-      [&](NodeId n) { to(n, {.kind = MessageKind::kData, .requester = n}, Verb::kSendPage); });
+  p_.forwarded_reads.for_each([&](NodeId n) { to(n, {.kind = MessageKind::kData, .requester = n}, Verb::kSendPage); });
   p_.forwarded_reads.clear();
 }
 
@@ -423,12 +458,14 @@ void Transition::on_idle() {
   MG_CHECK(has_no_request());
   serve();
   if (p_.state == State::kInvalid) {
-    if (p_.waiting_to_write != 0)
+    if (wants_only_copy())
       request(Pending::kWrite);
     else if (p_.waiting_to_read != 0)
       request(Pending::kRead);
-  } else if (p_.state == State::kShared && p_.waiting_to_write != 0 && !p_.is_to_go()) {
-    request(Pending::kWrite);
+  } else if (p_.state == State::kShared) {
+    if (wants_only_copy() && !p_.is_to_go()) request(Pending::kWrite);
+  } else if (!p_.discarders.empty() && !p_.held) {
+    clear();
   }
 }
 
@@ -451,9 +488,8 @@ bool Transition::on_read_request(NodeId from) {
 bool Transition::write_request_of_another(NodeId from) {
   const NodeId supplier = this->supplier();
   const NodeSet to_invalidate = p_.sharers - NodeSet::of(supplier);
-  to(supplier, {.kind = MessageKind::kForwardWrite,
-                .requester = from,
-                .acks = static_cast<uint16_t>(to_invalidate.size())});
+  to(supplier,
+     {.kind = MessageKind::kForwardWrite, .requester = from, .acks = static_cast<uint16_t>(to_invalidate.size())});
   make_owner(from, to_invalidate);
   return true;
 }
@@ -501,6 +537,14 @@ void on_hold_over(Page& page, const Context& context, Actions& actions) {
   Transition t(page, context, actions);
   t.hold_over();
   t.process_self_messages();
+}
+
+bool on_discard(Page& page, const Context& context, NodeId requester, Actions& actions) {
+  if (!page.begun) return true;
+  Transition t(page, context, actions);
+  const bool is_done = t.discard(requester);
+  t.process_self_messages();
+  return is_done;
 }
 
 bool on_message(Page& page, const Context& context, NodeId from, const PageMessage& message, Actions& actions) {

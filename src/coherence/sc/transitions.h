@@ -23,6 +23,8 @@
 //       called on_returned(), and then not before on_hold_over(). While a request of this node is out nothing is held;
 //       the threads that lose a copy meanwhile are granted the page when the request is complete. A copy that is to go
 //       causes no request.
+//  (C7) A page is cleared by its home alone, when the home's copy is the only one and is not held, so that no data is
+//       under way (C1): a discard is a write. Afterwards the page is as if no node had ever used it.
 //
 // Nothing is thread-safe: the driver holds the page's lock while a transition runs. No function allocates or blocks, so
 // all may run in a signal handler.
@@ -44,6 +46,10 @@ void on_returned(Page& page);
 
 // The hold is over. Pre: page.held, and no thread is returning.
 void on_hold_over(Page& page, const Context& context, Actions& actions);
+
+// Of the home: what is in the page is given up, as if zeros were written all over it, for node `requester`. Returns true if
+// that is done; else, when it is, the requester is told (kDiscarded).
+[[nodiscard]] bool on_discard(Page& page, const Context& context, NodeId requester, Actions& actions);
 
 // A message from another node. Returns false if that node cannot have sent it now: the run must end.
 [[nodiscard]] bool on_message(Page& page, const Context& context, NodeId from, const PageMessage& message,

@@ -2,7 +2,7 @@
 // the head of transitions.cpp, the types are in states.h.
 //
 // There is no clock, no I/O, no lock and no thread here. The driver feeds it events and carries out the actions that it
-// returns, in order; tests/coherence/shasta_model.h explores it exhaustively. docs/internals/shasta.md explains the
+// returns, in order; tests/coherence/shasta_driver_world.h explores both. docs/internals/shasta.md explains the
 // protocol, says where it departs from the paper and why, and what is explored.
 //
 // What holds, in every state (explored, docs/internals/shasta.md):

@@ -74,7 +74,7 @@ class RemoteOperations {
   Parts& parts_;
   std::array<Operation, kOperations> operations_;
   uint16_t free_ MG_GUARDED_BY(inside_ucx) = 0;  // 1 + index; 0: none
-  uint64_t discarded_ = 0;  // what UCX found where single words were put; never read
+  uint64_t discarded_ = 0;                       // what UCX found where single words were put; never read
 };
 
 }  // namespace multigrain::ucx

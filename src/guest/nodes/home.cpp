@@ -341,6 +341,7 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
   if (!created) return -EAGAIN;
   ThreadBlock& block = **created;
   block.actions = parent.actions;
+  block.node = node.value;
   auto* const shadow = new Shadow(*this, node, *slot, block, mask);
   shadows_[*slot].store(shadow, std::memory_order_release);
   pthread_attr_t attributes;

@@ -21,7 +21,8 @@ namespace multigrain::guest {
 
 namespace guest_message {
 enum : MessageType {
-  kHello = message_range::kGuest,  // to the home: this node is ready. word: the address of its vdso, 0: none
+  kHello = message_range::kGuest,  // to the home: this node is ready. word: the address of its vdso, 0: none;
+                                   // payload: ProcessorFeatures
   kRequest,                        // to the home. small: slot
   kReply,     // from the home. small: slot; flags: 1 if a signal is in the slot; extra: bytes behind it; word: result
   kStart,     // from the home. small: slot; payload: ThreadToStart and its context

@@ -13,6 +13,7 @@
 #include "guest/host.h"
 #include "guest/nodes/away.h"
 #include "guest/nodes/home.h"
+#include "guest/nodes/processor_features.h"
 #include "guest/nodes/remote_areas.h"
 #include "guest/nodes/shared_mappings.h"
 #include "runtime/node.h"
@@ -20,7 +21,7 @@
 
 namespace multigrain::guest {
 
-class Nodes final : public Cluster, private HomeHost, private Forgetting {
+class Nodes final : public Cluster, private HomeHost, private Forgetting, private Stretches {
  public:
   // Before the node serves messages. Errors: a machine or a set of options that cannot host a guest on several nodes.
   static Result<std::unique_ptr<Nodes>> create(Node& node);
@@ -55,10 +56,14 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting {
     std::vector<std::byte> bytes;  // ThreadToStart, and its context
   };
 
-  explicit Nodes(Node& node, Range guest, uint64_t slots);
+  // The ranges in which the guest can have areas.
+  using Ranges = std::vector<Range>;
+  explicit Nodes(Node& node, Ranges guest, uint64_t slots);
+  [[nodiscard]] bool can_be_guests(Range range) const;
   AreaAnswer answer_area(uint64_t address) override;  // HomeHost
   [[noreturn]] void exit_guest(int status) override;  // also Cluster's
   void forget(Range range) override;                  // Forgetting
+  PageRange part_of(PageId page) override;            // Stretches: an area
   bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
   [[noreturn]] void start_arrivals();
   void start(const Arrival& arrival);
@@ -69,7 +74,8 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting {
   static void on_forgotten(void* self, const Message& message);
 
   Node& node_;
-  const Range guest_;  // where the guest can have areas
+  const Ranges guest_;         // low addresses, which programs at fixed addresses need, and the others
+  const bool shares_machine_;  // whether all nodes are of one machine
   Futexes futexes_;
   Requests requests_;
 
@@ -79,6 +85,9 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting {
   std::atomic<uint64_t> version_{0};
   std::atomic<unsigned> hellos_{0};
   std::atomic<bool> same_vdso_{true};
+  const ProcessorFeatures features_ = ProcessorFeatures::here();
+  SpinLock lacking_lock_;
+  std::string lacking_ MG_GUARDED_BY(lacking_lock_);  // what a node's processor lacks, in words
   std::atomic<unsigned> forgotten_{0};
   EventCount changed_;
 

@@ -39,6 +39,13 @@ bool RemoteAreas::take(const AreaAnswer& answer) {
   return is_current;
 }
 
+std::optional<Range> RemoteAreas::try_range_around(uint64_t address) {
+  if (!lock_.try_lock()) return std::nullopt;
+  const auto range = known_.range_around(address);
+  lock_.unlock();
+  return range;
+}
+
 void RemoteAreas::forget(Range range, uint64_t version) {
   const LockGuard hold(lock_);
   if (version > version_) version_ = version;

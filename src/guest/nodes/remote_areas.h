@@ -1,6 +1,8 @@
 // What a node that is not the home has of the guest's areas: what its threads needed so far, mapped here.
 #pragma once
 
+#include <optional>
+
 #include "base/spin_lock.h"
 #include "guest/areas.h"
 #include "guest/nodes/messages.h"
@@ -11,14 +13,16 @@ namespace multigrain::guest {
 
 class RemoteAreas {
  public:
-  RemoteAreas(Region& region, AccessRights& rights, Range allowed)
-      : region_(region), rights_(rights), known_(allowed, allowed) {}
+  RemoteAreas(Region& region, AccessRights& rights, const std::vector<Range>& allowed)
+      : region_(region), rights_(rights), known_(allowed, allowed.back()) {}
 
   // Maps what the home, a process of this machine, has answered, unless the area may be another one by now. False: ask
   // again. Not in a message handler.
   bool take(const AreaAnswer& answer) MG_EXCLUDES(lock_);
   // The home is about to change the areas of the range: afterwards nothing is mapped there. Also in a message handler.
   void forget(Range range, uint64_t version) MG_EXCLUDES(lock_);
+  // Where the area of this address begins and ends, if it is mapped here; nothing also if the lock is not free.
+  [[nodiscard]] std::optional<Range> try_range_around(uint64_t address) MG_EXCLUDES(lock_);
 
  private:
   Region& region_;

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <string_view>
 
 #include "guest/entry.h"
 
@@ -29,6 +31,20 @@ uint64_t bytes_of(Range range) {
   return range.end - range.begin;
 }
 
+// Of a mapping that is shared: then stores to it may have to reach the file, now or after mprotect().
+bool can_be_written(int fd) {
+  return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+}
+
+void say_that_shared_files_are_refused() {
+  static std::atomic<bool> is_said;
+  if (is_said.exchange(true)) return;
+  constexpr std::string_view kLine =
+      "multigrain: the program maps a file shared and writable (mmap), which is not supported on several hosts; it fails "
+      "with ENODEV\n";
+  if (write(STDERR_FILENO, kLine.data(), kLine.size()) < 0) return;
+}
+
 }  // namespace
 
 SharedMappings::~SharedMappings() = default;
@@ -46,26 +62,8 @@ void SharedMappings::view_again(Range range) {
 }
 
 void SharedMappings::clear(Range range) {
-  static constexpr std::array<std::byte, kPageSize> kZeros{};
-  std::optional<Range> used;
-  const auto give_back = [&] {
-    // The pages are this node's alone now, and zero: their memory is not needed.
-    if (used) region_.discard_frames(region_.page_of(pointer(used->begin)), bytes_of(*used) / kPageSize);
-    used.reset();
-  };
-  for (uint64_t at = range.begin; at < range.end; at += kPageSize) {
-    const PageId page = region_.page_of(pointer(at));
-    if (!heap_.home_of(page) && !heap_.ask_home(page)) {
-      give_back();
-      continue;
-    }
-    if (!copy_guarded(pointer(at), kZeros.data(), kPageSize)) panic("a page of the guest cannot be cleared", at);
-    if (used)
-      used->end = at + kPageSize;
-    else
-      used = Range{at, at + kPageSize};
-  }
-  give_back();
+  if (!protocol_.discard(region_.page_of(pointer(range.begin)), bytes_of(range) / kPageSize))
+    panic("the protocol of a guest on several nodes cannot discard pages");
 }
 
 void SharedMappings::vacate(const std::vector<Area>& before) {
@@ -76,9 +74,9 @@ void SharedMappings::vacate(const std::vector<Area>& before) {
       view_again(area.range);
       continue;
     }
-    mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
-    clear(area.range);
+    // First, so that what is read ahead does not bring back what is given up.
     mprotect(pointer(area.range.begin), bytes_of(area.range), PROT_NONE);
+    clear(area.range);
   }
 }
 
@@ -133,9 +131,13 @@ long SharedMappings::map(Area& area, int flags, int fd, uint64_t offset, const s
   } else if ((flags & MAP_HUGETLB) != 0) {
     return -ENOMEM;
   }
+  if (files_ == Files::kAtHome && area.is_shared && !is_anonymous && can_be_written(fd)) {
+    say_that_shared_files_are_refused();
+    return -ENODEV;
+  }
   vacate(before);
   const bool is_of_file = area.is_shared || (!is_anonymous && (area.rights & PROT_WRITE) == 0);
-  if (is_of_file) return map_file(area, flags, fd, offset);
+  if (is_of_file && files_ == Files::kOfEveryNode) return map_file(area, flags, fd, offset);
   if (!is_anonymous) {
     mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
     if (const long result = fill(area.range, fd, offset); result != 0) return result;
@@ -214,13 +216,7 @@ long SharedMappings::discard(Range range, const std::vector<Area>& before) {
     if (area.range.begin > mapped_to) return -ENOMEM;
     mapped_to = area.range.end;
     if (area.file != 0) continue;
-    const bool can_write = (area.rights & PROT_WRITE) != 0;
-    if (!can_write) {
-      others_.forget(area.range);
-      mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
-    }
     clear(area.range);
-    if (!can_write) mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights);
   }
   return mapped_to < range.end ? -ENOMEM : 0;
 }

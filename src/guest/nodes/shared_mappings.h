@@ -3,7 +3,9 @@
 //
 // Anonymous memory, and private mappings that can be written, are pages of the shared region at their own addresses (the
 // content of a file is copied into them). Private mappings that cannot be written, and shared mappings, are the file's
-// own pages on every node: nodes of one machine see the same ones.
+// own pages on every node: nodes of one machine see the same ones. Of nodes of several machines the home alone has the file:
+// there all mappings are pages, a shared mapping of a file that can be written is refused, and memory that is shared with
+// children which the program forks is shared by its threads alone.
 //
 //  (M1) A page of the region that is in no area, or in an area of a file, reads as zeros to the next area that has it.
 //  (M2) What another node has mapped of an address is what the account says, or nothing: before the account takes a right
@@ -14,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "coherence/protocol.h"
 #include "guest/mappings.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
@@ -29,10 +32,18 @@ class Forgetting {
   virtual void forget(Range range) = 0;
 };
 
+// Whose files can be mapped.
+enum class Files : uint8_t {
+  kOfEveryNode,  // all nodes are of one machine, and map the same files
+  kAtHome        // the home has the files: what is mapped of them becomes pages
+};
+
 class SharedMappings final : public Mappings {
  public:
-  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Forgetting& others)
-      : region_(region), rights_(rights), heap_(heap), others_(others) {}
+  // `protocol` can discard pages.
+  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, Forgetting& others,
+                 Files files)
+      : region_(region), rights_(rights), heap_(heap), protocol_(protocol), others_(others), files_(files) {}
   ~SharedMappings() override;
 
   long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) override;
@@ -55,14 +66,16 @@ class SharedMappings final : public Mappings {
   long fill(Range range, int fd, uint64_t offset);
   // Takes what is there away, from every node.
   void vacate(const std::vector<Area>& before);
-  // Zeros in all pages of the range that were ever used.
+  // Zeros in all pages of the range.
   void clear(Range range);
   void view_again(Range range);
 
   Region& region_;
   AccessRights& rights_;
   SharedHeap& heap_;
+  Protocol& protocol_;
   Forgetting& others_;
+  const Files files_;
 };
 
 // What a process that is forked gets: a copy of all pages, in a file of its own with the places that they have in the region. The

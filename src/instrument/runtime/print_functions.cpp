@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -99,6 +100,39 @@ class PrintArguments {
     return &arguments_[i];
   }
 
+  // What a conversion with this length takes. Nothing of "%%", "%m", and of what the C library does not know either.
+  static std::optional<Kind> kind_of(char conversion, std::string_view length) {
+    switch (conversion) {
+      case 'e':
+      case 'E':
+      case 'f':
+      case 'F':
+      case 'g':
+      case 'G':
+      case 'a':
+      case 'A':
+        return length == "L" || length == "ll" || length == "q" ? Kind::kLongDouble : Kind::kDouble;
+      case 's':
+        return length == "l" ? Kind::kWideString : Kind::kString;
+      case 'S':
+        return Kind::kWideString;
+      case 'n':
+        return Kind::kCount;
+      case 'd':
+      case 'i':
+      case 'o':
+      case 'u':
+      case 'x':
+      case 'X':
+      case 'c':
+      case 'C':
+      case 'p':
+        return Kind::kWord;
+      default:
+        return std::nullopt;
+    }
+  }
+
   void read_format() {
     const std::string_view all(format_.data());
     size_t next = 0;  // argument, if they are not numbered
@@ -147,46 +181,13 @@ class PrintArguments {
       while (is("hlLqjztZ")) ++at;
       const std::string_view length = all.substr(length_begin, at - length_begin);
       if (at >= all.size()) return;
-      const char conversion = all[at++];
-      Kind kind = Kind::kWord;
-      switch (conversion) {
-        case 'e':
-        case 'E':
-        case 'f':
-        case 'F':
-        case 'g':
-        case 'G':
-        case 'a':
-        case 'A':
-          kind = length == "L" || length == "ll" || length == "q" ? Kind::kLongDouble : Kind::kDouble;
-          break;
-        case 's':
-          kind = length == "l" ? Kind::kWideString : Kind::kString;
-          break;
-        case 'S':
-          kind = Kind::kWideString;
-          break;
-        case 'n':
-          kind = Kind::kCount;
-          break;
-        case 'd':
-        case 'i':
-        case 'o':
-        case 'u':
-        case 'x':
-        case 'X':
-        case 'c':
-        case 'C':
-        case 'p':
-          break;
-        default:  // "%%", "%m", and what the C library does not know either
-          continue;
-      }
+      const std::optional<Kind> kind = kind_of(all[at++], length);
+      if (!kind) continue;
       const size_t which = own != kNone ? own : next++;
       Argument* const found = argument(which);
       if (found == nullptr) return;
       found->used = true;
-      found->kind = kind;
+      found->kind = *kind;
       found->limit = std::max(found->limit, precision != kNone ? 0 : limit);
       if (precision != kNone) limits_.push_back({which, precision});
       found->count_size = length == "hh" ? 1 : length == "h" ? 2 : length.empty() ? sizeof(int) : sizeof(long long);

@@ -175,6 +175,8 @@ class UserfaultRights final : public AccessRights {
             static_cast<uint64_t>(errno), first.value, count);
   }
 
+  void let_others_map() override { others_map_ = true; }
+
   [[nodiscard]] std::string_view name() const override { return "userfault"; }
   [[nodiscard]] int fault_signal() const override { return SIGBUS; }
 
@@ -226,6 +228,12 @@ class UserfaultRights final : public AccessRights {
           break;
         case ENOMEM:
           die(1, "out of memory for the page tables of the shared region: use fewer nodes on this machine");
+        case ENOENT:
+          if (others_map_) {
+            at += kHardwarePage;
+            break;
+          }
+          [[fallthrough]];
         default:
           panic("userfaultfd refused to install a page (errno, address)", static_cast<uint64_t>(errno), at);
       }
@@ -253,6 +261,7 @@ class UserfaultRights final : public AccessRights {
     while (ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &request) != 0) {
       if (errno == ENOMEM)
         die(1, "out of memory for the page tables of the shared region: use fewer nodes on this machine");
+      if (errno == ENOENT && others_map_) return write_protect_one_by_one(first, count, mode);
       if (errno != EAGAIN)
         panic("userfaultfd refused to change a page's rights (errno, page, pages)", static_cast<uint64_t>(errno),
               first.value, count);
@@ -260,8 +269,15 @@ class UserfaultRights final : public AccessRights {
     }
   }
 
+  // Of pages some of which others have mapped.
+  void write_protect_one_by_one(PageId first, uint64_t count, uint64_t mode) const {
+    if (count == 1) return;
+    for (uint64_t i = 0; i < count; ++i) write_protect(PageId(first.value + i), 1, mode);
+  }
+
   const Region& region_;
   Descriptor fd_;
+  bool others_map_ = false;
 };
 
 }  // namespace

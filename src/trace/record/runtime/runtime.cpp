@@ -32,8 +32,8 @@ using raw::Record;
 // Ticks by which a thread may be ahead of the slowest when it enters a lock or does an atomic operation: who comes
 // first there is decided while the program runs, and shall be who would come first if all threads ran at one speed.
 // Between such places threads need not wait for each other, since the clocks alone order their references. As small as
-// context switches allow: on few cores every window costs one for each thread.
-constexpr uint64_t kWindow = 2048;
+// context switches allow: on few cores threads wait for each other once in so many ticks.
+constexpr uint64_t kLead = 2048;
 // Records after which the other threads are told how far this one is.
 constexpr ptrdiff_t kStretch = 512;
 // Records that must fit behind any reference: an atomic operation's three, or an event's two and a kTime.
@@ -190,7 +190,7 @@ void pace(ThreadState& t) {
       const uint64_t published = load(p.published);
       if (published < clock && published != load(p.stalled_at)) slowest = &p, clock = published;
     }
-    if (slowest == nullptr || t.clock <= clock + kWindow) return;
+    if (slowest == nullptr || t.clock <= clock + kLead) return;
     if (slowest != waited_for || clock != waited_clock) {
       waited_for = slowest, waited_clock = clock, since = now_ns();
     } else if (now_ns() - since > kStallNs) {

@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <array>
+
+#include "coherence/sc/driver.h"
+#include "coherence/sc/message_types.h"
+#include "coherence/steps.h"
+#include "profile/this_thread.h"
+
+// Discards: how a node gives up what is in a range of pages, wherever their homes are. Every node clears the pages of which
+// it is home, since where a page has been used first it is mostly used again; and it clears those that it has alone together,
+// with one system call for many.
+namespace multigrain::sc {
+namespace {
+
+// So that a node's handler is not busy for longer than some hundred microseconds.
+constexpr uint64_t kMostPages = uint64_t{1} << 16;
+// That are cleared together.
+constexpr size_t kLongestRun = 128;
+
+}  // namespace
+
+bool Driver::discard(PageId first, uint64_t count) {
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  while (count != 0) {
+    const uint64_t now = std::min(count, kMostPages);
+    missing_.store(services_.fabric.nodes() * kRange, std::memory_order_relaxed);
+    Attendance attendance(services_.fabric);
+    MessageHeader header;
+    header.type = message_range::kScDiscard;
+    header.word[0] = first.value;
+    header.word[1] = now;
+    for (unsigned n = 0; n < services_.fabric.nodes(); ++n)
+      if (const NodeId node(static_cast<uint16_t>(n)); node != self_)
+        services_.fabric.send(node, header, {}, {}, SendContext::kOrdinary);
+    on_discarded(static_cast<int64_t>(discard_here(first, now, self_)) - kRange);
+    {
+      const CategoryScope waiting(this_profile(), Category::kDataWait);
+      wait_until(attendance, services_.wait, discarded_,
+                 [this] { return missing_.load(std::memory_order_acquire) == 0; });
+    }
+    first = PageId(first.value + now);
+    count -= now;
+  }
+  return true;
+}
+
+// Without analysis: it holds the locks of the records in `run`.
+uint64_t Driver::discard_here(PageId first, uint64_t count, NodeId requester) MG_NO_THREAD_SAFETY_ANALYSIS {
+  uint64_t deferred = 0;
+  std::array<Record*, kLongestRun> run;
+  size_t length = 0;
+  const uint64_t end = std::min(first.value + count, pages_looked_up());
+  for (uint64_t number = first.value; number < end; ++number) {
+    const PageId page(number);
+    Record& record = records_[number];
+    Actions actions;
+    bool is_cleared = false;
+    if (home_of(page, record, false) == self_) {
+      MULTIGRAIN_LOCK_STEP(record.lock);
+      record.lock.lock();
+      if (is_hold_over(record)) end_hold(page, record);
+      is_cleared = record.page.begun;
+      if (!on_discard(record.page, context(record), requester, actions)) {
+        is_cleared = false;
+        ++deferred;
+        perform(page, record, actions, nullptr);
+      }
+      if (is_cleared)
+        run[length++] = &record;
+      else
+        record.lock.unlock();
+    }
+    if (length == 0 || (is_cleared && length < kLongestRun && number + 1 < end)) continue;
+    clear_run(PageId(number + (is_cleared ? 1 : 0) - length), std::span(run).first(length));
+    length = 0;
+  }
+  return deferred;
+}
+
+void Driver::clear_run(PageId first, std::span<Record* const> run) MG_NO_THREAD_SAFETY_ANALYSIS {
+  if (std::ranges::any_of(run, [](const Record* record) { return record->right != Right::kNone; }))
+    revoke(first, run.size());
+  services_.region.discard_frames(first, run.size());
+  for (Record* const record : run) {
+    record->right = Right::kNone;
+    record->lock.unlock();
+  }
+}
+
+void Driver::on_discard_message(const Message& message) {
+  const MessageHeader& header = message.header;
+  const uint64_t pages = services_.region.page_count();
+  if (header.word[0] >= pages || header.word[1] > kMostPages || header.word[1] > pages - header.word[0])
+    panic("a message of sc that discards pages outside of the region, from node / page", message.from.value,
+          header.word[0]);
+  const uint64_t deferred = discard_here(PageId(header.word[0]), header.word[1], message.from);
+  MessageHeader answer;
+  answer.type = message_range::kScDiscardSeen;
+  answer.word[0] = deferred;
+  services_.fabric.send(message.from, answer, SendContext::kHandler);
+}
+
+// Another node's home sends more of these than it should, or fewer, only if something is very wrong.
+void Driver::on_discarded(int64_t change) {
+  const int64_t missing = missing_.fetch_add(change, std::memory_order_acq_rel) + change;
+  if (missing < 0)
+    panic("a message of sc about a discard that this node does not make, missing", static_cast<uint64_t>(missing));
+  if (missing == 0) discarded_.notify();
+}
+
+}  // namespace multigrain::sc

@@ -1,0 +1,52 @@
+#include "launch/hosted_program.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "base/installation.h"
+#include "base/shell_status.h"
+
+namespace multigrain {
+namespace {
+
+const char* name_of_host(bool is_of_several_nodes) {
+  return is_of_several_nodes ? "mghost-node" : "mghost";
+}
+
+}  // namespace
+
+Result<std::string> find_host(bool is_of_several_nodes) {
+  const char* const name = name_of_host(is_of_several_nodes);
+  const auto folder =
+      find_beside_executable({"../" MULTIGRAIN_LIBRARY_DIRECTORY "/multigrain", "../lib/multigrain"}, {name});
+  if (!folder) return tl::unexpected<Error>(folder.error());
+  return *folder / name;
+}
+
+std::vector<std::string> words_for_host(bool is_of_several_nodes, const std::string& path,
+                                        const std::vector<std::string>& program) {
+  std::vector<std::string> words = {name_of_host(is_of_several_nodes), "--execute", path, "--"};
+  words.insert(words.end(), program.begin(), program.end());
+  return words;
+}
+
+int status_of_missing(const std::string& name) {
+  const bool is_missing = name.find('/') == std::string::npos || (access(name.c_str(), F_OK) != 0 && errno != EACCES);
+  return is_missing ? kNotFound : kNotExecutable;
+}
+
+void die_of(int number) {
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  signal(number, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  sigprocmask(SIG_UNBLOCK, &one, nullptr);
+  raise(number);
+}
+
+}  // namespace multigrain

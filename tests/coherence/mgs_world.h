@@ -1,0 +1,325 @@
+// The world behind the machine of mgs_driver_world.h: what its state is made of, and the ports that drivers stand on. There is
+// one at a time, because drivers and threads find it.
+//
+//   mgs_driver_world.cpp   how threads run, where they stop, what their ports do
+//   mgs_world_states.cpp   a state as bytes, and the machine as a value
+//   mgs_world_checks.cpp   what must hold, and what is said of a state
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coherence/mgs/driver.h"
+#include "fabric/forwarding_fabric.h"
+#include "fibre.h"
+#include "mgs_driver_world.h"
+#include "narrator.h"
+#include "page_rights.h"
+#include "profile/profile.h"
+#include "support/sim_fabric.h"
+
+namespace multigrain {
+
+struct PageDriverState {
+  [[nodiscard]] static PagePool& twins(PageDriver& driver) { return *driver.twins_; }
+};
+
+}  // namespace multigrain
+
+namespace multigrain::mgs::explored {
+
+inline constexpr uint64_t kPage = 4096;
+inline constexpr uint64_t kStride = uint64_t{1} << 30;  // between the regions of two nodes
+inline constexpr size_t kEntries = 32;                  // of the delayed update queue that are kept
+inline constexpr size_t kDiffs = 6;                     // buffers of diffs that are kept, and their bytes
+inline constexpr size_t kDiffBytes = 96;
+inline constexpr size_t kFrameBytes = kMaxWords * sizeof(uint64_t);
+static_assert(kFrameBytes == kBytesUsed);
+
+inline NodeId node_id(unsigned node) {
+  return NodeId(static_cast<uint16_t>(node));
+}
+inline NodeSet set_of(unsigned node) {
+  return NodeSet::of(node_id(node));
+}
+
+// The insides of a driver. It may be looked at while a thread stands in the middle of it.
+struct DriverState {
+  Driver& driver;
+
+  using Record = Driver::Record;
+  // Looked at millions of times: so not by trying to take it.
+  [[nodiscard]] static bool is_locked(const SpinLock& lock) {
+    static_assert(sizeof lock == sizeof(uint32_t));
+    uint32_t word = 0;
+    std::memcpy(&word, &lock, sizeof word);
+    return word != 0;
+  }
+  [[nodiscard]] Record& record(unsigned page) const { return driver.records_[page]; }
+  [[nodiscard]] SpinLock& queue_lock() const { return driver.queue_.lock_; }
+  [[nodiscard]] SpinLock& epochs_lock() const { return driver.releases_.lock_; }
+  // What threads without the lock see of its length.
+  [[nodiscard]] const std::atomic<uint64_t>& queue_size() const { return driver.queue_.size_; }
+  [[nodiscard]] const void* epochs() const { return &driver.releases_; }
+  [[nodiscard]] uint64_t head() const { return driver.queue_.head_; }
+  [[nodiscard]] uint64_t tail() const { return driver.queue_.tail_; }
+  [[nodiscard]] unsigned queued(uint64_t entry) const {
+    return static_cast<unsigned>(driver.queue_.ring_[entry - driver.queue_.base_].value);
+  }
+  [[nodiscard]] uint64_t epoch() const { return driver.releases_.epoch_; }
+  [[nodiscard]] uint32_t pending(uint64_t epoch) const { return driver.releases_.pending_[epoch & 1]; }
+  // The diffs that wait for the sole writer's page: visit(bytes).
+  template <typename Visit>
+  static void each_kept(const Record& of, Visit&& visit) {
+    for (Driver::KeptDiff* kept = of.kept; kept != nullptr; kept = kept->next)
+      visit(std::span<const std::byte>(kept->bytes(), kept->length));
+  }
+  // What a driver's memory is, as far as `pages` pages use it.
+  void add_memory(unsigned pages, std::vector<std::span<std::byte>>& out) const {
+    const auto add = [&](void* at, size_t size) { out.emplace_back(static_cast<std::byte*>(at), size); };
+    add(&driver, sizeof driver);
+    add(&driver.records_[uint64_t{0}], pages * sizeof(Record));
+    add(&driver.queue_.ring_[0], kEntries * sizeof(PageId));
+    const auto add_pool = [&](PagePool& pool, size_t count, size_t size) {
+      std::byte* const first = pool.acquire();
+      pool.release(first);
+      for (size_t i = 0; i < count; ++i) add(first + i * pool.page_size(), size);
+    };
+    add_pool(PageDriverState::twins(driver), pages, kFrameBytes);
+    add_pool(driver.diffs_, kDiffs, kDiffBytes);
+  }
+};
+
+// What a machine's state is made of beside the drivers' memory and the threads' stacks.
+
+using exploring_driver::Right;
+
+// A message on its way, or being handled.
+struct Packet {
+  uint8_t from = 0;
+  uint8_t to = 0;
+  uint8_t page = 0;
+  MessageKind kind = MessageKind::kKindCount;
+  bool by_reference = false;
+  uint8_t length = 0;
+  std::array<std::byte, 64> payload{};
+};
+
+// Something that a thread has read since its operation, or its message, began.
+struct Seen {
+  enum class Kind : uint8_t { kValue, kEntry, kEpoch, kWakeUps };
+  Kind kind = Kind::kValue;
+  uint8_t page = 0;  // of kWakeUps
+  uint64_t value = 0;
+};
+
+inline constexpr int8_t kNothing = -1;
+
+// Where a thread is.
+struct Position {
+  enum class At : uint8_t {
+    kReady,    // a processor before an operation; no frames on its stack, as for those up to kIdle
+    kToken,    // before a kWait
+    kLock,     // before a kLock
+    kBarrier,  // in a kBarrier
+    kEnd,
+    kIdle,    // of the handler of messages
+    kStep,    // before an access that others can see
+    kHeld,    // before a lock, which may be free
+    kAsleep,  // in a wait
+  };
+  At at = At::kReady;
+  int8_t locked = kNothing;      // the page whose lock it has
+  bool has_queue = false;        // and the lock of the queue
+  bool accesses_queue = false;   // so that others may see it,
+  bool accessed_before = false;  // as what it has accessed before it took that lock
+  bool has_accessed = false;     // since it went on, what others can see
+  bool has_marked = false;       // a release epoch, which it waits for
+  bool has_to_wait = false;      // for the page that it has the lock of, once it is released
+  uint16_t pc = 0;
+  uint16_t seen_before = 0;  // it took a page's lock
+  uint32_t expected = 0;     // kAsleep: in the word
+  const void* address = nullptr;
+  const void* last = nullptr;  // accessed, since it went on
+
+  [[nodiscard]] bool is_inside() const { return at >= At::kStep; }
+};
+using At = Position::At;
+
+struct Thread : exploring_driver::Fibre {
+  bool is_processor = false;
+  unsigned node = 0;
+  unsigned number = 0;  // of a processor
+  Position position;
+  std::vector<Seen> seen;
+  Packet packet;  // being handled
+};
+
+class SteppedFabric final : public ForwardingFabric {
+ public:
+  using ForwardingFabric::ForwardingFabric;
+
+  void set_handler(MessageType type, MessageHandler handler, void* context) override {
+    MG_CHECK(handler_ == nullptr || handler_ == handler, type);
+    handler_ = handler;
+    context_ = context;
+  }
+  void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
+            SendContext context, Nanoseconds) override;
+  void fetch(const Message& message, std::span<std::byte> bytes) override;
+  void handle(const Packet& packet) const;
+  // Messages are handled by threads of their own.
+  unsigned poll() override { return 0; }
+  void begin_batch() override {}
+  void end_batch() override {}
+  void attend() override {}
+  void leave() override {}
+
+ private:
+  MessageHandler handler_ = nullptr;
+  void* context_ = nullptr;
+};
+
+class SteppedRights final : public exploring_driver::PageRights {
+ public:
+  explicit SteppedRights(unsigned node) : node_(node) {}
+  void revoke_write(PageId first, uint64_t count) override {
+    if (!is(Mutant::kWritesUnderReadRight)) set(first, count, Right::kRead);
+  }
+
+ private:
+  void set(PageId first, uint64_t count, Right right) override;
+  const unsigned node_;
+};
+
+// Of the scenario that is being explored.
+class Homes final : public HomeDirectory {
+ public:
+  std::optional<NodeId> home_of(PageId page) override;
+  bool is_first_touch(PageId) override { return false; }
+  std::optional<NodeId> claim_home(PageId page) override { return home_of(page); }
+};
+
+struct Node {
+  std::optional<Region> region;
+  std::optional<SteppedRights> rights;
+  std::unique_ptr<SteppedFabric> fabric;
+  std::unique_ptr<Driver> driver;
+  // As the driver was made, and where that was.
+  std::vector<std::span<std::byte>> memory;
+  std::vector<std::byte> fresh;
+};
+
+// The machine that runs: nodes whose memory, drivers and stacks are what they are in its state.
+class Running : exploring::Narrator {
+ public:
+  void start(const Scenario& scenario);
+  void enabled(std::vector<Event>& events) const;
+  std::string apply(const Event& event, std::string* log);
+  [[nodiscard]] std::string check_end() const;
+  void serialise(std::vector<uint8_t>& out) const;
+  [[nodiscard]] std::string describe() const;
+  void save(std::vector<std::byte>& image) const;
+  void restore(const std::vector<std::byte>& image);
+
+  // For the ports and the stops.
+  [[nodiscard]] bool runs() const { return running_ != nullptr; }
+  void send(const Packet& packet);
+  void fetch(const Message& message, std::span<std::byte> bytes);
+  void change_right(unsigned node, unsigned page, Right right);
+  void before_access(const void* address);
+  void before_lock(const void* lock);
+  void sleep(const uint32_t* word, uint32_t expected);
+  void end_the_run();
+  [[nodiscard]] std::optional<NodeId> home_of(PageId page) const {
+    if (page.value >= pages()) return std::nullopt;
+    return node_id(scenario_->homes[page.value]);
+  }
+  [[noreturn]] void play();
+
+ private:
+  // --- The machine
+  [[nodiscard]] unsigned pages() const { return static_cast<unsigned>(scenario_->homes.size()); }
+  [[nodiscard]] unsigned nodes() const { return scenario_->nodes; }
+  [[nodiscard]] size_t processors() const { return scenario_->processors.size(); }
+  [[nodiscard]] DriverState state(unsigned node) const { return {*nodes_[node].driver}; }
+  [[nodiscard]] const Page& page_at(unsigned node, unsigned page) const { return state(node).record(page).page; }
+  [[nodiscard]] uint64_t* frame(unsigned node, unsigned page) const {
+    return reinterpret_cast<uint64_t*>(nodes_[node].region->alias(PageId(page)));
+  }
+  [[nodiscard]] Right& right(unsigned node, unsigned page) { return rights_[node * pages() + page]; }
+  [[nodiscard]] Right right(unsigned node, unsigned page) const { return rights_[node * pages() + page]; }
+  [[nodiscard]] Thread& handler(unsigned from, unsigned to) const {
+    return *threads_[processors() + from * nodes() + to];
+  }
+  [[nodiscard]] const Op& op_of(const Thread& thread) const {
+    return scenario_->processors[thread.number].program[thread.position.pc];
+  }
+  [[nodiscard]] bool is_locked(unsigned node, unsigned page) const {
+    return DriverState::is_locked(state(node).record(page).lock);
+  }
+  // At any node.
+  [[nodiscard]] bool is_locked(unsigned page) const {
+    for (unsigned n = 0; n < nodes(); ++n)
+      if (is_locked(n, page)) return true;
+    return false;
+  }
+  void touch(unsigned page) { touched_ |= 1u << page; }
+  [[nodiscard]] bool is_strict() const { return !is(Mutant::kDiffBeforeUnmap) && !is(Mutant::kWritesUnderReadRight); }
+  void make_nodes();
+
+  // --- Threads
+  void run(Thread& thread);
+  void stop(At at, const void* address = nullptr);
+  void arrive(Thread& thread);
+  void settle();
+  [[nodiscard]] bool can_go_on(const Thread& thread) const;
+  [[nodiscard]] bool is_watched() const;
+  void visible(const void* address, bool is_one_with_last);
+  void note_unlocked();
+  void see(uint64_t value, Seen::Kind kind = Seen::Kind::kValue, uint8_t page = 0) {
+    running_->seen.push_back({.kind = kind, .page = page, .value = value});
+  }
+  void access(const Op& op);
+  void deliver(const Event& event);
+
+  // --- Checks
+  void poison_dead_frames(unsigned page);
+  void check_page(unsigned page);
+  void check_server(unsigned page);
+  void check_client(unsigned page, unsigned node, uint16_t coming, uint16_t going);
+  void serialise_page(unsigned node, unsigned page, std::vector<uint8_t>& out) const;
+  void serialise_thread(const Thread& thread, std::vector<uint8_t>& out) const;
+
+  const Scenario* scenario_ = nullptr;
+  std::vector<Node> nodes_;
+  std::unique_ptr<SimNetwork> network_;
+  Homes homes_;
+  ProcessorProfile profile_;
+  std::vector<std::unique_ptr<Thread>> threads_;  // processors, and the handlers of messages from node a to node b
+  std::vector<std::unique_ptr<Thread>> spare_threads_;
+  std::vector<std::span<std::byte>> memory_;  // of the machine's nodes, as far as it uses it
+  Thread* running_ = nullptr;
+  bool has_ended_the_run_ = false;
+  uint32_t touched_ = 0;  // pages of which this event may have changed something
+
+  std::vector<Right> rights_;   // [node][page]
+  std::vector<Packet> flight_;  // by sender and receiver; in order of sending for each pair
+  std::vector<Value> golden_;   // [page][word]
+  std::array<bool, kMaxLocks> lock_held_{};
+  uint64_t tokens_ = 0;
+};
+
+inline Running& g() {
+  static Running running;
+  return running;
+}
+
+}  // namespace multigrain::mgs::explored
