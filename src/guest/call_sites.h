@@ -58,7 +58,7 @@ class CallSites {
   // rax: kMov, kXor, or 0, if it is none.
   static size_t bytes_before(uint64_t call, uint64_t number);
 
-  // Whether there is room for a stub of the site; else the caller adds memory, mapped with all rights, in its reach.
+  // Whether there is room for a stub of the site; else the caller adds memory of kArenaBytes in its reach.
   [[nodiscard]] bool has_room_near(uint64_t call) const { return arena_near(call) < arenas_begun_; }
   [[nodiscard]] bool can_add_arena() const { return arenas_begun_ < kArenas; }
   void add_arena(uint64_t begin);

@@ -46,7 +46,7 @@ long PrivateMappings::attach(int segment, uint64_t address, int flags) {
 
 long PrivateMappings::map_for_host(Range range) {
   void* const wanted = reinterpret_cast<void*>(range.begin);
-  void* const mapped = mmap(wanted, range.end - range.begin, PROT_READ | PROT_WRITE | PROT_EXEC,
+  void* const mapped = mmap(wanted, range.end - range.begin, PROT_READ | PROT_EXEC,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   return mapped == MAP_FAILED ? -errno : 0;
 }

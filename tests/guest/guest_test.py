@@ -214,6 +214,7 @@ class OnSeveralNodes(unittest.TestCase):
     def test_one_thread(self):
         for program in ("signals", "processes"):
             self.same(2, f"{PROGRAMS}/{program}")
+        self.same(2, f"{PROGRAMS}/sites", "on-nodes")
         self.same(2, "sh", "-c", "ls / | sort -r | head -3; echo $(expr 3 + 4); exit 11")
         self.same(2, "cat", input=os.urandom(1_500_000))
 

@@ -310,7 +310,7 @@ long SharedMappings::attach(int, uint64_t, int) {
   return -ENOSYS;
 }
 long SharedMappings::map_for_host(Range range) {
-  void* const mapped = mmap(pointer(range.begin), bytes_of(range), PROT_READ | PROT_WRITE | PROT_EXEC,
+  void* const mapped = mmap(pointer(range.begin), bytes_of(range), PROT_READ | PROT_EXEC,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   return mapped == MAP_FAILED ? -errno : 0;
 }
