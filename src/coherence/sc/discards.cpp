@@ -78,8 +78,11 @@ uint64_t Driver::discard_here(PageId first, uint64_t count, NodeId requester) MG
 }
 
 void Driver::clear_run(PageId first, std::span<Record* const> run) MG_NO_THREAD_SAFETY_ANALYSIS {
-  if (std::ranges::any_of(run, [](const Record* record) { return record->right != Right::kNone; }))
-    revoke(first, run.size());
+  const auto has_rights = [](const Record* record) {
+    record->lock.assume_held();
+    return record->right != Right::kNone;
+  };
+  if (std::ranges::any_of(run, has_rights)) revoke(first, run.size());
   services_.region.discard_frames(first, run.size());
   for (Record* const record : run) {
     record->right = Right::kNone;
