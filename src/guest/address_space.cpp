@@ -47,12 +47,14 @@ long result_of(long result) {
 }  // namespace
 
 AddressSpace::AddressSpace()
-    : nodes_(1), mappings_(std::make_unique<PrivateMappings>()), areas_(Range{lowest_address(), kHostBegin}, kChosen) {}
+    : nodes_(1),
+      mappings_(std::make_unique<PrivateMappings>()),
+      areas_({Range{lowest_address(), kHostBegin}}, kChosen) {}
 
-AddressSpace::AddressSpace(Range allowed, std::unique_ptr<Mappings> mappings, unsigned nodes)
+AddressSpace::AddressSpace(const std::vector<Range>& allowed, std::unique_ptr<Mappings> mappings, unsigned nodes)
     : nodes_(nodes),
       mappings_(std::move(mappings)),
-      areas_(allowed, Range{kChosen.begin, std::min(kChosen.end, allowed.end)}) {}
+      areas_(allowed, Range{kChosen.begin, std::min(kChosen.end, allowed.back().end)}) {}
 
 std::optional<Area> AddressSpace::locked_area_of(uint64_t address) const {
   const std::vector<Area> found = areas_.around(address);

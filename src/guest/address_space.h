@@ -27,7 +27,7 @@ class AddressSpace {
   // Of a guest that may have areas in `allowed` alone.
   // `nodes`: how many it runs on. Addresses that the host chooses for a thread are in the part of its node, so that memory
   // which a node gives up and allocates again is at home there still.
-  AddressSpace(Range allowed, std::unique_ptr<Mappings> mappings, unsigned nodes);
+  AddressSpace(const std::vector<Range>& allowed, std::unique_ptr<Mappings> mappings, unsigned nodes);
   // The area of this address, whole. The caller holds the lock (lock()).
   [[nodiscard]] std::optional<Area> locked_area_of(uint64_t address) const MG_REQUIRES(mutex_);
 

@@ -2,9 +2,11 @@
 // the host's to choose, so that they can be the same on every node.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace multigrain::guest {
@@ -32,10 +34,12 @@ struct Area {
 class Areas {
  public:
   // Where the guest may have anything at all, and the part of it where the host chooses addresses, from the highest down.
-  Areas(Range allowed, Range chosen) : allowed_(allowed), chosen_(chosen) {}
+  Areas(std::vector<Range> allowed, Range chosen) : allowed_(std::move(allowed)), chosen_(chosen) {}
 
   [[nodiscard]] bool is_allowed(Range range) const {
-    return range.begin < range.end && range.begin >= allowed_.begin && range.end <= allowed_.end;
+    return range.begin < range.end &&
+           std::ranges::any_of(
+               allowed_, [range](Range one) { return range.begin >= one.begin && range.end <= one.end; });
   }
   [[nodiscard]] bool is_free(Range range) const;
   // The highest free range of that many bytes (a multiple of kPageSize) in `within`, or where the host chooses.
@@ -52,7 +56,7 @@ class Areas {
   [[nodiscard]] std::optional<Range> range_around(uint64_t address) const;
   // The area that has this address, whole, or nothing.
   [[nodiscard]] std::vector<Area> around(uint64_t address) const;
-  [[nodiscard]] std::vector<Area> all() const { return in(allowed_); }
+  [[nodiscard]] std::vector<Area> all() const { return in({0, UINT64_MAX}); }
   [[nodiscard]] Range chosen() const { return chosen_; }
 
  private:
@@ -66,7 +70,7 @@ class Areas {
   // Afterwards no area reaches across the address.
   void cut(uint64_t address);
 
-  Range allowed_;
+  std::vector<Range> allowed_;
   Range chosen_;
   std::map<uint64_t, Mapped> by_begin_;
 };

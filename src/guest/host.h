@@ -16,7 +16,7 @@ namespace multigrain::guest {
 
 struct Host {
   Host() = default;
-  Host(Range allowed, std::unique_ptr<Mappings> mappings, unsigned nodes)
+  Host(const std::vector<Range>& allowed, std::unique_ptr<Mappings> mappings, unsigned nodes)
       : space(allowed, std::move(mappings), nodes) {}
 
   AddressSpace space;

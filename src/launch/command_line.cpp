@@ -144,9 +144,8 @@ void add_options(CLI::App& app, CommandLine& line) {
                  "hand this variable of the environment to the nodes on all hosts")
       ->allow_extra_args(false)
       ->type_name("NAME");
-  add_flag(
-      "--binary", line.options.binary,
-      "run a program as it is: any for x86-64 Linux, without Multigrain's library (on nodes of this machine so far)");
+  add_flag("--binary", line.options.binary,
+           "run a program as it is: any for x86-64 Linux, without Multigrain's library");
   add_flag("--quiet", line.options.quiet,
            "no remarks: that the program does not use Multigrain, that a variable MULTIGRAIN_... is not known");
   add_flag("--label-output", line.options.label_output, "begin each line of output with its [node]");

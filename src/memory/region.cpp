@@ -47,9 +47,11 @@ int set_up(void* mapping, uint64_t size) {
   return 0;
 }
 
-Result<std::byte*> map_frames(int fd, uintptr_t at, uint64_t size, int protection, std::string_view what) {
+Result<std::byte*> map_frames(int fd, uintptr_t at, uint64_t size, int protection, std::string_view what,
+                              uint64_t offset = 0) {
   void* const wanted = reinterpret_cast<void*>(at);
-  void* got = mmap(wanted, size, protection, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, 0);
+  void* got =
+      mmap(wanted, size, protection, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, static_cast<off_t>(offset));
   if (got == MAP_FAILED) {
     const int code = errno;
     if (code == EEXIST)
@@ -129,7 +131,10 @@ Region::Region(Region&& other) noexcept
       alias_(std::exchange(other.alias_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       page_shift_(other.page_shift_),
-      frames_fd_(std::exchange(other.frames_fd_, -1)) {}
+      frames_fd_(std::exchange(other.frames_fd_, -1)),
+      moved_offset_(other.moved_offset_),
+      moved_bytes_(std::exchange(other.moved_bytes_, 0)),
+      moved_to_(other.moved_to_) {}
 
 Region& Region::operator=(Region&& other) noexcept {
   if (this != &other) {
@@ -139,6 +144,9 @@ Region& Region::operator=(Region&& other) noexcept {
     size_ = std::exchange(other.size_, 0);
     page_shift_ = other.page_shift_;
     frames_fd_ = std::exchange(other.frames_fd_, -1);
+    moved_offset_ = other.moved_offset_;
+    moved_bytes_ = std::exchange(other.moved_bytes_, 0);
+    moved_to_ = other.moved_to_;
   }
   return *this;
 }
@@ -151,7 +159,22 @@ void Region::unmap() {
   if (view_ == nullptr) return;
   munmap(view_, size_);
   munmap(alias_, size_);
+  if (moved_bytes_ != 0) munmap(reinterpret_cast<void*>(moved_to_), moved_bytes_);
   close(frames_fd_);
+}
+
+Status Region::move_view(PageId first, uint64_t count, uintptr_t to) {
+  MG_CHECK(has_pages(first, count) && moved_bytes_ == 0, first.value, count);
+  const uint64_t bytes = count << page_shift_;
+  const uint64_t offset = first.value << page_shift_;
+  const Result<std::byte*> moved = map_frames(frames_fd_, to, bytes, PROT_NONE, "part with fixed addresses", offset);
+  if (!moved) return tl::unexpected<Error>(moved.error());
+  // What was the view of these frames has no rights, and no mechanism that could give them any.
+  mprotect(view(first), bytes, PROT_NONE);
+  moved_offset_ = offset;
+  moved_bytes_ = bytes;
+  moved_to_ = to;
+  return {};
 }
 
 void Region::view_again(PageId first, uint64_t count) {

@@ -53,16 +53,22 @@ class Region {
 
   // Whether the address lies in the view.
   [[nodiscard]] bool contains(const void* address) const {
-    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(view_) < size_;
+    return is_moved(address) || reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(view_) < size_;
   }
   // The bytes from the region's start to an address in the view: also the address's place in the memfd.
   [[nodiscard]] uint64_t offset_of(const void* address) const {
+    if (is_moved(address)) return moved_offset_ + (reinterpret_cast<uintptr_t>(address) - moved_to_);
     return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(view_);
   }
   // The page of an address that contains() accepts.
   [[nodiscard]] PageId page_of(const void* address) const { return PageId(offset_of(address) >> page_shift_); }
   // A page's first byte, as the application sees it and as the runtime does. `page` < page_count().
-  [[nodiscard]] std::byte* view(PageId page) const { return view_ + (page.value << page_shift_); }
+  [[nodiscard]] std::byte* view(PageId page) const {
+    const uint64_t offset = page.value << page_shift_;
+    if (offset - moved_offset_ < moved_bytes_)
+      return reinterpret_cast<std::byte*>(moved_to_ + (offset - moved_offset_));
+    return view_ + offset;
+  }
   [[nodiscard]] std::byte* alias(PageId page) const { return alias_ + (page.value << page_shift_); }
   // The runtime's address for an address in the view.
   [[nodiscard]] std::byte* alias_of(const void* address) const { return alias_ + offset_of(address); }
@@ -70,6 +76,10 @@ class Region {
   [[nodiscard]] bool has_pages(PageId first, uint64_t count) const {
     return first.value <= page_count() && count <= page_count() - first.value;
   }
+
+  // From now on the view of these frames is elsewhere, for programs whose addresses are fixed. Start-up only, once, on every
+  // node alike, before any right is granted. Errors: something else is there.
+  Status move_view(PageId first, uint64_t count, uintptr_t to);
 
   // Maps these frames into the view again, without any right, in the place of whatever was mapped over them there.
   void view_again(PageId first, uint64_t count);
@@ -93,12 +103,19 @@ class Region {
   Region(std::byte* view, std::byte* alias, uint64_t size, unsigned page_shift, int frames_fd)
       : view_(view), alias_(alias), size_(size), page_shift_(page_shift), frames_fd_(frames_fd) {}
   void unmap();
+  [[nodiscard]] bool is_moved(const void* address) const {
+    return reinterpret_cast<uintptr_t>(address) - moved_to_ < moved_bytes_;
+  }
 
   std::byte* view_;
   std::byte* alias_;
   uint64_t size_;
   unsigned page_shift_;
   int frames_fd_;
+  // The part of the view that is elsewhere.
+  uint64_t moved_offset_ = 0;
+  uint64_t moved_bytes_ = 0;
+  uintptr_t moved_to_ = 0;
 };
 
 }  // namespace multigrain

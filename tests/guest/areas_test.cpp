@@ -53,7 +53,7 @@ class AgainstAModel : public testing::TestWithParam<unsigned> {
     return std::nullopt;
   }
 
-  Areas areas_{pages(0, kPages), pages(0, kPages)};
+  Areas areas_{{pages(0, kPages)}, pages(0, kPages)};
   std::array<PageModel, kPages> model_{};
 };
 
@@ -96,7 +96,9 @@ TEST_P(AgainstAModel, RandomChanges) {
 INSTANTIATE_TEST_SUITE_P(Seeds, AgainstAModel, testing::Range(1u, 21u));
 
 TEST(Areas, WhatIsAllowedAndWhatIsChosenDiffer) {
-  Areas areas(pages(0, 64), pages(32, 32));
+  Areas areas({pages(0, 64), pages(128, 64)}, pages(32, 32));
+  EXPECT_TRUE(areas.is_allowed(pages(130, 62)));
+  EXPECT_FALSE(areas.is_allowed(pages(60, 100)));
   EXPECT_TRUE(areas.is_allowed(pages(0, 64)));
   EXPECT_FALSE(areas.is_allowed(pages(0, 65)));
   EXPECT_FALSE(areas.is_allowed(Range{kBase, kBase}));

@@ -108,7 +108,6 @@ class Guest(unittest.TestCase):
                 self.assertIn(words, message.decode())
                 self.assertEqual(len(message.splitlines()), 1, message)
         for options, words in (
-            (("--hosts", "a,b"), "--hosts"),
             (("--stats", "text"), "--stats"),
             (("--nodes", "2", "--protocol", "hlrc"), "--protocol sc"),
         ):
@@ -192,10 +191,10 @@ class OnSeveralNodes(unittest.TestCase):
             if shutil.which(command[0]):
                 self.same(2, *command, input=data)
 
-    def test_a_program_at_fixed_addresses_is_refused(self):
-        status, _, message = run((f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", f"{PROGRAMS}/signals_fixed"))
-        self.assertEqual(status, 126)
-        self.assertIn(b"fixed", message)
+    def test_programs_at_fixed_addresses(self):
+        for kind in ("fixed", "static"):
+            self.same(2, f"{PROGRAMS}/signals_{kind}")
+            self.same(3, f"{PROGRAMS}/threads_{kind}")
 
     def test_a_node_that_is_killed_ends_the_run(self):
         with subprocess.Popen(

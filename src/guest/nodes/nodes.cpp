@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -22,6 +23,11 @@ namespace multigrain::guest {
 namespace {
 
 constexpr NodeId kHome{0};
+// Where programs at fixed addresses have them, with room for their break: frames of the region's upper end are viewed
+// there. The host has nothing below that end.
+constexpr Range kLow{0x1'0000, uint64_t{64} << 30};
+// What the heap may take of the region beside the guest's memory.
+constexpr uint64_t kSlack = uint64_t{1} << 30;
 constexpr size_t kHostStack = size_t{256} << 10;
 
 // The guest's memory and sleep, for its futexes.
@@ -66,14 +72,14 @@ class FutexCaller final : public Futexes::Caller {
 
 }  // namespace
 
-Nodes::Nodes(Node& node, Range guest, uint64_t slots)
+Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
     : node_(node),
-      guest_(guest),
+      guest_(std::move(guest)),
       shares_machine_(node.config().fabric == FabricKind::kShm),
       futexes_(node.fabric(), node.wait(), kHome),
       requests_(node.fabric(), node.wait(), slots),
-      given_(guest, guest),
-      areas_(node.region(), node.rights(), guest) {
+      given_(guest_, guest_.back()),
+      areas_(node.region(), node.rights(), guest_) {
   node.rights().let_others_map();
   node.set_stretches(*this);
   Fabric& fabric = node.fabric();
@@ -102,7 +108,12 @@ Result<std::unique_ptr<Nodes>> Nodes::create(Node& node) {
   if (base + region.size() < base + (uint64_t{2} << 40))
     return fail("a program as it is needs a region of 2 TiB at least (--region-size)");
   const uint64_t slots = region.size() - slots_bytes;
-  return std::unique_ptr<Nodes>(new Nodes(node, Range{base + kPageSize, base + slots}, slots));
+  const uint64_t low = slots - kSlack - (kLow.end - kLow.begin);
+  const PageId first(low / kPageSize);
+  const uint64_t count = (kLow.end - kLow.begin) / kPageSize;
+  if (const Status moved = region.move_view(first, count, kLow.begin); !moved) return tl::unexpected(moved.error());
+  node.rights().watch_again(first, count);
+  return std::unique_ptr<Nodes>(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots));
 }
 
 CannotExecute Nodes::run(const std::string& path, std::vector<std::string> arguments,
@@ -111,7 +122,7 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
     return CannotExecute{.code = ENOMEM, .sentence = std::move(sentence)};
   };
   // All of the guest's addresses are one allocation, each page of which is at home where it is used first.
-  const uint64_t bytes = guest_.end - guest_.begin - (uint64_t{1} << 30);
+  const uint64_t bytes = guest_.back().end - guest_.back().begin + kLow.end - kLow.begin;
   const auto memory = node_.heap().allocate(bytes, kPageSize, {.policy = HomePolicy::kFirstTouch});
   if (!memory) return failed(memory.error().message);
   const auto begin = reinterpret_cast<uint64_t>(memory->address);
@@ -120,7 +131,8 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   Forgetting& others = *this;
   auto mappings = std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(),
                                                    others, shares_machine_ ? Files::kOfEveryNode : Files::kAtHome);
-  Host& state = *new (place_of_host()) Host(Range{begin, begin + bytes}, std::move(mappings), node_.config().nodes);
+  Host& state =
+      *new (place_of_host()) Host({kLow, Range{begin, guest_.back().end}}, std::move(mappings), node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
@@ -161,11 +173,16 @@ Status Nodes::begin_away() {
 bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) {
   if (serve_fault(signal, &info, &context)) return true;
   const auto address = reinterpret_cast<uint64_t>(info.si_addr);
-  if (signal != SIGSEGV || thread.away == nullptr || address < guest_.begin || address >= guest_.end) return false;
+  if (signal != SIGSEGV || thread.away == nullptr || !can_be_guests({address, address + 1})) return false;
   const int saved = errno;
   const bool found = find_area(address, context, thread);
   errno = saved;
   return found;
+}
+
+bool Nodes::can_be_guests(Range range) const {
+  return range.begin < range.end &&
+         std::ranges::any_of(guest_, [range](Range one) { return range.begin >= one.begin && range.end <= one.end; });
 }
 
 // What is behind the end of an area is another one's, or a file's, or nobody's.
@@ -225,8 +242,7 @@ void Nodes::forget(Range range) {
 void Nodes::on_forget(void* self, const Message& message) {
   auto& nodes = *static_cast<Nodes*>(self);
   const Range range{message.header.word[0], message.header.word[1]};
-  if (message.from != kHome || range.begin >= range.end || range.begin < nodes.guest_.begin ||
-      range.end > nodes.guest_.end)
+  if (message.from != kHome || !nodes.can_be_guests(range))
     panic("areas to forget that cannot be the guest's, node / address", message.from.value, range.begin);
   nodes.areas_.forget(range, message.header.word[2]);
   MessageHeader header;

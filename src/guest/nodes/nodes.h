@@ -56,7 +56,10 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
     std::vector<std::byte> bytes;  // ThreadToStart, and its context
   };
 
-  explicit Nodes(Node& node, Range guest, uint64_t slots);
+  // The ranges in which the guest can have areas.
+  using Ranges = std::vector<Range>;
+  explicit Nodes(Node& node, Ranges guest, uint64_t slots);
+  [[nodiscard]] bool can_be_guests(Range range) const;
   AreaAnswer answer_area(uint64_t address) override;  // HomeHost
   [[noreturn]] void exit_guest(int status) override;  // also Cluster's
   void forget(Range range) override;                  // Forgetting
@@ -71,7 +74,7 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   static void on_forgotten(void* self, const Message& message);
 
   Node& node_;
-  const Range guest_;          // where the guest can have areas
+  const Ranges guest_;         // low addresses, which programs at fixed addresses need, and the others
   const bool shares_machine_;  // whether all nodes are of one machine
   Futexes futexes_;
   Requests requests_;

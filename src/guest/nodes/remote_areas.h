@@ -13,8 +13,8 @@ namespace multigrain::guest {
 
 class RemoteAreas {
  public:
-  RemoteAreas(Region& region, AccessRights& rights, Range allowed)
-      : region_(region), rights_(rights), known_(allowed, allowed) {}
+  RemoteAreas(Region& region, AccessRights& rights, const std::vector<Range>& allowed)
+      : region_(region), rights_(rights), known_(allowed, allowed.back()) {}
 
   // Maps what the home, a process of this machine, has answered, unless the area may be another one by now. False: ask
   // again. Not in a message handler.

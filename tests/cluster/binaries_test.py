@@ -1,0 +1,93 @@
+"""Programs as they are (mgrun --binary) on virtual hosts: they do what they do by themselves."""
+
+import os
+import shutil
+import signal
+import subprocess
+import unittest
+
+from cluster import BIN, HOSTS, LIMIT_S, MARGIN_S, ClusterTest, close_hosts, eventually, open_hosts
+
+PROGRAMS = f"{BIN}/tests/guest"
+
+setUpModule = open_hosts
+tearDownModule = close_hosts
+
+
+def run(command, data=b"", **options):
+    """The status, the output and the messages."""
+    done = subprocess.run([*command], input=data, capture_output=True, timeout=600, check=False, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Binaries(ClusterTest):
+    def hosted(self, hosts, *command):
+        return HOSTS.mgrun(BIN, ["--hosts", hosts, "--binary", "--", *command])
+
+    def same(self, hosts, *command, data=b"", **options):
+        with self.subTest(hosts=hosts, command=command[:2]):
+            alone = HOSTS["a"].command(command, directory=os.getcwd())
+            self.assertEqual(run(self.hosted(hosts, *command), data, **options), run(alone, data, **options))
+
+    def test_threads_on_every_host(self):
+        for hosts in ("a,b", "a:2,b", "b,c,a"):
+            self.same(hosts, f"{PROGRAMS}/threads")
+        self.assert_clean()
+
+    def test_programs_of_a_distribution(self):
+        data = os.urandom(300_000) + b"again and again, " * 50_000
+        for command in (("xz", "-T2", "--block-size=300000", "-1"), ("pigz", "-p4", "-n"), ("sort", "--parallel=4")):
+            path = shutil.which(command[0])
+            if path is not None:
+                self.same("a,b", path, *command[1:], data=data)
+        self.same("a,b", "/bin/sh", "-c", "ls / | sort -r | head -3; echo $(expr 3 + 4); cat | wc -c; exit 11", data=data)
+        self.assert_clean()
+
+    def test_the_environment_is_the_users(self):
+        environment = dict(os.environ, LD_BIND_NOW="1", MALLOC_ARENA_MAX="3", MULTIGRAIN_TEST_SEED="5", OTHER="a b\nc")
+        _, output, _ = run(self.hosted("b,a", "/usr/bin/env", "-0"), env=environment)
+        found = set(output.split(b"\0"))
+        for name in ("LD_BIND_NOW", "MALLOC_ARENA_MAX", "MULTIGRAIN_TEST_SEED", "OTHER", "HOME"):
+            self.assertIn(f"{name}={environment[name]}".encode(), found)
+        self.assertFalse([one for one in found if one.startswith((b"MULTIGRAIN_NODE=", b"MULTIGRAIN_WIREUP", b"SSH_"))])
+
+    def test_a_shared_file_that_is_written_is_refused_with_a_sentence(self):
+        with open(f"{self.folder}/file", "wb") as file:
+            file.write(bytes(4096))
+        program = (
+            "import mmap, sys; f = open(sys.argv[1], 'r+b')\n"
+            "try: mmap.mmap(f.fileno(), 4096)\n"
+            "except OSError as error: print(error.errno)\n"
+        )
+        python = shutil.which("python3", path="/usr/bin")
+        if python is None:
+            self.skipTest("there is no python3 in /usr/bin")
+        status, output, messages = run(self.hosted("a,b", python, "-c", program, f"{self.folder}/file"))
+        self.assertEqual((status, output), (0, b"19\n"))
+        self.assertIn(b"maps a file shared and writable", messages)
+
+    def test_a_program_that_is_not_there(self):
+        status, _, messages = run(self.hosted("a,b", "/nonexistent"))
+        self.assertEqual(status, 127, messages)
+
+    def test_the_signal_that_ends_it_ends_mgrun(self):
+        status, _, _ = run(HOSTS.mgrun(BIN, ["--quiet", "--hosts", "a,b", "--binary", "--", "/bin/sh", "-c", "kill -KILL $$"]))
+        self.assertIn(status, (-signal.SIGKILL, 128 + signal.SIGKILL))
+
+    def test_a_host_whose_node_is_killed_ends_the_run(self):
+        with subprocess.Popen(
+            self.hosted("a,b", "/bin/sh", "-c", "echo ready; exec cat"),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+            [node] = HOSTS["b"].find("mghost-node")
+            os.kill(node, signal.SIGKILL)
+            self.assertTrue(eventually(lambda: process.poll() is not None, LIMIT_S + MARGIN_S))
+            self.assertNotEqual(process.returncode, 0)
+            self.assertIn(b"node 1", process.stderr.read())
+            process.stdin.close()
+        self.assert_clean()
+
+
+if __name__ == "__main__":
+    unittest.main()
