@@ -59,6 +59,12 @@ Result<uint64_t> parse_size(std::string_view text) {
   return number << shift;
 }
 
+Result<CallsBy> parse_calls(std::string_view text) {
+  if (text == "jump") return CallsBy::kJump;
+  if (text == "trap") return CallsBy::kTrap;
+  return fail("it is '{}'; it must be jump or trap", text);
+}
+
 Result<AccessMechanism> parse_access(std::string_view text) {
   if (text == "auto") return AccessMechanism::kAutomatic;
   if (text == "userfault") return AccessMechanism::kUserfault;

@@ -17,6 +17,8 @@
 namespace multigrain {
 
 enum class AccessMechanism { kAutomatic, kUserfault, kMprotect };
+// How system calls of a program as it is reach its host (src/guest).
+enum class CallsBy { kJump, kTrap };
 enum class StatsFormat { kNone, kText, kJson };
 // What times are: what happened here, or what the emulated machine would have taken (profile/virtual_time.h).
 enum class ClockKind { kWall, kVirtual };
@@ -36,6 +38,7 @@ Result<uint64_t> parse_size(std::string_view text);
 
 // Read "auto", "userfault" or "mprotect"; "interleaved", "blocked" or "first-touch"; and "shm" or "ucx".
 Result<AccessMechanism> parse_access(std::string_view text);
+Result<CallsBy> parse_calls(std::string_view text);
 Result<HomePolicy> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
 
@@ -79,6 +82,7 @@ struct Config {
   size_t block_size = 0;                                 // MULTIGRAIN_BLOCK_SIZE, bytes, of shasta; 0: by the object
   MemoryModel model = MemoryModel::kSequential;          // MULTIGRAIN_MODEL: sc, tso, rc; of shasta
   AccessMechanism access = AccessMechanism::kAutomatic;  // MULTIGRAIN_ACCESS
+  CallsBy calls = CallsBy::kJump;                        // MULTIGRAIN_CALLS
   NetworkModel network;                                  // MULTIGRAIN_NET
   StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
   std::string stats_file;                                // empty: standard error

@@ -1,5 +1,7 @@
 #include "base/guest_environment.h"
 
+#include <algorithm>
+
 namespace multigrain::guest {
 namespace {
 
@@ -28,6 +30,15 @@ std::vector<std::string> environment_for_guest(const char* const* environment) {
       result.emplace_back(variable);
   }
   return result;
+}
+
+void let_openmp_sleep(std::vector<std::string>& environment) {
+  const auto decides = [](std::string_view variable) {
+    for (const std::string_view name : {"OMP_WAIT_POLICY=", "KMP_BLOCKTIME=", "KMP_LIBRARY=", "GOMP_SPINCOUNT="})
+      if (variable.starts_with(name)) return true;
+    return false;
+  };
+  if (std::ranges::none_of(environment, decides)) environment.emplace_back("OMP_WAIT_POLICY=passive");
 }
 
 }  // namespace multigrain::guest

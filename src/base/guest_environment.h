@@ -14,4 +14,8 @@ std::string name_for_host(std::string_view variable);
 // The guest's environment, from the host's, in the same order. Variables that are only the host's are left out.
 std::vector<std::string> environment_for_guest(const char* const* environment);
 
+// On several nodes a thread that polls a word takes its page from the node that writes it, time and again, and a core perhaps. So OpenMP's
+// threads sleep while they wait (OMP_WAIT_POLICY=passive), unless the user has decided by this or another variable.
+void let_openmp_sleep(std::vector<std::string>& environment);
+
 }  // namespace multigrain::guest

@@ -124,6 +124,10 @@ constexpr Setting kSettings[] = {
      "how far a processor's virtual time may run ahead of the slowest's (default 20us)"},
     {"MULTIGRAIN_ACCESS", Of::kRun, parsed<&Config::access, parse_access>, "--access", "HOW",
      "access rights by auto (default), userfault or mprotect", "auto,userfault,mprotect"},
+    {"MULTIGRAIN_CALLS", Of::kRun, parsed<&Config::calls, parse_calls>, "--calls", "HOW",
+     "with --binary, how the program's system calls reach Multigrain: jump (default: places that make many are changed) or "
+     "trap (its code stays as it is, and each call is a signal)",
+     "jump,trap"},
     {"MULTIGRAIN_HOME", Of::kRun, parsed<&Config::home, parse_home>, "--home", "WHERE",
      "default home of pages: interleaved (default), blocked or first-touch", "interleaved,blocked,first-touch"},
     {"MULTIGRAIN_PREFETCH", Of::kRun, whole<&Config::prefetch, 0, Config::kMaxPrefetch>, "--prefetch", "PAGES",

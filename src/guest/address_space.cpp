@@ -140,6 +140,7 @@ long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags,
   const long result = mappings_->map(area, placed, fd, offset, before);
   if (result < 0) return result;
   areas_.map(area);
+  call_sites_.forget(area.range);
   return static_cast<long>(address);
 }
 
@@ -148,18 +149,32 @@ long AddressSpace::unmap(uint64_t address, uint64_t length) {
   const Range range{address, address + round_up(length)};
   if (length == 0 || address % kPageSize != 0 || range.end <= range.begin) return -EINVAL;
   // Beyond what a guest can have there is nothing of its own.
-  if (!areas_.is_allowed(range)) return range.end >= uint64_t{1} << 47 ? -EINVAL : 0;
-  const long result = mappings_->unmap(range, length, areas_.in(range));
-  if (result == 0) areas_.unmap(range);
-  return result;
+  if (!areas_.is_in_allowed(range)) return range.end >= uint64_t{1} << 47 ? -EINVAL : 0;
+  for (const Range part : areas_.without_reserved(range)) {
+    const uint64_t bytes = part.end == range.end ? length - (part.begin - range.begin) : part.end - part.begin;
+    if (const long result = mappings_->unmap(part, bytes, areas_.in(part)); result != 0) return result;
+    areas_.unmap(part);
+    call_sites_.forget(part);
+  }
+  return 0;
 }
 
 long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int key) {
   const LockGuard hold(mutex_);
-  const Range range{address, address + round_up(length)};
+  Range range{address, address + round_up(length)};
   if (address % kPageSize != 0 || range.end < range.begin) return -EINVAL;
+  if ((rights & PROT_GROWSDOWN) != 0) {
+    // Only of the first stack, which is mapped as a whole here.
+    const std::vector<Area> around = areas_.around(address);
+    if (around.empty() || around.front().range.end != areas_.chosen().end) return -EINVAL;
+    range.begin = around.front().range.begin;
+    length = range.end - range.begin;
+    rights &= ~PROT_GROWSDOWN;
+  }
   if (range.begin != range.end && !areas_.is_allowed(range)) return -ENOMEM;
   std::vector<Area> areas = areas_.in(range);
+  // What the guest can write, it finds as it was.
+  if ((rights & PROT_WRITE) != 0) locked_restore_sites(range);
   const long result = mappings_->protect(range, length, rights, key, areas);
   if (result != 0) return result;
   // What an area is may have changed with its rights.
@@ -208,12 +223,15 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
     new_address = *found;
   }
   const std::vector<Area> replaced = areas_.in({new_address, new_address + bytes});
+  // A jump leads to another place from another place.
+  locked_restore_sites(old);
   const long moved = mappings_->remap(old, old_length, new_length, flags | MREMAP_FIXED, new_address, before, replaced);
   if (moved < 0) return moved;
   if ((flags & MREMAP_DONTUNMAP) == 0 && old.begin != old.end) areas_.unmap(old);
   Area area = before.front();
   area.range = {new_address, new_address + bytes};
   areas_.map(area);
+  call_sites_.forget(area.range);
   return static_cast<long>(new_address);
 }
 
@@ -246,6 +264,108 @@ long AddressSpace::discard(uint64_t address, uint64_t length) {
   return mappings_->discard(range, areas_.in(range));
 }
 
+long AddressSpace::advise(uint64_t address, uint64_t length, int advice) {
+  // Not while a site is changed: what the guest drops of its own copy of a file is the file's again.
+  const LockGuard hold(mutex_);
+  return result_of(madvise(reinterpret_cast<void*>(address), length, advice));
+}
+
+void AddressSpace::see_call(const ucontext_t& context) {
+  const uint64_t call = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RIP]) - CallSites::kSyscall;
+  if (!arrivals_.is_often(call)) return;
+  switch (change_site(call, context)) {
+    case Change::kNever:
+      arrivals_.set_unchangeable(call);
+      return;
+    case Change::kLater:
+    case Change::kDone:
+      // Should it arrive again, it has been restored.
+      arrivals_.start_again(call);
+  }
+}
+
+AddressSpace::Change AddressSpace::change_site(uint64_t call, const ucontext_t& context) {
+  // A change of the address space may take long, and is no reason to let the call wait.
+  if (!mutex_.try_lock()) return Change::kLater;
+  const LockGuard hold(mutex_, std::adopt_lock);
+  const auto number = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RAX]);
+  const std::vector<Area> around = areas_.around(call);
+  if (call_sites_.is_closed() || around.empty()) return Change::kNever;
+  const Area& area = around.front();
+  constexpr int kCode = PROT_READ | PROT_EXEC;
+  if (area.rights != kCode || !mappings_->has_own_code(area) || CallSites::bytes_before(call, number) == 0 ||
+      !learn_register_format(context))
+    return Change::kNever;
+  if (!call_sites_.has_room_near(call) && !locked_add_arena(call)) return Change::kNever;
+  return call_sites_.change(call, number, area.rights) ? Change::kDone : Change::kNever;
+}
+
+bool AddressSpace::locked_add_arena(uint64_t call) {
+  if (!call_sites_.can_add_arena()) return false;
+  const auto allowed = areas_.allowed_around(call);
+  if (!allowed) return false;
+  const Range below{std::max(allowed->begin, call - std::min(call, CallSites::kReach)), call};
+  const Range above{call, std::min(allowed->end, call + CallSites::kReach)};
+  // A program's break grows upwards from it.
+  for (const Range within : {below, above}) {
+    const auto begin = areas_.find_free(CallSites::kArenaBytes, within);
+    if (!begin) continue;
+    const Range arena{*begin, *begin + CallSites::kArenaBytes};
+    if (mappings_->map_for_host(arena) != 0) return false;
+    areas_.reserve(arena);
+    call_sites_.add_arena(arena.begin);
+    return true;
+  }
+  return false;
+}
+
+void AddressSpace::locked_restore_sites(Range range) {
+  for (const Area& area : areas_.in(range)) call_sites_.restore(area.range, area.rights);
+}
+
+bool AddressSpace::step_over(gregset_t& registers) {
+  const LockGuard hold(mutex_);
+  return call_sites_.step_over(registers);
+}
+
+void AddressSpace::trap_all_calls() {
+  const LockGuard hold(mutex_);
+  call_sites_.close();
+}
+
+long AddressSpace::check_whole(Range range) const {
+  if (range.end < range.begin) return -ENOMEM;
+  if (range.begin == range.end) return 0;
+  if (!areas_.is_allowed(range)) return -ENOMEM;
+  uint64_t mapped_to = range.begin;
+  for (const Area& area : areas_.in(range)) {
+    if (area.range.begin > mapped_to) return -ENOMEM;
+    mapped_to = area.range.end;
+  }
+  return mapped_to < range.end ? -ENOMEM : 0;
+}
+
+long AddressSpace::check_mapped(uint64_t address, uint64_t length) {
+  const LockGuard hold(mutex_);
+  if (address % kPageSize != 0) return -EINVAL;
+  return check_whole({address, address + round_up(length)});
+}
+
+long AddressSpace::sync(uint64_t address, uint64_t length, int flags) {
+  const LockGuard hold(mutex_);
+  const bool is_both = (flags & MS_ASYNC) != 0 && (flags & MS_SYNC) != 0;
+  if ((flags & ~(MS_ASYNC | MS_SYNC | MS_INVALIDATE)) != 0 || is_both || address % kPageSize != 0) return -EINVAL;
+  const Range range{address, address + round_up(length)};
+  if (const long wrong = check_whole(range); wrong != 0) return wrong;
+  if (range.begin == range.end) return 0;
+  for (const Area& area : areas_.in(range)) {
+    if (area.file == 0) continue;
+    const uint64_t bytes = area.range.end - area.range.begin;
+    if (msync(reinterpret_cast<void*>(area.range.begin), bytes, flags) != 0) return -errno;
+  }
+  return 0;
+}
+
 long AddressSpace::attach(int segment, uint64_t address, int flags) {
   const LockGuard hold(mutex_);
   shmid_ds about{};
@@ -269,6 +389,7 @@ long AddressSpace::attach(int segment, uint64_t address, int flags) {
     if ((flags & SHM_REMAP) == 0 && !areas_.is_free(range)) return -EINVAL;
   }
   if (const long result = mappings_->attach(segment, address, flags); result != 0) return result;
+  call_sites_.forget({address, address + bytes});
   areas_.map({.range = {address, address + bytes},
               .rights = (flags & SHM_RDONLY) != 0 ? PROT_READ : PROT_READ | PROT_WRITE,
               .is_shared = true});
@@ -286,7 +407,15 @@ long AddressSpace::detach(uint64_t address) {
   return 0;
 }
 
-std::string AddressSpace::describe(std::string_view maps) const {
+uint64_t AddressSpace::mapped_bytes() {
+  const LockGuard hold(mutex_);
+  uint64_t bytes = 0;
+  for (const Area& area : areas_.all()) bytes += area.range.end - area.range.begin;
+  return bytes;
+}
+
+std::string AddressSpace::describe(std::string_view maps) {
+  const LockGuard hold(mutex_);
   std::string described;
   while (!maps.empty()) {
     const size_t end = maps.find('\n');
@@ -294,6 +423,7 @@ std::string AddressSpace::describe(std::string_view maps) const {
     maps.remove_prefix(line.size());
     uint64_t begin = 0;
     std::from_chars(line.data(), line.data() + line.size(), begin, 16);
+    if (areas_.is_reserved(begin)) continue;
     // The guest uses the host's vdso.
     if (begin < kHostBegin || line.find("[vdso]") != std::string_view::npos ||
         line.find("[vvar") != std::string_view::npos)

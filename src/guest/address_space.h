@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "guest/areas.h"
+#include "guest/call_sites.h"
 #include "guest/mappings.h"
 
 namespace multigrain::guest {
@@ -46,8 +47,24 @@ class AddressSpace {
   long set_break(uint64_t address) MG_EXCLUDES(mutex_);
   // As madvise(MADV_DONTNEED) of memory that is not a file's.
   long discard(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
+  // As madvise(), of memory that is this process's alone.
+  long advise(uint64_t address, uint64_t length, int advice) MG_EXCLUDES(mutex_);
+  // As msync() and mincore(), of a guest on several nodes. The latter says only whether all of it is mapped.
+  long sync(uint64_t address, uint64_t length, int flags) MG_EXCLUDES(mutex_);
+  long check_mapped(uint64_t address, uint64_t length) MG_EXCLUDES(mutex_);
   long attach(int segment, uint64_t address, int flags) MG_EXCLUDES(mutex_);
   long detach(uint64_t address) MG_EXCLUDES(mutex_);
+
+  // Call sites (call_sites.h). What becomes of a call that has arrived by a signal: `context` is that of the guest behind its
+  // `syscall` instruction. Often it is worth to change the site, if the guest cannot write there.
+  void see_call(const ucontext_t& context) MG_EXCLUDES(mutex_);
+  // See CallSites::step_over().
+  bool step_over(gregset_t& registers) MG_EXCLUDES(mutex_);
+  [[nodiscard]] const CallSite* site_of_stub(uint64_t instruction) const MG_NO_THREAD_SAFETY_ANALYSIS {
+    return call_sites_.site_of_stub(instruction);
+  }
+  // From now on all calls arrive by signals.
+  void trap_all_calls() MG_EXCLUDES(mutex_);
 
   // For the loader: reserves that many bytes (a multiple of kPageSize) for a program that can be anywhere, with room for
   // its break to grow, and for its interpreter.
@@ -63,7 +80,10 @@ class AddressSpace {
   [[nodiscard]] uint64_t top() const MG_NO_THREAD_SAFETY_ANALYSIS;  // constant
 
   // The guest's part of /proc/self/maps, from the system's.
-  [[nodiscard]] std::string describe(std::string_view maps) const;
+  [[nodiscard]] std::string describe(std::string_view maps) MG_EXCLUDES(mutex_);
+
+  // How much the guest has mapped.
+  [[nodiscard]] uint64_t mapped_bytes() MG_EXCLUDES(mutex_);
 
   // All areas, and other mappings from now on that are at the same addresses. The caller holds the lock.
   [[nodiscard]] std::vector<Area> locked_areas() const MG_REQUIRES(mutex_) { return areas_.all(); }
@@ -74,6 +94,14 @@ class AddressSpace {
   void unlock() MG_RELEASE(mutex_) { mutex_.unlock(); }
 
  private:
+  enum class Change { kDone, kLater, kNever };
+  Change change_site(uint64_t call, const ucontext_t& context) MG_EXCLUDES(mutex_);
+  bool locked_add_arena(uint64_t call) MG_REQUIRES(mutex_);
+  // The sites of the range are as the guest's files have them.
+  void locked_restore_sites(Range range) MG_REQUIRES(mutex_);
+
+  // 0 or -ENOMEM.
+  [[nodiscard]] long check_whole(Range range) const MG_REQUIRES(mutex_);
   // A free range for as many bytes: at the hint if that is free, else where the flags want it, or in the part of the node.
   [[nodiscard]] std::optional<uint64_t> choose(uint64_t hint, uint64_t bytes, int flags, unsigned node) const
       MG_REQUIRES(mutex_);
@@ -86,6 +114,8 @@ class AddressSpace {
   uint64_t break_begin_ MG_GUARDED_BY(mutex_) = 0;
   uint64_t break_end_ MG_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, uint64_t> attached_ MG_GUARDED_BY(mutex_);  // bytes of System V segments, by address
+  Arrivals arrivals_;
+  CallSites call_sites_ MG_GUARDED_BY(mutex_);
 };
 
 }  // namespace multigrain::guest

@@ -5,6 +5,48 @@
 
 namespace multigrain::guest {
 
+std::optional<Range> Areas::allowed_around(uint64_t address) const {
+  for (const Range one : allowed_)
+    if (address >= one.begin && address < one.end) return one;
+  return std::nullopt;
+}
+
+bool Areas::is_in_allowed(Range range) const {
+  const auto around = allowed_around(range.begin);
+  return around && range.begin < range.end && range.end <= around->end;
+}
+
+bool Areas::is_allowed(Range range) const {
+  if (!is_in_allowed(range)) return false;
+  return std::ranges::none_of(
+      reserved_, [range](Range reserved) { return reserved.begin < range.end && range.begin < reserved.end; });
+}
+
+void Areas::reserve(Range range) {
+  by_begin_.emplace(
+      range.begin,
+      Mapped{.end = range.end, .rights = 0, .is_shared = false, .file = 0, .offset = 0, .is_reserved = true});
+  reserved_.push_back(range);
+  std::ranges::sort(reserved_, {}, &Range::begin);
+}
+
+bool Areas::is_reserved(uint64_t address) const {
+  return std::ranges::any_of(reserved_,
+                             [address](Range range) { return address - range.begin < range.end - range.begin; });
+}
+
+std::vector<Range> Areas::without_reserved(Range range) const {
+  std::vector<Range> parts;
+  for (const Range reserved : reserved_) {
+    if (reserved.end <= range.begin || reserved.begin >= range.end) continue;
+    if (reserved.begin > range.begin) parts.push_back({range.begin, reserved.begin});
+    range.begin = reserved.end;
+    if (range.begin >= range.end) return parts;
+  }
+  parts.push_back(range);
+  return parts;
+}
+
 bool Areas::is_free(Range range) const {
   const auto next = by_begin_.lower_bound(range.begin);
   if (next != by_begin_.end() && next->first < range.end) return false;
@@ -53,7 +95,8 @@ void Areas::map(const Area& area) {
                 .offset = area.file != 0 ? area.offset : 0};
   // Neighbours of the same kind become one area: allocators grow by steps.
   const auto is_same = [&mapped](const Mapped& other) {
-    return other.rights == mapped.rights && other.is_shared == mapped.is_shared && other.file == 0 && mapped.file == 0;
+    return other.rights == mapped.rights && other.is_shared == mapped.is_shared && other.file == 0 &&
+           mapped.file == 0 && !other.is_reserved;
   };
   auto next = by_begin_.lower_bound(begin);
   if (next != by_begin_.end() && next->first == mapped.end && is_same(next->second)) {
@@ -94,7 +137,7 @@ std::vector<Area> Areas::in(Range range) const {
   if (at != by_begin_.begin()) --at;
   for (; at != by_begin_.end() && at->first < range.end; ++at) {
     const Range part{std::max(at->first, range.begin), std::min(at->second.end, range.end)};
-    if (part.begin >= part.end) continue;
+    if (part.begin >= part.end || at->second.is_reserved) continue;
     const Mapped& mapped = at->second;
     found.push_back({.range = part,
                      .rights = mapped.rights,

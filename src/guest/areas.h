@@ -36,11 +36,7 @@ class Areas {
   // Where the guest may have anything at all, and the part of it where the host chooses addresses, from the highest down.
   Areas(std::vector<Range> allowed, Range chosen) : allowed_(std::move(allowed)), chosen_(chosen) {}
 
-  [[nodiscard]] bool is_allowed(Range range) const {
-    return range.begin < range.end &&
-           std::ranges::any_of(
-               allowed_, [range](Range one) { return range.begin >= one.begin && range.end <= one.end; });
-  }
+  [[nodiscard]] bool is_allowed(Range range) const;
   [[nodiscard]] bool is_free(Range range) const;
   // The highest free range of that many bytes (a multiple of kPageSize) in `within`, or where the host chooses.
   [[nodiscard]] std::optional<uint64_t> find_free(uint64_t bytes, std::optional<Range> within = std::nullopt) const;
@@ -50,6 +46,11 @@ class Areas {
   void unmap(Range range);
   // Only of what is mapped.
   void set_rights(Range range, int rights);
+  // Keeps a free range for the host, for good: the guest has nothing there and can have nothing there.
+  void reserve(Range range);
+  [[nodiscard]] bool is_reserved(uint64_t address) const;
+  // What is not reserved of a range.
+  [[nodiscard]] std::vector<Range> without_reserved(Range range) const;
   // What is mapped of the range, cut to it, in order.
   [[nodiscard]] std::vector<Area> in(Range range) const;
   // Where the area of this address begins and ends, if there is one.
@@ -58,6 +59,10 @@ class Areas {
   [[nodiscard]] std::vector<Area> around(uint64_t address) const;
   [[nodiscard]] std::vector<Area> all() const { return in({0, UINT64_MAX}); }
   [[nodiscard]] Range chosen() const { return chosen_; }
+  // Where the guest may have something around this address, and whether it may at all have something in a range: whatever is
+  // reserved there. Nothing: not at this address.
+  [[nodiscard]] std::optional<Range> allowed_around(uint64_t address) const;
+  [[nodiscard]] bool is_in_allowed(Range range) const;
 
  private:
   struct Mapped {
@@ -66,6 +71,7 @@ class Areas {
     bool is_shared;
     uint32_t file;
     uint64_t offset;
+    bool is_reserved = false;
   };
   // Afterwards no area reaches across the address.
   void cut(uint64_t address);
@@ -73,6 +79,7 @@ class Areas {
   std::vector<Range> allowed_;
   Range chosen_;
   std::map<uint64_t, Mapped> by_begin_;
+  std::vector<Range> reserved_;  // few; they are in by_begin_, too
 };
 
 }  // namespace multigrain::guest

@@ -13,8 +13,11 @@ long map(Call& call);
 long unmap(Call& call);
 long protect(Call& call);
 long protect_with_key(Call& call);
+long lock_all(Call& call);
 long remap(Call& call);
 long set_break(Call& call);
+long advise(Call& call);
+long barrier(Call& call);
 long attach(Call& call);
 long detach(Call& call);
 
@@ -57,5 +60,18 @@ long path_second(Call& call);
 // The same, with flags that may say that a link itself is meant.
 long path_and_flags_third(Call& call);
 long path_and_flags_fourth(Call& call);
+
+// descriptor_calls.cpp
+long close_range(Call& call);
+long list_folder(Call& call);
+long list_folder_as_before(Call& call);
+long get_limit(Call& call);
+long set_limit(Call& call);
+long limit(Call& call);
+
+// processor_calls.cpp
+long set_processors(Call& call);
+long get_processors(Call& call);
+long get_processor(Call& call);
 
 }  // namespace multigrain::guest::call

@@ -12,6 +12,7 @@
 #include "guest/call_functions.h"
 #include "guest/cluster.h"
 #include "guest/entry.h"
+#include "guest/gates.h"
 #include "guest/host.h"
 #include "guest/long_calls.h"
 #include "guest/package.h"
@@ -85,6 +86,11 @@ long carry_out_of_table(Call& call) {
   return entry.carry_out == nullptr ? -ENOSYS : entry.carry_out(call);
 }
 
+bool passes_unseen(uint64_t number) {
+  const Entry entry = entry_of(static_cast<long>(number));
+  return entry.carry_out == &pass && !host().memory_is_shared && host().cluster == nullptr;
+}
+
 long pass(Call& call) {
   if (host().memory_is_shared && entry_of(call.number).about == About::kContents) return pass_copied(call);
   return pass_call(call.number, call.arguments, call.thread);
@@ -92,6 +98,10 @@ long pass(Call& call) {
 
 long carry_out(Package& package, ThreadBlock& thread) {
   return thread.away != nullptr ? host().cluster->carry_out(package, thread) : package.carry_out(thread);
+}
+
+long call_at_home(Call& call) {
+  return host().cluster->call_at_home(call.number, call.arguments, call.thread);
 }
 
 long refuse(const Call& call, long code) {
@@ -109,7 +119,9 @@ void carry_out(ucontext_t& context, ThreadBlock& thread) {
             .thread = thread};
   const Entry entry = entry_of(call.number);
   long result = -entry.refused_with;
-  if (host().cluster != nullptr && is_different_on_nodes(call))
+  if (thread.away == nullptr && is_about_hosts_descriptor(call.number, call.arguments))
+    result = -EBADF;
+  else if (host().cluster != nullptr && is_different_on_nodes(call))
     result = carry_out_on_nodes(call);
   else if (entry.carry_out != nullptr && (entry.about != About::kThisMemory || !host().memory_is_shared))
     result = entry.carry_out(call);
@@ -180,7 +192,13 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
   const bool from_guest = selector == kCallsTrap && !thread->contains(static_cast<uint64_t>(registers[REG_RSP]));
   const bool is_fault = (signal == SIGSEGV || signal == SIGBUS) && info->si_code > 0;
   Cluster* const cluster = host().cluster;
-  if (from_guest) thread->guest_fs = thread_pointer;
+  if (from_guest) {
+    thread->guest_fs = thread_pointer;
+    // A fault in a gate says that gs is not the host's; the call arrives by a signal then.
+    const uint64_t at = static_cast<uint64_t>(registers[REG_RIP]);
+    if (leave_gate(registers, host().space.site_of_stub(at)) && is_fault) return 1;
+    if (is_fault && info->si_code == SI_KERNEL && host().space.step_over(registers)) return 1;
+  }
   if (is_fault && cluster != nullptr && cluster->on_fault(signal, *info, *context, *thread)) return from_guest ? 1 : 0;
   siginfo_t from_home{};
   if (signal == kKick && thread->away != nullptr) {
@@ -208,11 +226,14 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
     move_if_restartable(registers[REG_RIP]);
     return 0;
   }
+  if (is_fault && cluster != nullptr) cluster->explain_fault(*info, *thread);
   constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH
-  if (signal == SIGSYS && info->si_code == kUserDispatch)
+  if (signal == SIGSYS && info->si_code == kUserDispatch) {
+    if (!host().traps_all_calls) host().space.see_call(*context);
     carry_out(*context, *thread);
-  else
+  } else {
     deliver(signal, *info, *context, *thread);
+  }
   if (info == &from_home) thread->signals_acted_on = thread->signals_acted_on + 1;
   tell_mask(*context, *thread);
   return 1;

@@ -28,6 +28,9 @@ struct Call {
 // Carries out the system call that this context stands behind, and puts its result there.
 void carry_out(ucontext_t& context, ThreadBlock& thread);
 
+// Whether the system carries out the calls of that number as they are, and the host does nothing about them.
+bool passes_unseen(uint64_t number);
+
 // What the table has for this call, without what is different on several nodes.
 long carry_out_of_table(Call& call);
 // Calls that are not the table's if the guest runs on several nodes (node_calls.cpp).
@@ -39,6 +42,13 @@ void tell_mask(const ucontext_t& context, ThreadBlock& thread);
 // The call as the system has it; for those that the host only looks at. Addresses among its arguments may also be the
 // host's own.
 long pass(Call& call);
+
+// Of a thread that is away from home: has the home carry out the call, which reads and writes the guest's memory itself.
+long call_at_home(Call& call);
+
+// Whether the call names a descriptor of the host's: there is none by that number for the guest (descriptor_calls.cpp). The
+// home's to say, since its limits count.
+bool is_about_hosts_descriptor(long number, const uint64_t (&arguments)[6]);
 
 class Package;
 // Makes the call of a package where the guest's calls are made: what pass_call() returns.

@@ -25,11 +25,16 @@ class Cluster {
 
   // Whether this node is the home.
   [[nodiscard]] virtual bool is_home() const = 0;
-  // How many processors the guest has.
+  // How many processors the guest has, each node of it, and the number of the first of this node.
   [[nodiscard]] virtual unsigned processors() const = 0;
+  [[nodiscard]] virtual unsigned processors_of_a_node() const = 0;
+  [[nodiscard]] virtual unsigned first_processor() const = 0;
 
   // A fault of the guest, or of a copy of the host's (entry.h). True: the access can be made again.
   virtual bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) = 0;
+
+  // Of a fault that is the guest's own: what the system would have said about it.
+  virtual void explain_fault(siginfo_t& info, ThreadBlock& thread) = 0;
 
   // The system call futex(), and FUTEX_WAKE for the ends of threads.
   virtual long futex(Call& call) = 0;
@@ -50,7 +55,7 @@ class Cluster {
 
   // The call of a package; what the system gives is in the package then.
   virtual long carry_out(Package& package, ThreadBlock& thread) = 0;
-  // A call with numbers for arguments, or with addresses that are only the home's to judge.
+  // A call with numbers for arguments, or one of which the home knows more; its host reads and writes the guest's memory itself.
   virtual long call_at_home(long number, const uint64_t (&arguments)[6], ThreadBlock& thread) = 0;
   // clone(), fork() or vfork() of a process.
   virtual long start_process_at_home(Call& call) = 0;
@@ -59,12 +64,15 @@ class Cluster {
   // The thread's mask is another one now, and it has acted on ThreadBlock::signals_acted_on signals. kRestart, unless `must_take`:
   // a signal has come before; the mask is as it was.
   virtual long set_mask_at_home(uint64_t mask, bool must_take, ThreadBlock& thread) = 0;
-  // Does what the system does by default with this signal: most end the guest. Returns if the guest has survived.
-  virtual void act_by_default_at_home(int signal, ThreadBlock& thread) = 0;
+  // Does what the system does by default with this signal: most end the guest. Returns if the guest has survived. `is_forced`: the
+  // guest cannot go on, whatever it does about the signal.
+  virtual void act_by_default_at_home(int signal, bool is_forced, ThreadBlock& thread) = 0;
   // The signal that the home has sent to this thread; si_signo 0: none.
   virtual siginfo_t take_signal(ThreadBlock& thread) = 0;
   // The guest's thread has ended, all but its number.
   virtual void thread_has_ended(ThreadBlock& thread) = 0;
+  // So has its first thread. The process ends with this status if its last thread ends.
+  [[noreturn]] virtual void first_thread_has_ended(int status) = 0;
 };
 
 }  // namespace multigrain::guest

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "guest/gates.h"
+
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
 #define PR_SYS_DISPATCH_OFF 0
@@ -23,6 +25,8 @@ static_assert(offsetof(multigrain::guest::ThreadBlock, host_fs) == 8);
 static_assert(offsetof(multigrain::guest::ThreadBlock, guest_fs) == 16);
 static_assert(offsetof(multigrain::guest::ThreadBlock, host_stack) == 24);
 static_assert(offsetof(multigrain::guest::ThreadBlock, stack_top) == 32);
+static_assert(offsetof(multigrain::guest::ThreadBlock, guest_mask) == 56);
+static_assert(offsetof(ucontext_t, uc_sigmask) == 296);
 static_assert(multigrain::guest::kBlockSize == 262144);
 
 // Registers while a handler runs, kept by the C++ code that it calls: rbx the block, r12 the ucontext, r13 the selector
@@ -62,6 +66,8 @@ multigrain_guest_return:
   jz 1f
   cmpl $0, 4(%rbx)
   jne multigrain_guest_return_again
+  movq 296(%r12), %rax
+  movq %rax, 56(%rbx)
   movb $1, 0(%rbx)
   movq 16(%rbx), %rax
   jmp 2f
@@ -272,8 +278,14 @@ Status resume_dispatch(ThreadBlock& block) {
   return {};
 }
 
+void point_gs(ThreadBlock& block) {
+  block.gs_is_guests = false;
+  asm volatile("wrgsbase %0" : : "r"(&block));
+}
+
 Status prepare_thread(ThreadBlock& block) {
   asm volatile("rdfsbase %0" : "=r"(block.host_fs));
+  if (!block.gs_is_guests) point_gs(block);
   const stack_t stack = block.stack();
   if (sigaltstack(&stack, nullptr) != 0) return fail_errno(errno, "cannot set the stack of a guest's signal handlers");
   return resume_dispatch(block);
@@ -331,6 +343,8 @@ void move_if_restartable(greg_t& instruction) {
   else if (instruction >= address(multigrain_guest_call_begin) &&
            instruction <= address(multigrain_guest_call_instruction))
     instruction = address(multigrain_guest_call_not_begun);
+  else
+    move_if_in_gate(instruction);
 }
 
 }  // namespace multigrain::guest

@@ -1,6 +1,6 @@
 // Where a guest's thread enters the host and leaves it: the instructions around signal handlers.
 //
-// Every way from the guest into the host is a signal: SIGSYS for a system call (Syscall User Dispatch), SIGSEGV and SIGBUS
+// Every way from the guest into the host is a signal, but for calls of some places (gates.h): SIGSYS for a system call (Syscall User Dispatch), SIGSEGV and SIGBUS
 // for faults, and whatever signal the guest has a handler for. The handler runs on the thread's alternate stack
 // (thread_block.h), with the host's thread pointer, and with system calls that pass.
 //
@@ -32,6 +32,8 @@ Status check_machine();
 // Makes this thread's signals run on the block's stack, and its system calls arrive once it is in the guest. The calling
 // thread blocks all signals. Errors: a system without Syscall User Dispatch.
 Status prepare_thread(ThreadBlock& block);
+// Lets gs of the calling thread lead to its block, which is of use to gates alone (gates.h).
+void point_gs(ThreadBlock& block);
 // In the child of a fork, which inherits all but the dispatch of system calls.
 Status resume_dispatch(ThreadBlock& block);
 // Undoes prepare_thread(): the thread has left the guest, and blocks all signals.

@@ -3,14 +3,18 @@
 // The first process of a guest stays a guest: the host executes itself, with the new program. What other processes of the
 // guest execute is the system's business, and no guest.
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 
 #include "base/child_process.h"
 #include "base/guest_environment.h"
+#include "base/own_descriptors.h"
 #include "guest/call_functions.h"
 #include "guest/entry.h"
 #include "guest/host.h"
@@ -41,6 +45,33 @@ std::optional<std::vector<std::string>> read_words(uint64_t address) {
   return words;
 }
 
+// Whether the guest can read the vector. Its pages are on this node afterwards, for a while.
+bool bring_words(uint64_t address) {
+  for (; address != 0; address += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    if (!read_guest(address, word)) return false;
+    if (word == 0) break;
+    char piece[256];
+    for (size_t length = 0, whole = 0; length == whole; word += length) {
+      whole = std::min<uint64_t>(sizeof piece, kPageSize - word % kPageSize);
+      if (!read_guest(word, piece, whole)) return false;
+      length = strnlen(piece, whole);
+    }
+  }
+  return true;
+}
+
+// As execve(), in a process of this one's memory or with a copy of it. The system cannot read pages that other nodes have:
+// those are brought here, and again if they are away by then. Nothing is allocated, since a child that shares memory would leave it.
+long execute_natively(const char* path, uint64_t arguments, uint64_t environment) {
+  constexpr int kAttempts = 1000;
+  for (int attempt = 0;; ++attempt) {
+    if (host().memory_is_shared && (!bring_words(arguments) || !bring_words(environment))) return -EFAULT;
+    syscall(SYS_execve, path, arguments, environment);
+    if (errno != EFAULT || !host().memory_is_shared || attempt == kAttempts) return -errno;
+  }
+}
+
 // The mask that the next program finds, until the object goes because there is none.
 class MaskForExec {
  public:
@@ -56,6 +87,17 @@ class MaskForExec {
   uint64_t before_ = 0;
 };
 
+// What the system runs has the limits and the cores that it would have without the nodes.
+class NativeSettings {
+ public:
+  NativeSettings() {
+    if (host().cluster != nullptr) sched_setaffinity(0, sizeof host().cores_of_processes, &host().cores_of_processes);
+  }
+
+ private:
+  own_descriptors::LimitForExec limit_;
+};
+
 long execute_guest(const Call& call, const std::string& path, uint64_t arguments, uint64_t environment) {
   auto words = read_words(arguments);
   if (!words) return -errno;
@@ -68,10 +110,12 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
   if (host().cluster != nullptr) {
     // The nodes are the first program's: what it executes in its place goes on without them, as what its children execute.
     const MaskForExec mask(call);
+    const NativeSettings settings;
     return -exec_file(path, *words, *variables);
   }
   std::vector<std::string> command{"mghost"};
   if (host().memory_is_shared) command.emplace_back("--copy-arguments");
+  if (host().traps_all_calls) command.emplace_back("--trap-calls");
   command.insert(command.end(), {"--execute", path, "--"});
   command.insert(command.end(), words->begin(), words->end());
   for (std::string& variable : *variables) variable = name_for_host(variable);
@@ -84,11 +128,13 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
 long execute(Call& call) {
   const auto path = read_guest_string(call.arguments[0], PATH_MAX);
   if (!path) return -errno;
-  const std::string real = real_path(*path);
+  const std::optional<std::string> real = real_path(*path);
+  if (!real) return -ENOENT;
   if (host().is_first && !call.thread.shares_memory)
-    return execute_guest(call, real, call.arguments[1], call.arguments[2]);
+    return execute_guest(call, *real, call.arguments[1], call.arguments[2]);
   const MaskForExec mask(call);
-  return syscall(SYS_execve, real.c_str(), call.arguments[1], call.arguments[2]) == 0 ? 0 : -errno;
+  const NativeSettings settings;
+  return execute_natively(real->c_str(), call.arguments[1], call.arguments[2]);
 }
 
 long execute_at(Call& call) {
@@ -96,8 +142,11 @@ long execute_at(Call& call) {
   if (!path) return -errno;
   if (!host().is_first || call.thread.shares_memory) {
     const MaskForExec mask(call);
+    const NativeSettings settings;
     const auto& argument = call.arguments;
-    return syscall(SYS_execveat, argument[0], argument[1], argument[2], argument[3], argument[4]) == 0 ? 0 : -errno;
+    // The path has been copied here; of the rest, pages may be away.
+    if (host().memory_is_shared && (!bring_words(argument[2]) || !bring_words(argument[3]))) return -EFAULT;
+    return syscall(SYS_execveat, argument[0], path->c_str(), argument[2], argument[3], argument[4]) == 0 ? 0 : -errno;
   }
   const int flags = call.integer(4);
   if ((flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) != 0) return -EINVAL;

@@ -9,18 +9,29 @@
 #include <climits>
 #include <cstring>
 
+#include "guest/areas.h"
 #include "guest/call_functions.h"
 #include "guest/proc_files.h"
 
 namespace multigrain::guest::call {
 namespace {
 
-// The path of an argument if the host may have to do something about it.
-std::optional<std::string> own_path(const Call& call, size_t argument) {
-  char begin[6] = {};
-  if (!read_guest(call.arguments[argument], begin, sizeof begin)) return std::nullopt;
-  if (!may_be_own_file(std::string_view(begin, sizeof begin))) return std::nullopt;
-  return read_guest_string(call.arguments[argument], PATH_MAX);
+// The path of an argument if the host may have to do something about it. `folder`: the argument before it is the descriptor of
+// a folder.
+std::optional<std::string> own_path(const Call& call, size_t argument, bool has_folder) {
+  char begin[kTellingCharacters] = {};
+  const uint64_t address = call.arguments[argument];
+  // At the end of a page there may be a shorter path.
+  const size_t bytes = std::min<uint64_t>(sizeof begin, kPageSize - address % kPageSize);
+  if (!read_guest(address, begin, bytes)) return std::nullopt;
+  const std::string_view first(begin, strnlen(begin, bytes));
+  const int folder = has_folder ? call.integer(argument - 1) : AT_FDCWD;
+  const bool is_in_folder = folder != AT_FDCWD && !first.empty() && first.front() != '/' && call.thread.away == nullptr;
+  if (!may_be_own_file(first) && !is_in_folder) return std::nullopt;
+  const auto path = read_guest_string(address, PATH_MAX);
+  if (!path) return std::nullopt;
+  std::string whole = whole_path(folder, *path);
+  return may_be_own_file(whole) ? std::optional(std::move(whole)) : std::nullopt;
 }
 
 // The call, with a path of the host's in the place of an argument.
@@ -52,15 +63,24 @@ long open_text(const std::string& text, int flags) {
   return reader < 0 ? -code : reader;
 }
 
-long open_path(Call& call, size_t argument, int flags) {
-  const auto path = own_path(call, argument);
-  if (!path) return pass(call);
-  if (const auto text = own_file(*path)) return open_text(*text, flags);
-  return pass_with(call, argument, real_path(*path));
+// The same, if there is one.
+long pass_real(Call& call, size_t argument, const std::string& path) {
+  const auto real = real_path(path);
+  return real ? pass_with(call, argument, *real) : -ENOENT;
 }
 
-long read_link_of(Call& call, size_t argument) {
-  const auto path = own_path(call, argument);
+long open_path(Call& call, size_t argument, bool has_folder, int flags) {
+  const auto path = own_path(call, argument, has_folder);
+  if (!path) return pass(call);
+  if (call.thread.away != nullptr) return call_at_home(call);
+  if (const auto text = own_file(*path)) return open_text(*text, flags);
+  return pass_real(call, argument, *path);
+}
+
+long read_link_of(Call& call, size_t argument, bool has_folder) {
+  const auto path = own_path(call, argument, has_folder);
+  if (path && call.thread.away != nullptr) return call_at_home(call);
+  if (path && !real_path(*path)) return -ENOENT;
   const auto target = path ? own_link(*path) : std::nullopt;
   if (!target) return pass(call);
   const auto size = static_cast<int>(call.arguments[argument + 2]);
@@ -69,18 +89,19 @@ long read_link_of(Call& call, size_t argument) {
   return write_guest(call.arguments[argument + 1], target->data(), count) ? static_cast<long>(count) : -EFAULT;
 }
 
-long pass_path(Call& call, size_t argument) {
-  const auto path = own_path(call, argument);
-  return path ? pass_with(call, argument, real_path(*path)) : pass(call);
+long pass_path(Call& call, size_t argument, bool has_folder) {
+  const auto path = own_path(call, argument, has_folder);
+  if (!path) return pass(call);
+  return call.thread.away != nullptr ? call_at_home(call) : pass_real(call, argument, *path);
 }
 
 }  // namespace
 
 long open(Call& call) {
-  return open_path(call, 0, call.integer(1));
+  return open_path(call, 0, false, call.integer(1));
 }
 long open_at(Call& call) {
-  return open_path(call, 1, call.integer(2));
+  return open_path(call, 1, true, call.integer(2));
 }
 long open_how(Call& call) {
   struct {
@@ -90,25 +111,25 @@ long open_how(Call& call) {
       0x02 | 0x04 | 0x08 | 0x10;  // RESOLVE_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH, _IN_ROOT
   const bool is_plain =
       call.arguments[3] >= sizeof how && read_guest(call.arguments[2], how) && (how.resolve & kRefusesLinks) == 0;
-  return is_plain ? open_path(call, 1, static_cast<int>(how.flags)) : pass(call);
+  return is_plain ? open_path(call, 1, true, static_cast<int>(how.flags)) : pass(call);
 }
 long read_link(Call& call) {
-  return read_link_of(call, 0);
+  return read_link_of(call, 0, false);
 }
 long read_link_at(Call& call) {
-  return read_link_of(call, 1);
+  return read_link_of(call, 1, true);
 }
 long path_first(Call& call) {
-  return pass_path(call, 0);
+  return pass_path(call, 0, false);
 }
 long path_second(Call& call) {
-  return pass_path(call, 1);
+  return pass_path(call, 1, true);
 }
 long path_and_flags_third(Call& call) {
-  return (call.arguments[2] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1);
+  return (call.arguments[2] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1, true);
 }
 long path_and_flags_fourth(Call& call) {
-  return (call.arguments[3] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1);
+  return (call.arguments[3] & AT_SYMLINK_NOFOLLOW) != 0 ? pass(call) : pass_path(call, 1, true);
 }
 
 }  // namespace multigrain::guest::call

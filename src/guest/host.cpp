@@ -66,6 +66,7 @@ CannotExecute run_guest(const std::string& path, std::vector<std::string> argume
   const uint64_t mask = block_signals();
   Host& state = *new (place_of_host()) Host;
   state.memory_is_shared = options.memory_is_shared;
+  state.traps_all_calls = options.traps_all_calls;
   return run_guest(state, path, std::move(arguments), std::move(environment), mask);
 }
 
@@ -85,6 +86,7 @@ CannotExecute run_guest(Host& state, const std::string& path, std::vector<std::s
   if (const Status prepared = prepare_thread(block); !prepared) return failed(prepared.error());
   const auto start = load_program(state.space, state.executable, state.environment, state.has_vdso);
   if (!start) return start.error();
+  state.auxiliary = start->auxiliary;
   char place[PATH_MAX];
   if (realpath(state.executable.path.c_str(), place) != nullptr) state.executable.path = place;
   // The system calls a process by the file it executes: of a script, the script.

@@ -1,6 +1,8 @@
 // The host of a guest: what this process knows of it.
 #pragma once
 
+#include <sched.h>
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "base/error.h"
 #include "guest/address_space.h"
 #include "guest/cluster.h"
+#include "guest/processor_masks.h"
 #include "guest/program.h"
 #include "guest/signals.h"
 
@@ -23,6 +26,12 @@ struct Host {
   SignalActions actions;
   Executable executable;                 // its path is absolute and without symbolic links
   std::vector<std::string> environment;  // NAME=VALUE, as the guest was given them
+  std::string auxiliary;                 // the auxiliary vector that it was given, as bytes
+  // On several nodes: the processors of its threads, and which threads of the home's process are none of the guest's.
+  ProcessorMasks masks;
+  std::vector<pid_t> own_threads;
+  // And the cores that mgrun was given, for processes that the guest starts: those run by the system.
+  cpu_set_t cores_of_processes{};
   // Whether this is the process that mgrun started. Processes that the guest starts run here, too, but what they execute
   // is the system's business.
   bool is_first = true;
@@ -31,8 +40,11 @@ struct Host {
   // Whether the guest is told of the system's own functions for the time (vdso). They are a page of each system, and what
   // they say is that system's.
   bool has_vdso = true;
+  // Whether this process was forked by one with nodes, and still has mappings of that one's host.
+  bool has_mappings_of_nodes = false;
   // Whether the guest's memory is kept coherent by a protocol: the system must not be given pointers into it.
   bool memory_is_shared = false;
+  bool traps_all_calls = false;
 };
 
 // The one of this process. Exists from run_guest() on.
@@ -40,6 +52,8 @@ Host& host();
 
 struct HostOptions {
   bool memory_is_shared = false;
+  // All calls arrive by signals, and the guest's code stays as it is.
+  bool traps_all_calls = false;
 };
 
 // Runs the program in this process, as execve() would: does not return unless it cannot be run. The arguments are the

@@ -44,6 +44,13 @@ long PrivateMappings::attach(int segment, uint64_t address, int flags) {
   return result_of(reinterpret_cast<long>(shmat(segment, reinterpret_cast<void*>(address), flags)));
 }
 
+long PrivateMappings::map_for_host(Range range) {
+  void* const wanted = reinterpret_cast<void*>(range.begin);
+  void* const mapped = mmap(wanted, range.end - range.begin, PROT_READ | PROT_EXEC,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  return mapped == MAP_FAILED ? -errno : 0;
+}
+
 long PrivateMappings::detach(uint64_t address) {
   return result_of(shmdt(reinterpret_cast<void*>(address)));
 }

@@ -30,6 +30,10 @@ class Mappings {
   // As shmat() with an address, and shmdt().
   virtual long attach(int segment, uint64_t address, int flags) = 0;
   virtual long detach(uint64_t address) = 0;
+  // Memory of this process alone for code of the host; the range is not the guest's.
+  virtual long map_for_host(Range range) = 0;
+  // Whether the instructions of an area that cannot be written are this process's own, so that it may change them.
+  [[nodiscard]] virtual bool has_own_code(const Area& area) const = 0;
 };
 
 // The memory of this process.
@@ -43,6 +47,8 @@ class PrivateMappings final : public Mappings {
   long discard(Range range, const std::vector<Area>& before) override;
   long attach(int segment, uint64_t address, int flags) override;
   long detach(uint64_t address) override;
+  long map_for_host(Range range) override;
+  [[nodiscard]] bool has_own_code(const Area& area) const override { return !area.is_shared; }
 };
 
 }  // namespace multigrain::guest

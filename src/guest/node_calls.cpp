@@ -20,6 +20,10 @@ namespace multigrain::guest {
 namespace {
 
 constexpr uint64_t kMaskSize = sizeof(uint64_t);
+// Calls that are newer than some headers.
+constexpr long kFutexWake = 454;
+constexpr long kFutexWait = 455;
+constexpr long kFutexRequeue = 456;
 
 long number_of(const ThreadBlock& thread) {
   return thread.tid != 0 ? thread.tid : gettid();
@@ -53,27 +57,13 @@ long advise(Call& call) {
   }
 }
 
-long tell_processors(Call& call) {
-  const unsigned processors = host().cluster->processors();
-  const uint64_t bytes = call.arguments[1];
-  const uint64_t needed = (processors + 63) / 64 * 8;
-  if (bytes < needed || bytes % 8 != 0) return -EINVAL;
-  std::vector<uint64_t> set(needed / 8);
-  for (unsigned i = 0; i < processors; ++i) set[i / 64] |= uint64_t{1} << (i % 64);
-  return write_guest(call.arguments[2], set.data(), needed) ? static_cast<long>(needed) : -EFAULT;
-}
-
-long tell_processor(Call& call) {
-  const uint32_t zero = 0;
-  for (const uint64_t address : {call.arguments[0], call.arguments[1]})
-    if (address != 0 && !write_guest(address, zero)) return -EFAULT;
-  return 0;
-}
-
 // Every page of the guest counts as resident.
 long tell_resident(Call& call) {
   const uint64_t pages = (call.arguments[1] + kPageSize - 1) / kPageSize;
-  if (call.arguments[0] % kPageSize != 0) return -EINVAL;
+  const long checked = call.thread.away != nullptr
+                           ? host().cluster->call_at_home(SYS_mincore, call.arguments, call.thread)
+                           : host().space.check_mapped(call.arguments[0], call.arguments[1]);
+  if (checked != 0) return checked;
   const std::vector<uint8_t> all(std::min<uint64_t>(pages, 4096), 1);
   for (uint64_t done = 0; done < pages; done += all.size())
     if (!write_guest(call.arguments[2] + done, all.data(), std::min<uint64_t>(all.size(), pages - done)))
@@ -126,7 +116,7 @@ bool is_different_away(const Call& call) {
     case SYS_sched_yield:
       return true;
     case SYS_arch_prctl:
-      return call.integer(0) != ARCH_SET_FS && call.integer(0) != ARCH_GET_FS;
+      return call.integer(0) < ARCH_SET_GS || call.integer(0) > ARCH_GET_GS;
     default:
       return false;
   }
@@ -149,12 +139,7 @@ long carry_out_away(Call& call) {
       sched_yield();
       return 0;
     case SYS_arch_prctl:
-      // Of gs, which is a register of the processor that runs the thread.
-      if (call.integer(0) == ARCH_SET_GS) return pass_call(call.number, call.arguments, call.thread);
       return -EINVAL;
-    case SYS_execve:
-    case SYS_execveat:
-      return -ENOSYS;
     default:
       return cluster.call_at_home(call.number, call.arguments, call.thread);
   }
@@ -165,6 +150,9 @@ long carry_out_away(Call& call) {
 bool is_different_on_nodes(const Call& call) {
   switch (call.number) {
     case SYS_futex:
+    case kFutexWake:
+    case kFutexWait:
+    case kFutexRequeue:
     case SYS_futex_waitv:
     case SYS_madvise:
     case SYS_mincore:
@@ -183,9 +171,6 @@ bool is_different_on_nodes(const Call& call) {
     case SYS_shmat:
     case SYS_shmdt:
     case SYS_gettid:
-    case SYS_getcpu:
-    case SYS_sched_getaffinity:
-    case SYS_sched_setaffinity:
     case SYS_set_tid_address:
     case SYS_set_robust_list:
     case SYS_get_robust_list:
@@ -204,13 +189,9 @@ long carry_out_on_nodes(Call& call) {
       return advise(call);
     case SYS_mincore:
       return tell_resident(call);
-    case SYS_sched_getaffinity:
-      return tell_processors(call);
-    case SYS_sched_setaffinity:
-      // Threads stay on their node; which processor of it is the system's affair.
-      return 0;
-    case SYS_getcpu:
-      return tell_processor(call);
+    case SYS_msync:
+      return call.thread.away != nullptr ? host().cluster->call_at_home(SYS_msync, call.arguments, call.thread)
+                                         : host().space.sync(call.arguments[0], call.arguments[1], call.integer(2));
     case SYS_gettid:
       return number_of(call.thread);
     case SYS_set_tid_address:
@@ -221,7 +202,6 @@ long carry_out_on_nodes(Call& call) {
       if (call.arguments[1] != 24) return -EINVAL;
       call.thread.robust_list = call.arguments[0];
       return 0;
-    case SYS_msync:
     case SYS_mlock:
     case SYS_munlock:
     case SYS_mlock2:
@@ -231,6 +211,9 @@ long carry_out_on_nodes(Call& call) {
     case SYS_set_mempolicy:
       return 0;
     case SYS_futex_waitv:
+    case kFutexWake:
+    case kFutexWait:
+    case kFutexRequeue:
     case SYS_get_mempolicy:
     case SYS_move_pages:
     case SYS_migrate_pages:

@@ -44,6 +44,7 @@ class Package {
   long unpack(long result);
 
   [[nodiscard]] long number() const { return header().number; }
+  [[nodiscard]] const uint64_t (&arguments() const)[6] { return header().arguments; }
   // How many units of data the package is for, if the call has more than it has room for; else 0.
   [[nodiscard]] uint64_t cut_to() const { return plan_.cut_to(); }
   // Whether pack() has refused the call because nothing is known of its arguments.

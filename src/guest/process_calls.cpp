@@ -124,6 +124,7 @@ long new_sharing_process(Call& call, const New& wanted) {
   block.actions = &actions;
   block.hidden_mask = call.thread.hidden_mask;
   block.guest_fs = wanted.has(CLONE_SETTLS) ? wanted.thread_pointer : call.thread.guest_fs;
+  block.gs_is_guests = call.thread.gs_is_guests;
   block.shares_memory = true;
   ucontext_t& context = copy_context(call.context, block);
   context.uc_mcontext.gregs[REG_RAX] = 0;
@@ -192,6 +193,7 @@ long set_robust_list(Call& call) {
 }
 
 long arch_prctl(Call& call) {
+  constexpr int kRequestRegisters = 0x1023;  // ARCH_REQ_XCOMP_PERM
   switch (call.integer(0)) {
     case ARCH_SET_FS:
       if (call.arguments[1] >= uint64_t{1} << 47) return -EPERM;
@@ -199,8 +201,26 @@ long arch_prctl(Call& call) {
       return 0;
     case ARCH_GET_FS:
       return write_guest(call.arguments[1], call.thread.guest_fs) ? 0 : -EFAULT;
+    case ARCH_SET_GS: {
+      // Calls of this thread trap from here on, unless it gives the register back.
+      const long result = pass_call(call.number, call.arguments, call.thread);
+      if (result != 0) return result;
+      call.thread.gs_is_guests = true;
+      if (call.arguments[1] == 0) point_gs(call.thread);
+      return 0;
+    }
+    case ARCH_GET_GS: {
+      uint64_t base = 0;
+      if (call.thread.gs_is_guests) asm volatile("rdgsbase %0" : "=r"(base));
+      return write_guest(call.arguments[1], base) ? 0 : -EFAULT;
+    }
+    case kRequestRegisters: {
+      // The system's frames get another format then, and each thread's at another time.
+      const long result = pass(call);
+      if (result == 0) host().space.trap_all_calls();
+      return result;
+    }
     default:
-      // The host has no use for gs, so it is always the guest's.
       return pass(call);
   }
 }

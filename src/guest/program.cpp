@@ -190,7 +190,7 @@ struct Auxiliary {
 
 // Everything below the strings, the lowest word first.
 uint64_t build_stack(uint64_t top, const Executable& executable, const std::vector<std::string>& environment,
-                     const Auxiliary& auxiliary) {
+                     const Auxiliary& auxiliary, std::string& vector) {
   Stack stack(top - 8);
   const uint64_t name = stack.push(executable.path);
   const auto push_all = [&stack](const std::vector<std::string>& texts) {
@@ -211,6 +211,7 @@ uint64_t build_stack(uint64_t top, const Executable& executable, const std::vect
   words.push_back(0);
   words.insert(words.end(), environment_places.begin(), environment_places.end());
   words.push_back(0);
+  const size_t begin = words.size();
   const auto add = [&words](uint64_t kind, uint64_t value) {
     words.push_back(kind);
     words.push_back(value);
@@ -235,6 +236,7 @@ uint64_t build_stack(uint64_t top, const Executable& executable, const std::vect
   add(AT_EXECFN, name);
   add(AT_PLATFORM, platform);
   add(AT_NULL, 0);
+  vector.assign(reinterpret_cast<const char*>(&words[begin]), (words.size() - begin) * sizeof(uint64_t));
 
   stack.align();
   if (words.size() % 2 != 0) stack.push("\0\0\0\0\0\0\0", 8);
@@ -331,7 +333,9 @@ tl::expected<Start, CannotExecute> load_program(AddressSpace& space, const Execu
   for (const auto* const texts : {&executable.arguments, &environment})
     for (const std::string& text : *texts) needed += text.size() + 1 + sizeof(uint64_t);
   if (needed > stack_bytes / 4) return cannot(E2BIG, executable.path);
-  return Start{.instruction = begin, .stack = build_stack(top, executable, environment, auxiliary)};
+  Start start{.instruction = begin, .stack = 0, .auxiliary = {}};
+  start.stack = build_stack(top, executable, environment, auxiliary, start.auxiliary);
+  return start;
 }
 
 }  // namespace multigrain::guest

@@ -31,6 +31,7 @@ tl::expected<Executable, CannotExecute> find_executable(const std::string& path,
 struct Start {
   uint64_t instruction = 0;
   uint64_t stack = 0;
+  std::string auxiliary;  // the auxiliary vector that is there, as bytes
 };
 
 // Maps the program. `environment`: NAME=VALUE. `has_vdso`: whether it is told of the system's own. Errors: a damaged file, a missing interpreter, no room. What was mapped

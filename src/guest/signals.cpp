@@ -67,7 +67,9 @@ struct SoftwareBytes {
   uint32_t extended_size;
   uint64_t components;
   uint32_t state_size;
+  uint32_t unused[7];
 };
+static_assert(kSoftwareBytes + sizeof(SoftwareBytes) == kLegacyState);
 
 SoftwareBytes software_bytes(const std::byte* state) {
   SoftwareBytes bytes;
@@ -292,7 +294,7 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
   if (!is_address(action.handler) || (is_fault && is_blocked)) {
     if (action.handler == reinterpret_cast<uint64_t>(SIG_IGN) && !is_fault) return;
     if (thread.away != nullptr) {
-      host().cluster->act_by_default_at_home(signal, thread);
+      host().cluster->act_by_default_at_home(signal, is_fault, thread);
       return;
     }
     // The system does what it does by default: a fault comes again when the context continues; a signal is sent again, to
@@ -307,7 +309,7 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
     const SystemAction fault = thread.actions->action(SIGSEGV);
     const bool is_last =
         signal == SIGSEGV || !is_address(fault.handler) || (mask_of(context, thread) & bit(SIGSEGV)) != 0;
-    if (is_last && thread.away != nullptr) host().cluster->act_by_default_at_home(SIGSEGV, thread);
+    if (is_last && thread.away != nullptr) host().cluster->act_by_default_at_home(SIGSEGV, true, thread);
     if (is_last) die_of(SIGSEGV);
     siginfo_t forced{};
     forced.si_signo = SIGSEGV;
@@ -403,6 +405,37 @@ ucontext_t& copy_context(const ucontext_t& context, ThreadBlock& to) {
   copy.uc_mcontext.fpregs = reinterpret_cast<fpregset_t>(to.frame + kStatePlace);
   copy.uc_stack = to.stack();
   return copy;
+}
+
+std::optional<RegisterFormat> register_format(const ucontext_t& context) {
+  const SoftwareBytes bytes = software_bytes(state_of(context));
+  const bool fits = kGateState + bytes.extended_size <= kFrameSize && bytes.state_size < bytes.extended_size;
+  if (bytes.magic != kExtendedMagic || !fits) return std::nullopt;
+  return RegisterFormat{
+      .extended_size = bytes.extended_size, .state_size = bytes.state_size, .components = bytes.components};
+}
+
+ucontext_t& gate_context(ThreadBlock& thread, const RegisterFormat& format) {
+  auto& context = *reinterpret_cast<ucontext_t*>(thread.gate_frame);
+  if (thread.gate_is_ready) return context;
+  constexpr unsigned long kFlags = 7;  // UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
+  constexpr greg_t kCodeSegment = 0x33, kStackSegment = 0x2b;
+  constexpr uint32_t kMagicAtEnd = 0x46505845;
+  std::byte* const state = thread.gate_frame + kGateState;
+  context.uc_flags = kFlags;
+  context.uc_link = nullptr;
+  context.uc_stack = thread.stack();
+  context.uc_mcontext.gregs[REG_CSGSFS] = kCodeSegment | kStackSegment << 48;
+  context.uc_mcontext.fpregs = reinterpret_cast<fpregset_t>(state);
+  const SoftwareBytes bytes{.magic = kExtendedMagic,
+                            .extended_size = format.extended_size,
+                            .components = format.components,
+                            .state_size = format.state_size,
+                            .unused = {}};
+  std::memcpy(state + kSoftwareBytes, &bytes, sizeof bytes);
+  std::memcpy(state + format.state_size, &kMagicAtEnd, sizeof kMagicAtEnd);
+  thread.gate_is_ready = true;
+  return context;
 }
 
 BlockedSignals::BlockedSignals() {

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -94,6 +95,18 @@ ucontext_t& copy_context(const ucontext_t& context, ThreadBlock& to);
 // The context with its floating-point state, as bytes; and from such bytes, in a place that is aligned to 64 bytes.
 std::vector<std::byte> save_context(const ucontext_t& context);
 ucontext_t& restore_context(std::span<const std::byte> bytes, std::span<std::byte> place);
+
+// How the system writes the floating-point state of a context.
+struct RegisterFormat {
+  uint32_t extended_size = 0;
+  uint32_t state_size = 0;
+  uint64_t components = 0;
+  bool operator==(const RegisterFormat&) const = default;
+};
+// That of this context; nullopt: there is more than kFrameSize has room for, or no extended state.
+std::optional<RegisterFormat> register_format(const ucontext_t& context);
+// The context in the block's gate_frame, with all that does not depend on where the guest is.
+ucontext_t& gate_context(ThreadBlock& thread, const RegisterFormat& format);
 
 // The host's handlers of faults, on a node that is not the home.
 Status install_host_handlers();

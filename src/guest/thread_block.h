@@ -17,16 +17,18 @@ namespace multigrain::guest {
 
 class SignalActions;
 class Away;
+struct CallSite;
 
 inline constexpr size_t kBlockSize = size_t{256} << 10;  // entry.cpp has it in its instructions
 inline constexpr size_t kFrameSize = size_t{24} << 10;   // for all registers of a processor with AMX, and more
+inline constexpr size_t kGateState = 1024;               // where the floating-point state is in ThreadBlock::gate_frame
 
 // The values of ThreadBlock::selector, as the system defines them.
 inline constexpr uint8_t kCallsPass = 0;
 inline constexpr uint8_t kCallsTrap = 1;
 
 struct ThreadBlock {
-  // These four are known to the instructions of entry.cpp.
+  // These are known to the instructions of entry.cpp and gates.cpp.
   volatile uint8_t selector = kCallsPass;  // what the system does with system calls of this thread
   volatile int pending_signal = 0;         // a signal for the guest that came while the host ran, with its info below;
                                            // -1: only those that are held
@@ -34,6 +36,11 @@ struct ThreadBlock {
   uint64_t guest_fs = 0;                   // the guest's, while the host runs
   uint64_t host_stack = 0;                 // where leave_guest() continues
   uint64_t stack_top = 0;
+  ThreadBlock* self = this;        // by which a gate knows that gs leads to a block
+  const CallSite* site = nullptr;  // from which the gate was entered
+  uint64_t guest_mask = 0;         // the thread's mask while the guest runs
+  // The guest's registers, while a call is carried out that came by a gate: a ucontext_t, as of a signal.
+  alignas(64) std::byte gate_frame[kFrameSize];
 
   siginfo_t pending_info{};
   // The guest's own alternate stack: the system knows only this one here.
@@ -62,6 +69,12 @@ struct ThreadBlock {
   // How many signals from home it has acted on, and how many of these its shadow knows of.
   volatile uint32_t signals_acted_on = 0;
   uint32_t signals_answered = 0;
+  // Whether the frame of the gates has what is the same each time.
+  bool gate_is_ready = false;
+  // Whether gs is what the guest has made of it; else it leads to this block.
+  bool gs_is_guests = false;
+  // The only processor that it has asked to run on, on several nodes; -1: any.
+  int32_t processor = -1;
   // Whether it is a process of its own that shares this one's memory (vfork).
   bool shares_memory = false;
 

@@ -103,6 +103,7 @@ void run_thread(ThreadBlock& block, ucontext_t& context, const ThreadStart& star
     return;
   }
   const pid_t tid = block.tid != 0 ? block.tid : gettid();
+  if (start.creator != 0) host().masks.inherit(start.creator, tid);
   if (start.parent_tid != 0) write_guest(start.parent_tid, tid);
   if (start.child_tid != 0) write_guest(start.child_tid, tid);
   begun(tid);
@@ -119,6 +120,7 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
   block.actions = parent.actions;
   block.hidden_mask = parent.hidden_mask;
   block.guest_fs = start.thread_pointer;
+  block.gs_is_guests = parent.gs_is_guests;
   block.clear_tid = start.clear_tid;
   ucontext_t& context = copy_context(*start.context, block);
   context.uc_mcontext.gregs[REG_RAX] = 0;
@@ -158,7 +160,11 @@ void end_thread(ThreadBlock& thread, int status) {
   const uint32_t zero = 0;
   if (thread.clear_tid != 0 && write_guest(thread.clear_tid, zero)) wake(thread.clear_tid, 1);
   // The first thread has no host code to return to, and the status that the process has if its last thread ends this way.
-  if (gettid() == getpid()) syscall(SYS_exit, status);
+  if (thread.away == nullptr && gettid() == getpid()) {
+    // The other nodes find the files of the process by it, which they cannot by a thread that is gone.
+    if (host().cluster != nullptr) host().cluster->first_thread_has_ended(status);
+    syscall(SYS_exit, status);
+  }
   leave_guest(thread);
 }
 

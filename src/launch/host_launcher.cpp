@@ -229,8 +229,7 @@ void HostLauncher::describe_job(HostLink& link, const std::string& address) {
                              .text(config.interface)
                              .text(config.stats_file)
                              .number(options_.binary ? 1 : 0));
-  const std::vector<std::string> words =
-      options_.binary ? words_for_host(true, path_, options_.program) : options_.program;
+  const std::vector<std::string> words = options_.binary ? words_for_host(options_, path_) : options_.program;
   for (const std::string& argument : words) link.send(agent::kArgument, FieldWriter().text(argument));
   const auto variable = [&](std::string_view name, std::string_view value) {
     link.send(agent::kVariable, FieldWriter().text(name).text(value));

@@ -26,10 +26,12 @@ Result<std::string> find_host(bool is_of_several_nodes) {
   return *folder / name;
 }
 
-std::vector<std::string> words_for_host(bool is_of_several_nodes, const std::string& path,
-                                        const std::vector<std::string>& program) {
-  std::vector<std::string> words = {name_of_host(is_of_several_nodes), "--execute", path, "--"};
-  words.insert(words.end(), program.begin(), program.end());
+std::vector<std::string> words_for_host(const LaunchOptions& options, const std::string& path) {
+  std::vector<std::string> words = {name_of_host(!is_alone(options))};
+  // A node has the setting itself.
+  if (is_alone(options) && options.config.calls == CallsBy::kTrap) words.emplace_back("--trap-calls");
+  words.insert(words.end(), {"--execute", path, "--"});
+  words.insert(words.end(), options.program.begin(), options.program.end());
   return words;
 }
 

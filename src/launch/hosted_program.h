@@ -11,9 +11,8 @@ namespace multigrain {
 
 // The executable that hosts a program on one node, or on several, in this installation. Error: it is not there.
 Result<std::string> find_host(bool is_of_several_nodes);
-// The words with which it is started for the program, which is at `path`, with the words that the user gave.
-std::vector<std::string> words_for_host(bool is_of_several_nodes, const std::string& path,
-                                        const std::vector<std::string>& program);
+// The words with which it is started for the program, which is at `path`, with the user's options and words.
+std::vector<std::string> words_for_host(const LaunchOptions& options, const std::string& path);
 
 // The status of a program that find_program() has not found, as a shell's.
 int status_of_missing(const std::string& name);

@@ -201,7 +201,7 @@ int launch(const LaunchOptions& given) {
   if (given.binary) {
     const auto host = find_host(!is_alone(given));
     if (!host) return refuse(1, host.error());
-    options.program = words_for_host(!is_alone(given), *path, given.program);
+    options.program = words_for_host(given, *path);
     path = *host;
     if (can_stand_aside(options)) return refuse(kNotExecutable, become(*path, options.program));
   }

@@ -56,6 +56,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   ~Node() override;
 
   [[nodiscard]] const Config& config() const { return config_; }
+  // Those of this node, or all if it has none of its own.
+  [[nodiscard]] const cpu_set_t& cores() const { return service_cores_; }
   [[nodiscard]] Region& region() { return *region_; }
   [[nodiscard]] AccessRights& rights() { return *rights_; }
   [[nodiscard]] SharedHeap& heap() { return *heap_; }

@@ -12,6 +12,7 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/own_descriptors.h"
 #include "fabric/emulation/emulation.h"
 #include "instrument/abi.h"
 #include "instrument/runtime/hazards.h"
@@ -80,7 +81,7 @@ Status Node::build() {
   set_handler<&Node::handle_profile_mark>(runtime_message::kProfileMark);
   set_handler<&Node::handle_profile_marked>(runtime_message::kProfileMarked);
 
-  shutdown_event_ = eventfd(0, EFD_CLOEXEC);
+  shutdown_event_ = own_descriptors::keep(eventfd(0, EFD_CLOEXEC));
   if (shutdown_event_ < 0) return fail_errno(errno, "cannot create an event descriptor");
   for (SparseTable<ProfileSnapshot>* const table : {&baseline_, &end_}) {
     auto snapshots = SparseTable<ProfileSnapshot>::create(config_.processors_per_node + 1, "profile snapshots");
@@ -181,6 +182,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     // The job's memory: the launcher's, or for a program that was started without one, one of its own.
     int job_fd = config_.job_fd;
     std::vector<int> frames_fds = environment.frames_fds;
+    for (int& fd : frames_fds) fd = own_descriptors::keep(fd);
     if (job_fd < 0) {
       auto made = create_job_memory({.nodes = 1,
                                      .processors_per_node = config_.processors_per_node,
@@ -192,8 +194,9 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
       return fail("MULTIGRAIN_FRAMES_FDS names {} descriptors for {} nodes: start the program with mgrun",
                   frames_fds.size(), config_.nodes);
     }
-    auto region = Region::create(config_.region_size, config_.page_size,
-                                 frames_fds.empty() ? -1 : fcntl(frames_fds[config_.node.value], F_DUPFD_CLOEXEC, 0));
+    auto region = Region::create(
+        config_.region_size, config_.page_size,
+        frames_fds.empty() ? -1 : own_descriptors::keep(fcntl(frames_fds[config_.node.value], F_DUPFD_CLOEXEC, 0)));
     if (!region) return tl::unexpected(region.error());
     region_.emplace(std::move(*region));
 

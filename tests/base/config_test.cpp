@@ -47,6 +47,9 @@ TEST(NamesTest, AccessAndHome) {
   EXPECT_EQ(parse_access("auto"), AccessMechanism::kAutomatic);
   EXPECT_EQ(parse_access("userfault"), AccessMechanism::kUserfault);
   EXPECT_EQ(parse_access("mprotect"), AccessMechanism::kMprotect);
+  EXPECT_EQ(parse_calls("jump"), CallsBy::kJump);
+  EXPECT_EQ(parse_calls("trap"), CallsBy::kTrap);
+  EXPECT_EQ(parse_calls("x").error().message, "it is 'x'; it must be jump or trap");
   EXPECT_EQ(parse_access("x").error().message, "access mechanism is 'x'; it must be auto, userfault or mprotect");
   EXPECT_EQ(parse_home("interleaved"), HomePolicy::kInterleaved);
   EXPECT_EQ(parse_home("blocked"), HomePolicy::kBlocked);

@@ -24,5 +24,17 @@ TEST(GuestEnvironment, ComesBackAsItWas) {
   EXPECT_EQ(environment_for_guest(pointers.data()), original);
 }
 
+TEST(GuestEnvironment, OpenMpSleepsUnlessTheUserHasDecided) {
+  std::vector<std::string> environment = {"PATH=/bin", "OMP_NUM_THREADS=3"};
+  let_openmp_sleep(environment);
+  EXPECT_EQ(environment, (std::vector<std::string>{"PATH=/bin", "OMP_NUM_THREADS=3", "OMP_WAIT_POLICY=passive"}));
+  for (const char* const decided :
+       {"OMP_WAIT_POLICY=active", "KMP_BLOCKTIME=200", "KMP_LIBRARY=turnaround", "GOMP_SPINCOUNT=9"}) {
+    std::vector<std::string> given = {decided};
+    let_openmp_sleep(given);
+    EXPECT_EQ(given, std::vector<std::string>{decided});
+  }
+}
+
 }  // namespace
 }  // namespace multigrain::guest

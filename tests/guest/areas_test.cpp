@@ -112,5 +112,27 @@ TEST(Areas, WhatIsAllowedAndWhatIsChosenDiffer) {
   EXPECT_EQ(areas.find_free(2 * kPageSize, pages(1, 3)), std::nullopt);
 }
 
+TEST(Areas, KeepWhatIsReserved) {
+  Areas areas({pages(0, kPages)}, pages(0, kPages));
+  areas.map({.range = pages(8, 2), .rights = PROT_READ});
+  areas.reserve(pages(10, 2));
+  areas.map({.range = pages(12, 2), .rights = PROT_READ});
+  EXPECT_TRUE(areas.is_allowed(pages(8, 2)));
+  EXPECT_FALSE(areas.is_allowed(pages(9, 2)));
+  EXPECT_FALSE(areas.is_allowed(pages(11, 1)));
+  EXPECT_FALSE(areas.is_free(pages(11, 1)));
+  EXPECT_TRUE(areas.is_reserved(pages(11, 1).begin));
+  EXPECT_FALSE(areas.is_reserved(pages(12, 1).begin));
+  // It is no area, and nothing is found there.
+  EXPECT_EQ(areas.all().size(), 2u);
+  EXPECT_TRUE(areas.around(pages(10, 1).begin).empty());
+  EXPECT_EQ(areas.find_free(4 * kPageSize, pages(6, 8)), std::nullopt);
+  EXPECT_EQ(areas.without_reserved(pages(8, 6)), (std::vector<Range>{pages(8, 2), pages(12, 2)}));
+  EXPECT_EQ(areas.without_reserved(pages(8, 3)), (std::vector<Range>{pages(8, 2)}));
+  EXPECT_EQ(areas.without_reserved(pages(11, 3)), (std::vector<Range>{pages(12, 2)}));
+  EXPECT_TRUE(areas.without_reserved(pages(10, 2)).empty());
+  EXPECT_EQ(areas.without_reserved(pages(20, 2)), (std::vector<Range>{pages(20, 2)}));
+}
+
 }  // namespace
 }  // namespace multigrain::guest

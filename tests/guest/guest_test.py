@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -17,9 +18,9 @@ LABELLED = (f"{BIN}/mgrun", "--label-output", "--binary", "--")
 PATIENCE_S = 600
 
 
-def copied(*command):
+def copied(*command, option="--copy-arguments"):
     """That command under a host that gives the system copies of what a call's addresses mean."""
-    return (HOST, "--copy-arguments", "--execute", shutil.which(command[0]) or command[0], "--", *command)
+    return (HOST, option, "--execute", shutil.which(command[0]) or command[0], "--", *command)
 
 
 def run(command, **options):
@@ -43,7 +44,7 @@ class Guest(unittest.TestCase):
                 self.assertEqual(run(copied(*command), cwd=self.folder, **options), alone)
 
     def test_programs_of_all_kinds(self):
-        for name, status in (("signals", 3), ("processes", 17), ("memory", 0)):
+        for name, status in (("signals", 3), ("processes", 17), ("memory", 0), ("sites", 5)):
             for kind in ("", "_fixed", "_static"):
                 program = f"{PROGRAMS}/{name}{kind}"
                 with self.subTest(program=os.path.basename(program)):
@@ -53,6 +54,8 @@ class Guest(unittest.TestCase):
                     self.assertGreater(len(alone[1].splitlines()), 10)
                     self.assertEqual(run([*HOSTED, program], cwd=self.folder), alone)
                     self.assertEqual(run(copied(program), cwd=self.folder), alone)
+                    # All calls by signals: its code stays as it is.
+                    self.assertEqual(run(copied(program, option="--trap-calls"), cwd=self.folder), alone)
 
     def test_programs_of_a_distribution(self):
         data = os.urandom(3_000_000) + b"again and again, " * 100_000
@@ -177,9 +180,41 @@ class OnSeveralNodes(unittest.TestCase):
             for _ in range(5):
                 self.same(nodes, f"{PROGRAMS}/threads")
 
+    def test_locks_shared_with_others(self):
+        for nodes in (2, 3):
+            self.same(nodes, f"{PROGRAMS}/shared_locks")
+
+    def test_signals_of_threads(self):
+        for nodes in (2, 3):
+            self.same(nodes, f"{PROGRAMS}/thread_signals", "30")
+
+    def test_rights_to_memory(self):
+        for nodes in (2, 3):
+            self.same(nodes, f"{PROGRAMS}/rights", "20")
+
+    def test_threads_that_come_and_go(self):
+        self.same(2, f"{PROGRAMS}/churn", "all", "40")
+        self.same(3, f"{PROGRAMS}/churn", "exit", "20")
+        self.same(2, f"{PROGRAMS}/churn", "last", "20")
+
+    def test_faults(self):
+        self.same(2, f"{PROGRAMS}/faults")
+        # How a process dies of a thread's: handled, ignored and blocked.
+        for how in ("segv", "segvi", "segvb", "fpe", "fpei", "fpeb", "illi", "illb", "trapi", "trapb"):
+            self.same(2, f"{PROGRAMS}/faults", how)
+        for how in ("abort", "overflow", "kill", "term", "rt", "exit", "_exit", "cancel", "badstack"):
+            self.same(2, f"{PROGRAMS}/faults", how)
+
+    def test_a_thread_that_is_away_executes_a_program(self):
+        program = "import os, threading as t; x=t.Thread(target=lambda: os.execvp('sh', ['sh', '-c', 'echo it; exit 5'])); x.start(); x.join()"
+        self.same(2, shutil.which("python3"), "-c", program)
+        program = "import os, threading as t; x=t.Thread(target=lambda: print(os.waitpid(os.posix_spawn('/bin/sh', ['sh', '-c', 'exit 6'], {}), 0)[1])); x.start(); x.join()"
+        self.same(2, shutil.which("python3"), "-c", program)
+
     def test_one_thread(self):
         for program in ("signals", "processes"):
             self.same(2, f"{PROGRAMS}/{program}")
+        self.same(2, f"{PROGRAMS}/sites", "on-nodes")
         self.same(2, "sh", "-c", "ls / | sort -r | head -3; echo $(expr 3 + 4); exit 11")
         self.same(2, "cat", input=os.urandom(1_500_000))
 
@@ -190,6 +225,110 @@ class OnSeveralNodes(unittest.TestCase):
         for command in (("sort", "--parallel=4"), ("xz", "-T2", "--block-size=500000", "-1"), ("zstd", "-q", "-T2"), ("pigz", "-p4", "-n")):
             if shutil.which(command[0]):
                 self.same(2, *command, input=data)
+
+    def test_openmp_sleeps_unless_the_user_has_decided(self):
+        hosted = (f"{BIN}/mgrun", "--nodes", "2", "--binary", "--", "env")
+        environment = {"PATH": os.environ["PATH"], "A": "1"}
+        expected = {*(f"{name}={value}" for name, value in environment.items()), "OMP_WAIT_POLICY=passive"}
+        self.assertEqual(set(run(hosted, env=environment)[1].decode().splitlines()), expected)
+        environment["KMP_BLOCKTIME"] = "200"
+        self.assertNotIn(b"OMP_WAIT_POLICY", run(hosted, env=environment)[1])
+
+    def test_descriptors_of_the_host_are_out_of_reach(self):
+        program = """
+import os, resource, sys, threading
+def use():
+    before = len(os.listdir('/proc/self/fd'))
+    fd = os.open('/proc/self/exe', os.O_RDONLY)
+    os.close(fd)
+    results.append((fd < 64, before < 70, os.fstat(2) is not None))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for fd in range(hard, hard + 20):
+        for call in (os.close, os.fstat, os.dup):
+            try: results.append(call(fd) and False)
+            except OSError as error: results.append(error.errno == 9)
+def in_threads():
+    threads = [threading.Thread(target=use) for _ in range(3)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+results = []
+in_threads()
+os.closerange(3, 1 << 20)
+for fd in range(3, 70000):
+    try: os.close(fd)
+    except OSError: pass
+in_threads()
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+if hasattr(os, 'closerange'): os.closerange(3, 0x7fffffff)
+for fd in list(range(3, 60)) + [limit[1], limit[1] + 1, limit[1] + 7]:
+    try: os.dup2(2, fd)
+    except OSError: results.append(fd >= limit[1])
+for fd in sorted(map(int, os.listdir('/proc/self/fd'))): results.append(fd < limit[1])
+in_threads()
+if os.fork() == 0:
+    results.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0] == limit[0])
+    print('child', all(map(bool, results)), flush=True)
+    os._exit(0)
+os.wait()
+import subprocess
+print(subprocess.run(['echo', 'x'], capture_output=True, close_fds=True).stdout)
+print(all(results), sorted(set(map(bool, results))))
+"""
+        for options in (("--nodes", "1"), ("--nodes", "2"), ("--nodes", "3", "--procs-per-node", "2")):
+            with self.subTest(options=options):
+                status, output, message = run((f"{BIN}/mgrun", *options, "--binary", "--", sys.executable, "-c", program))
+                self.assertEqual((status, output), (0, b"child True\nb'x\\n'\nTrue [True]\n"), message)
+
+    def test_a_guest_has_the_processors_of_all_nodes(self):
+        program = """
+import ctypes, os, threading
+def number(path, word): return sum(line.startswith(word) for line in open(path))
+def look():
+    tid = threading.get_native_id()
+    all = set(range(N))
+    seen = [os.cpu_count() == N, os.sched_getaffinity(0) == all, os.sched_getaffinity(tid) == all]
+    seen.append(number('/proc/cpuinfo', 'processor') == number('//proc/./cpuinfo', 'processor') == N)
+    seen.append(sum(line.startswith('cpu') and line[3].isdigit() for line in open('/proc/stat')) == N)
+    seen.append(open('/sys/devices/system/cpu/online').read() == f'0-{N - 1}' + chr(10))
+    folder = os.open('/sys/devices/system/cpu', os.O_RDONLY)
+    file = os.open('possible', os.O_RDONLY, dir_fd=folder)
+    if tid == os.getpid(): seen.append(os.read(file, 100) == b'0-%d' % (N - 1) + bytes([10]))
+    seen.append(0 <= ctypes.CDLL(None).sched_getcpu() < N)
+    status = dict(line.split(':', 1) for line in open('/proc/thread-self/status'))
+    seen.append(status['Cpus_allowed_list'].strip() == f'0-{N - 1}')
+    seen.append(int(status['Pid']) == tid)
+    os.sched_setaffinity(0, {N - 1, 5000})
+    seen.append(os.sched_getaffinity(tid) == {N - 1} and ctypes.CDLL(None).sched_getcpu() == N - 1)
+    started = []
+    thread = threading.Thread(target=lambda: started.append(os.sched_getaffinity(0)))
+    thread.start(); thread.join()
+    seen.append(started == [{N - 1}])
+    os.sched_setaffinity(0, all)
+    try: os.sched_setaffinity(0, {N})
+    except OSError as error: seen.append(error.errno == 22)
+    if not all or not min(seen): print('wrong', tid, seen)
+    done.append(min(seen))
+done = []
+look()
+for _ in range(4):
+    thread = threading.Thread(target=look)
+    thread.start(); thread.join()
+pairs = open('/proc/self/auxv', 'rb').read()
+words = [int.from_bytes(pairs[i:i + 8], 'little') for i in range(0, len(pairs), 8)]
+entry = dict(zip(words[::2], words[1::2]))[9]
+inside = [l for l in open('/proc/self/maps') if int(l.split('-')[0], 16) <= entry < int(l.split('-')[1].split()[0], 16)]
+# A thread that was joined is there for a moment more, as natively.
+while len(os.listdir('/proc/self/task')) > 1: pass
+print(done, os.path.realpath('/proc/self/exe') in inside[0], os.listdir('/proc/self/task') == [str(os.getpid())])
+"""
+        for nodes, each in ((2, 1), (3, 2)):
+            with self.subTest(nodes=nodes):
+                command = (sys.executable, "-c", f"N = {nodes * each}\n" + program)
+                hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--procs-per-node", str(each), "--binary", "--")
+                status, output, message = run((*hosted, *command))
+                self.assertEqual((status, output), (0, b"[True, True, True, True, True] True True\n"), message)
+                if shutil.which("nproc"):
+                    self.assertEqual(run((*hosted, "nproc"))[1], b"%d\n" % (nodes * each))
 
     def test_programs_at_fixed_addresses(self):
         for kind in ("fixed", "static"):

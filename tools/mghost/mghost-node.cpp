@@ -1,5 +1,6 @@
 // mghost-node: a node of a run of several nodes whose program knows nothing of Multigrain. mgrun --binary starts it; it is
 // not for users.
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/guest_environment.h"
+#include "base/own_descriptors.h"
 #include "base/shell_status.h"
 #include "guest/nodes/nodes.h"
 #include "runtime/node.h"
@@ -34,11 +36,15 @@ int main(int argc, char** argv) {
   if (argc < 5 || std::string_view(argv[1]) != "--execute" || std::string_view(argv[3]) != "--") return usage();
   const std::string path = argv[2];
   const std::vector<std::string> words(argv + 4, argv + argc);
-  const std::vector<std::string> environment = guest::environment_for_guest(environ);
+  std::vector<std::string> environment = guest::environment_for_guest(environ);
+  guest::let_openmp_sleep(environment);
   const uint64_t mask = guest::block_signals();
+  own_descriptors::divide();
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof cores, &cores);
   std::unique_ptr<guest::Nodes> nodes;
-  const Status started = Node::start([&nodes](Node& node) -> Status {
-    auto created = guest::Nodes::create(node);
+  const Status started = Node::start([&](Node& node) -> Status {
+    auto created = guest::Nodes::create(node, cores);
     if (!created) return tl::unexpected(created.error());
     nodes = std::move(*created);
     return {};

@@ -47,17 +47,25 @@ int usage() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // For tests: calls as if the guest's memory were shared by nodes.
-  const bool copies_arguments = argc > 1 && std::string_view(argv[1]) == "--copy-arguments";
-  const int first = copies_arguments ? 2 : 1;
+  multigrain::guest::HostOptions options;
+  int first = 1;
+  for (; first < argc; ++first) {
+    const std::string_view word = argv[first];
+    if (word == "--trap-calls")
+      options.traps_all_calls = true;
+    else if (word == "--copy-arguments")  // for tests: calls as if the guest's memory were shared by nodes
+      options.memory_is_shared = true;
+    else
+      break;
+  }
   if (argc < first + 4 || std::string_view(argv[first]) != "--execute" || std::string_view(argv[first + 2]) != "--")
     return usage();
   close_descriptors_of_the_run();
   const std::string path = argv[first + 1];
   const std::vector<std::string> words(argv + first + 3, argv + argc);
   show_words_of_program(argc, argv, first + 3);
-  const multigrain::guest::CannotExecute why = multigrain::guest::run_guest(
-      path, words, multigrain::guest::environment_for_guest(environ), {.memory_is_shared = copies_arguments});
+  const multigrain::guest::CannotExecute why =
+      multigrain::guest::run_guest(path, words, multigrain::guest::environment_for_guest(environ), options);
   std::fprintf(stderr, "mgrun: %s\n", why.sentence.c_str());
   return why.code == ENOENT ? multigrain::kNotFound : multigrain::kNotExecutable;
 }

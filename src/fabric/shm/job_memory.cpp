@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/config.h"
+#include "base/own_descriptors.h"
 #include "fabric/emulation/emulation.h"
 #include "fabric/shm/ring.h"
 
@@ -142,7 +143,7 @@ Result<JobMemory> JobMemory::map(int fd) {
   }
   munmap(memory, sizeof(JobHeader));
   if (!good) return tl::unexpected(good.error());
-  const int lines_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  const int lines_fd = own_descriptors::keep(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (lines_fd < 0) return fail_errno(errno, "cannot keep the job memory open");
   memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (memory == MAP_FAILED) {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/node_set.h"
 #include "guest/calls.h"
 #include "guest/entry.h"
@@ -40,6 +41,7 @@ class Shadow {
   friend class Home;
   [[nodiscard]] std::byte* memory() const { return home_.slots_ + slot_ * slots::kSize; }
   void wait_for_request();
+  void poll_for_request();
   // False: the thread has ended.
   bool serve();
   long carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer);
@@ -48,7 +50,7 @@ class Shadow {
   long start_process(const Request& request, std::span<const std::byte> data);
   long set_mask(uint64_t mask, bool must_take, uint32_t answered);
   void apply_mask();
-  void act_by_default(int signal);
+  void act_by_default(int signal, bool is_forced);
   [[nodiscard]] bool has_sent_signal() const { return sent_ != answered_; }
   void reply(long result, std::span<const std::byte> answer);
   void send_signal();
@@ -62,6 +64,8 @@ class Shadow {
   uint64_t mask_;
   std::atomic<uint32_t> requests_{0};
   uint32_t served_ = 0;
+  uint64_t replied_at_ = 0;  // in ticks
+  bool calls_often_ = false;
   // Signals: how many the thread was sent, and how many it has acted on.
   uint32_t sent_ = 0;
   uint32_t answered_ = 0;
@@ -79,6 +83,11 @@ namespace {
 
 constexpr size_t kShadowStack = size_t{512} << 10;
 constexpr size_t kMaskSize = sizeof(uint64_t);
+
+// A thread that has made a call so soon after the one before will make another; for that its shadow polls, as long as two wake-ups
+// take, which it saves by that.
+constexpr double kOftenUs = 100;
+constexpr double kPollUs = 20;
 
 // Whether a request is served although a signal is on its way to the thread: the thread needs it to act on the signal.
 bool is_needed_for_signals(const Request& request) {
@@ -112,7 +121,24 @@ void* Shadow::main(void* self) {
   return nullptr;
 }
 
+// Handles the node's messages itself meanwhile, so that the request needs no other thread.
+void Shadow::poll_for_request() {
+  const auto limit = static_cast<uint64_t>(kPollUs * ticks_per_us());
+  // Where cores are shared, waits are to poll for less than that: it would be the caller's core, perhaps.
+  if (home_.policy_.spin_ticks < limit) return;
+  home_.polling_.fetch_add(1, std::memory_order_relaxed);
+  {
+    Attendance attendance(home_.fabric_);
+    const uint64_t start = ticks();
+    while (requests_.load(std::memory_order_acquire) == served_ && block_.pending_signal == 0 &&
+           ticks() - start < limit && home_.has_core_for_pollers())
+      if (home_.fabric_.poll() == 0) cpu_relax();
+  }
+  home_.polling_.fetch_sub(1, std::memory_order_relaxed);
+}
+
 void Shadow::wait_for_request() {
+  if (calls_often_) poll_for_request();
   while (requests_.load(std::memory_order_acquire) == served_) {
     if (has_sent_signal()) {
       // The next one has to wait for the thread's answer.
@@ -124,6 +150,7 @@ void Shadow::wait_for_request() {
     pass_call(SYS_futex, arguments, block_);
   }
   ++served_;
+  calls_often_ = ticks() - replied_at_ < static_cast<uint64_t>(kOftenUs * ticks_per_us());
 }
 
 void Shadow::block_all() const {
@@ -181,6 +208,7 @@ void Shadow::reply(long result, std::span<const std::byte> answer) {
     }
   }
   home_.fabric_.send(node_, header, SendContext::kOrdinary);
+  replied_at_ = ticks();
 }
 
 long Shadow::carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer) {
@@ -194,7 +222,8 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
     case RequestKind::kPackage: {
       Package package;
       if (!package.take_request(data)) panic("a package of a thread that is away, which is none; bytes", data.size());
-      const long result = package.carry_out(block_);
+      const bool is_hosts = is_about_hosts_descriptor(package.number(), package.arguments());
+      const long result = is_hosts ? -EBADF : package.carry_out(block_);
       const auto given = package.reply(result);
       answer.assign(given.begin(), given.end());
       return result;
@@ -218,7 +247,7 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
       bytes_of(home_.host_.answer_area(request.arguments[0]));
       return 0;
     case RequestKind::kDefault:
-      act_by_default(static_cast<int>(request.number));
+      act_by_default(static_cast<int>(request.number), request.arguments[0] != 0);
       return 0;
     case RequestKind::kEnd:
       break;
@@ -227,10 +256,22 @@ long Shadow::carry_out(const Request& request, std::span<const std::byte> data, 
 }
 
 long Shadow::call(const Request& request) {
+  if (is_about_hosts_descriptor(request.number, request.arguments)) return -EBADF;
   if (request.number == SYS_exit_group) home_.host_.exit_guest(static_cast<int>(request.arguments[0]));
-  if (request.number == SYS_madvise)
-    return host().space.discard(request.arguments[0], (request.arguments[1] + kPageSize - 1) & ~(kPageSize - 1));
+  const auto& argument = request.arguments;
+  AddressSpace& space = host().space;
+  switch (request.number) {
+    case SYS_madvise:
+      return space.discard(argument[0], (argument[1] + kPageSize - 1) & ~(kPageSize - 1));
+    case SYS_msync:
+      return space.sync(argument[0], argument[1], static_cast<int>(argument[2]));
+    case SYS_mincore:
+      return space.check_mapped(argument[0], argument[1]);
+    default:
+      break;
+  }
   auto& context = *new (context_) ucontext_t{};
+  guest::set_mask(context, block_, mask_);
   Call made{.number = request.number, .arguments = {}, .context = context, .thread = block_};
   std::ranges::copy(request.arguments, made.arguments);
   return carry_out_of_table(made);
@@ -257,9 +298,9 @@ void Shadow::apply_mask() {
 }
 
 // Its action is the default, which the system knows, but of those for which it always has the host's handler.
-void Shadow::act_by_default(int signal) {
+void Shadow::act_by_default(int signal, bool is_forced) {
   if (signal < 1 || signal > kSignals) panic("a signal that there is not", static_cast<uint64_t>(signal));
-  if (is_hidden(signal)) die_of(signal);
+  if (is_forced || is_hidden(signal)) die_of(signal);
   syscall(SYS_tgkill, getpid(), tid_, signal);
   const uint64_t others = ~(uint64_t{1} << (signal - 1));
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &others, nullptr, kMaskSize);
@@ -285,8 +326,7 @@ long Shadow::start_process(const Request& request, std::span<const std::byte> da
   block_.guest_fs = request.thread_pointer;
   Call made{.number = request.number, .arguments = {}, .context = context, .thread = block_};
   std::ranges::copy(request.arguments, made.arguments);
-  uint64_t mask = mask_;
-  std::memcpy(&context.uc_sigmask, &mask, sizeof mask);
+  guest::set_mask(context, block_, mask_);
   const pid_t before = getpid();
   const long result = carry_out_of_table(made);
   if (result == 0 && getpid() != before) {
@@ -298,8 +338,8 @@ long Shadow::start_process(const Request& request, std::span<const std::byte> da
   return result;
 }
 
-Home::Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots)
-    : fabric_(fabric), policy_(policy), host_(host), slots_(slots) {
+Home::Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots, unsigned cores)
+    : fabric_(fabric), policy_(policy), host_(host), slots_(slots), cores_(cores) {
   for (unsigned slot = slots::kCount; slot-- > 0;) free_slots_.push_back(static_cast<uint16_t>(slot));
   threads_on_[0] = 1;
   fabric.set_handler(guest_message::kRequest, &Home::on_request, this);
@@ -307,6 +347,11 @@ Home::Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* 
 }
 
 Home::~Home() = default;
+
+bool Home::has_core_for_pollers() const {
+  const unsigned threads = threads_on_[0].load(std::memory_order_relaxed) + polling_.load(std::memory_order_relaxed);
+  return threads <= cores_ + asleep_here_.load(std::memory_order_relaxed);
+}
 
 NodeId Home::choose_node() {
   unsigned best = 0;
@@ -331,10 +376,13 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
     if (node.value != 0) slot = take_slot();
     if (!slot) node = NodeId(0);
     threads_on_[node.value].fetch_add(1);
+    threads_.fetch_add(1);
   }
   if (!slot) {
-    const long result = guest::start_thread(start, parent);
-    if (result < 0) threads_on_[0].fetch_sub(1);
+    ThreadStart here = start;
+    here.creator = gettid();
+    const long result = guest::start_thread(here, parent);
+    if (result < 0) thread_ended(0);
     return result;
   }
   const Result<ThreadBlock*> created = create_block();
@@ -369,6 +417,7 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
                              .mask = mask,
                              .tid = shadow->tid_};
   const pid_t tid = shadow->tid_;
+  guest::host().masks.inherit(gettid(), tid);
   const std::vector<std::byte> context = save_context(*start.context);
   std::vector<std::byte> payload(sizeof wanted + context.size());
   std::memcpy(payload.data(), &wanted, sizeof wanted);
@@ -389,11 +438,21 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
 void Home::shadow_ended(Shadow& shadow) {
   // The next thread of this slot has no use for this one's large requests.
   madvise(shadow.memory(), slots::kSize, MADV_REMOVE);
-  const LockGuard hold(lock_);
-  shadows_[shadow.slot_].store(nullptr, std::memory_order_release);
-  free_slots_.push_back(shadow.slot_);
-  threads_on_[shadow.node_.value].fetch_sub(1);
-  delete &shadow;
+  guest::host().masks.forget(shadow.tid_);
+  const unsigned node = shadow.node_.value;
+  {
+    const LockGuard hold(lock_);
+    shadows_[shadow.slot_].store(nullptr, std::memory_order_release);
+    free_slots_.push_back(shadow.slot_);
+    delete &shadow;
+  }
+  thread_ended(node);
+}
+
+// A process without threads ends, as its first thread has.
+void Home::thread_ended(unsigned node) {
+  threads_on_[node].fetch_sub(1);
+  if (threads_.fetch_sub(1) == 1) host_.exit_guest(status_.load());
 }
 
 Shadow* Home::shadow_of(const Message& message) {

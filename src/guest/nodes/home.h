@@ -40,7 +40,8 @@ class HomeHost {
 class Home {
  public:
   // `slots`: this node's memory of the slots.
-  Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots);
+  // `cores`: how many this node has.
+  Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots, unsigned cores);
   ~Home();
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
@@ -49,25 +50,51 @@ class Home {
   // number, or -errno. The calling thread blocks all signals.
   long start_thread(const ThreadStart& start, const ThreadBlock& parent, uint64_t mask);
   // A thread of this node has ended.
-  void thread_ended_here() { threads_on_[0].fetch_sub(1); }
+  void thread_ended_here() { thread_ended(0); }
+  // So has the guest's first.
+  void first_thread_has_ended(int status) {
+    status_.store(status);
+    thread_ended(0);
+  }
+
+  // While it exists, a thread of this node sleeps (in a futex call), and leaves its core to others.
+  class Sleeping {
+   public:
+    explicit Sleeping(Home& home) : home_(home) { home_.asleep_here_.fetch_add(1, std::memory_order_relaxed); }
+    ~Sleeping() { home_.asleep_here_.fetch_sub(1, std::memory_order_relaxed); }
+    Sleeping(const Sleeping&) = delete;
+    Sleeping& operator=(const Sleeping&) = delete;
+
+   private:
+    Home& home_;
+  };
 
  private:
   friend class Shadow;
   static void on_request(void* self, const Message& message);
   static void on_started(void* self, const Message& message);
+  // Whether there is a core for each shadow that polls, besides those for the threads that run.
+  [[nodiscard]] bool has_core_for_pollers() const;
   [[nodiscard]] NodeId choose_node() MG_REQUIRES(lock_);
   std::optional<uint16_t> take_slot() MG_REQUIRES(lock_);
   void shadow_ended(Shadow& shadow);
+  void thread_ended(unsigned node);
   Shadow* shadow_of(const Message& message);
 
   Fabric& fabric_;
   const WaitPolicy policy_;
   HomeHost& host_;
   std::byte* const slots_;
+  const unsigned cores_;
   Mutex lock_;
   std::array<std::atomic<Shadow*>, slots::kCount> shadows_{};
   std::vector<uint16_t> free_slots_ MG_GUARDED_BY(lock_);
   std::array<std::atomic<unsigned>, NodeSet::kCapacity> threads_on_{};
+  std::atomic<unsigned> threads_{1};
+  std::atomic<int> status_{0};  // of the first thread
+  // Of this node's threads, those that sleep; and how many shadows poll.
+  std::atomic<unsigned> asleep_here_{0};
+  std::atomic<unsigned> polling_{0};
 };
 
 }  // namespace multigrain::guest

@@ -41,7 +41,7 @@ enum class RequestKind : uint32_t {
   kAction,   // number: signal; a SystemAction behind it, or none. The action from before comes back
   kMask,  // arguments: mask, whether the shadow must take it although a signal has come, how many signals were acted on
   kArea,  // arguments: address. An AreaAnswer comes back
-  kDefault,  // number: signal, which does what the system does with it by default
+  kDefault,  // number: signal, which does what the system does with it by default; arguments: whether it is forced
   kEnd       // the thread has ended; there is no reply
 };
 

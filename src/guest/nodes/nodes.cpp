@@ -1,6 +1,5 @@
 #include "guest/nodes/nodes.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -13,9 +12,12 @@
 #include <new>
 
 #include "base/lock_guard.h"
+#include "base/own_descriptors.h"
 #include "guest/calls.h"
 #include "guest/entry.h"
 #include "guest/package.h"
+#include "guest/proc_files.h"
+#include "guest/vdso.h"
 #include "memory/page_fault.h"
 #include "runtime/fault_entry.h"
 
@@ -30,62 +32,36 @@ constexpr Range kLow{0x1'0000, uint64_t{64} << 30};
 constexpr uint64_t kSlack = uint64_t{1} << 30;
 constexpr size_t kHostStack = size_t{256} << 10;
 
-// The guest's memory and sleep, for its futexes.
-class FutexCaller final : public Futexes::Caller {
- public:
-  explicit FutexCaller(ThreadBlock& thread) : thread_(thread) {}
+// For the access that has faulted.
+int needed_right(const ucontext_t& context) {
+  const PageFaultCode code(&context);
+  return code.is_write() ? PROT_WRITE : code.is_fetch() ? PROT_EXEC : PROT_READ;
+}
 
-  bool load(uint64_t address, uint32_t& value) override {
-    return load_guarded(reinterpret_cast<const void*>(address), value);
-  }
-
-  bool modify(uint64_t address, uint32_t operation, uint32_t& before) override {
-    if (!load(address, before)) return false;
-    while (true) {
-      uint32_t after = 0;
-      if (!Futexes::apply_operation(operation, before, after)) return true;
-      const Exchange exchange = exchange_guarded(reinterpret_cast<void*>(address), before, after);
-      if (exchange != Exchange::kDiffers) return exchange == Exchange::kDone;
-    }
-  }
-
-  long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) override {
-    const int operation = FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | (realtime ? FUTEX_CLOCK_REALTIME : 0);
-    const uint64_t arguments[6] = {reinterpret_cast<uint64_t>(&word),
-                                   static_cast<uint64_t>(operation),
-                                   expected,
-                                   reinterpret_cast<uint64_t>(deadline),
-                                   0,
-                                   FUTEX_BITSET_MATCH_ANY};
-    const long result = pass_call(SYS_futex, arguments, thread_);
-    // On a node that is not the home the host's own signal has interrupted the wait, which knows nothing of SA_RESTART.
-    if (result != -EINTR || thread_.away == nullptr) return result;
-    if (thread_.pending_signal == 0) return -EAGAIN;
-    const bool restarts =
-        deadline == nullptr && (thread_.actions->action(thread_.pending_signal).flags & SA_RESTART) != 0;
-    return restarts ? kRestart : -EINTR;
-  }
-
- private:
-  ThreadBlock& thread_;
-};
+[[noreturn]] void sleep_for_ever() {
+  block_signals();
+  while (true) pause();
+}
 
 }  // namespace
 
-Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
+Nodes::Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores)
     : node_(node),
+      inherited_cores_(inherited_cores),
       guest_(std::move(guest)),
       shares_machine_(node.config().fabric == FabricKind::kShm),
+      of_files_(guest_),
       futexes_(node.fabric(), node.wait(), kHome),
       requests_(node.fabric(), node.wait(), slots),
       given_(guest_, guest_.back()),
-      areas_(node.region(), node.rights(), guest_) {
+      areas_(node.region(), node.rights(), of_files_, guest_) {
   node.rights().let_others_map();
   node.set_stretches(*this);
   Fabric& fabric = node.fabric();
   if (is_home()) {
     HomeHost& home_host = *this;
-    home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots);
+    home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots,
+                  node.config().processors_per_node);
     fabric.set_handler(guest_message::kHello, &Nodes::on_hello, this);
     fabric.set_handler(guest_message::kForgotten, &Nodes::on_forgotten, this);
   } else {
@@ -94,7 +70,7 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots)
   }
 }
 
-Result<std::unique_ptr<Nodes>> Nodes::create(Node& node) {
+Result<std::unique_ptr<Nodes>> Nodes::create(Node& node, const cpu_set_t& inherited_cores) {
   if (const Status machine = check_machine(); !machine) return tl::unexpected(machine.error());
   if (node.rights().name() != "userfault")
     return fail(
@@ -113,7 +89,7 @@ Result<std::unique_ptr<Nodes>> Nodes::create(Node& node) {
   const uint64_t count = (kLow.end - kLow.begin) / kPageSize;
   if (const Status moved = region.move_view(first, count, kLow.begin); !moved) return tl::unexpected(moved.error());
   node.rights().watch_again(first, count);
-  return std::unique_ptr<Nodes>(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots));
+  return std::unique_ptr<Nodes>(new Nodes(node, {kLow, Range{base + kPageSize, base + low}}, slots, inherited_cores));
 }
 
 CannotExecute Nodes::run(const std::string& path, std::vector<std::string> arguments,
@@ -129,12 +105,19 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   // Nothing is mapped yet.
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   Forgetting& others = *this;
-  auto mappings = std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(),
-                                                   others, shares_machine_ ? Files::kOfEveryNode : Files::kAtHome);
+  auto mappings =
+      std::make_unique<SharedMappings>(node_.region(), node_.rights(), node_.heap(), node_.protocol(), of_files_,
+                                       others, shares_machine_ ? Files::kOfEveryNode : Files::kAtHome);
   Host& state =
       *new (place_of_host()) Host({kLow, Range{begin, guest_.back().end}}, std::move(mappings), node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
+  state.traps_all_calls = node_.config().calls == CallsBy::kTrap;
+  state.own_threads = threads_beside_this();
+  state.cores_of_processes = inherited_cores_;
+  if (const Status hidden = hide_processor_number(); !hidden) return failed(hidden.error().message);
+  // All threads of the guest come from this one, and are the node's, not one processor's.
+  sched_setaffinity(0, sizeof node_.cores(), &node_.cores());
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
   {
     const LockGuard hold(lacking_lock_);
@@ -149,14 +132,19 @@ Status Nodes::begin_away() {
   Host& state = *new (place_of_host()) Host(guest_, nullptr, node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
+  // Only the home knows what the guest's areas are.
+  state.traps_all_calls = true;
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
+  if (const Status hidden = hide_processor_number(); !hidden) return hidden;
   if (const Status installed = install_host_handlers(); !installed) return installed;
   pthread_t thread{};
   const int failed = pthread_create(
       &thread, nullptr,
       [](void* self) -> void* {
         pthread_setname_np(pthread_self(), "mg threads");
-        static_cast<Nodes*>(self)->start_arrivals();
+        auto* const nodes = static_cast<Nodes*>(self);
+        sched_setaffinity(0, sizeof nodes->node_.cores(), &nodes->node_.cores());
+        nodes->start_arrivals();
       },
       this);
   if (failed != 0) return fail_errno(failed, "cannot start the thread that starts the guest's");
@@ -171,11 +159,16 @@ Status Nodes::begin_away() {
 // --- Faults and areas
 
 bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) {
-  if (serve_fault(signal, &info, &context)) return true;
   const auto address = reinterpret_cast<uint64_t>(info.si_addr);
-  if (signal != SIGSEGV || thread.away == nullptr || !can_be_guests({address, address + 1})) return false;
+  // Beyond the end of a file, for one.
+  if (signal == SIGBUS && of_files_.has(address)) return false;
+  if (serve_fault(signal, &info, &context)) return true;
+  // The guest has ended, and what a thread still does to its memory is of no account.
+  if (is_exiting_.load()) sleep_for_ever();
+  if (signal != SIGSEGV || !can_be_guests({address, address + 1})) return false;
   const int saved = errno;
-  const bool found = find_area(address, context, thread);
+  const bool found = thread.away != nullptr ? find_area(address, context, thread)
+                                            : info.si_code == SEGV_ACCERR && has_right(address, context);
   errno = saved;
   return found;
 }
@@ -195,17 +188,48 @@ PageRange Nodes::part_of(PageId page) {
   return {.begin = number(range->begin), .end = number(range->end - 1) + 1};
 }
 
+AreaAnswer Nodes::ask_area(uint64_t address, ThreadBlock& thread) {
+  std::vector<std::byte> bytes;
+  Request request{.kind = RequestKind::kArea};
+  request.arguments[0] = address;
+  requests_.ask(thread, request, {}, &bytes);
+  AreaAnswer answer;
+  if (bytes.size() != sizeof answer) panic("an answer of the wrong size about an area", bytes.size());
+  std::memcpy(&answer, bytes.data(), sizeof answer);
+  return answer;
+}
+
+// Where the guest has nothing, the host has something without rights.
+void Nodes::explain_fault(siginfo_t& info, ThreadBlock& thread) {
+  const auto address = reinterpret_cast<uint64_t>(info.si_addr);
+  if (info.si_signo != SIGSEGV || info.si_code != SEGV_ACCERR) return;
+  bool is_mapped = false;
+  if (can_be_guests({address, address + 1})) {
+    if (thread.away != nullptr) {
+      is_mapped = ask_area(address, thread).is_mapped;
+    } else {
+      AddressSpace& space = host().space;
+      space.lock();
+      is_mapped = space.locked_area_of(address).has_value();
+      space.unlock();
+    }
+  }
+  if (!is_mapped) info.si_code = SEGV_MAPERR;
+}
+
+// At home, the guest's rights are taken away for a while when another thread forks, which has the lock as long.
+bool Nodes::has_right(uint64_t address, const ucontext_t& context) {
+  AddressSpace& space = host().space;
+  space.lock();
+  const auto area = space.locked_area_of(address);
+  space.unlock();
+  return area && (area->rights & needed_right(context)) != 0;
+}
+
 bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread) {
-  const PageFaultCode code(&context);
-  const int needed = code.is_write() ? PROT_WRITE : code.is_fetch() ? PROT_EXEC : PROT_READ;
+  const int needed = needed_right(context);
   while (true) {
-    std::vector<std::byte> bytes;
-    Request request{.kind = RequestKind::kArea};
-    request.arguments[0] = address;
-    requests_.ask(thread, request, {}, &bytes);
-    AreaAnswer answer;
-    if (bytes.size() != sizeof answer) panic("an answer of the wrong size about an area", bytes.size());
-    std::memcpy(&answer, bytes.data(), sizeof answer);
+    const AreaAnswer answer = ask_area(address, thread);
     if (!answer.is_mapped || (answer.area.rights & needed) == 0) return false;
     if (areas_.take(answer)) return true;
   }
@@ -272,23 +296,6 @@ void Nodes::on_hello(void* self, const Message& message) {
   }
   nodes.hellos_.fetch_add(1);
   nodes.changed_.notify();
-}
-
-// --- Futexes
-
-long Nodes::futex(Call& call) {
-  FutexCaller caller(call.thread);
-  const int operation = call.integer(1) & FUTEX_CMD_MASK;
-  timespec timeout{};
-  const bool has_timeout = (operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET) && call.arguments[3] != 0;
-  if (has_timeout && !read_guest(call.arguments[3], timeout)) return -EFAULT;
-  return futexes_.call(caller, call.arguments[0], call.integer(1), static_cast<uint32_t>(call.arguments[2]),
-                       has_timeout ? &timeout : nullptr, static_cast<uint32_t>(call.arguments[3]), call.arguments[4],
-                       static_cast<uint32_t>(call.arguments[5]));
-}
-
-void Nodes::wake(uint64_t address, uint32_t count) {
-  futexes_.wake(address, count);
 }
 
 // --- Threads
@@ -415,15 +422,20 @@ void Nodes::start(const Arrival& arrival) {
 void Nodes::thread_has_ended(ThreadBlock& thread) {
   if (thread.away != nullptr)
     requests_.end(*thread.away);
-  else if (home_)
+  else if (home_) {
+    host().masks.forget(gettid());
     home_->thread_ended_here();
+  }
 }
 
 // --- What a thread that is away asks for
 
 // The caller has locked the address space, which the analysis cannot see through the interface.
 long Nodes::save_memory() MG_NO_THREAD_SAFETY_ANALYSIS {
-  return save_pages(node_.region(), node_.heap(), host().space.locked_areas());
+  const std::vector<Area> areas = host().space.locked_areas();
+  // Threads on other nodes have to ask for what they use, and get no answer before the fork is done.
+  for (const Range range : guest_) forget(range);
+  return save_pages(node_.region(), node_.heap(), areas);
 }
 
 void Nodes::forget_saved_memory(long saved) {
@@ -436,6 +448,10 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
   state.space.locked_use(std::make_unique<PrivateMappings>());
   state.cluster = nullptr;
   state.memory_is_shared = false;
+  state.has_mappings_of_nodes = true;
+  state.own_threads.clear();
+  sched_setaffinity(0, sizeof state.cores_of_processes, &state.cores_of_processes);
+  own_descriptors::give_up();
 }
 
 long Nodes::carry_out(Package& package, ThreadBlock& thread) {
@@ -484,15 +500,24 @@ long Nodes::set_mask_at_home(uint64_t mask, bool must_take, ThreadBlock& thread)
   return result;
 }
 
-void Nodes::act_by_default_at_home(int signal, ThreadBlock& thread) {
-  requests_.ask(thread, {.kind = RequestKind::kDefault, .bytes = 0, .number = signal});
+void Nodes::act_by_default_at_home(int signal, bool is_forced, ThreadBlock& thread) {
+  Request request{.kind = RequestKind::kDefault, .bytes = 0, .number = signal};
+  request.arguments[0] = is_forced ? 1 : 0;
+  requests_.ask(thread, request);
 }
 
 siginfo_t Nodes::take_signal(ThreadBlock& thread) {
   return requests_.take_signal(*thread.away);
 }
 
+void Nodes::first_thread_has_ended(int status) {
+  home_->first_thread_has_ended(status);
+  sleep_for_ever();
+}
+
 void Nodes::exit_guest(int status) {
+  // One status counts.
+  if (is_exiting_.exchange(true)) sleep_for_ever();
   static_cast<void>(node_.finish(status));
   syscall(SYS_exit_group, status);
   __builtin_unreachable();

@@ -23,8 +23,9 @@ namespace multigrain::guest {
 
 class Nodes final : public Cluster, private HomeHost, private Forgetting, private Stretches {
  public:
-  // Before the node serves messages. Errors: a machine or a set of options that cannot host a guest on several nodes.
-  static Result<std::unique_ptr<Nodes>> create(Node& node);
+  // Before the node serves messages. `inherited_cores`: where this process could run when it was started. Errors: a machine or
+  // a set of options that cannot host a guest on several nodes.
+  static Result<std::unique_ptr<Nodes>> create(Node& node, const cpu_set_t& inherited_cores);
 
   // Node 0: runs the program; as run_guest() of host.h.
   CannotExecute run(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment,
@@ -34,7 +35,12 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
 
   [[nodiscard]] bool is_home() const override { return node_.config().node == NodeId(0); }
   [[nodiscard]] unsigned processors() const override { return node_.config().processors(); }
+  [[nodiscard]] unsigned processors_of_a_node() const override { return node_.config().processors_per_node; }
+  [[nodiscard]] unsigned first_processor() const override {
+    return node_.config().node.value * node_.config().processors_per_node;
+  }
   bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) override;
+  void explain_fault(siginfo_t& info, ThreadBlock& thread) override;
   long futex(Call& call) override;
   void wake(uint64_t address, uint32_t count) override;
   long start_thread(const ThreadStart& start, ThreadBlock& parent) override;
@@ -46,9 +52,10 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   long start_process_at_home(Call& call) override;
   long action_at_home(int signal, const SystemAction* wanted, SystemAction* before, ThreadBlock& thread) override;
   long set_mask_at_home(uint64_t mask, bool must_take, ThreadBlock& thread) override;
-  void act_by_default_at_home(int signal, ThreadBlock& thread) override;
+  void act_by_default_at_home(int signal, bool is_forced, ThreadBlock& thread) override;
   siginfo_t take_signal(ThreadBlock& thread) override;
   void thread_has_ended(ThreadBlock& thread) override;
+  [[noreturn]] void first_thread_has_ended(int status) override;
 
  private:
   struct Arrival {
@@ -58,13 +65,22 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
 
   // The ranges in which the guest can have areas.
   using Ranges = std::vector<Range>;
-  explicit Nodes(Node& node, Ranges guest, uint64_t slots);
+  explicit Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores);
   [[nodiscard]] bool can_be_guests(Range range) const;
   AreaAnswer answer_area(uint64_t address) override;  // HomeHost
   [[noreturn]] void exit_guest(int status) override;  // also Cluster's
   void forget(Range range) override;                  // Forgetting
   PageRange part_of(PageId page) override;            // Stretches: an area
+  AreaAnswer ask_area(uint64_t address, ThreadBlock& thread);
+  bool has_right(uint64_t address, const ucontext_t& context);
   bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
+  long system_futex(const Call& call, bool has_timeout, const timespec& timeout);
+  long system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout);
+  // FUTEX_LOCK_PI and the like. `timeout` is a deadline; null: none.
+  long owned_futex(const Call& call, const timespec* timeout);
+  long lock_owned(const Call& call, const timespec* timeout);
+  // Whether the guest has a thread of this number.
+  bool is_there(uint32_t tid, ThreadBlock& thread);
   [[noreturn]] void start_arrivals();
   void start(const Arrival& arrival);
 
@@ -74,8 +90,10 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   static void on_forgotten(void* self, const Message& message);
 
   Node& node_;
-  const Ranges guest_;         // low addresses, which programs at fixed addresses need, and the others
-  const bool shares_machine_;  // whether all nodes are of one machine
+  const cpu_set_t inherited_cores_;  // of this process as it was started
+  const Ranges guest_;               // low addresses, which programs at fixed addresses need, and the others
+  const bool shares_machine_;        // whether all nodes are of one machine
+  AreasOfFiles of_files_;
   Futexes futexes_;
   Requests requests_;
 
@@ -89,6 +107,7 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   SpinLock lacking_lock_;
   std::string lacking_ MG_GUARDED_BY(lacking_lock_);  // what a node's processor lacks, in words
   std::atomic<unsigned> forgotten_{0};
+  std::atomic<bool> is_exiting_{false};
   EventCount changed_;
 
   // Another node's.

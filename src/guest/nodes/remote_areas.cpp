@@ -34,6 +34,7 @@ bool RemoteAreas::take(const AreaAnswer& answer) {
       panic("cannot map an area of the guest on this node (errno, address)", static_cast<uint64_t>(errno),
             area.range.begin);
     known_.map(area);
+    if (area.file != 0) of_files_.add(area);
   }
   if (fd >= 0) close(fd);
   return is_current;
@@ -46,6 +47,11 @@ std::optional<Range> RemoteAreas::try_range_around(uint64_t address) {
   return range;
 }
 
+uint64_t RemoteAreas::version() {
+  const LockGuard hold(lock_);
+  return version_;
+}
+
 void RemoteAreas::forget(Range range, uint64_t version) {
   const LockGuard hold(lock_);
   if (version > version_) version_ = version;
@@ -54,6 +60,7 @@ void RemoteAreas::forget(Range range, uint64_t version) {
     auto* const begin = reinterpret_cast<void*>(area.range.begin);
     if (area.file != 0) {
       const PageId first = region_.page_of(begin);
+      of_files_.remove(area.range);
       region_.view_again(first, bytes / kPageSize);
       rights_.watch_again(first, bytes / kPageSize);
     } else {

@@ -5,6 +5,7 @@
 
 #include "base/spin_lock.h"
 #include "guest/areas.h"
+#include "guest/nodes/areas_of_files.h"
 #include "guest/nodes/messages.h"
 #include "memory/access_rights.h"
 #include "memory/region.h"
@@ -13,12 +14,14 @@ namespace multigrain::guest {
 
 class RemoteAreas {
  public:
-  RemoteAreas(Region& region, AccessRights& rights, const std::vector<Range>& allowed)
-      : region_(region), rights_(rights), known_(allowed, allowed.back()) {}
+  RemoteAreas(Region& region, AccessRights& rights, AreasOfFiles& of_files, const std::vector<Range>& allowed)
+      : region_(region), rights_(rights), of_files_(of_files), known_(allowed, allowed.back()) {}
 
   // Maps what the home, a process of this machine, has answered, unless the area may be another one by now. False: ask
   // again. Not in a message handler.
   bool take(const AreaAnswer& answer) MG_EXCLUDES(lock_);
+  // Changes with every range that is forgotten.
+  uint64_t version() MG_EXCLUDES(lock_);
   // The home is about to change the areas of the range: afterwards nothing is mapped there. Also in a message handler.
   void forget(Range range, uint64_t version) MG_EXCLUDES(lock_);
   // Where the area of this address begins and ends, if it is mapped here; nothing also if the lock is not free.
@@ -27,6 +30,7 @@ class RemoteAreas {
  private:
   Region& region_;
   AccessRights& rights_;
+  AreasOfFiles& of_files_;
   SpinLock lock_;
   Areas known_ MG_GUARDED_BY(lock_);
   uint64_t version_ MG_GUARDED_BY(lock_) = 0;

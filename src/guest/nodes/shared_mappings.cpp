@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/own_descriptors.h"
 #include "guest/entry.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -21,8 +22,6 @@ namespace multigrain::guest {
 namespace {
 
 constexpr int kAll = PROT_READ | PROT_WRITE;
-// The host's own descriptors are above those that a program is likely to use.
-constexpr int kLowestDescriptor = 700;
 
 void* pointer(uint64_t address) {
   return reinterpret_cast<void*>(address);
@@ -56,6 +55,7 @@ long map_over_view(Range range, int rights, bool is_shared, int fd, uint64_t off
 }
 
 void SharedMappings::view_again(Range range) {
+  of_files_.remove(range);
   const PageId first = region_.page_of(pointer(range.begin));
   region_.view_again(first, bytes_of(range) / kPageSize);
   rights_.watch_again(first, bytes_of(range) / kPageSize);
@@ -72,6 +72,7 @@ void SharedMappings::vacate(const std::vector<Area>& before) {
   for (const Area& area : before) {
     if (area.file != 0) {
       view_again(area.range);
+      kept_.unuse(descriptor_of(area.file), bytes_of(area.range));
       continue;
     }
     // First, so that what is read ahead does not bring back what is given up.
@@ -83,26 +84,27 @@ void SharedMappings::vacate(const std::vector<Area>& before) {
 long SharedMappings::map_file(Area& area, int flags, int fd, uint64_t offset) {
   int kept = -1;
   if ((flags & MAP_ANONYMOUS) != 0) {
-    const int memory = memfd_create("shared", MFD_CLOEXEC);
+    const int memory = own_descriptors::keep(memfd_create("shared", MFD_CLOEXEC));
     if (memory < 0) return -errno;
     if (ftruncate(memory, static_cast<off_t>(bytes_of(area.range))) != 0) {
       const int code = errno;
       close(memory);
       return -code;
     }
-    kept = fcntl(memory, F_DUPFD_CLOEXEC, kLowestDescriptor);
+    kept = kept_.use(memory, bytes_of(area.range));
     close(memory);
     offset = 0;
   } else {
-    kept = fcntl(fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
+    kept = kept_.use(fd, bytes_of(area.range));
   }
-  if (kept < 0) return -errno;
+  if (kept < 0) return kept;
   if (const long result = map_over_view(area.range, area.rights, area.is_shared, kept, offset); result != 0) {
-    close(kept);
+    kept_.unuse(kept, bytes_of(area.range));
     return result;
   }
   area.file = static_cast<uint32_t>(kept) + 1;
   area.offset = offset;
+  of_files_.add(area);
   return 0;
 }
 
@@ -169,6 +171,7 @@ long SharedMappings::protect(Range range, uint64_t, int rights, int key, std::ve
       view_again(area.range);
       mprotect(pointer(area.range.begin), bytes_of(area.range), kAll);
       if (const long result = fill(area.range, descriptor_of(area.file), area.offset); result != 0) return result;
+      kept_.unuse(descriptor_of(area.file), bytes_of(area.range));
       area.file = 0;
       area.offset = 0;
     }
@@ -177,13 +180,29 @@ long SharedMappings::protect(Range range, uint64_t, int rights, int key, std::ve
   return 0;
 }
 
-// Memory that moves is copied; the rest of what mremap() can do, nobody needs of a guest on several nodes.
+// Which stays where it is and grows, or moves.
+long SharedMappings::remap_file(const Area& area, uint64_t bytes, uint64_t to, const std::vector<Area>& before,
+                                const std::vector<Area>& replaced) {
+  Area more = area;
+  if (to == area.range.begin) {
+    more.range = {area.range.end, to + bytes};
+    return map_file(more, 0, descriptor_of(area.file), area.offset + bytes_of(area.range));
+  }
+  if (to < area.range.end && area.range.begin < to + bytes) return -EINVAL;
+  vacate(replaced);
+  more.range = {to, to + bytes};
+  if (const long result = map_file(more, 0, descriptor_of(area.file), area.offset); result != 0) return result;
+  vacate(before);
+  return 0;
+}
+
+// Memory that moves is copied, and files are mapped again; the rest of what mremap() can do, nobody needs of a guest on several nodes.
 long SharedMappings::remap(Range old, uint64_t, uint64_t new_length, int flags, uint64_t to,
                            const std::vector<Area>& before, const std::vector<Area>& replaced) {
   const uint64_t bytes = (new_length + kPageSize - 1) & ~(kPageSize - 1);
   if ((flags & MREMAP_DONTUNMAP) != 0 || before.empty() || old.begin == old.end) return -EINVAL;
   const Area& area = before.front();
-  const bool is_one = before.size() == 1 && area.range == old && area.file == 0;
+  const bool is_one = before.size() == 1 && area.range == old;
   if ((flags & MREMAP_FIXED) == 0 && bytes <= bytes_of(old)) {
     std::vector<Area> tail;
     for (Area part : before) {
@@ -194,7 +213,9 @@ long SharedMappings::remap(Range old, uint64_t, uint64_t new_length, int flags, 
     vacate(tail);
     return 0;
   }
-  if (!is_one) return -EINVAL;
+  if (!is_one) return -EFAULT;
+  if (area.file != 0)
+    return remap_file(area, bytes, (flags & MREMAP_FIXED) != 0 ? to : area.range.begin, before, replaced);
   if ((flags & MREMAP_FIXED) == 0)
     return mprotect(pointer(old.end), bytes - bytes_of(old), area.rights) == 0 ? 0 : -errno;
   if (to < old.end && old.begin < to + bytes) return -EINVAL;
@@ -221,33 +242,59 @@ long SharedMappings::discard(Range range, const std::vector<Area>& before) {
   return mapped_to < range.end ? -ENOMEM : 0;
 }
 
-long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas) {
-  const int saved = memfd_create("fork", MFD_CLOEXEC);
-  if (saved < 0) return -errno;
-  const auto failed = [saved](int code) {
-    close(saved);
-    return -static_cast<long>(code);
-  };
-  if (ftruncate(saved, static_cast<off_t>(region.size())) != 0) return failed(errno);
-  std::array<std::byte, kPageSize> page;
-  for (const Area& area : areas) {
-    if (area.file != 0) continue;
-    const bool can_read = (area.rights & PROT_READ) != 0;
-    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), PROT_READ);
-    int code = 0;
-    for (uint64_t at = area.range.begin; at < area.range.end && code == 0; at += kPageSize) {
-      const PageId number = region.page_of(pointer(at));
-      if (!heap.home_of(number) && !heap.ask_home(number)) continue;
-      const auto place = static_cast<off_t>(region.offset_of(pointer(at)));
-      if (!copy_guarded(page.data(), pointer(at), kPageSize))
-        code = EFAULT;
-      else if (pwrite(saved, page.data(), kPageSize, place) != static_cast<ssize_t>(kPageSize))
-        code = ENOMEM;
-    }
-    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights);
-    if (code != 0) return failed(code);
+namespace {
+
+// While it lives, no thread of this node can write to the guest's pages: it faults, and waits for the address space (Nodes::on_fault).
+// Whoever has written something has done so to all pages before or to none, so what is read is a state that there was.
+class Unchanging {
+ public:
+  explicit Unchanging(const std::vector<Area>& areas) : areas_(areas) { protect(~PROT_WRITE); }
+  ~Unchanging() { protect(~0); }
+  Unchanging(const Unchanging&) = delete;
+  Unchanging& operator=(const Unchanging&) = delete;
+
+ private:
+  void protect(int kept) {
+    for (const Area& area : areas_)
+      if (area.file == 0 && (area.rights & PROT_WRITE) != 0)
+        mprotect(pointer(area.range.begin), bytes_of(area.range), area.rights & kept);
   }
-  return saved;
+
+  const std::vector<Area>& areas_;
+};
+
+// 0 or an error.
+int save_area(const Region& region, SharedHeap& heap, const Area& area, int saved) {
+  std::array<std::byte, kPageSize> page;
+  for (uint64_t at = area.range.begin; at < area.range.end; at += kPageSize) {
+    const PageId number = region.page_of(pointer(at));
+    if (!heap.home_of(number) && !heap.ask_home(number)) continue;
+    const auto place = static_cast<off_t>(region.offset_of(pointer(at)));
+    if (!copy_guarded(page.data(), pointer(at), kPageSize)) return EFAULT;
+    if (pwrite(saved, page.data(), kPageSize, place) != static_cast<ssize_t>(kPageSize)) return ENOMEM;
+  }
+  return 0;
+}
+
+}  // namespace
+
+long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas) {
+  const int saved = own_descriptors::keep(memfd_create("fork", MFD_CLOEXEC));
+  if (saved < 0) return -errno;
+  int code = ftruncate(saved, static_cast<off_t>(region.size())) == 0 ? 0 : errno;
+  const Unchanging unchanging(areas);
+  for (const Area& area : areas) {
+    if (code != 0) break;
+    if (area.file != 0) continue;
+    const int meanwhile = area.rights & ~PROT_WRITE;
+    const bool can_read = (meanwhile & PROT_READ) != 0;
+    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), meanwhile | PROT_READ);
+    code = save_area(region, heap, area, saved);
+    if (!can_read) mprotect(pointer(area.range.begin), bytes_of(area.range), meanwhile);
+  }
+  if (code == 0) return saved;
+  close(saved);
+  return -code;
 }
 
 void restore_pages(const Region& region, int saved, const std::vector<Area>& areas) {
@@ -262,6 +309,12 @@ void restore_pages(const Region& region, int saved, const std::vector<Area>& are
 long SharedMappings::attach(int, uint64_t, int) {
   return -ENOSYS;
 }
+long SharedMappings::map_for_host(Range range) {
+  void* const mapped = mmap(pointer(range.begin), bytes_of(range), PROT_READ | PROT_EXEC,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  return mapped == MAP_FAILED ? -errno : 0;
+}
+
 long SharedMappings::detach(uint64_t) {
   return -ENOSYS;
 }

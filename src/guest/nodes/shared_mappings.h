@@ -18,6 +18,8 @@
 
 #include "coherence/protocol.h"
 #include "guest/mappings.h"
+#include "guest/nodes/areas_of_files.h"
+#include "guest/nodes/kept_files.h"
 #include "memory/access_rights.h"
 #include "memory/heap/shared_heap.h"
 #include "memory/region.h"
@@ -41,9 +43,15 @@ enum class Files : uint8_t {
 class SharedMappings final : public Mappings {
  public:
   // `protocol` can discard pages.
-  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, Forgetting& others,
-                 Files files)
-      : region_(region), rights_(rights), heap_(heap), protocol_(protocol), others_(others), files_(files) {}
+  SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, AreasOfFiles& of_files,
+                 Forgetting& others, Files files)
+      : region_(region),
+        rights_(rights),
+        heap_(heap),
+        protocol_(protocol),
+        of_files_(of_files),
+        others_(others),
+        files_(files) {}
   ~SharedMappings() override;
 
   long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) override;
@@ -54,12 +62,17 @@ class SharedMappings final : public Mappings {
   long discard(Range range, const std::vector<Area>& before) override;
   long attach(int segment, uint64_t address, int flags) override;
   long detach(uint64_t address) override;
+  long map_for_host(Range range) override;
+  // Each node has mapped the file for itself, and keeps its own copy of a page that it changes.
+  [[nodiscard]] bool has_own_code(const Area& area) const override { return area.file != 0 && !area.is_shared; }
 
   // Where another process finds the file of an area.
   [[nodiscard]] static int descriptor_of(uint32_t file) { return static_cast<int>(file) - 1; }
 
  private:
   long map_file(Area& area, int flags, int fd, uint64_t offset);
+  long remap_file(const Area& area, uint64_t bytes, uint64_t to, const std::vector<Area>& before,
+                  const std::vector<Area>& replaced);
   long fill(Range range, int fd, uint64_t offset);
   // Takes what is there away, from every node.
   void vacate(const std::vector<Area>& before);
@@ -71,12 +84,14 @@ class SharedMappings final : public Mappings {
   AccessRights& rights_;
   SharedHeap& heap_;
   Protocol& protocol_;
+  AreasOfFiles& of_files_;
   Forgetting& others_;
   const Files files_;
+  KeptFiles kept_;
 };
 
-// What a process that is forked gets: a copy of all pages, in a file of its own with the places that they have in the region. The
-// descriptor, or -errno. `areas` are all that there are.
+// What a process that is forked gets: a copy of all pages as they are at one moment, in a file of its own with the places that they
+// have in the region. The descriptor, or -errno. `areas` are all that there are, and no other node has any of them mapped.
 long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas);
 // In the child, which has inherited no part of the view: its memory, from that copy.
 void restore_pages(const Region& region, int saved, const std::vector<Area>& areas);

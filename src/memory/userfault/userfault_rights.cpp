@@ -35,6 +35,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/own_descriptors.h"
 #include "memory/page_fault.h"
 
 // Newer than the headers of Debian 12. The values are the kernel's interface.
@@ -78,7 +79,7 @@ Result<Descriptor> open_descriptor() {
   // USER_MODE_ONLY: faults of system calls are not ours anyway, and without it the kernel wants privileges or
   // vm.unprivileged_userfaultfd=1.
   const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
-  if (fd >= 0) return Descriptor(static_cast<int>(fd));
+  if (fd >= 0) return Descriptor(own_descriptors::keep(static_cast<int>(fd)));
   switch (errno) {
     case ENOSYS:
       return fail("userfaultfd is not built into this kernel ({}, CONFIG_USERFAULTFD)", kernel_release());

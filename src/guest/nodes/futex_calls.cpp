@@ -1,0 +1,135 @@
+// The futexes of a guest on several nodes: most are served by the engine of src/sync/futex, by address. The words in shared mappings of
+// files are the system's, for calls that do not say that they are private: the nodes map the same file on the same machine,
+// and so may a process that knows nothing of nodes, such as a child of the guest's, with a lock in that memory.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "guest/calls.h"
+#include "guest/entry.h"
+#include "guest/nodes/futex_caller.h"
+#include "guest/nodes/nodes.h"
+
+namespace multigrain::guest {
+namespace {
+
+constexpr long kSecond = 1'000'000'000;
+constexpr int kLock2 = 13;  // FUTEX_LOCK_PI2, newer than some headers
+
+bool has_two_words(int command) {
+  return command == FUTEX_REQUEUE || command == FUTEX_CMP_REQUEUE || command == FUTEX_WAKE_OP;
+}
+
+bool is_wait(int command) {
+  return command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
+}
+
+bool is_owned(int command) {
+  switch (command) {
+    case FUTEX_LOCK_PI:
+    case kLock2:
+    case FUTEX_TRYLOCK_PI:
+    case FUTEX_UNLOCK_PI:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Whether the system can carry the operation out although it knows the guest's threads by other numbers.
+bool is_without_owner(int command) {
+  return is_wait(command) || has_two_words(command) || command == FUTEX_WAKE || command == FUTEX_WAKE_BITSET;
+}
+
+timespec from_now(const timespec& timeout) {
+  timespec until{};
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += timeout.tv_nsec;
+  until.tv_sec += until.tv_nsec / kSecond;
+  until.tv_nsec %= kSecond;
+  // So far away that it is no deadline.
+  if (__builtin_add_overflow(until.tv_sec, timeout.tv_sec, &until.tv_sec)) until.tv_sec = INT64_MAX;
+  return until;
+}
+
+}  // namespace
+
+// The words may not be mapped on this node, or no longer: they are read first, and again if the system could not.
+long Nodes::system_futex(const Call& call, bool has_timeout, const timespec& timeout) {
+  const int command = call.integer(1) & FUTEX_CMD_MASK;
+  uint64_t arguments[6];
+  std::ranges::copy(call.arguments, arguments);
+  timespec deadline = timeout;
+  if (has_timeout) arguments[3] = reinterpret_cast<uint64_t>(&deadline);
+  const bool is_valid = timeout.tv_sec >= 0 && timeout.tv_nsec >= 0 && timeout.tv_nsec < kSecond;
+  if (has_timeout && call.integer(1) == FUTEX_WAIT && is_valid) {
+    // The same with a deadline, which stays when the wait is made again.
+    deadline = from_now(timeout);
+    arguments[1] = FUTEX_WAIT_BITSET;
+    arguments[5] = FUTEX_BITSET_MATCH_ANY;
+  }
+  while (true) {
+    uint32_t ignored = 0;
+    const uint64_t version = areas_.version();
+    if (!load_guarded(reinterpret_cast<const void*>(arguments[0]), ignored)) return -EFAULT;
+    if (has_two_words(command) && !load_guarded(reinterpret_cast<const void*>(arguments[4]), ignored)) return -EFAULT;
+    long result = pass_call(SYS_futex, arguments, call.thread);
+    if (result == -EINTR && call.thread.away != nullptr && is_wait(command)) {
+      result = interrupted_away(call.thread, has_timeout);
+      if (result == -EAGAIN) continue;
+    }
+    if (result != -EFAULT || version == areas_.version()) return result;
+  }
+}
+
+// Only the home has a thread with the number that the word says.
+long Nodes::system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout) {
+  uint64_t arguments[6];
+  std::ranges::copy(call.arguments, arguments);
+  if (call.thread.away == nullptr) {
+    if (has_timeout) arguments[3] = reinterpret_cast<uint64_t>(&timeout);
+    return pass_call(SYS_futex, arguments, call.thread);
+  }
+  // The shadow has no memory of this thread's from which the system could read a timeout.
+  if (has_timeout) return -ENOSYS;
+  arguments[3] = 0;
+  return call_at_home(SYS_futex, arguments, call.thread);
+}
+
+long Nodes::futex(Call& call) {
+  const int command = call.integer(1) & FUTEX_CMD_MASK;
+  timespec timeout{};
+  const bool has_timeout =
+      (is_wait(command) || command == FUTEX_LOCK_PI || command == kLock2) && call.arguments[3] != 0;
+  if (has_timeout && !read_guest(call.arguments[3], timeout)) return -EFAULT;
+  if ((call.integer(1) & FUTEX_PRIVATE_FLAG) == 0 && (is_without_owner(command) || is_owned(command)) &&
+      call.arguments[0] % sizeof(uint32_t) == 0) {
+    // Reading it has the area mapped, if this is not the home.
+    uint32_t ignored = 0;
+    if (load_guarded(reinterpret_cast<const void*>(call.arguments[0]), ignored) &&
+        of_files_.has_shared(call.arguments[0]))
+      return is_owned(command) ? system_owned_futex(call, has_timeout, timeout)
+                               : system_futex(call, has_timeout, timeout);
+  }
+  if (is_owned(command)) {
+    const bool is_valid = timeout.tv_sec >= 0 && timeout.tv_nsec >= 0 && timeout.tv_nsec < kSecond;
+    return is_valid ? owned_futex(call, has_timeout ? &timeout : nullptr) : -EINVAL;
+  }
+  FutexCaller caller(call.thread, home_ ? &*home_ : nullptr);
+  return futexes_.call(caller, call.arguments[0], call.integer(1), static_cast<uint32_t>(call.arguments[2]),
+                       has_timeout ? &timeout : nullptr, static_cast<uint32_t>(call.arguments[3]), call.arguments[4],
+                       static_cast<uint32_t>(call.arguments[5]));
+}
+
+void Nodes::wake(uint64_t address, uint32_t count) {
+  if (of_files_.has_shared(address))
+    syscall(SYS_futex, address, FUTEX_WAKE, count, nullptr, nullptr, 0);
+  else
+    futexes_.wake(address, count);
+}
+
+}  // namespace multigrain::guest
