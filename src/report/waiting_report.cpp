@@ -125,6 +125,7 @@ std::string Analysis::list() const {
   for (const ProcessorSnapshot* const processor : processors_) {
     text += fmt::format("\n  processor {} on node {} {}", processor->number, processor->node, state_of(*processor));
     std::vector<std::string> held;
+    held.reserve(processor->held.size());
     for (const auto& lock : processor->held) held.push_back(fmt::format("{} ({})", lock_name(lock.lock), lock.line));
     if (!held.empty()) text += fmt::format("; it holds {}", fmt::join(held, ", "));
   }

@@ -121,8 +121,7 @@ void Driver::fetch_ahead(PageId from) MG_NO_THREAD_SAFETY_ANALYSIS {
   uint32_t n = 0;
   {
     const CategoryScope waiting(this_profile(), Category::kDataWait);
-    for (uint64_t next = from.value + 1; next < end && n < limit; ++next) {
-      if (!stretch.contains(PageId(next))) break;
+    for (uint64_t next = from.value + 1; next < end && n < limit && stretch.contains(PageId(next)); ++next) {
       Record& record = records_[next];
       const std::optional<NodeId> at = home_of(PageId(next), record, false);
       if (!at) break;

@@ -39,7 +39,7 @@ void cover_behind(Instruction& begin, DenseSet<const Instruction*>& covered) {
     BasicBlock* const block = work.pop_back_val();
     if (!seen.insert(block).second) continue;
     bool cleared = false;
-    for (Instruction& instruction : *block) {
+    for (const Instruction& instruction : *block) {
       if (is_call_of(instruction, kBatchEnd)) {
         cleared = true;
         break;
@@ -53,7 +53,7 @@ void cover_behind(Instruction& begin, DenseSet<const Instruction*>& covered) {
       work.push_back(next);
     }
   }
-  DominatorTree dominators(*begin.getFunction());
+  const DominatorTree dominators(*begin.getFunction());
   for (BasicBlock* block : seen)
     if (!dominators.dominates(way_in, block)) return;
   for (const Instruction* instruction : inside) covered.insert(instruction);

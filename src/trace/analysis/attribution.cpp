@@ -226,7 +226,7 @@ std::vector<Field> Attribution::fields_by_moves() const {
   const uint64_t word_bytes = uint64_t{1} << word_shift_;
   uint64_t next_key = 0;
   uint16_t reader = kNobody, writer = kNobody;
-  for (uint32_t id : order) {
+  for (const uint32_t id : order) {
     const FieldCount& count = fields_[id];
     const uint64_t key = field_ids_.key(id);
     if (fields.empty() || key != next_key || count.reader != reader || count.writer != writer) {
@@ -280,7 +280,7 @@ std::vector<HotBlock> Attribution::hottest_blocks() const {
                       return std::pair(moves_of(b), ids_.key(a)) < std::pair(moves_of(a), ids_.key(b));
                     });
   hottest.resize(hot);
-  for (uint32_t number : hottest) {
+  for (const uint32_t number : hottest) {
     const Block& block = blocks_[number];
     HotBlock entry{.address = ids_.key(number) << block_shift_, .moves = block.moves, .groups = {}, .sites = {}};
     std::set<uint32_t> groups;
@@ -326,7 +326,7 @@ std::vector<WordUse> Attribution::words() const {
   std::vector<uint32_t> order(blocks_.size());
   for (uint32_t number = 0; number < order.size(); ++number) order[number] = number;
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return ids_.key(a) < ids_.key(b); });
-  for (uint32_t number : order) {
+  for (const uint32_t number : order) {
     for (uint32_t w = 0; w < words_of_block_; ++w) {
       const Word& word = words_[blocks_[number].first_word + w];
       if (word.owner == kNobody) continue;

@@ -34,7 +34,7 @@ auto blame(const Group& group) {
 
 Result<SharingStudy::Moves> SharingStudy::count_moves(const StudyPasses& passes) const {
   Moves moves;
-  for (uint64_t bytes : options_.block_sizes) moves.blocks.emplace_back(bytes, processors_);
+  for (const uint64_t bytes : options_.block_sizes) moves.blocks.emplace_back(bytes, processors_);
   Status status = passes.each("Block moves", [&](const Batch& batch) {
     for (MoveCounter& counter : moves.blocks) counter.consume(batch);
   });
@@ -166,7 +166,7 @@ json SharingStudy::hot_blocks_json(const Attribution& attribution, const Attribu
     for (const HotBlock& hot : result.hot) {
       hot_addresses_.push_back(hot.address);
       json sites = json::array();
-      for (SiteId site : hot.sites) sites.push_back(names_.site(site));
+      for (const SiteId site : hot.sites) sites.push_back(names_.site(site));
       out.push_back(
           {{"address", hot.address}, {"moves", moves_json(hot.moves)}, {"groups", hot.groups}, {"sites", sites}});
     }
@@ -181,11 +181,11 @@ void SharingStudy::make_plans(const Attribution& attribution, const AttributionR
   const std::vector<WordUse> words = attribution.words();
   if (result.moves.false_sharing == 0) return;
   std::vector<uint32_t> groups;
-  for (uint32_t number : order)
+  for (const uint32_t number : order)
     if (groups.size() < options_.planned_groups && blame(result.groups[number]) != 0) groups.push_back(number);
   groups.push_back(Plan::kAllGroups);
-  for (uint32_t group : groups)
-    for (Change change : {Change::kSeparate, Change::kPadFields, Change::kRegroup})
+  for (const uint32_t group : groups)
+    for (const Change change : {Change::kSeparate, Change::kPadFields, Change::kRegroup})
       plans_->push_back(make_plan(change, group, words, options_.attribution_block_size, options_.word_bytes));
 }
 

@@ -95,7 +95,7 @@ Status Study::prepare() {
     add_variant({Variant::Role::kMachine, "", 0}, fit(machine));
   }
   for (const Machine& machine : options_.machines) {
-    for (uint64_t bytes : options_.block_sizes) {
+    for (const uint64_t bytes : options_.block_sizes) {
       const Machine variant = fit(machine.with_block_size(bytes));
       if (Status status = validate_optimal(variant, {}); !status) return status;
       add_variant({Variant::Role::kBlockSize, "", 0}, variant);
@@ -284,7 +284,7 @@ Status Study::tlbs() {
   document_["tlb"] = nullptr;
   if (options_.tlbs.empty()) return {};
   TlbAnalysis analysis(options_.tlbs, options_.block_sizes, processors_);
-  const Status status = passes_.each("TLBs", [&](const Batch& batch) { analysis.consume(batch); });
+  Status status = passes_.each("TLBs", [&](const Batch& batch) { analysis.consume(batch); });
   if (!status) return status;
   json& out = document_["tlb"];
   out["miss_rates"] = out["corrected"] = json::array();

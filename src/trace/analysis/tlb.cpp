@@ -27,13 +27,15 @@ Result<TlbDesign> parse_tlb_design(std::string_view text) {
   for (const TlbDesign& design : tlb_designs())
     if (design.name == text) return design;
   TlbDesign design{.name = std::string(text), .sets = 0, .ways = 0, .pages_per_entry = 1, .miss_cost = {}};
-  const char* end = text.data() + text.size();
+  // from_chars() is told where the text ends.
+  const char* const begin = text.data();  // NOLINT(bugprone-suspicious-stringview-data-usage)
+  const char* const end = begin + text.size();
   auto bad = [&] {
     std::string known;
     for (const TlbDesign& each : tlb_designs()) known += each.name + ", ";
     return fail("'{}' is no TLB: give one of {}or SETSxWAYS[@MISS_COST], such as 16x4@20", text, known);
   };
-  auto [x, sets_error] = std::from_chars(text.data(), end, design.sets);
+  auto [x, sets_error] = std::from_chars(begin, end, design.sets);
   if (sets_error != std::errc() || x == end || *x != 'x') return bad();
   auto [at, ways_error] = std::from_chars(x + 1, end, design.ways);
   if (ways_error != std::errc()) return bad();
@@ -73,7 +75,7 @@ void StackDistances::compact() {
   page_of_slot_.assign(slots, 0);
   tree_.assign(slots + 1, 0);
   next_slot_ = 0;
-  for (uint32_t page : order) {
+  for (const uint32_t page : order) {
     slot_of_page_[page] = next_slot_;
     page_of_slot_[next_slot_] = page;
     mark(next_slot_++, 1);
@@ -131,7 +133,7 @@ TlbAnalysis::TlbAnalysis(std::vector<TlbDesign> designs, std::vector<uint64_t> p
   for (unsigned entries = 1; entries <= full_curve; entries *= 2)
     designs_.push_back(
         {.name = fmt::format("1x{}", entries), .sets = 1, .ways = entries, .pages_per_entry = 1, .miss_cost = {}});
-  for (uint64_t bytes : page_bytes_) {
+  for (const uint64_t bytes : page_bytes_) {
     for (const TlbDesign& design : designs_) {
       Unit& of = unit(static_cast<unsigned>(std::countr_zero(bytes * design.pages_per_entry)));
       if (design.sets == 1) {
@@ -174,7 +176,7 @@ std::vector<TlbResult> TlbAnalysis::results() const {
   std::vector<TlbResult> results;
   for (const TlbDesign& design : designs_) {
     TlbResult result{.design = design, .by_page_size = {}};
-    for (uint64_t bytes : page_bytes_) {
+    for (const uint64_t bytes : page_bytes_) {
       const auto shift = static_cast<unsigned>(std::countr_zero(bytes * design.pages_per_entry));
       const Unit& of = *std::find_if(units_.begin(), units_.end(), [&](const Unit& u) { return u.shift == shift; });
       uint64_t misses = 0;

@@ -25,7 +25,7 @@ std::vector<Machine> vary(const Machine& machine, std::string_view parameter) {
   };
   if (parameter == "o_s") {
     // "Increasing o_s by an order of magnitude", and towards nothing.
-    for (double software_overhead : {5.0, 10.0, 20.0, 40.0, 75.0, 150.0, 300.0, 750.0}) {
+    for (const double software_overhead : {5.0, 10.0, 20.0, 40.0, 75.0, 150.0, 300.0, 750.0}) {
       const Components components{.software_overhead = software_overhead};
       if (machine.name == "numa") add(numa_machine(kSoftwareOverheadBlock, components));
       if (machine.name == "dsm") add(dsm_machine(kSoftwareOverheadBlock, components));
