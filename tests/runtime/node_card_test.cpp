@@ -82,7 +82,8 @@ TEST(NodeCard, EverySettingOfTheRunTravels) {
                                                      {"MULTIGRAIN_LINE_SIZE", "256"},
                                                      {"MULTIGRAIN_BLOCK_SIZE", "512"},
                                                      {"MULTIGRAIN_MODEL", "rc"},
-                                                     {"MULTIGRAIN_CHECK", "1"}};
+                                                     {"MULTIGRAIN_CHECK", "1"},
+                                                     {"MULTIGRAIN_CALLS", "trap"}};
   for (const auto& [name, value] : chosen) setenv(name.c_str(), value.c_str(), 1);
   setenv("MULTIGRAIN_INTERFACE", "eth7", 1);
   const auto card = decode(encode(*describe_this_node(true)));
