@@ -74,7 +74,11 @@ class Guest(unittest.TestCase):
         os.chmod(script, 0o700)
         self.same(script, "one", "two words")
         threads = "import threading as t; a=[]; b=[t.Thread(target=a.append, args=(i,)) for i in range(9)]; "
-        self.same("python3", "-c", threads + "[x.start() for x in b]; [x.join() for x in b]; print(sorted(a)); raise SystemExit(4)")
+        self.same(
+            "python3",
+            "-c",
+            threads + "[x.start() for x in b]; [x.join() for x in b]; print(sorted(a)); raise SystemExit(4)",
+        )
 
     def test_the_environment_is_the_programs_own(self):
         environment = {"PATH": os.environ["PATH"], "LD_BIND_NOW": "1", "MULTIGRAIN_TEST_SEED": "5", "Z": "last"}
@@ -134,7 +138,9 @@ class Guest(unittest.TestCase):
             self.assertEqual(process.returncode, 9)
         # One that does nothing about it; and one that is stopped and goes on.
         for number in (signal.SIGTERM, signal.SIGINT):
-            with subprocess.Popen([*HOSTED, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            with subprocess.Popen(
+                [*HOSTED, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ) as process:
                 process.stdin.write(b"x\n")
                 process.stdin.flush()
                 self.assertEqual(process.stdout.readline(), b"x\n")
@@ -152,7 +158,9 @@ class Guest(unittest.TestCase):
 
     def test_a_full_disk_is_the_programs_to_see(self):
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([*HOSTED, "echo", "x"], stdout=full, stderr=subprocess.PIPE, check=False, timeout=PATIENCE_S)
+            done = subprocess.run(
+                [*HOSTED, "echo", "x"], stdout=full, stderr=subprocess.PIPE, check=False, timeout=PATIENCE_S
+            )
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"No space left on device", done.stderr)
 
@@ -211,6 +219,20 @@ class OnSeveralNodes(unittest.TestCase):
         program = "import os, threading as t; x=t.Thread(target=lambda: print(os.waitpid(os.posix_spawn('/bin/sh', ['sh', '-c', 'exit 6'], {}), 0)[1])); x.start(); x.join()"
         self.same(2, shutil.which("python3"), "-c", program)
 
+    def test_a_user_without_privileges(self):
+        # The files of a process that ends are root's for a moment, while threads of other nodes may want to map one.
+        options = {"user": "nobody", "group": "nogroup", "extra_groups": [], "cwd": "/"}
+        program = os.path.abspath(f"{PROGRAMS}/threads")
+        command = (os.path.abspath(f"{BIN}/mgrun"), "--nodes", "4", "--binary", "--", program)
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user")
+        try:
+            alone = run((program,), **options)
+        except PermissionError:
+            self.skipTest("another user cannot reach the programs")
+        for _ in range(10):
+            self.assertEqual(run(command, **options), alone)
+
     def test_one_thread(self):
         for program in ("signals", "processes"):
             self.same(2, f"{PROGRAMS}/{program}")
@@ -220,9 +242,19 @@ class OnSeveralNodes(unittest.TestCase):
 
     def test_programs_of_a_distribution(self):
         threads = "import threading as t; a=[]; b=[t.Thread(target=a.append, args=(i,)) for i in range(9)]; "
-        self.same(2, shutil.which("python3"), "-c", threads + "[x.start() for x in b]; [x.join() for x in b]; print(sorted(a))")
+        self.same(
+            2,
+            shutil.which("python3"),
+            "-c",
+            threads + "[x.start() for x in b]; [x.join() for x in b]; print(sorted(a))",
+        )
         data = os.urandom(1_000_000) + b"again and again, " * 100_000
-        for command in (("sort", "--parallel=4"), ("xz", "-T2", "--block-size=500000", "-1"), ("zstd", "-q", "-T2"), ("pigz", "-p4", "-n")):
+        for command in (
+            ("sort", "--parallel=4"),
+            ("xz", "-T2", "--block-size=500000", "-1"),
+            ("zstd", "-q", "-T2"),
+            ("pigz", "-p4", "-n"),
+        ):
             if shutil.which(command[0]):
                 self.same(2, *command, input=data)
 
@@ -276,7 +308,9 @@ print(all(results), sorted(set(map(bool, results))))
 """
         for options in (("--nodes", "1"), ("--nodes", "2"), ("--nodes", "3", "--procs-per-node", "2")):
             with self.subTest(options=options):
-                status, output, message = run((f"{BIN}/mgrun", *options, "--binary", "--", sys.executable, "-c", program))
+                status, output, message = run(
+                    (f"{BIN}/mgrun", *options, "--binary", "--", sys.executable, "-c", program)
+                )
                 self.assertEqual((status, output), (0, b"child True\nb'x\\n'\nTrue [True]\n"), message)
 
     def test_a_guest_has_the_processors_of_all_nodes(self):

@@ -228,10 +228,11 @@ bool Nodes::has_right(uint64_t address, const ucontext_t& context) {
 
 bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread) {
   const int needed = needed_right(context);
+  bool is_refused = false;
   while (true) {
     const AreaAnswer answer = ask_area(address, thread);
     if (!answer.is_mapped || (answer.area.rights & needed) == 0) return false;
-    if (areas_.take(answer)) return true;
+    if (areas_.take(answer, is_refused)) return true;
   }
 }
 

@@ -7,13 +7,14 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/lock_guard.h"
 #include "guest/nodes/shared_mappings.h"
 
 namespace multigrain::guest {
 
-bool RemoteAreas::take(const AreaAnswer& answer) {
+bool RemoteAreas::take(const AreaAnswer& answer, bool& is_refused) {
   const Area& area = answer.area;
   int fd = -1;
   if (area.file != 0) {
@@ -22,6 +23,8 @@ bool RemoteAreas::take(const AreaAnswer& answer) {
     fd = open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     // The home may have closed it meanwhile: then the area is another one.
     if (fd < 0 && errno == ENOENT) return false;
+    // The files of a process that has no memory any more are root's. One that answers again has it.
+    if (fd < 0 && errno == EACCES && !std::exchange(is_refused, true)) return false;
     if (fd < 0) die(1, {"cannot map a file of the program on this node: ", std::strerror(errno)});
   }
   const LockGuard hold(lock_);

@@ -18,8 +18,9 @@ class RemoteAreas {
       : region_(region), rights_(rights), of_files_(of_files), known_(allowed, allowed.back()) {}
 
   // Maps what the home, a process of this machine, has answered, unless the area may be another one by now. False: ask
-  // again. Not in a message handler.
-  bool take(const AreaAnswer& answer) MG_EXCLUDES(lock_);
+  // again. `is_refused`: whether the system has refused the home's file before; it does so while the home ends, which then
+  // answers no more. Not in a message handler.
+  bool take(const AreaAnswer& answer, bool& is_refused) MG_EXCLUDES(lock_);
   // Changes with every range that is forgotten.
   uint64_t version() MG_EXCLUDES(lock_);
   // The home is about to change the areas of the range: afterwards nothing is mapped there. Also in a message handler.
