@@ -23,7 +23,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kTiB = uint64_t{1} << 40;
 // The system puts position-independent executables, such as the host, above two thirds of the address space.
 constexpr uint64_t kHostBegin = 0x5500'0000'0000;
-// The low part of the window is for a program and its break.
+// The low part of what the host chooses from is for a program and its break.
 constexpr uint64_t kProgram = layout::kViewBase + 256 * kMiB;
 constexpr Range kChosen{layout::kViewBase + kTiB, layout::kViewBase + layout::kMaxRegionSize};
 // For MAP_32BIT, as the system has it.

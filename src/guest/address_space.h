@@ -1,6 +1,6 @@
 // The guest's address space: its areas, and the mappings of this node. The memory calls of a guest end here.
 //
-// The window in which the host chooses addresses is where the shared region of other programs is (memory/layout.h). A
+// The range in which the host chooses addresses is where the shared region of other programs is (memory/layout.h). A
 // guest may also have fixed addresses below the host's own mappings, which are where the system puts a program that can
 // be anywhere, and above: so programs that cannot be moved have their place.
 #pragma once

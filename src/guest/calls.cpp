@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "guest/call_functions.h"
 #include "guest/cluster.h"
@@ -121,8 +122,8 @@ void carry_out(ucontext_t& context, ThreadBlock& thread) {
   long result = -entry.refused_with;
   if (thread.away == nullptr && is_about_hosts_descriptor(call.number, call.arguments))
     result = -EBADF;
-  else if (host().cluster != nullptr && is_different_on_nodes(call))
-    result = carry_out_on_nodes(call);
+  else if (const auto on_nodes = host().cluster != nullptr ? carry_out_on_nodes(call) : std::nullopt)
+    result = *on_nodes;
   else if (entry.carry_out != nullptr && (entry.about != About::kThisMemory || !host().memory_is_shared))
     result = entry.carry_out(call);
   else if (!entry.is_silent)

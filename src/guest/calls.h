@@ -33,9 +33,8 @@ bool passes_unseen(uint64_t number);
 
 // What the table has for this call, without what is different on several nodes.
 long carry_out_of_table(Call& call);
-// Calls that are not the table's if the guest runs on several nodes (node_calls.cpp).
-bool is_different_on_nodes(const Call& call);
-long carry_out_on_nodes(Call& call);
+// The same for a call that is not the table's if the guest runs on several nodes (node_calls.cpp); nothing: it is.
+std::optional<long> carry_out_on_nodes(Call& call);
 // Before a thread that is away from home goes on in the guest: its shadow gets the mask with which it does.
 void tell_mask(const ucontext_t& context, ThreadBlock& thread);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "guest/call_functions.h"
@@ -97,34 +98,19 @@ long set_mask_from_away(Call& call) {
   return call::signal_mask(call);
 }
 
-// What a thread that is away cannot do by itself, or only by its shadow.
-bool is_different_away(const Call& call) {
+// What a thread that is away cannot do by itself, or only by its shadow. Nothing: it is as any other call.
+std::optional<long> carry_out_away(Call& call) {
+  Cluster& cluster = *host().cluster;
   switch (call.number) {
     case SYS_mmap:
     case SYS_munmap:
     case SYS_mprotect:
     case SYS_mremap:
     case SYS_brk:
-    case SYS_clone:
-    case SYS_fork:
-    case SYS_vfork:
     case SYS_execve:
     case SYS_execveat:
     case SYS_exit_group:
-    case SYS_rt_sigaction:
-    case SYS_rt_sigprocmask:
-    case SYS_sched_yield:
-      return true;
-    case SYS_arch_prctl:
-      return call.integer(0) < ARCH_SET_GS || call.integer(0) > ARCH_GET_GS;
-    default:
-      return false;
-  }
-}
-
-long carry_out_away(Call& call) {
-  Cluster& cluster = *host().cluster;
-  switch (call.number) {
+      return cluster.call_at_home(call.number, call.arguments, call.thread);
     case SYS_clone:
       if ((call.arguments[0] & CLONE_THREAD) != 0) return call::clone(call);
       return cluster.start_process_at_home(call);
@@ -139,49 +125,16 @@ long carry_out_away(Call& call) {
       sched_yield();
       return 0;
     case SYS_arch_prctl:
+      if (call.integer(0) >= ARCH_SET_GS && call.integer(0) <= ARCH_GET_GS) return std::nullopt;
       return -EINVAL;
     default:
-      return cluster.call_at_home(call.number, call.arguments, call.thread);
+      return std::nullopt;
   }
 }
 
 }  // namespace
 
-bool is_different_on_nodes(const Call& call) {
-  switch (call.number) {
-    case SYS_futex:
-    case kFutexWake:
-    case kFutexWait:
-    case kFutexRequeue:
-    case SYS_futex_waitv:
-    case SYS_madvise:
-    case SYS_mincore:
-    case SYS_msync:
-    case SYS_mlock:
-    case SYS_munlock:
-    case SYS_mlock2:
-    case SYS_mlockall:
-    case SYS_munlockall:
-    case SYS_mbind:
-    case SYS_set_mempolicy:
-    case SYS_get_mempolicy:
-    case SYS_move_pages:
-    case SYS_migrate_pages:
-    case SYS_membarrier:
-    case SYS_shmat:
-    case SYS_shmdt:
-    case SYS_gettid:
-    case SYS_set_tid_address:
-    case SYS_set_robust_list:
-    case SYS_get_robust_list:
-    case SYS_process_madvise:
-      return true;
-    default:
-      return call.thread.away != nullptr && is_different_away(call);
-  }
-}
-
-long carry_out_on_nodes(Call& call) {
+std::optional<long> carry_out_on_nodes(Call& call) {
   switch (call.number) {
     case SYS_futex:
       return host().cluster->futex(call);
@@ -224,7 +177,7 @@ long carry_out_on_nodes(Call& call) {
     case SYS_process_madvise:
       return -ENOSYS;
     default:
-      return carry_out_away(call);
+      return call.thread.away != nullptr ? carry_out_away(call) : std::nullopt;
   }
 }
 

@@ -6,7 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -165,17 +164,12 @@ bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& contex
   if (serve_fault(signal, &info, &context)) return true;
   // The guest has ended, and what a thread still does to its memory is of no account.
   if (is_exiting_.load()) sleep_for_ever();
-  if (signal != SIGSEGV || !can_be_guests({address, address + 1})) return false;
+  if (signal != SIGSEGV || !given_.is_in_allowed({address, address + 1})) return false;
   const int saved = errno;
   const bool found = thread.away != nullptr ? find_area(address, context, thread)
                                             : info.si_code == SEGV_ACCERR && has_right(address, context);
   errno = saved;
   return found;
-}
-
-bool Nodes::can_be_guests(Range range) const {
-  return range.begin < range.end &&
-         std::ranges::any_of(guest_, [range](Range one) { return range.begin >= one.begin && range.end <= one.end; });
 }
 
 // What is behind the end of an area is another one's, or a file's, or nobody's.
@@ -204,7 +198,7 @@ void Nodes::explain_fault(siginfo_t& info, ThreadBlock& thread) {
   const auto address = reinterpret_cast<uint64_t>(info.si_addr);
   if (info.si_signo != SIGSEGV || info.si_code != SEGV_ACCERR) return;
   bool is_mapped = false;
-  if (can_be_guests({address, address + 1})) {
+  if (given_.is_in_allowed({address, address + 1})) {
     if (thread.away != nullptr) {
       is_mapped = ask_area(address, thread).is_mapped;
     } else {
@@ -267,7 +261,7 @@ void Nodes::forget(Range range) {
 void Nodes::on_forget(void* self, const Message& message) {
   auto& nodes = *static_cast<Nodes*>(self);
   const Range range{message.header.word[0], message.header.word[1]};
-  if (message.from != kHome || !nodes.can_be_guests(range))
+  if (message.from != kHome || !nodes.given_.is_in_allowed(range))
     panic("areas to forget that cannot be the guest's, node / address", message.from.value, range.begin);
   nodes.areas_.forget(range, message.header.word[2]);
   MessageHeader header;

@@ -66,7 +66,6 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   // The ranges in which the guest can have areas.
   using Ranges = std::vector<Range>;
   explicit Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores);
-  [[nodiscard]] bool can_be_guests(Range range) const;
   AreaAnswer answer_area(uint64_t address) override;  // HomeHost
   [[noreturn]] void exit_guest(int status) override;  // also Cluster's
   void forget(Range range) override;                  // Forgetting
@@ -99,7 +98,8 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
 
   // The home's.
   std::optional<Home> home_;
-  Areas given_;  // what other nodes may have mapped; under the lock of the address space
+  // What other nodes may have mapped; under the lock of the address space, but for where the guest can have areas at all.
+  Areas given_;
   std::atomic<uint64_t> version_{0};
   std::atomic<unsigned> hellos_{0};
   std::atomic<bool> same_vdso_{true};
