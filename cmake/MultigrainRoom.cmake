@@ -17,13 +17,22 @@ elseif(MULTIGRAIN_SANITIZE)
   message(FATAL_ERROR "MULTIGRAIN_SANITIZE is '${MULTIGRAIN_SANITIZE}'; it must be address, thread or empty")
 endif()
 
-# multigrain_room(NAME SOURCES a.cpp ... [USES other rooms and libraries])
+# What replaces the optimisation of the presets with sanitizers.
+set(MULTIGRAIN_OPTIMISED $<$<CONFIG:RelWithDebInfo>:-O2>)
+
+# multigrain_room(NAME [COMPUTES] SOURCES a.cpp ... [USES other rooms and libraries])
+# COMPUTES: its tests have it compute for long, so it is optimised with a sanitizer, too. The other rooms are not, which
+# CMakePresets.json says: they compile in a third of the time.
 function(multigrain_room NAME)
-  cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES" "" "SOURCES;USES" ${ARGN})
   add_library(multigrain_${NAME} STATIC ${ARG_SOURCES})
   target_include_directories(multigrain_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(multigrain_${NAME} PUBLIC multigrain_options ${ARG_USES})
-  set_property(GLOBAL APPEND PROPERTY MULTIGRAIN_COMPONENTS multigrain_${NAME})
+  if(ARG_COMPUTES AND MULTIGRAIN_SANITIZE)
+    target_compile_options(multigrain_${NAME} PRIVATE ${MULTIGRAIN_OPTIMISED})
+  else()
+    set_property(GLOBAL APPEND PROPERTY MULTIGRAIN_COMPONENTS multigrain_${NAME})  # one set of options, one set of headers
+  endif()
 endfunction()
 
 # multigrain_module(NAME SOURCES a.cpp ... [USES rooms and libraries]): multigrain-NAME.so, which src/fabric/module.h loads
@@ -56,21 +65,29 @@ endif()
 include(GoogleTest)
 
 # multigrain_test(NAME SOURCES a_test.cpp ... [USES rooms] [LABELS l ...] [TIMEOUT seconds] [COMPUTES] [OWN_OPTIONS]
-#                 [SANITIZED filter] [FULL filter] [ENVIRONMENT NAME=value ...] [PROPERTIES name value ...]): one
-# GoogleTest program. ctest runs each of its cases as a test of its own, NAME.Suite.Case, and with a sanitizer all of them as
+#                 [SANITIZED filter | UNSANITIZED] [THREADS filter] [FULL filter] [ENVIRONMENT NAME=value ...]
+#                 [PROPERTIES name value ...]): one GoogleTest program. ctest runs each of its cases as a test of its own, NAME.Suite.Case, and with a sanitizer all of them as
 # one test, NAME, because a sanitizer's start takes longer than most cases.
 # Labels that ./test goes by: unit (the default; one room, also run under ASan), tsan (also run under TSan), long and full
-# (left out of ./test), program, workload and install.
+# (left out of ./test), program, workload and install. What has the label unit or sync and is run whole with the address
+# sanitizer gets the label sanitized without it: ./test has the stage asan run it, and the stage release neither builds it
+# nor runs it.
 # COMPUTES: the test's own code computes for long, so it is optimised like a room. OWN_OPTIONS: it is compiled with options of
 # its own, so no precompiled header fits. SANITIZED: with a sanitizer, only what this --gtest_filter lets through is run.
+# UNSANITIZED: there is no such test with a sanitizer. THREADS: with the thread sanitizer, only what this filter lets through.
 # FULL: what this --gtest_filter lets through has the label full; the rest does not.
 # TIMEOUT: only for a test that hangs. It has to be enough where thirty other programs use the cores.
 function(multigrain_test NAME)
-  cmake_parse_arguments(ARG "COMPUTES;OWN_OPTIONS" "TIMEOUT;SANITIZED;FULL" "SOURCES;USES;LABELS;ENVIRONMENT;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "COMPUTES;OWN_OPTIONS;UNSANITIZED" "TIMEOUT;SANITIZED;THREADS;FULL" "SOURCES;USES;LABELS;ENVIRONMENT;PROPERTIES" ${ARGN})
+  if(MULTIGRAIN_SANITIZE AND ARG_UNSANITIZED)
+    return()
+  endif()
   add_executable(${NAME} ${ARG_SOURCES})
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/tests)
   target_link_libraries(${NAME} PRIVATE multigrain_options ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
-  if(NOT ARG_COMPUTES)
+  if(ARG_COMPUTES)
+    target_compile_options(${NAME} PRIVATE ${MULTIGRAIN_OPTIMISED})
+  else()
     target_compile_options(${NAME} PRIVATE ${MULTIGRAIN_TEST_OPTIONS})
     if(NOT ARG_OWN_OPTIONS)
       set_property(GLOBAL APPEND PROPERTY MULTIGRAIN_TEST_PROGRAMS ${NAME})
@@ -89,12 +106,18 @@ function(multigrain_test NAME)
   if(MULTIGRAIN_SANITIZE)
     # Brief: what failed is not to be looked for among hundreds of lines about what did not.
     set(filter)
-    if(ARG_SANITIZED)
+    if(ARG_THREADS AND MULTIGRAIN_SANITIZE STREQUAL "thread")
+      set(filter --gtest_filter=${ARG_THREADS})
+    elseif(ARG_SANITIZED)
       set(filter --gtest_filter=${ARG_SANITIZED})
     endif()
     add_test(NAME ${NAME} COMMAND ${NAME} --gtest_brief=1 ${filter})
     set_tests_properties(${NAME} PROPERTIES LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}" ${properties})
     return()
+  endif()
+  if(NOT ARG_UNSANITIZED AND NOT ARG_SANITIZED AND ARG_LABELS MATCHES "unit|sync")
+    list(APPEND ARG_LABELS sanitized)
+    set_property(GLOBAL APPEND PROPERTY MULTIGRAIN_SANITIZED_TESTS ${NAME})
   endif()
   set(without "-*DISABLED_*")
   if(ARG_FULL)
@@ -126,16 +149,46 @@ endfunction()
 
 # discover_cases(NAME LIST FILTER LABELS ENVIRONMENT property value ...): the cases of the program NAME that the filter lets
 # through are tests; LIST is a name for them. gtest_discover_tests() cannot hand on a property that is a list, so a file
-# that ctest reads after its own sets them.
+# that ctest reads after its own sets them. A program that was not built has one test, which fails.
 function(discover_cases NAME LIST FILTER LABELS ENVIRONMENT)
   gtest_discover_tests(${NAME} TEST_PREFIX ${NAME}. TEST_LIST ${LIST} NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 600
     EXTRA_ARGS --gtest_brief=1 TEST_FILTER ${FILTER})
   set(file ${CMAKE_CURRENT_BINARY_DIR}/${LIST}.cmake)
   list(JOIN ARGN " " properties)
   file(CONFIGURE OUTPUT ${file} @ONLY CONTENT [=[
+if(NOT DEFINED @LIST@)
+  set(@LIST@ @NAME@_NOT_BUILT)
+endif()
 foreach(case IN LISTS @LIST@)
   set_tests_properties("${case}" PROPERTIES LABELS "@LABELS@" ENVIRONMENT "@ENVIRONMENT@" @properties@)
 endforeach()
 ]=])
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
+endfunction()
+
+# targets_below(VARIABLE DIRECTORY): what `cmake --build` builds of this directory and those below it.
+function(targets_below VARIABLE DIRECTORY)
+  get_property(targets DIRECTORY ${DIRECTORY} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(directories DIRECTORY ${DIRECTORY} PROPERTY SUBDIRECTORIES)
+  set(built)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    get_target_property(left_out ${target} EXCLUDE_FROM_ALL)
+    if(NOT left_out AND NOT type STREQUAL "INTERFACE_LIBRARY")
+      list(APPEND built ${target})
+    endif()
+  endforeach()
+  foreach(directory IN LISTS directories)
+    targets_below(more ${directory})
+    list(APPEND built ${more})
+  endforeach()
+  set(${VARIABLE} ${built} PARENT_SCOPE)
+endfunction()
+
+# The target all_but_sanitized: everything but the tests with the label sanitized. To be called when all targets are known.
+function(add_all_but_sanitized)
+  targets_below(targets ${PROJECT_SOURCE_DIR})
+  get_property(tests GLOBAL PROPERTY MULTIGRAIN_SANITIZED_TESTS)
+  list(REMOVE_ITEM targets ${tests})
+  add_custom_target(all_but_sanitized DEPENDS ${targets})
 endfunction()

@@ -77,6 +77,7 @@ compile_together(8 multigrain_base multigrain_fabric multigrain_sync multigrain_
   multigrain_heap multigrain_hlrc multigrain_mgs multigrain_report multigrain_trace_model multigrain_trace_format
   multigrain_trace_import multigrain_trace_record)
 compile_alone(multigrain_memory line_table.cpp)
+compile_alone(multigrain_sync network_lock.cpp)
 compile_alone(multigrain_trace_record single_step.cpp)
 
 # Drivers and their worlds, which tests/coherence compiles several times: with stops, and with deliberate faults.

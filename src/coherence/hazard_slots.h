@@ -19,9 +19,9 @@
 #include "base/ids.h"
 #include "base/mapped_object.h"
 #include "base/spin_lock.h"
+#include "base/steps.h"
 #include "coherence/hazard.h"
 #include "coherence/hazard_words.h"
-#include "coherence/steps.h"
 #include "memory/checked_memory.h"
 
 namespace multigrain {

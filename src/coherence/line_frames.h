@@ -8,8 +8,8 @@
 #include <span>
 
 #include "base/spin_lock.h"
+#include "base/steps.h"
 #include "coherence/line_memory.h"
-#include "coherence/steps.h"
 #include "memory/checked_memory.h"
 
 namespace multigrain {

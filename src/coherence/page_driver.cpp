@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "coherence/steps.h"
+#include "base/steps.h"
 #include "memory/diff.h"
 #include "profile/this_thread.h"
 

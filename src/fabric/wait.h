@@ -10,6 +10,7 @@
 
 #include "base/futex.h"
 #include "base/nesting_scope.h"
+#include "base/steps.h"
 #include "fabric/fabric.h"
 #include "profile/virtual_time.h"
 #include "status/node_status.h"
@@ -131,12 +132,14 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
       cpu_relax();
       continue;
     }
+    MULTIGRAIN_WAIT_STEP(event);
     const uint32_t seen = event.prepare();
     if (done()) return;
     attendance.pause();
     virtual_wait.again();
     {
       const SleepScope asleep(since);
+      MULTIGRAIN_SLEEP_STEP(event);
       event.sleep(seen);
     }
     if (done()) return;

@@ -36,6 +36,11 @@ class SyncHost {
   // The same for what all nodes have released, where it is not known who preceded the caller.
   virtual void acquire_all() {}
 
+  // The same two at a barrier of all processors of the run: release_at_barrier() is called by the last processor of the
+  // node to arrive, acquire_at_barrier() by each when all have.
+  virtual void release_at_barrier() { release(); }
+  virtual void acquire_at_barrier() { acquire_all(); }
+
   // The caller waits at a barrier: it may take part in what other processors of its node have to do there. Called over
   // and over, with no lock of the runtime held; nearly free if there is nothing to do.
   virtual void help() {}

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/steps.h"
 #include "profile/virtual_time.h"
 #include "status/node_status.h"
 #include "sync/words.h"
@@ -64,50 +65,65 @@ bool NetworkLocks::enter_generation(Record& record, const SyncHandle& lock) {
 // --- Among the processors of this node
 
 void NetworkLocks::enter(Record& record, const SyncHandle& lock) {
+  MULTIGRAIN_FORGETS;
   if (options_.intra_node == IntraNodeLock::kTicket) {
-    const uint32_t mine = record.tickets.fetch_add(1, std::memory_order_relaxed);
-    if (record.serving.load(std::memory_order_acquire) == mine) return;
+    const uint32_t mine = MULTIGRAIN_FINDS(&record.tickets, record.tickets.fetch_add(1, std::memory_order_relaxed));
+    const auto is_served = [&] {
+      return MULTIGRAIN_FINDS(&record.serving, record.serving.load(std::memory_order_acquire) == mine);
+    };
+    if (is_served()) return;
     const CallScope call = waits_for_lock(lock.encode().value);
     host_.enter(SyncActivity::kLock);
-    wait_until(fabric_, host_.wait_policy(), record.event,
-               [&] { return record.serving.load(std::memory_order_acquire) == mine; });
+    wait_until(fabric_, host_.wait_policy(), record.event, is_served);
     host_.leave();
     return;
   }
   if (try_enter(record)) return;
   const CallScope call = waits_for_lock(lock.encode().value);
   host_.enter(SyncActivity::kLock);
+  MULTIGRAIN_STEP(&record.serving);
   record.serving.fetch_add(1, std::memory_order_relaxed);
   wait_until(fabric_, host_.wait_policy(), record.event, [&] { return try_enter(record); });
+  MULTIGRAIN_STEP(&record.serving);
   record.serving.fetch_sub(1, std::memory_order_relaxed);
   host_.leave();
 }
 
 bool NetworkLocks::try_enter(Record& record) {
-  uint32_t expected =
-      options_.intra_node == IntraNodeLock::kTicket ? record.serving.load(std::memory_order_acquire) : 0;
-  return record.tickets.load(std::memory_order_relaxed) == expected &&
-         record.tickets.compare_exchange_strong(expected, expected + 1, std::memory_order_acquire);
+  uint32_t expected = 0;
+  if (options_.intra_node == IntraNodeLock::kTicket)
+    expected = MULTIGRAIN_FINDS(&record.serving, record.serving.load(std::memory_order_acquire));
+  // The look and the exchange are one access: an exchange that fails after the look does what a later look does.
+  return MULTIGRAIN_FINDS(
+      &record.tickets, record.tickets.load(std::memory_order_relaxed) == expected &&
+                           record.tickets.compare_exchange_strong(expected, expected + 1, std::memory_order_acquire));
 }
 
 void NetworkLocks::leave(Record& record) {
+  MULTIGRAIN_FORGETS;
   // A waiter announces itself before it looks for the last time, so it sees this, or is seen.
   bool waited_for = false;
   if (options_.intra_node == IntraNodeLock::kTicket) {
-    const uint32_t serving = record.serving.fetch_add(1, std::memory_order_seq_cst) + 1;
-    waited_for = record.tickets.load(std::memory_order_seq_cst) != serving;
+    const uint32_t serving =
+        MULTIGRAIN_FINDS(&record.serving, record.serving.fetch_add(1, std::memory_order_seq_cst)) + 1;
+    waited_for = MULTIGRAIN_FINDS(&record.tickets, record.tickets.load(std::memory_order_seq_cst) != serving);
   } else {
+    MULTIGRAIN_STEP(&record.tickets);
     record.tickets.store(0, std::memory_order_seq_cst);
-    waited_for = record.serving.load(std::memory_order_seq_cst) != 0;
+    waited_for = MULTIGRAIN_FINDS(&record.serving, record.serving.load(std::memory_order_seq_cst) != 0);
   }
-  if (waited_for) record.event.notify();
+  if (!waited_for) return;
+  MULTIGRAIN_STEP(&record.event);
+  record.event.notify();
 }
 
 // Besides the caller, who is inside.
 bool NetworkLocks::others_wait(const Record& record) const {
+  if (options_.intra_node == IntraNodeLock::kTestAndSet)
+    return MULTIGRAIN_FINDS(&record.serving, record.serving.load(std::memory_order_seq_cst) != 0);
+  // As long as the caller is inside, no other processor changes it.
   const uint32_t serving = record.serving.load(std::memory_order_seq_cst);
-  if (options_.intra_node == IntraNodeLock::kTestAndSet) return serving != 0;
-  return record.tickets.load(std::memory_order_seq_cst) - serving > 1;
+  return MULTIGRAIN_FINDS(&record.tickets, record.tickets.load(std::memory_order_seq_cst) - serving > 1);
 }
 
 // --- Taking
@@ -115,6 +131,7 @@ bool NetworkLocks::others_wait(const Record& record) const {
 // The lock is at this node and held now: what its slot says of a release elsewhere is to be acquired. `slot`: its
 // value.
 void NetworkLocks::acquire_what_came(uint64_t at, uint64_t slot) {
+  MULTIGRAIN_FORGETS;
   const unsigned from = from_of(slot);
   if (from == 0) return;
   if (from > fabric_.nodes()) panic("a lock came from a node that does not exist:", from - 1);
@@ -124,7 +141,7 @@ void NetworkLocks::acquire_what_came(uint64_t at, uint64_t slot) {
 
 // The lock is at this node, not held, and nobody else has taken it from there.
 bool NetworkLocks::take_if_here(Record& record, uint64_t at) {
-  if (record.handed_on) {
+  if (MULTIGRAIN_KEEPS(record.handed_on)) {
     record.handed_on = false;
     go_on_after(self_, at);
     return true;
@@ -168,29 +185,35 @@ NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock, NodeId manager
   host_.enter(SyncActivity::kLock);
   const Taken taken = ask(record, which, manager, true);
   host_.leave();
-  if (taken == Taken::kNot) leave(record);
+  if (taken == Taken::kNot) {
+    MULTIGRAIN_KNOWS();
+    leave(record);
+  }
   return taken;
 }
 
 // The lock was not here a moment ago.
 NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId manager, bool only_try) {
   const uint64_t at = slot_at(number);
+  MULTIGRAIN_KNOWS();
   if (!only_try) {
     // From now on, if the lock comes, it is held.
     uint64_t old = slot(at);
     while (true) {
+      MULTIGRAIN_KNOWS(old);
       const uint64_t seen = fabric_.compare_and_swap(self_, SegmentId::kWords, at, old, old | kHeld);
       if (seen == old) break;
       old = seen;
     }
     MG_CHECK((old & kHeld) == 0, old);
-    const bool was_requested = std::exchange(record.requested, false);
+    const bool was_requested = MULTIGRAIN_KEEPS(std::exchange(record.requested, false));
     if ((old & kHere) != 0 && next_of(old) == 0) {
       // It has come just now.
       go_on_after(self_, at);
       acquire_what_came(at, old);
       return Taken::kFetched;
     }
+    MULTIGRAIN_KNOWS();
     if ((old & kHere) == 0 && was_requested) {
       await_token(record, at);
       return Taken::kWaited;
@@ -200,7 +223,8 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
   } else {
     const uint64_t old = slot(at);
     if ((old & kHere) != 0 && next_of(old) == 0) return take_if_here(record, at) ? Taken::kFetched : Taken::kNot;
-    if ((old & kHere) == 0 && record.requested) return Taken::kNot;
+    if ((old & kHere) == 0 && MULTIGRAIN_KEEPS(record.requested)) return Taken::kNot;
+    MULTIGRAIN_KNOWS();
     record.requested = false;
     fabric_.fetch_and_set(self_, SegmentId::kWords, at, 0);
     // A queue cannot be left, so look before joining: joining a queue behind a holder would be for nothing.
@@ -210,7 +234,13 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
       if ((fabric_.fetch_add(last, SegmentId::kWords, at, 0) & ~kFromMask) != kHere) return Taken::kNot;
     }
   }
+  return join_queue(record, number, manager, only_try);
+}
 
+// The slot of this node is ready, and the node in no queue.
+NetworkLocks::Taken NetworkLocks::join_queue(Record& record, size_t number, NodeId manager, bool only_try) {
+  const uint64_t at = slot_at(number);
+  MULTIGRAIN_KNOWS();
   const uint64_t when_here = only_try ? kHere | kHeld : kHere;
   const uint64_t tail = fabric_.fetch_and_set(manager, SegmentId::kWords, tail_at(number), self_.value + 1u);
   if (tail == 0) {
@@ -224,6 +254,7 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
   if (next_of(theirs) != 0)
     panic("two nodes come after one in the queue of a lock (node, lock):", before.value, number);
   if ((theirs & (kHere | kHeld)) == kHere) {
+    MULTIGRAIN_KNOWS(before.value, from_of(theirs));
     add_to_own(at, when_here);
     go_on_after(before, at);
     const unsigned from = from_of(theirs);
@@ -231,6 +262,7 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
     host_.acquire(from != 0 ? NodeId(static_cast<uint16_t>(from - 1)) : before);
     return Taken::kFetched;
   }
+  MULTIGRAIN_KNOWS();
   if (only_try) {
     // Somebody was faster. The lock comes all the same, and stays until another node asks.
     record.requested = true;
@@ -242,7 +274,8 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
 
 // Polls for a bounded time, then sleeps, until the lock is here; and acquires.
 void NetworkLocks::await_token(Record& record, uint64_t at) {
-  const auto here = [&] { return (slot(at) & kHere) != 0; };
+  MULTIGRAIN_FORGETS;
+  const auto here = [&] { return MULTIGRAIN_KEEPS((slot(at) & kHere) != 0); };
   if (!here()) {
     Attendance attendance(fabric_);
     const uint64_t start = ticks();
@@ -255,7 +288,7 @@ void NetworkLocks::await_token(Record& record, uint64_t at) {
     }
     if (!came) {
       // The one who brings it must say so, unless it has come in this very moment.
-      if ((fabric_.fetch_add(self_, SegmentId::kWords, at, kSleeps) & kHere) == 0)
+      if (MULTIGRAIN_KEEPS((fabric_.fetch_add(self_, SegmentId::kWords, at, kSleeps) & kHere) == 0))
         wait_until(attendance, host_.wait_policy(), record.event, here);
       add_to_own(at, 0 - kSleeps);
     }
@@ -270,12 +303,13 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
   const size_t which = number(lock);
   Record& record = records_[which];
   const uint64_t at = slot_at(which);
-  uint64_t now = slot(at);
+  const uint64_t now = slot(at);
   if ((now & (kHere | kHeld)) != (kHere | kHeld) ||
       record.generation.load(std::memory_order_relaxed) != lock.generation)
     return Left::kNotHeld;
   const bool is_wanted = next_of(now) != 0;
-  if (others_wait(record) && (!is_wanted || record.hand_ons < options_.handoff_bound)) {
+  if (others_wait(record) && (!is_wanted || MULTIGRAIN_KEEPS(record.hand_ons < options_.handoff_bound))) {
+    MULTIGRAIN_KNOWS();
     // The hardware keeps the node coherent, and the lock stays: that processor's unlock releases for both.
     host_.drain_store_buffer();
     record.hand_ons = is_wanted ? static_cast<uint16_t>(record.hand_ons + 1) : uint16_t{0};
@@ -284,6 +318,14 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
     leave(record);
     return Left::kHandedOn;
   }
+  return let_go(record, lock, now);
+}
+
+// The lock leaves the hands of this node's processors. `now`: what its slot was a moment ago.
+NetworkLocks::Left NetworkLocks::let_go(Record& record, const SyncHandle& lock, uint64_t now) {
+  const uint64_t at = slot_at(number(lock));
+  MULTIGRAIN_KNOWS(next_of(now));
+  const bool is_wanted = next_of(now) != 0;
   host_.release();
   record.hand_ons = 0;
   stamp(self_, at);
@@ -292,27 +334,36 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
     leave(record);
     return Left::kFree;
   }
-  const SyncId handle = lock.encode();
+  MULTIGRAIN_KNOWS(next_of(now));
   fabric_.fetch_and_set(self_, SegmentId::kWords, at, 0);
   leave(record);
-  while (true) {
+  send(record, lock, now);
+  return Left::kSent;
+}
+
+// The lock has left this node, released, for the node that its slot named: `now` is what that was.
+void NetworkLocks::send(Record& record, const SyncHandle& lock, uint64_t now) {
+  const size_t which = number(lock);
+  const uint64_t at = slot_at(which);
+  do {
+    MULTIGRAIN_KNOWS(next_of(now));
     const NodeId to(static_cast<uint16_t>(next_of(now) - 1));
     if (to.value >= fabric_.nodes()) panic("a lock is wanted by a node that cannot be (node, lock):", to.value, which);
     stamp(to, at);
     now = fabric_.fetch_add(to, SegmentId::kWords, at, kHere | uint64_t{self_.value + 1u} << kFromShift);
     if ((now & kSleeps) != 0 && to == self_) {
+      MULTIGRAIN_STEP(&record.event);
       record.event.notify();
     } else if ((now & kSleeps) != 0) {
       wakes_.fetch_add(1, std::memory_order_relaxed);
       MessageHeader header;
       header.type = options_.wake_message;
-      header.word[0] = handle.value;
+      header.word[0] = lock.encode().value;
       fabric_.send(to, header, SendContext::kOrdinary);
     }
     // A node of which only a try had asked, and behind which another waits, is passed over. That one may be this node,
     // where another processor has asked again meanwhile.
-    if ((now & kHeld) != 0 || next_of(now) == 0) return Left::kSent;
-  }
+  } while ((now & kHeld) == 0 && next_of(now) != 0);
 }
 
 bool NetworkLocks::is_held(const SyncHandle& lock) const {

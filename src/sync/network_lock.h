@@ -51,6 +51,10 @@
 
 namespace multigrain {
 
+namespace network_lock_explored {
+struct LockState;
+}
+
 enum class IntraNodeLock : uint8_t { kTicket, kTestAndSet };
 
 class NetworkLocks {
@@ -104,6 +108,8 @@ class NetworkLocks {
   static constexpr uint64_t kFromMask = uint64_t{0xff} << kFromShift;
 
  private:
+  friend struct network_lock_explored::LockState;  // of the tests that explore the locks
+
   struct alignas(64) Record {
     std::atomic<uint32_t> generation;
     // Who of this node's processors may deal with the slot.
@@ -137,7 +143,11 @@ class NetworkLocks {
 
   bool take_if_here(Record& record, uint64_t at);
   Taken ask(Record& record, size_t number, NodeId manager, bool only_try);
+  Taken join_queue(Record& record, size_t number, NodeId manager, bool only_try);
   void await_token(Record& record, uint64_t at);
+  // Inline: an unlock that leaves the lock where it is takes no longer for being in two functions.
+  [[gnu::always_inline]] inline Left let_go(Record& record, const SyncHandle& lock, uint64_t now);
+  void send(Record& record, const SyncHandle& lock, uint64_t now);
   void add_to_own(uint64_t at, uint64_t bits);
   void acquire_what_came(uint64_t at, uint64_t slot);
 

@@ -1,4 +1,4 @@
-// What the steps of a driver's source (coherence/steps.h) are in a test that explores the driver: before the thread that
+// What the steps of a driver's source (base/steps.h) are in a test that explores the driver: before the thread that
 // runs does the next thing that others see, all others may take steps. The world of each such test defines the functions.
 #pragma once
 
@@ -56,4 +56,5 @@ class Locals {
 #define MULTIGRAIN_TIME_HAS_COME(address, time) \
   (static_cast<void>(time), ::multigrain::exploring_driver::time_has_come(address))
 #define MULTIGRAIN_SPINS(number) 0
+#define MULTIGRAIN_LEARN(statement) static_cast<void>(0)
 #define MULTIGRAIN_LOCALS(...) const ::multigrain::exploring_driver::Locals multigrain_locals(__VA_ARGS__)

@@ -1,7 +1,7 @@
 // explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]
 //
-// Explores every order of every step of small machines running a protocol, prints how many states each has, and, if a
-// check fails, the events that led there. Ends with status 1 at the first failure.
+// Explores every order of every step of small machines running a protocol, the network locks or a guest's futexes, prints how
+// many states each has, and, if a check fails, the events that led there. Ends with status 1 at the first failure.
 //
 // A protocol whose driver itself is explored has a program of its own, explore_PROTOCOL, in the same folder, which this one
 // becomes: its world says where its driver stops, and a program has room for one. A protocol is added by a function that
@@ -32,7 +32,8 @@ int usage() {
   for (const Explorable& each : explorables()) protocols += " " + each.protocol;
   std::fprintf(stderr,
                "usage: explore PROTOCOL [--list | --long | SCENARIO | --mutant MUTANT | --random FIRST_SEED COUNT]\n"
-               "Explores every order of every step of small machines running a protocol: mgs hlrc sc dszoom shasta%s.\n"
+               "Explores every order of every step of small machines running a protocol (mgs hlrc sc dszoom shasta),\n"
+               "the network locks (network_lock) or a guest's futexes (futex)%s.\n"
                "  (nothing)   the machines that the tests explore\n"
                "  --list      the names of the machines and of the mutants\n"
                "  --long      the machines that take minutes\n"

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "base/clock.h"
-#include "coherence/steps.h"
+#include "base/steps.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain::dszoom {

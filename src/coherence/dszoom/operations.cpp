@@ -1,9 +1,9 @@
 // The operations of a miss, on the fabric and in this node's own memory.
 #include <algorithm>
 
+#include "base/steps.h"
 #include "coherence/dszoom/driver.h"
 #include "coherence/hazard_words.h"
-#include "coherence/steps.h"
 
 namespace multigrain::dszoom {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "coherence/hlrc/words.h"
-#include "coherence/steps.h"
+#include "base/steps.h"
 #include "coherence/stride_prefetcher.h"
 #include "memory/diff.h"
 #include "profile/this_thread.h"

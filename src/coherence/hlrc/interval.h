@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/spin_lock.h"
-#include "coherence/steps.h"
+#include "base/steps.h"
 #include "fabric/fabric.h"
 #include "memory/page_pool.h"
 #include "memory/sparse_table.h"

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "coherence/hlrc/words.h"
-#include "coherence/steps.h"
+#include "base/steps.h"
 
 namespace multigrain::hlrc {
 namespace {

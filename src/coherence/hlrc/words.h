@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/node_set.h"
-#include "coherence/steps.h"
+#include "base/steps.h"
 #include "fabric/words.h"
 
 namespace multigrain::words {

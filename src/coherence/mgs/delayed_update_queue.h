@@ -7,8 +7,8 @@
 #include <span>
 
 #include "base/spin_lock.h"
+#include "base/steps.h"
 #include "coherence/mgs/release_epochs.h"
-#include "coherence/steps.h"
 #include "memory/sparse_table.h"
 
 namespace multigrain::mgs {

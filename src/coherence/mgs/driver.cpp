@@ -5,8 +5,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/steps.h"
 #include "coherence/mgs/message_types.h"
-#include "coherence/steps.h"
 #include "coherence/stride_prefetcher.h"
 
 namespace multigrain::mgs {

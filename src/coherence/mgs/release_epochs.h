@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "base/spin_lock.h"
-#include "coherence/steps.h"
+#include "base/steps.h"
 #include "fabric/wait.h"
 
 namespace multigrain::mgs {

@@ -3,7 +3,7 @@
 
 #include "coherence/sc/driver.h"
 #include "coherence/sc/message_types.h"
-#include "coherence/steps.h"
+#include "base/steps.h"
 #include "profile/this_thread.h"
 
 // Discards: how a node gives up what is in a range of pages, wherever their homes are. Every node clears the pages of which

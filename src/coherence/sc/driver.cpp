@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "coherence/sc/message_types.h"
-#include "coherence/steps.h"
+#include "base/steps.h"
 #include "coherence/stride_prefetcher.h"
 #include "profile/this_thread.h"
 #include "profile/virtual_time.h"

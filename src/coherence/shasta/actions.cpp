@@ -1,8 +1,8 @@
 // One transition of a block, all or nothing, and the actions that it asks for.
 #include <algorithm>
 
+#include "base/steps.h"
 #include "coherence/shasta/driver.h"
-#include "coherence/steps.h"
 
 namespace multigrain::shasta {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/steps.h"
 #include "coherence/shasta/driver.h"
-#include "coherence/steps.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain::shasta {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/steps.h"
 #include "coherence/hazard.h"
 #include "coherence/shasta/entry.h"
-#include "coherence/steps.h"
 #include "profile/virtual_time.h"
 
 namespace multigrain::shasta {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/steps.h"
 #include "coherence/shasta/driver.h"
-#include "coherence/steps.h"
 
 namespace multigrain::shasta {
 namespace {

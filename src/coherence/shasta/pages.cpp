@@ -1,8 +1,8 @@
 // The first touch of a page of blocks, and the block at an address.
 #include <algorithm>
 
+#include "base/steps.h"
 #include "coherence/shasta/driver.h"
-#include "coherence/steps.h"
 
 namespace multigrain::shasta {
 

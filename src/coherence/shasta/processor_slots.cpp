@@ -2,9 +2,9 @@
 // transitions.
 #include <algorithm>
 
+#include "base/steps.h"
 #include "coherence/shasta/driver.h"
 #include "coherence/shasta/entry.h"
-#include "coherence/steps.h"
 #include "fabric/wait.h"
 
 namespace multigrain::shasta {

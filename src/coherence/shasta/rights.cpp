@@ -5,8 +5,8 @@
 #include <bit>
 
 #include "base/clock.h"
+#include "base/steps.h"
 #include "coherence/shasta/driver.h"
-#include "coherence/steps.h"
 
 namespace multigrain::shasta {
 namespace {

@@ -2,7 +2,8 @@
 //
 // The shared region is carved, from its start upwards, into extents: runs of pages with one placement. Node 0 makes
 // them; every node holds a replica of the list and has it before the pointer to any block inside can reach it. Extents
-// are never changed or removed, so the home of a page is a function of its number alone and never changes.
+// are never changed or removed, so the home of a page is a function of its number alone and never changes. That is where the
+// page is placed: under hlrc its home may move from there (docs/internals/hlrc.md), and the heap need not know.
 #pragma once
 
 #include <atomic>

@@ -19,7 +19,7 @@
 //  * free() of a block must come after a release of the node's writes to it. A diff made later would overwrite what the
 //    block's next user has written.
 //
-// Threads: all functions may be called by any threads at once. Only find, home_of and claim_home are async-signal-safe
+// Threads: all functions may be called by any threads at once. Only find, home_of, claim_home and ask_home are async-signal-safe
 // and may be called from the fault handler; none may be called with a lock of the runtime held, except find and
 // home_of.
 #pragma once
@@ -133,7 +133,7 @@ class SharedHeap {
   std::optional<NodeId> claim_home(PageId page);
 
   // The home of the page, without making one: nothing if it is in no extent, or is a first-touch page that nobody has
-  // claimed. Not for the fault path.
+  // claimed. A remote operation the first time, as above.
   std::optional<NodeId> ask_home(PageId page);
 
  private:

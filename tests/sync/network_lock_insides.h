@@ -1,0 +1,209 @@
+// The world of network_lock_world.h: its nodes and processors, and what the locks stand on. There is one at a time, because
+// locks and processors find it.
+//
+//   network_lock_world.cpp   how the world is made, choices and their undoing, what ports and stops do
+//   network_lock_checks.cpp  what must hold, and which states are the same
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../coherence/fibre.h"
+#include "fabric/forwarding_fabric.h"
+#include "loopback_fabric.h"
+#include "network_lock_world.h"
+#include "sync/words.h"
+
+namespace multigrain::network_lock_explored {
+
+inline World::Impl* g_world = nullptr;
+
+inline constexpr SyncHandle kLock{
+    .kind = static_cast<uint8_t>(SyncKind::kLock), .generation = 0, .creator = NodeId(0), .argument = 0, .index = 0};
+inline constexpr NodeId kManager{0};
+
+// The insides of a node's locks. They may be looked at while a processor stands in the middle of them.
+struct LockState {
+  using Record = NetworkLocks::Record;
+  NetworkLocks& locks;
+
+  [[nodiscard]] Record& record() const { return locks.records_[locks.number(kLock)]; }
+  [[nodiscard]] bool is_tickets(const void* address) const { return address == &record().tickets; }
+  [[nodiscard]] bool is_serving(const void* address) const { return address == &record().serving; }
+  [[nodiscard]] ptrdiff_t offset(const void* address) const {
+    return static_cast<const std::byte*>(address) - reinterpret_cast<const std::byte*>(&record());
+  }
+  // What the processor that is inside the record reads and writes.
+  [[nodiscard]] uint64_t guarded() const {
+    const Record& of = record();
+    return uint64_t{of.handed_on} | uint64_t{of.requested} << 1 | uint64_t{of.hand_ons} << 2;
+  }
+  static bool is_tail(uint64_t offset) { return offset == NetworkLocks::tail_at(0); }
+  static bool is_slot(uint64_t offset) { return offset == NetworkLocks::slot_at(0); }
+  static unsigned next_of(uint64_t slot) { return NetworkLocks::next_of(slot); }
+  static unsigned from_of(uint64_t slot) { return NetworkLocks::from_of(slot); }
+
+  using Saved = std::array<std::byte, sizeof(Record)>;
+  void save(Saved& saved) const { std::memcpy(saved.data(), static_cast<const void*>(&record()), sizeof(Record)); }
+  void put_back(const Saved& saved) const { std::memcpy(static_cast<void*>(&record()), saved.data(), sizeof(Record)); }
+};
+
+inline constexpr uint64_t kHere = NetworkLocks::kHere;
+inline constexpr uint64_t kHeld = NetworkLocks::kHeld;
+
+// An atomic operation on a word of the fabric.
+struct WordOperation {
+  enum class Kind : uint8_t { kLoad, kSwap, kAdd, kCompareAndSwap };
+  Kind kind = Kind::kLoad;
+  bool is_tail = false;
+  uint16_t node = 0;
+  uint64_t value = 0;
+  uint64_t expected = 0;
+};
+
+// Stops before each operation, and keeps the words of the one lock.
+class WordFabric final : public ForwardingFabric {
+ public:
+  explicit WordFabric(std::unique_ptr<Fabric> inner) : ForwardingFabric(std::move(inner)) {}
+  uint64_t load_own(SegmentId, uint64_t offset) override {
+    return make(WordOperation::Kind::kLoad, self(), offset, 0, 0);
+  }
+  uint64_t fetch_and_set(NodeId at, SegmentId, uint64_t offset, uint64_t value) override {
+    return make(WordOperation::Kind::kSwap, at, offset, value, 0);
+  }
+  uint64_t fetch_add(NodeId at, SegmentId, uint64_t offset, uint64_t addend) override {
+    return make(WordOperation::Kind::kAdd, at, offset, addend, 0);
+  }
+  uint64_t compare_and_swap(NodeId at, SegmentId, uint64_t offset, uint64_t expected, uint64_t desired) override {
+    return make(WordOperation::Kind::kCompareAndSwap, at, offset, desired, expected);
+  }
+  using Fabric::send;
+  void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice, SendContext,
+            Nanoseconds) override;
+  unsigned poll() override { return 0; }
+  void attend() override {}
+  void leave() override {}
+
+ private:
+  uint64_t make(WordOperation::Kind kind, NodeId at, uint64_t offset, uint64_t value, uint64_t expected);
+};
+
+// The memory beside the locks, and how processors wait.
+class WorldHost final : public SyncHost {
+ public:
+  explicit WorldHost(unsigned node) : node_(node) {}
+  void release() override;
+  void drain_store_buffer() override;
+  void acquire(NodeId from) override;
+  // It is asked for where a wait begins.
+  [[nodiscard]] const WaitPolicy& wait_policy() const override;
+  void enter(SyncActivity) override {}
+  void leave() override {}
+
+ private:
+  const unsigned node_;
+  WaitPolicy policy_{0};
+};
+
+// What of a node changes from step to step, beside its record.
+struct NodeState {
+  uint64_t slot = 0;
+  uint8_t wakes = 0;  // notifications on their way here
+  // Of the memory: whether it has seen, and published, what the last critical section wrote.
+  bool has_seen = true;
+  bool has_published = true;
+  uint8_t entered = 0;  // critical sections begun since another node is known to wait
+};
+
+struct NodeOf {
+  std::unique_ptr<WordFabric> fabric;
+  std::unique_ptr<WorldHost> host;
+  std::unique_ptr<NetworkLocks> locks;
+};
+
+// Something that a processor has found: if it is a ticket, which.
+struct Found {
+  uint64_t what = 0;
+  uint32_t ticket = 0;
+  bool is_ticket = false;
+};
+
+// What of a processor changes from step to step, beside its stack.
+struct ThreadState {
+  enum class At : uint8_t { kRecord, kWord, kWait, kSleep, kRelease, kAcquire, kSection, kEnd };
+  static constexpr size_t kMaxFound = 40;
+
+  At at = At::kEnd;
+  bool is_in_section = false;  // until it goes on
+  bool has_unsettled = false;  // writes that are in its store buffer
+  bool has_count = false;      // of the event on which it will sleep
+  uint8_t pc = 0;
+  uint8_t wait_mark = 0;  // how much it had found when its wait began
+  uint8_t scopes = 0;     // that it is in, at whose ends it forgets
+  // What it has looked at last; and the same if that was in vain, and it has done nothing else since.
+  const void* looked_at = nullptr;
+  const void* in_vain = nullptr;
+  uint8_t found_size = 0;
+  uint32_t count = 0;
+  const void* address = nullptr;  // kRecord
+  WordOperation operation;        // kWord
+  std::array<Found, kMaxFound> found{};
+};
+
+struct Thread : exploring_driver::Fibre, ThreadState {
+  unsigned number = 0;
+  unsigned node = 0;
+};
+
+struct World::Impl {
+  explicit Impl(const Scenario& of) : scenario(of) {}
+
+  const Scenario& scenario;
+  std::array<NodeOf, kMaxNodes> nodes;
+  std::vector<std::unique_ptr<Thread>> threads;
+  Thread* running = nullptr;
+
+  // What changes from step to step.
+  struct State {
+    std::array<NodeState, kMaxNodes> nodes{};
+    uint64_t tail = 0;
+    uint8_t inside = 0;  // 1 + the processor in the critical section
+    // Nodes that have swapped the tail, in that order, and to which the lock has not come.
+    std::array<uint8_t, kMaxNodes> queue{};
+    uint8_t queued = 0;
+  };
+  State now;
+  bool has_stopped = false;  // the locks have ended the run
+  std::string wrong;
+
+  [[nodiscard]] bool has_tickets() const { return scenario.intra_node == IntraNodeLock::kTicket; }
+  [[nodiscard]] LockState state(unsigned node) const { return {*nodes[node].locks}; }
+  [[nodiscard]] bool is_known(unsigned node) const { return node < nodes.size() && nodes[node].locks != nullptr; }
+
+  void run(Thread& thread);
+  void stop(ThreadState::At at);
+  void find(uint64_t what, uint64_t value = 0);
+  void forget(size_t mark);
+  // Stops before a look, unless it is one that follows on one in vain.
+  void stop_before_look(ThreadState::At at, const void* what);
+  [[nodiscard]] bool can_go_on(const Thread& thread) const;
+
+  uint64_t operate(const WordOperation& operation);
+  void came(unsigned node);
+
+  [[noreturn]] void play();
+  void enter_section();
+  void fail(std::string what) {
+    if (wrong.empty()) wrong = std::move(what);
+  }
+};
+
+}  // namespace multigrain::network_lock_explored

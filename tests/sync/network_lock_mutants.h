@@ -1,0 +1,38 @@
+// Deliberate faults of the network locks. The source that the test of the mutants, and the command `explore`, are built from
+// is the product's own with these in it (network_lock_mutants.cmake); where no fault is chosen it does what the product does.
+#pragma once
+
+#include <cstdint>
+
+namespace multigrain::network_lock_explored {
+
+enum class Mutant : uint8_t {
+  kNone,
+  kTakeWhatIsHeld,      // a node that asks takes a lock that is at the node before it, held or not
+  kSleepUnseen,         // a waiter says that it sleeps, and does not look whether the lock came just before
+  kNoWake,              // the node that brings the lock does not look whether the waiter sleeps
+  kReleaseAfterSend,    // the lock is sent, and then what was written is released
+  kNoRelease,           // a lock that is left where it is releases nothing
+  kAcquireFromBefore,   // a free lock is acquired from where it lies, whichever node released it
+  kForgetWhatCame,      // a lock that came for a try is taken without an acquire
+  kForgetRequest,       // a try that joined the queue does not remember it
+  kNoPassingOn,         // a lock that came for a try stays there, whichever node waits behind
+  kNoBound,             // processors of a node hand the lock on while there are any
+  kResetAfterSwap,      // the slot is made ready when the node is in the queue already
+  kPlainFree,           // the holder looks for a next node, and then sets the lock free, in two steps
+  kLeaveBeforeClear,    // another processor of the node may ask before the slot says that the lock is gone
+  kQuietLeave,          // a processor that leaves looks for waiters before, and not after, it has left
+  kKeepFrom,            // what came is acquired, and the slot goes on naming where it came from
+  kHandOnWhatIsWanted,  // a lock that was handed on is released by nobody
+  kNoDrain,             // a lock is handed on in the node while what was written waits in a store buffer
+  kCount
+};
+[[nodiscard]] const char* name(Mutant mutant);
+
+// The one that is tried.
+inline Mutant g_mutant = Mutant::kNone;
+inline bool is(Mutant mutant) {
+  return g_mutant == mutant;
+}
+
+}  // namespace multigrain::network_lock_explored
