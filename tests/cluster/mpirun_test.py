@@ -97,7 +97,7 @@ class Mpich(UnderMpirun):
         os.chmod(self.ssh, 0o755)
 
     def launcher(self, hosts):
-        return ["mpirun.mpich", "-launcher", "ssh", "-launcher-exec", self.ssh, "-iface", "eth0", "-genv",
+        return ["env", "--ignore-signal=PIPE", "mpirun.mpich", "-launcher", "ssh", "-launcher-exec", self.ssh, "-iface", "eth0", "-genv",
                 "UCX_NET_DEVICES", "eth0", "-hosts", ",".join(hosts), "-n", str(len(hosts)), "-ppn", "1", "-bind-to", "none"]
 
     def test_on_2_hosts(self):

@@ -7,7 +7,7 @@ import time
 import unittest
 
 import slurm
-from launchers import BIN, TIMEOUT_S, MpichLauncher, OpenMpiLauncher, SlurmLauncher
+from launchers import BIN, MPICH, TIMEOUT_S, MpichLauncher, OpenMpiLauncher, SlurmLauncher
 
 PROGRAM = os.path.join(BIN, "tests", "exchange_cards")
 FAILED = 6  # what it ends with
@@ -102,7 +102,7 @@ class Mpich(Starts, MpichLauncher, unittest.TestCase):
         self.assertEqual(lines, ["alone"] * 2)
 
     def test_ports_are_refused(self):
-        result = subprocess.run(["mpirun.mpich", "-pmi-port", "-n", "2", PROGRAM], env=self.environment(), text=True,
+        result = subprocess.run([*MPICH, "-pmi-port", "-n", "2", PROGRAM], env=self.environment(), text=True,
                                 capture_output=True, timeout=TIMEOUT_S, check=False)
         self.assertIn("start it without -pmi-port", result.stderr)
         self.assertNotEqual(result.returncode, 0)

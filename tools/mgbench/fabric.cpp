@@ -232,6 +232,7 @@ void measure_against(const char* how) {
   // What diffs come to: short runs all over a page.
   for (const unsigned pieces : {1u, 8u, 64u}) {
     std::vector<Piece> runs;
+    runs.reserve(pieces);
     for (unsigned i = 0; i < pieces; ++i) runs.push_back({page.data(), i * static_cast<uint32_t>(kPage / pieces), 16});
     measure(fmt::format("scattered put of {} x 16 B", pieces) + suffix, g_rounds, [&](unsigned i) {
       fabric.wait(fabric.start_put_pieces(peer, SegmentId::kFrames, kPage * (i % 4096), runs));

@@ -131,19 +131,19 @@ std::vector<Series> measure_floors(AccessMechanism access, size_t page_size, con
   }
 
   const unsigned trips = effort.pages * effort.rounds;
-  Series line{"line round trip", round_trips(
-                                     trips,
-                                     [](std::atomic<uint32_t>& word, uint32_t value) {
-                                       while (word.load(std::memory_order_acquire) != value) cpu_relax();
-                                     },
-                                     [](std::atomic<uint32_t>&) {})};
-  Series wake{"wake-up round trip", round_trips(
-                                        trips,
-                                        [](std::atomic<uint32_t>& word, uint32_t value) {
-                                          while (word.load() != value)
-                                            futex_wait(word, value - 1, FutexScope::kProcess);
-                                        },
-                                        [](std::atomic<uint32_t>& word) { futex_wake(word, FutexScope::kProcess); })};
+  const Series line{"line round trip", round_trips(
+                                           trips,
+                                           [](std::atomic<uint32_t>& word, uint32_t value) {
+                                             while (word.load(std::memory_order_acquire) != value) cpu_relax();
+                                           },
+                                           [](std::atomic<uint32_t>&) {})};
+  const Series wake{"wake-up round trip",
+                    round_trips(
+                        trips,
+                        [](std::atomic<uint32_t>& word, uint32_t value) {
+                          while (word.load() != value) futex_wait(word, value - 1, FutexScope::kProcess);
+                        },
+                        [](std::atomic<uint32_t>& word) { futex_wake(word, FutexScope::kProcess); })};
   Series half{"wake-up", wake.samples};
   for (double& sample : half.samples) sample /= 2;
   return {read, upgrade, resident, revoke, copy, other, line, wake, half};

@@ -72,8 +72,8 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
     if (const auto* store = dyn_cast<StoreInst>(access); store != nullptr && !store->isAtomic() && !store->isVolatile())
       stores.insert(store->getParent());
   if (stores.empty()) return;
-  DominatorTree dominators(function_);
-  LoopInfo loops(dominators);
+  const DominatorTree dominators(function_);
+  const LoopInfo loops(dominators);
   // In a cycle that is no loop nobody would count iterations.
   ReversePostOrderTraversal<Function*> order(&function_);
   if (containsIrreducibleCFG<const BasicBlock*>(order, loops)) return;
@@ -196,7 +196,8 @@ void LoopHazard::remove(CallInst& poll) {
   auto* const pointer = cast<LoadInst>(word->getPointerOperand());
   blocks_.erase(calls);
   behind->removePredecessor(calls);
-  BranchInst::Create(behind, branch->getIterator());
+  // The block owns it, which the analyzer does not see.
+  BranchInst::Create(behind, branch->getIterator());  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
   for (Instruction* each : {static_cast<Instruction*>(branch), static_cast<Instruction*>(compare),
                             static_cast<Instruction*>(word), static_cast<Instruction*>(pointer)})
     each->eraseFromParent();

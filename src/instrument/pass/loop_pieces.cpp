@@ -104,9 +104,9 @@ class Pieces {
   bool divides_as_before(const SCEV* expression, const Instruction& before) {
     if (!a_.evolution.dominates(expression, before.getParent())) return false;
     SmallPtrSet<const SCEV*, 8> divisors;
-    for (BasicBlock& block : a_.function) {
+    for (const BasicBlock& block : a_.function) {
       if (!a_.dominators.dominates(&block, before.getParent())) continue;
-      for (Instruction& instruction : block)
+      for (const Instruction& instruction : block)
         if (instruction.getOpcode() == Instruction::UDiv || instruction.getOpcode() == Instruction::URem)
           divisors.insert(a_.evolution.getSCEV(instruction.getOperand(1)));
     }
@@ -213,7 +213,7 @@ class Pieces {
 
   Value* in_copy(Value* original) {
     const auto found = map_.find(original);
-    return found == map_.end() ? original : static_cast<Value*>(&*found->second);
+    return found == map_.end() ? original : &*found->second;
   }
 
   // A value at the beginning of a piece.

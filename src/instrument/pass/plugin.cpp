@@ -94,7 +94,8 @@ struct SequentialPass : PassInfoMixin<SequentialPass> {
     for (Function& function : module) changed |= keep_accesses_in_order(function);
     return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
-  static bool isRequired() { return true; }  // also of functions that are not optimised
+  // LLVM calls it so: also functions that are not optimised are wanted.
+  static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
 struct LoopPass : PassInfoMixin<LoopPass> {
@@ -150,7 +151,8 @@ struct CheckPass : PassInfoMixin<CheckPass> {
     add_note(module);
     return PreservedAnalyses::none();
   }
-  static bool isRequired() { return true; }  // also of functions that are not optimised
+  // LLVM calls it so: also functions that are not optimised are wanted.
+  static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
 }  // namespace

@@ -328,7 +328,9 @@ class LaneEncoder {
       } else {
         const size_t stop = later > kBefore ? later - kBefore : 0;
         from = later;
-        while (from > stop && slots_[--from] != base) {
+        while (from > stop) {
+          --from;
+          if (slots_[from] == base) break;
         }
         if (slots_[from] != base) break;
       }
@@ -440,7 +442,9 @@ void BlockEncoder::encode(uint64_t first, std::span<const Reference> references,
     const size_t begin = i;
     while (i < references.size() && references[i].processor == references[begin].processor) ++i;
     const uint32_t lane = work.lane_of[references[begin].processor];
-    const auto step = static_cast<unsigned>((lane + lanes - last - 1) % lanes);
+    // Where there are references there are lanes, which the analyzer does not see.
+    const auto step =
+        static_cast<unsigned>((lane + lanes - last - 1) % lanes);  // NOLINT(clang-analyzer-core.DivideZero)
     const size_t length = i - begin - 1;
     const unsigned low = std::min(step, kEscape);
     const auto high = static_cast<unsigned>(std::min<size_t>(length, kEscape));
@@ -467,7 +471,7 @@ void BlockEncoder::encode(uint64_t first, std::span<const Reference> references,
     put_varint(out, bytes->size());
   const auto append = [&](const Bytes& bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); };
   // Like with like: zstd does best so.
-  for (const Bytes Lane::* stream :
+  for (const Bytes Lane::* const stream :
        {&Lane::table, &Lane::tokens, &Lane::values, &Lane::address_kinds, &Lane::address_values})
     for (size_t i = 0; i < lanes; ++i) append(work.lanes[i].*stream);
   for (const Bytes* bytes : {&work.schedule, &work.schedule_values, &work.event_kinds, &work.event_values})

@@ -77,7 +77,8 @@ struct TraceWriter::File {
   }
 };
 
-Result<std::unique_ptr<TraceWriter>> TraceWriter::create(std::string path, TraceHeader header, WriteOptions options) {
+Result<std::unique_ptr<TraceWriter>> TraceWriter::create(std::string path, const TraceHeader& header,
+                                                         WriteOptions options) {
   if (options.level < 1 || options.level > 19) return fail("compression level {} is not from 1 to 19", options.level);
   if (options.block_references == 0 || options.block_references > kMaxBlockReferences)
     return fail("a block of {} references is not from 1 to {}", options.block_references, kMaxBlockReferences);
@@ -267,10 +268,10 @@ Status TraceWriter::flush() {
   }
   if (references_.empty() && events_.empty()) return {};
   file.encoder.encode(written_references_, references_, events_, file.payload);
-  BlockHeader block{.kind = BlockKind::kData,
-                    .first = written_references_,
-                    .references = static_cast<uint32_t>(references_.size()),
-                    .events = static_cast<uint32_t>(events_.size())};
+  const BlockHeader block{.kind = BlockKind::kData,
+                          .first = written_references_,
+                          .references = static_cast<uint32_t>(references_.size()),
+                          .events = static_cast<uint32_t>(events_.size())};
   if (Status status = file.write_block(block); !status) return status;
   written_references_ += references_.size();
   written_events_ += events_.size();

@@ -33,7 +33,8 @@ class TraceWriter {
   static constexpr uint32_t kMaxBlockEvents = 1u << 16;
 
   // Fails if PATH exists or PATH.partial does, unless options.overwrite. `header` may lack what is not known yet.
-  static Result<std::unique_ptr<TraceWriter>> create(std::string path, TraceHeader header, WriteOptions options = {});
+  static Result<std::unique_ptr<TraceWriter>> create(std::string path, const TraceHeader& header,
+                                                     WriteOptions options = {});
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;

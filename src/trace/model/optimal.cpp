@@ -100,11 +100,13 @@ Result<std::vector<OptimalResult>> optimal(TraceSource& source, std::span<const 
   for (auto& [key, setup] : setups) {
     setup.partitions = partitions;
     for (setup.partition = 0; setup.partition < partitions; ++setup.partition) {
-      engines.push_back(key.second == kWideGroup ? make_engine<WideCost>(setup, options)
-                                                 : make_engine<PackedCost>(setup, options));
+      auto engine =
+          key.second == kWideGroup ? make_engine<WideCost>(setup, options) : make_engine<PackedCost>(setup, options);
+      engines.push_back(std::move(engine));
     }
   }
   std::vector<Engine*> all_engines;
+  all_engines.reserve(engines.size());
   for (auto& engine : engines) all_engines.push_back(engine.get());
   const auto totals = one_pass(source, all_engines, options);
   if (!totals) return tl::unexpected(totals.error());

@@ -22,7 +22,7 @@
 namespace multigrain::trace {
 namespace {
 
-__extension__ typedef __int128 Int128;
+__extension__ using Int128 = __int128;
 
 bool needs_values(const Machine& machine) {
   return machine.has_remote_reference() || machine.has_global();
@@ -265,7 +265,7 @@ class OptimalEngine final : public OptimalPass {
     for (size_t m = 0; m < count_; ++m) {
       const Parameters& p = parameters_[m];
       uint64_t* least_at = least(record, m);
-      Value lowest = load(least_at);
+      const Value lowest = load(least_at);
       uint64_t* at = mine + m * kValueWords;
       Value value = std::min(load(at), lowest + p.R);
       bool near_overflow = false;

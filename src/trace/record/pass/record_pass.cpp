@@ -336,6 +336,7 @@ class Instrumentation {
                                             ConstantInt::get(i32_, site(std::move(key))), ConstantInt::get(i32_, 0)}));
     }
     std::vector<Constant*> site_table;
+    site_table.reserve(sites_.size());
     for (const SiteKey* key : sites_) {
       site_table.push_back(
           ConstantStruct::get(site_type, {string(key->file), string(key->function), string(key->name),
@@ -390,7 +391,8 @@ struct RecordPass : PassInfoMixin<RecordPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
     return instrument(module) ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
-  static bool isRequired() { return true; }
+  // LLVM calls it so: also functions that are not optimised are wanted.
+  static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
 }  // namespace

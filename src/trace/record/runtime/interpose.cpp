@@ -32,7 +32,7 @@ uint64_t address_of(const volatile void* object) {
 // The next definition of a function, the C library's. The condition functions have had two versions; the present one
 // must be named, since the old one has another layout of pthread_cond_t.
 void* find(const char* name, const char* version) {
-  InRuntime inside;
+  const InRuntime inside;
   void* const found = version != nullptr ? dlvsym(RTLD_NEXT, name, version) : dlsym(RTLD_NEXT, name);
   if (found == nullptr) abort();  // not the C library that this was built for
   return found;
@@ -170,7 +170,7 @@ MG_RECORD_EXPORT int pthread_mutex_lock(pthread_mutex_t* mutex) {
   keep_pace();
   int status = REAL(pthread_mutex_trylock)(mutex);
   if (status == EBUSY) {
-    Blocked blocked;
+    const Blocked blocked;
     status = REAL(pthread_mutex_lock)(mutex);
   }
   if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(mutex));
@@ -186,7 +186,7 @@ MG_RECORD_EXPORT int pthread_mutex_trylock(pthread_mutex_t* mutex) {
 MG_RECORD_EXPORT int pthread_mutex_timedlock(pthread_mutex_t* mutex, const timespec* until) {
   int status = 0;
   {
-    Blocked blocked;
+    const Blocked blocked;
     status = REAL(pthread_mutex_timedlock)(mutex, until);
   }
   if (status == 0 || status == EOWNERDEAD) acquire_through(address_of(mutex));
@@ -201,7 +201,7 @@ MG_RECORD_EXPORT int pthread_mutex_unlock(pthread_mutex_t* mutex) {
 MG_RECORD_EXPORT int pthread_spin_lock(pthread_spinlock_t* lock) {
   keep_pace();
   {
-    Blocked blocked;
+    const Blocked blocked;
     REAL(pthread_spin_lock)(lock);
   }
   acquire_through(address_of(lock));
@@ -225,7 +225,7 @@ MG_RECORD_EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
   keep_pace();
   int status = 0;
   {
-    Blocked blocked;
+    const Blocked blocked;
     status = REAL(pthread_rwlock_rdlock)(lock);
   }
   if (status == 0) acquire_through(address_of(lock));
@@ -236,7 +236,7 @@ MG_RECORD_EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t* lock) {
   keep_pace();
   int status = 0;
   {
-    Blocked blocked;
+    const Blocked blocked;
     status = REAL(pthread_rwlock_wrlock)(lock);
   }
   if (status == 0) acquire_through(address_of(lock));
@@ -269,7 +269,7 @@ int wait_on(pthread_cond_t* condition, pthread_mutex_t* mutex, Wait wait) {
   release_through(address_of(mutex));
   int status = 0;
   {
-    Blocked blocked;
+    const Blocked blocked;
     status = wait();
   }
   observe_through(address_of(condition));
@@ -314,7 +314,7 @@ MG_RECORD_EXPORT int sem_wait(sem_t* semaphore) {
   keep_pace();
   int status = 0;
   {
-    Blocked blocked;
+    const Blocked blocked;
     status = REAL(sem_wait)(semaphore);
   }
   if (status == 0) observe_through(address_of(semaphore));
@@ -330,7 +330,7 @@ MG_RECORD_EXPORT int sem_trywait(sem_t* semaphore) {
 MG_RECORD_EXPORT int sem_timedwait(sem_t* semaphore, const timespec* until) {
   int status = 0;
   {
-    Blocked blocked;
+    const Blocked blocked;
     status = REAL(sem_timedwait)(semaphore, until);
   }
   if (status == 0) observe_through(address_of(semaphore));
@@ -343,7 +343,7 @@ MG_RECORD_EXPORT int pthread_barrier_init(pthread_barrier_t* barrier, const pthr
                                           unsigned count) {
   const int status = REAL(pthread_barrier_init)(barrier, attributes, count);
   if (status != 0 || !active()) return status;
-  InRuntime inside;
+  const InRuntime inside;
   REAL(pthread_mutex_lock)(&g_barriers_lock);
   BarrierState* state = g_barriers;
   while (state != nullptr && state->address != address_of(barrier)) state = state->next;
@@ -381,7 +381,7 @@ MG_RECORD_EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
   REAL(pthread_mutex_unlock)(&g_barriers_lock);
   int status = 0;
   {
-    Blocked blocked;
+    const Blocked blocked;
     status = REAL(pthread_barrier_wait)(barrier);
   }
   if (state != nullptr) {
@@ -446,7 +446,7 @@ MG_RECORD_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* att
   int detach_state = PTHREAD_CREATE_JOINABLE;
   if (attributes != nullptr) pthread_attr_getdetachstate(attributes, &detach_state);
   record->detached = detach_state == PTHREAD_CREATE_DETACHED;
-  InRuntime inside;
+  const InRuntime inside;
   // Under the lock, so that the thread is in the list before it can end.
   REAL(pthread_mutex_lock)(&g_threads_lock);
   const int status = REAL(pthread_create)(thread, attributes, run_thread, record);
@@ -475,7 +475,7 @@ int join(pthread_t thread, Join real_join) {
   REAL(pthread_mutex_unlock)(&g_threads_lock);
   int status = 0;
   {
-    Blocked blocked;
+    const Blocked blocked;
     status = real_join();
   }
   if (status != 0 || record == nullptr) return status;

@@ -209,7 +209,7 @@ bool make_room(ThreadState& t) {
   }
   if (t.processor == nullptr) begin_thread(reserve_processor(0), 0);
   if (t.processor == nullptr) return false;
-  InRuntime inside;
+  const InRuntime inside;
   store(t.processor->published, t.clock);
   if (t.end - t.next < kReserve + 1 && !new_chunk(t)) {
     t.limit = t.next;
@@ -313,7 +313,7 @@ void advance_clock(uint64_t clock) {
 void keep_pace() {
   ThreadState& t = t_self;
   if (!load(g_active) || t.processor == nullptr || t.busy) return;
-  InRuntime inside;
+  const InRuntime inside;
   pace(t);
 }
 
@@ -322,7 +322,7 @@ void record_event(Kind kind, uint64_t address, uint64_t value, uint32_t site) {
   if (!load(g_active) || t.ended || t.busy) return;
   if (t.processor == nullptr) begin_thread(reserve_processor(0), 0);
   if (t.processor == nullptr) return;
-  InRuntime inside;
+  const InRuntime inside;
   if (t.end - t.next < 2 && !new_chunk(t)) {
     t.limit = t.next;
     return;
@@ -405,7 +405,7 @@ void begin_thread(uint32_t processor, uint64_t clock) {
   uint64_t low = 0;
   size_t bytes = 0;
   {
-    InRuntime inside;
+    const InRuntime inside;
     pthread_attr_t attributes;
     if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
       void* address = nullptr;
@@ -543,7 +543,7 @@ uint32_t allocation_site(void* caller) {
     __multigrain_record_allocation_site = 0;
     return noted;
   }
-  InRuntime inside;
+  const InRuntime inside;
   size_t i = (reinterpret_cast<uint64_t>(caller) * 0x9e3779b97f4a7c15u) >> 52;
   lock_word(g_callers_lock);
   for (size_t probes = 0; probes < 64; ++probes, i = (i + 1) % kCallers) {
@@ -571,7 +571,7 @@ namespace raw = multigrain::trace::raw;
 MG_RECORD_EXPORT void __multigrain_record_module(const raw::ModuleDescription* module) {
   start();  // this object file's constructors may run before the runtime's, if that is linked statically
   if (!active() || module->version != raw::kVersion) return;
-  InRuntime inside;
+  const InRuntime inside;
   const uint32_t first = describe_sites(module->site, module->sites);
   if (first == 0) return;
   *module->first_site = first;
