@@ -31,6 +31,11 @@ class ByGrain final : public Protocol {
   // Lines that are invalid are invalid at once: acquires are the pages' affair.
   void acquire(NodeId from) override { pages_.acquire(from); }
   void acquire_all() override { pages_.acquire_all(); }
+  void release_at_barrier() override {
+    if (!lines_.is_clean()) lines_.release();
+    pages_.release_at_barrier();
+  }
+  void acquire_at_barrier() override { pages_.acquire_at_barrier(); }
   bool help() override { return pages_.help(); }
   void serve() override {
     pages_.serve();

@@ -57,16 +57,18 @@ void PageDriver::settle_home(PageId page, PageRecord& record, const Message& mes
   set_home(page, record, self_);
 }
 
-RemoteSlice PageDriver::slice_of(PageId page) const {
-  return {.segment = SegmentId::kFrames, .offset = offset(page), .length = static_cast<uint32_t>(page_size_)};
+RemoteSlice PageDriver::slice_of(PageId first, uint32_t count) const {
+  return {.segment = SegmentId::kFrames, .offset = offset(first), .length = static_cast<uint32_t>(count * page_size_)};
 }
 
-void PageDriver::take_page(PageId page, const Message& message) {
-  if (message.slice.segment != SegmentId::kFrames || message.slice.length != page_size_ ||
-      message.slice.offset != offset(page))
-    panic("a page message without its page, from node / page", message.from.value, page.value);
-  services_.fabric.fetch(message, {frame(page), page_size_});
-  this_profile().count(Counter::kPagesFetched);
+void PageDriver::take_pages(PageId first, uint32_t count, const Message& message, uint32_t carried) {
+  const PageId begin(message.header.word[0]);
+  if (message.slice.segment != SegmentId::kFrames || message.slice.length != carried * page_size_ ||
+      message.slice.offset != offset(begin))
+    panic("a page message without its page, from node / page", message.from.value, first.value);
+  const auto from = static_cast<uint32_t>(offset(first) - offset(begin));
+  services_.fabric.fetch_part(message, from, {frame(first), count * page_size_});
+  this_profile().count(Counter::kPagesFetched, count);
 }
 
 // --- Twins

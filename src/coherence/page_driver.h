@@ -60,9 +60,11 @@ class PageDriver : public Protocol {
   // Sees to it that the home is known. `may_find_home_unaware`: of a message for the home that may come before this node has
   // learnt that it is home of a first-touch page. Ends the run if the page is not allocated.
   void settle_home(PageId page, PageRecord& record, const Message& message, bool may_find_home_unaware);
-  // This node's copy, as what a message carries; and the copy that a message carries, into this node's frame.
-  [[nodiscard]] RemoteSlice slice_of(PageId page) const;
-  void take_page(PageId page, const Message& message);
+  // This node's copies of consecutive pages, as what a message carries; and copies that a message carries, which is about
+  // `carried` pages from that of word[0], into this node's frames.
+  [[nodiscard]] RemoteSlice slice_of(PageId first, uint32_t count = 1) const;
+  void take_pages(PageId first, uint32_t count, const Message& message, uint32_t carried);
+  void take_page(PageId page, const Message& message) { take_pages(page, 1, message, 1); }
 
   // Of a page that no processor can write now.
   void make_twin(PageId page, PageRecord& record) MG_REQUIRES(record.lock);

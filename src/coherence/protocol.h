@@ -49,6 +49,8 @@ class HomeDirectory {
   // Settles the home of a first-touch page: this node's, unless another came first; nullopt if it is not allocated.
   // A remote operation, or waits for a message; called in the fault handler with no lock held.
   virtual std::optional<NodeId> claim_home(PageId page) = 0;
+  // The home of a first-touch page, if any node has claimed it. A remote operation, or waits for a message, as claim_home().
+  virtual std::optional<NodeId> ask_home(PageId page) { return home_of(page); }
 };
 
 // What a protocol of this node works with. All of it outlives the protocol.
@@ -85,6 +87,20 @@ class Protocol {
   virtual void acquire(NodeId from) { static_cast<void>(from); }
   // The same for what every node has released.
   virtual void acquire_all() {}
+
+  // The calling thread is about to access all of these pages: what is not here may be brought together. Called from
+  // ordinary code; the accesses are right without it.
+  virtual void expect(PageId first, uint64_t count, bool is_write) {
+    static_cast<void>(first), static_cast<void>(count), static_cast<void>(is_write);
+  }
+
+  // The release and the acquire of a barrier of all processors of the run: by the last of the node's processors to arrive,
+  // when all others of the node are there and before any other node is told of it; and by each of them when the last of the
+  // run has arrived, before it goes on. Between the two no processor accesses memory.
+  virtual void release_at_barrier() {
+    if (!is_clean()) release();
+  }
+  virtual void acquire_at_barrier() { acquire_all(); }
 
   // Gives up what is in these pages, as if zeros were written all over them, on every node; their memory is given back.
   // Threads may access them meanwhile. Returns when that is done; false: this protocol cannot do it. Called from ordinary

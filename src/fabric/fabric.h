@@ -173,10 +173,10 @@ class Fabric {
   // `not_before`: the message is not handled before this monotonic_ns() time (the network model uses it); 0: at once.
   virtual void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                     SendContext context, Nanoseconds not_before = 0) = 0;
-  // Copies a message's slice to `bytes` (as long as the slice). Only in the handler of that message. The transfer
-  // belongs to the message: a network model charges it when the message is sent.
-  virtual void fetch(const Message& message, std::span<std::byte> bytes) {
-    get(message.from, message.slice.segment, message.slice.offset, bytes);
+  // Copies a part of a message's slice to `bytes`: what begins at byte `from` of it. Only in the handler of that message.
+  // The transfer belongs to the message: a network model charges it when the message is sent.
+  virtual void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) {
+    get(message.from, message.slice.segment, message.slice.offset + from, bytes);
   }
   // Handles what has arrived, at most a few dozen messages. Returns how many were handled.
   virtual unsigned poll() = 0;
@@ -202,6 +202,7 @@ class Fabric {
   virtual void wake_service() = 0;
 
   // Convenience forms.
+  void fetch(const Message& message, std::span<std::byte> bytes) { fetch_part(message, 0, bytes); }
   void send(NodeId to, const MessageHeader& header, SendContext context) { send(to, header, {}, {}, context); }
 };
 

@@ -68,7 +68,9 @@ class ForwardingFabric : public Fabric {
             SendContext context, Nanoseconds not_before = 0) override {
     inner_->send(to, header, payload, slice, context, not_before);
   }
-  void fetch(const Message& message, std::span<std::byte> bytes) override { inner_->fetch(message, bytes); }
+  void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override {
+    inner_->fetch_part(message, from, bytes);
+  }
   unsigned poll() override { return inner_->poll(); }
   [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return inner_->mail(); }
   void begin_batch() override { inner_->begin_batch(); }

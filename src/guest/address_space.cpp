@@ -113,6 +113,10 @@ std::optional<uint64_t> AddressSpace::choose(uint64_t hint, uint64_t bytes, int 
   return find_free(bytes, node);
 }
 
+long AddressSpace::locked_check_limits(const Area& added) const {
+  return limits_.is_limited() ? limits_.check(areas_.all(), added) : 0;
+}
+
 long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags, int fd, uint64_t offset,
                        unsigned node) {
   const LockGuard hold(mutex_);
@@ -136,6 +140,7 @@ long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags,
   // Which addresses are free is the guest's account: the host has none of its own here.
   const int placed = (flags & ~(MAP_32BIT | MAP_FIXED_NOREPLACE)) | MAP_FIXED;
   Area area{.range = {address, address + bytes}, .rights = rights, .is_shared = type != MAP_PRIVATE};
+  if (const long refused = locked_check_limits(area); refused != 0) return refused;
   const std::vector<Area> before = areas_.in(area.range);
   const long result = mappings_->map(area, placed, fd, offset, before);
   if (result < 0) return result;
@@ -205,6 +210,9 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
     return static_cast<long>(address);
   } else if ((flags & MREMAP_DONTUNMAP) == 0 && areas_.is_free({old.end, old.begin + bytes}) && old.begin != old.end &&
              areas_.is_allowed({old.begin, old.begin + bytes})) {
+    Area more = before.back();
+    more.range = {old.end, old.begin + bytes};
+    if (const long refused = locked_check_limits(more); refused != 0) return refused;
     const long grown = mappings_->remap(old, old_length, new_length, flags & ~MREMAP_MAYMOVE, 0, before, {});
     if (grown >= 0) {
       Area area = before.back();
@@ -222,6 +230,9 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
     if (!found) return -ENOMEM;
     new_address = *found;
   }
+  Area wanted = before.front();
+  wanted.range = {new_address, new_address + bytes};
+  if (const long refused = locked_check_limits(wanted); refused != 0) return refused;
   const std::vector<Area> replaced = areas_.in({new_address, new_address + bytes});
   // A jump leads to another place from another place.
   locked_restore_sites(old);
@@ -244,6 +255,7 @@ long AddressSpace::set_break(uint64_t address) {
     const Range more{now, wanted};
     if (!areas_.is_allowed(more) || !areas_.is_free(more)) return static_cast<long>(break_end_);
     Area area{.range = more, .rights = PROT_READ | PROT_WRITE, .is_shared = false};
+    if (locked_check_limits(area) != 0) return static_cast<long>(break_end_);
     if (mappings_->map(area, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0, {}) != 0)
       return static_cast<long>(break_end_);
     areas_.map(area);
@@ -388,11 +400,14 @@ long AddressSpace::attach(int segment, uint64_t address, int flags) {
     if (!areas_.is_allowed(range)) return -EINVAL;
     if ((flags & SHM_REMAP) == 0 && !areas_.is_free(range)) return -EINVAL;
   }
-  if (const long result = mappings_->attach(segment, address, flags); result != 0) return result;
-  call_sites_.forget({address, address + bytes});
-  areas_.map({.range = {address, address + bytes},
-              .rights = (flags & SHM_RDONLY) != 0 ? PROT_READ : PROT_READ | PROT_WRITE,
-              .is_shared = true});
+  Area area{
+      .range = {address, address + bytes},
+      .rights = PROT_READ | ((flags & SHM_RDONLY) != 0 ? 0 : PROT_WRITE) | ((flags & SHM_EXEC) != 0 ? PROT_EXEC : 0),
+      .is_shared = true};
+  if (const long refused = locked_check_limits(area); refused != 0) return refused;
+  if (const long result = mappings_->attach(area, segment, flags, areas_.in(area.range)); result != 0) return result;
+  call_sites_.forget(area.range);
+  areas_.map(area);
   attached_[address] = bytes;
   return static_cast<long>(address);
 }
@@ -401,7 +416,8 @@ long AddressSpace::detach(uint64_t address) {
   const LockGuard hold(mutex_);
   const auto found = attached_.find(address);
   if (found == attached_.end()) return -EINVAL;
-  if (const long result = mappings_->detach(address); result != 0) return result;
+  const std::vector<Area> before = areas_.in({address, address + found->second});
+  if (const long result = mappings_->detach(address, before); result != 0) return result;
   areas_.unmap({address, address + found->second});
   attached_.erase(found);
   return 0;

@@ -18,6 +18,7 @@
 #include "guest/areas.h"
 #include "guest/call_sites.h"
 #include "guest/mappings.h"
+#include "guest/space_limits.h"
 
 namespace multigrain::guest {
 
@@ -82,6 +83,9 @@ class AddressSpace {
   // The guest's part of /proc/self/maps, from the system's.
   [[nodiscard]] std::string describe(std::string_view maps) MG_EXCLUDES(mutex_);
 
+  // The guest's limits, where they are not the system's.
+  [[nodiscard]] SpaceLimits& limits() { return limits_; }
+
   // How much the guest has mapped.
   [[nodiscard]] uint64_t mapped_bytes() MG_EXCLUDES(mutex_);
 
@@ -100,6 +104,8 @@ class AddressSpace {
   // The sites of the range are as the guest's files have them.
   void locked_restore_sites(Range range) MG_REQUIRES(mutex_);
 
+  // Whether the guest's limits allow an area more: 0 or -ENOMEM.
+  [[nodiscard]] long locked_check_limits(const Area& added) const MG_REQUIRES(mutex_);
   // 0 or -ENOMEM.
   [[nodiscard]] long check_whole(Range range) const MG_REQUIRES(mutex_);
   // A free range for as many bytes: at the hint if that is free, else where the flags want it, or in the part of the node.
@@ -108,6 +114,7 @@ class AddressSpace {
   [[nodiscard]] std::optional<uint64_t> find_free(uint64_t bytes, unsigned node) const MG_REQUIRES(mutex_);
 
   const unsigned nodes_;
+  SpaceLimits limits_;
   Mutex mutex_;
   std::unique_ptr<Mappings> mappings_ MG_GUARDED_BY(mutex_);
   Areas areas_ MG_GUARDED_BY(mutex_);

@@ -55,12 +55,16 @@ bool Areas::is_free(Range range) const {
 
 std::optional<uint64_t> Areas::find_free(uint64_t bytes, std::optional<Range> within) const {
   const Range range = within.value_or(chosen_);
-  uint64_t end = range.end;
-  auto next = by_begin_.lower_bound(range.end);
+  Searched& searched = searched_[range.end];
+  uint64_t end = bytes >= searched.bytes ? std::min(searched.end, range.end) : range.end;
+  auto next = by_begin_.lower_bound(end);
   while (true) {
     const bool is_first = next == by_begin_.begin();
     const uint64_t lowest = is_first ? range.begin : std::max(range.begin, std::prev(next)->second.end);
-    if (end > lowest && end - lowest >= bytes) return end - bytes;
+    if (end > lowest && end - lowest >= bytes) {
+      if (bytes <= searched.bytes) searched = {.bytes = bytes, .end = end};
+      return end - bytes;
+    }
     if (is_first) return std::nullopt;
     --next;
     end = std::min(end, next->first);
@@ -83,10 +87,19 @@ void Areas::unmap(Range range) {
   cut(range.begin);
   cut(range.end);
   by_begin_.erase(by_begin_.lower_bound(range.begin), by_begin_.lower_bound(range.end));
+  search_again(range);
+}
+
+void Areas::search_again(Range range) {
+  const auto next = by_begin_.lower_bound(range.end);
+  const uint64_t end = next == by_begin_.end() ? UINT64_MAX : next->first;
+  for (auto& [limit, searched] : searched_) searched.end = std::max(searched.end, std::min(end, limit));
 }
 
 void Areas::map(const Area& area) {
-  unmap(area.range);
+  cut(area.range.begin);
+  cut(area.range.end);
+  by_begin_.erase(by_begin_.lower_bound(area.range.begin), by_begin_.lower_bound(area.range.end));
   uint64_t begin = area.range.begin;
   Mapped mapped{.end = area.range.end,
                 .rights = area.rights,

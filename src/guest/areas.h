@@ -65,6 +65,11 @@ class Areas {
   [[nodiscard]] bool is_in_allowed(Range range) const;
 
  private:
+  // Where a search for a free range can begin: no free range of `bytes` or more is above `end`.
+  struct Searched {
+    uint64_t bytes = UINT64_MAX;
+    uint64_t end = 0;
+  };
   struct Mapped {
     uint64_t end;
     int rights;
@@ -73,13 +78,16 @@ class Areas {
     uint64_t offset;
     bool is_reserved = false;
   };
+  // The range has become free.
+  void search_again(Range range);
   // Afterwards no area reaches across the address.
   void cut(uint64_t address);
 
   std::vector<Range> allowed_;
   Range chosen_;
   std::map<uint64_t, Mapped> by_begin_;
-  std::vector<Range> reserved_;  // few; they are in by_begin_, too
+  mutable std::map<uint64_t, Searched> searched_;  // by the end of `within`, of which there are few
+  std::vector<Range> reserved_;                    // few; they are in by_begin_, too
 };
 
 }  // namespace multigrain::guest

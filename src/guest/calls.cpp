@@ -80,6 +80,25 @@ void warn(long number, const char* name, long code) {
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
+// Pages that other nodes have come together then.
+void expect_copy(uint64_t address, size_t bytes, bool is_write) {
+  if (bytes > kPageSize && host().cluster != nullptr) host().cluster->expect_copy(address, bytes, is_write);
+}
+
+// For the statistics of a guest on several nodes.
+class MeasuredCall {
+ public:
+  MeasuredCall() {
+    if (host().cluster != nullptr) host().cluster->call_begins();
+  }
+  ~MeasuredCall() {
+    // A forked process has no nodes.
+    if (host().cluster != nullptr) host().cluster->call_ends();
+  }
+  MeasuredCall(const MeasuredCall&) = delete;
+  MeasuredCall& operator=(const MeasuredCall&) = delete;
+};
+
 }  // namespace
 
 long carry_out_of_table(Call& call) {
@@ -111,6 +130,7 @@ long refuse(const Call& call, long code) {
 }
 
 void carry_out(ucontext_t& context, ThreadBlock& thread) {
+  const MeasuredCall measured;
   auto& registers = context.uc_mcontext.gregs;
   Call call{.number = static_cast<long>(registers[REG_RAX]),
             .arguments = {static_cast<uint64_t>(registers[REG_RDI]), static_cast<uint64_t>(registers[REG_RSI]),
@@ -146,10 +166,12 @@ void tell_mask(const ucontext_t& context, ThreadBlock& thread) {
 }
 
 bool read_guest(uint64_t address, void* to, size_t bytes) {
+  expect_copy(address, bytes, false);
   return copy_guarded(to, reinterpret_cast<const void*>(address), bytes);
 }
 
 bool write_guest(uint64_t address, const void* from, size_t bytes) {
+  expect_copy(address, bytes, true);
   return copy_guarded(reinterpret_cast<void*>(address), from, bytes);
 }
 
@@ -213,6 +235,9 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
       if (!move_if_copying(registers[REG_RIP])) die_of(signal);
       return 0;
     }
+    // An instruction of the host's own, to which it would return.
+    const bool is_of_instruction = signal == SIGILL || signal == SIGFPE || signal == SIGTRAP;
+    if (is_of_instruction && info->si_code > 0) die_of(signal);
     if (is_hidden(signal)) {
       hold(*info, *thread);
       if (thread->away != nullptr) thread->signals_acted_on = thread->signals_acted_on + 1;

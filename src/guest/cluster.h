@@ -33,6 +33,9 @@ class Cluster {
   // A fault of the guest, or of a copy of the host's (entry.h). True: the access can be made again.
   virtual bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) = 0;
 
+  // The calling thread is about to copy to these addresses of the guest's, or from them.
+  virtual void expect_copy(uint64_t address, uint64_t bytes, bool is_write) = 0;
+
   // Of a fault that is the guest's own: what the system would have said about it.
   virtual void explain_fault(siginfo_t& info, ThreadBlock& thread) = 0;
 
@@ -48,6 +51,15 @@ class Cluster {
   virtual long save_memory() = 0;
   virtual void forget_saved_memory(long saved) = 0;
   virtual void become_child(long saved) = 0;
+  // Of the calling thread, for the statistics: it is the guest's, and is about to enter it; it is about to make a system call;
+  // it goes on in the guest.
+  virtual void thread_begins(const ThreadBlock& thread, const ThreadStart& start) = 0;
+  virtual void call_begins() = 0;
+  virtual void call_ends() = 0;
+  // The guest's first process is about to die of a signal, or to be replaced by another program, of which there are no
+  // statistics. By a thread of the home.
+  virtual void process_ends(int status) = 0;
+
   // exit_group(), of a thread of the home.
   [[noreturn]] virtual void exit_guest(int status) = 0;
 

@@ -145,6 +145,32 @@ long own_limit(uint64_t wanted_at, uint64_t before_at) {
   return before_at == 0 || write_guest(before_at, before) ? 0 : -EFAULT;
 }
 
+// Those that the host keeps because the system's would be about the host.
+bool is_own_space_limit(const Call& call, uint64_t process, uint64_t resource) {
+  const bool has_nodes = host().cluster != nullptr || host().has_mappings_of_nodes;
+  return has_nodes && SpaceLimits::has(static_cast<int>(resource)) &&
+         (process == 0 || static_cast<pid_t>(process) == getpid() || static_cast<pid_t>(process) == call.thread.tid);
+}
+
+long own_space_limit(int resource, uint64_t wanted_at, uint64_t before_at) {
+  SpaceLimits& limits = host().space.limits();
+  rlimit wanted{};
+  if (wanted_at != 0 && !read_guest(wanted_at, wanted)) return -EFAULT;
+  const rlimit before = limits.get(resource);
+  if (wanted_at != 0)
+    if (const long result = limits.set(resource, wanted); result != 0) return result;
+  return before_at == 0 || write_guest(before_at, before) ? 0 : -EFAULT;
+}
+
+// 1: not of a limit that the host keeps.
+long keep_limit(Call& call, uint64_t process, uint64_t resource, uint64_t wanted_at, uint64_t before_at) {
+  const bool is_of_space = is_own_space_limit(call, process, resource);
+  if (!is_of_space && !is_own_limit(call, process, resource)) return 1;
+  if (call.thread.away != nullptr) return call_at_home(call);
+  return is_of_space ? own_space_limit(static_cast<int>(resource), wanted_at, before_at)
+                     : own_limit(wanted_at, before_at);
+}
+
 }  // namespace
 
 bool is_about_hosts_descriptor(long number, const uint64_t (&arguments)[6]) {
@@ -184,23 +210,24 @@ long list_folder_as_before(Call& call) {
 }
 
 long get_limit(Call& call) {
-  if (!is_own_limit(call, 0, call.arguments[0])) return pass(call);
-  if (call.thread.away != nullptr) return call_at_home(call);
-  if (call.arguments[1] == 0) return -EFAULT;
-  return own_limit(0, call.arguments[1]);
+  if (call.arguments[1] == 0) return pass(call);
+  const long kept = keep_limit(call, 0, call.arguments[0], 0, call.arguments[1]);
+  return kept == 1 ? pass(call) : kept;
 }
 
 long set_limit(Call& call) {
-  if (!is_own_limit(call, 0, call.arguments[0])) return pass(call);
-  if (call.thread.away != nullptr) return call_at_home(call);
-  if (call.arguments[1] == 0) return -EFAULT;
-  return own_limit(call.arguments[1], 0);
+  if (call.arguments[1] == 0) return pass(call);
+  const long kept = keep_limit(call, 0, call.arguments[0], call.arguments[1], 0);
+  return kept == 1 ? pass(call) : kept;
 }
 
 long limit(Call& call) {
-  if (static_cast<int>(call.arguments[1]) == RLIMIT_NOFILE && call.thread.away != nullptr) return call_at_home(call);
-  if (!is_own_limit(call, call.arguments[0], call.arguments[1])) return pass(call);
-  return own_limit(call.arguments[2], call.arguments[3]);
+  const int resource = call.integer(1);
+  // The home knows which process is the guest's own.
+  if ((resource == RLIMIT_NOFILE || SpaceLimits::has(resource)) && call.thread.away != nullptr)
+    return call_at_home(call);
+  const long kept = keep_limit(call, call.arguments[0], call.arguments[1], call.arguments[2], call.arguments[3]);
+  return kept == 1 ? pass(call) : kept;
 }
 
 }  // namespace call

@@ -96,6 +96,7 @@ class NativeSettings {
 
  private:
   own_descriptors::LimitForExec limit_;
+  SpaceLimits::ForExec space_limits_{host().space.limits()};
 };
 
 long execute_guest(const Call& call, const std::string& path, uint64_t arguments, uint64_t environment) {
@@ -111,6 +112,7 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
     // The nodes are the first program's: what it executes in its place goes on without them, as what its children execute.
     const MaskForExec mask(call);
     const NativeSettings settings;
+    host().cluster->process_ends(0);
     return -exec_file(path, *words, *variables);
   }
   std::vector<std::string> command{"mghost"};

@@ -40,8 +40,8 @@ long PrivateMappings::discard(Range range, const std::vector<Area>&) {
   return result_of(madvise(reinterpret_cast<void*>(range.begin), range.end - range.begin, MADV_DONTNEED));
 }
 
-long PrivateMappings::attach(int segment, uint64_t address, int flags) {
-  return result_of(reinterpret_cast<long>(shmat(segment, reinterpret_cast<void*>(address), flags)));
+long PrivateMappings::attach(Area& area, int segment, int flags, const std::vector<Area>&) {
+  return result_of(reinterpret_cast<long>(shmat(segment, reinterpret_cast<void*>(area.range.begin), flags)));
 }
 
 long PrivateMappings::map_for_host(Range range) {
@@ -51,7 +51,7 @@ long PrivateMappings::map_for_host(Range range) {
   return mapped == MAP_FAILED ? -errno : 0;
 }
 
-long PrivateMappings::detach(uint64_t address) {
+long PrivateMappings::detach(uint64_t address, const std::vector<Area>&) {
   return result_of(shmdt(reinterpret_cast<void*>(address)));
 }
 

@@ -27,9 +27,9 @@ class Mappings {
                      const std::vector<Area>& before, const std::vector<Area>& replaced) = 0;
   // As madvise(MADV_DONTNEED).
   virtual long discard(Range range, const std::vector<Area>& before) = 0;
-  // As shmat() with an address, and shmdt().
-  virtual long attach(int segment, uint64_t address, int flags) = 0;
-  virtual long detach(uint64_t address) = 0;
+  // As shmat() at the area's addresses, and shmdt() of what is left there of a segment. `before`: what is at these addresses.
+  virtual long attach(Area& area, int segment, int flags, const std::vector<Area>& before) = 0;
+  virtual long detach(uint64_t address, const std::vector<Area>& before) = 0;
   // Memory of this process alone for code of the host; the range is not the guest's.
   virtual long map_for_host(Range range) = 0;
   // Whether the instructions of an area that cannot be written are this process's own, so that it may change them.
@@ -45,8 +45,8 @@ class PrivateMappings final : public Mappings {
   long remap(Range old, uint64_t old_length, uint64_t new_length, int flags, uint64_t to,
              const std::vector<Area>& before, const std::vector<Area>& replaced) override;
   long discard(Range range, const std::vector<Area>& before) override;
-  long attach(int segment, uint64_t address, int flags) override;
-  long detach(uint64_t address) override;
+  long attach(Area& area, int segment, int flags, const std::vector<Area>& before) override;
+  long detach(uint64_t address, const std::vector<Area>& before) override;
   long map_for_host(Range range) override;
   [[nodiscard]] bool has_own_code(const Area& area) const override { return !area.is_shared; }
 };

@@ -70,7 +70,9 @@ long barrier(Call& call) {
   return result;
 }
 long attach(Call& call) {
-  return host().space.attach(call.integer(0), call.arguments[1], call.integer(2));
+  // On several hosts there is none.
+  const long result = host().space.attach(call.integer(0), call.arguments[1], call.integer(2));
+  return result == -ENOSYS ? refuse(call, result) : result;
 }
 long detach(Call& call) {
   return host().space.detach(call.arguments[0]);

@@ -1,6 +1,7 @@
 // Calls that are different if a guest runs on several nodes: those about its memory, its threads and its processors, and, of a
 // thread that is away from home, those about the process.
 #include <asm/prctl.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -21,6 +22,7 @@ namespace multigrain::guest {
 namespace {
 
 constexpr uint64_t kMaskSize = sizeof(uint64_t);
+constexpr uint64_t kRobustListSize = 24;
 // Calls that are newer than some headers.
 constexpr long kFutexWake = 454;
 constexpr long kFutexWait = 455;
@@ -98,6 +100,38 @@ long set_mask_from_away(Call& call) {
   return call::signal_mask(call);
 }
 
+// The list of the calling thread. Those of others are kept where these run; what the system knows of other processes is at home.
+long tell_robust_list(Call& call) {
+  const auto tid = static_cast<pid_t>(call.arguments[0]);
+  if (tid == 0 || tid == number_of(call.thread)) {
+    const uint64_t length = kRobustListSize;
+    return write_guest(call.arguments[2], length) && write_guest(call.arguments[1], call.thread.robust_list) ? 0
+                                                                                                             : -EFAULT;
+  }
+  if (call.thread.away != nullptr) return host().cluster->call_at_home(call.number, call.arguments, call.thread);
+  if (syscall(SYS_tgkill, getpid(), tid, 0) == 0) return refuse(call, -ENOSYS);
+  uint64_t head = 0;
+  size_t length = 0;
+  if (syscall(SYS_get_robust_list, tid, &head, &length) != 0) return -errno;
+  return write_guest(call.arguments[2], length) && write_guest(call.arguments[1], head) ? 0 : -EFAULT;
+}
+
+// Threads of several nodes need no barrier for pages that the protocol moves: whoever gets a page has interrupted the processors that
+// could still have stores to it under way. They do for files that several nodes have mapped, and threads of one node among themselves: all
+// nodes' processes have registered for the barrier of all that have.
+long barrier(Call& call) {
+  const long result = call.thread.away != nullptr
+                          ? host().cluster->call_at_home(call.number, call.arguments, call.thread)
+                          : call::barrier(call);
+  const uint64_t command = call.arguments[0] & 0xffff'ffff;
+  constexpr uint64_t kThatAct =
+      MEMBARRIER_CMD_GLOBAL_EXPEDITED | MEMBARRIER_CMD_PRIVATE_EXPEDITED | MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE;
+  if (result != 0 || (command & kThatAct) == 0) return result;
+  syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  if (command == MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE) syscall(SYS_membarrier, command, 0, 0);
+  return 0;
+}
+
 // What a thread that is away cannot do by itself, or only by its shadow. Nothing: it is as any other call.
 std::optional<long> carry_out_away(Call& call) {
   Cluster& cluster = *host().cluster;
@@ -109,6 +143,8 @@ std::optional<long> carry_out_away(Call& call) {
     case SYS_brk:
     case SYS_execve:
     case SYS_execveat:
+    case SYS_shmat:
+    case SYS_shmdt:
     case SYS_exit_group:
       return cluster.call_at_home(call.number, call.arguments, call.thread);
     case SYS_clone:
@@ -152,9 +188,13 @@ std::optional<long> carry_out_on_nodes(Call& call) {
       return number_of(call.thread);
     case SYS_set_robust_list:
       // The host alone walks it: the system could not read it.
-      if (call.arguments[1] != 24) return -EINVAL;
+      if (call.arguments[1] != kRobustListSize) return -EINVAL;
       call.thread.robust_list = call.arguments[0];
       return 0;
+    case SYS_get_robust_list:
+      return tell_robust_list(call);
+    case SYS_membarrier:
+      return barrier(call);
     case SYS_mlock:
     case SYS_munlock:
     case SYS_mlock2:
@@ -170,10 +210,6 @@ std::optional<long> carry_out_on_nodes(Call& call) {
     case SYS_get_mempolicy:
     case SYS_move_pages:
     case SYS_migrate_pages:
-    case SYS_membarrier:
-    case SYS_shmat:
-    case SYS_shmdt:
-    case SYS_get_robust_list:
     case SYS_process_madvise:
       return -ENOSYS;
     default:

@@ -147,6 +147,22 @@ bool write_frame(const SystemAction& action, const siginfo_t& info, ucontext_t& 
 
 }  // namespace
 
+bool ends_process(int signal) {
+  switch (signal) {
+    case SIGCHLD:
+    case SIGCONT:
+    case SIGSTOP:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+    case SIGURG:
+    case SIGWINCH:
+      return false;
+    default:
+      return true;
+  }
+}
+
 Status install_host_handlers() {
   // A fault of the guest's that the host of a thread away from home must see.
   for (const int signal : {SIGSYS, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, kKick})
@@ -161,14 +177,22 @@ Status SignalActions::begin() {
     SystemAction& action = actions_[static_cast<size_t>(signal)];
     syscall(SYS_rt_sigaction, signal, nullptr, &action, kMaskSize);
     // What is handled is the host's own affair.
-    if (!is_address(action.handler)) continue;
-    action = {};
-    set_system_action(signal, action);
+    const bool is_hosts = is_address(action.handler);
+    if (is_hosts) action = {};
+    const SystemAction wanted = action_for_system(signal, action);
+    if (is_hosts || wanted.handler != action.handler) set_system_action(signal, wanted);
   }
   for (const int signal : {SIGSYS, SIGSEGV, SIGBUS})
     if (const long result = set_system_action(signal, stand_in(signal, 0)); result != 0)
       return fail_errno(static_cast<int>(-result), "cannot install the handlers of a guest's host");
   return {};
+}
+
+SystemAction SignalActions::action_for_system(int signal, const SystemAction& action) const {
+  if (is_address(action.handler)) return stand_in(signal, action.flags);
+  const bool is_default = action.handler == reinterpret_cast<uint64_t>(SIG_DFL);
+  const bool can_be_seen = signal != SIGKILL && signal != SIGSTOP && signal != kKick;
+  return sees_ends_ && is_default && can_be_seen && ends_process(signal) ? stand_in(signal, 0) : action;
 }
 
 SystemAction SignalActions::action(int signal) {
@@ -182,7 +206,7 @@ long SignalActions::set(int signal, const SystemAction& action) {
     // Which calls start again after it is for the system to know, if another process sends it.
     if (is_address(action.handler)) set_system_action(signal, stand_in(signal, action.flags));
   } else {
-    const long result = set_system_action(signal, is_address(action.handler) ? stand_in(signal, action.flags) : action);
+    const long result = set_system_action(signal, action_for_system(signal, action));
     if (result != 0) return result;
   }
   SystemAction& kept = actions_[static_cast<size_t>(signal)];
@@ -194,7 +218,7 @@ long SignalActions::set(int signal, const SystemAction& action) {
 void SignalActions::restore(int signal) {
   const LockGuard hold(mutex_);
   const SystemAction& kept = actions_[static_cast<size_t>(signal)];
-  set_system_action(signal, is_address(kept.handler) ? stand_in(signal, kept.flags) : kept);
+  set_system_action(signal, action_for_system(signal, kept));
 }
 
 uint64_t mask_of(const ucontext_t& context, const ThreadBlock& thread) {
@@ -297,6 +321,7 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
       host().cluster->act_by_default_at_home(signal, is_fault, thread);
       return;
     }
+    if (host().cluster != nullptr && ends_process(signal)) host().cluster->process_ends(128 + signal);
     // The system does what it does by default: a fault comes again when the context continues; a signal is sent again, to
     // come when this handler has returned.
     set_system_action(signal, {});

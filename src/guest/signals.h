@@ -55,12 +55,20 @@ class SignalActions {
   // Once more what set() installed, after the host's C library has put a handler of its own there.
   virtual void restore(int signal) MG_EXCLUDES(mutex_);
 
+  // From now on the host has its handler for what the guest leaves to the system and the process dies of: it sees that end
+  // coming. Before begin().
+  void see_ends() { sees_ends_ = true; }
+
   void lock() MG_ACQUIRE(mutex_) { mutex_.lock(); }
   void unlock() MG_RELEASE(mutex_) { mutex_.unlock(); }
 
  private:
+  // What the system is given in the place of the guest's action.
+  [[nodiscard]] SystemAction action_for_system(int signal, const SystemAction& action) const;
+
   Mutex mutex_;
   std::array<SystemAction, kSignals + 1> actions_ MG_GUARDED_BY(mutex_);
+  bool sees_ends_ = false;
 };
 
 // The guest's mask, as it will be when this context returns to it.
@@ -70,6 +78,8 @@ void set_mask(ucontext_t& context, ThreadBlock& thread, uint64_t mask);
 // As the system call of that name, of the thread whose context it is. 0 or -errno.
 long set_alternate_stack(const ucontext_t& context, ThreadBlock& thread, const stack_t* wanted, stack_t* before);
 
+// Whether a process dies of this signal by default.
+bool ends_process(int signal);
 // Whether the host must always receive this signal, so that the system cannot keep it for a guest that blocks it.
 bool is_hidden(int signal);
 // Keeps one of those, unless one of that number is kept already.

@@ -102,6 +102,7 @@ void run_thread(ThreadBlock& block, ucontext_t& context, const ThreadStart& star
     begun(-EAGAIN);
     return;
   }
+  if (host().cluster != nullptr) host().cluster->thread_begins(block, start);
   const pid_t tid = block.tid != 0 ? block.tid : gettid();
   if (start.creator != 0) host().masks.inherit(start.creator, tid);
   if (start.parent_tid != 0) write_guest(start.parent_tid, tid);

@@ -18,6 +18,7 @@ struct ThreadStart {
   uint64_t child_tid = 0;
   uint64_t clear_tid = 0;  // the word that is cleared and woken when it ends, or null
   int32_t creator = 0;     // the number of the thread that starts it, at home; else 0
+  uint64_t when = 0;       // of a run in virtual time: when it begins (Cluster::thread_begins)
 };
 
 // Starts a thread that shares everything with this one. Its number (tid), or -errno. All signals are blocked.

@@ -207,11 +207,7 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
 // A program as it is runs on one node without any protocol, and on several under sequential consistency, for which alone no
 // program has to be written in a certain way.
 Status apply_to_binary(LaunchOptions& options) {
-  if (options.config.clock != ClockKind::kWall) return fail("--binary knows no virtual time so far; leave --clock out");
-  if (is_alone(options)) {
-    if (options.config.stats == StatsFormat::kNone) return {};
-    return fail("--stats counts nothing of a program that --binary runs on one node; leave it out");
-  }
+  if (is_alone(options)) return {};
   const auto give = [&options](const char* name, const char* value) {
     std::erase_if(options.environment, [name](const auto& one) { return one.first == name; });
     options.environment.emplace_back(name, value);

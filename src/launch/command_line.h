@@ -37,9 +37,10 @@ struct LaunchOptions {
   std::vector<std::string> program;  // its name as given, then its arguments; not empty
 };
 
-// Whether the program needs nothing of a run of several nodes: it is one as it is, on one node of this machine.
+// Whether the program needs nothing of a node: it is one as it is, alone on this machine, and nothing is measured.
 [[nodiscard]] inline bool is_alone(const LaunchOptions& options) {
-  return options.binary && options.config.nodes == 1 && options.hosts.empty();
+  return options.binary && options.config.nodes == 1 && options.hosts.empty() &&
+         options.config.stats == StatsFormat::kNone && options.config.clock == ClockKind::kWall;
 }
 
 // Text that the user asked for instead of a run: --help or --version.

@@ -630,6 +630,7 @@ int HostLauncher::run() {
   if (const auto lost = writer_.lost()) supervisor_.output_lost(*lost);
   if (!refused_ && !options_.quiet) supervisor_.tell_of_copies(options_.program.front());
   if (refused_) return *refused_;
+  if (options_.binary) tell_lost_statistics(options_.config, supervisor_.signal_of_program());
   if (options_.binary && supervisor_.signal_of_program() != 0) die_of(supervisor_.signal_of_program());
   return supervisor_.exit_status();
 }

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 
 #include "base/installation.h"
 #include "base/shell_status.h"
@@ -38,6 +39,11 @@ std::vector<std::string> words_for_host(const LaunchOptions& options, const std:
 int status_of_missing(const std::string& name) {
   const bool is_missing = name.find('/') == std::string::npos || (access(name.c_str(), F_OK) != 0 && errno != EACCES);
   return is_missing ? kNotFound : kNotExecutable;
+}
+
+void tell_lost_statistics(const Config& config, int signal) {
+  if (config.stats == StatsFormat::kNone || signal != SIGKILL) return;
+  fmt::print(stderr, "mgrun: there are no statistics, since the program was killed (SIGKILL)\n");
 }
 
 void die_of(int number) {

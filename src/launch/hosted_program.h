@@ -17,6 +17,9 @@ std::vector<std::string> words_for_host(const LaunchOptions& options, const std:
 // The status of a program that find_program() has not found, as a shell's.
 int status_of_missing(const std::string& name);
 
+// Says so if there are no statistics because the program was killed. `signal`: which it ended by; 0: none.
+void tell_lost_statistics(const Config& config, int signal);
+
 // Ends this process by the signal that ended the program, so that whoever waits for it sees what there is to see. The core,
 // if any, is the program's. Returns if the signal does not end a process after all.
 void die_of(int number);

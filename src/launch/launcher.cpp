@@ -173,6 +173,7 @@ int Launcher::run() {
   output_.finish();
   if (output_.lost()) supervisor_.output_lost(*output_.lost());
   if (!options_.quiet) supervisor_.tell_of_copies(options_.program.front());
+  if (options_.binary) tell_lost_statistics(options_.config, supervisor_.signal_of_program());
   if (options_.binary && supervisor_.signal_of_program() != 0) die_of(supervisor_.signal_of_program());
   return supervisor_.exit_status();
 }

@@ -28,9 +28,10 @@ enum class Category : uint8_t {
   kBarrier,   // executing and waiting in barriers, and in other synchronisation that waits for all
   kProtocol,  // the protocol's own work: fault entry, transitions, handlers, twins, diffs, rights
   kIdle,      // a service thread without work; no processor is ever in it
+  kSystem,    // system calls of a program that knows nothing of processors (src/guest), waiting in them included
   kStopped,   // not measured: before start() and after stop()
 };
-inline constexpr size_t kCategoryCount = 6;  // those that are measured
+inline constexpr size_t kCategoryCount = 7;  // those that are measured
 
 // Parts of the above that are also measured by themselves. They are not added to the categories.
 enum class SubTime : uint8_t {
@@ -78,6 +79,7 @@ enum class Counter : uint8_t {
   kEarlyDeposits,      // diffs deposited because a notice named a page that was dirty
   kWastedPrefetches,   // groups of pages fetched ahead of which the last was never used
   kFetchLogOverflows,  // times that a home lost count of who has fetched its pages
+  kHomesMoved,         // pages that have come to be at home at the node that writes them
   // Fine grain
   kTwoHopMisses,      // lines that came from their home, or to it
   kThreeHopMisses,    // lines that came from a third node
@@ -89,8 +91,12 @@ enum class Counter : uint8_t {
   kLinesInvalidated,  // copies of other nodes taken away for stores here
   kLockRetries,       // tries to lock a directory entry that was locked
   kHazardWaits,       // scans of another node's hazards that found one to wait for
+  // Programs that know nothing of Multigrain (src/guest)
+  kSystemCalls,  // of the program
+  kFutexCalls,   // of these, futex()
+  kCallsAtHome,  // what a thread away from node 0 asked it to do: calls, areas, signals
 };
-inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kHazardWaits) + 1;
+inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kCallsAtHome) + 1;
 inline constexpr size_t kMessageTypes = 256;
 
 enum class RightsChange : uint8_t { kGrantRead, kGrantWrite, kRevokeWrite, kRevoke };

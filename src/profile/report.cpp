@@ -52,6 +52,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kWastedPrefetches, "wasted_prefetches", "groups fetched ahead in vain", "lazy release consistency"},
     {Counter::kFetchLogOverflows, "fetch_log_overflows", "times that a fetch log overflowed",
      "lazy release consistency"},
+    {Counter::kHomesMoved, "homes_moved", "homes moved to the page's writer", "lazy release consistency"},
     {Counter::kTwoHopMisses, "two_hop_misses", "misses of two hops", "lines"},
     {Counter::kThreeHopMisses, "three_hop_misses", "misses of three hops", "lines"},
     {Counter::kStoreMisses, "store_misses", "of these, for a store", "lines"},
@@ -62,6 +63,9 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kLinesInvalidated, "lines_invalidated", "copies elsewhere invalidated", "lines"},
     {Counter::kLockRetries, "lock_retries", "tries to lock a locked entry", "lines"},
     {Counter::kHazardWaits, "hazard_waits", "waits for hazards", "lines"},
+    {Counter::kSystemCalls, "system_calls", "system calls", "program as it is"},
+    {Counter::kFutexCalls, "futex_calls", "of these, futex calls", "program as it is"},
+    {Counter::kCallsAtHome, "calls_at_home", "requests to node 0", "program as it is"},
 };
 static_assert(std::size(kCounterNames) == kCounterCount);
 static_assert(
@@ -73,10 +77,23 @@ static_assert(
     }(),
     "the names are in the order of the counters");
 
-constexpr std::array<const char*, kCategoryCount> kCategoryJson = {"user",    "data_wait", "lock",
-                                                                   "barrier", "protocol",  "idle"};
-// The columns of the text table: every category but idle.
-constexpr std::array<const char*, kCategoryCount - 1> kColumns = {"user", "data wait", "lock", "barrier", "protocol"};
+constexpr std::array<const char*, kCategoryCount> kCategoryJson = {"user",     "data_wait", "lock",  "barrier",
+                                                                   "protocol", "idle",      "system"};
+
+struct Column {
+  Category category;
+  const char* title;
+};
+// The columns of the text table of processors, and of that of threads.
+constexpr std::array kColumns = {Column{Category::kUser, "user"}, Column{Category::kDataWait, "data wait"},
+                                 Column{Category::kLock, "lock"}, Column{Category::kBarrier, "barrier"},
+                                 Column{Category::kProtocol, "protocol"}};
+constexpr std::array kThreadColumns = {Column{Category::kUser, "user"}, Column{Category::kDataWait, "data wait"},
+                                       Column{Category::kLock, "futex"}, Column{Category::kSystem, "system calls"},
+                                       Column{Category::kProtocol, "protocol"}};
+// And of the table of what threads counted, as the counters.
+constexpr std::array<const char*, kThreadCounters.size()> kThreadCounterColumns = {
+    "read", "write", "upgrade", "local", "fetched", "calls", "futex", "to node 0"};
 
 // Time stamp counters of two sockets may differ by a few ticks, and a signal may come between taking a time stamp and
 // using it: an almost empty category can come out negative. The largest one gives what it lacks; the sum stays.
@@ -115,20 +132,21 @@ void accumulate(std::array<uint64_t, N>& to, const std::array<uint64_t, N>& what
   std::transform(to.begin(), to.end(), what.begin(), to.begin(), std::plus<>());
 }
 
-void add_counters(NodeReport& report, const ProfileSnapshot& profile) {
-  accumulate(report.counters, profile.counters);
-  accumulate(report.messages, profile.messages);
-  accumulate(report.message_bytes, profile.message_bytes);
-}
-
 void add_times(ThreadTimes& to, const ThreadTimes& what) {
   to.total_ns += what.total_ns;
   accumulate(to.category_ns, what.category_ns);
   accumulate(to.sub_ns, what.sub_ns);
 }
 
-ThreadTimes sum_of_processors(std::span<const NodeReport> reports) {
+bool is_of_program(const ThreadRow& row) {
+  return row.kind != ThreadRow::Kind::kShadows;
+}
+
+// Of the program's own threads, where those are known and processors are not.
+ThreadTimes sum_of_processors(const RunDescription& run, std::span<const NodeReport> reports) {
   ThreadTimes sum;
+  for (const ThreadRow& row : run.threads)
+    if (is_of_program(row)) add_times(sum, row.times);
   for (const NodeReport& report : reports) {
     for (size_t i = 0; i < report.processors; ++i) add_times(sum, report.processor[i]);
   }
@@ -157,6 +175,7 @@ class TextTable {
   std::string render() {
     head();
     times();
+    if (run_.is_hosted) thread_counters();
     inside_protocol();
     counters();
     if (!run_.never_started.empty()) print("\nOf the machine, {}.\n", tell_never_started(run_.never_started));
@@ -174,44 +193,95 @@ class TextTable {
           run_.program, run_.nodes * run_.processors_per_node, run_.nodes * run_.processors_per_node == 1 ? "" : "s",
           run_.nodes, run_.nodes == 1 ? "" : "s", run_.processors_per_node, run_.protocol, run_.page_size, run_.network,
           run_.access, run_.clock == "wall" ? "" : ", in virtual time");
-    print("Elapsed: {:.3f} ms. Where the processors' time went, in ms and % of each row's total:\n\n",
-          milliseconds(run_.elapsed_ns));
+    print("Elapsed: {:.3f} ms. Where the {}' time went, in ms and % of each row's total:\n\n",
+          milliseconds(run_.elapsed_ns), run_.is_hosted ? "threads" : "processors");
   }
 
   void row(std::string_view who, std::string_view node, uint64_t total_ns, const ThreadTimes& times) {
     print("{:>9} {:>4} {:>11.{}f}", who, node, milliseconds(total_ns), decimals_);
-    for (size_t i = 0; i < kColumns.size(); ++i)
-      print(" {:>11.{}f} {:>3.0f}%", milliseconds(times.category_ns[i]), decimals_,
-            percent(times.category_ns[i], total_ns));
+    for (const Column& column : columns()) {
+      const uint64_t ns = times.category_ns[static_cast<size_t>(column.category)];
+      print(" {:>11.{}f} {:>3.0f}%", milliseconds(ns), decimals_, percent(ns, total_ns));
+    }
     print("\n");
   }
 
+  [[nodiscard]] std::span<const Column> columns() const {
+    return run_.is_hosted ? std::span<const Column>(kThreadColumns) : std::span<const Column>(kColumns);
+  }
+
+  static std::string name_of(const ThreadRow& row) {
+    switch (row.kind) {
+      case ThreadRow::Kind::kThread:
+        return std::to_string(row.tid);
+      case ThreadRow::Kind::kEarlier:
+        return "others";
+      case ThreadRow::Kind::kShadows:
+        return "shadows";
+    }
+    return {};
+  }
+
+  void rows_of_threads() {
+    for (const ThreadRow& thread : run_.threads)
+      if (is_of_program(thread)) row(name_of(thread), std::to_string(thread.node), thread.times.total_ns, thread.times);
+  }
+
+  // Those that were not only waiting for something to do.
+  void rows_of_shadows() {
+    for (const ThreadRow& thread : run_.threads)
+      if (!is_of_program(thread)) row("shadows", std::to_string(thread.node), awake(thread.times), thread.times);
+  }
+
+  void explain_threads() {
+    for (const ThreadRow& thread : run_.threads)
+      if (thread.kind == ThreadRow::Kind::kEarlier)
+        print("({} on node {}: {} threads that had ended, without a row each.)\n", name_of(thread), thread.node,
+              thread.threads);
+    if (std::ranges::all_of(run_.threads, is_of_program)) return;
+    print("(Shadows carry out, on node 0, what threads on other nodes ask for; their total is the time awake.)\n");
+  }
+
+  void thread_counters() {
+    print("\n{:>9} {:>4} {:>35} {:>23}\n{:>9} {:>4}", "", "", "faults", "pages", "thread", "node");
+    for (const char* const title : kThreadCounterColumns) print(" {:>11}", title);
+    print(" {:>11}\n", "messages");
+    for (const ThreadRow& thread : run_.threads) {
+      print("{:>9} {:>4}", name_of(thread), thread.node);
+      for (const uint64_t value : thread.counters) print(" {:>11}", value);
+      print(" {:>11}\n", thread.messages);
+    }
+  }
+
   void times() {
-    const ThreadTimes sum = sum_of_processors(reports_);
+    const ThreadTimes sum = sum_of_processors(run_, reports_);
     // Columns hold 11 characters; more digits than a microsecond's say nothing.
     decimals_ = milliseconds(sum.total_ns) < 1e6 ? 3 : 1;
-    print("{:>9} {:>4} {:>11}", "processor", "node", "total");
-    for (const char* column : kColumns) print(" {:>16}", column);
+    print("{:>9} {:>4} {:>11}", run_.is_hosted ? "thread" : "processor", "node", "total");
+    for (const Column& column : columns()) print(" {:>16}", column.title);
     print("\n");
     size_t number = 0;
     for (const NodeReport& report : reports_) {
       for (size_t i = 0; i < report.processors; ++i, ++number)
         row(std::to_string(number), std::to_string(report.node), report.processor[i].total_ns, report.processor[i]);
     }
+    rows_of_threads();
     row("sum", "", sum.total_ns, sum);
-    if (std::ranges::none_of(reports_, [](const NodeReport& r) { return awake(r) != 0; })) return;
+    rows_of_shadows();
+    explain_threads();
+    if (std::ranges::none_of(reports_, [](const NodeReport& r) { return awake(r.service) != 0; })) return;
     for (const NodeReport& report : reports_)
-      row("service", std::to_string(report.node), awake(report), report.service);
-    print(
-        "(A node's service thread handles messages that no processor is waiting for; its total is the time awake.)\n");
+      row("service", std::to_string(report.node), awake(report.service), report.service);
+    print("(A node's service thread handles messages that no {} is waiting for; its total is the time awake.)\n",
+          run_.is_hosted ? "thread" : "processor");
   }
 
-  static uint64_t awake(const NodeReport& report) {
-    return report.service.total_ns - report.service.category_ns[static_cast<size_t>(Category::kIdle)];
+  static uint64_t awake(const ThreadTimes& times) {
+    return times.total_ns - times.category_ns[static_cast<size_t>(Category::kIdle)];
   }
 
   void inside_protocol() {
-    const ThreadTimes sum = sum_of_processors(reports_);
+    const ThreadTimes sum = sum_of_processors(run_, reports_);
     const auto part = [&](SubTime which) { return sum.sub_ns[static_cast<size_t>(which)]; };
     uint64_t changes = 0;
     for (const NodeReport& report : reports_)
@@ -297,6 +367,31 @@ Json to_json(const ThreadTimes& times) {
   return json;
 }
 
+const char* json_name(ThreadRow::Kind kind) {
+  switch (kind) {
+    case ThreadRow::Kind::kThread:
+      return "thread";
+    case ThreadRow::Kind::kEarlier:
+      return "others";
+    case ThreadRow::Kind::kShadows:
+      return "shadows";
+  }
+  return "";
+}
+
+Json to_json(const ThreadRow& row) {
+  Json json;
+  json["kind"] = json_name(row.kind);
+  if (row.kind == ThreadRow::Kind::kThread) json["thread"] = row.tid;
+  json["threads"] = row.threads;
+  json.update(to_json(row.times));
+  for (size_t i = 0; i < kThreadCounters.size(); ++i)
+    json["counters"][multigrain::json_name(kThreadCounters[i])] = row.counters[i];
+  json["messages"] = row.messages;
+  json["message_bytes"] = row.message_bytes;
+  return json;
+}
+
 Json to_json(const NodeReport& report, size_t& processor_number, MessageNamer namer) {
   Json json;
   json["node"] = report.node;
@@ -336,6 +431,39 @@ void add_processor(NodeReport& report, const ProfileSnapshot& profile, double ti
 void add_service(NodeReport& report, const ProfileSnapshot& profile, double ticks_per_us) {
   report.service = to_times(profile, ticks_per_us);
   add_counters(report, profile);
+}
+
+void add_counters(NodeReport& report, const ProfileSnapshot& profile) {
+  accumulate(report.counters, profile.counters);
+  accumulate(report.messages, profile.messages);
+  accumulate(report.message_bytes, profile.message_bytes);
+}
+
+ThreadRow make_row(const ProfileSnapshot& profile, double ticks_per_us) {
+  ThreadRow row;
+  row.times = to_times(profile, ticks_per_us);
+  for (size_t i = 0; i < kThreadCounters.size(); ++i)
+    row.counters[i] = profile.counters[static_cast<size_t>(kThreadCounters[i])];
+  row.messages = std::accumulate(profile.messages.begin(), profile.messages.end(), uint64_t{0});
+  row.message_bytes = std::accumulate(profile.message_bytes.begin(), profile.message_bytes.end(), uint64_t{0});
+  return row;
+}
+
+void add_row(ThreadRow& to, const ThreadRow& what) {
+  to.threads += what.threads;
+  add_times(to.times, what.times);
+  accumulate(to.counters, what.counters);
+  to.messages += what.messages;
+  to.message_bytes += what.message_bytes;
+}
+
+Status check_row(const ThreadRow& row) {
+  if (row.kind > ThreadRow::Kind::kShadows || row.node >= Config::kMaxNodes)
+    return fail("a row of the profile of node {} is of no kind that there is", row.node);
+  const auto& parts = row.times.category_ns;
+  if (std::accumulate(parts.begin(), parts.end(), uint64_t{0}) != row.times.total_ns)
+    return fail("a row of the profile of node {} does not add up", row.node);
+  return {};
 }
 
 Status check_report(const NodeReport& report) {
@@ -385,10 +513,16 @@ std::string render_json(const RunDescription& run, std::span<const NodeReport> r
                  {"access", run.access},
                  {"elapsed_ns", run.elapsed_ns},
                  {"never_started", run.never_started}};
-  json["sum"] = to_json(sum_of_processors(reports));
+  json["run"]["hosted"] = run.is_hosted;
+  json["sum"] = to_json(sum_of_processors(run, reports));
   json["nodes"] = Json::array();
   size_t processor_number = 0;
-  for (const NodeReport& report : reports) json["nodes"].push_back(to_json(report, processor_number, name));
+  for (const NodeReport& report : reports) {
+    Json node = to_json(report, processor_number, name);
+    for (const ThreadRow& row : run.threads)
+      if (row.node == report.node) node["threads"].push_back(to_json(row));
+    json["nodes"].push_back(std::move(node));
+  }
   // A program's name need not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -18,4 +18,8 @@ void set_this_profile(ProcessorProfile& profile) {
   t_profile = &profile;
 }
 
+void give_back_this_profile() {
+  t_profile = nullptr;
+}
+
 }  // namespace multigrain

@@ -9,7 +9,9 @@ namespace multigrain {
 // Async-signal-safe: the thread-local is of the initial-exec kind, so that reading it cannot allocate.
 ProcessorProfile& this_profile();
 
-// Gives the calling thread a profile, which outlives the thread.
+// Gives the calling thread a profile, which outlives the thread, or lives until the thread gives it back.
 void set_this_profile(ProcessorProfile& profile);
+// What the thread does from now on, nobody measures.
+void give_back_this_profile();
 
 }  // namespace multigrain

@@ -267,6 +267,25 @@ void end_function() {
   publish(*t_processor, t_own.stop(), ProcessorClock::kAway);
 }
 
+void begin_system_call() {
+  if (on() && t_processor != nullptr && t_active == nullptr)
+    publish(*t_processor, t_own.read(), ProcessorClock::kWaitsUntil);
+}
+
+void end_system_call() {
+  if (on() && t_processor != nullptr && t_active == nullptr) publish(*t_processor, t_own.read(), ProcessorClock::kRuns);
+}
+
+WorkFor::WorkFor(Nanoseconds when) {
+  if (!on()) return;
+  t_own.base = std::max(t_own.base, when);
+  t_own.run();
+}
+
+WorkFor::~WorkFor() {
+  if (on()) t_own.stop();
+}
+
 Nanoseconds clock_of(unsigned local_processor) {
   const ProcessorClock& processor = ours()[local_processor];
   if (&processor == t_processor) return t_own.read();
@@ -341,6 +360,7 @@ ProcessorClock::State kind_of_wait() {
     case Category::kBarrier:
     case Category::kStopped:
     case Category::kIdle:
+    case Category::kSystem:
       return ProcessorClock::kWaitsUntil;
     case Category::kUser:
     case Category::kDataWait:

@@ -149,6 +149,21 @@ void hand_over(unsigned local_processor, Nanoseconds when);
 // The function begins no earlier than `when`, and ends. By the processor itself.
 void begin_function(Nanoseconds when);
 void end_function();
+// The calling processor makes a system call of the program's, in which it may wait for what the runtime does not know: it is
+// not runnable until the call has ended.
+void begin_system_call();
+void end_system_call();
+
+// A thread that is no processor works for one, from `when` on, for as long as this lives: its clock runs, and what it waits for
+// counts.
+class WorkFor {
+ public:
+  explicit WorkFor(Nanoseconds when);
+  ~WorkFor();
+  WorkFor(const WorkFor&) = delete;
+  WorkFor& operator=(const WorkFor&) = delete;
+};
+
 // A processor's clock, as far as the calling thread knows.
 Nanoseconds clock_of(unsigned local_processor);
 

@@ -23,6 +23,8 @@ inline constexpr MessageType kProfileMarked = message_range::kRuntime + 6;
 // if that is none of it.
 inline constexpr MessageType kPeek = message_range::kRuntime + 7;
 inline constexpr MessageType kPeeked = message_range::kRuntime + 8;
+// To node 0, before a kReport that says how many of them there are in all: payload is ThreadRows.
+inline constexpr MessageType kThreadRows = message_range::kRuntime + 9;
 // message_range::kRuntime + 0x10 .. 0x17 belong to runtime/private/state_copy.h.
 
 }  // namespace multigrain::runtime_message

@@ -251,6 +251,10 @@ size_t Node::block_size_of(PageId page) {
   const auto extent = heap_->find(page);
   return extent ? extent->placement.block_size : 0;
 }
+std::optional<NodeId> Node::ask_home(PageId page) {
+  return heap_->ask_home(page);
+}
+
 std::optional<NodeId> Node::claim_home(PageId page) {
   return heap_->claim_home(page);
 }

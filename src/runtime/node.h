@@ -10,6 +10,8 @@
 
 #include "base/config.h"
 #include "base/mutex.h"
+#include "base/node_set.h"
+#include "base/spin_lock.h"
 #include "coherence/by_grain.h"
 #include "coherence/create.h"
 #include "coherence/hazard_slots.h"
@@ -32,7 +34,6 @@
 
 namespace multigrain {
 
-// What mg_profile_reset and mg_profile_stop tell every node.
 // The parts of an allocation that are used as if they were several.
 class Stretches {
  public:
@@ -41,6 +42,18 @@ class Stretches {
   virtual PageRange part_of(PageId page) = 0;
 };
 
+// The threads of a program that knows nothing of processors (src/guest), for the statistics.
+class HostedThreads {
+ public:
+  virtual ~HostedThreads() = default;
+  // The program's name, for the head of the statistics.
+  [[nodiscard]] virtual std::string program() const = 0;
+  // What this node's have done until `when` (in virtual time: a time of that): their counters into `report`, and a row each. From
+  // any thread, in no message handler.
+  virtual std::vector<ThreadRow> report(NodeReport& report, Nanoseconds when) = 0;
+};
+
+// What mg_profile_reset and mg_profile_stop tell every node.
 enum class PhaseMark : uint64_t { kBegin, kEnd };
 
 class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
@@ -72,6 +85,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // Pages are brought ahead of a processor only in the parts of allocations that this says. Before any processor runs.
   void set_stretches(Stretches& stretches) { stretches_ = &stretches; }
 
+  // The program is hosted: its threads have rows in the statistics, and processors none. Before any of them runs.
+  void set_hosted(HostedThreads& threads) { hosted_ = &threads; }
+
   // When the run began, monotonic_ns().
   [[nodiscard]] Nanoseconds started_at() const { return started_at_; }
 
@@ -80,6 +96,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void drain_store_buffer() override;
   void acquire(NodeId from) override { protocol_->acquire(from); }
   void acquire_all() override { protocol_->acquire_all(); }
+  void release_at_barrier() override { protocol_->release_at_barrier(); }
+  void acquire_at_barrier() override { protocol_->acquire_at_barrier(); }
   void help() override { protocol_->help(); }
 
   // Begins the phase that the statistics are of, forgetting what was before, or ends it; on every node. On any node,
@@ -115,6 +133,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<NodeId> home_of(PageId page) override;  // HomeDirectory
   bool is_first_touch(PageId page) override;
   std::optional<NodeId> claim_home(PageId page) override;
+  std::optional<NodeId> ask_home(PageId page) override;
   std::optional<Grain> grain_of(PageId page) override;
   size_t block_size_of(PageId page) override;
   PageRange stretch_of(PageId page) override;
@@ -128,6 +147,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // --- Messages.
   void handle_shutdown(const Message& message);
   void handle_report(const Message& message);
+  void handle_thread_rows(const Message& message);
   void handle_exit(const Message& message);
   void handle_profile_mark(const Message& message);
   void handle_profile_marked(const Message& message);
@@ -141,8 +161,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void take_snapshots(SparseTable<ProfileSnapshot>& snapshots, Nanoseconds when);
   void tell_never_started_processors() const;
   [[noreturn]] static void refuse_thread_sync_object(const char* function, const void* object, const char* instead);
-  void report(NodeReport& out);
-  [[nodiscard]] bool write_statistics(std::span<const NodeReport> reports) const;
+  std::vector<ThreadRow> report(NodeReport& out);
+  void send_rows(std::span<const ThreadRow> rows);
+  void take_if_complete(NodeId node) MG_REQUIRES(rows_lock_);
+  [[nodiscard]] bool write_statistics(std::span<const NodeReport> reports);
 
   Config config_;                   // constant after build()
   std::optional<Meeting> meeting_;  // of a run over UCX
@@ -150,6 +172,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   WaitPolicy wait_;
   cpu_set_t service_cores_{};  // where the service thread may run: the node's cores, if it has its own
   Stretches* stretches_ = nullptr;
+  HostedThreads* hosted_ = nullptr;
   std::unique_ptr<Fabric> fabric_;
   ShmFabric* shm_ = nullptr;                 // what fabric_ is, or wraps: this
   UcxFabric* ucx_ = nullptr;                 // or this
@@ -190,7 +213,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Mutex marking_;
   std::atomic<uint64_t> marks_out_{0};  // a bit a node that has still to answer
   SparseTable<NodeReport> reports_;
-  std::atomic<uint64_t> reports_in_{0};  // a bit a node
+  std::atomic<uint64_t> reports_in_{0};  // a bit a node, once its rows are here, too
+  SpinLock rows_lock_;
+  NodeSet reported_ MG_GUARDED_BY(rows_lock_);
+  std::vector<ThreadRow> rows_ MG_GUARDED_BY(rows_lock_);  // of all nodes
 };
 
 }  // namespace multigrain

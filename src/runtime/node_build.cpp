@@ -77,6 +77,7 @@ Status Node::build() {
   state_copy_ = std::make_unique<StateCopy>(*fabric_, wait_);
   set_handler<&Node::handle_shutdown>(runtime_message::kShutdown);
   set_handler<&Node::handle_report>(runtime_message::kReport);
+  set_handler<&Node::handle_thread_rows>(runtime_message::kThreadRows);
   set_handler<&Node::handle_exit>(runtime_message::kExit);
   set_handler<&Node::handle_profile_mark>(runtime_message::kProfileMark);
   set_handler<&Node::handle_profile_marked>(runtime_message::kProfileMarked);

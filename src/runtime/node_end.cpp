@@ -4,12 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/lock_guard.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
@@ -61,9 +63,13 @@ bool Node::finish(int status) {
     fabric_->send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
   wait_until(*fabric_, wait_, changed_,
              [this] { return static_cast<unsigned>(std::popcount(reports_in_.load())) + 1 == config_.nodes; });
-  if (status == 0) tell_never_started_processors();
+  if (status == 0 && hosted_ == nullptr) tell_never_started_processors();
   if (config_.stats == StatsFormat::kNone) return true;
-  report(reports_[0]);
+  const std::vector<ThreadRow> own = report(reports_[0]);
+  {
+    const LockGuard hold(rows_lock_);
+    rows_.insert(rows_.end(), own.begin(), own.end());
+  }
   return write_statistics({&reports_[0], config_.nodes});
 }
 
@@ -120,7 +126,7 @@ void Node::serve_until_the_end() {
   processors_->tell_written_globals();
   flush_output();
   static NodeReport mine;
-  report(mine);
+  send_rows(report(mine));
   MessageHeader header;
   header.type = runtime_message::kReport;
   fabric_->send(NodeId(0), header, std::as_bytes(std::span(&mine, 1)), {}, SendContext::kOrdinary);
@@ -173,8 +179,41 @@ void Node::handle_report(const Message& message) {
   std::memcpy(&report, message.payload.data(), sizeof report);
   if (report.node != message.from.value || !check_report(report))
     panic("a report that makes no sense, from node", message.from.value);
-  reports_in_.fetch_or(uint64_t{1} << message.from.value);
+  const LockGuard hold(rows_lock_);
+  reported_.insert(message.from);
+  take_if_complete(message.from);
+}
+
+// A report that is here, and the rows that belong to it.
+void Node::take_if_complete(NodeId node) {
+  const auto rows = std::ranges::count_if(rows_, [node](const ThreadRow& row) { return row.node == node.value; });
+  if (!reported_.contains(node) || static_cast<uint64_t>(rows) != reports_[node.value].thread_rows) return;
+  reports_in_.fetch_or(uint64_t{1} << node.value);
   changed_.notify();
+}
+
+void Node::send_rows(std::span<const ThreadRow> rows) {
+  constexpr size_t kRows = sizeof(NodeReport) / sizeof(ThreadRow);
+  MessageHeader header;
+  header.type = runtime_message::kThreadRows;
+  while (!rows.empty()) {
+    const auto some = rows.first(std::min(rows.size(), kRows));
+    fabric_->send(NodeId(0), header, std::as_bytes(some), {}, SendContext::kOrdinary);
+    rows = rows.subspan(some.size());
+  }
+}
+
+void Node::handle_thread_rows(const Message& message) {
+  if (config_.node != NodeId(0) || message.payload.size() % sizeof(ThreadRow) != 0)
+    panic("rows of a profile that cannot be right, from node", message.from.value);
+  const LockGuard hold(rows_lock_);
+  const size_t before = rows_.size();
+  rows_.resize(before + message.payload.size() / sizeof(ThreadRow));
+  std::memcpy(&rows_[before], message.payload.data(), message.payload.size());
+  for (size_t i = before; i < rows_.size(); ++i)
+    if (rows_[i].node != message.from.value || !check_row(rows_[i]))
+      panic("a row of a profile that makes no sense, from node", message.from.value);
+  take_if_complete(message.from);
 }
 
 void Node::handle_exit(const Message& message) {

@@ -4,8 +4,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <tuple>
+#include <utility>
 
 #include "base/clock.h"
+#include "base/lock_guard.h"
 #include "profile/virtual_time.h"
 #include "runtime/message_types.h"
 #include "runtime/node.h"
@@ -94,19 +97,27 @@ void Node::handle_profile_marked(const Message& message) {
   changed_.notify();
 }
 
-void Node::report(NodeReport& out) {
+std::vector<ThreadRow> Node::report(NodeReport& out) {
   out = NodeReport{};
   out.node = config_.node.value;
-  if (measured_to_.load() == 0) take_snapshots(end_, time_of_mark());
-  for (unsigned i = 0; i < config_.processors_per_node; ++i)
-    add_processor(out, end_[i].since(baseline_[i]), time_stamps_per_us());
+  const Nanoseconds now = time_of_mark();
+  if (measured_to_.load() == 0) take_snapshots(end_, now);
   const unsigned service = config_.processors_per_node;
   add_service(out, end_[service].since(baseline_[service]), time_stamps_per_us());
+  if (hosted_ == nullptr) {
+    for (unsigned i = 0; i < config_.processors_per_node; ++i)
+      add_processor(out, end_[i].since(baseline_[i]), time_stamps_per_us());
+    return {};
+  }
+  std::vector<ThreadRow> rows = hosted_->report(out, now);
+  out.thread_rows = static_cast<uint32_t>(rows.size());
+  return rows;
 }
 
-bool Node::write_statistics(std::span<const NodeReport> reports) const {
+bool Node::write_statistics(std::span<const NodeReport> reports) {
   RunDescription run;
-  run.program = program_invocation_short_name;
+  run.program = hosted_ != nullptr ? hosted_->program() : program_invocation_short_name;
+  run.is_hosted = hosted_ != nullptr;
   run.nodes = config_.nodes;
   run.processors_per_node = config_.processors_per_node;
   run.protocol = config_.protocol;
@@ -117,7 +128,12 @@ bool Node::write_statistics(std::span<const NodeReport> reports) const {
   const Nanoseconds end = measured_to_.load();
   run.elapsed_ns = (end != 0 ? end : time_of_mark()) - measured_from_.load();
   run.clock = virtual_time::on() ? "virtual" : "wall";
-  run.never_started = processors_->never_started();
+  if (hosted_ == nullptr) run.never_started = processors_->never_started();
+  {
+    const LockGuard hold(rows_lock_);
+    run.threads = std::move(rows_);
+  }
+  std::ranges::sort(run.threads, {}, [](const ThreadRow& row) { return std::tuple(row.node, row.kind, row.tid); });
   const std::string text = config_.stats == StatsFormat::kJson ? render_json(run, reports, &message_name_for_reports)
                                                                : render_text(run, reports, &message_name_for_reports);
   std::FILE* const out = config_.stats_file.empty() ? stderr : std::fopen(config_.stats_file.c_str(), "w");

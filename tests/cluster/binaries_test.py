@@ -1,5 +1,6 @@
 """Programs as they are (mgrun --binary) on virtual hosts: they do what they do by themselves."""
 
+import json
 import os
 import shutil
 import signal
@@ -65,6 +66,19 @@ class Binaries(ClusterTest):
         status, output, messages = run(self.hosted("a,b", python, "-c", program, f"{self.folder}/file"))
         self.assertEqual((status, output), (0, b"19\n"))
         self.assertIn(b"maps a file shared and writable", messages)
+
+    def test_threads_of_all_hosts_have_rows_in_the_statistics(self):
+        for how, status in (("exit_group", 8), ("term", -signal.SIGTERM), ("exec", 9)):
+            with self.subTest(how=how):
+                command = ["--stats", "json", "--hosts", "a,b", "--binary", "--", f"{PROGRAMS}/ends", how, "1"]
+                found, output, messages = run(HOSTS.mgrun(BIN, command))
+                self.assertIn(found, (status, 128 - status), messages)
+                self.assertTrue(output.startswith(b"300\n"), output)
+                statistics = json.loads(messages)
+                rows = [[row["kind"] for row in node["threads"]].count("thread") for node in statistics["nodes"]]
+                self.assertEqual(rows, [2, 2])
+                self.assertEqual({row["thread"] > 0 for row in statistics["nodes"][1]["threads"]}, {True})
+        self.assert_clean()
 
     def test_a_program_that_is_not_there(self):
         status, _, messages = run(self.hosted("a,b", "/nonexistent"))

@@ -483,7 +483,7 @@ void SteppedFabric::handle(const Packet& packet) const {
   handler_(context_, message);
 }
 
-void SteppedFabric::fetch(const Message& message, std::span<std::byte> bytes) {
+void SteppedFabric::fetch_part(const Message& message, uint32_t, std::span<std::byte> bytes) {
   g().fetch(message, bytes);
 }
 

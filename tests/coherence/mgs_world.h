@@ -173,7 +173,7 @@ class SteppedFabric final : public ForwardingFabric {
   }
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds) override;
-  void fetch(const Message& message, std::span<std::byte> bytes) override;
+  void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
   void handle(const Packet& packet) const;
   // Messages are handled by threads of their own.
   unsigned poll() override { return 0; }

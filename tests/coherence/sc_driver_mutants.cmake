@@ -43,6 +43,10 @@ mutate([[  p_.has_invalidation = true;
 mutate([[  act(Verb::kMapWrite);
   grant_readers();]] [[  act(Verb::kMapWrite);
   if (!is(Mutant::kReadersForgotten)) grant_readers();]])
+# kReaderNotGranted
+mutate([[  ++p_.waiting_to_read;
+  request(wanted);]] [[  if (!is(Mutant::kReaderNotGranted) || wanted == Pending::kRead) ++p_.waiting_to_read;
+  request(wanted);]])
 # kSupplierKeepsRight
 mutate([[  if (p_.state == State::kExclusive) act]] [[  if (p_.state == State::kExclusive && !is(Mutant::kSupplierKeepsRight)) act]])
 # kReturningForgotten
@@ -69,10 +73,10 @@ mutate([[record.page.held && record.page.returning == 0 && ]] [[record.page.held
 mutate([[  for (const Action& action : actions) {
     switch (action.verb) {]] [[  Actions reordered;
   const bool late = is(Mutant::kDataBeforeRights) || is(Mutant::kAckBeforeRights);
-  const Verb first = is(Mutant::kDataBeforeRights) ? Verb::kSendPage : Verb::kSend;
+  const Verb early = is(Mutant::kDataBeforeRights) ? Verb::kSendPage : Verb::kSend;
   if (late) {
-    for (const Action& action : actions) if (action.verb == first) reordered.push(action);
-    for (const Action& action : actions) if (action.verb != first) reordered.push(action);
+    for (const Action& action : actions) if (action.verb == early) reordered.push(action);
+    for (const Action& action : actions) if (action.verb != early) reordered.push(action);
   } else if (is(Mutant::kMapsBeforeData)) {
     for (const Action& action : actions) if (action.verb == Verb::kMapRead || action.verb == Verb::kMapWrite) reordered.push(action);
     for (const Action& action : actions) if (action.verb != Verb::kMapRead && action.verb != Verb::kMapWrite) reordered.push(action);
@@ -86,16 +90,37 @@ mutate([[  if (record.is_listed || record.page.returning != 0) return;
 ]] [[  if (is(Mutant::kHoldNotAwaited)) return;
   if ((record.is_listed && !is(Mutant::kListedTwice)) || record.page.returning != 0) return;
 ]])
+# kOnePageOfRun
+mutate([[        take_pages(first, count, *message]] [[        take_pages(first, is(Mutant::kOnePageOfRun) ? 1 : count, *message]])
 # kWakesNobody
-mutate([[        record.readers.notify();]] [[        if (!is(Mutant::kWakesNobody)) record.readers.notify();]])
+mutate([[{ record.readers.notify(); }]] [[{ if (!is(Mutant::kWakesNobody)) record.readers.notify(); }]])
 # kGrantSeenLate
-mutate([[  if (outcome == FaultOutcome::kResolved) return true;
+mutate([[  if (resolved) return true;
   {
-    const CategoryScope]] [[  if (outcome == FaultOutcome::kResolved) return true;
+    const CategoryScope]] [[  if (resolved) return true;
   if (is(Mutant::kGrantSeenLate)) {
     MULTIGRAIN_STEP(&listed_);
     seen = granted.prepare();
   }
   {
     const CategoryScope]])
+in_file(run)
+
+# kUnlikeInRun, kUnlikeRightsInRun
+mutate([[record.right == right_ && record.is_ahead == is_ahead_ && record.for_reader == for_reader_ &&
+                        std::ranges::equal(asked, lists_[current_]);]] [[(is(Mutant::kUnlikeRightsInRun) || (record.right == right_ && record.is_ahead == is_ahead_ && record.for_reader == for_reader_)) &&
+                        (is(Mutant::kUnlikeInRun) || std::ranges::equal(asked, lists_[current_]));]])
+# kRunUnlockedEarly
+mutate([[  if (count_ == 0) return;
+  driver_.perform]] [[  if (count_ == 0) return;
+  if (is(Mutant::kRunUnlockedEarly)) {
+    for (uint32_t i = 0; i < count_; ++i) driver_.records_[first_.value + i].lock.unlock();
+    driver_.perform(first_, std::exchange(count_, 0), lists_[current_], message_);
+    return;
+  }
+  driver_.perform]])
+in_file(ahead)
+
+# kOpensWhatIsNotHere
+mutate([[record.is_ahead && is_here &&]] [[record.is_ahead && (is_here || is(Mutant::kOpensWhatIsNotHere)) &&]])
 in_file("")

@@ -26,6 +26,13 @@ Op discard(uint8_t page) {
   return {.type = OpType::kDiscard, .page = page};
 }
 
+Op ask_to_read(uint8_t page) {
+  return {.type = OpType::kAskToRead, .page = page, .value = 2};
+}
+Op ask_to_write(uint8_t page) {
+  return {.type = OpType::kAskToWrite, .page = page, .value = 2};
+}
+
 Scenario machine(std::string name, unsigned nodes, std::vector<unsigned> homes, std::vector<unsigned> processors,
                  std::vector<Program> programs) {
   return {.name = std::move(name),
@@ -33,6 +40,13 @@ Scenario machine(std::string name, unsigned nodes, std::vector<unsigned> homes, 
           .homes = std::move(homes),
           .processors = std::move(processors),
           .programs = std::move(programs)};
+}
+
+// Where pages have been read and then written before.
+Scenario expecting_writes(Scenario scenario) {
+  scenario.name += ", expecting writes";
+  scenario.expects_writes = true;
+  return scenario;
 }
 
 }  // namespace
@@ -80,6 +94,34 @@ std::vector<Scenario> scenarios() {
               {{store(0, 1)}, {discard(0), load(0)}, {load(0)}}),
       machine("a discard and threads of the home", 2, {0}, {0, 0, 1},
               {{load(0), store(0, 1)}, {discard(0)}, {store(0, 2)}}),
+      // Pages that are asked for ahead, two together: by another node, by the home, by both, to read and to write.
+      machine("two pages asked for to read", 2, {0, 0}, {1, 0},
+              {{ask_to_read(0), load(0), load(1, 1)}, {store(1, 1), store(0, 1)}}),
+      machine("two pages asked for to write", 2, {0, 0}, {1, 0},
+              {{ask_to_write(0), store(0, 1), store(1, 1)}, {store(0, 2), load(1)}}),
+      machine("the home asks to read", 2, {0, 0}, {0, 1},
+              {{ask_to_read(0), load(0), load(1, 1)}, {store(1, 1), store(0, 1)}}),
+      machine("the home asks to write", 2, {0, 0}, {0, 1},
+              {{ask_to_write(0), load(0), store(1, 1)}, {store(0, 2), load(1)}}),
+      machine("two nodes ask to write", 2, {0, 0}, {0, 1},
+              {{ask_to_write(0), store(0, 1)}, {ask_to_write(0), store(1, 2), load(0)}}),
+      machine("one asks to write what the other asks to read", 2, {0, 0}, {0, 1},
+              {{store(0, 1), ask_to_write(0), store(1, 1)}, {ask_to_read(0), load(1), load(0, 1)}}),
+      machine("pages of two homes asked for together", 2, {0, 1}, {0, 1},
+              {{ask_to_write(0), store(1, 1), load(0)}, {ask_to_read(0), load(1), store(0, 2)}}),
+      machine("a thread asks for what another reads", 2, {0}, {1, 1, 0}, {{ask_to_write(0)}, {load(0)}, {store(0, 1)}}),
+      machine("a discard of what was asked for", 2, {0, 0}, {1, 0},
+              {{ask_to_read(0), load(1)}, {store(1, 1), discard(1)}}),
+      // Readers that get the only copy.
+      expecting_writes(machine("SB", 2, {0, 1}, {0, 1}, {{store(0, 1), load(1)}, {store(1, 1), load(0)}})),
+      expecting_writes(machine("MP", 2, {0, 1}, {0, 1}, {{store(0, 1), store(1, 1)}, {load(1), load(0, 1)}})),
+      expecting_writes(
+          machine("a counter", 2, {0}, {0, 1}, {{load(0), store(0, 1)}, {load(0), store(0, 2), load(0, 1)}})),
+      expecting_writes(machine("three nodes", 3, {0}, {0, 1, 2}, {{load(0)}, {load(0), store(0, 1)}, {load(0)}})),
+      expecting_writes(
+          machine("a reader and a writer of one node", 2, {0}, {1, 1, 0}, {{load(0)}, {store(0, 1)}, {store(0, 2)}})),
+      expecting_writes(machine("two pages asked for to read", 2, {0, 0}, {1, 0},
+                               {{ask_to_read(0), load(0), load(1, 1)}, {store(1, 1), store(0, 1)}})),
   };
 }
 
@@ -93,6 +135,10 @@ std::vector<Scenario> long_scenarios() {
               {{load(0)}, {store(0, 1)}, {load(0)}, {store(0, 2)}}),
       machine("discards of three nodes", 3, {0}, {0, 1, 2},
               {{store(0, 1), discard(0)}, {discard(0), store(0, 2)}, {load(0), store(0, 3, 1)}}),
+      machine("two threads of a node, one of which asks", 2, {0, 0}, {1, 1, 0},
+              {{ask_to_write(0), store(0, 1)}, {load(0), load(1, 1)}, {store(0, 2)}}),
+      machine("three nodes ask", 3, {0, 0}, {0, 1, 2},
+              {{ask_to_write(0), store(0, 1)}, {ask_to_read(0), load(1)}, {ask_to_write(0), store(1, 2)}}),
       machine("moves of three nodes", 3, {0, 1}, {0, 1, 2}, {{move(0, 1)}, {move(1, 0)}, {store(0, 1), store(1, 2)}}),
   };
 }

@@ -35,11 +35,15 @@ void LinkFabric::send(NodeId to, const MessageHeader& header, std::span<const st
   g_world->nodes[to.value].from[self().value].push_back({self(), header, slice});
 }
 
-void LinkFabric::fetch(const Message& message, std::span<std::byte> bytes) {
-  const auto page = static_cast<unsigned>(message.slice.offset / kPage);
-  // Before the message is handled is as good as in the middle, if no processor here can see the frame.
-  if (g_world->nodes[self().value].rights.of(page) != Right::kNone) stop_at(bytes.data());
-  std::memcpy(bytes.data(), g_world->frame(message.from.value, page), kMaxWords * sizeof(uint64_t));
+void LinkFabric::fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) {
+  MG_CHECK(from + bytes.size() <= message.slice.length);
+  const auto first = static_cast<unsigned>((message.slice.offset + from) / kPage);
+  const SteppedRights& rights = g_world->nodes[self().value].rights;
+  for (unsigned i = 0; i < bytes.size() / kPage; ++i) {
+    // Before the message is handled is as good as in the middle, if no processor here can see the frame.
+    if (rights.of(first + i) != Right::kNone) stop_at(bytes.data() + i * kPage);
+    std::memcpy(bytes.data() + i * kPage, g_world->frame(message.from.value, first + i), kMaxWords * sizeof(uint64_t));
+  }
 }
 
 unsigned LinkFabric::poll() {
@@ -164,7 +168,7 @@ void World::start() {
   world.wrong.clear();
   for (unsigned n = 0; n < world.scenario.nodes; ++n) {
     NodeOf& node = world.nodes[n];
-    world.state(n).clear();
+    world.state(n).clear(world.scenario.expects_writes);
     node.rights.clear();
     node.service_wanted = false;
     for (auto& link : node.from) link.clear();
@@ -222,8 +226,9 @@ std::string World::in_words(Choice choice) const {
     case Thread::At::kIdle: {
       if (thread.role == Thread::Role::kService) return who + " serves";
       const Packet& packet = impl_->nodes[thread.node].from[thread.number].front();
-      return fmt::format("{} begins with {} for page {}, requester {}, acks {}", who, message_name(packet.header.type),
-                         packet.header.word[0], packet.header.small, packet.header.extra);
+      return fmt::format("{} begins with {} for page {} and {} more, requester {}, acks {}", who,
+                         message_name(packet.header.type), packet.header.word[0], packet.header.word[1] - 1,
+                         packet.header.small, packet.header.extra);
     }
     case Thread::At::kEnd:
       break;
@@ -281,6 +286,18 @@ const char* name(Mutant mutant) {
       return "a page is cleared, and threads keep the right to it";
     case Mutant::kDiscardForgotten:
       return "a node that discards is not told of pages that are cleared later";
+    case Mutant::kUnlikeInRun:
+      return "what one page of a run asks for is done for all";
+    case Mutant::kUnlikeRightsInRun:
+      return "the rights of one page of a run are taken for those of all";
+    case Mutant::kRunUnlockedEarly:
+      return "a run's pages are unlocked, and then what they ask for is done";
+    case Mutant::kOnePageOfRun:
+      return "only the first page of a run is fetched";
+    case Mutant::kOpensWhatIsNotHere:
+      return "a page that was asked for ahead is mapped though it is not here";
+    case Mutant::kReaderNotGranted:
+      return "readers that were expected to write are not granted the page";
     case Mutant::kGrantSeenLate:
       return "a thread looks at the grants after it has let go of the page";
     case Mutant::kCount:

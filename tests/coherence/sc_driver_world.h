@@ -32,9 +32,11 @@ inline constexpr unsigned kRegisters = 2;
 enum class OpType : uint8_t {
   kLoad,
   kStore,
-  kAdd,      // atomic; `reg` receives the old value
-  kMove,     // one instruction that reads a word of `page` and writes it to the same word of `to`
-  kDiscard,  // of `page`
+  kAdd,        // atomic; `reg` receives the old value
+  kMove,       // one instruction that reads a word of `page` and writes it to the same word of `to`
+  kDiscard,    // of `page`
+  kAskToRead,  // `value` pages from `page` are asked for ahead of use
+  kAskToWrite,
 };
 
 struct Op {
@@ -52,6 +54,7 @@ struct Scenario {
   std::vector<unsigned> homes;            // of each page
   std::vector<unsigned> processors;       // the node of each
   std::vector<std::vector<Op>> programs;  // of each processor
+  bool expects_writes = false;            // of pages that are read
   Mutant mutant = Mutant::kNone;
 };
 

@@ -54,6 +54,40 @@ TEST(ScTransitions, TheHomeHasAPageAtFirst) {
   EXPECT_TRUE(page.held);
 }
 
+TEST(ScTransitions, AReaderThatIsExpectedToWriteWaitsForTheOnlyCopy) {
+  Page page;
+  Actions actions;
+  EXPECT_EQ(on_fault(page, kAway, Access::kReadToWrite, actions), FaultOutcome::kWait);
+  EXPECT_EQ(sent(actions), std::vector{MessageKind::kWrite});
+  EXPECT_TRUE(takes(page, kAway, kHome, {.kind = MessageKind::kDataExclusive, .requester = kNode}, actions));
+  EXPECT_EQ(verbs(actions), (std::vector{Verb::kTakePage, Verb::kMapWrite, Verb::kWakeReaders}));
+  EXPECT_EQ(page.returning, 1);
+}
+
+TEST(ScTransitions, TheOnlyCopyIsAskedForAheadUnlessThePageIsHeldOrExclusive) {
+  Actions actions;
+  Page invalid;
+  on_prefetch(invalid, kAway, Access::kWrite, actions);
+  EXPECT_EQ(sent(actions), std::vector{MessageKind::kWrite});
+  // Once.
+  actions.clear();
+  on_prefetch(invalid, kAway, Access::kWrite, actions);
+  EXPECT_TRUE(actions.empty());
+
+  Page held = with_copy(Access::kRead);
+  on_prefetch(held, kAway, Access::kWrite, actions);
+  EXPECT_TRUE(actions.empty());
+  on_hold_over(held, kAway, actions);
+  on_prefetch(held, kAway, Access::kWrite, actions);
+  EXPECT_EQ(sent(actions), std::vector{MessageKind::kWrite});
+
+  Page exclusive = with_copy(Access::kWrite);
+  actions.clear();
+  on_hold_over(exclusive, kAway, actions);
+  on_prefetch(exclusive, kAway, Access::kWrite, actions);
+  EXPECT_TRUE(actions.empty());
+}
+
 TEST(ScTransitions, AReadFaultAsksTheHome) {
   Page page;
   Actions actions;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -86,9 +87,20 @@ struct DriverState {
     if (page == kMaxPages) return driver.discarded_.prepare();
     return is_write ? record(page).writers.prepare() : record(page).readers.prepare();
   }
+  void ask_ahead(unsigned first, unsigned count, bool is_write) const {
+    driver.ask_ahead({.at = PageId(first),
+                      .from = PageId(uint64_t{first} - 1),
+                      .stride = 1,
+                      .count = count,
+                      .is_write = is_write,
+                      .is_certain = true});
+  }
   // As if it had just been made.
-  void clear() const {
-    for (unsigned p = 0; p < kMaxPages; ++p) std::construct_at(&record(p));
+  void clear(bool expects_writes) const {
+    for (unsigned p = 0; p < kMaxPages; ++p) {
+      std::construct_at(&record(p));
+      if (expects_writes) record(p).migrates = Driver::kMigrates;
+    }
     driver.listed_.store(0);
     driver.missing_.store(0);
     std::construct_at(&driver.discarded_);
@@ -104,7 +116,8 @@ struct DriverState {
           uint64_t{static_cast<uint8_t>(p.state)} << 16 | uint64_t{static_cast<uint8_t>(p.pending)} << 20 |
           uint64_t{p.replied} << 24 | uint64_t{p.held} << 25 | uint64_t{p.has_forwarded_write} << 26 |
           uint64_t{p.has_invalidation} << 27 | uint64_t{static_cast<uint16_t>(p.acks)} << 28 |
-          uint64_t{static_cast<uint8_t>(of.right)} << 48 | uint64_t{of.is_listed} << 52);
+          uint64_t{static_cast<uint8_t>(of.right)} << 48 | uint64_t{of.is_listed} << 52 | uint64_t{of.is_ahead} << 53 |
+          uint64_t{of.for_reader} << 54 | uint64_t{of.migrates} << 55);
       add(p.waiting_to_read | uint64_t{p.waiting_to_write} << 8 | uint64_t{p.returning} << 16 |
           p.forwarded_reads.bits() << 24 | (p.has_forwarded_write ? uint64_t{p.forwarded_write.value} << 32 : 0) |
           (p.has_forwarded_write ? uint64_t{p.forwarded_acks} << 40 : 0) |
@@ -126,9 +139,10 @@ class SteppedRights final : public exploring_driver::PageRights {
 
  private:
   // What is given is of use to others of the node at once or later; what is taken must be gone before what comes next.
-  void set(PageId page, uint64_t, Right right) override {
-    if (right < of_[page.value]) stop_at(&of_[page.value]);
-    of_[page.value] = right;
+  void set(PageId first, uint64_t count, Right right) override {
+    const auto pages = std::span(of_).subspan(first.value, count);
+    if (std::ranges::any_of(pages, [right](Right has) { return right < has; })) stop_at(pages.data());
+    std::ranges::fill(pages, right);
   }
   std::array<Right, kMaxPages> of_{};
 };
@@ -149,7 +163,7 @@ class LinkFabric final : public ForwardingFabric {
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice, SendContext,
             Nanoseconds) override;
-  void fetch(const Message& message, std::span<std::byte> bytes) override;
+  void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
   unsigned poll() override;
   [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return nullptr; }
   void attend() override {}
@@ -273,8 +287,14 @@ struct World::Impl {
     if (!nodes[thread.node].driver->discard(PageId(page), 1)) panic("the driver cannot discard");
     thread.records.clear();
   }
+  void ask(const Op& op) {
+    stop(Thread::At::kStep, nullptr);
+    state(running->node).ask_ahead(op.page, op.value, op.type == OpType::kAskToWrite);
+    running->records.clear();
+  }
   void execute(const Op& op) {
     if (op.type == OpType::kDiscard) return discard(op.page);
+    if (op.type == OpType::kAskToRead || op.type == OpType::kAskToWrite) return ask(op);
     Thread& thread = *running;
     const SteppedRights& rights = nodes[thread.node].rights;
     const bool writes = op.type == OpType::kStore || op.type == OpType::kAdd;

@@ -42,7 +42,7 @@ struct Interleavings {
       uint64_t& word = memory[op.page][op.word];
       if (op.type == OpType::kDiscard) {
         memory[op.page] = {};
-      } else {
+      } else if (op.type != OpType::kAskToRead && op.type != OpType::kAskToWrite) {
         if (op.type != OpType::kStore) reg = word;
         if (op.type == OpType::kStore) word = op.value;
         if (op.type == OpType::kAdd) word += op.value;
@@ -127,7 +127,7 @@ void World::serialise(std::vector<uint8_t>& out) const {
   };
   const auto add_packet = [&](const Packet& packet) {
     add(packet.header.type | uint64_t{packet.header.small} << 8 | uint64_t{packet.header.extra} << 24 |
-        packet.header.word[0] << 48);
+        packet.header.word[0] << 48 | packet.header.word[1] << 56);
   };
   for (unsigned n = 0; n < impl_->scenario.nodes; ++n) {
     const NodeOf& node = impl_->nodes[n];

@@ -134,5 +134,25 @@ TEST(Areas, KeepWhatIsReserved) {
   EXPECT_EQ(areas.without_reserved(pages(20, 2)), (std::vector<Range>{pages(20, 2)}));
 }
 
+// Were each search to begin at the top, this would take half a minute and more.
+TEST(Areas, AHundredThousandOfThem) {
+  constexpr uint64_t kCount = 100'000;
+  const Range all{kBase, kBase + (kCount + 2) * kPageSize};
+  Areas areas({all}, all);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const auto found = areas.find_free(kPageSize);
+    ASSERT_EQ(found, all.end - (i + 1) * kPageSize);
+    areas.map({.range = {*found, *found + kPageSize}, .rights = i % 2 == 0 ? PROT_READ : PROT_READ | PROT_WRITE});
+  }
+  EXPECT_EQ(areas.all().size(), kCount);
+  // What becomes free is found again, from the top.
+  const Range hole{all.end - 5 * kPageSize, all.end - 4 * kPageSize};
+  areas.unmap(hole);
+  EXPECT_EQ(areas.find_free(2 * kPageSize), kBase);
+  EXPECT_EQ(areas.find_free(kPageSize), hole.begin);
+  areas.unmap({hole.end, hole.end + kPageSize});
+  EXPECT_EQ(areas.find_free(2 * kPageSize), hole.begin);
+}
+
 }  // namespace
 }  // namespace multigrain::guest

@@ -115,12 +115,29 @@ class Guest(unittest.TestCase):
                 self.assertIn(words, message.decode())
                 self.assertEqual(len(message.splitlines()), 1, message)
         for options, words in (
-            (("--stats", "text"), "--stats"),
             (("--nodes", "2", "--protocol", "hlrc"), "--protocol sc"),
         ):
             found, _, message = run((f"{BIN}/mgrun", *options, "--binary", "--", "true"))
             self.assertEqual(found, 2)
             self.assertIn(words, message.decode())
+
+    def test_what_a_container_forbids_is_said_in_a_sentence(self):
+        for what, nodes, statuses, words in (
+            ("dispatch", 1, (126,), b"Syscall User Dispatch"),
+            ("dispatch", 2, (1, 2), b"Syscall User Dispatch"),
+            ("userfaultfd", 2, (1, 2), b"only where userfaultfd works"),
+        ):
+            with self.subTest(what=what, nodes=nodes):
+                hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--binary", "--", "echo", "x")
+                status, output, message = run((f"{PROGRAMS}/forbid", what, *hosted))
+                self.assertIn(status, statuses, message)
+                self.assertEqual(output, b"")
+                self.assertIn(words, message)
+        # What a program can do without.
+        for what, nodes in (("userfaultfd", 1), ("membarrier", 1), ("membarrier", 2), ("shmat", 2)):
+            with self.subTest(what=what, nodes=nodes):
+                hosted = (f"{BIN}/mgrun", "--nodes", str(nodes), "--binary", "--", "echo", "x")
+                self.assertEqual(run((f"{PROGRAMS}/forbid", what, *hosted)), (0, b"x\n", b""))
 
     def test_a_call_that_is_not_supported_is_named_once(self):
         # io_uring_setup
@@ -191,6 +208,15 @@ class OnSeveralNodes(unittest.TestCase):
     def test_locks_shared_with_others(self):
         for nodes in (2, 3):
             self.same(nodes, f"{PROGRAMS}/shared_locks")
+
+    def test_what_the_system_keeps_for_a_process(self):
+        for nodes in (1, 2, 4):
+            self.same(nodes, f"{PROGRAMS}/kernel")
+
+    def test_large_guests(self):
+        for nodes, *what in ((2, "areas", "30000"), (1, "areas", "30000"), (2, "sparse", "64"), (4, "sparse", "64"), (2, "dense", "64")):
+            self.same(nodes, f"{PROGRAMS}/large", *what)
+        self.same(2, f"{PROGRAMS}/large", "threads", "1000")
 
     def test_signals_of_threads(self):
         for nodes in (2, 3):

@@ -132,6 +132,67 @@ messages sent
   EXPECT_EQ(render_text(description(), two_nodes(), name_of), expected);
 }
 
+RunDescription hosted(std::vector<NodeReport>& reports) {
+  RunDescription run = description();
+  run.is_hosted = true;
+  reports.resize(2);
+  reports[1].node = 1;
+  for (uint16_t node = 0; node < 2; ++node) {
+    ProfileSnapshot profile = snapshot_ms({60, 10, 20, 0, 4, 0, 6});
+    set(profile, Counter::kSystemCalls, 30 + node);
+    profile.messages[0x10] = 7;
+    add_counters(reports[node], profile);
+    ThreadRow row = make_row(profile, kTicksPerUs);
+    row.node = node;
+    row.tid = 4711 + node;
+    run.threads.push_back(row);
+  }
+  ThreadRow shadows = make_row(snapshot_ms({0, 0, 0, 0, 0, 90, 10}), kTicksPerUs);
+  shadows.kind = ThreadRow::Kind::kShadows;
+  ThreadRow earlier = run.threads[1];
+  earlier.kind = ThreadRow::Kind::kEarlier;
+  add_row(earlier, run.threads[0]);
+  run.threads.push_back(shadows);
+  run.threads.push_back(earlier);
+  return run;
+}
+
+TEST(Report, ThreadsOfAProgramAsItIsHaveRows) {
+  std::vector<NodeReport> reports;
+  const RunDescription run = hosted(reports);
+  const std::string text = render_text(run, reports, name_of);
+  EXPECT_THAT(text, testing::HasSubstr(R"(
+   thread node       total             user        data wait            futex     system calls         protocol
+     4711    0     100.000      60.000  60%      10.000  10%      20.000  20%       6.000   6%       4.000   4%
+     4712    1     100.000      60.000  60%      10.000  10%      20.000  20%       6.000   6%       4.000   4%
+   others    1     200.000     120.000  60%      20.000  10%      40.000  20%      12.000   6%       8.000   4%
+      sum          400.000     240.000  60%      40.000  10%      80.000  20%      24.000   6%      16.000   4%
+  shadows    0      10.000       0.000   0%       0.000   0%       0.000   0%      10.000 100%       0.000   0%
+(others on node 1: 2 threads that had ended, without a row each.)
+)"));
+  EXPECT_THAT(text, testing::HasSubstr("  system calls                               61           30           31"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("barrier")));
+
+  const auto json = nlohmann::json::parse(render_json(run, reports, name_of));
+  EXPECT_EQ(json["sum"]["total_ns"], 400'000'000);
+  ASSERT_EQ(json["nodes"][1]["threads"].size(), 2u);
+  EXPECT_EQ(json["nodes"][1]["threads"][0]["thread"], 4712);
+  EXPECT_EQ(json["nodes"][1]["threads"][0]["counters"]["system_calls"], 31);
+  EXPECT_EQ(json["nodes"][1]["threads"][1]["threads"], 2);
+  EXPECT_EQ(json["nodes"][0]["threads"][1]["kind"], "shadows");
+}
+
+TEST(Report, ARowThatDoesNotAddUpIsRefused) {
+  std::vector<NodeReport> reports;
+  ThreadRow row = hosted(reports).threads[0];
+  EXPECT_TRUE(check_row(row));
+  ++row.times.category_ns[1];
+  EXPECT_FALSE(check_row(row));
+  --row.times.category_ns[1];
+  row.node = Config::kMaxNodes;
+  EXPECT_FALSE(check_row(row));
+}
+
 TEST(Report, TextOfManyProcessorsKeepsToTheLine) {
   std::vector<NodeReport> reports(8);
   for (uint16_t node = 0; node < 8; ++node) {

@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <array>
 
+#include "base/steps.h"
 #include "coherence/sc/driver.h"
 #include "coherence/sc/message_types.h"
-#include "base/steps.h"
+#include "coherence/sc/run.h"
 #include "profile/this_thread.h"
 
 // Discards: how a node gives up what is in a range of pages, wherever their homes are. Every node clears the pages of which
@@ -49,26 +50,26 @@ uint64_t Driver::discard_here(PageId first, uint64_t count, NodeId requester) MG
   uint64_t deferred = 0;
   std::array<Record*, kLongestRun> run;
   size_t length = 0;
+  Run asking(*this, nullptr);
   const uint64_t end = std::min(first.value + count, pages_looked_up());
   for (uint64_t number = first.value; number < end; ++number) {
     const PageId page(number);
     Record& record = records_[number];
-    Actions actions;
     bool is_cleared = false;
     if (home_of(page, record, false) == self_) {
       MULTIGRAIN_LOCK_STEP(record.lock);
       record.lock.lock();
       if (is_hold_over(record)) end_hold(page, record);
-      is_cleared = record.page.begun;
-      if (!on_discard(record.page, context(record), requester, actions)) {
-        is_cleared = false;
+      const bool was_used = record.page.begun;
+      if (!on_discard(record.page, context(record), requester, asking.next())) {
         ++deferred;
-        perform(page, record, actions, nullptr);
-      }
-      if (is_cleared)
+        asking.add(page, record);
+      } else if (was_used) {
+        is_cleared = true;
         run[length++] = &record;
-      else
+      } else {
         record.lock.unlock();
+      }
     }
     if (length == 0 || (is_cleared && length < kLongestRun && number + 1 < end)) continue;
     clear_run(PageId(number + (is_cleared ? 1 : 0) - length), std::span(run).first(length));
@@ -86,6 +87,8 @@ void Driver::clear_run(PageId first, std::span<Record* const> run) MG_NO_THREAD_
   services_.region.discard_frames(first, run.size());
   for (Record* const record : run) {
     record->right = Right::kNone;
+    note_taken(*record);
+    record->for_reader = false;
     record->lock.unlock();
   }
 }

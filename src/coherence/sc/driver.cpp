@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "coherence/sc/message_types.h"
 #include "base/steps.h"
-#include "coherence/stride_prefetcher.h"
+#include "coherence/sc/message_types.h"
+#include "coherence/sc/run.h"
 #include "profile/this_thread.h"
 #include "profile/virtual_time.h"
 
@@ -31,9 +31,6 @@ Nanoseconds length_of_hold() {
 void count(Counter counter, uint64_t n = 1) {
   this_profile().count(counter, n);
 }
-
-// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
-[[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_prefetcher;
 
 }  // namespace
 
@@ -69,81 +66,48 @@ bool Driver::on_fault(PageId page, bool is_write) {
   std::optional<Attendance> attendance;
   bool asks = false;
   bool is_new = false;  // to this node's threads
+  bool was_ahead = false;
   FaultOutcome outcome;
   {
     Actions actions;
     MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
     is_new = record.right == Right::kNone;
+    was_ahead = record.is_ahead;
+    note_touched(record);
     const bool was_readable = record.page.is_readable();
     const bool was_pending = record.page.pending != Pending::kNone;
     seen = granted.prepare();
-    outcome = sc::on_fault(record.page, context(record), is_write ? Access::kWrite : Access::kRead, actions);
+    const Access access = is_write ? Access::kWrite : access_of_reader(record);
+    outcome = sc::on_fault(record.page, context(record), access, actions);
     asks = !was_pending && record.page.pending != Pending::kNone;
+    note_fault(record, access, was_readable, asks);
     // Before requests are sent, so that a home that answers at once finds a thread that looks after messages.
     if (outcome == FaultOutcome::kWait) attendance.emplace(services_.fabric);
-    perform(page, record, actions, nullptr);
+    perform(page, 1, actions, nullptr);
     if (outcome == FaultOutcome::kResolved) begin_hold(record);
     if (asks)
       profile.count(!is_write ? Counter::kReadFaults : was_readable ? Counter::kUpgrades : Counter::kWriteFaults);
     else if (outcome == FaultOutcome::kResolved)
       profile.count(Counter::kLocalFaults);
   }
+  const bool resolved = outcome == FaultOutcome::kResolved;
+  if (resolved && was_ahead) open_brought(page, is_write);
   // Before the wait, so that the home, if it has to be woken, finds all requests at once.
-  if (prefetch_ != 0 && (asks || is_new || outcome == FaultOutcome::kWait)) {
-    const StridePrefetcher::Prediction ahead = asks || is_new ? t_prefetcher.predict(page, is_write, prefetch_)
-                                                              : t_prefetcher.predict_while_waiting(page, is_write);
-    if (ahead.count != 0)
-      prefetch(page, PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
-  }
-  if (outcome == FaultOutcome::kResolved) return true;
+  if (asks || is_new || was_ahead || !resolved) go_on_ahead(page, is_write);
+  if (resolved) return true;
   {
     const CategoryScope waiting(profile, Category::kDataWait);
     wait_until(*attendance, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
   }
+  // The pages behind it came with it.
+  if (was_ahead) open_brought(page, is_write);
   MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
   on_returned(record.page);
   if (record.page.held) record.hold_ends = monotonic_ns() + length_of_hold();
   if (record.page.waits_for_hold()) await_hold(page, record);
   return true;
-}
-
-bool Driver::is_unused(const Record& record) {
-  record.lock.assume_held();
-  return !record.page.begun && record.right == Right::kNone;
-}
-
-// Of a processor that is at a page. Reads take whatever is not here. Writes take only what this node is home of and what
-// no node has used: to ask for more would take pages from nodes that use them.
-void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
-  if (is_write) {
-    if (stride != 1) return;
-    if (services_.homes.is_first_touch(at)) claim_ahead(records_, at, PageId(from.value + 1), count);
-    open_ahead(
-        records_, at, PageId(from.value + 1), count, [](const Record& next) { return is_unused(next); },
-        [this](PageId, Record& record) {
-          record.lock.assume_held();
-          Actions actions;
-          sc::on_fault(record.page, context(record), Access::kWrite, actions);
-          record.page.held = false;
-          record.right = Right::kWrite;
-        });
-    return;
-  }
-  uint64_t asked = 0;
-  const MessageBatch batch(services_.fabric);
-  for_each_ahead(records_, at, from, stride, count, [&](PageId page, Record& record, NodeId home) {
-    if (home == self_) return;
-    Actions actions;
-    MULTIGRAIN_LOCK_STEP(record.lock);
-    const LockGuard hold(record.lock);
-    on_prefetch(record.page, context(record), actions);
-    if (actions.empty()) return;
-    perform(page, record, actions, nullptr);
-    ++asked;
-  });
-  if (asked != 0) this_profile().count(Counter::kPrefetches, asked);
 }
 
 // --- Holds
@@ -162,7 +126,7 @@ void Driver::end_hold(PageId page, Record& record) {
   Actions actions;
   const virtual_time::StampFloor floor(record.waiting_since);
   on_hold_over(record.page, context(record), actions);
-  perform(page, record, actions, nullptr);
+  perform(page, 1, actions, nullptr);
 }
 
 // The hold has an end when the last of the threads that were granted the page runs: that thread comes here again.
@@ -212,110 +176,136 @@ void Driver::handle(void* context, const Message& message) {
   static_cast<Driver*>(context)->on_message(message);
 }
 
-void Driver::on_message(const Message& message) {
+uint32_t Driver::pages_of(const Message& message) const {
+  const uint64_t count = message.header.word[1];
+  if (count == 0 || count > most_pages_of_run() || count > services_.region.page_count() - message.header.word[0])
+    panic("a message of sc about an impossible number of pages, from node", message.from.value, count);
+  return static_cast<uint32_t>(count);
+}
+
+void Driver::on_message(const Message& message) MG_NO_THREAD_SAFETY_ANALYSIS {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   const MessageHeader& header = message.header;
   if (header.type == message_range::kScDiscard) return on_discard_message(message);
   if (header.type == message_range::kScDiscardSeen)
     return on_discarded(static_cast<int64_t>(std::min<uint64_t>(header.word[0], kRange - 1)) - kRange);
   const auto kind = static_cast<MessageKind>(header.type - message_range::kSc);
-  if (kind == MessageKind::kDiscarded) return on_discarded(-1);
-  const PageId page = page_of(message);
+  const PageId first = page_of(message);
+  const uint32_t pages = pages_of(message);
+  if (kind == MessageKind::kDiscarded) return on_discarded(-static_cast<int64_t>(pages));
   if (header.small >= services_.fabric.nodes() || header.extra > services_.fabric.nodes())
     panic("a message of sc with an impossible requester or number, from node", message.from.value, header.small,
           header.extra);
-  Record& record = records_[page.value];
-  settle_home(page, record, message, is_request(kind));
-  if (kind == MessageKind::kInvalidate) count(Counter::kInvalidations);
+  if (kind == MessageKind::kInvalidate) count(Counter::kInvalidations, pages);
   const PageMessage arrived{
       .kind = kind, .requester = NodeId(header.small), .acks = static_cast<uint16_t>(header.extra)};
-  Actions actions;
-  MULTIGRAIN_LOCK_STEP(record.lock);
-  const LockGuard hold(record.lock);
-  if (is_hold_over(record)) end_hold(page, record);
-  if (!sc::on_message(record.page, context(record), message.from, arrived, actions))
-    panic("a message of sc that its sender cannot have sent now; from node / kind / page", message.from.value,
-          static_cast<uint64_t>(kind), page.value);
-  perform(page, record, actions, &message);
+  Run run(*this, &message);
+  for (uint32_t i = 0; i < pages; ++i) {
+    const PageId page(first.value + i);
+    Record& record = records_[page.value];
+    settle_home(page, record, message, is_request(kind));
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    record.lock.lock();
+    if (is_hold_over(record)) end_hold(page, record);
+    if (!sc::on_message(record.page, context(record), message.from, arrived, run.next()))
+      panic("a message of sc that its sender cannot have sent now; from node / kind / page", message.from.value,
+            static_cast<uint64_t>(kind), page.value);
+    run.add(page, record);
+  }
 }
 
 // --- Actions
 
-void Driver::perform(PageId page, Record& record, const Actions& actions, const Message* message) {
+// Without analysis: the locks are those of a run.
+void Driver::perform(PageId first, uint32_t count, const Actions& actions,
+                     const Message* message) MG_NO_THREAD_SAFETY_ANALYSIS {
+  const auto for_each = [this, first, count](auto&& what) {
+    for (uint32_t i = 0; i < count; ++i) what(PageId(first.value + i), records_[first.value + i]);
+  };
   for (const Action& action : actions) {
     switch (action.verb) {
       case Verb::kSend:
       case Verb::kSendPage:
-        send(page, action);
+        send(first, count, action);
         break;
       case Verb::kTakePage:
         MG_CHECK(message != nullptr);
-        take_page(page, *message);
+        take_pages(first, count, *message, pages_of(*message));
         break;
       case Verb::kMapRead:
-        map(page, record, Right::kRead);
+        map(first, count, Right::kRead);
         break;
       case Verb::kMapWrite:
-        map(page, record, Right::kWrite);
+        map(first, count, Right::kWrite);
         break;
       case Verb::kRevokeWrite:
-        lower(page, record, Right::kRead);
+        lower(first, count, Right::kRead);
         break;
       case Verb::kRevoke:
-        lower(page, record, Right::kNone);
+        lower(first, count, Right::kNone);
         break;
       case Verb::kClear:
-        services_.region.discard_frames(page, 1);
+        services_.region.discard_frames(first, count);
         break;
       case Verb::kWakeReaders:
-        record.readers.notify();
+        for_each([](PageId, Record& record) { record.readers.notify(); });
         break;
       case Verb::kWakeWriters:
-        record.writers.notify();
+        for_each([](PageId, Record& record) { record.writers.notify(); });
         break;
       case Verb::kAwaitHold:
-        record.waiting_since = virtual_time::on() ? virtual_time::stamp() : 0;
-        await_hold(page, record);
+        for_each([this](PageId page, Record& record) MG_NO_THREAD_SAFETY_ANALYSIS {
+          record.waiting_since = virtual_time::on() ? virtual_time::stamp() : 0;
+          await_hold(page, record);
+        });
         break;
     }
   }
 }
 
-void Driver::send(PageId page, const Action& action) {
+void Driver::send(PageId first, uint32_t count, const Action& action) {
   if (action.node == self_) {
     MG_CHECK(action.message.kind == MessageKind::kDiscarded);
-    on_discarded(-1);
+    on_discarded(-static_cast<int64_t>(count));
     return;
   }
   MessageHeader header;
   header.type = type_of(action.message.kind);
   header.small = action.message.requester.value;
   header.extra = action.message.acks;
-  header.word[0] = page.value;
+  header.word[0] = first.value;
+  header.word[1] = count;
   RemoteSlice slice;
-  if (action.verb == Verb::kSendPage) slice = slice_of(page);
+  if (action.verb == Verb::kSendPage) slice = slice_of(first, count);
   services_.fabric.send(action.node, header, {}, slice, SendContext::kHandler);
   this_profile().count_message(header.type, sizeof header + slice.length);
 }
 
 // Also the answer to a fault on a page that is mapped already: the kernel may have dropped the page-table entry.
-void Driver::map(PageId page, Record& record, Right right) {
+void Driver::map(PageId first, uint32_t count, Right right) MG_NO_THREAD_SAFETY_ANALYSIS {
+  const Record& record = records_[first.value];
+  // (D3), (D4)
+  if (record.is_ahead) return;
+  if (record.for_reader) right = Right::kRead;
   if (right == Right::kRead)
-    grant_read(page, 1);
+    grant_read(first, count);
   else if (record.right == Right::kRead)
-    upgrade(page, 1);
+    upgrade(first, count);
   else
-    grant_write(page, 1);
-  record.right = right;
+    grant_write(first, count);
+  for (uint32_t i = 0; i < count; ++i) records_[first.value + i].right = right;
 }
 
-void Driver::lower(PageId page, Record& record, Right right) {
-  if (record.right <= right) return;
-  if (right == Right::kRead)
-    revoke_write(page, 1);
-  else
-    revoke(page, 1);
-  record.right = right;
+void Driver::lower(PageId first, uint32_t count, Right right) MG_NO_THREAD_SAFETY_ANALYSIS {
+  const bool has_more = records_[first.value].right > right;
+  if (has_more && right == Right::kRead) revoke_write(first, count);
+  if (has_more && right == Right::kNone) revoke(first, count);
+  for (uint32_t i = 0; i < count; ++i) {
+    Record& record = records_[first.value + i];
+    note_taken(record);
+    if (right == Right::kNone) note_taken_away(record);
+    if (has_more) record.right = right;
+  }
 }
 
 }  // namespace multigrain::sc

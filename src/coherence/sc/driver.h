@@ -7,6 +7,16 @@
 //  (D2) A page of which something waits for the end of its hold is in the list of such pages, unless a thread that was
 //       granted the page does not run yet: that thread lists it. The service thread looks at the list until it is
 //       empty: it is in serve(), or Fabric::wake_service() has been called for it.
+//  (D3) A page that was asked for ahead (`is_ahead`) is mapped no further than before until a thread of this node faults on
+//       it, or on a page from which on all up to it were asked for ahead and are here. Then, or when it is taken away, it
+//       is no longer ahead.
+//  (D4) What came for a thread that reads, and was expected to write, gives it the right to read alone.
+//
+//   driver.cpp     faults, messages, holds, actions
+//   run.h          pages next to each other to which the same happens
+//   ahead.cpp      what is asked for before threads fault on it
+//   migration.cpp  pages that threads read and then write
+//   discards.cpp   pages that are given up
 #pragma once
 
 #include <atomic>
@@ -42,15 +52,27 @@ class Driver final : public PageDriver {
   [[nodiscard]] bool is_clean() const override { return true; }
   void serve() override;
   bool discard(PageId first, uint64_t count) override;
+  void expect(PageId first, uint64_t count, bool is_write) override;
 
  private:
   friend struct explored::DriverState;
 
+  class Run;
   enum class Right : uint8_t { kNone, kRead, kWrite };
+  static constexpr int kInVainTooOften = 2;
+  static constexpr uint8_t kMigrates = 2;
+  // Pages that one message is about: as many as networks carry in one piece with what they hold.
+  static constexpr size_t kMostBytesOfRun = size_t{64} << 10;
+  static constexpr uint64_t kMostExpected = 1024;
 
   struct alignas(64) Record : PageRecord {
     Right right MG_GUARDED_BY(lock) = Right::kNone;  // what the view allows
     bool is_listed MG_GUARDED_BY(lock) = false;      // in `listed_`
+    bool is_ahead MG_GUARDED_BY(lock) = false;       // asked for, and not touched yet (D3)
+    uint8_t in_vain MG_GUARDED_BY(lock) = 0;  // how much more often it was so in vain than not; kInVainTooOften at most
+    uint8_t migrates MG_GUARDED_BY(lock) =
+        0;  // how often lately threads have read it, and then written it (migration.cpp)
+    bool for_reader MG_GUARDED_BY(lock) = false;  // (D4): the only copy was asked for by a thread that reads
     Page page MG_GUARDED_BY(lock);
     EventCount readers;  // kWakeReaders
     EventCount writers;  // kWakeWriters
@@ -60,22 +82,53 @@ class Driver final : public PageDriver {
     Nanoseconds waiting_since MG_GUARDED_BY(lock) = 0;
     std::atomic<uint64_t> next_listed{0};  // page + 1
   };
+  // What a page costs each node that uses it.
+  static_assert(sizeof(Record) <= 128);
 
   Driver(const NodeServices& services, unsigned prefetch) : PageDriver(services), prefetch_(prefetch) {}
 
   static void handle(void* context, const Message& message);
   void on_message(const Message& message);
-  void prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write);
+
+  // Pages from + stride, from + 2 * stride and so on, for a thread that is at `at`.
+  struct Ahead {
+    PageId at;
+    PageId from;
+    int64_t stride = 1;
+    uint32_t count = 0;
+    bool is_write = false;
+    bool is_certain = false;  // the thread will access them
+  };
+  void go_on_ahead(PageId at, bool is_write);
+  void open_unused(PageId at, PageId first, uint32_t count);
+  void ask_ahead(const Ahead& ahead);
+  void learn_homes(const Ahead& ahead);
+  // Maps the pages behind `at` that were asked for ahead and are here.
+  void open_brought(PageId at, bool is_write);
+  static void note_touched(Record& record) MG_REQUIRES(record.lock);
+  static void note_taken(Record& record) MG_REQUIRES(record.lock);
+
+  // What to ask for when a thread reads.
+  [[nodiscard]] static Access access_of_reader(const Record& record) MG_REQUIRES(record.lock);
+  // A thread has faulted on it. `asks`: the home is asked because of that.
+  static void note_fault(Record& record, Access access, bool was_readable, bool asks) MG_REQUIRES(record.lock);
+  static void note_taken_away(Record& record) MG_REQUIRES(record.lock);
   // Whether no node has ever used the page; for the home, with the record locked.
   [[nodiscard]] static bool is_unused(const Record& record);
 
   static void begin_hold(Record& record) MG_REQUIRES(record.lock);
   [[nodiscard]] static bool is_hold_over(const Record& record) MG_REQUIRES(record.lock);
   void end_hold(PageId page, Record& record) MG_REQUIRES(record.lock);
-  void perform(PageId page, Record& record, const Actions& actions, const Message* message) MG_REQUIRES(record.lock);
-  void send(PageId page, const Action& action);
-  void map(PageId page, Record& record, Right right) MG_REQUIRES(record.lock);
-  void lower(PageId page, Record& record, Right right) MG_REQUIRES(record.lock);
+  [[nodiscard]] uint32_t most_pages_of_run() const {
+    return static_cast<uint32_t>(std::max<size_t>(kMostBytesOfRun / page_size_, 1));
+  }
+  // How many pages a message is about.
+  [[nodiscard]] uint32_t pages_of(const Message& message) const;
+  // Of consecutive pages, whose locks are held, and which have the same right and are all ahead or all not.
+  void perform(PageId first, uint32_t count, const Actions& actions, const Message* message);
+  void send(PageId first, uint32_t count, const Action& action);
+  void map(PageId first, uint32_t count, Right right);
+  void lower(PageId first, uint32_t count, Right right);
   void await_hold(PageId page, Record& record) MG_REQUIRES(record.lock);
 
   // Clears, for that node, the pages of which this one is home. How many have to wait until they can be cleared: for each of

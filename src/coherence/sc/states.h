@@ -11,7 +11,8 @@
 
 namespace multigrain::sc {
 
-enum class Access : uint8_t { kRead, kWrite };
+// kReadToWrite: a thread reads, and is expected to write next; it waits as a reader does, for the only copy.
+enum class Access : uint8_t { kRead, kReadToWrite, kWrite };
 
 // --- Messages
 
@@ -55,34 +56,33 @@ enum class Pending : uint8_t { kNone, kRead, kWrite };
 
 // All zero: no event has come yet.
 struct Page {
-  bool begun = false;
+  // There are many of these, so the fields are in the order of their sizes.
 
-  // The directory entry; meaningful at the home only.
-  NodeId owner;     // had the last exclusive copy; has a copy, or will
+  // The directory entry (with `owner`); meaningful at the home only.
   NodeSet sharers;  // have a copy, or will; the owner is one
+  // What the home has forwarded here, or asked for, and what waits for completion, for data or for the hold's end.
+  NodeSet forwarded_reads;
+  // At the home: the nodes that wait until the page is cleared.
+  NodeSet discarders;
 
-  State state = State::kInvalid;
-  Pending pending = Pending::kNone;
-  bool replied = false;
-  int16_t acks = 0;  // missing; negative if they come before the reply
-
+  NodeId owner;            // had the last exclusive copy; has a copy, or will
+  NodeId forwarded_write;  // if has_forwarded_write
+  uint16_t forwarded_acks = 0;
+  NodeId invalidation;  // if has_invalidation
+  int16_t acks = 0;     // missing; negative if they come before the reply
   // Threads of the node whose faults wait for the page.
   uint16_t waiting_to_read = 0;
   uint16_t waiting_to_write = 0;
-  // The hold: threads have been granted the page, and it stays until each of them had time to make its access.
-  bool held = false;
   uint16_t returning = 0;  // threads that have been granted the page, and do not run yet
 
-  // What the home has forwarded here, or asked for, and what waits for completion, for data or for the hold's end.
-  NodeSet forwarded_reads;
+  bool begun = false;
+  State state = State::kInvalid;
+  Pending pending = Pending::kNone;
+  bool replied = false;
+  // The hold: threads have been granted the page, and it stays until each of them had time to make its access.
+  bool held = false;
   bool has_forwarded_write = false;
-  NodeId forwarded_write;
-  uint16_t forwarded_acks = 0;
   bool has_invalidation = false;
-  NodeId invalidation;
-
-  // At the home: the nodes that wait until the page is cleared.
-  NodeSet discarders;
 
   [[nodiscard]] bool is_readable() const { return state != State::kInvalid; }
   // Exclusive, and no other node has a copy.
@@ -117,6 +117,7 @@ struct Action {
   Verb verb;
   NodeId node;
   PageMessage message;
+  bool operator==(const Action&) const = default;
 };
 
 // The longest: a home supplies or invalidates all nodes, and takes and grants rights.

@@ -6,13 +6,15 @@
 //   event            state, pending            what happens                                              function
 //   ---------------  ------------------------  --------------------------------------------------------  -------------------
 //   read fault       readable                  mapped                                                    read_fault_on_readable
-//                    invalid, none             waits; read to the home                                   read_fault_on_invalid
+//                    invalid, none             waits; read to the home; if the thread is expected to     read_fault_on_invalid
+//                                              write next, write to the home
 //                    invalid, any              waits for the reply                                       read_fault_on_pending
 //   write fault      exclusive, none           mapped                                                    write_fault_on_exclusive
 //                    shared, none              waits; write to the home, unless the copy is to go        write_fault_on_shared
 //                    invalid, none             waits; write to the home                                  write_fault_on_invalid
 //                    any, any                  waits for the reply, and then for a request of its own    write_fault_on_pending
-//   prefetch         invalid, none             read to the home                                          on_prefetch
+//   prefetch         invalid, none             read to the home; to write: write to the home             prefetch
+//                    shared, none, no hold     to write: write to the home, unless the copy is to go
 //   discard          exclusive, none, no hold  cleared (at the home; another node asks it to)            discard, on_idle
 //                    shared, invalid, none     write to the home, unless the copy is to go
 //                    else                      waits for the reply, for completion or the hold's end
@@ -91,9 +93,9 @@ class Transition {
   }
 
   // Events.
-  FaultOutcome read_fault();
+  FaultOutcome read_fault(Pending wanted);
   FaultOutcome write_fault();
-  void prefetch();
+  void prefetch(Access access);
   bool discard(NodeId requester);
   bool message(NodeId from, const PageMessage& m);
   void hold_over();
@@ -103,7 +105,7 @@ class Transition {
  private:
   // --- Threads of the node
   FaultOutcome read_fault_on_readable();
-  FaultOutcome read_fault_on_invalid();
+  FaultOutcome read_fault_on_invalid(Pending wanted);
   FaultOutcome read_fault_on_pending();
   FaultOutcome write_fault_on_exclusive();
   FaultOutcome write_fault_on_shared();
@@ -182,9 +184,9 @@ bool Transition::message(NodeId from, const PageMessage& m) {
 
 // --- Read faults --------------------------------------------------------------------------------------------------------
 
-FaultOutcome Transition::read_fault() {
+FaultOutcome Transition::read_fault(Pending wanted) {
   if (p_.is_readable()) return read_fault_on_readable();
-  return has_no_request() ? read_fault_on_invalid() : read_fault_on_pending();
+  return has_no_request() ? read_fault_on_invalid(wanted) : read_fault_on_pending();
 }
 
 // Of a copy that is to go, the thread has what is left of it: it must not make the hold longer.
@@ -194,9 +196,9 @@ FaultOutcome Transition::read_fault_on_readable() {
   return FaultOutcome::kResolved;
 }
 
-FaultOutcome Transition::read_fault_on_invalid() {
+FaultOutcome Transition::read_fault_on_invalid(Pending wanted) {
   ++p_.waiting_to_read;
-  request(Pending::kRead);
+  request(wanted);
   return FaultOutcome::kWait;
 }
 
@@ -243,8 +245,14 @@ FaultOutcome Transition::write_fault_on_pending() {
   return FaultOutcome::kWait;
 }
 
-void Transition::prefetch() {
-  if (p_.state == State::kInvalid && has_no_request()) request(Pending::kRead);
+// A page that is held is in use. The request would end the hold, although no thread waits for more than it has: not wrong
+// (C6), but it would fault again.
+void Transition::prefetch(Access access) {
+  if (!has_no_request() || p_.held || p_.is_to_go()) return;
+  if (access == Access::kWrite && p_.state != State::kExclusive)
+    request(Pending::kWrite);
+  else if (p_.state == State::kInvalid)
+    request(access == Access::kRead ? Pending::kRead : Pending::kWrite);
 }
 
 bool Transition::discard(NodeId requester) {
@@ -517,14 +525,16 @@ NodeId Transition::supplier() const {
 
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions) {
   Transition t(page, context, actions);
-  const FaultOutcome outcome = access == Access::kRead ? t.read_fault() : t.write_fault();
+  const FaultOutcome outcome = access == Access::kWrite  ? t.write_fault()
+                               : access == Access::kRead ? t.read_fault(Pending::kRead)
+                                                         : t.read_fault(Pending::kWrite);
   t.process_self_messages();
   return outcome;
 }
 
-void on_prefetch(Page& page, const Context& context, Actions& actions) {
+void on_prefetch(Page& page, const Context& context, Access access, Actions& actions) {
   Transition t(page, context, actions);
-  t.prefetch();
+  t.prefetch(access);
   t.process_self_messages();
 }
 

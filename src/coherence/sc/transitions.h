@@ -38,8 +38,8 @@ namespace multigrain::sc {
 // A thread of this node made an access that its rights do not allow.
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions);
 
-// Asks for a copy to read ahead of use. No thread waits for it.
-void on_prefetch(Page& page, const Context& context, Actions& actions);
+// Asks for a copy to read, or for the only copy, ahead of use. No thread waits for it.
+void on_prefetch(Page& page, const Context& context, Access access, Actions& actions);
 
 // A thread that was granted the page runs, and is about to make its access: the hold begins now.
 void on_returned(Page& page);

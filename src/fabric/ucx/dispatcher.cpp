@@ -146,13 +146,13 @@ void Dispatcher::handle(unsigned source, Incoming& in) {
 }
 
 // A slice that came along lies behind the payload; fetch() is called with what handle() passed on.
-void Dispatcher::fetch(const Message& message, std::span<std::byte> bytes) {
-  MG_CHECK(bytes.size() == message.slice.length, bytes.size());
+void Dispatcher::fetch(const Message& message, uint32_t from, std::span<std::byte> bytes) {
+  MG_CHECK(from <= message.slice.length && bytes.size() <= message.slice.length - from, bytes.size());
   if (message.slice.length <= kMaxCarriedSlice) {
-    if (!bytes.empty()) std::memcpy(bytes.data(), message.payload.data() + message.payload.size(), bytes.size());
+    if (!bytes.empty()) std::memcpy(bytes.data(), message.payload.data() + message.payload.size() + from, bytes.size());
     return;
   }
-  parts_.operations.get(message.from, message.slice.segment, message.slice.offset, bytes);
+  parts_.operations.get(message.from, message.slice.segment, message.slice.offset + from, bytes);
 }
 
 Nanoseconds Dispatcher::next_work() const {

@@ -22,7 +22,7 @@ class Dispatcher {
 
   void set_handler(MessageType type, MessageHandler handler, void* context);
   unsigned poll();
-  void fetch(const Message& message, std::span<std::byte> bytes);
+  void fetch(const Message& message, uint32_t from, std::span<std::byte> bytes);
 
   // Whether the calling thread is in a handler.
   [[nodiscard]] static bool handling();

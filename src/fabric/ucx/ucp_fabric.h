@@ -70,7 +70,9 @@ class UcpFabric final : public UcxFabric, public MappedObject {
             SendContext context, Nanoseconds not_before = 0) override {
     parts_.sender.send(to, header, payload, slice, context, not_before);
   }
-  void fetch(const Message& message, std::span<std::byte> bytes) override { parts_.dispatcher.fetch(message, bytes); }
+  void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override {
+    parts_.dispatcher.fetch(message, from, bytes);
+  }
   unsigned poll() override { return parts_.dispatcher.poll(); }
   void begin_batch() override { parts_.coalescing.begin_batch(); }
   void end_batch() override { parts_.coalescing.end_batch(); }

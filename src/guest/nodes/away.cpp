@@ -8,6 +8,7 @@
 #include "base/lock_guard.h"
 #include "guest/cluster.h"
 #include "guest/host.h"
+#include "profile/this_thread.h"
 
 namespace multigrain::guest {
 namespace {
@@ -44,6 +45,7 @@ void Requests::end(Away& away) {
 
 long Requests::ask(ThreadBlock& thread, Request request, std::span<const std::byte> data,
                    std::vector<std::byte>* answer) {
+  this_profile().count(Counter::kCallsAtHome);
   Away& away = *thread.away;
   const uint64_t slot = slots_ + away.slot_ * slots::kSize;
   MG_CHECK(data.size() <= slots::kMaxData, data.size());

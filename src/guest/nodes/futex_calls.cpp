@@ -13,6 +13,7 @@
 #include "guest/entry.h"
 #include "guest/nodes/futex_caller.h"
 #include "guest/nodes/nodes.h"
+#include "profile/this_thread.h"
 
 namespace multigrain::guest {
 namespace {
@@ -94,13 +95,18 @@ long Nodes::system_owned_futex(const Call& call, bool has_timeout, const timespe
     if (has_timeout) arguments[3] = reinterpret_cast<uint64_t>(&timeout);
     return pass_call(SYS_futex, arguments, call.thread);
   }
-  // The shadow has no memory of this thread's from which the system could read a timeout.
-  if (has_timeout) return -ENOSYS;
-  arguments[3] = 0;
+  // The shadow has no memory of this thread's from which the system could read a deadline: it comes in the place of arguments that these
+  // calls do not have.
+  arguments[3] = has_timeout ? 1 : 0;
+  arguments[4] = static_cast<uint64_t>(timeout.tv_sec);
+  arguments[5] = static_cast<uint64_t>(timeout.tv_nsec);
   return call_at_home(SYS_futex, arguments, call.thread);
 }
 
 long Nodes::futex(Call& call) {
+  this_profile().count(Counter::kFutexCalls);
+  const CategoryScope waiting(this_profile(), Category::kLock);
+  virtual_time::synchronise();
   const int command = call.integer(1) & FUTEX_CMD_MASK;
   timespec timeout{};
   const bool has_timeout =

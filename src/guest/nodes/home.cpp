@@ -17,6 +17,7 @@
 #include "guest/host.h"
 #include "guest/package.h"
 #include "guest/signals.h"
+#include "profile/this_thread.h"
 
 namespace multigrain::guest {
 
@@ -28,6 +29,7 @@ class Shadow {
   static void* main(void* self);
   // Of the message handlers.
   void request_came() {
+    if (virtual_time::on()) asked_at_.store(virtual_time::stamp(), std::memory_order_relaxed);
     requests_.fetch_add(1, std::memory_order_release);
     syscall(SYS_futex, &requests_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   }
@@ -64,7 +66,8 @@ class Shadow {
   uint64_t mask_;
   std::atomic<uint32_t> requests_{0};
   uint32_t served_ = 0;
-  uint64_t replied_at_ = 0;  // in ticks
+  uint64_t replied_at_ = 0;               // in ticks
+  std::atomic<Nanoseconds> asked_at_{0};  // in virtual time
   bool calls_often_ = false;
   // Signals: how many the thread was sent, and how many it has acted on.
   uint32_t sent_ = 0;
@@ -112,8 +115,15 @@ void* Shadow::main(void* self) {
   if (prepared) shadow.apply_mask();
   shadow.begun_.release();
   if (!prepared) return nullptr;
-  do shadow.wait_for_request();
-  while (shadow.serve());
+  shadow.home_.profiles_.begin_shadow();
+  bool goes_on = true;
+  while (goes_on) {
+    shadow.wait_for_request();
+    const virtual_time::WorkFor caller(shadow.asked_at_.load(std::memory_order_relaxed));
+    const CategoryScope serving(this_profile(), Category::kSystem);
+    goes_on = shadow.serve();
+  }
+  shadow.home_.profiles_.end();
   retire_thread();
   destroy_block(&shadow.block_);
   shadow.may_end_.acquire();
@@ -267,6 +277,13 @@ long Shadow::call(const Request& request) {
       return space.sync(argument[0], argument[1], static_cast<int>(argument[2]));
     case SYS_mincore:
       return space.check_mapped(argument[0], argument[1]);
+    case SYS_futex: {
+      // Of a mutex with an owner (Nodes::system_owned_futex).
+      const timespec deadline{.tv_sec = static_cast<time_t>(argument[4]), .tv_nsec = static_cast<long>(argument[5])};
+      const uint64_t as_system[6] = {
+          argument[0], argument[1], argument[2], argument[3] != 0 ? reinterpret_cast<uint64_t>(&deadline) : 0, 0, 0};
+      return pass_call(SYS_futex, as_system, block_);
+    }
     default:
       break;
   }
@@ -300,7 +317,10 @@ void Shadow::apply_mask() {
 // Its action is the default, which the system knows, but of those for which it always has the host's handler.
 void Shadow::act_by_default(int signal, bool is_forced) {
   if (signal < 1 || signal > kSignals) panic("a signal that there is not", static_cast<uint64_t>(signal));
-  if (is_forced || is_hidden(signal)) die_of(signal);
+  if (is_forced || ends_process(signal)) {
+    guest::host().cluster->process_ends(128 + signal);
+    die_of(signal);
+  }
   syscall(SYS_tgkill, getpid(), tid_, signal);
   const uint64_t others = ~(uint64_t{1} << (signal - 1));
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &others, nullptr, kMaskSize);
@@ -338,8 +358,9 @@ long Shadow::start_process(const Request& request, std::span<const std::byte> da
   return result;
 }
 
-Home::Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots, unsigned cores)
-    : fabric_(fabric), policy_(policy), host_(host), slots_(slots), cores_(cores) {
+Home::Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots, unsigned cores,
+           ThreadProfiles& profiles)
+    : fabric_(fabric), policy_(policy), host_(host), slots_(slots), cores_(cores), profiles_(profiles) {
   for (unsigned slot = slots::kCount; slot-- > 0;) free_slots_.push_back(static_cast<uint16_t>(slot));
   threads_on_[0] = 1;
   fabric.set_handler(guest_message::kRequest, &Home::on_request, this);
@@ -381,6 +402,7 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
   if (!slot) {
     ThreadStart here = start;
     here.creator = gettid();
+    if (virtual_time::on()) here.when = virtual_time::stamp();
     const long result = guest::start_thread(here, parent);
     if (result < 0) thread_ended(0);
     return result;

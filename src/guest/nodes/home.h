@@ -19,6 +19,7 @@
 #include "fabric/fabric.h"
 #include "fabric/wait.h"
 #include "guest/nodes/messages.h"
+#include "guest/nodes/thread_profiles.h"
 #include "guest/thread_block.h"
 #include "guest/threads.h"
 #include "memory/region.h"
@@ -41,7 +42,8 @@ class Home {
  public:
   // `slots`: this node's memory of the slots.
   // `cores`: how many this node has.
-  Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots, unsigned cores);
+  Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots, unsigned cores,
+       ThreadProfiles& profiles);
   ~Home();
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
@@ -86,6 +88,7 @@ class Home {
   HomeHost& host_;
   std::byte* const slots_;
   const unsigned cores_;
+  ThreadProfiles& profiles_;
   Mutex lock_;
   std::array<std::atomic<Shadow*>, slots::kCount> shadows_{};
   std::vector<uint16_t> free_slots_ MG_GUARDED_BY(lock_);

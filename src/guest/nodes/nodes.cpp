@@ -1,5 +1,6 @@
 #include "guest/nodes/nodes.h"
 
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -18,6 +19,7 @@
 #include "guest/proc_files.h"
 #include "guest/vdso.h"
 #include "memory/page_fault.h"
+#include "profile/this_thread.h"
 #include "runtime/fault_entry.h"
 
 namespace multigrain::guest {
@@ -49,18 +51,26 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherite
       inherited_cores_(inherited_cores),
       guest_(std::move(guest)),
       shares_machine_(node.config().fabric == FabricKind::kShm),
+      measures_calls_(node.config().stats != StatsFormat::kNone),
+      process_(getpid()),
+      profiles_(node.config()),
       of_files_(guest_),
       futexes_(node.fabric(), node.wait(), kHome),
       requests_(node.fabric(), node.wait(), slots),
       given_(guest_, guest_.back()),
       areas_(node.region(), node.rights(), of_files_, guest_) {
   node.rights().let_others_map();
+  // For the guest's membarrier() (node_calls.cpp). An older system lacks them, and says so to the guest as well.
+  for (const int registration :
+       {MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE})
+    syscall(SYS_membarrier, registration, 0, 0);
   node.set_stretches(*this);
+  node.set_hosted(profiles_);
   Fabric& fabric = node.fabric();
   if (is_home()) {
     HomeHost& home_host = *this;
     home_.emplace(fabric, node.wait(), home_host, node.region().alias(PageId(0)) + slots,
-                  node.config().processors_per_node);
+                  node.config().processors_per_node, profiles_);
     fabric.set_handler(guest_message::kHello, &Nodes::on_hello, this);
     fabric.set_handler(guest_message::kForgotten, &Nodes::on_forgotten, this);
   } else {
@@ -124,6 +134,9 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   }
   // Clocks of several machines differ, and so may their vdso: the time is the home's then.
   state.has_vdso = shares_machine_ && same_vdso_.load();
+  profiles_.set_program(path.substr(path.rfind('/') + 1));
+  if (measures_calls_) state.actions.see_ends();
+  profiles_.begin_first(gettid());
   return run_guest(state, path, std::move(arguments), std::move(environment), mask);
 }
 
@@ -170,6 +183,13 @@ bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& contex
                                             : info.si_code == SEGV_ACCERR && has_right(address, context);
   errno = saved;
   return found;
+}
+
+void Nodes::expect_copy(uint64_t address, uint64_t bytes, bool is_write) {
+  const Range range{address / kPageSize * kPageSize, address + bytes};
+  if (range.end < range.begin || !given_.is_in_allowed(range)) return;
+  const PageId first = node_.region().page_of(reinterpret_cast<const void*>(range.begin));
+  node_.protocol().expect(first, (range.end - range.begin + kPageSize - 1) / kPageSize, is_write);
 }
 
 // What is behind the end of an area is another one's, or a file's, or nobody's.
@@ -221,6 +241,7 @@ bool Nodes::has_right(uint64_t address, const ucontext_t& context) {
 }
 
 bool Nodes::find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread) {
+  const CategoryScope waiting(this_profile(), Category::kDataWait);
   const int needed = needed_right(context);
   bool is_refused = false;
   while (true) {
@@ -318,8 +339,9 @@ void Nodes::on_start(void* self, const Message& message) {
     panic("a thread to start that is none, from node", message.from.value);
   {
     const LockGuard hold(nodes.arrivals_lock_);
-    nodes.arrivals_.push_back(
-        {.slot = message.header.small, .bytes = {message.payload.begin(), message.payload.end()}});
+    nodes.arrivals_.push_back({.slot = message.header.small,
+                               .when = virtual_time::on() ? virtual_time::stamp() : 0,
+                               .bytes = {message.payload.begin(), message.payload.end()}});
   }
   nodes.arrived_.notify();
 }
@@ -397,7 +419,9 @@ void Nodes::start(const Arrival& arrival) {
                     .thread_pointer = 0,
                     .parent_tid = wanted.parent_tid,
                     .child_tid = wanted.child_tid,
-                    .clear_tid = 0};
+                    .clear_tid = 0,
+                    .creator = 0,
+                    .when = arrival.when};
   arrived->context = &context;
   arrived->requests = &requests_;
   arrived->fabric = &node_.fabric();
@@ -421,6 +445,7 @@ void Nodes::thread_has_ended(ThreadBlock& thread) {
     host().masks.forget(gettid());
     home_->thread_ended_here();
   }
+  profiles_.end();
 }
 
 // --- What a thread that is away asks for
@@ -506,8 +531,32 @@ siginfo_t Nodes::take_signal(ThreadBlock& thread) {
 }
 
 void Nodes::first_thread_has_ended(int status) {
+  profiles_.end();
   home_->first_thread_has_ended(status);
   sleep_for_ever();
+}
+
+void Nodes::thread_begins(const ThreadBlock& thread, const ThreadStart& start) {
+  profiles_.begin_thread(thread.tid != 0 ? thread.tid : gettid(), start.when);
+}
+
+void Nodes::call_begins() {
+  this_profile().count(Counter::kSystemCalls);
+  if (measures_calls_) this_profile().enter(Category::kSystem);
+  virtual_time::begin_system_call();
+}
+
+void Nodes::call_ends() {
+  virtual_time::end_system_call();
+  if (measures_calls_) this_profile().enter(Category::kUser);
+}
+
+void Nodes::process_ends(int status) {
+  // Not that of a child that shares this one's memory.
+  if (!measures_calls_ || getpid() != process_) return;
+  if (is_exiting_.exchange(true)) sleep_for_ever();
+  static_cast<void>(node_.finish(status));
+  is_exiting_.store(false);
 }
 
 void Nodes::exit_guest(int status) {

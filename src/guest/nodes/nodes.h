@@ -16,6 +16,7 @@
 #include "guest/nodes/processor_features.h"
 #include "guest/nodes/remote_areas.h"
 #include "guest/nodes/shared_mappings.h"
+#include "guest/nodes/thread_profiles.h"
 #include "runtime/node.h"
 #include "sync/futex/futexes.h"
 
@@ -40,6 +41,7 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
     return node_.config().node.value * node_.config().processors_per_node;
   }
   bool on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) override;
+  void expect_copy(uint64_t address, uint64_t bytes, bool is_write) override;
   void explain_fault(siginfo_t& info, ThreadBlock& thread) override;
   long futex(Call& call) override;
   void wake(uint64_t address, uint32_t count) override;
@@ -56,10 +58,15 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   siginfo_t take_signal(ThreadBlock& thread) override;
   void thread_has_ended(ThreadBlock& thread) override;
   [[noreturn]] void first_thread_has_ended(int status) override;
+  void thread_begins(const ThreadBlock& thread, const ThreadStart& start) override;
+  void call_begins() override;
+  void call_ends() override;
+  void process_ends(int status) override;
 
  private:
   struct Arrival {
     uint16_t slot = 0;
+    Nanoseconds when = 0;          // in virtual time
     std::vector<std::byte> bytes;  // ThreadToStart, and its context
   };
 
@@ -92,6 +99,9 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   const cpu_set_t inherited_cores_;  // of this process as it was started
   const Ranges guest_;               // low addresses, which programs at fixed addresses need, and the others
   const bool shares_machine_;        // whether all nodes are of one machine
+  const bool measures_calls_;        // for the statistics
+  const pid_t process_;              // this one
+  ThreadProfiles profiles_;
   AreasOfFiles of_files_;
   Futexes futexes_;
   Requests requests_;

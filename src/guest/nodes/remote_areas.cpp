@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/lock_guard.h"
+#include "guest/nodes/segments.h"
 #include "guest/nodes/shared_mappings.h"
 
 namespace multigrain::guest {
@@ -17,7 +18,8 @@ namespace multigrain::guest {
 bool RemoteAreas::take(const AreaAnswer& answer, bool& is_refused) {
   const Area& area = answer.area;
   int fd = -1;
-  if (area.file != 0) {
+  const bool is_segment = segments::is_segment(area.file);
+  if (area.file != 0 && !is_segment) {
     const bool writes = area.is_shared && (area.rights & PROT_WRITE) != 0;
     const std::string path = fmt::format("/proc/{}/fd/{}", answer.home, SharedMappings::descriptor_of(area.file));
     fd = open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
@@ -30,11 +32,14 @@ bool RemoteAreas::take(const AreaAnswer& answer, bool& is_refused) {
   const LockGuard hold(lock_);
   const bool is_current = answer.version >= version_;
   if (is_current) {
-    const long result = area.file != 0 ? map_over_view(area.range, area.rights, area.is_shared, fd, area.offset)
-                                       : mprotect(reinterpret_cast<void*>(area.range.begin),
-                                                  area.range.end - area.range.begin, area.rights);
+    const long result =
+        is_segment       ? segments::map(area)
+        : area.file != 0 ? map_over_view(area.range, area.rights, area.is_shared, fd, area.offset)
+        : mprotect(reinterpret_cast<void*>(area.range.begin), area.range.end - area.range.begin, area.rights) != 0
+            ? -errno
+            : 0;
     if (result != 0)
-      panic("cannot map an area of the guest on this node (errno, address)", static_cast<uint64_t>(errno),
+      panic("cannot map an area of the guest on this node (errno, address)", static_cast<uint64_t>(-result),
             area.range.begin);
     known_.map(area);
     if (area.file != 0) of_files_.add(area);

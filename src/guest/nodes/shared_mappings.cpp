@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "base/own_descriptors.h"
 #include "guest/entry.h"
+#include "guest/nodes/segments.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -72,7 +74,7 @@ void SharedMappings::vacate(const std::vector<Area>& before) {
   for (const Area& area : before) {
     if (area.file != 0) {
       view_again(area.range);
-      kept_.unuse(descriptor_of(area.file), bytes_of(area.range));
+      if (!segments::is_segment(area.file)) kept_.unuse(descriptor_of(area.file), bytes_of(area.range));
       continue;
     }
     // First, so that what is read ahead does not bring back what is given up.
@@ -183,6 +185,7 @@ long SharedMappings::protect(Range range, uint64_t, int rights, int key, std::ve
 // Which stays where it is and grows, or moves.
 long SharedMappings::remap_file(const Area& area, uint64_t bytes, uint64_t to, const std::vector<Area>& before,
                                 const std::vector<Area>& replaced) {
+  if (segments::is_segment(area.file)) return -EINVAL;
   Area more = area;
   if (to == area.range.begin) {
     more.range = {area.range.end, to + bytes};
@@ -306,8 +309,18 @@ void restore_pages(const Region& region, int saved, const std::vector<Area>& are
   }
 }
 
-long SharedMappings::attach(int, uint64_t, int) {
-  return -ENOSYS;
+long SharedMappings::attach(Area& area, int segment, int flags, const std::vector<Area>& before) {
+  if (files_ == Files::kAtHome) return -ENOSYS;
+  // What the system would refuse is refused before anything is taken away.
+  void* const trial = shmat(segment, nullptr, flags & (SHM_RDONLY | SHM_EXEC));
+  if (trial == reinterpret_cast<void*>(-1)) return -errno;
+  shmdt(trial);
+  vacate(before);
+  area.file = segments::file_of(segment);
+  area.offset = 0;
+  if (const long result = segments::map(area); result != 0) return result;
+  of_files_.add(area);
+  return 0;
 }
 long SharedMappings::map_for_host(Range range) {
   void* const mapped = mmap(pointer(range.begin), bytes_of(range), PROT_READ | PROT_EXEC,
@@ -315,8 +328,11 @@ long SharedMappings::map_for_host(Range range) {
   return mapped == MAP_FAILED ? -errno : 0;
 }
 
-long SharedMappings::detach(uint64_t) {
-  return -ENOSYS;
+long SharedMappings::detach(uint64_t, const std::vector<Area>& before) {
+  std::vector<Area> parts = before;
+  std::erase_if(parts, [](const Area& area) { return !segments::is_segment(area.file); });
+  vacate(parts);
+  return parts.empty() ? -EINVAL : 0;
 }
 
 }  // namespace multigrain::guest

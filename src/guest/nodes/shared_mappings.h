@@ -60,8 +60,9 @@ class SharedMappings final : public Mappings {
   long remap(Range old, uint64_t old_length, uint64_t new_length, int flags, uint64_t to,
              const std::vector<Area>& before, const std::vector<Area>& replaced) override;
   long discard(Range range, const std::vector<Area>& before) override;
-  long attach(int segment, uint64_t address, int flags) override;
-  long detach(uint64_t address) override;
+  // On several hosts -ENOSYS.
+  long attach(Area& area, int segment, int flags, const std::vector<Area>& before) override;
+  long detach(uint64_t address, const std::vector<Area>& before) override;
   long map_for_host(Range range) override;
   // Each node has mapped the file for itself, and keeps its own copy of a page that it changes.
   [[nodiscard]] bool has_own_code(const Area& area) const override { return area.file != 0 && !area.is_shared; }

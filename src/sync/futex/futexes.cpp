@@ -197,6 +197,7 @@ long Futexes::wait(Caller& caller, uint64_t address, uint32_t expected, uint32_t
 
 // 0: woken. Otherwise why it sleeps no longer.
 long Futexes::Place::sleep(Caller& caller, const Deadline& deadline) {
+  const virtual_time::Wait waiting(&slot().event, slot().event.when());
   if (futexes_.policy_.spin_ticks != 0 && !NoHandlersScope::on()) {
     const Attendance attendance(futexes_.fabric_);
     const uint64_t start = ticks();

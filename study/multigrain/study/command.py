@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from multigrain.study import metrics, studies
 from multigrain.study.files import write_whole
@@ -32,6 +32,9 @@ from multigrain.study.runs import (
     interruptible,
     machine,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 BAD_USAGE = 2
 # mgrun's options that a study hands on, with a word for what each takes.
@@ -75,6 +78,10 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        # argparse's own way, from Python 3.11.5 on, ignores that the text could not be written.
+        (file or sys.stdout).write(self.format_help())
+
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_USAGE, f"mgstudy: {message} ({self.prog} --help lists the options)\n")
 
@@ -132,6 +139,11 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         choices=("virtual", "wall"),
         default="virtual",
         help="times are those of the emulated machine (virtual, the default), or of this one (wall)",
+    )
+    emulated.add_argument(
+        "--binary",
+        action="store_true",
+        help="the program knows nothing of Multigrain; {procs} in its arguments is the number of processors of the run",
     )
     emulated.add_argument(
         "--mgrun-option",
@@ -277,7 +289,7 @@ def handed_on(options: argparse.Namespace, varied: Sequence[str] = ()) -> tuple[
         value = getattr(options, name.replace("-", "_"))
         if value is not None and name not in varied:
             out += [f"--{name}", value]
-    return (*out, *options.mgrun_option)
+    return (*out, *(["--binary"] if options.binary else []), *options.mgrun_option)
 
 
 def commands_of(options: argparse.Namespace) -> list[tuple[str, list[str]]]:

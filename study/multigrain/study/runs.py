@@ -9,6 +9,7 @@ one that is repeated with a new build measures again. Only what succeeded is kep
 from __future__ import annotations
 
 import ctypes
+import glob
 import hashlib
 import json
 import os
@@ -66,7 +67,7 @@ class Run:
         """Without `statistics` as a user would repeat it."""
         out = [mgrun, "--nodes", str(self.nodes), "--procs-per-node", str(self.processors_per_node), *self.options]
         out += ["--stats", f"json:{statistics}"] if statistics else ["--stats", "text"]
-        return [*out, "--", self.program, *self.arguments]
+        return [*out, "--", self.program, *(word.replace("{procs}", str(self.processors)) for word in self.arguments)]
 
 
 @dataclass
@@ -177,6 +178,13 @@ class Cache:
                 raise StudyError(f"cannot read '{path}': {error.strerror}") from error
         return self.hashes[path]
 
+    def hashes_of_hosts(self, mgrun: str) -> list[str]:
+        """Of what runs a program as it is, which knows nothing of Multigrain's library."""
+        folders = glob.glob(
+            os.path.join(os.path.dirname(os.path.realpath(mgrun)), "..", "lib*", "**", "mghost-node"), recursive=True
+        )
+        return [self.hash_of(path) for path in sorted(folders)]
+
     def dependencies(self, run: Run, mgrun: str, depends: Sequence[str], environment: Mapping[str, str]) -> Json:
         """Everything that the run's result is known to depend on."""
         variables = {
@@ -189,7 +197,9 @@ class Cache:
             "version": CACHE_VERSION,
             "program": self.hash_of(run.program),
             "mgrun": self.hash_of(mgrun),
-            "libraries": self.hashes_of_libraries(run.program),
+            "libraries": self.hashes_of_hosts(mgrun)
+            if "--binary" in run.options
+            else self.hashes_of_libraries(run.program),
             "arguments": list(run.arguments),
             "nodes": run.nodes,
             "processors_per_node": run.processors_per_node,
@@ -339,7 +349,9 @@ def profile_problem(profile: Any, run: Run, clock: str) -> str:
     if measured != clock:
         return f"its times are of the {measured} clock, not of the {clock} clock: its library and mgrun are of different builds"
     processors = [processor for node in profile["nodes"] for processor in node["processors"]]
-    if len(profile["nodes"]) != run.nodes or len(processors) != run.processors:
+    # A program as it is (mgrun --binary) has threads in their place, as many as it likes.
+    is_hosted = bool(profile["run"].get("hosted"))
+    if len(profile["nodes"]) != run.nodes or (len(processors) != run.processors and not is_hosted):
         return f"its statistics are of {len(processors)} processors in {len(profile['nodes'])} nodes"
     if profile["run"]["elapsed_ns"] <= 0:
         return "its measured phase took no time"

@@ -144,7 +144,20 @@ def execute(points: Sequence[Point], repetitions: int, runner: Runner, progress:
 
 
 def processors_of(profile: Json) -> list[Json]:
-    return [{**processor, "node": node["node"]} for node in profile["nodes"] for processor in node["processors"]]
+    """The rows of all processors; of a program as it is (mgrun --binary), of all its threads, which are numbered."""
+    if not profile["run"].get("hosted"):
+        return [{**processor, "node": node["node"]} for node in profile["nodes"] for processor in node["processors"]]
+    threads = [
+        {**row, "node": node["node"]}
+        for node in profile["nodes"]
+        for row in node.get("threads", [])
+        if row["kind"] != "shadows"
+    ]
+    # What a thread does in system calls is in no category of a study, and so it is what is outside of them.
+    return [
+        {**row, "processor": number, "total_ns": row["total_ns"] - row["system_ns"]}
+        for number, row in enumerate(threads)
+    ]
 
 
 def faults_of(processor: Json) -> int | None:

@@ -78,7 +78,8 @@ static void test_moving(void) {
   const int stays = mremap(area, 4 * PAGE, 8 * PAGE, 0) == MAP_FAILED;
   printf("mremap in place: %d %s\n", stays, strerror(errno));
   char* const moved = mremap(area, 4 * PAGE, 8 * PAGE, MREMAP_MAYMOVE);
-  printf("moved: %d, kept %d %d, the old one %d\n", moved != area, moved[4 * PAGE - 1], moved[4 * PAGE], can_read(area));
+  printf("moved: %d, kept %d %d, the old one %d\n", moved != area, moved[4 * PAGE - 1], moved[4 * PAGE],
+         can_read(area));
   char* const shrunk = mremap(moved, 8 * PAGE, 2 * PAGE, 0);
   const int gone = !can_read(moved + 2 * PAGE);
   char* const grown = mremap(moved, 2 * PAGE, 5 * PAGE, 0);
@@ -150,7 +151,8 @@ static void test_proc(void) {
   char text[64] = "";
   const int file = open("/proc/self/cmdline", O_RDONLY);
   const ssize_t length = read(file, text, sizeof text - 1);
-  printf("cmdline: %s, %d more\n", strrchr(text, '/') != NULL ? strrchr(text, '/') : text, length > (ssize_t)strlen(text) + 1);
+  printf("cmdline: %s, %d more\n", strrchr(text, '/') != NULL ? strrchr(text, '/') : text,
+         length > (ssize_t)strlen(text) + 1);
   close(file);
   const int comm = open("/proc/self/comm", O_RDONLY);
   const ssize_t bytes = read(comm, text, sizeof text - 1);

@@ -62,7 +62,8 @@ static void test_vfork(void) {
   pid_t spawned = 0;
   const int result = posix_spawn(&spawned, "/bin/sh", NULL, NULL, arguments, environ);
   printf("posix_spawn: %d, status %x\n", result, wait_for(spawned));
-  printf("posix_spawn of nothing: %s\n", strerror(posix_spawn(&spawned, "/nonexistent", NULL, NULL, arguments, environ)));
+  printf("posix_spawn of nothing: %s\n",
+         strerror(posix_spawn(&spawned, "/nonexistent", NULL, NULL, arguments, environ)));
   fflush(stdout);
   const int status = system("echo from a shell; exit 4");
   printf("system: %x\n", status);
@@ -94,7 +95,9 @@ static void* count(void* argument) {
 
 static pthread_key_t g_key;
 static int g_destroyed;
-static void destroy(void* value) { g_destroyed += (int)(intptr_t)value; }
+static void destroy(void* value) {
+  g_destroyed += (int)(intptr_t)value;
+}
 
 static void* sleep_for_ever(void* argument) {
   pthread_setspecific(g_key, argument);
@@ -142,8 +145,10 @@ static void test_threads(void) {
       failed++;
       continue;
     }
-    if (i % 2) pthread_join(one, NULL);
-    else pthread_detach(one);
+    if (i % 2)
+      pthread_join(one, NULL);
+    else
+      pthread_detach(one);
     if (i == 20) g_counter.value = 0;
   }
   printf("come and gone: %d failed\n", failed);
@@ -189,7 +194,8 @@ int main(int argc, char** argv) {
     sigprocmask(SIG_SETMASK, NULL, &mask);
     struct sigaction action;
     sigaction(SIGUSR1, NULL, &action);
-    printf("mask %d %d, ignored %d\n", sigismember(&mask, SIGUSR2), sigismember(&mask, SIGSYS), action.sa_handler == SIG_IGN);
+    printf("mask %d %d, ignored %d\n", sigismember(&mask, SIGUSR2), sigismember(&mask, SIGSYS),
+           action.sa_handler == SIG_IGN);
     return 17;
   }
   test_fork();

@@ -180,7 +180,8 @@ static void test_mask_of_sigsuspend(void) {
   g_count = 0;
   sigsuspend(&second);
   sigpending(&pending);
-  printf("under the mask of sigsuspend: %d of signal %d, pending %d\n", g_count, g_last, sigismember(&pending, SIGUSR2));
+  printf("under the mask of sigsuspend: %d of signal %d, pending %d\n", g_count, g_last,
+         sigismember(&pending, SIGUSR2));
   sigprocmask(SIG_SETMASK, &before, NULL);
   printf("afterwards: %d of signal %d\n", g_count, g_last);
 }
@@ -268,8 +269,8 @@ static void test_storm(void) {
   setitimer(ITIMER_REAL, &timer, NULL);
   double again = 0;
   for (int i = 0; i < 200000; i++) again += 1.0 / (1 + i % 7);
-  printf("storm: %llu bytes, wrong %d, sums equal %d, signals came %d\n", (unsigned long long)bytes, wrong, sum == again,
-         g_count > 10);
+  printf("storm: %llu bytes, wrong %d, sums equal %d, signals came %d\n", (unsigned long long)bytes, wrong,
+         sum == again, g_count > 10);
 }
 
 static void* waiter(void* argument) {
@@ -316,7 +317,9 @@ static void die_of_blocked_segv(void) {
   sigprocmask(SIG_BLOCK, &all, NULL);
   *(volatile char*)16 = 1;
 }
-static void die_of_sigsys(void) { raise(SIGSYS); }
+static void die_of_sigsys(void) {
+  raise(SIGSYS);
+}
 static void die_of_term(void) {
   signal(SIGTERM, SIG_DFL);
   raise(SIGTERM);

@@ -22,8 +22,12 @@ static pthread_key_t key;
 static atomic_int destroyed, caught;
 static sem_t ready;
 
-static void destroy(void* value) { atomic_fetch_add(&destroyed, value != NULL); }
-static void on_signal(int number) { atomic_fetch_add(&caught, number == SIGUSR1); }
+static void destroy(void* value) {
+  atomic_fetch_add(&destroyed, value != NULL);
+}
+static void on_signal(int number) {
+  atomic_fetch_add(&caught, number == SIGUSR1);
+}
 
 static void* work(void* argument) {
   const long self = (long)argument;
@@ -77,8 +81,8 @@ int main(void) {
     pthread_join(threads[i], &result);
     results += (long)result;
   }
-  printf("counted %ld, added %ld, results %ld, turns %ld, own %ld, destroyed %d\n", counted, atomic_load(&added), results,
-         turns, own, atomic_load(&destroyed));
+  printf("counted %ld, added %ld, results %ld, turns %ld, own %ld, destroyed %d\n", counted, atomic_load(&added),
+         results, turns, own, atomic_load(&destroyed));
 
   signal(SIGUSR1, on_signal);
   for (long i = 0; i < 2; ++i) pthread_create(&threads[i], NULL, wait_for_signals, (void*)i);

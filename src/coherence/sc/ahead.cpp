@@ -1,0 +1,148 @@
+// Pages that are brought to a node before its threads fault on them: because a thread goes through memory (streams.h), or because
+// the host of a guest is about to copy to or from them. Both for reading and for writing, in runs (run.h).
+//
+// What comes is not mapped before a thread touches it (D3), so the node knows whether it was wanted. A page that came in vain
+// twice, more often than it was used, is not asked for ahead again: where a thread's part of an array ends, for one.
+#include <algorithm>
+
+#include "base/steps.h"
+#include "coherence/sc/driver.h"
+#include "coherence/sc/run.h"
+#include "coherence/sc/streams.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::sc {
+namespace {
+
+// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+[[gnu::tls_model("initial-exec")]] constinit thread_local Streams t_streams;
+
+// That are mapped when the first of them is touched.
+constexpr uint64_t kMostOpened = 64;
+
+}  // namespace
+
+bool Driver::is_unused(const Record& record) {
+  record.lock.assume_held();
+  return !record.page.begun && record.right == Right::kNone;
+}
+
+void Driver::note_touched(Record& record) {
+  record.is_ahead = false;
+  if (record.in_vain != 0) --record.in_vain;
+}
+
+void Driver::note_taken(Record& record) {
+  if (!record.is_ahead) return;
+  record.is_ahead = false;
+  record.in_vain = static_cast<uint8_t>(std::min(record.in_vain + 1, kInVainTooOften));
+}
+
+// Of a thread that has faulted on `at`.
+void Driver::go_on_ahead(PageId at, bool is_write) {
+  if (prefetch_ == 0) return;
+  const Streams::Ask ask = t_streams.next(at, is_write, prefetch_);
+  if (ask.count == 0) return;
+  const PageId from(static_cast<uint64_t>(ask.from));
+  if (is_write && ask.stride == 1) {
+    if (services_.homes.is_first_touch(at)) claim_ahead(records_, at, PageId(from.value + 1), ask.count);
+    open_unused(at, PageId(from.value + 1), ask.count);
+  }
+  ask_ahead({.at = at, .from = from, .stride = ask.stride, .count = ask.count, .is_write = is_write});
+}
+
+// At home they need nobody.
+void Driver::open_unused(PageId at, PageId first, uint32_t count) {
+  open_ahead(
+      records_, at, first, count, [](const Record& next) { return is_unused(next); },
+      [this](PageId, Record& record) {
+        record.lock.assume_held();
+        Actions actions;
+        sc::on_fault(record.page, context(record), Access::kWrite, actions);
+        record.page.held = false;
+        record.right = Right::kWrite;
+      });
+}
+
+// With no lock held, since it may take a remote operation: of memory that is at home where it was touched first.
+void Driver::learn_homes(const Ahead& ahead) {
+  if (!services_.homes.is_first_touch(ahead.at)) return;
+  const PageRange stretch = services_.homes.stretch_of(ahead.at);
+  for (uint32_t i = 1; i <= ahead.count; ++i) {
+    const PageId page(ahead.from.value + static_cast<uint64_t>(ahead.stride * int64_t{i}));
+    if (page.value >= services_.region.page_count() || !stretch.contains(page)) return;
+    Record& record = records_[page];
+    if (home_of(page, record, false)) continue;
+    if (const std::optional<NodeId> home = services_.homes.ask_home(page)) set_home(page, record, *home);
+  }
+}
+
+void Driver::ask_ahead(const Ahead& ahead) MG_NO_THREAD_SAFETY_ANALYSIS {
+  learn_homes(ahead);
+  const MessageBatch batch(services_.fabric);
+  uint64_t asked = 0;
+  Run run(*this, nullptr);
+  for_each_ahead(records_, ahead.at, ahead.from, ahead.stride, ahead.count,
+                 [&](PageId page, Record& record, NodeId home) MG_NO_THREAD_SAFETY_ANALYSIS {
+                   if (ahead.stride != 1) run.finish();
+                   MULTIGRAIN_LOCK_STEP(record.lock);
+                   record.lock.lock();
+                   Actions& actions = run.next();
+                   const bool is_wanted = ahead.is_certain || record.in_vain < kInVainTooOften;
+                   // What nobody has used is its home's already.
+                   const Access access = ahead.is_write ? Access::kWrite : access_of_reader(record);
+                   if (is_wanted && (home != self_ || record.page.begun))
+                     on_prefetch(record.page, context(record), access, actions);
+                   if (!actions.empty()) {
+                     record.is_ahead = true;
+                     record.for_reader = access == Access::kReadToWrite;
+                     ++asked;
+                   }
+                   run.add(page, record);
+                 });
+  run.finish();
+  if (asked != 0) this_profile().count(Counter::kPrefetches, asked);
+}
+
+void Driver::open_brought(PageId at, bool is_write) MG_NO_THREAD_SAFETY_ANALYSIS {
+  Run run(*this, nullptr);
+  const uint64_t end = std::min(at.value + 1 + kMostOpened, services_.region.page_count());
+  for (uint64_t number = at.value + 1; number < end; ++number) {
+    const PageId page(number);
+    Record& record = records_[number];
+    if (record.home_plus_one.load(std::memory_order_relaxed) == 0) return;
+    MULTIGRAIN_LOCK_STEP(record.lock);
+    record.lock.lock();
+    Actions& actions = run.next();
+    const Page& state = record.page;
+    const bool is_here = is_write ? state.is_writable() : state.is_readable() && state.pending == Pending::kNone;
+    if (record.is_ahead && is_here && !state.is_to_go()) {
+      note_touched(record);
+      if (is_write) note_fault(record, Access::kWrite, true, false);
+      actions.push({.verb = state.is_writable() ? Verb::kMapWrite : Verb::kMapRead, .node = {}, .message = {}});
+    }
+    const bool is_last = actions.empty();
+    run.add(page, record);
+    if (is_last) return;
+  }
+}
+
+void Driver::expect(PageId first, uint64_t count, bool is_write) {
+  if (prefetch_ == 0 || count < 2) return;
+  count = std::min(count, kMostExpected);
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
+  for (uint64_t done = 0; is_write && done < count; done += Config::kMaxPrefetch) {
+    const PageId next(first.value + done);
+    const auto here = static_cast<uint32_t>(std::min<uint64_t>(count - done, Config::kMaxPrefetch));
+    if (services_.homes.is_first_touch(next)) claim_ahead(records_, next, next, here);
+    open_unused(next, next, here);
+  }
+  ask_ahead({.at = first,
+             .from = PageId(first.value - 1),
+             .stride = 1,
+             .count = static_cast<uint32_t>(count),
+             .is_write = is_write,
+             .is_certain = true});
+}
+
+}  // namespace multigrain::sc
