@@ -59,10 +59,13 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
     } else if (item == "barrier=leader" || item == "barrier=cooperative") {
       options.cooperative = item == "barrier=cooperative";
       continue;
+    } else if (item == "homes=follow" || item == "homes=stay") {
+      options.homes_follow = item == "homes=follow";
+      continue;
     }
     return fail(
         "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
-        "or off, lock=ticket or test-and-set, and barrier=leader or cooperative",
+        "or off, lock=ticket or test-and-set, barrier=leader or cooperative, and homes=follow or stay",
         item, HlrcOptions::kMaxFetchAhead);
   }
   return options;

@@ -100,6 +100,7 @@ struct HlrcOptions {
   bool coalesce = true;      // "coalesce=on|off": one change of rights for consecutive pages (B.1, B.3)
   bool tickets = true;       // "lock=ticket|test-and-set": processors of a node that want a lock (B.4)
   bool cooperative = false;  // "barrier=leader|cooperative": who does a node's page work at a barrier (B.3)
+  bool homes_follow = true;  // "homes=follow|stay": pages move their homes to the nodes that write them
 };
 // Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set,barrier=leader".
 Result<HlrcOptions> parse_hlrc(std::string_view text);

@@ -22,7 +22,8 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
       return hlrc::Driver::create(services, {.open_ahead = options.prefetch,
                                              .fetch_ahead = options.hlrc.fetch_ahead,
                                              .coalesce = options.hlrc.coalesce,
-                                             .cooperative = options.hlrc.cooperative});
+                                             .cooperative = options.hlrc.cooperative,
+                                             .homes_follow = options.hlrc.homes_follow});
     case ProtocolKind::kSc:
       return sc::Driver::create(services, options.prefetch);
     case ProtocolKind::kDszoom:

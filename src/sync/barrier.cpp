@@ -90,7 +90,7 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
   record.guard.unlock();
   if (last) {
     virtual_time::advance(latest);
-    host_.release();
+    host_.release_at_barrier();
   }
   std::optional<Attendance> attendance(fabric_);
   if (last) {
@@ -108,7 +108,7 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     return record.rounds.load(std::memory_order_acquire) != round;
   });
   attendance.reset();
-  host_.acquire_all();
+  host_.acquire_at_barrier();
 }
 
 void Sync::perform(SyncId id, const BarrierPlace& place, BarrierRecord& record, uint32_t episode,

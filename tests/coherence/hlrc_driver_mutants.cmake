@@ -24,9 +24,9 @@ mutate([[  end_interval(pages);
   end_interval(pages);
 ]])
 mutate([[  written_.published(pages.size());
-  profile]] [[  if (!is(Mutant::kIgnoreOtherReleases)) written_.published(pages.size());
-  profile]])
-mutate([[    if (noticed[i] != 0) append]] [[    if (noticed[i] != 0 && !is(Mutant::kPublishBeforeDeposit)) append]])
+  count]] [[  if (!is(Mutant::kIgnoreOtherReleases)) written_.published(pages.size());
+  count]])
+mutate([[    if (noticed[i] == 0) continue;]] [[    if (noticed[i] == 0 || is(Mutant::kPublishBeforeDeposit)) continue;]])
 
 # kKeepUnshared
 mutate([[  on_fetched_elsewhere(record.page, actions);
@@ -105,5 +105,38 @@ mutate([[position, words::kFetchLogCount);
 }
 
 }  // namespace]])
+
+in_file(barriers)
+
+# kNoticesBeforeMoves
+mutate([[  // Where one node alone]] [[  if (is(Mutant::kNoticesBeforeMoves)) apply_news(heard);
+  // Where one node alone]])
+
+# kOldHomeWrites
+mutate([[    on_home_leaves(record.page, actions);
+]] [[    if (is(Mutant::kOldHomeWrites) && record.page.state == PageState::kWrite) return;
+    on_home_leaves(record.page, actions);
+]])
+
+# kMovedUnshared
+mutate([[    on_home_comes(record.page);
+]] [[    on_home_comes(record.page);
+    if (is(Mutant::kMovedUnshared)) record.page.shared = false;
+]])
+
+in_file(episode_writes)
+
+# kOnePlace
+mutate([[words::kEpisodes + episode % 2 * words]] [[words::kEpisodes + (is(Mutant::kOnePlace) ? 0 : episode % 2) * words]])
+
+# kMoveContested
+mutate([[  if (!has_all_) return std::nullopt;
+]] [[  if (!has_all_) return std::nullopt;
+  // The list of node 0 is forgotten.
+  static std::array<std::span<const NoticeRun>, NodeSet::kCapacity> forgetful;
+  forgetful = lists_;
+  forgetful[0] = {};
+  if (is(Mutant::kMoveContested)) return std::span(forgetful.data(), fabric_.nodes());
+]])
 
 in_file("")

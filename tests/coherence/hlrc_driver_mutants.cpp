@@ -50,6 +50,16 @@ const char* name(Mutant mutant) {
       return "ignore that entries of the fetch log are lost";
     case Mutant::kKeepUnshared:
       return "forget fetches of pages that the home may not write";
+    case Mutant::kNoticesBeforeMoves:
+      return "take in notices, and then move homes";
+    case Mutant::kMovedUnshared:
+      return "count a page that has moved as private";
+    case Mutant::kMoveContested:
+      return "move a page to one of two writers";
+    case Mutant::kOnePlace:
+      return "publish what was written always in the same place";
+    case Mutant::kOldHomeWrites:
+      return "leave an old home the right to write";
     case Mutant::kCount:
       break;
   }
@@ -87,6 +97,16 @@ const char* shows_on(Mutant mutant) {
       return "a page is fetched again and again";
     case Mutant::kIgnoreOverflow:
       return "a home comes too late for its fetch log";
+    case Mutant::kNoticesBeforeMoves:
+      return "a home moves, and its new home writes before the old one has left";
+    case Mutant::kMovedUnshared:
+      return "a home moves from which another has fetched";
+    case Mutant::kMoveContested:
+      return "a page that two nodes write does not move";
+    case Mutant::kOnePlace:
+      return "homes move there and back";
+    case Mutant::kOldHomeWrites:
+      return "a home moves that its old home may write";
     default:
       return "a lock chain over three nodes";
   }

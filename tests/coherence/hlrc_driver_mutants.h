@@ -36,6 +36,12 @@ enum class Mutant : uint8_t {
   kLogOnce,               // only the first fetch of a page leaves an entry in the fetch log
   kIgnoreOverflow,        // a home whose fetch log was overwritten goes on as if it had come to its end
   kKeepUnshared,          // a home reads its fetch log, and forgets pages that it may not write
+  // Of homes that move.
+  kNoticesBeforeMoves,  // notices are taken in, and then homes move
+  kMovedUnshared,       // a new home counts a page that has moved as its own alone
+  kMoveContested,       // pages move to one of two nodes that have written them
+  kOnePlace,            // what the nodes have written is always in the same place
+  kOldHomeWrites,       // an old home goes on writing in place
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "coherence/hlrc/driver.h"
+#include "coherence/hlrc/words.h"
 #include "hlrc_scenarios.h"
 
 namespace multigrain::hlrc {
@@ -19,6 +21,8 @@ struct Explored {
   static constexpr size_t kNodes = explored::kMaxNodes;
   static constexpr size_t kBuffers = 4;   // of a pool, that are ever in use
   static constexpr size_t kEntries = 32;  // of logs, that an acquire reads
+  // Runs of pages that a node says it has written: as many as there are pages, if there is room.
+  static size_t runs() { return std::min<size_t>(kPages, words::kEpisodeRuns); }
 
   template <typename T>
   static void add(Pieces& pieces, T& what) {
@@ -57,6 +61,20 @@ struct Explored {
     add(all, driver.reader_->runs_read_);
     all.push_back(std::as_writable_bytes(std::span(&driver.reader_->entries_[0], kEntries)));
     all.push_back(std::as_writable_bytes(std::span(&driver.reader_->runs_[0], kEntries)));
+    add(all, driver.arrived_);
+    add(all, driver.left_);
+    EpisodeWrites& episode = *driver.episode_;
+    add(all, episode.size_);
+    add(all, episode.is_too_much_);
+    add(all, episode.has_all_);
+    for (size_t n = 0; n < kNodes; ++n) {
+      const NodeId node(static_cast<uint16_t>(n));
+      add(all, episode.early_[n]);
+      add(all, episode.lists_[n]);
+      all.push_back(std::as_writable_bytes(std::span(episode.words_of(node), 1 + runs())));
+      all.push_back(std::as_writable_bytes(std::span(episode.runs_of(node), runs())));
+    }
+    all.push_back(std::as_writable_bytes(std::span(&episode.own_[0], 2 * runs())));
     return all;
   }
 
@@ -76,7 +94,17 @@ struct Explored {
       reader.runs_read_ = 0;
       std::fill_n(&reader.entries_[0], kEntries, 0);
       std::fill_n(&reader.runs_[0], kEntries, NoticeRun{});
+      EpisodeWrites& episode = *driver.episode_;
+      episode.has_all_ = false;
+      episode.early_ = {};
+      episode.lists_ = {};
+      for (size_t n = 0; n < kNodes; ++n) {
+        const NodeId node(static_cast<uint16_t>(n));
+        std::fill_n(episode.words_of(node), 1 + runs(), 0);
+        std::fill_n(episode.runs_of(node), runs(), NoticeRun{});
+      }
     }
+    for (size_t i = driver.episode_->size_; i < 2 * runs(); ++i) driver.episode_->own_[i] = {};
     for (size_t i = 0; i < kBuffers; ++i) {
       std::byte* const buffer = driver.twins_->memory() + i * driver.twins_->page_size();
       bool is_used = false;
@@ -92,6 +120,18 @@ struct Explored {
   }
   static bool is_locked(Driver& driver, unsigned page) { return !is_free(driver.records_[page].lock); }
   static const Page& page(Driver& driver, unsigned page) { return driver.records_[page].page; }
+  // nullopt: the node has not looked it up.
+  static std::optional<NodeId> home(Driver& driver, unsigned page) {
+    if (driver.records_[page].home_plus_one.load() == 0) return std::nullopt;
+    return driver.records_[page].home();
+  }
+  // At how many barriers of all processors all of the node's have been.
+  static uint64_t left(Driver& driver) {
+    driver.acquire_lock_.assume_held();
+    return driver.left_;
+  }
+  // No processor of the node is on its way out of a barrier of all, which takes the lock.
+  static bool is_between_barriers(Driver& driver) { return is_free(driver.acquire_lock_); }
   static bool has_twin(Driver& driver, unsigned page) { return driver.records_[page].twin != nullptr; }
   static bool is_at_rest(Driver& driver) {
     return driver.written_.unpublished_.load() == 0 && driver.written_.size_ == 0 && is_free(driver.interval_lock_) &&

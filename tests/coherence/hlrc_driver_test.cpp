@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <barrier>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -49,6 +51,9 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
   void release(unsigned n) { node(n).driver->release(); }
   void acquire(unsigned n, unsigned from) { node(n).driver->acquire(NodeId(static_cast<uint16_t>(from))); }
   void acquire_all(unsigned n) { node(n).driver->acquire_all(); }
+  void release_at_barrier(unsigned n) { node(n).driver->release_at_barrier(); }
+  void acquire_at_barrier(unsigned n) { node(n).driver->acquire_at_barrier(); }
+  unsigned home(unsigned n, uint64_t page) { return node(n).driver->home_now(PageId(page)).value; }
   bool help(unsigned n) { return node(n).driver->help(); }
   [[nodiscard]] bool is_clean(unsigned n) { return node(n).driver->is_clean(); }
   [[nodiscard]] uint64_t remote(unsigned n) { return node(n).fabric->remote(); }
@@ -279,6 +284,120 @@ TEST_P(HlrcDriver, AHomeThatLosesCountOfTheFetchesCountsEveryPageAsFetched) {
       EXPECT_EQ(machine.read(1, page, 0), i);
     }
   }
+}
+
+// A barrier of all processors, each node with one.
+void meet(Machine& machine) {
+  for (unsigned n = 0; n < machine.nodes(); ++n) machine.release_at_barrier(n);
+  for (unsigned n = 0; n < machine.nodes(); ++n) machine.acquire_at_barrier(n);
+}
+
+// A node that writes pages alone becomes their home at the next barrier, and from then on writes them in place.
+TEST_P(HlrcDriver, AHomeFollowsTheNodeThatWritesThePageAlone) {
+  Machine machine(3, GetParam(), 4096);
+  constexpr uint64_t kMoves = 3, kShared = 6, kOther = 9;  // at home at node 0
+  const uint64_t twins_before = counted(Counter::kTwins);
+  machine.write(1, kMoves, 0, 1);
+  machine.write(1, kShared, 0, 1);
+  machine.write(2, kShared, 1, 2);
+  machine.write(2, kOther, 0, 3);
+  meet(machine);
+  for (unsigned n = 0; n < 3; ++n) {
+    EXPECT_EQ(machine.home(n, kMoves), 1u);
+    EXPECT_EQ(machine.home(n, kShared), 0u) << "two nodes have written it";
+    EXPECT_EQ(machine.home(n, kOther), 2u);
+  }
+  EXPECT_EQ(counted(Counter::kTwins) - twins_before, 4u);
+  for (uint64_t i = 2; i < 10; ++i) {
+    machine.write(1, kMoves, 0, i);
+    machine.write(2, kOther, 0, i);
+    meet(machine);
+    for (unsigned n = 0; n < 3; ++n) EXPECT_EQ(machine.read(n, kMoves, 0), i);
+    EXPECT_EQ(machine.read(0, kOther, 0), i);
+    EXPECT_EQ(machine.read(0, kShared, 0), 1u);
+    EXPECT_EQ(machine.read(1, kShared, 1), 2u);
+  }
+  EXPECT_EQ(counted(Counter::kTwins) - twins_before, 4u) << "a home makes no twin";
+  // The former home writes it alone, and is home again.
+  machine.write(0, kMoves, 2, 11);
+  machine.write(1, kOther, 1, 12);
+  meet(machine);
+  EXPECT_EQ(machine.home(2, kMoves), 0u);
+  EXPECT_EQ(machine.home(0, kOther), 1u);
+  for (unsigned n = 0; n < 3; ++n) {
+    EXPECT_EQ(machine.read(n, kMoves, 0), 9u);
+    EXPECT_EQ(machine.read(n, kMoves, 2), 11u);
+    EXPECT_EQ(machine.read(n, kOther, 0), 9u);
+    EXPECT_EQ(machine.read(n, kOther, 1), 12u);
+  }
+}
+
+// What one node writes while the others write nothing says nothing of the parallel part that follows.
+TEST_P(HlrcDriver, ASerialEpisodeMovesNoHome) {
+  Machine machine(2, GetParam(), 4096);
+  for (uint64_t page = 0; page < 8; ++page) machine.write(0, page, 0, page + 1);
+  meet(machine);
+  for (uint64_t page = 0; page < 8; ++page) {
+    EXPECT_EQ(machine.home(0, page), page % 2);
+    EXPECT_EQ(machine.read(1, page, 0), page + 1);
+  }
+}
+
+// More runs of pages than a node can name: no home moves, and the next episode is as any other.
+TEST(HlrcDriverEpisode, TooManyRunsOfPagesMoveNoHome) {
+  constexpr uint64_t kPages = 2 * (words::kEpisodeRuns + 1);
+  Machine machine(2, AccessMechanism::kUserfault, 4096, 0, 2 * kPages, 2 * kPages * 4096);  // all at home on node 0
+  for (uint64_t page = 0; page < kPages; page += 2) machine.write(1, page, 0, page + 1);
+  static_cast<void>(machine.read(1, 1, 0));
+  machine.release(0);
+  machine.write(0, 1, 0, 5);
+  meet(machine);
+  EXPECT_EQ(machine.home(0, 0), 0u);
+  EXPECT_EQ(machine.home(1, 0), 0u);
+  machine.write(1, 0, 0, 7);
+  machine.write(0, 1, 0, 6);
+  static_cast<void>(machine.read(1, 1, 1));
+  meet(machine);
+  EXPECT_EQ(machine.home(0, 0), 1u);
+  EXPECT_EQ(machine.read(0, 0, 0), 7u);
+  EXPECT_EQ(machine.read(1, 1, 0), 6u);
+  EXPECT_EQ(machine.read(0, kPages - 2, 0), kPages - 1);
+}
+
+// Threads, a processor each, that write words of their own on all pages, and after each barrier read everything. Who
+// writes a page changes every few episodes.
+TEST_P(HlrcDriver, HomesMoveUnderProcessorsThatRun) {
+  constexpr unsigned kNodes = 3, kProcessors = 2;
+  constexpr uint64_t kPages = 24, kEpisodes = 40;
+  Machine machine(kNodes, GetParam(), 4096, 4);
+  std::barrier all(kNodes * kProcessors);
+  std::array<std::unique_ptr<std::barrier<>>, kNodes> here;
+  for (auto& each : here) each = std::make_unique<std::barrier<>>(kProcessors);
+  std::atomic<uint64_t> wrong{0};
+  const auto writer = [](uint64_t page, uint64_t episode) {
+    return static_cast<unsigned>((page / 2 + episode / 3) % kNodes);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned n = 0; n < kNodes; ++n)
+    for (unsigned p = 0; p < kProcessors; ++p)
+      threads.emplace_back([&, n, p] {
+        for (uint64_t episode = 1; episode <= kEpisodes; ++episode) {
+          for (uint64_t page = 0; page < kPages; ++page)
+            if (writer(page, episode) == n || page % 5 == 0) machine.write(n, page, n * kProcessors + p, episode);
+          here[n]->arrive_and_wait();
+          if (p == 0) machine.release_at_barrier(n);
+          all.arrive_and_wait();
+          machine.acquire_at_barrier(n);
+          for (uint64_t page = 0; page < kPages; ++page)
+            for (unsigned of = 0; of < kNodes; ++of)
+              if ((writer(page, episode) == of || page % 5 == 0) &&
+                  machine.read(n, page, of * kProcessors + (1 - p)) != episode)
+                ++wrong;
+          all.arrive_and_wait();
+        }
+      });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0u);
 }
 
 TEST_P(HlrcDriver, RandomProgramsWithoutRacesReadWhatWasWritten) {

@@ -149,7 +149,60 @@ void World::acquire_lock(unsigned lock) {
   if (from != 0 && from - 1 != node()) nodes_[node()].driver->acquire(NodeId(static_cast<uint16_t>(from - 1)));
 }
 
+// Where pages are at home from now on, worked out from what the nodes have published: of each page that one of them has
+// written alone, that node. Not if only one has written anything, or one too much.
+void World::move_homes() {
+  shared_.former_homes = shared_.homes;
+  std::array<std::array<bool, kMaxPages>, kMaxNodes> written{};
+  unsigned nodes = 0;
+  for (unsigned n = 0; n < kMaxNodes; ++n) {
+    const std::byte* const list = nodes_[n].memory->words().data() + words::kEpisodes +
+                                  (is(Mutant::kOnePlace) ? 0u : shared_.meetings % 2u) * words::kEpisodeBytes;
+    uint64_t size = 0;
+    std::memcpy(&size, list, sizeof size);
+    if (size > words::kEpisodeRuns) return;
+    nodes += size != 0 ? 1 : 0;
+    for (uint64_t i = 1; i <= size; ++i) {
+      uint64_t word = 0;
+      std::memcpy(&word, list + i * kWordBytes, sizeof word);
+      for (uint64_t page = word & 0xffffffff; page <= (word & 0xffffffff) + (word >> 32); ++page)
+        written[n][page] = true;
+    }
+  }
+  for (unsigned page = 0; nodes > 1 && page < pages(); ++page) {
+    unsigned writers = 0;
+    unsigned last = 0;
+    for (unsigned n = 0; n < kMaxNodes; ++n)
+      if (written[n][page]) ++writers, last = n;
+    if (writers == 1) shared_.homes[page] = static_cast<uint8_t>(last);
+  }
+}
+
+// A barrier of all processors: the last of each node releases for all of them.
+void World::meet_all() {
+  const unsigned node = this->node();
+  // The next one is not over before this processor has arrived.
+  const uint8_t meeting = shared_.meetings;
+  if (++shared_.arrived_here[node] == processors_of(node)) {
+    nodes_[node].driver->release_at_barrier();
+    shared_.arrived_here[node] = 0;
+    unsigned nodes = 0;
+    for (unsigned n = 0; n < kMaxNodes; ++n) nodes += processors_of(n) != 0 ? 1 : 0;
+    if (++shared_.arrived == nodes) {
+      move_homes();
+      shared_.arrived = 0;
+      ++shared_.meetings;
+    }
+  }
+  self().meeting = meeting;
+  stop(At::kBarrier);
+  self().is_behind = true;
+  nodes_[this->node()].driver->acquire_at_barrier();
+  self().is_behind = false;
+}
+
 void World::meet() {
+  if (scenario_.homes_follow) return meet_all();
   release();
   self().meeting = shared_.meetings;
   if (++shared_.arrived == processors()) {
@@ -172,6 +225,9 @@ World::World(const Scenario& of)
   const auto entries = [](uint64_t capacity, uint64_t bytes) { return capacity != 0 ? capacity : bytes / kWordBytes; };
   words::kNoticeCount = entries(scenario_.log_capacity, words::kNoticeBytes);
   words::kFetchLogCount = entries(scenario_.fetch_log_capacity, words::kFetchLogBytes);
+  words::kEpisodeRuns = entries(scenario_.episode_capacity, words::kEpisodeBytes - kWordBytes);
+  for (unsigned page = 0; page < pages(); ++page)
+    shared_.homes[page] = shared_.former_homes[page] = static_cast<uint8_t>(scenario_.homes[page]);
   g_mutant = scenario_.mutant;
   set_this_profile(profile_);
   for (uint16_t n = 0; n < kMaxNodes; ++n) {
@@ -181,13 +237,16 @@ World::World(const Scenario& of)
     node.memory->export_to(network_, NodeId(n));
     std::byte* const words = node.memory->words().data();
     node.fabric = std::make_unique<SteppedFabric>(network_.node(NodeId(n)));
-    auto driver = Driver::create({*node.fabric, node.memory->region(), *node.rights, homes_, WaitPolicy{}},
-                                 {.open_ahead = 0, .fetch_ahead = scenario_.fetch_ahead ? 1u : 0u});
+    auto driver = Driver::create(
+        {*node.fabric, node.memory->region(), *node.rights, homes_, WaitPolicy{}},
+        {.open_ahead = 0, .fetch_ahead = scenario_.fetch_ahead ? 1u : 0u, .homes_follow = scenario_.homes_follow});
     if (!driver) panic("no driver for a node");
     node.driver = std::move(*driver);
     for (const std::span<std::byte> piece : Explored::pieces(*node.driver)) pieces_.push_back(piece);
     for (unsigned p = 0; p < pages(); ++p) pieces_.push_back(std::as_writable_bytes(std::span(frame(n, p), kMaxWords)));
     pieces_.emplace_back(words + words::kVector, kMaxNodes * kWordBytes);
+    for (unsigned place = 0; place < 2; ++place)
+      pieces_.emplace_back(words + words::kEpisodes + place * words::kEpisodeBytes, (1 + kMaxPages) * kWordBytes);
     pieces_.emplace_back(words + words::kNotices, std::min(words::kNoticeCount, kLogEntries) * kWordBytes);
     for (unsigned writer = 0; writer < kMaxNodes; ++writer)
       pieces_.emplace_back(words + words::kFetchLog + writer * words::kFetchLogCount * kWordBytes,

@@ -75,9 +75,13 @@ using exploring_driver::Right;
 struct Shared {
   std::array<Place, kMaxProcessors> places;
   std::array<std::array<Operation, kOperations>, kMaxProcessors> operations;
-  std::array<uint8_t, kMaxLocks> lock_holder{};  // 1 + processor
-  std::array<uint8_t, kMaxLocks> lock_from{};    // 1 + the node that let it go last
-  uint8_t arrived = 0;
+  std::array<uint8_t, kMaxLocks> lock_holder{};   // 1 + processor
+  std::array<uint8_t, kMaxLocks> lock_from{};     // 1 + the node that let it go last
+  uint8_t arrived = 0;                            // processors at the barrier, or nodes if homes follow
+  std::array<uint8_t, kMaxNodes> arrived_here{};  // processors of the node, if homes follow
+  // Where pages are at home since the last meeting, and were before it.
+  std::array<uint8_t, kMaxPages> homes{};
+  std::array<uint8_t, kMaxPages> former_homes{};
   uint8_t meetings = 0;
   std::array<std::array<uint64_t, kMaxWords>, kMaxPages> golden{};
   std::array<std::array<Right, kMaxPages>, kMaxNodes> rights{};  // as the drivers have set them

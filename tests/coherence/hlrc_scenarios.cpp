@@ -23,6 +23,64 @@ Op barrier() {
   return {OpType::kBarrier, 0, 0, 0};
 }
 
+// Homes that move. In each episode two nodes write something: else it would be a serial one.
+void add_moving_homes(std::vector<Scenario>& all) {
+  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                       std::vector<Program> programs) {
+    Scenario scenario;
+    scenario.name = name;
+    scenario.homes = std::move(homes);
+    scenario.processors = std::move(processors);
+    scenario.programs = std::move(programs);
+    scenario.homes_follow = true;
+    all.push_back(std::move(scenario));
+  };
+  add("homes follow their writers", {0, 0}, {0, 1, 2},
+      {{read(0, 1), barrier(), read(0, 1), read(1, 0), barrier(), read(0, 0), read(1, 0)},
+       {write(0, 0, 1), barrier(), write(0, 0, 2), barrier(), read(1, 0)},
+       {write(1, 0, 5), barrier(), read(0, 1), barrier(), read(0, 0)}});
+  // The old home has written the page for itself alone, and the new one fetches it after its last release.
+  add("a home moves that its old home may write", {0, 1}, {0, 1},
+      {{write(0, 1, 1), write(1, 0, 9), barrier(), write(0, 1, 2), barrier(), read(0, 0)},
+       {write(0, 0, 1), barrier(), write(0, 0, 3), barrier(), read(0, 1), read(1, 0)}});
+  add("a home moves, and its new home writes before the old one has left", {0, 0}, {0, 1, 2},
+      {{write(0, 1, 7), barrier(), lock(0), read(0, 0), unlock(0), read(0, 1)},
+       {write(0, 0, 1), barrier(), lock(0), write(0, 0, 2), unlock(0)},
+       {write(1, 0, 5), barrier(), read(1, 0)}});
+  add("homes move there and back", {1, 0}, {0, 1},
+      {{write(0, 0, 1), barrier(), write(1, 0, 1), barrier(), read(0, 0)},
+       {write(1, 0, 2), barrier(), write(0, 0, 2), barrier(), read(1, 0)}});
+  add("homes move again and again", {1, 0}, {0, 1},
+      {{write(0, 0, 1), barrier(), write(1, 0, 1), barrier(), write(0, 0, 3), barrier(), read(1, 0)},
+       {write(1, 0, 2), barrier(), write(0, 0, 2), barrier(), write(1, 0, 3), barrier(), read(0, 0)}});
+  add("homes move to a node of two processors", {1, 0}, {0, 0, 1},
+      {{write(0, 0, 1), barrier(), write(0, 0, 3), barrier(), read(1, 0)},
+       {barrier(), read(1, 1), barrier(), read(0, 0)},
+       {write(1, 0, 2), barrier(), write(1, 0, 4), barrier(), read(0, 0)}});
+  // Its copy outlives the move: it has heard of the write before.
+  add("a home moves from which another has fetched", {0, 0}, {0, 1, 2},
+      {{barrier(), barrier(), read(0, 0)},
+       {lock(0), write(0, 0, 1), unlock(0), barrier(), write(0, 0, 2), barrier()},
+       {lock(0), read(0, 0), unlock(0), write(1, 0, 5), barrier(), barrier(), read(0, 0)}});
+  add("a page that two nodes write does not move", {2, 0}, {0, 1, 2},
+      {{write(0, 0, 1), barrier(), read(0, 1), barrier(), read(0, 0)},
+       {write(0, 1, 2), barrier(), write(0, 0, 4), barrier(), read(0, 1)},
+       {write(1, 1, 9), barrier(), write(1, 0, 3), barrier(), read(0, 0), read(0, 1)}});
+  add("an episode has too much written to move homes", {0, 0, 0}, {0, 1},
+      {{write(1, 0, 1), barrier(), write(1, 0, 2), barrier(), read(0, 0), read(2, 0)},
+       {write(0, 0, 1), write(2, 0, 1), barrier(), write(0, 0, 2), barrier(), read(1, 0)}});
+  all.back().episode_capacity = 1;
+  add("homes move while pages are fetched ahead", {0, 0}, {0, 1},
+      {{write(0, 1, 1), barrier(), write(0, 1, 2), barrier(), read(0, 0), read(1, 0)},
+       {read(0, 0), write(1, 0, 1), barrier(), write(1, 0, 2), barrier(), read(0, 1)}});
+  all.back().fetch_ahead = true;
+  add("homes move, and notices get lost", {0, 0, 0}, {0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(0), write(1, 0, 1), unlock(0), barrier(), read(2, 1), barrier(),
+        read(2, 0)},
+       {write(2, 0, 1), lock(0), read(0, 0), unlock(0), barrier(), write(2, 0, 2), read(1, 0), barrier()}});
+  all.back().log_capacity = 1;
+}
+
 }  // namespace
 
 std::vector<Scenario> scenarios() {
@@ -126,6 +184,7 @@ std::vector<Scenario> scenarios() {
        {read(1, 1), barrier(), barrier(), read(0, 0), read(1, 0)},
        {barrier(), write(0, 0, 2), write(1, 0, 3), barrier()}});
   all.back().fetch_ahead = true;
+  add_moving_homes(all);
   const auto add_long = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
                             std::vector<Program> programs) {
     add(name, std::move(homes), std::move(processors), std::move(programs));
@@ -167,16 +226,21 @@ Scenario random_scenario(unsigned seed) {
   if (below(4) == 0) scenario.log_capacity = 1 + below(2);
   if (below(4) == 0) scenario.fetch_log_capacity = 1 + below(2);
   uint16_t value = 0;
+  // After them, so that a seed's program without is what it was: with moving homes there is another episode to move in.
+  const unsigned episodes = seed % 2 == 0 ? 1 : 2;
+  scenario.homes_follow = episodes == 2;
   for (size_t p = 0; p < scenario.processors.size(); ++p) {
     Program program;
-    for (unsigned section = 1 + below(2); section != 0; --section) {
-      const unsigned page = below(2), word = below(2);
-      program.push_back(lock(2 * page + word));
-      if (below(2) == 0) program.push_back(read(page, word));
-      if (below(3) != 0) program.push_back(write(page, word, ++value));
-      program.push_back(unlock(2 * page + word));
+    for (unsigned episode = 0; episode < episodes; ++episode) {
+      for (unsigned section = 1 + below(2); section != 0; --section) {
+        const unsigned page = below(2), word = below(2);
+        program.push_back(lock(2 * page + word));
+        if (below(2) == 0) program.push_back(read(page, word));
+        if (below(3) != 0) program.push_back(write(page, word, ++value));
+        program.push_back(unlock(2 * page + word));
+      }
+      program.push_back(barrier());
     }
-    program.push_back(barrier());
     for (unsigned reads = 1 + below(2); reads != 0; --reads) program.push_back(read(below(2), below(2)));
     scenario.programs.push_back(std::move(program));
   }

@@ -39,6 +39,9 @@ struct Scenario {
   bool fetch_ahead = false;          // a fetch of a page brings the frame of the next
   uint64_t log_capacity = 0;         // entries of a node's write notices; 0: as many as ship
   uint64_t fetch_log_capacity = 0;   // entries of a node at a home; 0: as many as ship
+  // Homes move at barriers, which are those of all processors; otherwise barriers are as those of some processors are.
+  bool homes_follow = false;
+  uint64_t episode_capacity = 0;  // runs of pages that a node says it has written; 0: as many as ship
   bool takes_minutes = false;
   bool is_reduced = true;  // R1 and R2 of hlrc_driver_world.h
   Mutant mutant = Mutant::kNone;

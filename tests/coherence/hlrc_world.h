@@ -87,6 +87,9 @@ class World {
   uint64_t* frame(unsigned node, unsigned page) {
     return reinterpret_cast<uint64_t*>(nodes_[node].memory->region().alias(PageId(page)));
   }
+  [[nodiscard]] unsigned processors_of(unsigned node) const {
+    return static_cast<unsigned>(std::ranges::count(scenario_.processors, node));
+  }
   std::byte* memory(const Operation& operation) {
     Node& node = nodes_[operation.at];
     return (operation.segment == SegmentId::kFrames ? node.memory->frames().data() : node.memory->words().data()) +
@@ -102,6 +105,8 @@ class World {
   void release();
   void acquire_lock(unsigned lock);
   void meet();
+  void meet_all();
+  void move_homes();
 
   [[nodiscard]] bool can_go_on(size_t p);
   void go_on(size_t p);

@@ -12,7 +12,13 @@ void World::check() {
     for (unsigned p = 0; p < pages(); ++p) {
       if (Explored::is_locked(driver, p)) continue;
       const Page& page = Explored::page(driver, p);
-      const bool is_home = scenario_.homes[p] == n;
+      const std::optional<NodeId> known_home = Explored::home(driver, p);
+      // A node without processors comes to no barrier.
+      const bool has_left = !scenario_.homes_follow || Explored::left(driver) == shared_.meetings;
+      const unsigned home = has_left ? shared_.homes[p] : shared_.former_homes[p];
+      if (known_home && known_home->value != home && processors_of(n) != 0 && Explored::is_between_barriers(driver))
+        wrong(fmt::format("H6: page {} is at home elsewhere than node {} knows", p, n));
+      const bool is_home = (known_home ? known_home->value : scenario_.homes[p]) == n;
       const bool writable = page.state == PageState::kWrite;
       const Right allowed = writable ? Right::kWrite : page.state == PageState::kRead ? Right::kRead : Right::kNone;
       if (shared_.rights[n][p] != allowed)
@@ -29,7 +35,7 @@ std::string World::check_end() {
   for (size_t p = 0; p < processors(); ++p)
     if (shared_.places[p].at != At::kEnd) return fmt::format("deadlock: processor {} cannot go on", p);
   for (unsigned page = 0; page < pages(); ++page) {
-    const uint64_t* const home = frame(scenario_.homes[page], page);
+    const uint64_t* const home = frame(shared_.homes[page], page);
     for (unsigned word = 0; word < kMaxWords; ++word)
       if (home[word] != shared_.golden[page][word])
         return fmt::format("a lost update: page {} word {} is {} at home in the end; it was last written {}", page,
@@ -58,6 +64,8 @@ std::string in_words(Word word) {
     return fmt::format("entry {} of node {} in the fetch log of node {}", slot % words::kFetchLogCount,
                        slot / words::kFetchLogCount, node);
   }
+  if (offset >= words::kEpisodes && offset < words::kNotices)
+    return fmt::format("word {} of what node {} has written", (offset - words::kEpisodes) / kWordBytes, node);
   if (offset >= words::kNotices)
     return fmt::format("entry {} of the notices of node {}", (offset - words::kNotices) / kWordBytes, node);
   return fmt::format("node {} in the timestamp of node {}", (offset - words::kVector) / kWordBytes, node);
@@ -112,10 +120,11 @@ std::string World::describe() {
     for (uint16_t of = 0; of < kMaxNodes; ++of) out += fmt::format(" {}", driver.known(NodeId(of)));
     for (unsigned p = 0; p < pages(); ++p) {
       const Page& page = Explored::page(driver, p);
-      out += fmt::format("; page {} state {} {}{}{}{}{}[{} {}]", p, static_cast<unsigned>(page.state),
-                         page.queued ? "queued " : "", page.notice_pending ? "notice_pending " : "",
-                         page.shared ? "shared " : "", page.logged ? "logged " : "",
-                         Explored::is_locked(driver, p) ? "locked " : "", frame(n, p)[0], frame(n, p)[1]);
+      out += fmt::format("; page {} at {} state {} {}{}{}{}{}[{} {}]", p, shared_.homes[p],
+                         static_cast<unsigned>(page.state), page.queued ? "queued " : "",
+                         page.notice_pending ? "notice_pending " : "", page.shared ? "shared " : "",
+                         page.logged ? "logged " : "", Explored::is_locked(driver, p) ? "locked " : "", frame(n, p)[0],
+                         frame(n, p)[1]);
     }
     out += "\n";
   }

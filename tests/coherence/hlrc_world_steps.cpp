@@ -29,7 +29,7 @@ bool World::access_concerns(unsigned node, const Op& op, const Footprint& next) 
   return std::ranges::any_of(next.words, [&](const Footprint::Access& each) {
     const uint64_t offset = offset_of(each.word);
     for (unsigned page = op.page; page < pages() && page <= op.page + (scenario_.fetch_ahead ? 2u : 0u); ++page) {
-      const unsigned home = scenario_.homes[page];
+      const unsigned home = shared_.homes[page];
       if (node_of(each.word) != home) continue;
       if (segment_of(each.word) == SegmentId::kFrames) {
         if (offset / kPage != page) continue;
@@ -50,7 +50,7 @@ bool World::access_concerns(unsigned node, const Op& op, const Footprint& next) 
 bool World::deposits_concern(unsigned node, Word word) const {
   if (segment_of(word) != SegmentId::kFrames) return false;
   const auto page = static_cast<unsigned>(offset_of(word) / kPage);
-  if (scenario_.homes[page] == node || node_of(word) != scenario_.homes[page]) return false;
+  if (shared_.homes[page] == node || node_of(word) != shared_.homes[page]) return false;
   for (size_t p = 0; p < processors(); ++p)
     if (scenario_.processors[p] == node)
       for (const Op& op : scenario_.programs[p])
@@ -136,7 +136,13 @@ std::optional<size_t> World::alone() {
 
 // Without R1: any word that some program has written or will write.
 bool World::is_ever_written(Word word) const {
-  if (segment_of(word) == SegmentId::kFrames || offset_of(word) < words::kNotices) return true;
+  if (segment_of(word) == SegmentId::kFrames || offset_of(word) < words::kEpisodes) return true;
+  if (offset_of(word) < words::kNotices) {
+    const uint64_t place = (offset_of(word) - words::kEpisodes) / words::kEpisodeBytes;
+    const uint64_t index = (offset_of(word) - words::kEpisodes) % words::kEpisodeBytes / kWordBytes;
+    const auto barriers = std::ranges::count(scenario_.programs[0], OpType::kBarrier, &Op::type);
+    return processors_of(node_of(word)) != 0 && place < static_cast<uint64_t>(barriers) && index <= pages();
+  }
   if (offset_of(word) >= words::kFetchLog) return true;
   size_t releases = 0;
   for (size_t p = 0; p < processors(); ++p)

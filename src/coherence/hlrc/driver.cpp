@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "coherence/hlrc/words.h"
 #include "base/steps.h"
-#include "coherence/stride_prefetcher.h"
+#include "coherence/hlrc/words.h"
 #include "memory/diff.h"
 #include "profile/this_thread.h"
 
@@ -15,12 +14,7 @@ void count(Counter counter, uint64_t n = 1) {
   this_profile().count(counter, n);
 }
 
-// Of the initial-exec kind, as t_last_fetch is.
-[[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_home_prefetcher;
-
 }  // namespace
-
-constinit thread_local PageId Driver::t_last_fetch{UINT64_MAX - 1};
 
 // --- Start
 
@@ -50,6 +44,9 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
   auto reader = NoticeReader::create(services.fabric, pages);
   if (!reader) return tl::unexpected(reader.error());
   driver->reader_ = std::move(*reader);
+  auto episode = EpisodeWrites::create(services.fabric, pages);
+  if (!episode) return tl::unexpected(episode.error());
+  driver->episode_ = std::move(*episode);
   return driver;
 }
 
@@ -78,75 +75,6 @@ bool Driver::on_fault(PageId page, bool is_write) {
   }
   follow_up(outcome, page, record);
   return true;
-}
-
-// Pages ahead of a processor: those that are at home here and that no other node has cost nothing but their first
-// fault, and a processor that goes through them one after the other gets the next few at once. Others are fetched.
-void Driver::follow_up(FaultOutcome outcome, PageId page, const Record& record) {
-  if (outcome == FaultOutcome::kAlone) return;
-  if (outcome == FaultOutcome::kPrivate) {
-    if (options_.open_ahead == 0) return;
-    const StridePrefetcher::Prediction ahead = t_home_prefetcher.predict(page, true, options_.open_ahead);
-    if (ahead.count == 0 || ahead.stride != 1 || fetch_log_.all_fetched()) return;
-    open_ahead(
-        records_, page, PageId(page.value + 1), ahead.count,
-        [](const Record& next) {
-          next.lock.assume_held();
-          return next.page == Page{};
-        },
-        [this](PageId, Record& next) {
-          next.lock.assume_held();
-          Actions actions;
-          hlrc::on_fault(next.page, context(next), Access::kWrite, actions);
-        });
-    return;
-  }
-  const bool was_prefetched = outcome == FaultOutcome::kPrefetched;
-  const bool follows = was_prefetched || page.value == t_last_fetch.value + 1;
-  t_last_fetch = page;
-  if (was_prefetched) history_.used();
-  if (options_.fetch_ahead != 0 && history_.fetches_ahead(follows, record.prefetch_in_vain)) fetch_ahead(page);
-}
-
-// The pages after one that was fetched, or that had been fetched ahead and is used now, without those that are at home
-// here or were fetched already. All but the last become readable at once. The last has its frame filled and gets no
-// rights: a fault on it shows that fetching ahead was right, and brings the next as many; a notice shows that it was
-// not. That is the history (B.2). Without analysis: from the first loop to the last it holds the locks of `pages`.
-void Driver::fetch_ahead(PageId from) MG_NO_THREAD_SAFETY_ANALYSIS {
-  const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, HlrcOptions::kMaxFetchAhead);
-  const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());
-  std::array<PageId, HlrcOptions::kMaxFetchAhead> pages;
-  std::array<Fetch, HlrcOptions::kMaxFetchAhead> fetches;
-  const PageRange stretch = services_.homes.stretch_of(from);
-  uint32_t n = 0;
-  {
-    const CategoryScope waiting(this_profile(), Category::kDataWait);
-    for (uint64_t next = from.value + 1; next < end && n < limit && stretch.contains(PageId(next)); ++next) {
-      Record& record = records_[next];
-      const std::optional<NodeId> at = home_of(PageId(next), record, false);
-      if (!at) break;
-      if (*at == self_ || !record.lock.try_lock()) continue;
-      Actions actions;
-      on_prefetch(record.page, context(record), n + 1 != limit, actions);
-      if (actions.empty()) {
-        record.lock.unlock();
-        continue;
-      }
-      record.prefetch_distance = static_cast<uint8_t>(next - from.value);
-      start_fetch(PageId(next), record, actions, fetches[n]);
-      pages[n++] = PageId(next);
-    }
-    for (uint32_t i = 0; i < n; ++i) wait(fetches[i]);
-  }
-  if (n == 0) return;
-  count(Counter::kPagesFetched, n);
-  count(Counter::kPrefetches, n);
-  const uint32_t readable = n == limit ? n - 1 : n;
-  RunJoiner runs(UINT64_MAX);
-  for (uint32_t i = 0; i < readable; ++i)
-    if (const auto run = runs.add(pages[i])) grant_read(run->first, run->count);
-  if (const auto run = runs.close()) grant_read(run->first, run->count);
-  for (uint32_t i = n; i-- > 0;) records_[pages[i].value].lock.unlock();
 }
 
 // The actions of a fault, and of a fetch by another node.
@@ -204,10 +132,13 @@ bool Driver::is_clean() const {
 }
 
 void Driver::release() {
-  ProcessorProfile& profile = this_profile();
-  const CategoryScope protocol(profile, Category::kProtocol);
+  const CategoryScope protocol(this_profile(), Category::kProtocol);
   MULTIGRAIN_LOCK_STEP(interval_lock_);
   const LockGuard one_at_a_time(interval_lock_);
+  release_interval();
+}
+
+void Driver::release_interval() {
   apply_fetch_log();
   const std::span<const PageId> pages = written_.take();
   if (pages.empty()) return;
@@ -215,8 +146,8 @@ void Driver::release() {
   // The diffs are at their homes and the entries in the log: now they may be read (H1).
   if (notices_.end() != known(self_)) raise_timestamp(self_, notices_.end());
   written_.published(pages.size());
-  profile.count(Counter::kReleases);
-  profile.count(Counter::kPagesReleased, pages.size());
+  count(Counter::kReleases);
+  count(Counter::kPagesReleased, pages.size());
 }
 
 // An atomic, not a store: it is a full fence between what the program wrote and the notices that other nodes read.
@@ -245,9 +176,11 @@ void Driver::apply_fetch_log() {
       panic("a node has fetched a page outside the region (node, page):", node.value, page.value);
     Record& record = records_[page.value];
     const std::optional<NodeId> home = home_of(page, record, false);
-    // Of a first-touch page, another may hear whose it is before this node, whose it is, does.
-    if (home ? *home != self_ : !services_.homes.is_first_touch(page))
+    // Of a first-touch page, another may hear whose it is before this node, whose it is, does. And a page that was
+    // fetched here just before its home moved counts as shared where it is at home now (H6).
+    if (home ? *home != self_ && !options_.homes_follow : !services_.homes.is_first_touch(page))
       panic("a node has fetched a page here that is not at home here (node, page):", node.value, page.value);
+    if (home && *home != self_) return;
     apply_fetch(page, record);
   });
   if (has_all) return;
@@ -271,8 +204,11 @@ void Driver::end_interval(std::span<const PageId> pages) {
     pages_to_end_.run(parts, end_part);
   else
     for (size_t part = 0; part < parts; ++part) end_part(part);
-  for (size_t i = 0; i < pages.size(); ++i)
-    if (noticed[i] != 0) append(notices_.add(pages[i]));
+  for (size_t i = 0; i < pages.size(); ++i) {
+    if (noticed[i] == 0) continue;
+    append(notices_.add(pages[i]));
+    if (options_.homes_follow) episode_->add(pages[i]);
+  }
   append(notices_.close());
 }
 
@@ -357,6 +293,10 @@ void Driver::apply_notices(const NoticeReader::Heard& heard) {
   if (nodes_with_news(heard.time(), known_, self_, nodes_).empty()) return;
   MULTIGRAIN_LOCK_STEP(acquire_lock_);
   const LockGuard one_at_a_time(acquire_lock_);
+  apply_news(heard);
+}
+
+void Driver::apply_news(const NoticeReader::Heard& heard) {
   const NodeSet news = nodes_with_news(heard.time(), known_, self_, nodes_);
   if (news.empty()) return;
   count(Counter::kAcquires);

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "base/spin_lock.h"
+#include "coherence/hlrc/episode_writes.h"
 #include "coherence/hlrc/fetch_log.h"
 #include "coherence/hlrc/interval.h"
 #include "coherence/hlrc/notice_reader.h"
@@ -40,6 +41,8 @@ class Driver final : public PageDriver {
     // Processors that wait at a barrier share the page work of the one that ends the interval, or applies notices
     // (B.3's leader does it alone).
     bool cooperative = false;
+    // Pages move their homes to the nodes that write them.
+    bool homes_follow = true;
   };
   // Ends the run with a sentence if the tables cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const Options& options);
@@ -49,10 +52,14 @@ class Driver final : public PageDriver {
   [[nodiscard]] bool is_clean() const override;
   void acquire(NodeId from) override;
   void acquire_all() override;
+  void release_at_barrier() override;
+  void acquire_at_barrier() override;
   bool help() override;
 
   // What this node knows of a page, for tests and diagnosis.
   [[nodiscard]] Page inspect(PageId page);
+  // Where it is at home as far as this node knows, of a page that is allocated.
+  [[nodiscard]] NodeId home_now(PageId page) { return *home_of(page, records_[page.value], true); }
   // Up to where this node has applied the notices of `node`; of itself, what it has published.
   [[nodiscard]] uint64_t known(NodeId node) const { return known_[node.value].load(std::memory_order_acquire); }
 
@@ -70,7 +77,7 @@ class Driver final : public PageDriver {
 
   Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
 
-  // Faults.
+  // Faults; what they bring beside their page is in fetch_ahead.cpp.
   void perform(PageId page, Record& record, const Actions& actions) MG_REQUIRES(record.lock);
   void follow_up(FaultOutcome outcome, PageId page, const Record& record);
   void fetch_ahead(PageId from);
@@ -87,6 +94,7 @@ class Driver final : public PageDriver {
   }
 
   // The end of an interval.
+  void release_interval() MG_REQUIRES(interval_lock_);
   void apply_fetch_log() MG_REQUIRES(interval_lock_);
   void apply_fetch(PageId page, Record& record);
   void end_interval(std::span<const PageId> pages) MG_REQUIRES(interval_lock_);
@@ -98,11 +106,16 @@ class Driver final : public PageDriver {
 
   // Acquires.
   void apply_notices(const NoticeReader::Heard& heard);
+  void apply_news(const NoticeReader::Heard& heard) MG_REQUIRES(acquire_lock_);
   void invalidate_runs(std::span<const NoticeRun> runs) MG_REQUIRES(acquire_lock_);
   void invalidate(NoticeRun run);
   struct Group;
   void gather(PageId page, Group& group);
   void invalidate_group(Group& group);
+
+  // Barriers of all processors (barriers.cpp).
+  void move_homes(NoticeRun run, NodeId writer) MG_REQUIRES(acquire_lock_);
+  void move_home(PageId page, Record& record, NodeId writer);
 
   // Of each processor: the page that it has faulted on last and that was fetched. Of the initial-exec kind: it is used in
   // the fault handler, where a first access must not allocate.
@@ -131,6 +144,12 @@ class Driver final : public PageDriver {
   SpinLock acquire_lock_;          // held while write notices are applied
   SharedWork runs_to_invalidate_;  // opened with the lock held
   std::unique_ptr<NoticeReader> reader_;
+
+  // Nobody uses it at the same time: it is filled with interval_lock_ held, and read by the first processor that leaves the
+  // barrier, when all others of the node are there.
+  std::unique_ptr<EpisodeWrites> episode_;
+  std::atomic<uint64_t> arrived_{0};                // at how many barriers of all processors this node has arrived
+  uint64_t left_ MG_GUARDED_BY(acquire_lock_) = 0;  // of those, how many it has left
 };
 
 }  // namespace multigrain::hlrc

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "coherence/hlrc/words.h"
 #include "base/steps.h"
+#include "coherence/hlrc/words.h"
 
 namespace multigrain::hlrc {
 namespace {

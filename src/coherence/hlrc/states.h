@@ -29,7 +29,7 @@ struct Page {
 enum class Access : uint8_t { kRead, kWrite };
 
 // The other events of a page have no operands: a prefetch, a write notice of another node, a deposit that is complete,
-// a fetch by another node, the end of the interval, and its publication.
+// a fetch by another node, the end of the interval, its publication, and that the home moves.
 
 // What the driver must do, in order, before it lets go of the page.
 enum class Verb : uint8_t {

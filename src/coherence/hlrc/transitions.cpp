@@ -41,6 +41,13 @@
 //
 //   any         clean         notice, if one is pending          not queued; at home: private
 //
+// The home moves, at a barrier of all processors (H6).
+//
+//   read        from here     -                                  read; in the fetch log: the new home counts it as shared
+//   write       from here     revoke write                       the same: private, and fetched after this node's release
+//   invalid     from here     -                                  invalid
+//   any         to here       -                                  the same, shared
+//
 // What a table does not have changes nothing. "queue": unless the page is queued, and always before the right: another
 // processor of the node may use it at once, and release before this one goes on (H2).
 #include "coherence/hlrc/transitions.h"
@@ -256,6 +263,19 @@ void on_clean(Page& page, Actions& actions) {
   }
   page.notice_pending = false;
   page.queued = false;
+}
+
+void on_home_leaves(Page& page, Actions& actions) {
+  if (page.state == PageState::kWrite) actions.push(Verb::kRevokeWrite);
+  const bool has_copy = page.state != PageState::kInvalid;
+  page = {.state = has_copy ? PageState::kRead : PageState::kInvalid, .logged = has_copy};
+}
+
+// Its frame is complete whatever its state: a node that came too late for notices has invalidated it, and nothing else.
+void on_home_comes(Page& page) {
+  if (page.state == PageState::kPrefetched) page.state = PageState::kInvalid;
+  page.shared = true;
+  page.logged = false;
 }
 
 }  // namespace multigrain::hlrc

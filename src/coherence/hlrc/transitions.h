@@ -23,6 +23,12 @@
 //      finds the entry, and counts the page as written in that interval, or the fetch began later and sees all that
 //      the interval wrote.
 //
+//  H6  The home of a page moves at a barrier of all processors, to the node whose notices alone have named the page since
+//      the barrier before. Every node finds the same pages, and counts them as moved before any of its processors leaves
+//      the barrier; nobody faults, fetches, deposits or writes between the arrival of the last processor and that. The
+//      frame of the new home is complete: nobody else has changed the home copy since the new home fetched it (or, the
+//      old home, has named it), and what it wrote itself is in both. The page is shared there, since others have copies.
+//
 // A notice about a page that is dirty here ends its copy early: the changes go home at once, and their own notice is
 // pending until this node's interval ends. So a fetch never has to be merged with what was written here before.
 #pragma once
@@ -52,5 +58,9 @@ void on_fetched_elsewhere(Page& page, Actions& actions);
 // whether the notices name it.
 void on_interval_end(Page& page, const Context& context, Actions& actions);
 void on_clean(Page& page, Actions& actions);
+
+// The page's home moves (H6): from this node, or to it. For all others nothing changes.
+void on_home_leaves(Page& page, Actions& actions);
+void on_home_comes(Page& page);
 
 }  // namespace multigrain::hlrc

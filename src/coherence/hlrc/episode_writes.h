@@ -1,0 +1,104 @@
+// What each node has written in an episode: between two barriers of all processors. At such a barrier every node reads
+// it of every other, and so all of them know the pages that one node alone has written (home_moves.cpp).
+//
+// A node keeps the pages that its notices name, and puts them into words that it exports before it arrives at the
+// barrier, in one of two places, by turns. It comes to the same place again when it arrives at the barrier after the next:
+// then all nodes have left the one before that, and have read what was there.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/node_set.h"
+#include "coherence/hlrc/write_notices.h"
+#include "fabric/fabric.h"
+#include "memory/sparse_table.h"
+
+namespace multigrain::hlrc {
+
+// Visits, as visit(run, node), the pages that are in the runs of one node and of no other, in ascending order. `lists`: of
+// each node its runs, in ascending order, which do not overlap.
+template <typename Visit>
+void for_each_run_of_one(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
+  std::array<size_t, NodeSet::kCapacity> next{};
+  uint64_t from = 0;  // all pages before it are done
+  while (true) {
+    // Between `from` and `end` the lists that have pages there have all of them.
+    uint64_t end = UINT64_MAX;
+    unsigned having = 0;
+    size_t node = 0;
+    uint64_t nearest = UINT64_MAX;
+    for (size_t n = 0; n < lists.size(); ++n) {
+      while (next[n] < lists[n].size() && lists[n][next[n]].end() <= from) ++next[n];
+      if (next[n] == lists[n].size()) continue;
+      const NoticeRun& run = lists[n][next[n]];
+      if (run.first.value > from) {
+        nearest = std::min(nearest, run.first.value);
+        continue;
+      }
+      ++having;
+      node = n;
+      end = std::min(end, run.end());
+    }
+    end = std::min(end, nearest);
+    if (end == UINT64_MAX) return;
+    if (having == 1) visit(NoticeRun{PageId(from), end - from}, NodeId(static_cast<uint16_t>(node)));
+    from = end;
+  }
+}
+
+class EpisodeWrites {
+ public:
+  // `pages`: of the region.
+  static Result<std::unique_ptr<EpisodeWrites>> create(Fabric& fabric, uint64_t pages);
+
+  // --- The node's own. One thread at a time.
+
+  // A notice of this node names the page.
+  void add(PageId page);
+  // Makes them what the other nodes read at the barrier that ends this episode.
+  void publish(uint64_t episode);
+
+  // --- At the barrier, by one thread of the node, before any of the node's processors leaves it.
+
+  // Begins to read what the others have published, and is done when finish() has returned. Then lists() has the runs of
+  // every node, or nothing: some node has more than there is room for, and every node finds that.
+  void start(uint64_t episode);
+  void finish(uint64_t episode);
+  [[nodiscard]] std::optional<std::span<const std::span<const NoticeRun>>> lists() const;
+  // The next episode begins.
+  void forget();
+
+ private:
+  friend struct Explored;  // tests/coherence/hlrc_driver_state.h
+  // Words of a list that are read before it is known how many there are, its length included.
+  static constexpr uint64_t kEarly = 32;
+  static constexpr uint64_t kTooMany = UINT64_MAX;
+
+  EpisodeWrites(Fabric& fabric, uint64_t pages) : fabric_(fabric), pages_(pages) {}
+  [[nodiscard]] static uint64_t encode(NoticeRun run) { return (run.count - 1) << 32 | run.first.value; }
+  [[nodiscard]] static NoticeRun decode(uint64_t word) { return {PageId(word & 0xffffffffu), (word >> 32) + 1}; }
+  [[nodiscard]] Completion start_get(NodeId node, uint64_t episode, uint64_t from, uint64_t words);
+  [[nodiscard]] uint64_t* words_of(NodeId node) const;
+  [[nodiscard]] NoticeRun* runs_of(NodeId node) const;
+  void decode_list(NodeId node);
+
+  Fabric& fabric_;
+  const uint64_t pages_;
+
+  SparseTable<NoticeRun> own_;  // twice as many as are published, so that they are joined now and then
+  uint64_t size_ = 0;
+  bool is_too_much_ = false;
+
+  SparseTable<uint64_t> words_;  // a list a node, as it was read
+  SparseTable<NoticeRun> runs_;  // the same, decoded
+  std::array<Completion, NodeSet::kCapacity> early_{};
+  std::array<std::span<const NoticeRun>, NodeSet::kCapacity> lists_{};
+  bool has_all_ = false;
+};
+
+}  // namespace multigrain::hlrc
