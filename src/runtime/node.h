@@ -104,6 +104,10 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   // from ordinary code.
   void mark_profiles(PhaseMark mark);
 
+  // Of a node other than 0, before it serves messages, and so before node 0 can have given it work: a signal that ends a
+  // process goes to the launcher, which gives it to the program on node 0.
+  void pass_on_signals() const;
+
   // Life of a node other than 0: serves until node 0 ends the run; then its process ends.
   [[noreturn]] void serve_until_the_end();
 

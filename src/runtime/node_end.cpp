@@ -102,7 +102,7 @@ void pass_on(int number, siginfo_t* info, void*) {
 
 }  // namespace
 
-void Node::serve_until_the_end() {
+void Node::pass_on_signals() const {
   // The launcher passes these on to every node, but the program's handlers are node 0's: what it survives must not end
   // the run here. If it dies of one, the run ends.
   for (const int number : {SIGQUIT, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
@@ -113,6 +113,9 @@ void Node::serve_until_the_end() {
   action.sa_sigaction = &pass_on;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   for (const int number : {SIGHUP, SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
+}
+
+void Node::serve_until_the_end() {
   // Node 0 may end without a word (_exit, a signal): then this node ends as well, quietly.
   const int node_0 = watch_node_0();
   // Over UCX the launcher may say so, too; poll passes over a descriptor of -1.

@@ -32,7 +32,11 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
   }
   // Before the node starts: its processors may be given work, and call exit(), before this thread gets any further.
   on_exit(&at_exit, nullptr);
-  if (Status started = Node::start(); !started) {
+  const auto prepare = [](Node& node) -> Status {
+    if (node.config().node != NodeId(0)) node.pass_on_signals();
+    return {};
+  };
+  if (Status started = Node::start(prepare); !started) {
     // The launcher checked what it could; this is what only the node itself finds out.
     const char* const number = secure_getenv("MULTIGRAIN_NODE");
     std::fprintf(stderr, "multigrain: node %s cannot start: %s\n", number != nullptr ? number : "0",
