@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <deque>
 #include <memory>
 #include <random>
@@ -30,6 +31,8 @@
 namespace multigrain::exploring_driver {
 
 inline constexpr size_t kMaxStates = 20'000'000;
+// How the report of an exploration begins that was cut.
+inline constexpr const char* kTooManyStates = "too many states";
 inline constexpr size_t kMaxSteps = 10'000;  // of one execution
 
 template <typename World>
@@ -120,7 +123,7 @@ class Explorer {
   };
 
   bool has_too_many_states() {
-    if (seen_.size() > max_states_) fail("too many states: the exploration is not complete");
+    if (seen_.size() > max_states_) fail(fmt::format("{}: the exploration is not complete", kTooManyStates));
     return seen_.size() > max_states_;
   }
 
@@ -216,5 +219,24 @@ class Explorer {
   std::vector<Choice> choices_;
   std::vector<uint8_t> bytes_;
 };
+
+// Explores machines with a deliberate fault in them until one refutes it, and prints which, and as what the fault was found.
+// Returns the steps that led there; empty: none of them does. Most faults show early, on one of the machines or another, while
+// all orders of a large machine take long: so every machine has a few thousand states first, and more only if none refutes it.
+// `allowed(scenario)`: the outcomes that are right.
+template <typename World, typename Allowed>
+std::string refute_and_print(const char* fault, const std::vector<typename World::Scenario>& scenarios,
+                             Allowed&& allowed) {
+  for (const size_t most_states : {size_t{3'000}, size_t{100'000}, kMaxStates}) {
+    for (const typename World::Scenario& scenario : scenarios) {
+      const exploring::Report report = Explorer<World>(scenario, allowed(scenario), most_states).run().report;
+      if (report.failure.empty() || report.failure.starts_with(kTooManyStates)) continue;
+      std::printf("%s | %s | %zu states | %s\n", fault, scenario.name.c_str(), report.states, report.failure.c_str());
+      std::fflush(stdout);
+      return report.failure + "\n" + report.trace;
+    }
+  }
+  return {};
+}
 
 }  // namespace multigrain::exploring_driver

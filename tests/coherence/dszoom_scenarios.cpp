@@ -159,17 +159,6 @@ std::string explore_and_print(const Scenario& scenario) {
   return result.report.failure.empty() ? std::string() : result.report.failure + "\n" + result.report.trace;
 }
 
-std::string refute_and_print(Mutant mutant) {
-  for (const Scenario& scenario : scenarios_for(mutant)) {
-    const auto result = explore(scenario);
-    if (result.report.failure.empty()) continue;
-    std::printf("%s | %s | %zu states | %s\n", name(mutant), scenario.name.c_str(), result.report.states,
-                result.report.failure.c_str());
-    return result.report.failure + "\n" + result.report.trace;
-  }
-  return {};
-}
-
 }  // namespace
 
 std::vector<Scenario> scenarios() {
@@ -233,6 +222,10 @@ std::vector<Scenario> scenarios_for(Mutant mutant) {
   return all;
 }
 
+std::string refute(Mutant mutant) {
+  return exploring_driver::refute_and_print<World>(name(mutant), scenarios_for(mutant), sequential_outcomes);
+}
+
 exploring::Explorable explorable() {
   exploring::Explorable all{.protocol = "dszoom", .scenarios = {}, .mutants = {}, .random = {}};
   const auto add = [&](const std::vector<Scenario>& some, bool takes_minutes) {
@@ -244,7 +237,7 @@ exploring::Explorable explorable() {
   add(long_scenarios(), true);
   for (auto m = static_cast<unsigned>(Mutant::kNone) + 1; m < static_cast<unsigned>(Mutant::kCount); ++m) {
     const auto mutant = static_cast<Mutant>(m);
-    all.mutants.push_back({.name = name(mutant), .refute = [mutant] { return refute_and_print(mutant); }});
+    all.mutants.push_back({.name = name(mutant), .refute = [mutant] { return refute(mutant); }});
   }
   return all;
 }

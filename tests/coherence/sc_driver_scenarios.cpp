@@ -158,18 +158,9 @@ std::string explore(const Scenario& scenario) {
 }
 
 std::string refute(Mutant mutant) {
-  constexpr size_t kMostStates = 300'000;
-  for (Scenario scenario : scenarios()) {
-    scenario.mutant = mutant;
-    const exploring::Report report =
-        exploring_driver::Explorer<World>(scenario, allowed_outcomes(scenario), kMostStates).run().report;
-    if (report.failure.empty() || report.failure.starts_with("too many states")) continue;
-    std::printf("%s | %s | %zu states | %s\n", name(mutant), scenario.name.c_str(), report.states,
-                report.failure.c_str());
-    std::fflush(stdout);
-    return report.failure + "\n" + report.trace;
-  }
-  return {};
+  std::vector<Scenario> all = scenarios();
+  for (Scenario& scenario : all) scenario.mutant = mutant;
+  return exploring_driver::refute_and_print<World>(name(mutant), all, allowed_outcomes);
 }
 
 }  // namespace multigrain::sc::explored

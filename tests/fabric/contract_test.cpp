@@ -18,6 +18,7 @@
 #include "fabric/shm/shm_fabric.h"
 #include "memory/layout.h"
 #include "shm_job.h"
+#include "support/effort.h"
 #include "support/sim_fabric.h"
 #include "ucx_job.h"
 
@@ -304,7 +305,7 @@ TEST_P(FabricContract, PiecesReachTheirPlacesAndNothingElse) {
       const uint64_t begin = words ? 8 : kBegin, range = words ? 4000 : kRange;
       std::vector<std::byte> expected(range);
       a_.get(to, segment, begin, expected);
-      for (unsigned round = 0; round < 30; ++round) {
+      for (unsigned round = 0; round < effort(30u, 10u); ++round) {
         struct Put {
           std::vector<std::byte> bytes;
           std::vector<Piece> pieces;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "support/effort.h"
 #include "targets.h"
 
 namespace multigrain::fuzz {
@@ -48,9 +49,9 @@ TEST_P(FuzzTest, KeepsItsPromisesWhateverComes) {
   const std::vector<std::byte> good = GetParam().good();
   GetParam().run(good);
   std::mt19937_64 random(20241121);
-  for (int i = 0; i < 150'000; ++i) GetParam().run(damaged(good, random));
+  for (int i = 0; i < effort(150'000, 30'000); ++i) GetParam().run(damaged(good, random));
   std::vector<std::byte> noise;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < effort(20'000, 5'000); ++i) {
     noise.resize(random() % 300);
     for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
     GetParam().run(noise);

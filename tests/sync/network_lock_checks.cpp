@@ -161,16 +161,10 @@ std::string explore(const Scenario& scenario) {
 }
 
 std::string refute(Mutant mutant) {
-  for (Scenario scenario : scenarios()) {
-    scenario.mutant = mutant;
-    const exploring::Report report = report_of(scenario);
-    if (report.failure.empty() || report.failure.starts_with("too many states")) continue;
-    std::printf("%s | %s | %zu states | %s\n", name(mutant), scenario.name.c_str(), report.states,
-                report.failure.c_str());
-    std::fflush(stdout);
-    return report.failure + "\n" + report.trace;
-  }
-  return {};
+  std::vector<Scenario> all = scenarios();
+  for (Scenario& scenario : all) scenario.mutant = mutant;
+  const auto only_outcome = [](const Scenario&) { return std::set<World::Outcome>{{}}; };
+  return exploring_driver::refute_and_print<World>(name(mutant), all, only_outcome);
 }
 
 }  // namespace multigrain::network_lock_explored

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "random_trace.h"
+#include "support/effort.h"
 #include "trace/analysis/address_map.h"
 #include "trace/analysis/attribution.h"
 
@@ -133,7 +134,7 @@ uint64_t plain_moves(const std::vector<Reference>& references, uint64_t block_by
 
 TEST(FalseSharing, BoundsAndIdentitiesOnRandomTraces) {
   unsigned with_false_moves = 0, with_lower = 0, with_full = 0, with_intervals = 0;
-  for (uint64_t seed = 0; seed < 4000; ++seed) {
+  for (uint64_t seed = 0; seed < effort(4000u, 800u); ++seed) {
     const RandomTrace shape{.processors = 2 + static_cast<unsigned>(seed % 5),
                             .references = 20 + seed % 300,
                             .bytes = uint64_t{32} << seed % 6,
@@ -183,10 +184,10 @@ TEST(FalseSharing, BoundsAndIdentitiesOnRandomTraces) {
     with_intervals += i.lower_bound > i.full_duration;
   }
   // The cases are not all trivial.
-  EXPECT_GT(with_false_moves, 1000u);
-  EXPECT_GT(with_lower, 100u);
-  EXPECT_GT(with_full, 10u);
-  EXPECT_GT(with_intervals, 100u);
+  EXPECT_GT(with_false_moves, effort(1000u, 200u));
+  EXPECT_GT(with_lower, effort(100u, 20u));
+  EXPECT_GT(with_full, effort(10u, 2u));
+  EXPECT_GT(with_intervals, effort(100u, 20u));
 }
 
 // The cheapest choice of intervals for one block, by trying all (section 7.1.2).
@@ -305,7 +306,7 @@ MoveKinds plain_kinds(const std::vector<Reference>& trace, unsigned processors) 
 }
 
 TEST(Attribution, KindsAgreeWithAPlainSearch) {
-  for (uint64_t seed = 0; seed < 4000; ++seed) {
+  for (uint64_t seed = 0; seed < effort(4000u, 800u); ++seed) {
     const RandomTrace shape{.processors = 2 + static_cast<unsigned>(seed % 4),
                             .references = 10 + seed % 90,
                             .bytes = 32,

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <thread>
 
+#include "support/effort.h"
 #include "trace_files.h"
 #include "trace_kernels.h"
 
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 
 TEST(TraceFormat, ThousandsOfRandomTracesComeBackAsTheyWere) {
   const Directory directory;
-  for (uint64_t seed = 0; seed < 3000; ++seed) {
+  for (uint64_t seed = 0; seed < effort(3000u, 300u); ++seed) {
     SCOPED_TRACE(seed);
     const Whole trace = random_trace(seed, seed % 50 == 0 ? 20000 : 600);
     const uint32_t block = std::vector<uint32_t>{1, 7, 100, 5000, 1u << 18}[seed % 5];

@@ -8,6 +8,7 @@
 #include <list>
 
 #include "random_trace.h"
+#include "support/effort.h"
 
 namespace multigrain::trace {
 namespace {
@@ -34,7 +35,7 @@ TEST(Tlb, EveryDesignAgreesWithAPlainSimulation) {
   const std::vector<uint64_t> page_sizes = {64, 256, 1024};
   std::vector<TlbDesign> designs = tlb_designs();
   for (const char* text : {"1x1", "1x3", "4x1", "8x2", "2x5"}) designs.push_back(*parse_tlb_design(text));
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < effort(40u, 8u); ++seed) {
     const RandomTrace shape{.processors = 3, .references = 3000, .bytes = uint64_t{512} << (seed % 8)};
     const auto references = random_references(shape, seed);
     TlbAnalysis analysis(designs, page_sizes, 3, 16);

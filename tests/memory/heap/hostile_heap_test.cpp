@@ -1,6 +1,7 @@
 // The shared heap among nodes that send anything.
 #include "../../fabric/hostile.h"
 #include "memory/heap/shared_heap.h"
+#include "support/effort.h"
 
 namespace multigrain::testing {
 namespace {
@@ -82,28 +83,28 @@ void trial_of(NodeId self, std::mt19937_64& random, const std::function<void(Mes
 }
 
 TEST(HostileHeap, TheManagerAcceptsOrEndsWithASentence) {
-  const HostileCounts counts = run_trials(300, [](std::mt19937_64& random) {
+  const HostileCounts counts = run_trials(effort(300, 60), [](std::mt19937_64& random) {
     trial_of(NodeId(0), random, [&](MessageHeader& header) {
       if (random() % 4 == 0) damage(header, random);
     });
   });
-  EXPECT_GT(counts.ended, 150u);
+  EXPECT_GT(counts.ended, effort(150u, 30u));
 }
 
 TEST(HostileHeap, AnotherNodeAcceptsOrEndsWithASentence) {
-  const HostileCounts counts = run_trials(300, [](std::mt19937_64& random) {
+  const HostileCounts counts = run_trials(effort(300, 60), [](std::mt19937_64& random) {
     trial_of(NodeId(1), random, [&](MessageHeader& header) {
       if (random() % 4 == 0) damage(header, random);
     });
   });
-  EXPECT_GT(counts.ended, 150u);
+  EXPECT_GT(counts.ended, effort(150u, 30u));
 }
 
 TEST(HostileHeap, OneTypeAtATime) {
   HostileCounts all;
   for (MessageType type = heap_message::kAllocate; type != heap_message::kEnd; ++type) {
     for (const uint16_t self : {uint16_t{0}, uint16_t{1}}) {
-      const HostileCounts counts = run_trials(30, [type, self](std::mt19937_64& random) {
+      const HostileCounts counts = run_trials(effort(30, 6), [type, self](std::mt19937_64& random) {
         trial_of(NodeId(self), random, [&](MessageHeader& header) {
           while (header.type != type) header = plausible(random);
           if (random() % 2 == 0) damage(header, random);
@@ -113,7 +114,7 @@ TEST(HostileHeap, OneTypeAtATime) {
       all.ended += counts.ended;
     }
   }
-  EXPECT_GT(all.ended, 100u);
+  EXPECT_GT(all.ended, effort(100u, 20u));
 }
 
 // More requests than a node can have made would run over those that still wait for acknowledgements.

@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "support/effort.h"
+
 namespace multigrain {
 namespace {
 
@@ -72,7 +74,7 @@ TEST_P(SmallRandomTest, AgreesWithTheModel) {
   const Placement placements[] = {kInterleaved, {HomePolicy::kFirstTouch, NodeId(0)}, {HomePolicy::kNode, NodeId(2)}};
   std::map<uint64_t, uint32_t> in_use;  // offset -> size
   std::set<uint64_t> ever_used;         // granules of 16 bytes
-  for (int step = 0; step < 20000; ++step) {
+  for (int step = 0; step < effort(20000, 6000); ++step) {
     const bool grow = random() % 10 < (step / 2000 % 2 == 0 ? 7u : 3u);
     if (grow || in_use.empty()) {
       const uint64_t limit = random() % 3 == 0 ? fed.geometry.page_size * 7 / 8 : 200;
