@@ -14,10 +14,6 @@
 
 namespace multigrain {
 
-inline void count(Counter counter, uint64_t n = 1) {
-  this_profile().count(counter, n);
-}
-
 class LineDriver : public LineMemory {
  public:
   bool keeps(uintptr_t address) final;

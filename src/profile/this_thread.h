@@ -14,4 +14,9 @@ void set_this_profile(ProcessorProfile& profile);
 // What the thread does from now on, nobody measures.
 void give_back_this_profile();
 
+// Counts in the calling thread's profile.
+inline void count(Counter counter, uint64_t n = 1) {
+  this_profile().count(counter, n);
+}
+
 }  // namespace multigrain

@@ -52,7 +52,7 @@ mutate([[  MG_CHECK(record.twin != nullptr, page.value);
 # kKnownBeforeInvalid
 mutate([[    invalidate_runs(*runs);
 ]] [[    if (is(Mutant::kKnownBeforeInvalid))
-      news.for_each([&](NodeId node) { known_[node.value].store(heard.time()[node.value]); });
+      news.for_each([&](NodeId node) { known_[node.value].store(timestamp.time()[node.value]); });
     invalidate_runs(*runs);
 ]])
 
@@ -109,7 +109,7 @@ mutate([[position, words::kFetchLogCount);
 in_file(barriers)
 
 # kNoticesBeforeMoves
-mutate([[  // Where one node alone]] [[  if (is(Mutant::kNoticesBeforeMoves)) apply_news(heard);
+mutate([[  // Where one node alone]] [[  if (is(Mutant::kNoticesBeforeMoves)) apply_news(timestamp);
   // Where one node alone]])
 
 # kOldHomeWrites

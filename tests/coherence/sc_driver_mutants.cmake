@@ -107,8 +107,8 @@ mutate([[  if (resolved) return true;
 in_file(run)
 
 # kUnlikeInRun, kUnlikeRightsInRun
-mutate([[record.right == right_ && record.is_ahead == is_ahead_ && record.for_reader == for_reader_ &&
-                        std::ranges::equal(asked, lists_[current_]);]] [[(is(Mutant::kUnlikeRightsInRun) || (record.right == right_ && record.is_ahead == is_ahead_ && record.for_reader == for_reader_)) &&
+mutate([[record.right == right_ && record.is_prefetched == is_prefetched_ &&
+                        record.for_reader == for_reader_ && std::ranges::equal(asked, lists_[current_]);]] [[(is(Mutant::kUnlikeRightsInRun) || (record.right == right_ && record.is_prefetched == is_prefetched_ && record.for_reader == for_reader_)) &&
                         (is(Mutant::kUnlikeInRun) || std::ranges::equal(asked, lists_[current_]));]])
 # kRunUnlockedEarly
 mutate([[  if (count_ == 0) return;
@@ -119,8 +119,8 @@ mutate([[  if (count_ == 0) return;
     return;
   }
   driver_.perform]])
-in_file(ahead)
+in_file(prefetch)
 
 # kOpensWhatIsNotHere
-mutate([[record.is_ahead && is_here &&]] [[record.is_ahead && (is_here || is(Mutant::kOpensWhatIsNotHere)) &&]])
+mutate([[record.is_prefetched && is_here &&]] [[record.is_prefetched && (is_here || is(Mutant::kOpensWhatIsNotHere)) &&]])
 in_file("")

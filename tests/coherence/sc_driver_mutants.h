@@ -31,12 +31,12 @@ enum class Mutant : uint8_t {
   kListedTwice,       // a page is put into the list though it is there
   kWakesNobody,       // threads that wait are not woken
   kDiscardForgotten,  // a node that discards is not told how many pages are cleared later
-  // of runs, and of what is asked for ahead
+  // of runs, and of prefetching
   kUnlikeInRun,         // what one page of a run asks for is done for all
   kUnlikeRightsInRun,   // the rights of one page of a run are taken for those of all
   kRunUnlockedEarly,    // a run's pages are unlocked, and then what they ask for is done
   kOnePageOfRun,        // only the first page of a run is fetched
-  kOpensWhatIsNotHere,  // a page that was asked for ahead is mapped though it is not here
+  kOpensWhatIsNotHere,  // a prefetched page is mapped though it is not here
   kReaderNotGranted,    // a request for a reader that is expected to write grants the page to writers alone
   kGrantSeenLate,       // a thread that is going to wait looks at the grants after it has let go of the page
   kCount

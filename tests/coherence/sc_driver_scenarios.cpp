@@ -94,7 +94,7 @@ std::vector<Scenario> scenarios() {
               {{store(0, 1)}, {discard(0), load(0)}, {load(0)}}),
       machine("a discard and threads of the home", 2, {0}, {0, 0, 1},
               {{load(0), store(0, 1)}, {discard(0)}, {store(0, 2)}}),
-      // Pages that are asked for ahead, two together: by another node, by the home, by both, to read and to write.
+      // Prefetches of two pages together: by another node, by the home, by both, to read and to write.
       machine("two pages asked for to read", 2, {0, 0}, {1, 0},
               {{ask_to_read(0), load(0), load(1, 1)}, {store(1, 1), store(0, 1)}}),
       machine("two pages asked for to write", 2, {0, 0}, {1, 0},

@@ -295,7 +295,7 @@ const char* name(Mutant mutant) {
     case Mutant::kOnePageOfRun:
       return "only the first page of a run is fetched";
     case Mutant::kOpensWhatIsNotHere:
-      return "a page that was asked for ahead is mapped though it is not here";
+      return "a prefetched page is mapped though it is not here";
     case Mutant::kReaderNotGranted:
       return "readers that were expected to write are not granted the page";
     case Mutant::kGrantSeenLate:

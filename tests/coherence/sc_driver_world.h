@@ -35,7 +35,7 @@ enum class OpType : uint8_t {
   kAdd,        // atomic; `reg` receives the old value
   kMove,       // one instruction that reads a word of `page` and writes it to the same word of `to`
   kDiscard,    // of `page`
-  kAskToRead,  // `value` pages from `page` are asked for ahead of use
+  kAskToRead,  // prefetches `value` pages from `page`
   kAskToWrite,
 };
 

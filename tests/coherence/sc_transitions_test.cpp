@@ -64,7 +64,7 @@ TEST(ScTransitions, AReaderThatIsExpectedToWriteWaitsForTheOnlyCopy) {
   EXPECT_EQ(page.returning, 1);
 }
 
-TEST(ScTransitions, TheOnlyCopyIsAskedForAheadUnlessThePageIsHeldOrExclusive) {
+TEST(ScTransitions, TheOnlyCopyIsPrefetchedUnlessThePageIsHeldOrExclusive) {
   Actions actions;
   Page invalid;
   on_prefetch(invalid, kAway, Access::kWrite, actions);

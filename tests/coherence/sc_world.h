@@ -87,13 +87,13 @@ struct DriverState {
     if (page == kMaxPages) return driver.discarded_.prepare();
     return is_write ? record(page).writers.prepare() : record(page).readers.prepare();
   }
-  void ask_ahead(unsigned first, unsigned count, bool is_write) const {
-    driver.ask_ahead({.at = PageId(first),
-                      .from = PageId(uint64_t{first} - 1),
-                      .stride = 1,
-                      .count = count,
-                      .is_write = is_write,
-                      .is_certain = true});
+  void prefetch(unsigned first, unsigned count, bool is_write) const {
+    driver.prefetch({.at = PageId(first),
+                     .from = PageId(uint64_t{first} - 1),
+                     .stride = 1,
+                     .count = count,
+                     .is_write = is_write,
+                     .is_certain = true});
   }
   // As if it had just been made.
   void clear(bool expects_writes) const {
@@ -116,8 +116,8 @@ struct DriverState {
           uint64_t{static_cast<uint8_t>(p.state)} << 16 | uint64_t{static_cast<uint8_t>(p.pending)} << 20 |
           uint64_t{p.replied} << 24 | uint64_t{p.held} << 25 | uint64_t{p.has_forwarded_write} << 26 |
           uint64_t{p.has_invalidation} << 27 | uint64_t{static_cast<uint16_t>(p.acks)} << 28 |
-          uint64_t{static_cast<uint8_t>(of.right)} << 48 | uint64_t{of.is_listed} << 52 | uint64_t{of.is_ahead} << 53 |
-          uint64_t{of.for_reader} << 54 | uint64_t{of.migrates} << 55);
+          uint64_t{static_cast<uint8_t>(of.right)} << 48 | uint64_t{of.is_listed} << 52 |
+          uint64_t{of.is_prefetched} << 53 | uint64_t{of.for_reader} << 54 | uint64_t{of.migrates} << 55);
       add(p.waiting_to_read | uint64_t{p.waiting_to_write} << 8 | uint64_t{p.returning} << 16 |
           p.forwarded_reads.bits() << 24 | (p.has_forwarded_write ? uint64_t{p.forwarded_write.value} << 32 : 0) |
           (p.has_forwarded_write ? uint64_t{p.forwarded_acks} << 40 : 0) |
@@ -289,7 +289,7 @@ struct World::Impl {
   }
   void ask(const Op& op) {
     stop(Thread::At::kStep, nullptr);
-    state(running->node).ask_ahead(op.page, op.value, op.type == OpType::kAskToWrite);
+    state(running->node).prefetch(op.page, op.value, op.type == OpType::kAskToWrite);
     running->records.clear();
   }
   void execute(const Op& op) {

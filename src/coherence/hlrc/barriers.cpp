@@ -33,8 +33,8 @@ void Driver::acquire_at_barrier() {
   const uint64_t arrived = arrived_.load(std::memory_order_acquire);
   if (left_ == arrived) return;
   episode_->start(arrived - 1);
-  NoticeReader::Heard heard;
-  reader_->hear_all(known_, heard);
+  NoticeReader::Timestamp timestamp;
+  reader_->read_all_timestamps(known_, timestamp);
   episode_->finish(arrived - 1);
   // Where one node alone has written anything, a serial part of the program has ended, which says nothing of who will write
   // in the parallel ones; and pages that several will write are better spread as they were placed.
@@ -46,7 +46,7 @@ void Driver::acquire_at_barrier() {
       move_homes(run, writer);
     });
   episode_->forget();
-  apply_news(heard);
+  apply_news(timestamp);
   left_ = arrived;
 }
 

@@ -8,14 +8,6 @@
 #include "profile/this_thread.h"
 
 namespace multigrain::hlrc {
-namespace {
-
-void count(Counter counter, uint64_t n = 1) {
-  this_profile().count(counter, n);
-}
-
-}  // namespace
-
 // --- Start
 
 Driver::Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs)
@@ -275,39 +267,39 @@ void Driver::deposit(PageId page, Record& record, Deposits& deposits) {
 void Driver::acquire(NodeId from) {
   if (from == self_) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  NoticeReader::Heard heard;
-  reader_->hear(from, known_, heard);
-  apply_notices(heard);
+  NoticeReader::Timestamp timestamp;
+  reader_->read_timestamp(from, known_, timestamp);
+  apply_notices(timestamp);
 }
 
 void Driver::acquire_all() {
   if (nodes_ == 1) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
-  NoticeReader::Heard heard;
-  reader_->hear_all(known_, heard);
-  apply_notices(heard);
+  NoticeReader::Timestamp timestamp;
+  reader_->read_all_timestamps(known_, timestamp);
+  apply_notices(timestamp);
 }
 
-void Driver::apply_notices(const NoticeReader::Heard& heard) {
+void Driver::apply_notices(const NoticeReader::Timestamp& timestamp) {
   MULTIGRAIN_STEP(&known_);
-  if (nodes_with_news(heard.time(), known_, self_, nodes_).empty()) return;
+  if (nodes_with_news(timestamp.time(), known_, self_, nodes_).empty()) return;
   MULTIGRAIN_LOCK_STEP(acquire_lock_);
   const LockGuard one_at_a_time(acquire_lock_);
-  apply_news(heard);
+  apply_news(timestamp);
 }
 
-void Driver::apply_news(const NoticeReader::Heard& heard) {
-  const NodeSet news = nodes_with_news(heard.time(), known_, self_, nodes_);
+void Driver::apply_news(const NoticeReader::Timestamp& timestamp) {
+  const NodeSet news = nodes_with_news(timestamp.time(), known_, self_, nodes_);
   if (news.empty()) return;
   count(Counter::kAcquires);
-  if (const auto runs = reader_->read(heard, known_, news)) {
+  if (const auto runs = reader_->read(timestamp, known_, news)) {
     invalidate_runs(*runs);
   } else {
     count(Counter::kNoticesLost);
     invalidate({PageId(0), pages_looked_up()});
   }
   // Only now: another processor that finds nothing to apply goes on at once.
-  news.for_each([&](NodeId node) { raise_timestamp(node, heard.time()[node.value]); });
+  news.for_each([&](NodeId node) { raise_timestamp(node, timestamp.time()[node.value]); });
 }
 
 // `runs`: in ascending order. A part of work that is shared is as many pages as are worked on together, whatever runs

@@ -105,8 +105,8 @@ class Driver final : public PageDriver {
   void raise_timestamp(NodeId node, uint64_t position);
 
   // Acquires.
-  void apply_notices(const NoticeReader::Heard& heard);
-  void apply_news(const NoticeReader::Heard& heard) MG_REQUIRES(acquire_lock_);
+  void apply_notices(const NoticeReader::Timestamp& timestamp);
+  void apply_news(const NoticeReader::Timestamp& timestamp) MG_REQUIRES(acquire_lock_);
   void invalidate_runs(std::span<const NoticeRun> runs) MG_REQUIRES(acquire_lock_);
   void invalidate(NoticeRun run);
   struct Group;

@@ -29,32 +29,32 @@ Result<std::unique_ptr<NoticeReader>> NoticeReader::create(Fabric& fabric, uint6
 
 // --- Timestamps
 
-Completion NoticeReader::start_early(NodeId node, const Known& known, Heard& heard) const {
-  Heard::Entries& early = heard.early_[node.value];
+Completion NoticeReader::start_early(NodeId node, const Known& known, Timestamp& timestamp) const {
+  Timestamp::Entries& early = timestamp.early_[node.value];
   MULTIGRAIN_STEP(&known[node.value]);
   early.begin = known[node.value].load(std::memory_order_acquire);
   const uint64_t slot = early.begin % words::kNoticeCount;
-  early.count = std::min<uint64_t>(Heard::Entries::kMost, words::kNoticeCount - slot);
+  early.count = std::min<uint64_t>(Timestamp::Entries::kMost, words::kNoticeCount - slot);
   return fabric_.start_get(node, SegmentId::kWords, word_of(slot),
                            std::as_writable_bytes(std::span(early.words.data(), early.count)));
 }
 
-void NoticeReader::hear(NodeId releaser, const Known& known, Heard& heard) const {
+void NoticeReader::read_timestamp(NodeId releaser, const Known& known, Timestamp& timestamp) const {
   const Completion time = fabric_.start_get(releaser, SegmentId::kWords, words::kVector,
-                                            std::as_writable_bytes(std::span(heard.time_.data(), fabric_.nodes())));
-  const Completion entries = start_early(releaser, known, heard);
+                                            std::as_writable_bytes(std::span(timestamp.time_.data(), fabric_.nodes())));
+  const Completion entries = start_early(releaser, known, timestamp);
   fabric_.wait(time);
   fabric_.wait(entries);
 }
 
-void NoticeReader::hear_all(const Known& known, Heard& heard) const {
+void NoticeReader::read_all_timestamps(const Known& known, Timestamp& timestamp) const {
   std::array<Completion, NodeSet::kCapacity> times;
   std::array<Completion, NodeSet::kCapacity> entries;
   for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
     if (n == fabric_.self().value) continue;
     times[n] = fabric_.start_get(NodeId(n), SegmentId::kWords, words::kVector + n * sizeof(uint64_t),
-                                 std::as_writable_bytes(std::span(&heard.time_[n], 1)));
-    entries[n] = start_early(NodeId(n), known, heard);
+                                 std::as_writable_bytes(std::span(&timestamp.time_[n], 1)));
+    entries[n] = start_early(NodeId(n), known, timestamp);
   }
   for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
     if (n == fabric_.self().value) continue;
@@ -67,7 +67,7 @@ void NoticeReader::hear_all(const Known& known, Heard& heard) const {
 
 // Takes entries [begin, end) from those that were read early, if these have all of them. They were read before it was
 // known how far the log goes, so an entry that they do not have means that it came later, and nothing else.
-bool NoticeReader::take_early(const Heard::Entries& early, uint64_t begin, uint64_t end) {
+bool NoticeReader::take_early(const Timestamp::Entries& early, uint64_t begin, uint64_t end) {
   if (begin < early.begin || end > early.begin + early.count) return false;
   const std::span<const uint64_t> entries(early.words.data() + (begin - early.begin), end - begin);
   if (read_notices(entries, begin, words::kNoticeCount, pages_, {&runs_[runs_read_], entries.size()}) !=
@@ -90,15 +90,16 @@ NoticeReader::Get NoticeReader::start_get(NodeId node, const RingPiece& piece, u
 }
 
 // All logs at once: an acquire is to take one round trip, however many nodes it hears of.
-std::optional<std::span<const NoticeRun>> NoticeReader::read(const Heard& heard, const Known& known, NodeSet news) {
+std::optional<std::span<const NoticeRun>> NoticeReader::read(const Timestamp& timestamp, const Known& known,
+                                                             NodeSet news) {
   runs_read_ = 0;
   bool overwritten = false;
   std::array<Get, NodeSet::kCapacity> gets;
   uint64_t to = 0;
   news.for_each([&](NodeId node) {
     const uint64_t begin = known[node.value].load(std::memory_order_relaxed);
-    const uint64_t end = heard.time_[node.value];
-    if (take_early(heard.early_[node.value], begin, end)) return;
+    const uint64_t end = timestamp.time_[node.value];
+    if (take_early(timestamp.early_[node.value], begin, end)) return;
     const std::optional<RingPiece> piece = pieces_of_ring(begin, end, words::kNoticeCount);
     if (!piece) {
       overwritten = true;

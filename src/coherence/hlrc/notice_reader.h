@@ -26,7 +26,7 @@ class NoticeReader {
 
   // What a releaser knows, or every node has published, and with it the entries that were read before it was known how
   // many there are: mostly that is all of them, and the acquire takes one round trip instead of two.
-  class Heard {
+  class Timestamp {
    public:
     [[nodiscard]] const VectorTime& time() const { return time_; }
 
@@ -42,12 +42,12 @@ class NoticeReader {
     std::array<Entries, NodeSet::kCapacity> early_;
   };
   // Any thread, at the same time as others.
-  void hear(NodeId releaser, const Known& known, Heard& heard) const;
-  void hear_all(const Known& known, Heard& heard) const;
+  void read_timestamp(NodeId releaser, const Known& known, Timestamp& timestamp) const;
+  void read_all_timestamps(const Known& known, Timestamp& timestamp) const;
 
-  // Reads the notices that `heard` has of the nodes `news` beyond `known`: runs of pages in ascending order, valid
+  // Reads the notices that `timestamp` has of the nodes `news` beyond `known`: runs of pages in ascending order, valid
   // until the next call; one thread at a time. nullopt: some were overwritten, so that any page may have changed.
-  std::optional<std::span<const NoticeRun>> read(const Heard& heard, const Known& known, NodeSet news);
+  std::optional<std::span<const NoticeRun>> read(const Timestamp& timestamp, const Known& known, NodeSet news);
 
  private:
   friend struct Explored;  // tests/coherence/hlrc_driver_state.h
@@ -58,8 +58,8 @@ class NoticeReader {
   };
 
   NoticeReader(Fabric& fabric, uint64_t pages) : fabric_(fabric), pages_(pages) {}
-  Completion start_early(NodeId node, const Known& known, Heard& heard) const;
-  bool take_early(const Heard::Entries& early, uint64_t begin, uint64_t end);
+  Completion start_early(NodeId node, const Known& known, Timestamp& timestamp) const;
+  bool take_early(const Timestamp::Entries& early, uint64_t begin, uint64_t end);
   Get start_get(NodeId node, const RingPiece& piece, uint64_t to);
 
   Fabric& fabric_;

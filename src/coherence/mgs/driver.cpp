@@ -19,10 +19,6 @@ constexpr MessageType type_of(MessageKind kind) {
 // How many pages a release sends off together, at most: the homes are to have something to do while it gets more ready.
 constexpr size_t kReleasesInBatch = 16;
 
-void count(Counter counter, uint64_t n = 1) {
-  this_profile().count(counter, n);
-}
-
 }  // namespace
 
 const char* message_name(MessageType type) {

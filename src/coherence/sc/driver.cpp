@@ -28,10 +28,6 @@ Nanoseconds length_of_hold() {
   return kShortestHold + (mixed >> 32) % (kLongestHold - kShortestHold);
 }
 
-void count(Counter counter, uint64_t n = 1) {
-  this_profile().count(counter, n);
-}
-
 }  // namespace
 
 const char* message_name(MessageType type) {
@@ -66,14 +62,14 @@ bool Driver::on_fault(PageId page, bool is_write) {
   std::optional<Attendance> attendance;
   bool asks = false;
   bool is_new = false;  // to this node's threads
-  bool was_ahead = false;
+  bool was_prefetched = false;
   FaultOutcome outcome;
   {
     Actions actions;
     MULTIGRAIN_LOCK_STEP(record.lock);
     const LockGuard hold(record.lock);
     is_new = record.right == Right::kNone;
-    was_ahead = record.is_ahead;
+    was_prefetched = record.is_prefetched;
     note_touched(record);
     const bool was_readable = record.page.is_readable();
     const bool was_pending = record.page.pending != Pending::kNone;
@@ -92,16 +88,16 @@ bool Driver::on_fault(PageId page, bool is_write) {
       profile.count(Counter::kLocalFaults);
   }
   const bool resolved = outcome == FaultOutcome::kResolved;
-  if (resolved && was_ahead) open_brought(page, is_write);
+  if (resolved && was_prefetched) open_prefetched(page, is_write);
   // Before the wait, so that the home, if it has to be woken, finds all requests at once.
-  if (asks || is_new || was_ahead || !resolved) go_on_ahead(page, is_write);
+  if (asks || is_new || was_prefetched || !resolved) prefetch_next(page, is_write);
   if (resolved) return true;
   {
     const CategoryScope waiting(profile, Category::kDataWait);
     wait_until(*attendance, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
   }
   // The pages behind it came with it.
-  if (was_ahead) open_brought(page, is_write);
+  if (was_prefetched) open_prefetched(page, is_write);
   MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
   on_returned(record.page);
@@ -285,7 +281,7 @@ void Driver::send(PageId first, uint32_t count, const Action& action) {
 void Driver::map(PageId first, uint32_t count, Right right) MG_NO_THREAD_SAFETY_ANALYSIS {
   const Record& record = records_[first.value];
   // (D3), (D4)
-  if (record.is_ahead) return;
+  if (record.is_prefetched) return;
   if (record.for_reader) right = Right::kRead;
   if (right == Right::kRead)
     grant_read(first, count);

@@ -7,14 +7,14 @@
 //  (D2) A page of which something waits for the end of its hold is in the list of such pages, unless a thread that was
 //       granted the page does not run yet: that thread lists it. The service thread looks at the list until it is
 //       empty: it is in serve(), or Fabric::wake_service() has been called for it.
-//  (D3) A page that was asked for ahead (`is_ahead`) is mapped no further than before until a thread of this node faults on
+//  (D3) A page that was asked for ahead (`is_prefetched`) is mapped no further than before until a thread of this node faults on
 //       it, or on a page from which on all up to it were asked for ahead and are here. Then, or when it is taken away, it
 //       is no longer ahead.
 //  (D4) What came for a thread that reads, and was expected to write, gives it the right to read alone.
 //
 //   driver.cpp     faults, messages, holds, actions
 //   run.h          pages next to each other to which the same happens
-//   ahead.cpp      what is asked for before threads fault on it
+//   prefetch.cpp      what is asked for before threads fault on it
 //   migration.cpp  pages that threads read and then write
 //   discards.cpp   pages that are given up
 #pragma once
@@ -68,7 +68,7 @@ class Driver final : public PageDriver {
   struct alignas(64) Record : PageRecord {
     Right right MG_GUARDED_BY(lock) = Right::kNone;  // what the view allows
     bool is_listed MG_GUARDED_BY(lock) = false;      // in `listed_`
-    bool is_ahead MG_GUARDED_BY(lock) = false;       // asked for, and not touched yet (D3)
+    bool is_prefetched MG_GUARDED_BY(lock) = false;  // asked for, and not touched yet (D3)
     uint8_t in_vain MG_GUARDED_BY(lock) = 0;  // how much more often it was so in vain than not; kInVainTooOften at most
     uint8_t migrates MG_GUARDED_BY(lock) =
         0;  // how often lately threads have read it, and then written it (migration.cpp)
@@ -91,7 +91,7 @@ class Driver final : public PageDriver {
   void on_message(const Message& message);
 
   // Pages from + stride, from + 2 * stride and so on, for a thread that is at `at`.
-  struct Ahead {
+  struct PrefetchRange {
     PageId at;
     PageId from;
     int64_t stride = 1;
@@ -99,12 +99,12 @@ class Driver final : public PageDriver {
     bool is_write = false;
     bool is_certain = false;  // the thread will access them
   };
-  void go_on_ahead(PageId at, bool is_write);
+  void prefetch_next(PageId at, bool is_write);
   void open_unused(PageId at, PageId first, uint32_t count);
-  void ask_ahead(const Ahead& ahead);
-  void learn_homes(const Ahead& ahead);
+  void prefetch(const PrefetchRange& range);
+  void learn_homes(const PrefetchRange& range);
   // Maps the pages behind `at` that were asked for ahead and are here.
-  void open_brought(PageId at, bool is_write);
+  void open_prefetched(PageId at, bool is_write);
   static void note_touched(Record& record) MG_REQUIRES(record.lock);
   static void note_taken(Record& record) MG_REQUIRES(record.lock);
 

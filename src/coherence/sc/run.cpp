@@ -17,8 +17,8 @@ void Driver::Run::add(PageId page, Record& record) MG_NO_THREAD_SAFETY_ANALYSIS 
     return;
   }
   const bool is_alike = count_ != 0 && count_ < driver_.most_pages_of_run() && page.value == first_.value + count_ &&
-                        record.right == right_ && record.is_ahead == is_ahead_ && record.for_reader == for_reader_ &&
-                        std::ranges::equal(asked, lists_[current_]);
+                        record.right == right_ && record.is_prefetched == is_prefetched_ &&
+                        record.for_reader == for_reader_ && std::ranges::equal(asked, lists_[current_]);
   if (is_alike) {
     ++count_;
     return;
@@ -28,7 +28,7 @@ void Driver::Run::add(PageId page, Record& record) MG_NO_THREAD_SAFETY_ANALYSIS 
   first_ = page;
   count_ = 1;
   right_ = record.right;
-  is_ahead_ = record.is_ahead;
+  is_prefetched_ = record.is_prefetched;
   for_reader_ = record.for_reader;
 }
 

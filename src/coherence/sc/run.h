@@ -38,7 +38,7 @@ class Driver::Run {
   uint32_t count_ = 0;
   // Of the pages so far, before their actions.
   Right right_ = Right::kNone;
-  bool is_ahead_ = false;
+  bool is_prefetched_ = false;
   bool for_reader_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Pages that are brought to a node before its threads fault on them: because a thread goes through memory (streams.h), or because
+// Pages that are brought to a node before its threads fault on them: because a thread goes through memory (stream_prefetcher.h), or because
 // the host of a guest is about to copy to or from them. Both for reading and for writing, in runs (run.h).
 //
 // What comes is not mapped before a thread touches it (D3), so the node knows whether it was wanted. A page that came in vain
@@ -8,14 +8,14 @@
 #include "base/steps.h"
 #include "coherence/sc/driver.h"
 #include "coherence/sc/run.h"
-#include "coherence/sc/streams.h"
+#include "coherence/sc/stream_prefetcher.h"
 #include "profile/this_thread.h"
 
 namespace multigrain::sc {
 namespace {
 
 // Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
-[[gnu::tls_model("initial-exec")]] constinit thread_local Streams t_streams;
+[[gnu::tls_model("initial-exec")]] constinit thread_local StreamPrefetcher t_prefetcher;
 
 // That are mapped when the first of them is touched.
 constexpr uint64_t kMostOpened = 64;
@@ -28,27 +28,27 @@ bool Driver::is_unused(const Record& record) {
 }
 
 void Driver::note_touched(Record& record) {
-  record.is_ahead = false;
+  record.is_prefetched = false;
   if (record.in_vain != 0) --record.in_vain;
 }
 
 void Driver::note_taken(Record& record) {
-  if (!record.is_ahead) return;
-  record.is_ahead = false;
+  if (!record.is_prefetched) return;
+  record.is_prefetched = false;
   record.in_vain = static_cast<uint8_t>(std::min(record.in_vain + 1, kInVainTooOften));
 }
 
 // Of a thread that has faulted on `at`.
-void Driver::go_on_ahead(PageId at, bool is_write) {
+void Driver::prefetch_next(PageId at, bool is_write) {
   if (prefetch_ == 0) return;
-  const Streams::Ask ask = t_streams.next(at, is_write, prefetch_);
-  if (ask.count == 0) return;
-  const PageId from(static_cast<uint64_t>(ask.from));
-  if (is_write && ask.stride == 1) {
-    if (services_.homes.is_first_touch(at)) claim_ahead(records_, at, PageId(from.value + 1), ask.count);
-    open_unused(at, PageId(from.value + 1), ask.count);
+  const StreamPrefetcher::Prediction prediction = t_prefetcher.predict(at, is_write, prefetch_);
+  if (prediction.count == 0) return;
+  const PageId from(static_cast<uint64_t>(prediction.from));
+  if (is_write && prediction.stride == 1) {
+    if (services_.homes.is_first_touch(at)) claim_ahead(records_, at, PageId(from.value + 1), prediction.count);
+    open_unused(at, PageId(from.value + 1), prediction.count);
   }
-  ask_ahead({.at = at, .from = from, .stride = ask.stride, .count = ask.count, .is_write = is_write});
+  prefetch({.at = at, .from = from, .stride = prediction.stride, .count = prediction.count, .is_write = is_write});
 }
 
 // At home they need nobody.
@@ -65,11 +65,11 @@ void Driver::open_unused(PageId at, PageId first, uint32_t count) {
 }
 
 // With no lock held, since it may take a remote operation: of memory that is at home where it was touched first.
-void Driver::learn_homes(const Ahead& ahead) {
-  if (!services_.homes.is_first_touch(ahead.at)) return;
-  const PageRange stretch = services_.homes.stretch_of(ahead.at);
-  for (uint32_t i = 1; i <= ahead.count; ++i) {
-    const PageId page(ahead.from.value + static_cast<uint64_t>(ahead.stride * int64_t{i}));
+void Driver::learn_homes(const PrefetchRange& range) {
+  if (!services_.homes.is_first_touch(range.at)) return;
+  const PageRange stretch = services_.homes.stretch_of(range.at);
+  for (uint32_t i = 1; i <= range.count; ++i) {
+    const PageId page(range.from.value + static_cast<uint64_t>(range.stride * int64_t{i}));
     if (page.value >= services_.region.page_count() || !stretch.contains(page)) return;
     Record& record = records_[page];
     if (home_of(page, record, false)) continue;
@@ -77,24 +77,24 @@ void Driver::learn_homes(const Ahead& ahead) {
   }
 }
 
-void Driver::ask_ahead(const Ahead& ahead) MG_NO_THREAD_SAFETY_ANALYSIS {
-  learn_homes(ahead);
+void Driver::prefetch(const PrefetchRange& range) MG_NO_THREAD_SAFETY_ANALYSIS {
+  learn_homes(range);
   const MessageBatch batch(services_.fabric);
   uint64_t asked = 0;
   Run run(*this, nullptr);
-  for_each_ahead(records_, ahead.at, ahead.from, ahead.stride, ahead.count,
+  for_each_ahead(records_, range.at, range.from, range.stride, range.count,
                  [&](PageId page, Record& record, NodeId home) MG_NO_THREAD_SAFETY_ANALYSIS {
-                   if (ahead.stride != 1) run.finish();
+                   if (range.stride != 1) run.finish();
                    MULTIGRAIN_LOCK_STEP(record.lock);
                    record.lock.lock();
                    Actions& actions = run.next();
-                   const bool is_wanted = ahead.is_certain || record.in_vain < kInVainTooOften;
+                   const bool is_wanted = range.is_certain || record.in_vain < kInVainTooOften;
                    // What nobody has used is its home's already.
-                   const Access access = ahead.is_write ? Access::kWrite : access_of_reader(record);
+                   const Access access = range.is_write ? Access::kWrite : access_of_reader(record);
                    if (is_wanted && (home != self_ || record.page.begun))
                      on_prefetch(record.page, context(record), access, actions);
                    if (!actions.empty()) {
-                     record.is_ahead = true;
+                     record.is_prefetched = true;
                      record.for_reader = access == Access::kReadToWrite;
                      ++asked;
                    }
@@ -104,7 +104,7 @@ void Driver::ask_ahead(const Ahead& ahead) MG_NO_THREAD_SAFETY_ANALYSIS {
   if (asked != 0) this_profile().count(Counter::kPrefetches, asked);
 }
 
-void Driver::open_brought(PageId at, bool is_write) MG_NO_THREAD_SAFETY_ANALYSIS {
+void Driver::open_prefetched(PageId at, bool is_write) MG_NO_THREAD_SAFETY_ANALYSIS {
   Run run(*this, nullptr);
   const uint64_t end = std::min(at.value + 1 + kMostOpened, services_.region.page_count());
   for (uint64_t number = at.value + 1; number < end; ++number) {
@@ -116,7 +116,7 @@ void Driver::open_brought(PageId at, bool is_write) MG_NO_THREAD_SAFETY_ANALYSIS
     Actions& actions = run.next();
     const Page& state = record.page;
     const bool is_here = is_write ? state.is_writable() : state.is_readable() && state.pending == Pending::kNone;
-    if (record.is_ahead && is_here && !state.is_to_go()) {
+    if (record.is_prefetched && is_here && !state.is_to_go()) {
       note_touched(record);
       if (is_write) note_fault(record, Access::kWrite, true, false);
       actions.push({.verb = state.is_writable() ? Verb::kMapWrite : Verb::kMapRead, .node = {}, .message = {}});
@@ -137,12 +137,12 @@ void Driver::expect(PageId first, uint64_t count, bool is_write) {
     if (services_.homes.is_first_touch(next)) claim_ahead(records_, next, next, here);
     open_unused(next, next, here);
   }
-  ask_ahead({.at = first,
-             .from = PageId(first.value - 1),
-             .stride = 1,
-             .count = static_cast<uint32_t>(count),
-             .is_write = is_write,
-             .is_certain = true});
+  prefetch({.at = first,
+            .from = PageId(first.value - 1),
+            .stride = 1,
+            .count = static_cast<uint32_t>(count),
+            .is_write = is_write,
+            .is_certain = true});
 }
 
 }  // namespace multigrain::sc

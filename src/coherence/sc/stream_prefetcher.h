@@ -15,10 +15,10 @@
 namespace multigrain::sc {
 
 // A reference prediction table of a few entries for one thread: programs walk several arrays at once, down columns too.
-class Streams {
+class StreamPrefetcher {
  public:
   // Pages from + stride, from + 2 * stride, and so on.
-  struct Ask {
+  struct Prediction {
     int64_t from = 0;
     int64_t stride = 0;
     uint32_t count = 0;
@@ -26,7 +26,7 @@ class Streams {
 
   // What to ask for when the thread has faulted on `page`: nothing until a page has turned up where it was expected; then
   // two pages, four and so on up to `limit`, with at most twice that in front of the thread.
-  Ask next(PageId page, bool is_write, uint32_t limit) {
+  Prediction predict(PageId page, bool is_write, uint32_t limit) {
     const auto here = static_cast<int64_t>(page.value);
     Stream* nearest = nullptr;
     for (Stream& stream : streams_) {
@@ -61,15 +61,16 @@ class Streams {
     }
   };
 
-  static Ask go_on(Stream& stream, int64_t here, uint32_t limit) {
+  static Prediction go_on(Stream& stream, int64_t here, uint32_t limit) {
     stream.last = here;
     if ((here - stream.asked) / stream.stride > 0) stream.asked = here;
     stream.depth = std::min(stream.depth == 0 ? 2 : 2 * stream.depth, limit);
     const int64_t in_front = (stream.asked - here) / stream.stride;
     const auto room = std::max<int64_t>(2 * int64_t{limit} - in_front, 0);
-    const Ask ask{stream.asked, stream.stride, static_cast<uint32_t>(std::min<int64_t>(stream.depth, room))};
-    stream.asked += stream.stride * static_cast<int64_t>(ask.count);
-    return ask;
+    const Prediction prediction{stream.asked, stream.stride,
+                                static_cast<uint32_t>(std::min<int64_t>(stream.depth, room))};
+    stream.asked += stream.stride * static_cast<int64_t>(prediction.count);
+    return prediction;
   }
 
   std::array<Stream, 4> streams_{};
