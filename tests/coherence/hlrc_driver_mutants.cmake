@@ -109,8 +109,8 @@ mutate([[position, words::kFetchLogCount);
 in_file(barriers)
 
 # kNoticesBeforeMoves
-mutate([[  // Where one node alone]] [[  if (is(Mutant::kNoticesBeforeMoves)) apply_news(timestamp);
-  // Where one node alone]])
+mutate([[  // If one node alone]] [[  if (is(Mutant::kNoticesBeforeMoves)) apply_news(timestamp);
+  // If one node alone]])
 
 # kOldHomeWrites
 mutate([[    on_home_leaves(record.page, actions);

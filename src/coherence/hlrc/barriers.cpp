@@ -1,5 +1,5 @@
-// Part of the driver: barriers of all processors, at which homes move to the nodes that write the pages (H6 of
-// transitions.h).
+// This part of the driver handles barriers of all processors, at which homes move to the nodes that write the pages (H6
+// of transitions.h).
 #include <algorithm>
 
 #include "base/steps.h"
@@ -22,8 +22,9 @@ void Driver::release_at_barrier() {
   arrived_.store(episode + 1, std::memory_order_release);
 }
 
-// The first of the node's processors to leave does all of it. Homes move first: the notices that are taken in then may be
-// of a node that has left the barrier, and writes pages in place that are at home there now.
+// The first of the node's processors to leave the barrier does all of this. Homes move before the notices are applied,
+// because those may come from a node that has left the barrier already, and has written pages in place that are at home
+// there now.
 void Driver::acquire_at_barrier() {
   if (nodes_ == 1) return;
   if (!options_.homes_follow) return acquire_all();
@@ -36,8 +37,8 @@ void Driver::acquire_at_barrier() {
   NoticeReader::Timestamp timestamp;
   reader_->read_all_timestamps(known_, timestamp);
   episode_->finish(arrived - 1);
-  // Where one node alone has written anything, a serial part of the program has ended, which says nothing of who will write
-  // in the parallel ones; and pages that several will write are better spread as they were placed.
+  // If one node alone has written anything, a serial part of the program has ended. That says nothing about which nodes
+  // will write in the parallel parts, and pages that several nodes will write are better spread as they were placed.
   const auto lists = episode_->lists();
   const auto has_written = [](std::span<const NoticeRun> list) { return !list.empty(); };
   if (lists && std::ranges::count_if(*lists, has_written) > 1)

@@ -8,6 +8,7 @@
 #include "profile/this_thread.h"
 
 namespace multigrain::hlrc {
+
 // --- Start
 
 Driver::Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs)
@@ -69,11 +70,11 @@ bool Driver::on_fault(PageId page, bool is_write) {
   return true;
 }
 
-// The actions of a fault, and of a fetch by another node.
+// Carries out the actions of a fault, or of a fetch by another node.
 void Driver::perform(PageId page, Record& record, const Actions& actions) {
   for (const Verb verb : actions) {
     switch (verb) {
-      case Verb::kLogFetch:  // started together with the fetch
+      case Verb::kLogFetch:  // was started together with the fetch
         break;
       case Verb::kFetch: {
         const CategoryScope waiting(this_profile(), Category::kDataWait);
@@ -104,8 +105,8 @@ void Driver::perform(PageId page, Record& record, const Actions& actions) {
   }
 }
 
-// The fetch log must have the page before it is read (H5). Where the network keeps their order they make one round
-// trip.
+// The fetch log must have the page before the page is read (H5). Where the network keeps the order of the two
+// operations, they take one round trip.
 void Driver::start_fetch(PageId page, const Record& record, const Actions& actions, Fetch& fetch) {
   const std::span<std::byte> to(frame(page), page_size_);
   const NodeId home = record.home();
@@ -135,14 +136,15 @@ void Driver::release_interval() {
   const std::span<const PageId> pages = written_.take();
   if (pages.empty()) return;
   end_interval(pages);
-  // The diffs are at their homes and the entries in the log: now they may be read (H1).
+  // The diffs are at their homes and the entries in the log, so other nodes may read the entries now (H1).
   if (notices_.end() != known(self_)) raise_timestamp(self_, notices_.end());
   written_.published(pages.size());
   count(Counter::kReleases);
   count(Counter::kPagesReleased, pages.size());
 }
 
-// An atomic, not a store: it is a full fence between what the program wrote and the notices that other nodes read.
+// Uses an atomic, not a store, because it is a full fence between what the program wrote and the notices that other
+// nodes read.
 void Driver::set_own_word(uint64_t offset, uint64_t value) {
   services_.fabric.fetch_and_set(self_, SegmentId::kWords, offset, value);
 }
@@ -168,8 +170,8 @@ void Driver::apply_fetch_log() {
       panic("a node has fetched a page outside the region (node, page):", node.value, page.value);
     Record& record = records_[page.value];
     const std::optional<NodeId> home = home_of(page, record, false);
-    // Of a first-touch page, another may hear whose it is before this node, whose it is, does. And a page that was
-    // fetched here just before its home moved counts as shared where it is at home now (H6).
+    // Another node may learn the home of a first-touch page before this node, which is that home, does. And a page that
+    // was fetched here just before its home moved counts as shared at its new home (H6).
     if (home ? *home != self_ && !options_.homes_follow : !services_.homes.is_first_touch(page))
       panic("a node has fetched a page here that is not at home here (node, page):", node.value, page.value);
     if (home && *home != self_) return;
@@ -183,7 +185,7 @@ void Driver::apply_fetch_log() {
   count(Counter::kFetchLogOverflows);
 }
 
-// Makes the pages clean, and appends their notices.
+// Makes the pages clean, and appends their notices to the log.
 void Driver::end_interval(std::span<const PageId> pages) {
   const std::span<uint8_t> noticed(&noticed_[0], pages.size());
   const size_t parts = (pages.size() + kGroup - 1) / kGroup;
@@ -221,9 +223,10 @@ bool Driver::help() {
   return take_part(runs_to_invalidate_) || ended;
 }
 
-// `pages`: at most a group, in ascending order. On any processor of the node. In three sweeps: rights, diffs (H4), and
-// then, when these are at the homes, what the notices say. Without analysis: from the first sweep to the last it holds the
-// locks of all of them.
+// Ends the interval of `pages`: at most a group, in ascending order. Any processor of the node may do this. It goes
+// over the pages three times: it takes the right to write, it deposits the diffs (H4), and then, when these are at the
+// homes, it finds out which pages the notices name. Thread safety analysis is off, because this holds the locks of all
+// pages from the first time to the last.
 void Driver::end_group(std::span<const PageId> pages, std::span<uint8_t> noticed) MG_NO_THREAD_SAFETY_ANALYSIS {
   std::array<bool, kGroup> deposits{};
   const auto record_of = [&](size_t i) -> Record& { return records_[pages[i].value]; };
@@ -298,12 +301,11 @@ void Driver::apply_news(const NoticeReader::Timestamp& timestamp) {
     count(Counter::kNoticesLost);
     invalidate({PageId(0), pages_looked_up()});
   }
-  // Only now: another processor that finds nothing to apply goes on at once.
+  // The timestamp is raised last, because another processor that finds nothing to apply goes on at once.
   news.for_each([&](NodeId node) { raise_timestamp(node, timestamp.time()[node.value]); });
 }
 
-// `runs`: in ascending order. A part of work that is shared is as many pages as are worked on together, whatever runs
-// they are of.
+// `runs` are in ascending order. A part of the shared work is a group of pages, whichever runs they belong to.
 void Driver::invalidate_runs(std::span<const NoticeRun> runs) {
   const uint64_t pages = pages_of(runs);
   if (!options_.cooperative || pages <= kGroup) {
@@ -315,7 +317,7 @@ void Driver::invalidate_runs(std::span<const NoticeRun> runs) {
   });
 }
 
-// Pages that lose their rights together, with their locks held.
+// The pages of a group lose their rights together. Their locks are held.
 struct Driver::Group {
   std::array<PageId, kGroup> pages;
   std::array<bool, kGroup> deposits;
@@ -331,18 +333,20 @@ void Driver::invalidate(NoticeRun run) {
   invalidate_group(group);
 }
 
-// Without analysis, as invalidate_group(): a page that joins the group is locked until that is done with it.
+// Thread safety analysis is off, here and in invalidate_group(): a page that joins the group is locked until
+// invalidate_group() has handled it.
 void Driver::gather(PageId page, Group& group) MG_NO_THREAD_SAFETY_ANALYSIS {
   Record& record = records_[page.value];
-  // A page whose home was never looked up has never been fetched; and a fault that is about to looks it up, and takes
-  // the record's lock, before it fetches: too late to fetch anything older than these notices.
+  // This node has never fetched a page whose home it never looked up. And a fault that is about to look it up takes the
+  // record's lock before it fetches, so it is too late to fetch anything older than these notices.
   if (record.home_plus_one.load(std::memory_order_acquire) == 0 || context(record).is_home()) return;
   MULTIGRAIN_LOCK_STEP(record.lock);
   record.lock.lock();
   Actions actions;
   on_notice(record.page, context(record), actions);
   if (actions.contains(Verb::kWasted)) {
-    // The last page of a group that was fetched ahead: the page whose fault began the group has the wrong neighbours.
+    // This is the last page of a group that was fetched ahead. So it does not pay to fetch the pages behind the page
+    // whose fault began the group.
     count(Counter::kWastedPrefetches);
     records_[page.value - record.prefetch_distance].prefetch_in_vain.store(true, std::memory_order_relaxed);
     history_.wasted();

@@ -28,7 +28,7 @@ Result<std::unique_ptr<EpisodeWrites>> EpisodeWrites::create(Fabric& fabric, uin
   return writes;
 }
 
-// --- The node's own
+// --- The node's own list
 
 void EpisodeWrites::add(PageId page) {
   if (is_too_much_) return;
@@ -42,14 +42,14 @@ void EpisodeWrites::add(PageId page) {
   }
   if (size_ == own_.count()) {
     size_ = join_runs({&own_[0], size_}).size();
-    // Were it less than half, pages would be joined again and again.
+    // If joining leaves more than half, the table would soon be full again, and runs would be joined again and again.
     is_too_much_ = size_ > words::kEpisodeRuns;
     if (is_too_much_) return;
   }
   own_[size_++] = {page, 1};
 }
 
-// Atomics, not stores: as notices.
+// Uses atomics, not stores, for the same reason as for notices: they are full fences.
 void EpisodeWrites::publish(uint64_t episode) {
   if (size_ != 0) size_ = join_runs({&own_[0], size_}).size();
   is_too_much_ = is_too_much_ || size_ > words::kEpisodeRuns;
@@ -65,7 +65,7 @@ void EpisodeWrites::forget() {
   is_too_much_ = false;
 }
 
-// --- At the barrier
+// --- The lists of all nodes, at the barrier
 
 uint64_t* EpisodeWrites::words_of(NodeId node) const {
   return &words_[node.value * (words::kEpisodeRuns + 1)];

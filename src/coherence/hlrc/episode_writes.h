@@ -1,9 +1,10 @@
-// What each node has written in an episode: between two barriers of all processors. At such a barrier every node reads
-// it of every other, and so all of them know the pages that one node alone has written (home_moves.cpp).
+// An episode is what lies between two barriers of all processors. This collects the pages that each node has written in
+// it. At such a barrier every node reads the lists of all other nodes, so all nodes find the same pages that one node
+// alone has written (barriers.cpp).
 //
 // A node keeps the pages that its notices name, and puts them into words that it exports before it arrives at the
-// barrier, in one of two places, by turns. It comes to the same place again when it arrives at the barrier after the next:
-// then all nodes have left the one before that, and have read what was there.
+// barrier, in one of two places, by turns. It uses the same place again when it arrives at the barrier after the next.
+// By then all nodes have left the barrier before that, and have read what was there.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +21,14 @@
 
 namespace multigrain::hlrc {
 
-// Visits, as visit(run, node), the pages that are in the runs of one node and of no other, in ascending order. `lists`: of
-// each node its runs, in ascending order, which do not overlap.
+// Visits, as visit(run, node), the pages that are in the runs of one node and of no other, in ascending order. `lists`
+// has the runs of each node, in ascending order; the runs of a node do not overlap.
 template <typename Visit>
 void for_each_run_of_one(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
   std::array<size_t, NodeSet::kCapacity> next{};
-  uint64_t from = 0;  // all pages before it are done
+  uint64_t from = 0;  // all pages before it have been visited
   while (true) {
-    // Between `from` and `end` the lists that have pages there have all of them.
+    // A list that has any page between `from` and `end` has all of them.
     uint64_t end = UINT64_MAX;
     unsigned having = 0;
     size_t node = 0;
@@ -53,29 +54,30 @@ void for_each_run_of_one(std::span<const std::span<const NoticeRun>> lists, Visi
 
 class EpisodeWrites {
  public:
-  // `pages`: of the region.
+  // `pages` is how many pages the region has.
   static Result<std::unique_ptr<EpisodeWrites>> create(Fabric& fabric, uint64_t pages);
 
-  // --- The node's own. One thread at a time.
+  // --- The node's own list. One thread at a time.
 
-  // A notice of this node names the page.
+  // Notes that a notice of this node names the page.
   void add(PageId page);
-  // Makes them what the other nodes read at the barrier that ends this episode.
+  // Makes the list what the other nodes read at the barrier that ends this episode.
   void publish(uint64_t episode);
 
-  // --- At the barrier, by one thread of the node, before any of the node's processors leaves it.
+  // --- The lists of all nodes. At the barrier, one thread, before any of the node's processors leaves it.
 
-  // Begins to read what the others have published, and is done when finish() has returned. Then lists() has the runs of
-  // every node, or nothing: some node has more than there is room for, and every node finds that.
+  // start() begins to read what the other nodes have published, and finish() waits until that is read. Then lists() has
+  // the runs of every node, or nullopt if some node has written more runs than there is room for, which every node
+  // finds.
   void start(uint64_t episode);
   void finish(uint64_t episode);
   [[nodiscard]] std::optional<std::span<const std::span<const NoticeRun>>> lists() const;
-  // The next episode begins.
+  // Empties the node's list, because the next episode begins.
   void forget();
 
  private:
   friend struct Explored;  // tests/coherence/hlrc_driver_state.h
-  // Words of a list that are read before it is known how many there are, its length included.
+  // So many words of a list, its length included, are read before the length is known.
   static constexpr uint64_t kEarly = 32;
   static constexpr uint64_t kTooMany = UINT64_MAX;
 
@@ -90,11 +92,11 @@ class EpisodeWrites {
   Fabric& fabric_;
   const uint64_t pages_;
 
-  SparseTable<NoticeRun> own_;  // twice as many as are published, so that they are joined now and then
+  SparseTable<NoticeRun> own_;  // twice what is published, so joining is rare
   uint64_t size_ = 0;
   bool is_too_much_ = false;
 
-  SparseTable<uint64_t> words_;  // a list a node, as it was read
+  SparseTable<uint64_t> words_;  // each node's list, as it was read
   SparseTable<NoticeRun> runs_;  // the same, decoded
   std::array<Completion, NodeSet::kCapacity> early_{};
   std::array<std::span<const NoticeRun>, NodeSet::kCapacity> lists_{};

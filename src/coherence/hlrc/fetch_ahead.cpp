@@ -1,4 +1,4 @@
-// Part of the driver: what a fault brings beside its own page ([GeNIMA], B.2).
+// This part of the driver opens or fetches pages beside the page of a fault ([GeNIMA], B.2).
 #include <algorithm>
 #include <array>
 
@@ -9,15 +9,16 @@
 namespace multigrain::hlrc {
 namespace {
 
-// Of the initial-exec kind, as t_last_fetch is.
+// It is of the initial-exec kind, for the same reason as t_last_fetch.
 [[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_home_prefetcher;
 
 }  // namespace
 
 constinit thread_local PageId Driver::t_last_fetch{UINT64_MAX - 1};
 
-// Pages ahead of a processor: those that are at home here and that no other node has cost nothing but their first
-// fault, and a processor that goes through them one after the other gets the next few at once. Others are fetched.
+// Opens or fetches pages ahead of a processor. Pages that are at home here and that no other node has cost nothing but
+// their first fault, and a processor that goes through them one after the other gets the next few at once. Other pages
+// are fetched.
 void Driver::follow_up(FaultOutcome outcome, PageId page, const Record& record) {
   if (outcome == FaultOutcome::kAlone) return;
   if (outcome == FaultOutcome::kPrivate) {
@@ -44,10 +45,11 @@ void Driver::follow_up(FaultOutcome outcome, PageId page, const Record& record) 
   if (options_.fetch_ahead != 0 && history_.fetches_ahead(follows, record.prefetch_in_vain)) fetch_ahead(page);
 }
 
-// The pages after one that was fetched, or that had been fetched ahead and is used now, without those that are at home
-// here or were fetched already. All but the last become readable at once. The last has its frame filled and gets no
-// rights: a fault on it shows that fetching ahead was right, and brings the next as many; a notice shows that it was
-// not. That is the history (B.2). Without analysis: from the first loop to the last it holds the locks of `pages`.
+// Fetches the pages after one that was fetched, or that had been fetched ahead and is used now, except those that are
+// at home here or were fetched already. All but the last become readable at once. The last has its frame filled and
+// gets no rights: a fault on it shows that fetching ahead was right, and fetches as many pages again; a notice shows
+// that it was not right. The history is made of these two (B.2). Thread safety analysis is off, because from the first
+// loop to the last this holds the locks of `pages`.
 void Driver::fetch_ahead(PageId from) MG_NO_THREAD_SAFETY_ANALYSIS {
   const uint32_t limit = std::min<uint32_t>(options_.fetch_ahead, HlrcOptions::kMaxFetchAhead);
   const uint64_t end = std::min(from.value + 1 + 2 * uint64_t{limit}, services_.region.page_count());

@@ -5,7 +5,7 @@
 namespace multigrain::hlrc {
 namespace {
 
-// At a home: where the entry of `node` at `position` is.
+// Returns where, at a home, the entry of `node` at `position` is.
 uint64_t word_of(size_t node, uint64_t position) {
   return words::kFetchLog + (node * words::kFetchLogCount + position % words::kFetchLogCount) * sizeof(uint64_t);
 }

@@ -1,6 +1,6 @@
-// The fetch log: at a home, which nodes have fetched which of its pages since the home's last notice of them, one ring
-// for each node. A node appends to its ring before it fetches (H5), with a remote atomic; the home reads the rings when
-// one of its intervals ends.
+// The fetch log says at a home which nodes have fetched which of its pages since the home's last notice of them, in one
+// ring for each node. A node appends to its ring before it fetches (H5), with a remote atomic; the home reads the rings
+// when one of its intervals ends.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@
 
 namespace multigrain::hlrc {
 
-// What an entry of a ring says to the home that comes to it.
+// This is what an entry of a ring means for the home that reads it.
 struct FetchLogEntry {
   enum class Is : uint8_t {
-    kEnd,         // nothing has been appended there yet
-    kFetch,       // of `page`
-    kOverwritten  // the home has come too late, and must take every page of its own for fetched
+    kEnd,         // no entry has been appended there yet
+    kFetch,       // the node has fetched `page`
+    kOverwritten  // too late; all the home's pages count as fetched
   };
   Is is = Is::kEnd;
   PageId page;
@@ -30,22 +30,22 @@ struct FetchLogEntry {
   return {LogEntry::is_older(entry, position, capacity) ? Is::kEnd : Is::kOverwritten, {}};
 }
 
-// A node's side of all fetch logs: of its own, which it reads, and of those to which it appends. Any thread; everything
-// is async-signal-safe.
+// This is a node's side of all fetch logs: of its own, which it reads, and of those to which it appends. Any thread may
+// use it, and everything is async-signal-safe.
 class FetchLog {
  public:
   explicit FetchLog(Fabric& fabric) : fabric_(fabric) {}
 
-  // Starts to append `page`, which is at home at `home`. `replaced` must live until the operation is complete.
+  // Starts to append `page`, whose home is `home`. `replaced` must live until the operation is complete.
   Completion start_append(NodeId home, PageId page, uint64_t& replaced);
 
-  // Whether no node has fetched anything that this node, as a home, has not seen. After a full fence: a node that has
-  // fetched a page before the caller's last stores to it is found here (H5).
+  // Returns whether this node, as a home, has read all entries. It executes a full fence first, so if a node has
+  // fetched a page before the caller's last stores to the page, its entry is found here (H5).
   [[nodiscard]] bool is_empty() const;
 
   // Calls visit(node, page) for each entry that was not read yet. Returns false if some were overwritten: then the
-  // caller takes every page at home here for fetched from now on, and the log has nothing more to say. One thread at a
-  // time.
+  // caller counts every page that is at home here as fetched from now on, and the log is not used any more. One thread
+  // at a time.
   template <typename Visit>
   bool read(Visit&& visit) {
     for (uint16_t n = 0; n < fabric_.nodes(); ++n) {
@@ -62,21 +62,21 @@ class FetchLog {
     return true;
   }
 
-  // Whether entries were overwritten.
+  // Returns whether entries were overwritten.
   [[nodiscard]] bool all_fetched() const { return all_fetched_.load(std::memory_order_relaxed); }
 
  private:
   friend struct Explored;  // tests/coherence/hlrc_driver_state.h
-  // The entry of node `n` at `position` of its ring at this home.
+  // Returns the entry of node `n` at `position` of its ring at this home.
   [[nodiscard]] FetchLogEntry at(uint16_t n, uint64_t position) const;
 
   Fabric& fabric_;
-  // The position of the next entry to read in each node's ring here.
+  // These are the positions of the next entries to read in the nodes' rings here.
   std::array<std::atomic<uint64_t>, NodeSet::kCapacity> read_{};
   std::atomic<bool> all_fetched_{false};
 
-  // What this node has appended at each home. The lock starts them in order, and the fabric keeps that: a home stops
-  // reading where an entry is missing.
+  // This counts what this node has appended at each home. The lock starts the operations in order, and the fabric keeps
+  // that order: a home stops reading where an entry is missing.
   struct alignas(64) Written {
     SpinLock lock;
     uint64_t end MG_GUARDED_BY(lock) = 0;

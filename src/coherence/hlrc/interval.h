@@ -1,5 +1,5 @@
-// The interval of a node: the pages that its processors have written since its last release, and the diffs by which
-// these go home when it ends.
+// An interval of a node collects the pages that its processors have written since its last release. When it ends, diffs
+// bring the writes to the homes.
 #pragma once
 
 #include <array>
@@ -15,19 +15,20 @@
 
 namespace multigrain::hlrc {
 
-// The pages written in this interval. A page is listed once. Any thread; everything but create() is async-signal-safe.
+// This lists the pages written in this interval, each once. Any thread may use it; everything but create() is
+// async-signal-safe.
 class WrittenPages {
  public:
   Status create(uint64_t capacity);
   void push(PageId page);
-  // Takes all that there are, in ascending order. The result is valid until the next take(); one thread at a time.
+  // Takes all pages, in ascending order. The result is valid until the next take(). One thread at a time.
   std::span<const PageId> take();
-  // The pages of the last take() are published.
+  // Notes that the pages of the last take() are published.
   void published(size_t pages) {
     MULTIGRAIN_STEP(&unpublished_);
     unpublished_.fetch_sub(pages, std::memory_order_release);
   }
-  // Whether every page that was pushed has been published: by a release of this processor, or of another.
+  // Returns whether every page that was pushed has been published, by a release of this processor or of another.
   [[nodiscard]] bool empty() const {
     MULTIGRAIN_STEP(&unpublished_);
     return unpublished_.load(std::memory_order_acquire) == 0;
@@ -36,14 +37,14 @@ class WrittenPages {
  private:
   friend struct Explored;  // tests/coherence/hlrc_driver_state.h
   SpinLock lock_;
-  // Of the two, one is filled under the lock, and the other belongs to the thread that has taken it.
+  // One of the two is filled under the lock, and the other belongs to the thread that has taken it.
   SparseTable<PageId> lists_[2];
   unsigned current_ MG_GUARDED_BY(lock_) = 0;
   uint64_t size_ MG_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> unpublished_{0};
 };
 
-// The diffs of a group of pages on their way to their homes.
+// These are the diffs of a group of pages on their way to their homes.
 class Deposits {
  public:
   Deposits(Fabric& fabric, PagePool& buffers) : fabric_(fabric), pool_(buffers) {}
@@ -51,9 +52,10 @@ class Deposits {
   Deposits(const Deposits&) = delete;
   Deposits& operator=(const Deposits&) = delete;
 
-  // Starts to deposit what differs between `page` and `twin` at `offset` of the home's frames. False if nothing does.
+  // Starts to deposit the difference between `page` and `twin` at `offset` of the home's frames. Returns false if there
+  // is none.
   bool start(NodeId home, uint64_t offset, const std::byte* page, const std::byte* twin, size_t page_size);
-  // Waits until all of them are in the home copies.
+  // Waits until all diffs are in the home copies.
   void finish();
 
  private:

@@ -66,7 +66,7 @@ void NoticeReader::read_all_timestamps(const Known& known, Timestamp& timestamp)
 // --- Notices
 
 // Takes entries [begin, end) from those that were read early, if these have all of them. They were read before it was
-// known how far the log goes, so an entry that they do not have means that it came later, and nothing else.
+// known how far the log goes, so if an entry is not among them, that only means that it was appended later.
 bool NoticeReader::take_early(const Timestamp::Entries& early, uint64_t begin, uint64_t end) {
   if (begin < early.begin || end > early.begin + early.count) return false;
   const std::span<const uint64_t> entries(early.words.data() + (begin - early.begin), end - begin);
@@ -89,7 +89,7 @@ NoticeReader::Get NoticeReader::start_get(NodeId node, const RingPiece& piece, u
   return get;
 }
 
-// All logs at once: an acquire is to take one round trip, however many nodes it hears of.
+// Reads all logs at once, so that an acquire takes one round trip, however many nodes have new notices.
 std::optional<std::span<const NoticeRun>> NoticeReader::read(const Timestamp& timestamp, const Known& known,
                                                              NodeSet news) {
   runs_read_ = 0;

@@ -1,5 +1,5 @@
-// How an acquire learns what it must invalidate: it reads the releaser's vector timestamp, and the new part of the log
-// of each node of which the releaser knows more.
+// This finds out what an acquire must invalidate: it reads the releaser's vector timestamp, and then the new part of
+// the log of each node whose notices the releaser knows further than this node.
 #pragma once
 
 #include <array>
@@ -18,14 +18,16 @@ namespace multigrain::hlrc {
 
 class NoticeReader {
  public:
-  // Positions up to which this node has applied each node's notices; of its own, what it has published.
+  // These are the positions up to which this node has applied each node's notices; for the node itself, what it has
+  // published.
   using Known = std::array<std::atomic<uint64_t>, NodeSet::kCapacity>;
 
-  // `pages`: of the region.
+  // `pages` is how many pages the region has.
   static Result<std::unique_ptr<NoticeReader>> create(Fabric& fabric, uint64_t pages);
 
-  // What a releaser knows, or every node has published, and with it the entries that were read before it was known how
-  // many there are: mostly that is all of them, and the acquire takes one round trip instead of two.
+  // This is a timestamp that was read: the releaser's, or what every node has published. With it come the entries of
+  // logs that were read before their number was known. Mostly these are all that are needed, and the acquire takes one
+  // round trip instead of two.
   class Timestamp {
    public:
     [[nodiscard]] const VectorTime& time() const { return time_; }
@@ -41,17 +43,18 @@ class NoticeReader {
     VectorTime time_{};
     std::array<Entries, NodeSet::kCapacity> early_;
   };
-  // Any thread, at the same time as others.
+  // Any number of threads may call these at the same time.
   void read_timestamp(NodeId releaser, const Known& known, Timestamp& timestamp) const;
   void read_all_timestamps(const Known& known, Timestamp& timestamp) const;
 
-  // Reads the notices that `timestamp` has of the nodes `news` beyond `known`: runs of pages in ascending order, valid
-  // until the next call; one thread at a time. nullopt: some were overwritten, so that any page may have changed.
+  // Reads the notices of the nodes `news` from `known` up to `timestamp`. Returns runs of pages in ascending order,
+  // which are valid until the next call, or nullopt if some notices were overwritten, so that any page may have
+  // changed. One thread at a time.
   std::optional<std::span<const NoticeRun>> read(const Timestamp& timestamp, const Known& known, NodeSet news);
 
  private:
   friend struct Explored;  // tests/coherence/hlrc_driver_state.h
-  // The gets of the new part of a node's log.
+  // These gets read the new part of a node's log.
   struct Get {
     std::span<const uint64_t> entries;
     std::array<Completion, 2> completions;

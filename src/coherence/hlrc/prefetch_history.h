@@ -1,5 +1,5 @@
-// Whether it pays to fetch pages ahead ([GeNIMA], B.2): what became of the last groups that a node fetched ahead, as a
-// saturating counter. (What became of the group behind a single page is noted with that page.)
+// This decides whether it pays to fetch pages ahead ([GeNIMA], B.2), from a saturating counter of whether the last
+// groups that a node fetched ahead were used. (Whether the group behind one page was used is noted with that page.)
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@ namespace multigrain::hlrc {
 
 class PrefetchHistory {
  public:
-  // A group was used, or was in vain.
+  // These note that a group that was fetched ahead was used, or was not.
   void used() {
     if (confidence_.load(std::memory_order_relaxed) < kMost) confidence_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -16,9 +16,9 @@ class PrefetchHistory {
     if (confidence_.load(std::memory_order_relaxed) > -kMost) confidence_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  // Whether a read that has fetched a page is to fetch those after it. `follows`: the processor's fault before this one
-  // was on the page before this one. `was_in_vain`: a group behind this page was. After more groups in vain than used,
-  // only a fault that follows another brings a group.
+  // Returns whether a read that has fetched a page should fetch those after it. `follows`: the processor's fault before
+  // this one was on the page before this one. `was_in_vain`: a group that was fetched behind this page was not used.
+  // After more unused groups than used ones, only a fault that follows another fetches a group.
   [[nodiscard]] bool fetches_ahead(bool follows, bool was_in_vain) const {
     return follows || (!was_in_vain && confidence_.load(std::memory_order_relaxed) >= 0);
   }

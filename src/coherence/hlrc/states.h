@@ -1,4 +1,5 @@
-// The states, events and actions of HLRC: one page at one node. The table that ties them is in transitions.cpp.
+// This has the states, events and actions of HLRC for one page at one node, as values. The table that ties them is in
+// transitions.cpp.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +8,29 @@
 
 namespace multigrain::hlrc {
 
-// What the node's processors may do with a page through their view of its frame.
+// The state says what rights the node's processors have to a page through their view of its frame.
 enum class PageState : uint8_t {
   kInvalid,
-  kPrefetched,  // as kInvalid, but the frame was fetched ahead of a processor. Never at the page's home
+  kPrefetched,  // kInvalid, but the frame is fetched; never at home
   kRead,
   kWrite,
 };
 
-// Everything a node knows of a page. All zero is the initial state.
+// This is everything that a node knows of a page. All zero is the initial state.
 struct Page {
   PageState state = PageState::kInvalid;
-  bool queued = false;          // on the list of pages written in this interval
-  bool notice_pending = false;  // the home copy was changed by this node in this interval: a notice is due at its end
-  bool shared = false;  // at the home: another node has fetched the page since its last notice, so writes are noticed
-  bool logged = false;  // elsewhere: the home's fetch log names this node, since its last notice that was taken in here
+  bool queued = false;          // listed as written in this interval
+  bool notice_pending = false;  // this node has changed the home copy
+  bool shared = false;          // at the home: fetched since its last notice
+  bool logged = false;          // elsewhere: logged since the last notice
 
   bool operator==(const Page&) const = default;
 };
 
 enum class Access : uint8_t { kRead, kWrite };
 
-// The other events of a page have no operands: a prefetch, a write notice of another node, a deposit that is complete,
-// a fetch by another node, the end of the interval, its publication, and that the home moves.
+// The other events of a page have functions of their own: a prefetch, a write notice of another node, a deposit that is
+// complete, a fetch by another node, the end of the interval, its publication, and a move of the home.
 
 // What the driver must do, in order, before it lets go of the page.
 enum class Verb : uint8_t {
@@ -37,26 +38,26 @@ enum class Verb : uint8_t {
   kFetch,        // fill the frame from the home copy
   kMakeTwin,     // copy the frame
   kQueue,        // append the page to the list of this interval
-  kGrantRead,    // the page was without rights
-  kGrantWrite,   // the page was without rights, or has them already
+  kGrantRead,    // the page had no rights
+  kGrantWrite,   // the page had no rights, or has them already
   kUpgrade,      // the page was readable
-  kRevokeWrite,  // and wait until it has taken effect on all processors of the node
-  kRevoke,       // likewise
-  kDeposit,      // put the difference from the twin into the home copy; on_deposited() says what came of it
+  kRevokeWrite,  // wait until no processor of the node can write
+  kRevoke,       // wait until no processor of the node has rights
+  kDeposit,      // deposit the diff; on_deposited() gets the result
   kDropTwin,
   kNotice,  // this interval's notices include the page
-  kWasted,  // the page was fetched ahead, and no processor used it
+  kWasted,  // the page was fetched ahead, and not used
 };
 
-// The longest is that of a write fault on a page without rights, elsewhere than at home.
+// The longest list is that of a write fault on a page without rights at a node that is not its home.
 using Actions = ActionList<Verb, 5>;
 
-// What a fault says about the pages that follow.
+// A fault says this about the pages that follow.
 enum class FaultOutcome : uint8_t {
-  kAlone,      // nothing
-  kPrivate,    // the page is at home here and no other node has it: those that follow may be opened as well
-  kFetched,    // a read has fetched it: those that follow may be fetched ahead (B.2)
-  kPrefetched  // a read has found it fetched ahead: that was right, and goes on
+  kAlone,      // no conclusion
+  kPrivate,    // private at the home: open those that follow
+  kFetched,    // a read has fetched: fetch those that follow (B.2)
+  kPrefetched  // a read found it fetched ahead: fetch more
 };
 
 }  // namespace multigrain::hlrc

@@ -1,6 +1,7 @@
-// The transitions of HLRC. B.1 to B.4 are sections of [GeNIMA], III; H1 to H5 are in transitions.h.
+// These are the transitions of HLRC. B.1 to B.4 are sections of [GeNIMA], III; H1 to H6 are in transitions.h.
 //
-// Elsewhere than at the page's home. "log": append to the home's fetch log, unless the node is in it (H5).
+// This happens at a node that is not the page's home. "log": append to the home's fetch log, unless the node is in it
+// (H5).
 //
 //   state       event         actions                            next state, and what else is different
 //   ----------  ------------  ---------------------------------  ------------------------------------------------------
@@ -19,7 +20,7 @@
 //   write       write notice  revoke, deposit, drop twin         invalid; a notice is pending unless the diff is empty
 //   write       interval end  revoke write, deposit, drop twin   read; a notice is pending unless the diff is empty
 //
-// At home, private: no other node has fetched the page since the home's last notice of it.
+// This happens at the home while the page is private: no other node has fetched it since the home's last notice of it.
 //
 //   invalid     either fault  grant write                        write; those that follow may be opened as well
 //   read        read fault    grant read                         read
@@ -28,7 +29,7 @@
 //   inv., read  fetched       -                                  shared
 //   write       fetched       queue                              shared; a notice is pending
 //
-// At home, shared.
+// This happens at the home while the page is shared.
 //
 //   invalid     read fault    grant read                         read
 //   invalid     write fault   queue, grant write                 write; a notice is pending
@@ -37,19 +38,19 @@
 //   write       either fault  grant write                        write
 //   write       interval end  revoke write                       read
 //
-// Anywhere.
+// This happens at any node.
 //
 //   any         clean         notice, if one is pending          not queued; at home: private
 //
-// The home moves, at a barrier of all processors (H6).
+// The home of a page moves, at a barrier of all processors (H6).
 //
 //   read        from here     -                                  read; in the fetch log: the new home counts it as shared
 //   write       from here     revoke write                       the same: private, and fetched after this node's release
 //   invalid     from here     -                                  invalid
 //   any         to here       -                                  the same, shared
 //
-// What a table does not have changes nothing. "queue": unless the page is queued, and always before the right: another
-// processor of the node may use it at once, and release before this one goes on (H2).
+// What the tables do not have changes nothing. "queue" is done unless the page is queued, and always before the right
+// is granted: another processor of the node may use the right at once, and release before this one goes on (H2).
 #include "coherence/hlrc/transitions.h"
 
 namespace multigrain::hlrc {
@@ -72,15 +73,15 @@ void enter(Page& page, PageState state, Verb grant, Actions& actions) {
   actions.push(grant);
 }
 
-// --- Read and write: another processor was first, or the kernel has dropped the entry of the page table. What is
-// granted is granted once more.
+// --- Read and write. Another processor has handled a fault on the page before, or the kernel has dropped the entry of
+// the page table. The same right is granted once more.
 
 FaultOutcome grant_again(const Page& page, Actions& actions) {
   actions.push(page.state == PageState::kWrite ? Verb::kGrantWrite : Verb::kGrantRead);
   return FaultOutcome::kAlone;
 }
 
-// --- Elsewhere than at home
+// --- At a node that is not the home
 
 FaultOutcome read_fault_on_invalid(Page& page, Actions& actions) {
   log_and_fetch(page, actions);
@@ -160,7 +161,7 @@ FaultOutcome fault_elsewhere(Page& page, Access access, Actions& actions) {
   return grant_again(page, actions);
 }
 
-// --- At home, private: writes need no notice, and so the page no faults.
+// --- At the home, private: writes need no notice, so the page needs no faults.
 
 FaultOutcome fault_on_private_invalid(Page& page, Actions& actions) {
   enter(page, PageState::kWrite, Verb::kGrantWrite, actions);
@@ -184,14 +185,14 @@ FaultOutcome fault_on_private(Page& page, Access access, Actions& actions) {
   return grant_again(page, actions);
 }
 
-// --- At home, shared
+// --- At the home, shared
 
 FaultOutcome read_fault_on_shared_invalid(Page& page, Actions& actions) {
   enter(page, PageState::kRead, Verb::kGrantRead, actions);
   return FaultOutcome::kAlone;
 }
 
-// On one that is invalid or readable.
+// The page is invalid or readable.
 FaultOutcome write_fault_on_shared(Page& page, Actions& actions) {
   page.notice_pending = true;
   queue(page, actions);
@@ -254,8 +255,8 @@ void on_interval_end(Page& page, const Context& context, Actions& actions) {
   if (page.shared) interval_end_of_shared_write(page, actions);
 }
 
-// At the home, a page that the notices name is as good as never fetched: every copy of it is gone before its node sees
-// the next interval.
+// At the home, a page that the notices name counts as never fetched: every other node loses its copy before it sees the
+// next interval.
 void on_clean(Page& page, Actions& actions) {
   if (page.notice_pending) {
     actions.push(Verb::kNotice);
@@ -271,7 +272,8 @@ void on_home_leaves(Page& page, Actions& actions) {
   page = {.state = has_copy ? PageState::kRead : PageState::kInvalid, .logged = has_copy};
 }
 
-// Its frame is complete whatever its state: a node that came too late for notices has invalidated it, and nothing else.
+// The frame is complete in any state: a node that came too late for notices has invalidated it, and did nothing else to
+// it.
 void on_home_comes(Page& page) {
   if (page.state == PageState::kPrefetched) page.state = PageState::kInvalid;
   page.shared = true;

@@ -1,35 +1,36 @@
-// Home-based lazy release consistency ([GeNIMA]) as a value and its transitions: one page at one node.
+// This is home-based lazy release consistency ([GeNIMA]) as a value and its transitions: one page at one node.
 //
 // Requesters run this protocol: a node fetches pages from their homes and deposits diffs there with one-sided
-// operations, and no processor of the home is asked. So there is no server here and there are no messages; what other
-// nodes do shows in three events only: a write notice that this node takes in at an acquire, the end of an interval,
-// and the entry that the first fetch of a page leaves in its home's fetch log. The driver (driver.h) carries out the
+// operations, and no processor of the home is asked. So there is no server here and there are no messages. What other
+// nodes do shows in three events only: a write notice that this node applies at an acquire, the end of an interval, and
+// the entry that the first fetch of a page leaves in its home's fetch log. The driver (driver.h) carries out the
 // actions, in order, before the page's next event.
 //
-// The invariants, which docs/internals/hlrc.md argues and the explorer checks:
+// These invariants hold; docs/internals/hlrc.md argues that, and the explorer checks it:
 //
-//  H1  Whatever a node has written before it ends an interval is in the home copies before the interval's notices can
-//      be read, and these are before any other node is told of the release. So when an acquire has taken in the notices
-//      of all that happens before it, every fetch that follows finds it at the home: the paper's wait for a version is
-//      over before it begins.
+//  H1  All that a node has written before it ends an interval is in the home copies before the interval's notices can
+//      be read, and the notices can be read before any other node is told of the release. So when an acquire has
+//      applied the notices of all that happens before it, every fetch that follows finds the writes at the home: the
+//      paper's wait for a version is over before it begins.
 //  H2  A page that is writable where its writes must be noticed is queued: it joined the queue of this interval before
-//      it became writable. Exempt is the home of a page of which no other node can have a copy that outlives its next
-//      acquire: no other node has fetched it since the home's last notice of it (`shared` is false).
+//      it became writable. This does not hold at the home of a page of which no other node can have a copy that
+//      outlives that node's next acquire: no other node has fetched it since the home's last notice of it (`shared` is
+//      false).
 //  H3  A twin exists exactly while a page that is at home elsewhere is writable.
-//  H4  A copy elsewhere than at home leaves the node's rights before its frame is filled, and its diff is made, and is
-//      complete at the home, after no processor can write it and before the page's next event.
-//  H5  A node that fetches a page for the first time, or for the first time since it took in a notice of it, appends
-//      it to the home's fetch log before the fetch begins. The home reads the log when it ends an interval: either it
-//      finds the entry, and counts the page as written in that interval, or the fetch began later and sees all that
-//      the interval wrote.
+//  H4  A node that is not the home loses its rights to a copy before the copy's frame is filled. Its diff is made, and
+//      is complete at the home, after no processor can write the copy and before the page's next event.
+//  H5  A node that fetches a page for the first time, or for the first time since it applied a notice of it, appends
+//      the page to the home's fetch log before the fetch begins. The home reads the log when it ends an interval:
+//      either it finds the entry, and counts the page as written in that interval, or the fetch began later and sees
+//      all that the interval wrote.
+//  H6  The home of a page moves at a barrier of all processors, to the node whose notices alone have named the page
+//      since the barrier before. Every node finds the same pages, and counts them as moved before any of its processors
+//      leaves the barrier. No processor faults, fetches, deposits or writes between the arrival of the last processor
+//      and that. The frame of the new home is complete: no other node has changed the home copy since the new home
+//      fetched it (or, if it was the old home, has named it), and what it wrote itself is in both frames. The page is
+//      shared at the new home, since other nodes have copies.
 //
-//  H6  The home of a page moves at a barrier of all processors, to the node whose notices alone have named the page since
-//      the barrier before. Every node finds the same pages, and counts them as moved before any of its processors leaves
-//      the barrier; nobody faults, fetches, deposits or writes between the arrival of the last processor and that. The
-//      frame of the new home is complete: nobody else has changed the home copy since the new home fetched it (or, the
-//      old home, has named it), and what it wrote itself is in both. The page is shared there, since others have copies.
-//
-// A notice about a page that is dirty here ends its copy early: the changes go home at once, and their own notice is
+// A notice about a page that is dirty here ends the copy early: the changes go home at once, and their own notice is
 // pending until this node's interval ends. So a fetch never has to be merged with what was written here before.
 #pragma once
 
@@ -41,25 +42,25 @@ namespace multigrain::hlrc {
 // A processor made an access that the node's rights do not allow.
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions);
 
-// A processor has faulted on a page some way before this one. `with_rights`: it becomes readable at once; otherwise its
-// frame is filled, and its first fault shows that fetching ahead was right (B.2).
+// A processor has faulted on a page shortly before this one. `with_rights`: this page becomes readable at once.
+// Otherwise its frame is filled, and its first fault shows that fetching ahead was right (B.2).
 void on_prefetch(Page& page, const Context& context, bool with_rights, Actions& actions);
 
-// A write notice of another node names the page, and an acquire takes it in.
+// An acquire applies a write notice of another node that names the page.
 void on_notice(Page& page, const Context& context, Actions& actions);
 
-// The diff that kDeposit asked for is in the home copy, or on its way there. `changed`: it was not empty.
+// The diff that kDeposit asked for is in the home copy, or on its way there. `changed`: the diff was not empty.
 void on_deposited(Page& page, bool changed);
 
-// At the home, when an interval ends and before on_interval_end() of its pages: another node has fetched the page.
+// Another node has fetched the page. The home calls this when an interval ends, before on_interval_end() for its pages.
 void on_fetched_elsewhere(Page& page, Actions& actions);
 
-// The interval ends, in two steps. The first makes the page clean; the second, when its diff is at the home, says
+// The interval ends, in two steps. The first makes the page clean. The second, when its diff is at the home, says
 // whether the notices name it.
 void on_interval_end(Page& page, const Context& context, Actions& actions);
 void on_clean(Page& page, Actions& actions);
 
-// The page's home moves (H6): from this node, or to it. For all others nothing changes.
+// The page's home moves (H6): from this node, or to it. For the other nodes nothing changes.
 void on_home_leaves(Page& page, Actions& actions);
 void on_home_comes(Page& page);
 

@@ -1,6 +1,6 @@
-// Vector timestamps. An interval of a node is a range of positions in its log of write notices; so a timestamp is, for
-// each node, the position up to which its notices are known. A node's processors share its access rights, and therefore
-// its timestamp.
+// These are vector timestamps. An interval of a node is a range of positions in its log of write notices; so a
+// timestamp is, for each node, the position up to which its notices are known. A node's processors share its access
+// rights, and therefore its timestamp.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ namespace multigrain::hlrc {
 
 using VectorTime = std::array<uint64_t, NodeSet::kCapacity>;
 
-// The nodes of whose notices an acquire that wants `wanted` must take in more than what is `known` at node `self`. What
-// a node has written itself it need not hear of.
+// Returns the nodes whose notices an acquire up to `wanted` must apply, beyond what is `known` at node `self`. That
+// node itself is not among them.
 template <typename Wanted, typename Known>
 [[nodiscard]] NodeSet nodes_with_news(const Wanted& wanted, const Known& known, NodeId self, unsigned nodes) {
   NodeSet news;

@@ -1,4 +1,4 @@
-// HLRC's words in a node's kWords segment (fabric/words.h).
+// This says where HLRC's words are in a node's kWords segment (fabric/words.h).
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace multigrain::words {
 
-// The node's vector timestamp, a word a node; and the log of its write notices (write_notices.h).
+// These are the node's vector timestamp, with a word for each node, and the log of its write notices (write_notices.h).
 inline constexpr uint64_t kVector = 4096;
 inline constexpr uint64_t kNotices = uint64_t{1} << 20;
 inline constexpr uint64_t kNoticeBytes = uint64_t{1} << 20;
 MULTIGRAIN_RING(kNoticeCount, kNoticeBytes / sizeof(uint64_t));
 inline constexpr Range kNoticeWords{kVector, kNotices + kNoticeBytes - kVector};
 
-// What the node has written since the barrier of all processors before the last one, and before the one before that
-// (episode_writes.h): two lists of runs of pages, each behind the number of its runs. Between the timestamp and the log.
+// Here are two lists of runs of pages, each behind the number of its runs: the pages that the node has written in the
+// last episode, and in the one before (episode_writes.h). They lie between the timestamp and the log.
 inline constexpr uint64_t kEpisodes = uint64_t{1} << 17;
-inline constexpr uint64_t kEpisodeBytes = uint64_t{3} << 17;  // of a list
+inline constexpr uint64_t kEpisodeBytes = uint64_t{3} << 17;  // the size of each list
 MULTIGRAIN_RING(kEpisodeRuns, kEpisodeBytes / sizeof(uint64_t) - 1);
 static_assert(kVector + NodeSet::kCapacity * sizeof(uint64_t) <= kEpisodes);
 static_assert(kEpisodes + 2 * kEpisodeBytes <= kNotices);
 
-// The fetch log, which other nodes write: a ring of kFetchLogCount words a node.
+// Here is the fetch log, which other nodes write. It has a ring of kFetchLogCount words for each node.
 inline constexpr uint64_t kFetchLog = uint64_t{66} << 20;
-inline constexpr uint64_t kFetchLogBytes = uint64_t{1} << 17;  // of a node's ring
+inline constexpr uint64_t kFetchLogBytes = uint64_t{1} << 17;  // the size of each node's ring
 MULTIGRAIN_RING(kFetchLogCount, kFetchLogBytes / sizeof(uint64_t));
 inline constexpr Range kFetchWords{kFetchLog, NodeSet::kCapacity* kFetchLogBytes};
 

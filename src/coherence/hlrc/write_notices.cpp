@@ -26,7 +26,7 @@ NoticesRead read_notices(std::span<const uint64_t> entries, uint64_t begin, uint
 std::span<const NoticeRun> join_runs(std::span<NoticeRun> runs) {
   if (runs.empty()) return runs;
   std::sort(runs.begin(), runs.end(), [](const NoticeRun& a, const NoticeRun& b) { return a.first < b.first; });
-  size_t last = 0;  // of the joined ones, which take the places of what they join
+  size_t last = 0;  // the last joined run; these come first
   for (const NoticeRun next : runs.subspan(1)) {
     NoticeRun& joined = runs[last];
     if (next.first.value <= joined.end())

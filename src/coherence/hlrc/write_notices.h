@@ -1,6 +1,6 @@
-// Write notices: the pages that a node has written in its intervals. Each node appends to its own log, which lies in
-// memory that it exports; the others read it with one-sided gets. How the log is read, and what it says, are functions
-// of values. After a barrier every node has taken in every log, so all of a ring is free again
+// Write notices name the pages that a node has written in its intervals. Each node appends to its own log, which lies
+// in memory that it exports; the other nodes read it with one-sided gets. How the log is read, and what it says, are
+// functions of values. After a barrier every node has applied every log, so all of a ring is free again
 // (docs/internals/hlrc.md).
 #pragma once
 
@@ -13,20 +13,20 @@
 
 namespace multigrain::hlrc {
 
-// The writer's side: makes entries of pages, which come in ascending order.
+// The writer of a log makes its entries with this, from pages that must come in ascending order.
 class NoticeLog {
  public:
   explicit constexpr NoticeLog(uint64_t capacity) : capacity_(capacity), open_(LogEntry::kMaxPages) {}
 
-  // An entry that the writer must put into its ring now.
+  // The writer must put this entry into its ring now.
   struct Append {
     uint64_t slot = 0;
     uint64_t entry = 0;
   };
   std::optional<Append> add(PageId page) { return append(open_.add(page)); }
-  // After the interval's last page.
+  // Must be called after the interval's last page.
   std::optional<Append> close() { return append(open_.close()); }
-  // The position behind the last entry: what the writer publishes when all of them are in the ring.
+  // Returns the position behind the last entry. The writer publishes it when all entries are in the ring.
   [[nodiscard]] uint64_t end() const { return end_; }
 
  private:
@@ -41,8 +41,8 @@ class NoticeLog {
   RunJoiner open_;
 };
 
-// Where entries [begin, end) of a log lie in its ring: `length` of them from `slot`, and then the rest from slot 0.
-// nullopt: more than the ring holds, so some are overwritten.
+// This says where entries [begin, end) of a log lie in its ring: `length` of them from `slot` on, and the rest from
+// slot 0 on. pieces_of_ring() returns nullopt if there are more than the ring holds, so that some are overwritten.
 struct RingPiece {
   uint64_t slot = 0;
   uint64_t length = 0;
@@ -52,21 +52,21 @@ struct RingPiece {
 
 enum class NoticesRead : uint8_t {
   kAll,
-  kOverwritten,  // the reader has come too late for some, or too early
-  kOutside       // one names pages that the region does not have
+  kOverwritten,  // the reader came too late, or too early
+  kOutside       // a notice names pages outside the region
 };
-// Reads `entries`, which were got from position `begin` on, and writes the run of each to `runs`, unless the result is
-// something else than kAll.
+// Reads `entries`, which were got from position `begin` on, and writes the run of each to `runs`. Their values mean
+// nothing if the result is not kAll.
 [[nodiscard]] NoticesRead read_notices(std::span<const uint64_t> entries, uint64_t begin, uint64_t capacity,
                                        uint64_t pages, std::span<NoticeRun> runs);
 
-// Puts runs into ascending order, and joins those that touch: whichever nodes wrote them, what lies together loses its
-// rights in one call (B.1, B.3). The result is the front of `runs`.
+// Puts runs into ascending order, and joins those that touch, so that neighbouring pages lose their rights in one call,
+// whichever nodes wrote them (B.1, B.3). The result is the front of `runs`.
 [[nodiscard]] std::span<const NoticeRun> join_runs(std::span<NoticeRun> runs);
 
 [[nodiscard]] uint64_t pages_of(std::span<const NoticeRun> runs);
 
-// Visits pages `first` to `first + count - 1` of all that `runs` name, counted through them, as runs.
+// Visits, as runs, the pages with numbers `first` to `first + count - 1` of all pages that `runs` name, in their order.
 template <typename Visit>
 void for_each_slice(std::span<const NoticeRun> runs, uint64_t first, uint64_t count, Visit&& visit) {
   for (const NoticeRun& run : runs) {
