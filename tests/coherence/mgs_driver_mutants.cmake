@@ -8,7 +8,7 @@ in_file(driver)
 mutate([[  const uint32_t seen = record.changed.prepare();
 ]] [[  uint32_t seen = record.changed.prepare();
 ]])
-mutate([[  // Before the wait, so that the home, if it has to be woken, finds all requests at once.
+mutate([[  // This comes before the wait, so that the home, if it has to be woken, finds all requests at once.
 ]] [[  if (is(Mutant::kPrepareAfterTransition)) {
     MULTIGRAIN_LOCK_STEP(record.lock);
     seen = record.changed.prepare();

@@ -18,7 +18,8 @@ void DelayedUpdateQueue::push(PageId page) {
   if (head_ == tail_) {
     base_ = tail_;
   } else if (gone >= kCompactAt && gone >= tail_ - head_) {
-    // A queue that never runs empty must not grow for ever. Each entry moves at most as often as one is popped.
+    // Moves the entries to the front, because a queue that never runs empty must not grow for ever. Each entry moves at
+    // most as often as an entry is popped.
     for (uint64_t i = 0; i < tail_ - head_; ++i) ring_[i] = ring_[gone + i];
     base_ = head_;
   }

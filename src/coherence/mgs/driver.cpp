@@ -16,7 +16,7 @@ constexpr MessageType type_of(MessageKind kind) {
   return static_cast<MessageType>(message_range::kMgs + static_cast<unsigned>(kind));
 }
 
-// How many pages a release sends off together, at most: the homes are to have something to do while it gets more ready.
+// A release sends off at most this many pages together, so that the homes have work while the release prepares more.
 constexpr size_t kReleasesInBatch = 16;
 
 }  // namespace
@@ -36,7 +36,8 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, uns
   auto twins = create_twins(services);
   if (!twins) return tl::unexpected(twins.error());
   const size_t diff_buffer = (sizeof(KeptDiff) + max_encoded_size(page_size) + 4095) / 4096 * 4096;
-  // One for each thread that makes a diff, and those that wait for a page: more than a million is a runaway.
+  // The pool needs a buffer for each thread that makes a diff, and for each diff that waits for a page. More than a
+  // million would mean that something is wrong.
   const uint64_t most_diffs = std::min(uint64_t{1} << 20, layout::kTablesSize / 8 / diff_buffer);
   auto diffs = PagePool::create(diff_buffer, most_diffs);
   if (!diffs) return tl::unexpected(diffs.error());
@@ -44,7 +45,8 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, uns
   auto records = SparseTable<Record>::create(services.region.page_count(), "page records");
   if (!records) return tl::unexpected(records.error());
   driver->records_ = std::move(*records);
-  // Stale entries can exceed the number of pages only if releases never come; twice is beyond any program.
+  // Stale entries can exceed the number of pages only if a program never releases; twice the number is beyond any
+  // program.
   if (Status made = driver->queue_.create(2 * services.region.page_count()); !made) return tl::unexpected(made.error());
   for (unsigned kind = 0; kind < static_cast<unsigned>(MessageKind::kKindCount); ++kind)
     services.fabric.set_handler(type_of(static_cast<MessageKind>(kind)), &Driver::handle, driver.get());
@@ -55,7 +57,7 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, uns
 
 namespace {
 
-// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+// It is of the initial-exec kind, because the fault handler uses it, where a first access must not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local StridePrefetcher t_prefetcher;
 
 }  // namespace
@@ -87,7 +89,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
       profile.count(before.state == PageState::kRead && is_write ? Counter::kUpgrades : Counter::kLocalFaults);
     }
   }
-  // Before the wait, so that the home, if it has to be woken, finds all requests at once.
+  // This comes before the wait, so that the home, if it has to be woken, finds all requests at once.
   if (prefetch_ != 0 && (asks || outcome == FaultOutcome::kWait)) {
     const StridePrefetcher::Prediction ahead =
         asks ? t_prefetcher.predict(page, is_write, prefetch_) : t_prefetcher.predict_while_waiting(page, is_write);
@@ -95,7 +97,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
       prefetch(page, PageId(static_cast<uint64_t>(ahead.from)), ahead.stride, ahead.count, is_write);
   }
   if (outcome == FaultOutcome::kResolved) return true;
-  // Whatever woke us, the access itself is the test of whether the rights are there now.
+  // Whatever has woken this thread, only the access itself shows whether the rights are there now.
   const CategoryScope waiting(profile, Category::kDataWait);
   wait_until(*attendance, services_.wait, record.changed,
              [&record, seen] { return record.changed.changed_since(seen); });
@@ -107,12 +109,13 @@ bool Driver::nobody_has(const Page& page) {
          page.server.state == ServerState::kRead && page.server.read_dir.empty();
 }
 
-// Of a processor that is at a page. A prefetch is a fault that nobody waits for, so the protocol needs nothing new.
-// Reads take whatever is not here. Writes take only what no node has a copy of and this node is home of: asking for
-// more would make writers of nodes that may never write, and every one more is a twin, a diff and a longer round.
+// Prefetches for a processor that is at page `at`. A prefetch is a fault that no thread waits for, so the protocol
+// needs nothing new. For reading it asks for all pages that are not here. For writing it opens only pages that are at
+// home here and of which no node has a copy. Asking for more would make nodes writers that may never write, and every
+// writer more is a twin, a diff and a longer round.
 void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write) {
   if (is_write && stride == 1) {
-    // This node becomes their single writer.
+    // This node becomes the single writer of these pages.
     open_ahead(
         records_, at, PageId(from.value + 1), count,
         [](const Record& next) {
@@ -148,7 +151,7 @@ void Driver::prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bo
 
 // --- Releases
 
-// In this order: a page leaves the queue only after it counts in a release epoch.
+// The queue is looked at first, because a page leaves the queue only after it counts in a release epoch.
 bool Driver::is_clean() const {
   if (!queue_.empty()) return false;
   MULTIGRAIN_STEP(&releases_);
@@ -172,8 +175,8 @@ void Driver::release() {
         Actions actions;
         MULTIGRAIN_LOCK_STEP(record.lock);
         const LockGuard hold(record.lock);
-        // A page has one REL out at most, so one slot a record is enough. A release that joins an earlier one waits for
-        // the release epoch of that one.
+        // A page has at most one REL out, so one slot in each record is enough. A release that joins an earlier one
+        // waits for the release epoch of that one.
         const bool joins = record.page.client.release_pending;
         if (!joins) record.release_slot = slot;
         const bool must_wait = mgs::on_release(record.page, context(record), kNodeDomain, actions);
@@ -182,7 +185,7 @@ void Driver::release() {
         released += must_wait ? 1 : 0;
       }
     }
-    // This node's messages are in this thread's care, and a long queue takes milliseconds.
+    // This thread must handle the node's messages meanwhile, because a long queue takes milliseconds.
     services_.fabric.poll();
     if (releases_.pending() > ReleaseEpochs::kMaxPending) {
       wait_until(attendance, services_.wait, releases_.changed(),
@@ -193,7 +196,7 @@ void Driver::release() {
     profile.count(Counter::kReleases);
     profile.count(Counter::kPagesReleased, released);
   }
-  // Nobody's releases are under way: nothing to wait for.
+  // If no release of any thread is under way, there is nothing to wait for.
   MULTIGRAIN_STEP(&releases_);
   if (released == 0 && releases_.pending() == 0) return;
   const uint64_t mark = releases_.mark();
@@ -240,7 +243,7 @@ void Driver::perform(PageId page, Record& record, Actions& actions, const Messag
       }
     }
     if (!unmapped) return;
-    // The revocation has taken effect on every processor when the system call returns: that is its PINV_ACK.
+    // The revocation has taken effect on every processor when the system call returns. So that is the PINV_ACK.
     actions.clear();
     on_unmapped(record.page, context(record), kNodeDomain, actions);
   }
@@ -354,8 +357,8 @@ void Driver::merge(PageId page, std::span<const std::byte> diff, NodeId from) {
   count(Counter::kDiffsApplied);
 }
 
-// With one domain, what a transition grants is always what the node's privilege allows. Also the answer to a fault on a
-// page that is mapped already: the kernel may have dropped the page-table entry.
+// With one domain, what a transition grants is always what the node's privilege allows. A fault on a page that is
+// mapped already comes here as well: the kernel may have dropped the page-table entry.
 void Driver::map(PageId page, Record& record) {
   const bool writable = record.page.client.state == PageState::kWrite;
   if (!writable)

@@ -1,9 +1,9 @@
-// The driver of MGS: feeds the transitions faults, releases and messages, and carries out their actions.
+// The driver of MGS feeds the transitions faults, releases and messages, and carries out their actions.
 //
-// A page's lock is held for one transition and its actions and never while waiting for a message.
-// Invariant that everything here keeps: whenever a page's lock is free, the node's access rights in the view are those
-// that the page's Client says (mapped, and writable if the state is kWrite), or fewer; but a home that
-// will_keep_read_right() keeps the right to read.
+// A page's lock is held for one transition and its actions, and never while waiting for a message. The driver keeps
+// this invariant: whenever a page's lock is free, the node's access rights in the view are those that the page's Client
+// says (mapped, and writable if the state is kWrite), or fewer; but a home that will_keep_read_right() keeps the right
+// to read.
 #pragma once
 
 #include <atomic>
@@ -22,31 +22,31 @@
 
 namespace multigrain::mgs {
 
-// The name of a message of this protocol, for reports; nullptr for other types.
+// Returns the name of a message of this protocol, for reports; nullptr for other types.
 const char* message_name(MessageType type);
 
-// What the test that explores the driver sees of it (tests/coherence/mgs_driver_world.cpp).
+// The test that explores the driver sees its insides through this (tests/coherence/mgs_driver_world.cpp).
 namespace explored {
 struct DriverState;
 }
 
 class Driver final : public PageDriver {
  public:
-  // Registers the message handlers. Ends the run with a sentence if the tables cannot be reserved.
-  // `prefetch`: how many pages to ask for ahead of a processor that faults on one after the other; 0: none.
+  // Registers the message handlers. `prefetch` is the most pages that are asked for at a time, ahead of a processor
+  // that faults on one page after the other; 0: none. Errors: tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, unsigned prefetch = 0);
 
   bool on_fault(PageId page, bool is_write) override;
   void release() override;
   [[nodiscard]] bool is_clean() const override;
 
-  // What this node knows of a page, for tests and diagnosis.
+  // Returns what this node knows of a page, for tests and diagnosis.
   [[nodiscard]] Page inspect(PageId page);
 
  private:
   friend struct explored::DriverState;
 
-  // A diff that waits for the sole writer's page (kKeepDiff).
+  // Such a diff waits for the sole writer's page (kKeepDiff).
   struct KeptDiff {
     KeptDiff* next;
     uint32_t length;
@@ -55,9 +55,9 @@ class Driver final : public PageDriver {
   };
 
   struct alignas(64) Record : PageRecord {
-    uint8_t release_slot MG_GUARDED_BY(lock) = 0;  // of the release epochs, for the REL that is out
-    bool readable MG_GUARDED_BY(lock) = false;     // what the view allows is reading
-    EventCount changed;                            // kWake
+    uint8_t release_slot MG_GUARDED_BY(lock) = 0;  // the slot for the REL that is out
+    bool readable MG_GUARDED_BY(lock) = false;     // the view allows reading, and not writing
+    EventCount changed;                            // notified by kWake
     Page page MG_GUARDED_BY(lock);
     KeptDiff* kept MG_GUARDED_BY(lock) = nullptr;
   };
@@ -67,11 +67,11 @@ class Driver final : public PageDriver {
   static void handle(void* context, const Message& message);
   void on_message(const Message& message);
 
-  // Asks for `count` pages, each `stride` pages after the one before, the first after `from`, as if the calling
-  // processor had faulted on them, without waiting.
+  // Asks for `count` pages as if the calling processor had faulted on them, without waiting. The first page is `from` +
+  // `stride`, and each is `stride` pages after the one before.
   void prefetch(PageId at, PageId from, int64_t stride, uint32_t count, bool is_write);
 
-  // Whether no node has a copy; for the home, with the record locked.
+  // Returns whether no node has a copy. To be called at the home, with the record locked.
   static bool nobody_has(const Page& page);
   // Carries out the actions, and the transitions that follow from them.
   void perform(PageId page, Record& record, Actions& actions, const Message* message) MG_REQUIRES(record.lock);
@@ -82,17 +82,17 @@ class Driver final : public PageDriver {
   void keep_diff(PageId page, Record& record, const Message& message) MG_REQUIRES(record.lock);
   void merge_kept(PageId page, Record& record) MG_REQUIRES(record.lock);
   void map(PageId page, Record& record) MG_REQUIRES(record.lock);
-  // Returns whether the page was left readable, as the same transition is going to ask for.
+  // Returns whether the page was left readable, because the same transition is going to ask for that.
   bool unmap(PageId page, Record& record) MG_REQUIRES(record.lock);
 
-  // Faults detect accesses, and rights belong to the node: one domain.
+  // Faults detect accesses, and rights belong to the node, so there is one domain.
   static constexpr DomainId kNodeDomain{0};
 
   const uint32_t prefetch_;
   SparseTable<Record> records_;
   DelayedUpdateQueue queue_;
   ReleaseEpochs releases_;
-  PagePool diffs_;  // buffers of a diff being made, or kept
+  PagePool diffs_;  // buffers of diffs
 };
 
 }  // namespace multigrain::mgs

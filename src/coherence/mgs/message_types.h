@@ -1,4 +1,4 @@
-// The types of MGS's messages in the fabric: kMgs and its kind (states.h).
+// In the fabric, the type of an MGS message is kMgs plus the message's kind (states.h).
 #pragma once
 
 #include "fabric/fabric.h"

@@ -1,10 +1,11 @@
-// Which releases of a mapping domain are under way, so that one release can wait for all that were begun before it.
+// This counts the releases of a mapping domain that are under way, so that a release can wait for all that began before
+// it.
 //
 // A release must wait not only for its own pages but for every page that another processor of the domain is releasing
-// at that moment (docs/internals/architecture.md): that one's diff may carry this one's writes. Waiting until none is
-// under way would do, but under steady traffic that moment may never come. So page releases are counted in two epochs,
-// as read-copy update counts its readers: a new epoch begins when the epoch before the current one has drained, and a
-// waiter that saw epoch e is done when e+2 has begun.
+// at that moment (docs/internals/architecture.md), because that processor's diff may carry this one's writes. Waiting
+// until no release is under way would do, but under steady traffic that moment may never come. So page releases are
+// counted in two epochs, as read-copy update counts its readers: a new epoch begins when the epoch before the current
+// one has drained, and a waiter that saw epoch e is done when e+2 has begun.
 #pragma once
 
 #include <array>
@@ -23,10 +24,11 @@ struct DriverState;
 
 class ReleaseEpochs {
  public:
-  // A release that has begun this many pages waits for half of them to end: bounds what others' queues must hold.
+  // A release that has begun this many pages waits for half of them to end. That bounds what the queues of the homes
+  // must hold.
   static constexpr uint32_t kMaxPending = 512;
 
-  // Enters `pages` pages; returns what finish() wants for each of them.
+  // Enters `pages` pages, and returns what finish() needs for each of them.
   uint8_t begin(uint32_t pages) {
     MULTIGRAIN_LOCK_STEP(lock_);
     const LockGuard hold(lock_);
@@ -36,7 +38,7 @@ class ReleaseEpochs {
     return slot;
   }
 
-  // The page's release is done. Safe in handlers.
+  // The release of one page is done. May be called in message handlers.
   void finish(uint8_t slot) {
     bool advanced;
     {
@@ -50,10 +52,10 @@ class ReleaseEpochs {
     if (advanced) changed_.notify();
   }
 
-  // How many page releases are under way. No lock: for fast paths.
+  // Returns how many page releases are under way. Takes no lock, for fast paths.
   [[nodiscard]] uint32_t pending() const { return total_.load(std::memory_order_acquire); }
 
-  // What to pass to is_done() to wait for everything begun so far.
+  // Returns what to pass to is_done() to wait for every release begun so far.
   uint64_t mark() {
     MULTIGRAIN_LOCK_STEP(lock_);
     const LockGuard hold(lock_);

@@ -1,5 +1,5 @@
-// The states, events, messages and actions of MGS: one page at one node ([MGS], section 3.2 and Appendix A: Table 5).
-// The tables that tie them are in transitions.cpp.
+// This has the states, events, messages and actions of MGS for one page at one node ([MGS], section 3.2 and Appendix A:
+// Table 5). The tables that tie them are in transitions.cpp.
 #pragma once
 
 #include <bit>
@@ -20,7 +20,7 @@ enum class MessageKind : uint8_t {
   kRreq,     // read data request
   kWreq,     // write data request
   kRel,      // release request
-  kWnotify,  // the page was upgraded from read to write privilege
+  kWnotify,  // the page was upgraded to write privilege
   // Remote Client to Server
   kAck,     // read copy invalidated
   kDiff,    // write copy invalidated; carries the diff
@@ -38,20 +38,20 @@ enum class MessageKind : uint8_t {
 };
 [[nodiscard]] const char* name(MessageKind kind);
 
-// The privilege of a node's local copy: Figure 22's "pagestate".
+// This is the privilege of a node's local copy, Figure 22's "pagestate".
 enum class PageState : uint8_t { kInv, kRead, kWrite };
 
-// What the client is in the middle of. Faults wait in every phase but kIdle.
+// The phase says what the client is waiting for. Faults wait in every phase but kIdle.
 enum class Phase : uint8_t {
   kIdle,
   kBusyRead,            // RREQ is out
   kBusyWrite,           // WREQ is out
-  kReadInvInProgress,   // INV_IN_PROG of a read copy: mappings are being removed
+  kReadInvInProgress,   // INV_IN_PROG of a read copy
   kWriteInvInProgress,  // INV_IN_PROG of a write copy
   k1wInvInProgress,     // INV_IN_PROG of the sole writer's copy
 };
 
-// Mapping domains of one node; bit i is domain i.
+// A set of mapping domains of one node; bit i is domain i.
 class DomainSet {
  public:
   static constexpr unsigned kCapacity = 64;
@@ -79,9 +79,9 @@ struct Client {
   Phase phase = Phase::kIdle;
   bool single_writer = false;    // releases ignore the page
   bool release_pending = false;  // a REL is out
-  DomainId requester;            // whose fault the request in progress serves
-  DomainSet mapped;              // tlb_dir: domains that may access the page without a fault
-  DomainSet queued;              // domains whose delayed update queue holds the page
+  DomainId requester;            // its fault is why the request is out
+  DomainSet mapped;              // tlb_dir: domains with access to the page
+  DomainSet queued;              // domains that have the page in their queue
   DomainSet releasing;           // domains whose release waits for the RACK
   bool operator==(const Client&) const = default;
 };
@@ -91,43 +91,45 @@ enum class ServerState : uint8_t { kRead, kWrite, kSwrite, kRelInProgress };
 // A page at its home.
 struct Server {
   ServerState state = ServerState::kRead;
-  bool awaiting_page = false;  // a 1WINV of this round is unanswered: diffs must wait
-  bool diffs_waiting = false;  // ... and some do
-  bool granting = false;       // 1WGR follows when the home's own read copy is gone
+  bool awaiting_page = false;  // a 1WINV is unanswered: diffs wait
+  bool diffs_waiting = false;  // a diff waits for that page
+  bool granting = false;       // 1WGR follows the home's own ACK
   NodeSet read_dir;
   NodeSet write_dir;
-  NodeSet answers;  // nodes whose ACK, DIFF, 1WDATA or ACK1W is outstanding: Figure 22's "count", by name
-  NodeSet rd;       // nodes whose RREQ waits for the round's end
-  NodeSet wr;       // nodes whose WREQ does
-  NodeSet rl;       // nodes to be told RACK then
+  // The ACK, DIFF, 1WDATA or ACK1W of these nodes is outstanding: Figure 22's "count", by name.
+  NodeSet answers;
+  NodeSet rd;  // their RREQ waits for the round's end
+  NodeSet wr;  // their WREQ waits for the round's end
+  NodeSet rl;  // nodes that get RACK at the round's end
   bool operator==(const Server&) const = default;
 };
 
-// Everything a node knows of a page. All zero is the initial state: nobody has a copy, the home copy is good.
+// This is everything that a node knows of a page. All zero is the initial state: no node has a copy, and the home copy
+// is valid.
 struct Page {
   Client client;
   Server server;  // meaningful at the home only
   bool operator==(const Page&) const = default;
 };
 
-// What the driver must do, in order, before it lets go of the page.
+// A transition asks the driver for these actions. It carries them out, in order, before it lets go of the page.
 enum class Verb : uint8_t {
-  kSend,          // a message of `kind` without data, to every node of `nodes`
-  kSendPage,      // the same, with the local copy's bytes (which stay as they are until the receiver has read them)
-  kSendDiff,      // DIFF to the home: what the local copy changed since its twin was made
+  kSend,          // send `kind` without data to each of `nodes`
+  kSendPage,      // the same, with the copy, stable until read
+  kSendDiff,      // send DIFF to the home: local copy against twin
   kTakePage,      // fill the local copy with the bytes of the message being handled
   kTakeHomeCopy,  // the same for the home copy
   kMergeDiff,     // apply the diff of the message being handled to the home copy
   kKeepDiff,      // keep that diff for kMergeKept
   kMergeKept,     // apply the kept diffs to the home copy and forget them
-  kMakeTwin,      // copy the local copy (nobody can write it now)
+  kMakeTwin,      // copy the local copy, which no processor can write now
   kDropTwin,
   kMapRead,   // give `domain` read access
   kMapWrite,  // give `domain` read and write access
   kUnmap,     // take all access from `domain`, then report on_unmapped(domain): PINV
   kQueue,     // append the page to `domain`'s delayed update queue
   kWake,      // processors that wait for this page look again
-  kReleased,  // the release of the page is done for every domain of `domains`
+  kReleased,  // the page's release is done for all of `domains`
 };
 
 struct Action {
@@ -138,11 +140,11 @@ struct Action {
   DomainSet domains;
 };
 
-// The longest transition ends a round at the home.
+// The longest list is that of a transition that ends a round at the home.
 using Actions = ActionList<Action, 24 + DomainSet::kCapacity>;
 
 enum class FaultOutcome : uint8_t {
-  kResolved,  // after the actions, the access succeeds (unless it is taken away again first)
+  kResolved,  // after the actions the access succeeds, or faults again
   kWait,      // wait until a kWake for this page, then try the access again
 };
 

@@ -1,7 +1,8 @@
-// The transitions of MGS. Numbers are the arcs of [MGS], Figures 21 and 22; letters are sections of
-// docs/internals/mgs.md, which says where this is not the figure. Functions are in the order of the tables.
+// These are the transitions of MGS. Numbers are the arcs of [MGS], Figures 21 and 22. Letters are sections of
+// docs/internals/mgs.md, which says where the code differs from the figures. Functions are in the order of the tables.
 //
-// Local Client and Remote Client. Faults wait in every phase but idle: that is the page's lock, column L of the figure.
+// This is the table of Local Client and Remote Client. Faults wait in every phase but idle, which is the page's lock,
+// column L of the figure.
 //
 //  state, phase      event             actions                                        next state           arc
 //  ----------------  ----------------  ---------------------------------------------  -------------------  ---------------
@@ -29,7 +30,7 @@
 //  of the only one   the last is gone  1WDATA, drop the twin, wake                    INV, idle            24
 //  ... at the home, and no WREQ waits  1WDATA, and ask for the page as by RREQ        READ, idle           (k)
 //
-// Server.
+// This is the table of the Server.
 //
 //  state             event             actions                                        next state           arc
 //  ----------------  ----------------  ---------------------------------------------  -------------------  ---------------
@@ -52,8 +53,8 @@
 //  REL_IN_PROG       ACK1W             RACK to rl                                     SWRITE               35
 //  REL_IN_PROG       ACK1W             a request waits: 1WINV to the writer           same                 33
 //
-// (A mapping that is gone: 11 to 14, 17, 20 and 23.) What a table does not have, no correct node can have sent:
-// on_message() returns false.
+// (A mapping that is gone: 11 to 14, 17, 20 and 23.) No correct node sends what is not in the tables: on_message()
+// returns false then.
 
 #include "coherence/mgs/transitions.h"
 
@@ -68,7 +69,7 @@ constexpr bool is_for_server(MessageKind kind) {
   return kind <= MessageKind::kAck1w;
 }
 
-// One transition: the event itself and everything that the home says to itself because of it.
+// This makes one transition: the event itself, and all messages of the home to itself that follow from it.
 class Transition {
  public:
   Transition(Page& page, const Context& context, Actions& actions)
@@ -78,7 +79,7 @@ class Transition {
   bool release(DomainId domain);
   void unmapped(DomainId domain);
   bool message(NodeId from, MessageKind kind);
-  // Handles what the home has said to itself.
+  // Handles the home's messages to itself.
   void process_self_messages();
 
  private:
@@ -116,14 +117,14 @@ class Transition {
   void recall_single_writer();
   void finish_round();
 
-  // --- Messages: to others they become actions; the home's own are handled by process_self_messages().
+  // --- Messages: those to other nodes become actions; process_self_messages() handles the home's own.
   void to_home(MessageKind kind, Verb verb = Verb::kSend) { to(NodeSet::of(context_.home), kind, verb); }
   void to(NodeSet nodes, MessageKind kind, Verb verb = Verb::kSend);
   void act(Verb verb, DomainId domain = {}) {
     actions_.push({.verb = verb, .domain = domain, .nodes = {}, .domains = {}});
   }
 
-  // The home's messages to itself. A transition makes few: at most RACK, RDAT or WDAT, INV or 1WGR and their answers.
+  // A transition makes few messages of the home to itself: at most RACK, RDAT or WDAT, INV or 1WGR and their answers.
   static constexpr size_t kSelfCapacity = 8;
 
   const Page& page_;
@@ -197,9 +198,9 @@ void Transition::read_fault_on_mapped(DomainId domain) {  // 1
   act(Verb::kMapRead, domain);
 }
 
-// 2, 15, 8. The home hears of an upgrade afterwards (WNOTIFY), except about its own: until the home copy's server knows
+// 2, 15, 8. The home hears of an upgrade afterwards (WNOTIFY), except of its own: until the home copy's server knows
 // that the home itself writes, it might let a whole page (1WDATA) overwrite those writes. Returns false if the fault
-// must wait for RACK: an upgrade asks nobody, so it could overtake the answer to a REL; see release().
+// must wait for RACK: an upgrade asks no node, so it could overtake the answer to a REL; see release().
 bool Transition::write_fault_on_read(DomainId domain) {
   if (client_.release_pending) return false;
   client_.state = PageState::kWrite;
@@ -219,8 +220,8 @@ void Transition::write_fault_on_write(DomainId domain) {  // 3, 4
   grant_write(domain);
 }
 
-// Queue first: as soon as the mapping is there, another processor of the domain writes through it, and its release must
-// find the page.
+// Queues the page before it is mapped: as soon as the mapping is there, another processor of the domain writes through
+// it, and that processor's release must find the page.
 void Transition::grant_write(DomainId domain) {
   if (!client_.single_writer && !client_.queued.contains(domain)) {
     client_.queued.insert(domain);
@@ -237,9 +238,9 @@ bool Transition::release(DomainId domain) {
     client_.release_pending = true;
     to_home(MessageKind::kRel);
   }
-  // Else it joins the release that is out. That one's round takes what this domain wrote as well: the page cannot
-  // have become writable again since, as the home answers the release before any later request, and an upgrade waits
-  // for that answer.
+  // Otherwise it joins the release that is out. The round of that release takes what this domain wrote as well: the
+  // page cannot have become writable again since, as the home answers the release before any later request, and an
+  // upgrade waits for that answer.
   process_self_messages();
   return true;
 }
@@ -279,7 +280,7 @@ void Transition::receive_page(NodeId from, PageState state) {
   client_.phase = Phase::kIdle;
   client_.state = state;
   client_.mapped.insert(client_.requester);
-  // Fill the frame before anybody is given access to it.
+  // The frame must be filled before a processor is given access to it.
   if (from != context_.self) act(Verb::kTakePage);
   if (state == PageState::kRead) {
     act(Verb::kMapRead, client_.requester);
@@ -322,7 +323,7 @@ bool Transition::one_writer_grant() {  // 25, 26, 27
 }
 
 // P2INV: the page leaves every domain's queue. The queues of a node are ordinary memory guarded by the page's lock, so
-// the figure's interrupts and acknowledgements (P2INV, P2INV_ACK) come to clearing the set; a queue may still list the
+// the figure's interrupts and acknowledgements (P2INV, P2INV_ACK) become clearing the set. A queue may still list the
 // page, and release() ignores it.
 void Transition::enter_single_writer() {
   client_.single_writer = true;
@@ -346,8 +347,9 @@ void Transition::unmapped(DomainId domain) {  // 11 to 14, 17, 20, 23
   process_self_messages();
 }
 
-// Nobody can write the local copy any more: only now is a diff exact. The page stays in the queues of the domains that
-// have it: what they wrote is on its way home, but other nodes may still hold copies without it until the round ends.
+// No processor can write the local copy any more, so a diff is exact now. The page stays in the queues of the domains
+// that have it: what they wrote is on its way home, but other nodes may still hold copies without it until the round
+// ends.
 void Transition::finish_invalidation(std::optional<DomainId> last) {
   const Phase phase = client_.phase;
   const bool will_keep_read_right = mgs::will_keep_read_right(page_, context_);
@@ -373,9 +375,9 @@ void Transition::finish_invalidation(std::optional<DomainId> last) {
   act(Verb::kWake);
 }
 
-// A home that loses its own page to readers asks at once to be one of them: nothing has to move, and a page that its
-// home writes and others read is nearly always read at home as well. When a writer has asked, the home stays away, so
-// that the writer can become a single one.
+// A home that loses its own page to readers asks at once to be one of them: no data has to move, and a page that its
+// home writes and other nodes read is nearly always read at home as well. When a writer has asked, the home does not
+// ask, so that the writer can become a single one.
 void Transition::read_again(std::optional<DomainId> domain) {
   if (!domain) return;
   client_.requester = *domain;
@@ -389,7 +391,7 @@ bool Transition::server_message(NodeId from, MessageKind kind) {
   switch (kind) {
     case MessageKind::kRreq:
     case MessageKind::kWreq:
-      // Its copies are known to be gone: it asks once at a time.
+      // The server knows that the requester has no copy, and a node has one request out at a time.
       if (server_.rd.contains(from) || server_.wr.contains(from)) return false;
       if (server_.state != ServerState::kRelInProgress &&
           (server_.read_dir.contains(from) || server_.write_dir.contains(from)))
@@ -438,8 +440,8 @@ void Transition::serve_request(NodeId from, MessageKind kind) {
   }
 }
 
-// When the home is the only node with a copy and writes it, the single-writer condition holds already; the figure
-// would find out at the first release. There is nothing to transfer and nobody to tell.
+// When the home is the only node with a copy and writes it, the single-writer condition holds already; the figure would
+// find that out at the first release. There is no page to transfer and no node to tell.
 void Transition::grant_whole_machine_to_home() {
   if (server_.read_dir.empty() && server_.write_dir == NodeSet::of(context_.self)) server_.state = ServerState::kSwrite;
 }
@@ -484,7 +486,7 @@ void Transition::serve_release(NodeId from) {
     to(server_.answers, MessageKind::kInv);
   } else if (server_.read_dir == NodeSet::of(context_.self)) {
     // The home's own copy costs no message to remove, so it does not keep the writer from being a single one. But it
-    // must be gone before the writer hears that it is alone and stops releasing.
+    // must be gone before the writer learns that it is alone and stops releasing.
     server_.granting = true;
     server_.answers = server_.read_dir;
     to(server_.read_dir, MessageKind::kInv);
@@ -578,7 +580,7 @@ void Transition::finish_round() {  // 34
   server_.rl.clear();
   server_.state = server_.write_dir.empty() ? ServerState::kRead : ServerState::kWrite;
   grant_whole_machine_to_home();
-  // RACK before data: a node can be given the page to write again only after it knows that its release is done.
+  // RACK is sent before data: a node can be given the page to write again only after it knows that its release is done.
   to(released, MessageKind::kRack);
   to(server_.read_dir, MessageKind::kRdat, Verb::kSendPage);
   to(server_.write_dir, MessageKind::kWdat, Verb::kSendPage);

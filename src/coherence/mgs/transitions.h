@@ -1,16 +1,15 @@
-// The MGS protocol as a value and its transitions: Local Client, Remote Client and Server of one page at one node
-// ([MGS], section 3.2 and Appendix A: Table 5, Figures 21 and 22).
+// This is the MGS protocol as a value and its transitions: Local Client, Remote Client and Server of one page at one
+// node ([MGS], section 3.2 and Appendix A: Table 5, Figures 21 and 22).
 //
 // There is no clock, no I/O, no lock and no thread in here. The driver (driver.h) feeds it events and carries out the
 // actions that it returns, in order. Tests explore the driver with this very code.
 //
-// Where the figure and what must hold differ, or the figure is silent, the reasons are in docs/internals/mgs.md; in
-// short:
-//  * What a home's client and server say to each other is handled inside one transition, so at the home they never
+// Where the figures are silent, or differ from what must hold, the reasons are in docs/internals/mgs.md. In short:
+//  * The messages between a home's client and its server are handled inside one transition, so at the home they never
 //    disagree, and the home copy is the home's local copy: no twin, no diff, no transfer.
 //  * An invalidated dirty page stays in the delayed update queue: its release waits for the round that took it.
 //  * A whole page (1WDATA) never overwrites a diff of the same round: diffs that come before it wait for it.
-//  * A home that writes a page of which nobody has a copy is its single writer at once.
+//  * A home that writes a page of which no node has a copy is its single writer at once.
 //  * A home that loses its page to readers stays one of them, and its own read copy keeps no writer from being a single
 //    one.
 //  * Mappings are removed, and known to be removed, before a diff is made or a page is sent.
@@ -24,19 +23,20 @@ namespace multigrain::mgs {
 // A processor of `domain` made an access that its mapping does not allow: RTLBFault, WTLBFault.
 FaultOutcome on_fault(Page& page, const Context& context, DomainId domain, Access access, Actions& actions);
 
-// A processor of `domain` releases and has taken the page off that domain's queue. Returns true if the release has to
-// see a kReleased that names the domain (it may be among these very actions); false: there is nothing to wait for.
+// A processor of `domain` releases, and has taken the page off that domain's queue. Returns true if the release has to
+// wait for a kReleased that names the domain (it may be among these very actions), false if there is nothing to wait
+// for.
 bool on_release(Page& page, const Context& context, DomainId domain, Actions& actions);
 
 // The domain's mapping is gone and no processor can use it any more: PINV_ACK.
 void on_unmapped(Page& page, const Context& context, DomainId domain, Actions& actions);
 
-// While an invalidation is in progress: whether the domain, once unmapped, will be mapped for reading again when the
-// round ends (at once, if no other node has to answer). A driver may then take only the right to write, which is
-// cheaper: the home copy stays the newest that there is, and only diffs can reach it before the round's end.
+// While an invalidation is in progress: returns whether the domain, once unmapped, will be mapped for reading again
+// when the round ends (at once, if no other node has to answer). A driver may then take only the right to write, which
+// is cheaper: the home copy stays the newest that there is, and only diffs can reach it before the round's end.
 [[nodiscard]] bool will_keep_read_right(const Page& page, const Context& context);
 
-// A message from another node. Returns false if that node cannot have sent it now: the run must end.
+// Handles a message from another node. Returns false if that node cannot have sent it now: the run must end.
 [[nodiscard]] bool on_message(Page& page, const Context& context, NodeId from, MessageKind kind, Actions& actions);
 
 }  // namespace multigrain::mgs
