@@ -1,3 +1,6 @@
+// This part of the driver handles discards: a node gives up the contents of a range of pages, wherever their homes are.
+// Every node clears the pages whose home it is, since a page is mostly used again where it was used first. It clears
+// pages that it alone has together, with one system call for many.
 #include <algorithm>
 #include <array>
 
@@ -7,15 +10,13 @@
 #include "coherence/sc/run.h"
 #include "profile/this_thread.h"
 
-// Discards: how a node gives up what is in a range of pages, wherever their homes are. Every node clears the pages of which
-// it is home, since where a page has been used first it is mostly used again; and it clears those that it has alone together,
-// with one system call for many.
 namespace multigrain::sc {
 namespace {
 
-// So that a node's handler is not busy for longer than some hundred microseconds.
+// A message discards at most this many pages, so that a node's handler is not busy for longer than some hundred
+// microseconds.
 constexpr uint64_t kMostPages = uint64_t{1} << 16;
-// That are cleared together.
+// At most this many pages are cleared together.
 constexpr size_t kLongestRun = 128;
 
 }  // namespace
@@ -45,7 +46,7 @@ bool Driver::discard(PageId first, uint64_t count) {
   return true;
 }
 
-// Without analysis: it holds the locks of the records in `run`.
+// Thread safety analysis is off, because this holds the locks of the records in `run`.
 uint64_t Driver::discard_here(PageId first, uint64_t count, NodeId requester) MG_NO_THREAD_SAFETY_ANALYSIS {
   uint64_t deferred = 0;
   std::array<Record*, kLongestRun> run;
@@ -106,7 +107,7 @@ void Driver::on_discard_message(const Message& message) {
   services_.fabric.send(message.from, answer, SendContext::kHandler);
 }
 
-// Another node's home sends more of these than it should, or fewer, only if something is very wrong.
+// The number goes below 0 only if another node sends messages that no correct node sends.
 void Driver::on_discarded(int64_t change) {
   const int64_t missing = missing_.fetch_add(change, std::memory_order_acq_rel) + change;
   if (missing < 0)

@@ -16,14 +16,14 @@ constexpr MessageType type_of(MessageKind kind) {
   return static_cast<MessageType>(message_range::kSc + static_cast<unsigned>(kind));
 }
 
-// A hold is long enough for a thread to leave the fault handler and to make its access; and, since an instruction may
-// need two pages that two nodes want in opposite order, of a length that differs from one time to the next, so that one
-// of the nodes has both some time.
+// A hold is long enough for a thread to leave the fault handler and to make its access. An instruction may need two
+// pages that two nodes want in opposite order. So the length differs from one time to the next, and at some time one of
+// the nodes has both pages.
 constexpr Nanoseconds kShortestHold = 10'000;
 constexpr Nanoseconds kLongestHold = 30'000;
 
 Nanoseconds length_of_hold() {
-  // The time-stamp counter is another one each time; the multiplication spreads its low bits.
+  // The time-stamp counter has another value each time; the multiplication spreads its low bits.
   const uint64_t mixed = ticks() * 0x9e3779b97f4a7c15u;
   return kShortestHold + (mixed >> 32) % (kLongestHold - kShortestHold);
 }
@@ -61,7 +61,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   uint32_t seen = 0;
   std::optional<Attendance> attendance;
   bool asks = false;
-  bool is_new = false;  // to this node's threads
+  bool is_new = false;  // the node's threads had no right
   bool was_prefetched = false;
   FaultOutcome outcome;
   {
@@ -78,7 +78,8 @@ bool Driver::on_fault(PageId page, bool is_write) {
     outcome = sc::on_fault(record.page, context(record), access, actions);
     asks = !was_pending && record.page.pending != Pending::kNone;
     note_fault(record, access, was_readable, asks);
-    // Before requests are sent, so that a home that answers at once finds a thread that looks after messages.
+    // The thread attends to messages before the requests are sent, so that a home that answers at once finds a thread
+    // that handles the answer.
     if (outcome == FaultOutcome::kWait) attendance.emplace(services_.fabric);
     perform(page, 1, actions, nullptr);
     if (outcome == FaultOutcome::kResolved) begin_hold(record);
@@ -89,14 +90,14 @@ bool Driver::on_fault(PageId page, bool is_write) {
   }
   const bool resolved = outcome == FaultOutcome::kResolved;
   if (resolved && was_prefetched) open_prefetched(page, is_write);
-  // Before the wait, so that the home, if it has to be woken, finds all requests at once.
+  // This comes before the wait, so that the home, if it has to be woken, finds all requests at once.
   if (asks || is_new || was_prefetched || !resolved) prefetch_next(page, is_write);
   if (resolved) return true;
   {
     const CategoryScope waiting(profile, Category::kDataWait);
     wait_until(*attendance, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
   }
-  // The pages behind it came with it.
+  // The prefetched pages behind this one came with it.
   if (was_prefetched) open_prefetched(page, is_write);
   MULTIGRAIN_LOCK_STEP(record.lock);
   const LockGuard hold(record.lock);
@@ -108,8 +109,8 @@ bool Driver::on_fault(PageId page, bool is_write) {
 
 // --- Holds
 
-// Of a thread that is in the fault handler, and will make its access next. What waits for the hold's end already does not
-// wait longer for it.
+// Begins a hold for a thread that is in the fault handler and will make its access next. If something already waits for
+// the end of the hold, the hold does not become longer.
 void Driver::begin_hold(Record& record) {
   if (record.page.held && !record.page.waits_for_hold()) record.hold_ends = monotonic_ns() + length_of_hold();
 }
@@ -125,7 +126,8 @@ void Driver::end_hold(PageId page, Record& record) {
   perform(page, 1, actions, nullptr);
 }
 
-// The hold has an end when the last of the threads that were granted the page runs: that thread comes here again.
+// While a thread that was granted the page does not run yet, the hold has no end. The last of these threads calls this
+// again when it runs.
 void Driver::await_hold(PageId page, Record& record) {
   if (record.is_listed || record.page.returning != 0) return;
   record.is_listed = true;
@@ -136,8 +138,8 @@ void Driver::await_hold(PageId page, Record& record) {
   if (first == 0) services_.fabric.wake_service();
 }
 
-// A page that is not over yet is put back. A push in between found the list empty and has woken the service thread, which
-// is this one.
+// A page whose hold is not over yet is put back. If another thread pushed a page meanwhile, it found the list empty and
+// has woken the service thread, which is this one.
 bool Driver::end_holds() {
   MULTIGRAIN_STEP(&listed_);
   uint64_t next = listed_.exchange(0, std::memory_order_acquire);
@@ -156,8 +158,9 @@ bool Driver::end_holds() {
   return listed_.load(std::memory_order_relaxed) != 0;
 }
 
-// Holds are short: this thread sleeps until it looks again, so that the threads for which pages are held have its core. In
-// between it is where it looks after the node's messages, and after the line protocol that there may be.
+// Holds are short, so this thread sleeps until it looks at them again, and leaves its core to the threads for which
+// pages are held. It returns in between, to where it handles the node's messages and serves the line protocol, if there
+// is one.
 void Driver::serve() {
   if (listed_.load(std::memory_order_acquire) == 0) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
@@ -212,7 +215,7 @@ void Driver::on_message(const Message& message) MG_NO_THREAD_SAFETY_ANALYSIS {
 
 // --- Actions
 
-// Without analysis: the locks are those of a run.
+// Thread safety analysis is off, because the locks are those of a run.
 void Driver::perform(PageId first, uint32_t count, const Actions& actions,
                      const Message* message) MG_NO_THREAD_SAFETY_ANALYSIS {
   const auto for_each = [this, first, count](auto&& what) {
@@ -277,10 +280,10 @@ void Driver::send(PageId first, uint32_t count, const Action& action) {
   this_profile().count_message(header.type, sizeof header + slice.length);
 }
 
-// Also the answer to a fault on a page that is mapped already: the kernel may have dropped the page-table entry.
+// A fault on a page that is mapped already comes here as well: the kernel may have dropped the page-table entry.
 void Driver::map(PageId first, uint32_t count, Right right) MG_NO_THREAD_SAFETY_ANALYSIS {
   const Record& record = records_[first.value];
-  // (D3), (D4)
+  // See (D3) and (D4).
   if (record.is_prefetched) return;
   if (record.for_reader) right = Right::kRead;
   if (right == Right::kRead)

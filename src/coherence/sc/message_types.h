@@ -1,4 +1,4 @@
-// The types of the messages of sc in the fabric: kSc and its kind (states.h).
+// In the fabric, the type of a message of sc is kSc plus the message's kind (states.h), or one of those of discards.
 #pragma once
 
 #include "fabric/fabric.h"
@@ -8,10 +8,10 @@ namespace multigrain::message_range {
 inline constexpr MessageType kSc = 0x20;
 inline constexpr MessageType kScEnd = 0x30;
 
-// To every home of the pages [word[0], word[0] + word[1]): the sender discards them.
+// This is sent to every node: the sender discards the pages [word[0], word[0] + word[1]).
 inline constexpr MessageType kScDiscard = kScEnd - 2;
-// From a home. word[0]: the page that it has cleared (MessageKind::kDiscarded); or, of the answer to kScDiscard, how many
-// pages it will clear later.
+// This is a node's answer to kScDiscard. word[0] is how many pages it will clear later; MessageKind::kDiscarded says
+// when.
 inline constexpr MessageType kScDiscardSeen = kScEnd - 1;
 
 }  // namespace multigrain::message_range

@@ -1,8 +1,10 @@
-// Pages that are brought to a node before its threads fault on them: because a thread goes through memory (stream_prefetcher.h), or because
-// the host of a guest is about to copy to or from them. Both for reading and for writing, in runs (run.h).
+// This part of the driver prefetches pages: it brings them to a node before its threads fault on them, because a thread
+// goes through memory (stream_prefetcher.h), or because the host of a guest is about to copy to or from them. Pages are
+// prefetched for reading and for writing, in runs (run.h).
 //
-// What comes is not mapped before a thread touches it (D3), so the node knows whether it was wanted. A page that came in vain
-// twice, more often than it was used, is not asked for ahead again: where a thread's part of an array ends, for one.
+// A prefetched page is not mapped before a thread touches it (D3), so the node knows whether a thread wanted it. A page
+// that was prefetched in vain twice, more often than it was used, is not prefetched again. For example, such pages lie
+// where a thread's part of an array ends.
 #include <algorithm>
 
 #include "base/steps.h"
@@ -14,10 +16,10 @@
 namespace multigrain::sc {
 namespace {
 
-// Of the initial-exec kind: it is used in the fault handler, where a first access must not allocate.
+// It is of the initial-exec kind, because the fault handler uses it, where a first access must not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local StreamPrefetcher t_prefetcher;
 
-// That are mapped when the first of them is touched.
+// At most this many prefetched pages are mapped when the first of them is touched.
 constexpr uint64_t kMostOpened = 64;
 
 }  // namespace
@@ -38,7 +40,7 @@ void Driver::note_taken(Record& record) {
   record.in_vain = static_cast<uint8_t>(std::min(record.in_vain + 1, kInVainTooOften));
 }
 
-// Of a thread that has faulted on `at`.
+// Prefetches what a thread that has faulted on `at` is expected to access next.
 void Driver::prefetch_next(PageId at, bool is_write) {
   if (prefetch_ == 0) return;
   const StreamPrefetcher::Prediction prediction = t_prefetcher.predict(at, is_write, prefetch_);
@@ -51,7 +53,7 @@ void Driver::prefetch_next(PageId at, bool is_write) {
   prefetch({.at = at, .from = from, .stride = prediction.stride, .count = prediction.count, .is_write = is_write});
 }
 
-// At home they need nobody.
+// Opens pages that no node has used at their home, which takes no message.
 void Driver::open_unused(PageId at, PageId first, uint32_t count) {
   open_ahead(
       records_, at, first, count, [](const Record& next) { return is_unused(next); },
@@ -64,7 +66,7 @@ void Driver::open_unused(PageId at, PageId first, uint32_t count) {
       });
 }
 
-// With no lock held, since it may take a remote operation: of memory that is at home where it was touched first.
+// Finds the homes of first-touch pages. The caller holds no lock, since this may take a remote operation.
 void Driver::learn_homes(const PrefetchRange& range) {
   if (!services_.homes.is_first_touch(range.at)) return;
   const PageRange stretch = services_.homes.stretch_of(range.at);
@@ -89,7 +91,7 @@ void Driver::prefetch(const PrefetchRange& range) MG_NO_THREAD_SAFETY_ANALYSIS {
                    record.lock.lock();
                    Actions& actions = run.next();
                    const bool is_wanted = range.is_certain || record.in_vain < kInVainTooOften;
-                   // What nobody has used is its home's already.
+                   // A page that no node has used is at its home already.
                    const Access access = range.is_write ? Access::kWrite : access_of_reader(record);
                    if (is_wanted && (home != self_ || record.page.begun))
                      on_prefetch(record.page, context(record), access, actions);

@@ -1,8 +1,9 @@
-// Where a thread's next faults will be: what a node asks for ahead of it.
+// This predicts the pages of a thread's next faults, so that a node can prefetch them.
 //
-// Pages that were asked for ahead are not given to threads before one touches the first of them: that fault, which needs no
-// message, says that the thread has come there, and is the time to ask for the next. So what is under way is always as much
-// as the thread has in front of it, and a thread that stops or turns leaves one window unused, not two.
+// Prefetched pages are not given to threads before a thread touches the first of them. That fault, which needs no
+// message, says that the thread has got there, and is the time to prefetch the next pages. So as many pages are always
+// under way as the thread has in front of it, and a thread that stops or turns leaves one prefetch depth of pages
+// unused, not two.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +15,20 @@
 
 namespace multigrain::sc {
 
-// A reference prediction table of a few entries for one thread: programs walk several arrays at once, down columns too.
+// This is a reference prediction table for one thread. It has a few entries, since programs walk several arrays at
+// once, and down the columns of matrices.
 class StreamPrefetcher {
  public:
-  // Pages from + stride, from + 2 * stride, and so on.
+  // These are the pages from + stride, from + 2 * stride, and so on.
   struct Prediction {
     int64_t from = 0;
     int64_t stride = 0;
     uint32_t count = 0;
   };
 
-  // What to ask for when the thread has faulted on `page`: nothing until a page has turned up where it was expected; then
-  // two pages, four and so on up to `limit`, with at most twice that in front of the thread.
+  // Returns what to prefetch when the thread has faulted on `page`. There is nothing to prefetch until a fault is where
+  // a stride predicted it. Then there are two pages, four and so on up to `limit`, with at most twice `limit` in front
+  // of the thread.
   Prediction predict(PageId page, bool is_write, uint32_t limit) {
     const auto here = static_cast<int64_t>(page.value);
     Stream* nearest = nullptr;
@@ -37,7 +40,7 @@ class StreamPrefetcher {
           (nearest == nullptr || distance < std::abs(here - nearest->last)))
         nearest = &stream;
     }
-    // One that may have changed its stride, or else the oldest.
+    // Take the stream that may have changed its stride, or else the oldest.
     const int64_t stride = nearest != nullptr ? here - nearest->last : 0;
     Stream& taken = nearest != nullptr ? *nearest : streams_[next_++ % streams_.size()];
     taken = {.last = here, .stride = stride, .asked = here, .depth = 0, .is_write = is_write};
@@ -50,11 +53,11 @@ class StreamPrefetcher {
   struct Stream {
     int64_t last = -1 - kLongestStride;  // the page of the last fault
     int64_t stride = 0;                  // pages; 0: not known
-    int64_t asked = -1;                  // the last page that was asked for, or `last`
-    uint32_t depth = 0;                  // how many were
+    int64_t asked = -1;                  // the last page that was prefetched, or `last`
+    uint32_t depth = 0;                  // how many pages were prefetched last
     bool is_write = false;
 
-    // Whether the page is one that was asked for, or the one behind them.
+    // Returns whether the page was prefetched by this stream, or follows the last page that was.
     [[nodiscard]] bool has(int64_t page) const {
       const int64_t distance = page - last;
       return distance % stride == 0 && distance / stride >= 1 && distance / stride <= (asked - last) / stride + 1;

@@ -1,7 +1,8 @@
-// The transitions of sequentially consistent pages: one page at one node, and its directory entry at the home.
+// These are the transitions of sequentially consistent pages: one page at one node, and its directory entry at the
+// home.
 //
-// What threads of the node do. `pending` is the request that is out; "to go": an invalidation or a forwarded write waits
-// for the end of the hold.
+// This is the table of the events of the node's threads. `pending` is the request that is out; "to go": an invalidation
+// or a forwarded write waits for the end of the hold.
 //
 //   event            state, pending            what happens                                              function
 //   ---------------  ------------------------  --------------------------------------------------------  -------------------
@@ -19,7 +20,7 @@
 //                    shared, invalid, none     write to the home, unless the copy is to go
 //                    else                      waits for the reply, for completion or the hold's end
 //
-// What comes by a message, or when nothing is out any more, or with time.
+// This is the table of the events that come by a message, when no request is out any more, or with time.
 //
 //   event            state, pending            what happens                                              function
 //   ---------------  ------------------------  --------------------------------------------------------  -------------------
@@ -46,7 +47,8 @@
 //                    invalid                   write or read to the home, if a thread or a discard
 //                                              waits
 //
-// The directory, at the home. It changes when a request arrives, and never waits for anything (C4).
+// This is the table of the directory, at the home. It changes when a request arrives, and never waits for anything
+// (C4).
 //
 //   request          requester                 what happens                                              function
 //   ---------------  ------------------------  --------------------------------------------------------  -------------------
@@ -56,8 +58,8 @@
 //                    has a copy                owner and only sharer; upgraded, with the number of       write_request_of_
 //                                              invalidations; other sharers: invalidate                  sharer
 //
-// The supplier is the home if it has a copy, which saves a hop; else the owner. Whatever is not in the tables no correct
-// node sends: on_message returns false.
+// The supplier is the home if it has a copy, which saves a hop; else the owner. No correct node sends what is not in
+// the tables: on_message returns false then.
 
 #include "coherence/sc/transitions.h"
 
@@ -85,7 +87,7 @@ void begin(Page& page, const Context& context) {
   page.state = context.is_home() ? State::kExclusive : State::kInvalid;
 }
 
-// One transition: the event itself and everything that the home says to itself because of it.
+// This makes one transition: the event itself, and all messages of the home to itself that follow from it.
 class Transition {
  public:
   Transition(Page& page, const Context& context, Actions& actions) : p_(page), context_(context), actions_(actions) {
@@ -99,7 +101,7 @@ class Transition {
   bool discard(NodeId requester);
   bool message(NodeId from, const PageMessage& m);
   void hold_over();
-  // Handles what the home has said to itself.
+  // Handles the home's messages to itself.
   void process_self_messages();
 
  private:
@@ -112,7 +114,7 @@ class Transition {
   FaultOutcome write_fault_on_invalid();
   FaultOutcome write_fault_on_pending();
 
-  // --- What comes by a message, or when nothing is out any more
+  // --- Messages, and the moment when no request is out any more
   bool requester_message(NodeId from, const PageMessage& m);
   bool on_data();
   bool on_exclusive_data(const PageMessage& m);
@@ -130,7 +132,7 @@ class Transition {
   bool write_request_of_another(NodeId from);
   bool write_request_of_sharer(NodeId from);
 
-  // --- Of which the functions above are made
+  // --- Steps that the functions above share
   void request(Pending what);
   bool exclusive_reply(uint16_t acks);
   void grant_readers();
@@ -150,7 +152,7 @@ class Transition {
   void to(NodeId node, const PageMessage& m, Verb verb = Verb::kSend);
   void act(Verb verb) { actions_.push({.verb = verb, .node = {}, .message = {}}); }
 
-  // A home says to itself: a request, its forwarding, and an invalidation.
+  // A home sends itself at most a request, its forwarding, and an invalidation.
   static constexpr size_t kSelfCapacity = 8;
 
   Page& p_;
@@ -182,14 +184,14 @@ bool Transition::message(NodeId from, const PageMessage& m) {
   return requester_message(from, m);
 }
 
-// --- Read faults --------------------------------------------------------------------------------------------------------
+// --- Read faults -----------------------------------------------------------------------------------------------------
 
 FaultOutcome Transition::read_fault(Pending wanted) {
   if (p_.is_readable()) return read_fault_on_readable();
   return has_no_request() ? read_fault_on_invalid(wanted) : read_fault_on_pending();
 }
 
-// Of a copy that is to go, the thread has what is left of it: it must not make the hold longer.
+// If the copy is to go, the thread has only what is left of the hold, and must not make it longer.
 FaultOutcome Transition::read_fault_on_readable() {
   if (has_no_request() && !p_.is_to_go()) p_.held = true;
   act(p_.is_writable() ? Verb::kMapWrite : Verb::kMapRead);
@@ -207,7 +209,7 @@ FaultOutcome Transition::read_fault_on_pending() {
   return FaultOutcome::kWait;
 }
 
-// --- Write faults -------------------------------------------------------------------------------------------------------
+// --- Write faults ----------------------------------------------------------------------------------------------------
 
 FaultOutcome Transition::write_fault() {
   if (!has_no_request()) return write_fault_on_pending();
@@ -245,8 +247,8 @@ FaultOutcome Transition::write_fault_on_pending() {
   return FaultOutcome::kWait;
 }
 
-// A page that is held is in use. The request would end the hold, although no thread waits for more than it has: not wrong
-// (C6), but it would fault again.
+// A page that is held is in use. The request would end the hold, although no thread waits for more than it has. That is
+// not wrong (C6), but the threads would fault again.
 void Transition::prefetch(Access access) {
   if (!has_no_request() || p_.held || p_.is_to_go()) return;
   if (access == Access::kWrite && p_.state != State::kExclusive)
@@ -266,8 +268,9 @@ bool Transition::discard(NodeId requester) {
   return false;
 }
 
-// (C6) Threads that lose a copy while this request is out wait for it, and are granted the page when it is complete. To hold
-// a copy meanwhile would mix what the directory has ordered before the request with what it has ordered after it.
+// (C6) Threads that lose a copy while this request is out wait for it, and are granted the page when it is complete.
+// Holding a copy meanwhile would mix what the directory has ordered before the request with what it has ordered after
+// it.
 void Transition::request(Pending what) {
   p_.pending = what;
   p_.held = false;
@@ -275,7 +278,7 @@ void Transition::request(Pending what) {
      {.kind = what == Pending::kRead ? MessageKind::kRead : MessageKind::kWrite, .requester = context_.self});
 }
 
-// --- Messages to a requester, or to a node with a copy -------------------------------------------------------------------
+// --- Messages to a requester, or to a node with a copy ---------------------------------------------------------------
 
 bool Transition::requester_message(NodeId from, const PageMessage& m) {
   const bool has_write_request = p_.pending == Pending::kWrite;
@@ -325,7 +328,7 @@ bool Transition::on_upgraded(const PageMessage& m) {
   return exclusive_reply(m.acks);
 }
 
-// The page is exclusive; `acks` is how many acknowledgements there will have been.
+// The page becomes exclusive. `acks` is how many acknowledgements there will be in all.
 bool Transition::exclusive_reply(uint16_t acks) {
   p_.state = State::kExclusive;
   p_.replied = true;
@@ -342,14 +345,15 @@ bool Transition::on_invalidated() {
   return true;
 }
 
-// First the threads here that wait, so that none is starved; then what the directory has ordered after the request.
+// The threads of this node that wait come first, so that none is starved; then comes what the directory has ordered
+// after the request.
 void Transition::on_complete() {
   p_.pending = Pending::kNone;
   p_.replied = false;
   act(Verb::kMapWrite);
   grant_readers();
   grant_writers();
-  // Those too that were granted the page before the request, and do not run yet.
+  // Threads that were granted the page before the request, and do not run yet, make the page held as well.
   p_.held = p_.returning != 0;
   on_idle();
 }
@@ -370,9 +374,9 @@ void Transition::grant_writers() {
   act(Verb::kWakeWriters);
 }
 
-// (C4) What is forwarded before the reply of the node's own request was ordered before it, and is served from the copy
-// that the request has still; what comes after waits for completion. After a forwarded write the home forwards
-// everything to that requester.
+// (C4) A request that is forwarded here before the reply of the node's own request was ordered before that, and is
+// served from the copy that the node still has. A request that is forwarded later waits for completion. After a
+// forwarded write the home forwards everything to the writer's node.
 bool Transition::can_be_forwarded_to() const {
   const bool has_or_gets_it = p_.is_readable() || p_.pending == Pending::kWrite;
   return has_or_gets_it && !p_.has_forwarded_write && !p_.has_invalidation;
@@ -403,8 +407,8 @@ bool Transition::on_invalidate(NodeId requester) {
   return true;
 }
 
-// (C7) No node has another copy, no thread of this one is about to use its own, and nothing is out: this is how the page
-// began.
+// (C7) No node has another copy, no thread of this node is about to use its own, and no request is out: the page is as
+// it was at the beginning.
 void Transition::clear() {
   MG_CHECK(p_.returning == 0 && p_.waiting_to_read == 0 && p_.waiting_to_write == 0 && !p_.is_to_go() &&
            p_.forwarded_reads.empty());
@@ -417,8 +421,8 @@ void Transition::clear() {
   });
 }
 
-// What waits, as far as it may be done now. A forwarded read takes nothing from readers, so it does not wait for their
-// hold.
+// Serves what waits, as far as it may be done now. A forwarded read takes nothing from readers, so it does not wait for
+// their hold.
 void Transition::serve() {
   if (p_.replied || p_.state == State::kInvalid) return;
   if (!p_.forwarded_reads.empty() && (p_.state == State::kShared || !p_.held)) supply_readers();
@@ -430,7 +434,7 @@ void Transition::serve() {
   if (p_.has_invalidation) invalidate();
 }
 
-// Rights before data: no thread of this node may write while the page is copied.
+// Rights are taken before the data is sent: no thread of this node may write while the page is copied.
 void Transition::supply_readers() {
   if (p_.state == State::kExclusive) act(Verb::kRevokeWrite);
   p_.state = State::kShared;
@@ -446,7 +450,7 @@ void Transition::supply_writer() {
   to(writer, {.kind = MessageKind::kDataExclusive, .requester = writer, .acks = p_.forwarded_acks}, Verb::kSendPage);
 }
 
-// The page must not be readable any more when the acknowledgement can be acted upon.
+// The page must not be readable any more when the requester can act on the acknowledgement.
 void Transition::invalidate() {
   act(Verb::kRevoke);
   p_.state = State::kInvalid;
@@ -454,7 +458,7 @@ void Transition::invalidate() {
   to(p_.invalidation, {.kind = MessageKind::kInvalidated, .requester = p_.invalidation});
 }
 
-// --- When nothing is out any more -----------------------------------------------------------------------------------------
+// --- When no request is out any more ---------------------------------------------------------------------------------
 
 void Transition::hold_over() {
   MG_CHECK(p_.held && p_.returning == 0, p_.returning);
@@ -477,12 +481,12 @@ void Transition::on_idle() {
   }
 }
 
-// --- The directory ([Shasta], section 2.1) ----------------------------------------------------------------------------------
+// --- The directory ([Shasta], section 2.1) ---------------------------------------------------------------------------
 
 bool Transition::directory_message(NodeId from, MessageKind kind) {
   const bool is_sharer = p_.sharers.contains(from);
   if (kind == MessageKind::kRead) return !is_sharer && on_read_request(from);
-  // A copy that was invalidated while the request was on its way is none.
+  // A node whose copy was invalidated while its request was on the way is no sharer any more.
   return is_sharer ? write_request_of_sharer(from) : write_request_of_another(from);
 }
 
@@ -521,7 +525,7 @@ NodeId Transition::supplier() const {
 
 }  // namespace
 
-// --- The interface -----------------------------------------------------------------------------------------------------------
+// --- The interface ---------------------------------------------------------------------------------------------------
 
 FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions& actions) {
   Transition t(page, context, actions);
