@@ -49,7 +49,7 @@ Result<std::unique_ptr<Driver>> Driver::create(const NodeServices& services, con
 
 // --- Pages
 
-// The first touch of a page at this node. Returns false if it is not allocated.
+// Handles the first touch of a page at this node. Returns false if the page is not allocated.
 bool Driver::touch(PageId page, LinePage& record) {
   if (record.touched.load(std::memory_order_acquire)) return true;
   std::optional<NodeId> home = services_.homes.home_of(page);
@@ -63,7 +63,7 @@ bool Driver::touch(PageId page, LinePage& record) {
   services_.rights.grant_write(page, 1);
   this_profile().count_rights(RightsChange::kGrantWrite, 1);
   if (*home == self_) {
-    // The home has every line that no other node has asked for. Compiled stores need to see that.
+    // The home has every line that no other node has asked for. Compiled stores need to see that in the lines' words.
     const uint64_t first = page.value << (services_.region.page_shift() - shift_);
     for (uint64_t line = first; line < first + (page_size >> shift_); ++line) {
       uint64_t untouched = 0;
@@ -79,7 +79,8 @@ bool Driver::on_fault(PageId page, bool) {
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   LinePage& record = pages_[page];
   if (record.touched.load(std::memory_order_acquire)) {
-    // The kernel took the page-table entry away, or another thread was first: granting again is always right.
+    // The kernel took the page-table entry away, or another thread handled the first touch. Granting again is always
+    // right.
     services_.rights.grant_write(page, 1);
     count(Counter::kLocalFaults);
     return true;
@@ -87,7 +88,8 @@ bool Driver::on_fault(PageId page, bool) {
   return touch(page, record);
 }
 
-// The line at an address of line-grain memory, touched. Nothing if the memory is of another kind, or of none.
+// Returns the line at an address of line-grain memory, touched; nullopt if the memory is of another kind or not
+// allocated.
 std::optional<Driver::Line> Driver::locate_line(uintptr_t address) {
   const PageId page = page_at(address);
   if (page.value >= pages_.count()) return std::nullopt;
@@ -101,13 +103,14 @@ std::optional<Driver::Line> Driver::locate_line(uintptr_t address) {
 
 // --- Lines
 
-// Whether the line may be read, or stored to, here. The caller has published a hazard over it, or wants a hint.
+// Returns whether the line may be read, or stored to, here. The caller has published a hazard over it, or wants only a
+// hint.
 bool Driver::has_right(const Line& line, bool to_store) {
   MULTIGRAIN_STEP(&word(line.number));
   const uint64_t now = word(line.number).load(std::memory_order_seq_cst);
   if (to_store ? now == kExclusive : (now & kReadable) != 0) return true;
   if (now != 0 || line.home != self_) return false;
-  // At home and never touched: that is the same as exclusive, but compiled code knows only the latter.
+  // The line is at home and was never touched. That is the same as exclusive, but compiled code knows only the latter.
   uint64_t untouched = 0;
   return word(line.number).compare_exchange_strong(untouched, kExclusive, std::memory_order_seq_cst);
 }
@@ -117,14 +120,15 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
   const virtual_time::MissedCheck missed;
   const std::optional<Line> line = locate_line(address);
   if (!line) {
-    // Of a page protocol, whose faults this may raise; or not allocated, and then it deserves the signal.
+    // The memory is of a page protocol, and this may raise its faults. Or it is not allocated, and the signal is
+    // deserved.
     std::memcpy(out.data(), reinterpret_cast<const void*>(address), out.size());
     return;
   }
   const LoadRequest request{line->frame + ((address - view_) - frame_offset(line->number)), out};
   MG_CHECK(static_cast<size_t>(request.from - line->frame) + out.size() <= line_size(), address, out.size());
   if (try_load(*line, request)) {
-    // The value is the program's, or the line has come since the check.
+    // The value is the program's own data, or the line has come since the check.
     if (holds_flag(request.from, out.size())) count(Counter::kFalseMisses);
     return;
   }
@@ -135,7 +139,7 @@ void Driver::begin_store(uintptr_t address) {
   const virtual_time::MissedCheck missed;
   const std::optional<Line> line = locate_line(address);
   if (!line) {
-    // The store itself finds out what it may.
+    // The store itself will find out its right by faults.
     publish_hazard(make_hazard(line_of(address), 1, true));
     return;
   }
@@ -152,16 +156,16 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
   }
 }
 
-// A processor whose clock is not published holds up the clocks of all others (V3), and one of those may be what this
-// thread waits for.
+// A processor whose clock is not published holds up the clocks of all other processors (V3), and this thread may be
+// waiting for one of those.
 void Driver::spin() {
   virtual_time::synchronise();
 }
 
 // --- Misses
 
-// Fetches the line, or the right to store to it: then it returns with hazard 0 published over the line. The load of `request`
-// is made while the line is certainly here.
+// Fetches the line, or the right to store to it; in the second case it returns with hazard 0 published over the line.
+// The load of `request` is made while the line is certainly here.
 void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
   virtual_time::synchronise();
   ProcessorProfile& profile = this_profile();
@@ -204,8 +208,8 @@ void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
     if (tries == 0) waiting_since = ticks();
     profile.enter(Category::kDataWait);
     {
-      // On the emulated machine the thread that is waited for has a core, and would be done. That the loop comes back costs a
-      // remote operation there, too.
+      // On the emulated machine the awaited thread has a core of its own, and would be done. Another try of the loop
+      // costs a remote operation on that machine, too.
       const virtual_time::Unaccounted emulation;
       pause(tries++, waiting_since);
     }
@@ -232,9 +236,10 @@ void Driver::miss(const Line& line, bool stores, const LoadRequest& request) {
   count(Counter::kLinesInvalidated, miss.invalidated());
 }
 
-// Spins as long as is reasonable on this machine, ever longer between two tries, so that the directory is not hammered;
-// then gives the core to other threads, as the one that is waited for may need it; then sleeps. Never twice for the same
-// time, so that two requesters of one line do not meet again and again ([DSZOOM], footnote 2).
+// Spins as long as is reasonable on this machine, ever longer between two tries, so that the directory does not get too
+// many requests. Then it gives the core to other threads, as the awaited thread may need it; then it sleeps. It never
+// pauses twice for the same time, so that two requesters of one line do not meet again and again ([DSZOOM], footnote
+// 2).
 void Driver::pause(unsigned tries, uint64_t since) {
   constexpr unsigned kYields = 64;
   const unsigned doublings = std::min(tries, 7u);

@@ -1,14 +1,15 @@
-// DSZOOM at work: runs the misses of transitions.h against the fabric, for the processors of this node, in the processor that
-// has missed. It registers no message handler: nothing of this protocol runs on a node because another node wants
-// something ([DSZOOM], section 2.3). docs/internals/dszoom.md follows a load and a store through it.
+// The driver of DSZOOM carries out the misses of transitions.h on the fabric, in the processor that has missed. It
+// registers no message handler: nothing of this protocol runs on a node because another node wants something ([DSZOOM],
+// section 2.3). docs/internals/dszoom.md follows a load and a store through it.
 //
-// One lock a line (a few thousand, lines share them by hash) is held for a miss, remote operations included: of a
-// node's processors that want a line, one goes to the directory, and most others find the line here afterwards.
-// A thread waits for one with no hazard published, but for the hazard that the miss itself publishes.
+// Each line has a lock (there are a few thousand, which lines share by hash). It is held for a miss, remote operations
+// included: of a node's processors that want a line, one goes to the directory, and most of the others find the line
+// here afterwards. A thread waits for such a lock with no hazard published, except the hazard that the miss itself
+// publishes.
 //
 //   driver.cpp       what compiled checks and the runtime call, the first touch of a page, and a miss from begin to end
 //   operations.cpp   the operations of a miss on the fabric: one step, and the last one
-//   hazard_scan.h    which of the hazards that a scan finds the requester waits for
+//   hazard_scan.h    for which of the hazards that a scan finds the requester waits
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@
 
 namespace multigrain::dszoom {
 
-// In bytes: for buffers on a stack.
+// No line is longer than this many bytes. Buffers on a stack have this length.
 constexpr size_t kLongestLine = size_t{1} << MG_FINE_MAX_LINE_SHIFT;
 
 namespace explored {
@@ -38,9 +39,9 @@ class Driver final : public LineDriver {
   // Errors: more nodes than an entry has bits for; tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const LineServices& lines);
 
-  // --- Protocol, for the pages that are kept coherent by lines. Their only fault is the first touch.
+  // --- Protocol, for the pages that are kept coherent by lines. The only fault on such a page is its first touch.
   bool on_fault(PageId page, bool is_write) override;
-  // Sequential consistency: every store is visible when the next access is made.
+  // Under sequential consistency every store is visible before the next access is made, so there is nothing to release.
   void release() override {}
   [[nodiscard]] bool is_clean() const override { return true; }
 
@@ -48,28 +49,29 @@ class Driver final : public LineDriver {
   void load(uintptr_t address, std::span<std::byte> out) override;
   void begin_store(uintptr_t address) override;
   void fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) override;
-  // Waits for the line: its data and the right to store come in one miss, which the load would make anyway.
+  // Waits for the line: its data and the right to store come in one miss, which the load would cause anyway.
   void prefetch_exclusive(uintptr_t address) override { fetch_lines(address, address + 1, true); }
   void spin() override;
 
-  // The word of the line at `address` in this node's table, for tests and diagnosis.
+  // Returns the word of the line at `address` in this node's table, for tests and diagnosis.
   [[nodiscard]] uint64_t inspect(uintptr_t address) const { return word(line_of(address)).load(); }
 
  private:
-  friend struct explored::DriverState;  // of the tests that explore the driver
+  friend struct explored::DriverState;  // for the tests that explore the driver
 
-  // A line of which this node may have a copy: its page is touched.
+  // This node may have a copy of the line, because the line's page is touched.
   struct Line {
     uint64_t number;
     NodeId home;
     std::byte* frame;  // the runtime's address of its first byte
   };
-  // A load that missed: where in the frame of its line it reads, and where its value goes.
+  // This describes a load that missed: where it reads in the line's frame, and where its value goes.
   struct LoadRequest {
     const std::byte* from = nullptr;  // the runtime's address
     std::span<std::byte> out;
   };
-  // The unlock of a thread's last misses on its way: the thread does not wait for it, but its bytes must stay.
+  // This keeps the unlock operations of a thread's last misses. The thread does not wait for them, but their words must
+  // stay as they are.
   struct Outbox {
     static constexpr unsigned kSlots = 8;
     std::array<uint64_t, kSlots> word;
@@ -111,9 +113,10 @@ class Driver final : public LineDriver {
     SpinLock lock;
   };
   SparseTable<LineLock> locks_;
-  // How many hazard slots a node is known to have had.
+  // For each node, this is how many hazard slots it is known to have had.
   std::array<std::atomic<uint32_t>, kMaxNodes> slots_of_{};
-  // The rights epoch of each node, as a completed operation read it last while no right was cached in it, or set it.
+  // For each node, this is the rights epoch that an operation of this node read last, or set, while no right was cached
+  // in it.
   std::array<std::atomic<uint64_t>, kMaxNodes> epochs_of_{};
 };
 

@@ -1,16 +1,18 @@
-// Which hazards a requester waits for.
+// This decides for which hazards a requester waits.
 //
-// A thread that stores in a loop clears its hazard and publishes it again a moment later, so a requester that read it now
-// and then would hardly ever see it clear. But only hazards that were published when the right was revoked matter: a thread
-// that publishes one later sees that the right is gone. So the requester records the hazards that its first scan finds, and
-// waits until the word of each of them has changed. A hazard that is read while its owner rewrites it may be torn, as
-// networks that copy in software bring parts of both values: its owner has finished the access in any case.
+// A thread that stores in a loop clears its hazard and publishes it again a moment later, so a requester that read it
+// now and then would hardly ever see it clear. But only hazards that were published when the right was revoked matter:
+// a thread that publishes one later sees that the right is gone. So the requester records the hazards that its first
+// scan finds, and waits until the word of each of them has changed. A hazard that is read while its thread rewrites it
+// may be torn, as networks that copy in software bring parts of both values: its thread has finished the access in any
+// case.
 //
-// The first scan is the first that is valid. A thread that uses the node's rights cache does not look at the line's word:
-// it has published its hazard, and then read the node's rights epoch, before the requester replaced that (transitions.h). So
-// only a scan made after the epoch was replaced counts. Whether that is so the epoch tells that the requester reads with
-// the hazards. The get that brings both reads its words in any order, but no value of an epoch is used twice: one that the
-// node had before the get, and that the get reads, was there all the time.
+// The first scan is the first that is valid. A thread that uses the node's rights cache does not look at the line's
+// word: it has published its hazard, and then read the node's rights epoch, before the requester replaced that
+// (transitions.h). So only a scan made after the epoch was replaced counts. Whether a scan was made after that shows in
+// the epoch that the requester reads with the hazards. The get that brings both reads its words in any order, but no
+// value of an epoch is used twice: an epoch that the node had before the get, and that the get reads, was there all the
+// time.
 #pragma once
 
 #include <array>
@@ -23,22 +25,23 @@
 
 namespace multigrain::dszoom {
 
-// What a node's rights epoch says of the hazards that were read with it.
+// A node's rights epoch decides which of these holds for the hazards that were read with it.
 enum class ScanResult : uint8_t {
-  kValid,                 // threads that still use a cached right to the line are among those whose hazards were read
+  kValid,                 // they show all threads that use a cached right
   kRetry,                 // the hazards must be read again
-  kInvalidateCacheFirst,  // the rights epoch must be replaced, and then the hazards be read again
+  kInvalidateCacheFirst,  // replace the epoch, then read the hazards again
 };
 
-// Stands for no epoch: an epoch with only the bit that says that rights are cached is never a node's.
+// Stands for no epoch: no node ever has an epoch with only the bit that says that rights are cached.
 inline constexpr uint64_t kNoEpoch = MG_FINE_EPOCH_CACHED;
 
-// Validates a scan. `epoch`: read together with the hazards, in any order, after the right was revoked. `before`: the node's
-// epoch at some time before the hazards were read, when no right was cached in it. `since`: the same, at some time after the
-// right was revoked; or kNoEpoch.
+// Validates a scan. `epoch` was read together with the hazards, in any order, after the right was revoked. `before` is
+// the node's epoch at some time before the hazards were read, when no right was cached in it. `since` is the same at
+// some time after the right was revoked, or kNoEpoch.
 //
-// A node whose epoch is still `before` has cached no right meanwhile. A node that had cached nothing at `since` may have
-// cached rights by now, in the same epoch: but not to this line, whose word said by then that the right is gone.
+// A node whose epoch is still `before` has cached no right meanwhile. A node that had cached nothing at `since` may
+// have cached rights by now, in the same epoch. But it has none to this line, whose word said by then that the right is
+// gone.
 constexpr ScanResult validate_scan(uint64_t epoch, uint64_t before, uint64_t since) {
   if (epoch == before || (epoch & ~uint64_t{MG_FINE_EPOCH_CACHED}) == since) return ScanResult::kValid;
   return (epoch & MG_FINE_EPOCH_CACHED) != 0 ? ScanResult::kInvalidateCacheFirst : ScanResult::kRetry;
@@ -46,7 +49,7 @@ constexpr ScanResult validate_scan(uint64_t epoch, uint64_t before, uint64_t sin
 
 class HazardScan {
  public:
-  // A right of the node is about to be revoked: hazards that were recorded before do not count.
+  // A right of the node is about to be revoked. Hazards that were recorded before do not count.
   void restart(NodeId node) {
     with_epoch_.erase(node);
     scanned_.erase(node);
@@ -57,7 +60,7 @@ class HazardScan {
     size_ = kept;
   }
 
-  // `hazard`, the index-th of the node, covers the line: whether the requester waits until it is cleared.
+  // `hazard`, the index-th of the node, covers the line. Returns whether the requester must wait until it is cleared.
   bool must_clear(NodeId node, size_t index, uint64_t hazard) {
     if (!scanned_.contains(node)) {
       if (size_ == seen_.size())
@@ -75,27 +78,29 @@ class HazardScan {
   void finished(NodeId node) { scanned_.insert(node); }
   [[nodiscard]] bool has_scanned(NodeId node) const { return scanned_.contains(node); }
 
-  // The rights epoch that the node had, or was given, at some time after the right was revoked, with no right cached in it.
+  // Sets the rights epoch that the node had, or was given, at some time after the right was revoked, with no right
+  // cached in it.
   void set_epoch(NodeId node, uint64_t epoch) {
     with_epoch_.insert(node);
     epoch_[node.value] = epoch;
   }
   [[nodiscard]] uint64_t epoch(NodeId node) const { return with_epoch_.contains(node) ? epoch_[node.value] : kNoEpoch; }
 
-  // A hazard that was recorded.
+  // This is a recorded hazard.
   struct Seen {
     uint64_t hazard;
     uint32_t index;
     uint16_t node;
   };
-  // All of them, for the explorer, which must tell states apart.
+  // Returns all recorded hazards, for the explorer, which must tell states apart.
   [[nodiscard]] std::span<const Seen> recorded() const { return {seen_.data(), size_}; }
 
  private:
-  // More than a miss meets. Of a node with still more, every hazard that covers the line is waited for.
+  // A miss meets fewer hazards than there is room for here. If a node has still more, the requester waits for every
+  // hazard of it that covers the line.
   std::array<Seen, 64> seen_;
   size_t size_ = 0;
-  std::array<uint64_t, NodeSet::kCapacity> epoch_;  // of with_epoch_
+  std::array<uint64_t, NodeSet::kCapacity> epoch_;  // valid for the nodes in with_epoch_
   NodeSet with_epoch_;
   NodeSet scanned_;
   NodeSet overflowed_;

@@ -1,4 +1,4 @@
-// The operations of a miss, on the fabric and in this node's own memory.
+// This part of the driver carries out the operations of a miss, on the fabric and in this node's own memory.
 #include <algorithm>
 
 #include "base/steps.h"
@@ -8,23 +8,24 @@
 namespace multigrain::dszoom {
 namespace {
 
-// Hazard slots that one get reads, and nodes whose hazards are read at a time: what fits a stack.
+// One get reads at most so many hazard slots, and the hazards of at most so many nodes are read at a time, because more
+// would not fit a stack.
 constexpr uint32_t kSlotsAtOnce = 32;
 constexpr size_t kScansAtOnce = 8;
-// The index of the node's rights epoch among the words from words::kHazards on.
+// This is the index of the node's rights epoch among the words from words::kHazards on.
 constexpr size_t kEpochIndex = (words::kRightsEpoch - words::kHazards) / sizeof(uint64_t);
 
 using Words = std::atomic_ref<uint64_t>;
 
-// What another node's frame is overwritten with.
+// Another node's frame is overwritten with these bytes.
 constexpr std::array<uint64_t, kLongestLine / sizeof(uint64_t)> kFlags = [] {
   std::array<uint64_t, kLongestLine / sizeof(uint64_t)> flags;
   flags.fill(MG_FINE_FLAG64);
   return flags;
 }();
 
-// Word by word, and downwards: processors of the node are loading from the line meanwhile. A load that finds the value
-// that it wants at its begin finds what follows, too.
+// Fills the line word by word, and downwards, because processors of the node are loading from it meanwhile. A load that
+// finds the value that it wants at its begin finds what follows, too.
 void fill(std::byte* frame, const std::byte* buffer, size_t bytes) {
   auto* const to = reinterpret_cast<uint64_t*>(frame);
   const auto* const from = reinterpret_cast<const uint64_t*>(buffer);
@@ -42,10 +43,10 @@ void read(std::span<std::byte> out, const std::byte* from) {
 
 }  // namespace
 
-// The operations of a step, which are under way at the same time: on each node they take effect in their order.
+// The operations of a step are all under way at the same time. On each node they take effect in their order.
 class Driver::StepUnderWay {
  public:
-  // The line is read into `buffer`.
+  // `buffer` receives the line.
   StepUnderWay(Driver& driver, const Line& line, std::byte* buffer, HazardScan& scan)
       : driver_(driver), fabric_(driver.services_.fabric), line_(line), buffer_(buffer), scan_(scan) {}
 
@@ -96,12 +97,12 @@ class Driver::StepUnderWay {
   };
   static constexpr size_t kHazardWords = (1 + kSlotsAtOnce) * MG_FINE_HAZARDS;
 
-  // Hazards of the node that were recorded before do not count.
+  // Swaps the word, after which hazards of the node that were recorded before do not count.
   void swap(NodeId node, SegmentId segment, uint64_t offset, uint64_t word) {
     scan_.restart(node);
     last_ = fabric_.start_fetch_and_set(node, segment, offset, word, old_[taken_++]);
   }
-  // Behind the operation before, if that is on the same node.
+  // Gets the bytes, after the operation before if that is on the same node.
   void get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) {
     const bool behind = before_ != nullptr && before_->node == from;
     last_ = behind ? fabric_.start_get_after(last_, from, segment, offset, bytes)
@@ -122,7 +123,7 @@ class Driver::StepUnderWay {
         std::as_writable_bytes(std::span(hazards_[scanning_].data(), (1 + slots) * MG_FINE_HAZARDS)));
     ++scanning_;
   }
-  // Waits for what is under way, and looks at the hazards that it has brought.
+  // Waits for the operations that are under way, and looks at the hazards that they have brought.
   void finish() {
     for (size_t i = 0; i < under_way_; ++i) fabric_.wait(started_[i]);
     under_way_ = 0;
@@ -145,27 +146,28 @@ class Driver::StepUnderWay {
   size_t scanning_ = 0;
   size_t taken_ = 0;
   size_t under_way_ = 0;
-  // Not initialised: kilobytes, of which most steps use a little.
+  // These are not initialised, because they are kilobytes, of which most steps use a little.
   std::array<std::array<uint64_t, kHazardWords>, kScansAtOnce> hazards_;
   std::array<Scan, kScansAtOnce> scans_;
   std::array<uint64_t, kMaxNodes + 1> old_;
   std::array<Completion, 2 * kMaxNodes + 6> started_;
 };
 
-// Carries out a step, and waits for it.
+// Carries out a step, and waits for its operations.
 Outcome Driver::perform(const Step& step, const Line& line, std::byte* buffer, HazardScan& scan) {
   StepUnderWay under_way(*this, line, buffer, scan);
   for (const Operation& operation : step) under_way.start(operation);
   return under_way.wait();
 }
 
-// `hazards` was read from words::kHazards of the node, whose rights epoch was known to be `epoch_before` at some time before.
+// `hazards` was read from words::kHazards of the node, whose rights epoch was known to be `epoch_before` at some time
+// before.
 void Driver::scan_hazards(NodeId node, uint64_t line, bool loads, std::span<const uint64_t> hazards,
                           uint64_t epoch_before, HazardScan& scan, Outcome& outcome) {
   const uint64_t slots = hazards[0];
   if (slots > words::kHazardSlots) panic("a node counts more hazards than it can have: node, slots", node.value, slots);
   if (slots > hazards.size() / MG_FINE_HAZARDS - 1) {
-    // There are more than were read: the next scan reads them.
+    // The node has more hazards than were read. The next scan reads them.
     slots_of_[node.value].store(static_cast<uint32_t>(slots), std::memory_order_relaxed);
     outcome.blocked.insert(node);
     return;
@@ -176,12 +178,12 @@ void Driver::scan_hazards(NodeId node, uint64_t line, bool loads, std::span<cons
   scan.finished(node);
 }
 
-// Whether a scan of the node's hazards that came with this rights epoch is valid. If not, notes in the outcome what has to be
-// done before they are read again. After the first valid scan the epoch is irrelevant to this miss: hazards published later
-// belong to threads that see the revoked right.
+// Returns whether a scan of the node's hazards that came with this rights epoch is valid. If not, notes in the outcome
+// what has to be done before they are read again. After the first valid scan the epoch is irrelevant to this miss:
+// hazards published later belong to threads that see the revoked right.
 bool Driver::epoch_validates(NodeId node, uint64_t epoch, uint64_t before, HazardScan& scan, Outcome& outcome) {
   const bool cached = (epoch & MG_FINE_EPOCH_CACHED) != 0;
-  // For the misses that begin from now on.
+  // The misses that begin from now on will use this epoch.
   if (!cached) epochs_of_[node.value].store(epoch, std::memory_order_release);
   if (scan.has_scanned(node)) return true;
   const ScanResult result = validate_scan(epoch, before, scan.epoch(node));
@@ -192,8 +194,8 @@ bool Driver::epoch_validates(NodeId node, uint64_t epoch, uint64_t before, Hazar
   return false;
 }
 
-// The same for a node with many threads: several gets, one after the other, of which the first brings the rights epoch. So
-// the node had that epoch before any of its hazards was read.
+// Does the same for a node with many threads. That takes several gets, one after the other, of which the first brings
+// the rights epoch. So the node had that epoch before any of its hazards was read.
 void Driver::scan_hazards_of_many(NodeId node, uint64_t line, bool loads, HazardScan& scan, Outcome& outcome) {
   std::array<uint64_t, kSlotsAtOnce * MG_FINE_HAZARDS> hazards;
   std::array<uint64_t, kEpochIndex + 1> header{};
@@ -215,7 +217,7 @@ void Driver::scan_hazards_of_many(NodeId node, uint64_t line, bool loads, Hazard
   scan.finished(node);
 }
 
-// The last step, in its order. Nothing of it waits for another node.
+// Carries out the last step, in its order. None of its operations waits for another node.
 void Driver::end(const Step& step, const Line& line, const std::byte* buffer, const LoadRequest& request) {
   for (const Operation& operation : step) {
     switch (operation.verb) {
@@ -241,8 +243,8 @@ void Driver::end(const Step& step, const Line& line, const std::byte* buffer, co
   }
 }
 
-// Only the requester that has locked the entry writes to it; other requesters write kLocked, which changes nothing. So a
-// put will do, and the caller need not wait for it ([DSZOOM], section 2.3).
+// Unlocks the entry. Only the requester that has locked it changes it; other requesters write kLocked, which changes
+// nothing. So a put is enough, and the caller need not wait for it ([DSZOOM], section 2.3).
 void Driver::unlock(const Line& line, uint64_t entry) {
   if (line.home == self_) {
     MULTIGRAIN_STEP(&word(line.number));

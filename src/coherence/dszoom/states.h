@@ -1,7 +1,7 @@
-// The states of a line under DSZOOM, which are words of the line table (docs/internals/fine-grain.md), and the operations
-// that a miss is made of.
+// The states of a line under DSZOOM are words of the line table (docs/internals/fine-grain.md). This has these states,
+// and the operations that a miss is made of.
 //
-// Elsewhere than at the line's home the word is the node's MTAG ([DSZOOM], section 2.4):
+// At a node that is not the line's home the word is the node's MTAG ([DSZOOM], section 2.4):
 //
 //   word         state     the frame holds   loads                 stores
 //   -----------  --------  ----------------  --------------------  --------------------
@@ -9,7 +9,7 @@
 //   kReadable    SHARED    the line          hit                   miss: Algorithm 2 (upgrade)
 //   kExclusive   MODIFIED  the line          hit                   hit
 //
-// At home the same word is the directory entry, too:
+// At the home the same word is also the directory entry:
 //
 //   word                              copies                      the home's state
 //   --------------------------------  --------------------------  ---------------------------------------
@@ -34,15 +34,15 @@
 
 namespace multigrain::dszoom {
 
-// How many nodes an entry has bits for.
+// An entry has a bit for each of this many nodes.
 inline constexpr unsigned kMaxNodes = MG_FINE_MAX_NODES;
 
-inline constexpr uint64_t kInvalid = 0;  // elsewhere than at home
+inline constexpr uint64_t kInvalid = 0;  // at a node that is not the home
 inline constexpr uint64_t kReadable = MG_FINE_READABLE;
 inline constexpr uint64_t kExclusive = MG_FINE_EXCLUSIVE;
 inline constexpr uint64_t kLocked = MG_FINE_LOCKED;
 
-// The nodes that have a copy, by an entry that is not locked.
+// Returns the nodes that have a copy, according to an entry that is not locked.
 inline NodeSet holders(uint64_t entry, NodeId home) {
   if (entry == 0 || entry == kExclusive) return NodeSet::of(home);
   NodeSet nodes;
@@ -51,28 +51,28 @@ inline NodeSet holders(uint64_t entry, NodeId home) {
   return nodes;
 }
 
-// The entry of a line that `nodes` have: one of them exclusively, more for reading. Nothing is ever evicted, and only a
-// store leaves a line with one holder: so one holder is an exclusive one ([DSZOOM], Algorithm 1:
-// number(presence_bits) is 1).
+// Returns the entry of a line that `nodes` have: one node has it exclusively, more have it for reading. No copy is ever
+// evicted, and only a store leaves a line with one holder, so a single holder is an exclusive one ([DSZOOM], Algorithm
+// 1: number(presence_bits) is 1).
 inline uint64_t make_entry(NodeSet nodes, NodeId home) {
   if (nodes == NodeSet::of(home)) return kExclusive;
   return nodes.bits() << MG_FINE_HOLDERS_SHIFT | (nodes.contains(home) ? kReadable : 0);
 }
 
-// --- What a miss is made of (transitions.h)
+// --- The operations of a miss (transitions.h)
 
 enum class Verb : uint8_t {
-  kLock,           // at the home: swap kLocked into the entry. The outcome has what it was
-  kRevokeRight,    // elsewhere than at home: swap `word` into the node's word
-  kReplaceEpoch,   // a value that was never used before into the node's rights epoch
-  kScanHazards,    // read the node's hazards and rights epoch. The outcome says whether to wait for a hazard
-  kReadLine,       // the line from the node's frame into the buffer
-  kWriteFlags,     // the flag value into the node's frame
-  kFill,           // here: the buffer into the own frame
-  kSetOwn,         // here: the own word becomes `word`
+  kLock,           // at the home: swap kLocked into the entry, for the outcome
+  kRevokeRight,    // elsewhere: swap `word` into the node's word
+  kReplaceEpoch,   // put an unused value into the node's rights epoch
+  kScanHazards,    // read the node's hazards and rights epoch
+  kReadLine,       // read the line from the node's frame into the buffer
+  kWriteFlags,     // write the flag value into the node's frame
+  kFill,           // here: copy the buffer into the own frame
+  kSetOwn,         // here: set the own word to `word`
   kPublishHazard,  // here: publish hazard 0 over the line, of stores
-  kCompleteLoads,  // here: the line may be read, and the loads that missed are made
-  kUnlock,         // at the home: the entry becomes `word`
+  kCompleteLoads,  // here: the loads that missed are made
+  kUnlock,         // at the home: set the entry to `word`
 };
 
 struct Operation {
@@ -82,7 +82,7 @@ struct Operation {
   uint64_t word = 0;
 };
 
-// Operations that are started together.
+// The operations of a step are started together.
 class Step {
  public:
   void add(Verb verb, NodeId node, uint64_t word = 0) { push({verb, node, false, word}); }
@@ -97,28 +97,30 @@ class Step {
     MG_CHECK(size_ < operations_.size());
     operations_[size_++] = operation;
   }
-  // For every holder its word, or its rights epoch, and its hazards; one line; the lock, or what ends the miss.
+  // There is room for the word or the rights epoch, and the hazards, of every holder; for a line; and for the lock, or
+  // the end of a miss.
   std::array<Operation, 2 * kMaxNodes + 6> operations_;
   size_t size_ = 0;
 };
 
-// What came of a step.
+// This is the result of a step.
 struct Outcome {
-  uint64_t entry = 0;  // of kLock
-  // Nodes whose hazards must be read again: one covers the line and must be cleared first, or the scan was not valid.
+  uint64_t entry = 0;  // the entry that kLock found
+  // The hazards of these nodes must be read again: a hazard covers the line and must be cleared first, or the scan was
+  // not valid.
   NodeSet blocked;
-  // Those of them whose rights epoch must be replaced before that.
+  // The rights epochs of these nodes, which are some of `blocked`, must be replaced before that.
   NodeSet invalidate_first;
 };
 
 enum class Progress : uint8_t {
-  kBusy,            // another requester has the entry locked: the step is the same again, after a while
-  kWaitForHazards,  // hazards cover the line: the step scans them again, after a while
+  kBusy,            // another requester has the entry locked: repeat the step
+  kWaitForHazards,  // hazards cover the line: scan them again after a while
   kGo,              // carry out the step
   kLast,            // carry out the step, and the miss is over
 };
 
-// What a miss turned out to be, for the profile.
+// The profile counts misses by these kinds.
 enum class MissKind : uint8_t {
   kNothing,    // another processor of the node had brought the line
   kTwoHops,    // the line came from its home, or to it

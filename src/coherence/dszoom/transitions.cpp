@@ -1,7 +1,8 @@
-// The two algorithms of [DSZOOM] (section 2.4), which the requester runs alone, and where their lines are here. `dir` is the
-// line's directory entry at its home, `mtag` its word at another node, MAGIC the flag value. Where ours differs from the
-// paper, a hazard stands in place of a locked MTAG: the requester revokes the other node's right in its MTAG and then waits
-// for that node's hazards over the line (transitions.h says why that is enough, docs/internals/dszoom.md what it saves).
+// The two algorithms of [DSZOOM] (section 2.4), which the requester runs alone, and where each of their lines is in the
+// code. `dir` is the line's directory entry at its home, `mtag` its word at another node, MAGIC the flag value. Where
+// the code differs from the paper, a hazard stands in place of a locked MTAG: the requester revokes the other node's
+// right in its MTAG and then waits for that node's hazards over the line (transitions.h says why that is enough,
+// docs/internals/dszoom.md what it saves).
 //
 // Algorithm 1: a load
 //
@@ -33,14 +34,14 @@
 //   S12   update_release(dir)                           finish: kFill, kPublishHazard, kSetOwn, kUnlock
 //   S13 update_release(my_mtag)                         the thread clears its hazard behind its store
 //
-// The right of the home is in its directory entry: L2 and S3, which lock that, have revoked it.
+// The right of the home is in its directory entry. L2 and S3, which lock the entry, have revoked it.
 
 #include "coherence/dszoom/transitions.h"
 
 namespace multigrain::dszoom {
 namespace {
 
-// The one of several readers that gives the line: not all requesters ask the same.
+// Chooses which of several readers supplies the line, so that not all requesters ask the same one.
 NodeId one_of(NodeSet nodes, NodeId self) {
   NodeSet above;
   nodes.for_each([&](NodeId node) {
@@ -51,8 +52,8 @@ NodeId one_of(NodeSet nodes, NodeId self) {
 
 }  // namespace
 
-// L2, S3. The lock brings the home's hazards and copy along: mostly they are all that is needed, and a miss that is served
-// by the home takes one round trip (section 2.4: "in parallel it also speculatively retrieves the data").
+// L2, S3. The lock brings the home's hazards and copy along. Mostly these are all that is needed, and a miss that is
+// served by the home takes one round trip (section 2.4: "in parallel it also speculatively retrieves the data").
 void Miss::begin(Step& step) const {
   step.clear();
   step.add(Verb::kLock, home_);
@@ -98,25 +99,25 @@ Progress Miss::on_locked_store(const Outcome& outcome, Step& step) {
   const bool exclusive = holders_.size() == 1;
   if (here && exclusive) return finish(step);  // S2: another processor of the node has brought the line
   find_source(here);                           // S5, S7
-  to_clear_ = holders_ - NodeSet::of(self_);   // S6, S8: the others' rights
+  to_clear_ = holders_ - NodeSet::of(self_);   // S6, S8: the rights of the other nodes
   to_flag_ = to_clear_;                        // S6, S10
   return begin_clearing(outcome, step);
 }
 
-// Where the line comes from: the home if it has a copy.
+// Decides which node supplies the line: the home if it has a copy.
 void Miss::find_source(bool here) {
   needs_ = !here;
   if (needs_) source_ = holders_.contains(home_) ? home_ : one_of(holders_, self_);
   kind_ = here ? MissKind::kUpgrade : source_ == home_ || self_ == home_ ? MissKind::kTwoHops : MissKind::kThreeHops;
 }
 
-// Uses what the lock has brought along.
+// Uses the hazards and the copy that the lock has brought along.
 Progress Miss::begin_clearing(const Outcome& outcome, Step& step) {
   // The lock has taken the home's right; the rights of other nodes are in their words.
   to_revoke_ = to_clear_ - NodeSet::of(home_);
   stage_ = Stage::kClearing;
   if (scans_home_ && holders_.contains(home_)) {
-    // Its hazards were read after the entry was locked, its copy after that.
+    // The home's hazards were read after the entry was locked, and its copy after that.
     const bool cleared = !to_clear_.contains(home_) || !outcome.blocked.contains(home_);
     if (cleared) to_clear_.erase(home_);
     if (speculates_ && needs_ && source_ == home_ && cleared) {
@@ -131,7 +132,7 @@ Progress Miss::begin_clearing(const Outcome& outcome, Step& step) {
                                                                                                     : progress;
 }
 
-// Rights have been revoked and hazards scanned: of some nodes they are to be scanned again.
+// Rights have been revoked and hazards scanned. The hazards of some nodes must be scanned again.
 Progress Miss::on_cleared(const Outcome& outcome, Step& step) {
   to_revoke_.clear();
   // A line that was read while a hazard of stores covered it may have changed since.
@@ -143,9 +144,9 @@ Progress Miss::on_cleared(const Outcome& outcome, Step& step) {
   return clear_and_read(outcome.invalidate_first, step);
 }
 
-// L5, L6, L8, S6, S8, S9. Revokes the rights that have to be revoked, and reads what has to be read, until no hazard covers
-// the line and the line is here. The rights epochs of the nodes in `to_invalidate` are replaced, for which there is nothing
-// to wait.
+// L5, L6, L8, S6, S8, S9. Revokes the rights that have to be revoked, and reads what has to be read, until no hazard
+// covers the line and the line is here. Replaces the rights epochs of the nodes in `to_invalidate`, which takes no
+// waiting.
 Progress Miss::clear_and_read(NodeSet to_invalidate, Step& step) {
   step.clear();
   const bool again = to_revoke_.empty() && to_invalidate.empty() && !to_clear_.empty();
@@ -178,10 +179,10 @@ Progress Miss::finish(Step& step) {
   now.insert(self_);
   if (stores_) now = NodeSet::of(self_);
   if (brought_) step.add(Verb::kFill, self_);
-  // The caller's accesses are made before another requester can come and take the line away again.
+  // The caller's accesses are made before another requester can take the line away again.
   step.add(stores_ ? Verb::kPublishHazard : Verb::kCompleteLoads, self_);
   const uint64_t entry = make_entry(now, home_);
-  // At the home the entry is the own word.
+  // At the home the entry is the node's own word.
   if (self_ != home_ && kind_ != MissKind::kNothing) step.add(Verb::kSetOwn, self_, stores_ ? kExclusive : kReadable);
   step.add(Verb::kUnlock, home_, entry);
   return Progress::kLast;

@@ -1,25 +1,29 @@
 // DSZOOM's protocol for one miss of one processor, from the lock of the directory entry to its release, as a value
 // ([DSZOOM], section 2.4, Algorithms 1 and 2, which stand line by line at the head of transitions.cpp;
-// docs/internals/dszoom.md). It has no clock, no memory and no network: it says which operations to carry out next, and is
-// told what came of them. The driver (driver.h) carries them out on a fabric. The states of a line are in states.h.
+// docs/internals/dszoom.md). It has no clock, no memory and no network: it says which operations to carry out next, and
+// is told their results. The driver (driver.h) carries them out on a fabric. The states of a line are in states.h.
 //
-// The operations of a step may all be under way at the same time. Those on one node stand together, and take effect
-// there in their order; those on different nodes have none. A step begins when all of the one before are complete. The
-// requester does not wait for the last step, which unlocks the entry: the next requester of the line waits for that.
+// The operations of a step may all be under way at the same time. Operations on one node stand together in the step,
+// and take effect there in their order; operations on different nodes take effect in any order. A step begins when all
+// operations of the step before are complete. The requester does not wait for the last step, which unlocks the entry:
+// the next requester of the line waits for that.
 //
-// What makes it right (docs/internals/fine-grain.md: F1 to F4):
+// These are the reasons why it is correct (docs/internals/fine-grain.md: F1 to F4):
 //
 //  * Only the requester that has locked a line's entry does anything about the line. So there are no races between
-//    requests, and an entry that is not locked tells the truth.
+//    requests, and an entry that is not locked is right.
 //  * The requester revokes a right of a node, then reads the hazards of that node, then the line. A thread that saw the
-//    right before it was revoked had published a hazard before that, which the requester sees. So when no such hazard is
-//    left, the line's words are final, and no thread there stores, nor loads without a check, until the entry is unlocked.
-//  * A right that a node's threads have cached counts while the node's rights epoch is the one in which it was cached. So
-//    after revoking a right the requester replaces the node's epoch if it says that rights are cached, and only then scans
-//    the node's hazards. A thread that used the old epoch published its hazard before it read that epoch, so the scan sees
-//    it; a thread that caches rights later finds the line's right revoked. An epoch that says that nothing is cached proves
-//    that only if the node had the same one before its hazards were read: else they are read again (hazard_scan.h).
-//  * A holder's frame is flagged when no thread can be in the middle of reading it, and before any may store.
+//    right before it was revoked had published a hazard before that, which the requester sees. So when no such hazard
+//    is left, the line's words are final, and no thread there stores, nor loads without a check, until the entry is
+//    unlocked.
+//  * A right that a node's threads have cached counts while the node's rights epoch is the one in which it was cached.
+//    So after revoking a right the requester replaces the node's epoch if it says that rights are cached, and only then
+//    scans the node's hazards. A thread that used the old epoch published its hazard before it read that epoch, so the
+//    scan sees it; a thread that caches rights later finds the line's right revoked. An epoch that says that no right
+//    is cached proves that only if the node had the same one before its hazards were read. Otherwise they are read
+//    again (hazard_scan.h).
+//  * A holder's frame is filled with the flag value when no thread can be in the middle of reading it, and before any
+//    thread may store.
 //  * The own frame is filled before the own word says that the line is here, and that before the entry is unlocked.
 #pragma once
 
@@ -32,7 +36,7 @@ namespace multigrain::dszoom {
 
 class Miss {
  public:
-  // `has_copy`: the own word says that the line can be read here; then the lock brings no data along. A hint.
+  // `has_copy`: the own word says that the line can be read here, so the lock brings no data along. It is a hint.
   Miss(NodeId self, NodeId home, bool stores, bool has_copy)
       : self_(self),
         home_(home),
@@ -40,17 +44,17 @@ class Miss {
         speculates_(self != home && !has_copy),
         scans_home_(self != home && (stores || !has_copy)) {}
 
-  // The first step.
+  // Returns the first step.
   void begin(Step& step) const;
-  // `step` has been carried out, with this outcome. Replaces it by the next.
+  // `step` has been carried out, with this outcome. Replaces it by the next step.
   Progress proceed(const Outcome& outcome, Step& step);
 
-  // When it is over:
+  // These may be called when the miss is over.
   [[nodiscard]] MissKind kind() const { return kind_; }
   [[nodiscard]] bool stores() const { return stores_; }
   [[nodiscard]] unsigned invalidated() const { return to_flag_.size(); }
 
-  // All that it is, as numbers: for the explorer, which must tell states apart.
+  // Returns the whole state as numbers, for the explorer, which must tell states apart.
   [[nodiscard]] std::array<uint64_t, 6> state() const {
     return {holders_.bits(),
             to_revoke_.bits(),
@@ -63,7 +67,7 @@ class Miss {
   }
 
  private:
-  // What the step does that is under way; the lines of the algorithms in transitions.cpp.
+  // A stage says what the step that is under way does. The lines are those of the algorithms in transitions.cpp.
   enum class Stage : uint8_t {
     kLocking,   // the entry is being locked                                            L2, S3
     kClearing,  // rights are revoked, hazards are waited for, the line is read         L5 to L8, S5, S8, S9
@@ -85,15 +89,15 @@ class Miss {
   NodeId home_;
   bool stores_;
   bool speculates_;  // the lock brings the home's copy along
-  bool scans_home_;  // and its hazards
+  bool scans_home_;  // the lock brings the home's hazards along
   Stage stage_ = Stage::kLocking;
   MissKind kind_ = MissKind::kNothing;
-  NodeSet holders_;     // when it was locked
-  NodeSet to_revoke_;   // whose rights must be revoked
-  NodeSet to_clear_;    // whose hazards must be cleared
-  NodeSet to_flag_;     // which lose the line
-  NodeId source_;       // where the line comes from
-  bool needs_ = false;  // the line, still
+  NodeSet holders_;     // when the entry was locked
+  NodeSet to_revoke_;   // nodes whose rights must be revoked
+  NodeSet to_clear_;    // nodes whose hazards must be cleared
+  NodeSet to_flag_;     // nodes that lose the line
+  NodeId source_;       // the node that supplies the line
+  bool needs_ = false;  // the line must still be read
   bool brought_ = false;
 };
 
