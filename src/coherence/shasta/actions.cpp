@@ -1,4 +1,4 @@
-// One transition of a block, all or nothing, and the actions that it asks for.
+// This part of the driver makes one transition of a block, completely or not at all, and carries out its actions.
 #include <algorithm>
 
 #include "base/steps.h"
@@ -19,7 +19,7 @@ Driver::Run Driver::begin(const BlockAt& at, const Arrival* arrival, UnderHazard
   return run;
 }
 
-// False: hazards are in the way of the rights that the transition takes, and it has been undone.
+// Returns false if hazards are in the way of the rights that the transition takes; then it has been undone.
 bool Driver::end(Run& run, const Actions& actions) {
   const BlockAt& at = run.at;
   BlockRecord* const record = run.record;
@@ -29,19 +29,20 @@ bool Driver::end(Run& run, const Actions& actions) {
     if (action.verb == Verb::kLowerToShared) rights = std::min(rights, kReadable);
     if (action.verb == Verb::kLowerToInvalid) rights = 0;
   }
-  // Before the first action: words may always give less than the state allows, and no action has to be undone.
+  // Rights are lowered before the first action. Words may always give less than the state allows, so no action has to
+  // be undone.
   if (rights < run.before && !lower(at, rights, run.then)) {
     undo(block);
     if (run.then == UnderHazards::kGivesUp) {
       publish(at, block);
     } else {
       frozen_ = at.first + 1;
-      // The words do not say any more what is known of a block at rest.
+      // The words do not say any more what the node knows of a block at rest.
       if (record == nullptr) records_.add(at.first, block);
     }
     return false;
   }
-  // The node's other processors may see a store as soon as an action makes it, and must find then that a fence has to
+  // The node's other processors may see a store as soon as an action makes it, and must then find that a fence has to
   // wait for it.
   if (const uint64_t now = count_outstanding(); now > outstanding_.load(std::memory_order_relaxed))
     publish_outstanding(now);
@@ -80,7 +81,7 @@ void Driver::undo(Block& block) {
   }
 }
 
-// What fences of this node have to wait for.
+// Returns 0 if fences of this node have nothing to wait for.
 uint64_t Driver::count_outstanding() const {
   if (model_ != Model::kRc) return 0;
   uint64_t outstanding = epochs_.idle() ? 0 : 1;
@@ -91,7 +92,7 @@ uint64_t Driver::count_outstanding() const {
 void Driver::publish_outstanding(uint64_t number) {
   MULTIGRAIN_STEP(&outstanding_);
   outstanding_.store(number, std::memory_order_release);
-  // Before whatever else this thread stores.
+  // The number is visible before anything that this thread stores afterwards.
   std::atomic_thread_fence(std::memory_order_release);
 }
 
@@ -100,7 +101,7 @@ void Driver::perform(const BlockAt& at, const Action& action, const Arrival* arr
   switch (action.verb) {
     case Verb::kLowerToShared:
     case Verb::kLowerToInvalid:
-      return;  // transition() has done it
+      return;  // end() has done it
     case Verb::kSend:
     case Verb::kSendCopy:
       send(at, action);

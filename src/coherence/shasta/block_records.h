@@ -1,5 +1,6 @@
-// The blocks of which something is outstanding at this node: a hash table by the block's first line, in memory that is
-// reserved once. The caller holds the driver's lock.
+// This keeps the records of the blocks of which something is outstanding at this node: a hash table by the block's
+// first line, in memory that is reserved once, so that adding a record allocates nothing. The caller holds the driver's
+// lock.
 #pragma once
 
 #include <array>
@@ -11,28 +12,28 @@
 
 namespace multigrain::shasta {
 
-// What the test that explores the driver sees of these (tests/coherence/shasta_driver_world.cpp).
+// The test that explores the driver sees the records through this (tests/coherence/shasta_driver_world.cpp).
 namespace explored {
 struct DriverState;
 }
 
 struct BlockRecord {
   Block block;
-  uint64_t line;  // the first of the block
-  uint16_t next;  // of the same bucket, or free; + 1
+  uint64_t line;  // the first line of the block
+  uint16_t next;  // the next of the bucket or free list, + 1
 };
 
 class BlockRecords {
  public:
   BlockRecords() = default;
-  // Room for `capacity` blocks. Errors: address space that cannot be reserved.
+  // Makes a table with room for `capacity` blocks. Errors: address space that cannot be reserved.
   static Result<BlockRecords> create(size_t capacity);
 
-  // nullptr: there is none.
+  // Returns nullptr if there is no record of the line.
   [[nodiscard]] BlockRecord* find(uint64_t line);
-  // There is none of the line yet.
+  // Pre: there is no record of the line yet.
   BlockRecord& add(uint64_t line, const Block& block);
-  // There is one of the line.
+  // Pre: there is a record of the line.
   void remove(uint64_t line);
   [[nodiscard]] size_t size() const { return size_; }
 
@@ -41,8 +42,8 @@ class BlockRecords {
   static constexpr size_t kBuckets = 4096;
   SparseTable<BlockRecord> records_;
   std::array<uint16_t, kBuckets> buckets_{};
-  uint16_t free_ = 0;  // + 1
-  uint16_t used_ = 0;  // ever
+  uint16_t free_ = 0;  // the first free record + 1
+  uint16_t used_ = 0;  // how many records were ever used
   size_t size_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Messages that wait for hazards (driver.h, D1 to D4), and the threads that look after them.
+// This part of the driver keeps messages that wait for hazards (driver.h, D1 to D4), until a thread can carry them out.
 #include <algorithm>
 
 #include "base/clock.h"
@@ -8,8 +8,8 @@
 
 namespace multigrain::shasta {
 
-// What a message asks for; without one, what could not be done before a processor had published a hazard. False:
-// hazards are in the way, and it has to be done again.
+// Carries out a message; without one, carries out what could not be done before a processor had published a hazard.
+// Returns false if hazards are in the way, so that it has to be done again.
 bool Driver::carry_out(const BlockAt& at, const Arrival* arrival) {
   const std::optional<Outcome> outcome = transition(
       at, arrival, UnderHazards::kDefers, [&](Block& block, const Context& context, Node& node, Actions& actions) {
@@ -24,8 +24,8 @@ bool Driver::carry_out(const BlockAt& at, const Arrival* arrival) {
   return outcome.has_value();
 }
 
-// Behind everything that has been deferred before. Returns whether that was nothing: then the caller wakes the service
-// thread when it has let go of the lock (D4).
+// Puts the message behind all that are deferred. Returns whether it is the first: then the caller wakes the service
+// thread when it has released the lock (D4).
 bool Driver::defer(const BlockAt& at, const Arrival* arrival) {
   const uint64_t number = deferred_count_.load(std::memory_order_relaxed);
   MG_CHECK(number < deferred_.count());
@@ -50,7 +50,7 @@ bool Driver::defer(const BlockAt& at, const Arrival* arrival) {
   return number == 0;
 }
 
-// Carries out what has been deferred, in its order, as far as hazards allow now.
+// Carries out deferred messages, in their order, as far as hazards allow it now.
 void Driver::retry_deferred() {
   while (const uint64_t number = deferred_count_.load(std::memory_order_relaxed)) {
     if (!awaited_have_cleared()) return;
@@ -69,7 +69,7 @@ void Driver::retry_deferred() {
   }
 }
 
-// Whether the first deferred may be tried (again).
+// Returns whether the first deferred message may be tried, or tried again.
 bool Driver::awaited_have_cleared() {
   while (awaited_count_ != 0) {
     const HazardSlots::Published& last = awaited_[awaited_count_ - 1];
@@ -80,9 +80,9 @@ bool Driver::awaited_have_cleared() {
   return true;
 }
 
-// While anything is deferred, this thread looks after the hazards that are in the way, and after the fabric, which may
-// hold the messages that their threads wait for. A thread with a hazard published may lack a core: then it must get
-// this one, even from a service thread of real-time priority, to which yielding means nothing.
+// While messages are deferred, this thread watches the hazards that are in the way, and polls the fabric, which may
+// hold the messages that the hazards' threads wait for. A thread with a hazard published may lack a core. Then it must
+// get this one, even from a service thread of real-time priority, to which yielding means nothing.
 void Driver::serve() {
   constexpr unsigned kRelaxes = 200;
   constexpr Nanoseconds kSleep = 20'000;
@@ -107,8 +107,9 @@ void Driver::serve() {
         ++tries;
         cpu_relax();
       } else {
-        // The page protocol beside may have something to do as well, without which the threads with these hazards wait for
-        // ever: a page is held (sc), and their fault needs it. So this thread lets it, and comes back.
+        // The page protocol of the run may have work as well, without which the threads with these hazards wait for
+        // ever: under sc their fault may need a page that is held. So this thread returns to let it do that, and comes
+        // back.
         sleep_ns(kSleep);
         services_.fabric.wake_service();
         return;
@@ -118,10 +119,10 @@ void Driver::serve() {
 }
 
 void Driver::poll() {
-  // Elsewhere in the runtime this thread may hold other locks.
+  // The thread polls only in the program's own code: elsewhere in the runtime it may hold other locks.
   const Category now = this_profile().current();
   if (InsideProtocol::on() || (now != Category::kUser && now != Category::kStopped)) return;
-  // The fabric runs the message handlers of all components in there, and a signal may interrupt them.
+  // The fabric runs the message handlers of all components in poll(), and a signal may interrupt them.
   const InsideProtocol inside;
   services_.fabric.poll();
   MULTIGRAIN_STEP(&deferred_count_);

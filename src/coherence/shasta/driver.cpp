@@ -1,4 +1,5 @@
-// What compiled checks and the runtime ask of Shasta.
+// This part of the driver handles the calls of compiled checks and the runtime: loads, stores, fetches, prefetches and
+// fences.
 #include "coherence/shasta/driver.h"
 
 #include <algorithm>
@@ -64,14 +65,15 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
   if (out.empty()) return;
   const std::optional<BlockAt> at = locate_block(address);
   if (!at) {
-    // Of a page protocol, whose faults this may raise; or not allocated, and then it deserves the signal.
+    // The memory is of a page protocol, and this may raise its faults. Or it is not allocated, and the signal is
+    // deserved.
     std::memcpy(out.data(), reinterpret_cast<const void*>(address), out.size());
     return;
   }
   const uint64_t offset = address - view_;
   MG_CHECK((offset >> shift_) == (offset + out.size() - 1) >> shift_, address, out.size());
   if (try_load(offset, out)) {
-    // The value is the program's, or the block has come since the check.
+    // The value is the program's own data, or the block has come since the check.
     if (holds_flag(frame(offset), out.size())) count(Counter::kFalseMisses);
     return;
   }
@@ -100,19 +102,19 @@ void Driver::load(uintptr_t address, std::span<std::byte> out) {
 bool Driver::store(uintptr_t address, std::span<const std::byte> value) {
   const std::optional<BlockAt> at = locate_block(address);
   if (!at) {
-    // The store itself finds out what it may.
+    // The store itself will find out its right by faults.
     publish_hazard(store_hazard(line_of(address)));
     return false;
   }
   if (try_begin_store(line_of(address))) return false;
   virtual_time::synchronise();
   if (try_store(*at, address - view_, value)) return true;
-  // Rights that another thread uses under a hazard would have to be taken (S9). A store that is not queued takes none.
+  // Rights that another thread uses under a hazard would have to be taken (S8). A store that is not queued takes none.
   begin_store(address);
   return false;
 }
 
-// Takes the store, unless rights have to be taken for that under hazards of other threads.
+// Takes the store, unless rights that other threads use under hazards would have to be taken for that.
 bool Driver::try_store(const BlockAt& at, uint64_t offset, std::span<const std::byte> value) {
   Entry entry(*this);
   make_room(entry);
@@ -177,7 +179,7 @@ void Driver::begin_store(uintptr_t address) {
       entry.wait(true);
     }
     while (entry.must_wait()) entry.wait(true);
-    // The block is here until the hazard is published: granted, or by the lock.
+    // The block stays here until the hazard is published, because the hazard was granted, or because the lock is held.
     MG_CHECK(word(line).load(std::memory_order_relaxed) == kExclusive, line);
     publish_hazard(store_hazard(line));
     if (*outcome == Outcome::kResolved) {
@@ -185,7 +187,7 @@ void Driver::begin_store(uintptr_t address) {
     } else {
       BlockRecord* const record = records_.find(at->first);
       MG_CHECK(record != nullptr);
-      // With the hazard published this thread cannot give the block away.
+      // While the hazard is published this thread cannot give the block away.
       if (on_hazard_published(record->block, entry.processor())) {
         wakes = defer(*at, nullptr);
       } else if (record->block.is_at_rest()) {
@@ -224,8 +226,8 @@ void Driver::fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) {
     while (has_frozen()) entry.wait(true);
     {
       const MessageBatch batch(services_.fabric);
-      // If another node waits for a block that is exclusive here, this transition hands it on; if hazards are in the
-      // way, the service thread does.
+      // If another node waits for a block that is exclusive here, this transition hands the block on. If hazards are in
+      // the way, the service thread does.
       for (size_t i = 0; i < number; ++i)
         transition(wanted[i], nullptr, UnderHazards::kGivesUp,
                    [&](Block& block, const Context& context, Node& node, Actions& actions) {
@@ -261,8 +263,8 @@ void Driver::prefetch_exclusive(uintptr_t address) {
              });
 }
 
-// A processor whose clock is not published holds up the clocks of all others (V3), and one of those may be what this
-// thread waits for.
+// A processor whose clock is not published holds up the clocks of all other processors (V3), and this thread may be
+// waiting for one of those.
 void Driver::spin() {
   if (!has_published_hazard()) virtual_time::synchronise();
 }
@@ -279,7 +281,7 @@ void Driver::fence() {
   while (!on_fence(model_, node, entry.processor())) entry.wait(true);
 }
 
-// Queued stores are masked from the other processors of the node, too.
+// Waits until the thread's queue is empty, because queued stores are masked from the other processors of the node, too.
 void Driver::drain_store_buffer() {
   MULTIGRAIN_STEP(&outstanding_);
   if (is_clean() || InsideProtocol::on()) return;

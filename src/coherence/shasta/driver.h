@@ -1,5 +1,5 @@
-// Shasta at work: feeds misses and messages to the transitions (transitions.h), and carries out their actions.
-// docs/internals/shasta.md follows a load and a store through it. Its parts:
+// The driver of Shasta feeds misses and messages to the transitions (transitions.h), and carries out their actions.
+// docs/internals/shasta.md follows a load and a store through it. These are its parts:
 //
 //   driver.cpp              what compiled checks and the runtime call: loads, stores, fetches, prefetches, fences
 //   pages.cpp               the first touch of a page, and the block at an address
@@ -11,26 +11,27 @@
 //   processor_slots.cpp     threads in the protocol: their slots, waiting, waking
 //   block_records.h         the blocks of which something is outstanding
 //
-// One lock a node is held for one transition and its actions, and never while waiting for a message.
+// The node has one lock. It is held for one transition and its actions, and never while waiting for a message.
 //
-// Hazards may stay published for long: their thread may lack a core, or fault on memory of the page protocol in the
-// middle of a loop, and then it waits for messages. So (docs/internals/shasta.md, "Messages that wait for hazards"):
+// Hazards may stay published for long: their thread may lack a core, or it may fault on memory of the page protocol in
+// the middle of a loop, and then it waits for messages. So (docs/internals/shasta.md, "Messages that wait for
+// hazards"):
 //  (D1) No handler, and no holder of the lock, waits for a hazard longer than for a bounded number of looks. So the
 //       fabric's queues move on whatever hazards are published, and every hazard is cleared some time.
 //  (D2) A message whose transition takes rights under published hazards leaves no trace but words that give less than
-//       the state allows, and is deferred, with all line messages that come after it: to the transitions it is still on its
-//       way.
-//  (D3) Rights to the block of the first deferred message are not given again, and no hazard over it is published
-//       with the lock held, before that message is carried out: other threads' misses on the block wait for that, with
-//       no hazard published. So only the hazards that were published when the words were lowered are waited for.
-//  (D4) While anything is deferred the service thread is in serve(), or will call it.
+//       the state allows, and is deferred, with all line messages that come after it. To the transitions it is still on
+//       its way.
+//  (D3) Rights to the block of the first deferred message are not given again, and no hazard over it is published with
+//       the lock held, before that message is carried out. Other threads' misses on the block wait for that, with no
+//       hazard published. So the message waits only for hazards that were published when the words were lowered.
+//  (D4) While any message is deferred the service thread is in serve(), or will call it.
 //
-// Blocks: what the node knows of a block that is at rest is in the line table, so that a line costs a word. Low bits:
-// what checks may do without asking (docs/internals/fine-grain.md); at the home, in the word of the block's first line,
-// the directory entry as well. Blocks of which something is outstanding have a record; only this node's own processors
-// cause that.
+// Blocks: what the node knows of a block that is at rest is in the line table, so that a line costs a word. The low
+// bits say what checks may do without asking (docs/internals/fine-grain.md). At the home the word of the block's first
+// line has the directory entry as well. Blocks of which something is outstanding have a record. Only this node's own
+// processors cause that something is outstanding.
 //
-// Processors: the processors of transitions.h are slots, of which a thread has one while something of its is outstanding. So
+// Processors: the processors of transitions.h are slots. A thread has a slot while it has something outstanding. So
 // there may be more threads than slots.
 #pragma once
 
@@ -53,15 +54,15 @@
 
 namespace multigrain::shasta {
 
-// The name of a message of this protocol, for reports; nullptr for other types.
+// Returns the name of a message of this protocol, for reports; nullptr for other types.
 const char* message_name(MessageType type);
 
-// What the test that explores the driver sees of it (tests/coherence/shasta_driver_world.cpp).
+// The test that explores the driver sees its insides through this (tests/coherence/shasta_driver_world.cpp).
 namespace explored {
 struct DriverState;
 }
 
-// Nodes that a directory entry has bits for.
+// A directory entry has a bit for each of this many nodes.
 inline constexpr unsigned kMaxNodes = 56;
 
 constexpr MessageType type_of(MessageKind kind) {
@@ -73,7 +74,7 @@ inline void take(SpinLock& lock) MG_ACQUIRE(lock) {
   lock.lock();
 }
 
-// Holds a lock while it exists.
+// Holds a lock while this object exists.
 class MG_SCOPED_CAPABILITY Hold {
  public:
   explicit Hold(SpinLock& lock) MG_ACQUIRE(lock) : lock_(lock) { take(lock); }
@@ -109,60 +110,63 @@ class Driver final : public LineDriver {
   void prefetch_exclusive(uintptr_t address) override;
   void spin() override;
 
-  // What this node knows of the block at `address`, which it has touched; for tests and diagnosis.
+  // Returns what this node knows of the block at `address`, which it has touched; for tests and diagnosis.
   [[nodiscard]] Block inspect(uintptr_t address);
 
  private:
   friend struct explored::DriverState;
 
-  // What is found of a block before the lock is taken, and used with it held: nothing of it changes ever.
+  // This is what a thread finds out about a block before it takes the lock, and uses with the lock held. It never
+  // changes.
   struct BlockAt {
-    uint64_t first;  // its first line, by which it is known
+    uint64_t first;  // the block's first line, which names the block
     uint32_t lines;
     NodeId home;
   };
-  // A message for this node as transitions and their actions need it.
+  // This is a message for this node as transitions and their actions need it.
   struct Arrival {
     NodeId from;
     BlockMessage message;
     std::span<const std::byte> payload;
   };
-  // What could not be done under published hazards, or has come after that.
+  // This is a message, or an on_advance(), that could not be carried out under published hazards, or that came after
+  // such a message.
   struct Deferred {
     BlockAt at;
-    bool is_message;  // else on_advance() is due: a processor has published the hazard that a request here waits for
+    // If not, on_advance() is due: a processor has published the hazard that a request here waits for.
+    bool is_message;
     NodeId from;
     BlockMessage message;
-    uint32_t bytes;      // of the payload
-    std::byte* payload;  // of payloads_, if there are any
-    Nanoseconds when;    // in virtual time
+    uint32_t bytes;      // the size of the payload
+    std::byte* payload;  // one of payloads_, if there is a payload
+    Nanoseconds when;    // in virtual time, when it was deferred
   };
-  // A store that is in a queue of the transitions.
+  // This is a store that is in a queue of the transitions.
   struct Queued {
     static constexpr size_t kWords = 3;  // 16 bytes, anywhere
     uint64_t block;
-    uint64_t offset;  // in the region
+    uint64_t offset;  // bytes from the start of the region
     uint8_t size = 0;
     bool requests_hazard = false;
     bool masked = false;
     std::array<std::byte, 16> bytes;
-    // What is really in the aligned words that it touches, while they hold the flag value.
+    // These are the values of the aligned words that the store touches, while the words hold the flag value.
     std::array<uint64_t, kWords> under;
 
     [[nodiscard]] uint64_t first_word() const { return offset / sizeof(uint64_t); }
     [[nodiscard]] uint64_t last_word() const { return (offset + size - 1) / sizeof(uint64_t); }
   };
-  // Used with the lock held, but for what its thread waits for.
+  // A slot is used with the lock held, except for what its thread waits for.
   struct ProcessorSlot {
-    bool in_use;         // its thread is in an entry of this protocol
+    bool in_use;         // its thread is in this protocol
     bool wakes_on_any;   // every kWake of the node wakes it
-    uint8_t queued;      // of `stores`
-    uint32_t thread;     // the index of its thread's hazard slot + 1; 0: no thread has it
-    uint64_t load_from;  // what a load that missed wants, an offset in the region
+    uint8_t queued;      // how many of `stores` are queued
+    uint32_t thread;     // its thread's hazard slot + 1; 0: no thread
+    uint64_t load_from;  // where a missed load reads, an offset in the region
     std::span<std::byte> load_to;
     std::atomic<uint32_t> woken;
     EventCount changed;
-    std::array<Queued, StoreQueue::kCapacity> stores;  // as the queue of the transitions
+    std::array<Queued, StoreQueue::kCapacity> stores;  // in the order of the transitions' queue
   };
 
   class Entry;
@@ -187,28 +191,29 @@ class Driver final : public LineDriver {
   void make_room(Entry& entry) MG_REQUIRES(lock_);
   [[nodiscard]] Block at_rest(const BlockAt& at) const;
   void publish(const BlockAt& at, const Block& block) MG_REQUIRES(lock_);
-  // What becomes of a transition that takes rights while hazards over the block stay published.
+  // This decides about a transition that takes rights while hazards over the block stay published.
   enum class UnderHazards : uint8_t {
-    kDefers,   // the words stay lowered, awaited_ are the hazards, and the caller sees to it that it is made again
-    kGivesUp,  // all is as before
+    kDefers,   // the words stay lowered, it is made again later
+    kGivesUp,  // everything is as before
   };
   [[nodiscard]] bool lower(const BlockAt& at, uint64_t rights, UnderHazards then) MG_REQUIRES(lock_);
   [[nodiscard]] bool have_cleared(const BlockAt& at, bool loads, UnderHazards then) MG_REQUIRES(lock_);
-  // A transition that is being made: the block's state, and what it was before.
+  // This is a transition that is being made: the block's state, and what it was before.
   struct Run {
     const BlockAt& at;
-    const Arrival* arrival;  // what is being handled
+    const Arrival* arrival;  // the message that is being handled
     UnderHazards then;
-    BlockRecord* record;  // of the block, if something of it was outstanding
-    Block scratch;        // else its state
-    uint64_t before;      // the rights that its words gave
+    BlockRecord* record;  // the block's record, if something was outstanding
+    Block scratch;        // else the block's state
+    uint64_t before;      // the rights that the block's words gave
 
     [[nodiscard]] Block& block() { return record != nullptr ? record->block : scratch; }
   };
   Run begin(const BlockAt& at, const Arrival* arrival, UnderHazards then) MG_REQUIRES(lock_);
   [[nodiscard]] bool end(Run& run, const Actions& actions) MG_REQUIRES(lock_);
-  // Runs `event` on the block, carries out the actions, and lets go of the block. Nothing if hazards are in the way: then
-  // nothing has happened, and what UnderHazards says holds.
+  // Runs `event` on the block, carries out the actions, and lets go of the block. Returns nullopt if hazards are in the
+  // way: then nothing has happened, and `then` says how the caller goes on. With kDefers awaited_ has the hazards, and
+  // the caller must see to it that the transition is made again.
   template <typename Event>
   std::optional<Outcome> transition(const BlockAt& at, const Arrival* arrival, UnderHazards then, Event&& event)
       MG_REQUIRES(lock_) {
@@ -228,15 +233,15 @@ class Driver final : public LineDriver {
   void send(const BlockAt& at, const Action& action) MG_REQUIRES(lock_);
   void handle_message(const multigrain::Message& message);
 
-  // --- What waits for hazards
+  // --- Messages that wait for hazards
   bool carry_out(const BlockAt& at, const Arrival* arrival) MG_REQUIRES(lock_);
   [[nodiscard]] bool defer(const BlockAt& at, const Arrival* arrival) MG_REQUIRES(lock_);
   void retry_deferred() MG_REQUIRES(lock_);
   [[nodiscard]] bool awaited_have_cleared() MG_REQUIRES(lock_);
-  // Whether misses on the block wait until the first deferred message has been carried out (D3).
+  // Returns whether misses on the block wait until the first deferred message has been carried out (D3).
   [[nodiscard]] bool is_frozen(const BlockAt& at) const MG_REQUIRES(lock_) { return frozen_ == at.first + 1; }
 
-  // --- What masked stores cover
+  // --- Words that queued stores mask
   template <typename Visit>
   void for_each_masked(const BlockAt& at, Visit&& visit) MG_REQUIRES(lock_);
   void fill(const BlockAt& at, std::span<const std::byte> data) MG_REQUIRES(lock_);
@@ -245,7 +250,7 @@ class Driver final : public LineDriver {
   Queued take_queued(const BlockAt& at, ProcessorSlot& slot, bool requests_hazard) MG_REQUIRES(lock_);
   void read_coherent(const BlockAt& at, uint64_t offset, std::span<std::byte> out) MG_REQUIRES(lock_);
 
-  // --- Threads. Those that wait give the lock away meanwhile.
+  // --- Threads. A thread that waits releases the lock meanwhile.
   ProcessorSlot& lock_and_take_slot(Attendance& attendance) MG_ACQUIRE(lock_);
   [[nodiscard]] ProcessorSlot* find_slot(uint32_t thread) MG_REQUIRES(lock_);
   [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const MG_REQUIRES(lock_) {
@@ -257,7 +262,7 @@ class Driver final : public LineDriver {
   static void wake(ProcessorSlot& slot);
   void wait(ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any) MG_REQUIRES(lock_);
 
-  // Whether the line may be read, or stored to, here: only under a hazard over it.
+  // Returns whether the line may be read, or stored to, here. That holds only under a hazard over the line.
   [[nodiscard]] bool has_right(uint64_t line, bool to_store) const {
     MULTIGRAIN_STEP(&word(line));
     const uint64_t now = word(line).load(std::memory_order_seq_cst);
@@ -278,39 +283,40 @@ class Driver final : public LineDriver {
 
   SpinLock lock_;
   static constexpr size_t kProcessorSlots = ProcessorSet::kCapacity;
-  // Blocks that a processor asks for at a time (fetch_lines).
+  // A processor asks for at most this many blocks at a time (fetch_lines).
   static constexpr size_t kAhead = 64;
-  // Blocks that threads wait for; and blocks for which none waits, of exclusive prefetches, and under rc of
-  // stores that have retired while acknowledgements are missing: make_room() sees that there are no more of those.
+  // Threads may wait for kAwaited blocks. There may be kUnawaited blocks that no thread waits for: those of exclusive
+  // prefetches, and under rc those of stores that have retired while acknowledgements are missing. make_room() ensures
+  // that there are no more.
   static constexpr size_t kAwaited = kProcessorSlots * (StoreQueue::kCapacity + kAhead + 2);
   static constexpr size_t kUnawaited = 2048;
-  // One more, of a block that would be at rest but for what is deferred.
+  // There is one more, for a block that would be at rest if nothing were deferred.
   static constexpr size_t kRecords = kAwaited + kUnawaited + 1;
   BlockRecords records_ MG_GUARDED_BY(lock_);
   SparseTable<ProcessorSlot> slots_ MG_GUARDED_BY(lock_);
   std::array<Processor, kProcessorSlots> processors_ MG_GUARDED_BY(lock_){};
-  size_t slots_used_ MG_GUARDED_BY(lock_) = 0;  // all from here on were never taken
+  size_t slots_used_ MG_GUARDED_BY(lock_) = 0;  // no slot from here on was ever taken
   EventCount slot_freed_;
   std::atomic<uint32_t> threads_without_slot_{0};
-  SparseTable<uint8_t> slot_of_thread_ MG_GUARDED_BY(lock_);  // + 1, by the index of the thread's hazard slot
+  SparseTable<uint8_t> slot_of_thread_ MG_GUARDED_BY(lock_);  // slot + 1, by the thread's hazard slot
   FenceEpochs epochs_ MG_GUARDED_BY(lock_);
   SparseTable<std::byte> copy_ MG_GUARDED_BY(lock_);  // for kCopy
   std::atomic<uint64_t> outstanding_{0};              // written with the lock held
 
-  // Where a transition that takes rights began, as far as it may have changed it.
+  // This is the state before a transition that takes rights, as far as the transition may change it.
   struct {
     Block block;
     FenceEpochs epochs;
     ProcessorSet queueing;  // the queues of all other processors were empty
     std::array<StoreQueue, kProcessorSlots> queues;
   } undo_ MG_GUARDED_BY(lock_);
-  // First in, first out: a ring. docs/internals/shasta.md derives its length, and that of payloads_.
+  // This is a ring, first in, first out. docs/internals/shasta.md derives its length, and that of payloads_.
   SparseTable<Deferred> deferred_ MG_GUARDED_BY(lock_);
   uint64_t first_deferred_ MG_GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> deferred_count_{0};  // written with the lock held
   PagePool payloads_;
-  // Of the first deferred: the hazards that must be cleared, and its block's first line + 1. Neither before it was
-  // tried.
+  // These are the hazards that must be cleared for the first deferred message, and the first line + 1 of its block.
+  // Both are empty until the message has been tried.
   SparseTable<HazardSlots::Published> awaited_ MG_GUARDED_BY(lock_);
   size_t awaited_count_ MG_GUARDED_BY(lock_) = 0;
   uint64_t frozen_ MG_GUARDED_BY(lock_) = 0;

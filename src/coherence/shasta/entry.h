@@ -1,4 +1,5 @@
-// A thread that is in the protocol because of a miss or a fence.
+// This brings a thread into the protocol and out of it, so that every miss and fence takes and releases the same
+// things.
 #pragma once
 
 #include "coherence/shasta/driver.h"
@@ -7,8 +8,9 @@
 
 namespace multigrain::shasta {
 
-// A thread that has missed, from where it announces that to where it runs on: with a slot, and the lock. Members of a
-// guard are beyond the analysis, so the members here say that the lock is held as long as this exists.
+// This is a thread that has missed or fences, from where it announces that to where it runs on. It has a slot, and
+// holds the lock. Clang's analysis cannot follow the members of a scoped capability, so the members here say that the
+// lock is held as long as the object exists.
 class MG_SCOPED_CAPABILITY Driver::Entry {
  public:
   explicit Entry(Driver& driver) MG_ACQUIRE(driver.lock_) MG_NO_THREAD_SAFETY_ANALYSIS
@@ -36,12 +38,12 @@ class MG_SCOPED_CAPABILITY Driver::Entry {
     driver_.lock_.assume_held();
     return shasta::must_wait(driver_.processors_[processor()]);
   }
-  // The lock is given away meanwhile.
+  // Waits. The lock is released meanwhile.
   void wait(bool wakes_on_any) {
     driver_.lock_.assume_held();
     driver_.wait(slot_, attendance_, wakes_on_any);
   }
-  // Before each event of the processor at the block (D3). The lock may have been given away meanwhile.
+  // To be called before each event of the processor at the block (D3). The lock may be released meanwhile.
   void wait_while_frozen(const BlockAt& at);
 
  private:

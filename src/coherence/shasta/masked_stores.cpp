@@ -1,5 +1,5 @@
-// Queued stores, and the words that they mask until they are made: whole aligned 64-bit words, as the check of a load of
-// one looks at its lower half alone.
+// This part of the driver keeps queued stores, and the words that they mask until they are made. These are whole
+// aligned 64-bit words, because the check of a load of such a word looks only at its lower half.
 #include <algorithm>
 #include <cstring>
 
@@ -39,8 +39,8 @@ Driver::Queued Driver::take_queued(const BlockAt& at, ProcessorSlot& slot, bool 
   return taken;
 }
 
-// Word by word, and downwards: processors of the node are loading from the block meanwhile. A load that finds the value
-// that it wants at its begin finds what follows, too.
+// Fills the block word by word, and downwards, because processors of the node are loading from it meanwhile. A load
+// that finds the value that it wants at its begin finds what follows, too.
 void Driver::fill(const BlockAt& at, std::span<const std::byte> data) {
   const uint64_t first = offset_of(at) / sizeof(uint64_t);
   const auto value = [&](uint64_t word) {
@@ -108,7 +108,7 @@ void Driver::retire(const BlockAt& at, const Queued& store) {
   }
 }
 
-// What is at an offset of the block but for stores that are not made yet.
+// Reads what is at an offset of the block, without stores that are not made yet.
 void Driver::read_coherent(const BlockAt& at, uint64_t offset, std::span<std::byte> out) {
   copy_out(out, frame(offset));
   for_each_masked(at, [&](const Queued& store) {
@@ -120,7 +120,7 @@ void Driver::read_coherent(const BlockAt& at, uint64_t offset, std::span<std::by
   });
 }
 
-// What the thread itself has stored there, of stores that are not made yet.
+// Reads what the thread itself has stored there and is still queued.
 Driver::Own Driver::load_own(const ProcessorSlot& slot, uint64_t offset, std::span<std::byte> out) const {
   for (uint8_t i = slot.queued; i-- > 0;) {
     const Queued& store = slot.stores[i];

@@ -1,4 +1,4 @@
-// The types of Shasta's messages in the fabric: kShasta and its kind (states.h).
+// In the fabric, the type of a Shasta message is kShasta plus the message's kind (states.h).
 #pragma once
 
 #include "fabric/fabric.h"

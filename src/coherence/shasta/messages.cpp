@@ -1,4 +1,5 @@
-// Messages of Shasta, sent and received. word[0]: the block's first line; small: the requester; extra: acknowledgements.
+// This part of the driver sends and receives messages. In a header word[0] is the block's first line, `small` the
+// requester, and `extra` the number of acknowledgements.
 #include "coherence/shasta/driver.h"
 
 namespace multigrain::shasta {

@@ -1,4 +1,4 @@
-// The first touch of a page of blocks, and the block at an address.
+// This part of the driver handles the first touch of a page of blocks, and finds the block at an address.
 #include <algorithm>
 
 #include "base/steps.h"
@@ -16,7 +16,7 @@ Driver::BlockAt Driver::block_at(PageId page, const LinePage& record, uint64_t l
           .home = home_of(record)};
 }
 
-// The first touch of a page at this node. Returns false if it is not allocated.
+// Handles the first touch of a page at this node. Returns false if the page is not allocated.
 bool Driver::touch(PageId page, LinePage& record) {
   MULTIGRAIN_STEP(&record.touched);
   if (record.touched.load(std::memory_order_acquire)) return true;
@@ -32,7 +32,7 @@ bool Driver::touch(PageId page, LinePage& record) {
   }
   if (!home) return false;
   if (!prepare_page(page, record, *home)) return true;
-  // Checks then miss once for each block, and find out.
+  // In these cases checks miss once for each block, and find out its state.
   if (*home != self_ || in_hazard) return true;
   // The home has every block that no other node has asked for. Compiled checks need to see that.
   const Hold hold_blocks(lock_);
@@ -41,7 +41,7 @@ bool Driver::touch(PageId page, LinePage& record) {
   for (uint64_t line = begin; line < begin + lines;) {
     const BlockAt at = block_at(page, record, line);
     line += at.lines;
-    // (D3) Handlers have found the page touched already.
+    // See (D3). Handlers have found the page touched already.
     if (is_frozen(at)) continue;
     const BlockRecord* const outstanding = records_.find(at.first);
     publish(at, outstanding != nullptr ? outstanding->block : at_rest(at));
@@ -49,8 +49,8 @@ bool Driver::touch(PageId page, LinePage& record) {
   return true;
 }
 
-// Makes the page ready for this node's processors. False: another thread has done so. A thread with a hazard published
-// may wait for the page's lock, whose holder waits for nothing.
+// Makes the page ready for this node's processors. Returns false if another thread has done so. A thread with a hazard
+// published may wait for the page's lock, because the lock's holder waits for nothing.
 bool Driver::prepare_page(PageId page, LinePage& record, NodeId home) {
   const Hold hold_page(record.lock);
   if (record.touched.load(std::memory_order_relaxed)) return false;
@@ -71,8 +71,8 @@ bool Driver::on_fault(PageId page, bool) {
   LinePage& record = pages_[page];
   MULTIGRAIN_STEP(&record.touched);
   if (record.touched.load(std::memory_order_acquire)) {
-    // The kernel took the page-table entry away, or another thread was first: granting again is always right. Nothing
-    // else may be done here: the access may be one under a hazard.
+    // The kernel took the page-table entry away, or another thread handled the first touch. Granting again is always
+    // right. Nothing else may be done here, because the access may be under a hazard.
     services_.rights.grant_write(page, 1);
     count(Counter::kLocalFaults);
     return true;
@@ -80,7 +80,8 @@ bool Driver::on_fault(PageId page, bool) {
   return grain_of(page, record) == Grain::kLine && touch(page, record);
 }
 
-// The block at an address of memory that is kept coherent by lines. Nothing if it is of another kind, or of none.
+// Returns the block at an address of memory that is kept coherent by lines; nullopt if the memory is of another kind or
+// not allocated.
 std::optional<Driver::BlockAt> Driver::locate_block(uintptr_t address) {
   const PageId page = page_at(address);
   if (page.value >= pages_.count()) return std::nullopt;
@@ -92,7 +93,8 @@ std::optional<Driver::BlockAt> Driver::locate_block(uintptr_t address) {
   return block_at(page, record, line_of(address));
 }
 
-// The same for what a message is about. It may be the first that this node hears of the page, if it is at home here.
+// Does the same for the block of a message. If the page is at home here, the message may be the first thing that this
+// node hears of the page.
 Driver::BlockAt Driver::locate_block_for_message(uint64_t line, NodeId from, MessageKind kind) {
   const PageId page = page_of(line);
   if (page.value >= pages_.count())
@@ -103,7 +105,7 @@ Driver::BlockAt Driver::locate_block_for_message(uint64_t line, NodeId from, Mes
   MULTIGRAIN_STEP(&record.home_plus_one);
   if (record.home_plus_one.load(std::memory_order_acquire) == 0) {
     std::optional<NodeId> home = services_.homes.home_of(page);
-    // The arbiter has told the sender that this node is home before its answer to this node came in.
+    // The arbiter has told the sender that this node is the home, and its answer to this node has not arrived yet.
     if (!home && is_request(kind) && services_.homes.is_first_touch(page)) home = self_;
     if (!home) panic("a message about a block whose home is not settled, from node / line", from.value, line);
     MULTIGRAIN_STEP(&record.home_plus_one);

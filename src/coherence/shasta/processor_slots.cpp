@@ -1,5 +1,5 @@
-// The threads that are in the protocol, or have stores queued: each has a slot, which stands for a processor of the
-// transitions.
+// This part of the driver keeps the threads that are in the protocol, or have stores queued. Each has a slot, which
+// stands for a processor of the transitions.
 #include <algorithm>
 
 #include "base/steps.h"
@@ -23,7 +23,7 @@ Driver::ProcessorSlot* Driver::find_slot(uint32_t thread) {
   return nullptr;
 }
 
-// The calling thread's, until its Entry ends.
+// Takes the lock and a slot for the calling thread, which has both until its Entry ends.
 Driver::ProcessorSlot& Driver::lock_and_take_slot(Attendance& attendance) {
   take(lock_);
   MG_CHECK(lines_.hazards.contains(__multigrain_hazards));
@@ -50,7 +50,7 @@ void Driver::wake(ProcessorSlot& slot) {
   slot.changed.notify();
 }
 
-// Waits for a kCompleteLoads, or if `wakes_on_any` for any kWake. The lock is held again afterwards.
+// Waits for a kCompleteLoads, or, if `wakes_on_any`, for any kWake. The lock is released meanwhile.
 void Driver::wait(ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any) {
   slot.wakes_on_any = wakes_on_any;
   {
@@ -69,8 +69,8 @@ void Driver::Entry::wait_while_frozen(const BlockAt& at) {
   while (driver_.is_frozen(at)) wait(true);
 }
 
-// Before a thread asks for blocks to store to. With more records than threads wait for, there are requests out that no
-// thread waits for. They count in the fence epochs, so a fence waits until they are complete.
+// Called before a thread asks for blocks to store to. If there are more records than threads can wait for, there are
+// requests out that no thread waits for. They count in the fence epochs, so a fence waits until they are complete.
 void Driver::make_room(Entry& entry) {
   Node node = node_of_transitions();
   while (model_ == Model::kRc && records_.size() > kAwaited)

@@ -45,7 +45,8 @@ void FenceEpochs::end(uint64_t epoch) {
 }
 
 uint64_t FenceEpochs::fence() {
-  // With nothing in the current epoch there may be something in earlier ones, which fences of other processors have ended.
+  // If nothing counts in the current epoch, earlier epochs may still count, which fences of other processors have
+  // ended.
   if (counts_[current_ % kCapacity] == 0) return current_ - 1;
   MG_CHECK(current_ + 1 - oldest_ < kCapacity);
   return current_++;

@@ -1,5 +1,5 @@
-// What the processors of a node have outstanding, whatever the block: queued stores, and what fences wait for ([Shasta],
-// sections 2.1 and 3.2.3). A processor here is a number within its node.
+// This is what the processors of a node have outstanding for all blocks together: queued stores, and what fences wait
+// for ([Shasta], sections 2.1 and 3.2.3). A processor here is a number within its node.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@
 
 namespace multigrain::shasta {
 
-// A block of the shared region, in the driver's numbering.
+// This is the number of a block of the shared region. The driver assigns the numbers.
 using BlockId = StrongId<struct BlockTag, uint64_t>;
 
-// Memory models (section 3.2.3): when a store that misses retires, and what a fence waits for.
+// The memory model (section 3.2.3) says when a store that misses retires, and what a fence waits for.
 enum class Model : uint8_t {
   kSc,  // the processor stalls until its store is complete
-  kRc,  // it runs on; a store retires when the block arrives, a fence waits for the acknowledgements
+  kRc,  // it runs on; fences wait for acknowledgements
 };
 
-// Processors of one node.
+// A set of processors of one node.
 class ProcessorSet {
  public:
   static constexpr unsigned kCapacity = 64;
@@ -46,14 +46,14 @@ class ProcessorSet {
   uint64_t bits_ = 0;
 };
 
-// Stores that have missed and are not made yet, oldest first. The values are the driver's.
+// The queue has the stores that have missed and are not made yet, oldest first. The driver keeps their values.
 class StoreQueue {
  public:
   static constexpr size_t kCapacity = 16;
   struct Entry {
     BlockId block;
-    bool waits = false;            // the processor waits for it; its words are not masked
-    bool requests_hazard = false;  // no store: the processor asks to publish a hazard, see on_request_hazard
+    bool waits = false;            // the processor waits for it; it masks nothing
+    bool requests_hazard = false;  // no store but on_request_hazard()
     bool operator==(const Entry&) const = default;
   };
   [[nodiscard]] bool empty() const { return size_ == 0; }
@@ -61,9 +61,9 @@ class StoreQueue {
   [[nodiscard]] size_t size() const { return size_; }
   [[nodiscard]] const Entry& operator[](size_t i) const { return entries_[i]; }
   [[nodiscard]] bool has_waiting() const;
-  // Whether the queue has a store to the block that masks words (Verb::kMask).
+  // Returns whether the queue has a store to the block that masks words (Verb::kMask).
   [[nodiscard]] bool masks(BlockId block) const;
-  // The oldest entry of the block, or size().
+  // Returns the index of the oldest entry of the block, or size().
   [[nodiscard]] size_t find(BlockId block) const;
   void push(Entry entry);
   void erase(size_t i);
@@ -73,17 +73,17 @@ class StoreQueue {
   uint8_t size_ = 0;
 };
 
-// What a fence has to wait for under rc, for the whole node: a store may be seen by the node's other processors while
-// acknowledgements are missing, and what they write after a fence of theirs must not overtake it. Each request counts
-// in the epoch in which it was made; a fence ends the epoch, and waits for that and all earlier ones.
+// This counts what a fence has to wait for under rc, for the whole node. A store may be seen by the node's other
+// processors while acknowledgements are missing, and what they write after a fence of theirs must not overtake it. Each
+// request counts in the epoch in which it was made; a fence ends the epoch, and waits for that and all earlier ones.
 class FenceEpochs {
  public:
-  // One epoch more than processors can wait in fences.
+  // There is one epoch more than processors can wait in fences.
   static constexpr size_t kCapacity = ProcessorSet::kCapacity + 1;
-  // Something to wait for begins; returns the number to end it with.
+  // A request begins for which fences wait. Returns the epoch with which to end it.
   uint64_t begin();
   void end(uint64_t epoch);
-  // Ends the current epoch if anything counts in it. Returns what to ask has_passed with.
+  // Ends the current epoch if anything counts in it. Returns the epoch with which to ask has_passed().
   uint64_t fence();
   [[nodiscard]] bool has_passed(uint64_t epoch) const { return oldest_ > epoch; }
   [[nodiscard]] bool idle() const { return oldest_ == current_ && counts_[current_ % kCapacity] == 0; }

@@ -1,5 +1,6 @@
-// What the words of the line table say of a block: rights, which checks look at, and at the home the directory entry of a
-// block at rest. Rights are taken under the hazards of the node's threads.
+// This part of the driver reads and writes the words of the line table that belong to a block. They have the rights,
+// which checks look at, and at the home the directory entry of a block at rest. Rights are taken under the hazards of
+// the node's threads.
 #include <sched.h>
 
 #include <bit>
@@ -36,11 +37,11 @@ Block Driver::at_rest(const BlockAt& at) const {
   return block;
 }
 
-// Lets checks use what the block allows now, and keeps what there is to know of a block at rest.
+// Lets checks use what the block allows now, and keeps in its words all that there is to know of a block at rest.
 void Driver::publish(const BlockAt& at, const Block& block) {
-  // Only messages may have come for a page at home here: then it gives no rights before a processor touches it, which
-  // publishes them when it gets the lock. So this is looked at with the lock held: a handler that had looked before it
-  // got the lock could take away what the touch has published since.
+  // If only messages have come for a page at home here, its blocks give no rights before a processor touches the page.
+  // The touch publishes them when it gets the lock. So `touched` is read with the lock held: a handler that had read it
+  // before it got the lock could take away what the touch has published since.
   const std::atomic<bool>& touched = pages_[page_of(at.first)].touched;
   MULTIGRAIN_STEP(&touched);
   const uint64_t rights =
@@ -49,7 +50,7 @@ void Driver::publish(const BlockAt& at, const Block& block) {
   uint64_t first = rights;
   if (at.home == self_ && block.is_at_rest() && block.state != State::kExclusive)
     first |= uint64_t{block.owner.value} << kOwnerShift | block.sharers.bits() << MG_FINE_HOLDERS_SHIFT;
-  // Rights that are taken away are taken by lower().
+  // lower() has taken the rights that are taken away.
   MG_CHECK((before & kRights) <= rights, at.first, before, rights);
   if (first != before) {
     MULTIGRAIN_STEP(&word(at.first));
@@ -62,9 +63,9 @@ void Driver::publish(const BlockAt& at, const Block& block) {
   }
 }
 
-// Takes rights to the block away, down to `rights`. Returns whether no thread uses what was taken any more: every
-// hazard over the block that was published then has been cleared. Else, after a bounded number of looks, some are
-// published still.
+// Takes rights to the block away, down to `rights`. Returns true if no thread uses those rights any more: every hazard
+// over the block that was published then has been cleared. Returns false if some are still published after a bounded
+// number of looks.
 bool Driver::lower(const BlockAt& at, uint64_t rights, UnderHazards then) {
   for (uint64_t line = at.first; line < at.first + at.lines; ++line) {
     MULTIGRAIN_STEP(&word(line));
@@ -77,7 +78,7 @@ bool Driver::lower(const BlockAt& at, uint64_t rights, UnderHazards then) {
   return have_cleared(at, rights == 0, then);
 }
 
-// Whether the hazards over the block have been cleared that are published now.
+// Returns whether the hazards over the block that are published now have been cleared.
 bool Driver::have_cleared(const BlockAt& at, bool loads, UnderHazards then) {
   constexpr unsigned kRelaxes = 200;
   constexpr unsigned kLooks = MULTIGRAIN_SPINS(220);

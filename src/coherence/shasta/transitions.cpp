@@ -1,6 +1,6 @@
-// The transitions of Shasta: one block at one node, and its directory entry at the home.
+// These are the transitions of Shasta: one block at one node, and its directory entry at the home.
 //
-// What a processor asks for. `pending` is the request that is out; sections are [Shasta]'s.
+// This is the table of the requests of processors. `pending` is the request that is out; sections are [Shasta]'s.
 //
 //   event            state, pending           what happens                                              function
 //   ---------------  -----------------------  --------------------------------------------------------  -------------------
@@ -19,7 +19,7 @@
 //                    invalid, none            read-exclusive to the home                                on_prefetch_invalid
 //                    any, any                 asked for when the request that is out has been answered  on_prefetch_pending
 //
-// What comes by a message, or when nothing is out any more.
+// This is the table of the events that come by a message, or when no request is out any more.
 //
 //   event            state, pending           what happens                                              function
 //   ---------------  -----------------------  --------------------------------------------------------  -------------------
@@ -39,7 +39,8 @@
 //                    shared                   fetches end; upgrade, if a store is queued                on_idle_shared
 //                    invalid                  read-exclusive, or read, if a processor waits             on_idle_invalid
 //
-// The directory, at the home. It changes when a request arrives, and never waits for anything (S4).
+// This is the table of the directory, at the home. It changes when a request arrives, and never waits for anything
+// (S4).
 //
 //   request          requester is             what happens                                              function
 //   ---------------  -----------------------  --------------------------------------------------------  -------------------
@@ -51,8 +52,8 @@
 //                    no sharer any more       as read-exclusive                                         on_read_exclusive_
 //                                                                                                       request
 //
-// The supplier is the home if it has a copy, which saves a hop; else the owner. Whatever is not in the tables no correct
-// node sends: on_message returns false.
+// The supplier is the home if it has a copy, which saves a hop; else the owner. No correct node sends what is not in
+// the tables: on_message returns false then.
 
 #include "coherence/shasta/transitions.h"
 
@@ -63,27 +64,27 @@
 namespace multigrain::shasta {
 namespace {
 
-// One transition: the event itself and everything that the home says to itself because of it.
+// This makes one transition: the event itself, and all messages of the home to itself that follow from it.
 class Transition {
  public:
   Transition(Block& block, const Context& context, Node& node, Actions& actions)
       : b_(block), context_(context), node_(node), actions_(actions) {}
 
-  // What a processor puts into its queue.
+  // A processor puts entries of these kinds into its queue.
   enum class Queued : uint8_t { kStore, kHazard };
 
-  // Events, which find the function of the state.
+  // The events. Each calls the function of the block's state.
   Outcome load(unsigned p);
   Outcome fetch(unsigned p);
   Outcome store(unsigned p, Queued what);
   void prefetch_exclusive();
   bool message(NodeId from, const BlockMessage& m);
   void advance();
-  // Handles what the home has said to itself.
+  // Handles the home's messages to itself.
   void process_self_messages();
 
  private:
-  // --- What a processor asks for
+  // --- Requests of processors
   static Outcome on_load_readable() { return Outcome::kResolved; }
   Outcome on_load_invalid(unsigned p);
   Outcome on_load_pending(unsigned p);
@@ -99,7 +100,7 @@ class Transition {
   void on_prefetch_invalid();
   void on_prefetch_pending();
 
-  // --- What comes by a message, or when nothing is out any more
+  // --- Messages, and the moment when no request is out any more
   bool requester_message(NodeId from, const BlockMessage& m);
   bool on_data();
   bool on_exclusive_data(const BlockMessage& m);
@@ -121,7 +122,7 @@ class Transition {
   bool on_read_exclusive_request(NodeId from);
   bool on_upgrade_request(NodeId from);
 
-  // --- Of which the functions above are made
+  // --- Steps that the functions above share
   void request_read();
   void request_upgrade();
   void request_read_exclusive();
@@ -208,7 +209,7 @@ Outcome Transition::on_load_pending(unsigned p) {
   return Outcome::kWait;
 }
 
-// --- Fetch: a readable copy for a hazard (section 2.2, batches) -------------------------------------------------------
+// --- Fetch: a readable copy for a hazard (section 2.2, batches) ------------------------------------------------------
 
 Outcome Transition::fetch(unsigned p) {
   if (b_.is_readable() && !masks_words()) return on_fetch_readable();
@@ -221,13 +222,13 @@ Outcome Transition::on_fetch_invalid(unsigned p) {
   return Outcome::kWait;
 }
 
-// While a queued store masks words of the block, the request for that store is out.
+// If words of the block are masked by a queued store, the request for that store is out.
 Outcome Transition::on_fetch_pending(unsigned p) {
   b_.fetching.insert(p);
   return Outcome::kWait;
 }
 
-// --- Store, and hazard of stores (sections 2.1 and 3.2.3) ---------------------------------------------------------------
+// --- Store, and hazard of stores (sections 2.1 and 3.2.3) ------------------------------------------------------------
 
 Outcome Transition::store(unsigned p, Queued what) {
   if (processor(p).queue.full()) return Outcome::kWait;
@@ -253,16 +254,17 @@ Outcome Transition::on_store_pending(unsigned p, Queued what) {
   return Outcome::kQueued;
 }
 
-// Under sc the processor waits for what it has queued; under rc for hazards only, and queued stores are masked.
+// Under sc the processor waits for what it has queued. Under rc it waits for hazards only, and queued stores are
+// masked.
 void Transition::queue(unsigned p, Queued what) {
   const bool masks = is_rc() && what == Queued::kStore;
-  // (S8) What is masked must read as a miss, even to the processor itself, while it runs on.
+  // (S8) Masked words must read as a miss while the processor runs on, even to the processor itself.
   if (masks && b_.is_readable() && !masks_words()) act(Verb::kLowerToInvalid);
   processor(p).queue.push({.block = context_.block, .waits = !masks, .requests_hazard = what == Queued::kHazard});
   if (masks) act(Verb::kMask, p);
 }
 
-// --- Prefetch-exclusive (section 3.1.2) ----------------------------------------------------------------------------------
+// --- Prefetch-exclusive (section 3.1.2) ------------------------------------------------------------------------------
 
 void Transition::prefetch_exclusive() {
   if (b_.pending != Pending::kNone) return on_prefetch_pending();
@@ -294,7 +296,7 @@ void Transition::on_prefetch_pending() {
   b_.prefetching = true;
 }
 
-// --- Requests --------------------------------------------------------------------------------------------------------------
+// --- Requests --------------------------------------------------------------------------------------------------------
 
 void Transition::request_read() {
   b_.pending = Pending::kRead;
@@ -313,7 +315,7 @@ void Transition::request_read_exclusive() {
   to_home(MessageKind::kReadExclusive);
 }
 
-// --- Messages to a requester or a sharer ---------------------------------------------------------------------------------
+// --- Messages to a requester or a sharer -----------------------------------------------------------------------------
 
 bool Transition::requester_message(NodeId from, const BlockMessage& m) {
   const bool has_exclusive_request = b_.pending == Pending::kReadExclusive || b_.pending == Pending::kUpgrade;
@@ -347,7 +349,7 @@ bool Transition::on_data() {
   deliver_loads();
   end_fetches();
   act(Verb::kWake);
-  // Ordered after the read: the loads that waited were made before it.
+  // The invalidation was ordered after the read, so the loads that waited come before it.
   if (b_.has_invalidation) invalidate(b_.invalidation);
   advance();
   return true;
@@ -362,7 +364,8 @@ bool Transition::on_upgraded(const BlockMessage& m) {
   return exclusive_reply(m.acks);
 }
 
-// The block is exclusive; `acks` is how many acknowledgements there will have been. Under rc stores retire at once.
+// The block becomes exclusive. `acks` is how many acknowledgements there will be in all. Under rc stores retire at
+// once.
 bool Transition::exclusive_reply(uint16_t acks) {
   b_.state = State::kExclusive;
   b_.replied = true;
@@ -386,7 +389,8 @@ bool Transition::on_invalidated() {
   return true;
 }
 
-// First the processors here that wait, so that none is starved; then what the directory has ordered after the request.
+// The processors of this node that wait come first, so that none is starved; then comes what the directory has ordered
+// after the request.
 void Transition::on_complete() {
   if (is_rc()) node_.epochs.end(b_.epoch);
   b_.pending = Pending::kNone;
@@ -395,9 +399,9 @@ void Transition::on_complete() {
   advance();
 }
 
-// (S4) What is forwarded before the reply of the node's own request was ordered before it, and is served from the copy
-// that the request has still; what comes after waits for completion. After a forwarded read-exclusive the home forwards
-// everything to that requester.
+// (S4) A request that is forwarded here before the reply of the node's own request was ordered before that, and is
+// served from the copy that the node still has. A request that is forwarded later waits for completion. After a
+// forwarded read-exclusive the home forwards everything to its requester.
 bool Transition::can_be_forwarded_to() const {
   const bool has_or_gets_it =
       b_.is_readable() || b_.pending == Pending::kReadExclusive || b_.pending == Pending::kUpgrade;
@@ -429,7 +433,7 @@ void Transition::serve_forwarded() {
 }
 
 // Section 2.3: no processor may be between a check and its access, nor inside a batch (section 4.1). Hazards say which
-// processors are, and the driver defers the messages that hazards are in the way of.
+// processors are, and the driver defers messages for which hazards are in the way.
 void Transition::supply_readers() {
   act(Verb::kLowerToShared);
   b_.state = State::kShared;
@@ -438,7 +442,7 @@ void Transition::supply_readers() {
   b_.forwarded_reads.clear();
 }
 
-// The frame must not be readable any more when the acknowledgement, or the data, can be acted upon.
+// The frame must not be readable any more when the requester can act on the acknowledgement or the data.
 void Transition::supply_successor() {
   act(Verb::kLowerToInvalid);
   act(Verb::kCopy);
@@ -461,7 +465,8 @@ bool Transition::on_invalidate(NodeId requester) {
   return true;
 }
 
-// The home sent it, and the owner sends the data: it is acknowledged when the data have come.
+// The home sent the invalidation, and the owner sends the data, so the invalidation may come first. It is acknowledged
+// when the data have come.
 void Transition::on_invalidate_reading(NodeId requester) {
   b_.has_invalidation = true;
   b_.invalidation = requester;
@@ -481,7 +486,7 @@ void Transition::invalidate(NodeId requester) {
   to(requester, {.kind = MessageKind::kInvalidated, .requester = requester});
 }
 
-// --- When nothing is out any more --------------------------------------------------------------------------------------------
+// --- When no request is out any more ---------------------------------------------------------------------------------
 
 void Transition::advance() {
   if (b_.pending != Pending::kNone) return;
@@ -555,7 +560,7 @@ void Transition::end_fetches() {
   act(Verb::kWake);
 }
 
-// --- The directory (section 2.1) -----------------------------------------------------------------------------------------------
+// --- The directory (section 2.1) -------------------------------------------------------------------------------------
 
 bool Transition::directory_message(NodeId from, MessageKind kind) {
   const bool is_sharer = b_.sharers.contains(from);
@@ -565,7 +570,7 @@ bool Transition::directory_message(NodeId from, MessageKind kind) {
     case MessageKind::kReadExclusive:
       return !is_sharer && on_read_exclusive_request(from);
     default:
-      // An upgrade whose copy was invalidated on its way is a read-exclusive.
+      // An upgrade whose sender's copy was invalidated while it was on the way is a read-exclusive.
       return is_sharer ? on_upgrade_request(from) : on_read_exclusive_request(from);
   }
 }
@@ -606,7 +611,7 @@ NodeId Transition::supplier() const {
 
 }  // namespace
 
-// --- The interface -------------------------------------------------------------------------------------------------------------
+// --- The interface ---------------------------------------------------------------------------------------------------
 
 Outcome on_load(Block& block, const Context& context, Node& node, unsigned processor, Actions& actions) {
   Transition t(block, context, node, actions);
