@@ -1,4 +1,5 @@
-// The actions that one transition of a protocol returns, in order.
+// A transition of a protocol returns its actions in such a list, in order. Transitions run in fault handlers, so the
+// list has a fixed capacity and never allocates.
 #pragma once
 
 #include <array>
@@ -9,11 +10,11 @@
 
 namespace multigrain {
 
-// Bounded: `capacity` is what the protocol's longest transition returns. More than that is a broken invariant.
+// `capacity` is the length of the protocol's longest transition. More actions than that are a broken invariant.
 template <typename Action, size_t capacity>
 class ActionList {
  public:
-  // Leaves the items as they are: kilobytes that most transitions use a tenth of.
+  // Leaves the items uninitialised, because they are kilobytes of which most transitions use a tenth.
   ActionList() {}  // NOLINT(modernize-use-equals-default): a defaulted one would be deleted
   void clear() { size_ = 0; }
   void push(const Action& action) {

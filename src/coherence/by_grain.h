@@ -1,4 +1,5 @@
-// A page protocol and a line protocol in one run: each is asked about the memory that it keeps coherent.
+// This combines a page protocol and a line protocol in one run. A call about memory goes to the protocol that keeps
+// that memory coherent.
 #pragma once
 
 #include <optional>
@@ -10,14 +11,14 @@ namespace multigrain {
 
 class ByGrain final : public Protocol {
  public:
-  // All of them outlive it. Both may be the only one with memory.
+  // All three outlive this object. All memory of the run may belong to one of the two protocols.
   ByGrain(Protocol& pages, Protocol& lines, HomeDirectory& homes) : pages_(pages), lines_(lines), homes_(homes) {}
 
   bool on_fault(PageId page, bool is_write) override {
     if (homes_.grain_of(page) == Grain::kLine) return lines_.on_fault(page, is_write);
     // Loops and batches use memory of both kinds. Messages about lines may have to wait until this thread's hazards are
-    // cleared (docs/internals/shasta.md, "Messages that wait for hazards"), so this thread handles none meanwhile. The
-    // service thread does, and brings the page's answer: no line protocol's handler waits for hazards.
+    // cleared (docs/internals/shasta.md, "Messages that wait for hazards"), so this thread handles no message
+    // meanwhile. The service thread does, and brings the page's answer: no line protocol's handler waits for hazards.
     std::optional<NoHandlersScope> elsewhere;
     if (has_published_hazard()) elsewhere.emplace();
     return pages_.on_fault(page, is_write);
@@ -28,7 +29,7 @@ class ByGrain final : public Protocol {
   }
   void drain_store_buffer() override { lines_.drain_store_buffer(); }
   [[nodiscard]] bool is_clean() const override { return pages_.is_clean() && lines_.is_clean(); }
-  // Lines that are invalid are invalid at once: acquires are the pages' affair.
+  // A line that a node has lost is invalid at once, so line protocols need no acquire.
   void acquire(NodeId from) override { pages_.acquire(from); }
   void acquire_all() override { pages_.acquire_all(); }
   void release_at_barrier() override {

@@ -1,4 +1,5 @@
-// Which node a page's transition takes place at: constant for a page at a node.
+// This names the nodes of a page's transitions: the node at which they take place, and the page's home. The transitions
+// of the page protocols take it as a parameter, so that they are functions of values.
 #pragma once
 
 #include "base/ids.h"

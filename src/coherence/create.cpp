@@ -39,8 +39,8 @@ Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& p
     case ProtocolKind::kDszoom:
       return dszoom::Driver::create(services, lines);
     case ProtocolKind::kShasta: {
-      // A store whose check hits while others of its processor are queued would overtake them, and checks do not look at
-      // the queue: so under tso a store that misses stalls, as under sc (docs/internals/shasta.md).
+      // A store whose check hits would overtake those of its processor that are queued, because checks do not look at
+      // the queue. So under tso a store that misses stalls, as under sc (docs/internals/shasta.md).
       const bool is_release = model == MemoryModel::kRelease;
       return shasta::Driver::create(services, lines, is_release ? shasta::Model::kRc : shasta::Model::kSc);
     }

@@ -1,4 +1,4 @@
-// Makes the protocols of a run. Which there are is in base/protocols.h.
+// Makes the protocols of a run, so that the runtime need not know their classes. base/protocols.h says which there are.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,21 @@
 namespace multigrain {
 
 struct ProtocolOptions {
-  unsigned prefetch = 0;  // pages to bring ahead of a processor that goes through memory, at most
+  unsigned prefetch = 0;  // pages to bring ahead of a processor, at most
   HlrcOptions hlrc;
 };
 
-// Registers what handlers the protocol has. Errors: a protocol of lines; tables that cannot be reserved.
+// Makes a page protocol, and registers its message handlers, if it has any. Errors: a line protocol; tables that cannot
+// be reserved.
 Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& protocol, const NodeServices& services,
                                                        const ProtocolOptions& options);
 
-// Registers what handlers the protocol has. Errors: a protocol of pages; as above; more nodes than it can have.
+// Makes a line protocol, and registers its message handlers, if it has any. Errors: a page protocol; tables that cannot
+// be reserved; more nodes than the protocol can have.
 Result<std::unique_ptr<LineMemory>> create_line_protocol(const ProtocolTraits& protocol, const NodeServices& services,
                                                          const LineServices& lines, MemoryModel model);
 
-// The name of a message of any protocol, for reports; nullptr for other types.
+// Returns the name of a message of any protocol, for reports; nullptr for other types.
 const char* protocol_message_name(MessageType type);
 
 }  // namespace multigrain

@@ -1,5 +1,5 @@
-// The word of a hazard (memory/checked_memory.h): a thread that is about to access lines publishes it, and a requester that
-// revokes a right to them reads it.
+// This is how a hazard is encoded in a word (memory/checked_memory.h). A thread that is about to access lines publishes
+// the word, and a requester that revokes a right to them reads it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ constexpr uint64_t make_hazard(uint64_t first_line, uint64_t lines, bool stores)
   return first_line + lines * MG_FINE_HAZARD_LINE + (stores ? MG_FINE_HAZARD_STORES : 0);
 }
 
-// Whether the hazard covers one of the `lines` lines from `first` on. Hazards of loads count only if `loads` is true. A
-// cleared hazard (0) covers nothing.
+// Returns whether the hazard covers one of the `lines` lines from `first` on. Hazards of loads count only if `loads` is
+// true. A cleared hazard (0) covers nothing.
 constexpr bool covers(uint64_t hazard, uint64_t first, uint64_t lines, bool loads) {
   if (hazard == 0 || (!loads && (hazard & MG_FINE_HAZARD_STORES) == 0)) return false;
   if ((hazard & MG_FINE_HAZARD_ALL) != 0) return true;

@@ -7,7 +7,8 @@
 namespace multigrain {
 namespace {
 
-// The hazards of threads that have given back their slot, and in forked children. Nobody reads them.
+// Threads that have given back their slot, and forked children, publish their hazards here, where no requester reads
+// them.
 alignas(64) constinit uint64_t g_nowhere[MG_FINE_HAZARDS];
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local uint64_t* t_slot_for_handlers = nullptr;
@@ -33,7 +34,7 @@ uint64_t* HazardSlots::take_locked() {
   if (free_count_ != 0) return first_ + size_t{free_[--free_count_]} * MG_FINE_HAZARDS;
   const uint64_t next = count_.load(std::memory_order_relaxed);
   if (next == words::kHazardSlots) return nullptr;
-  // Before any hazard is published there.
+  // The slot must be counted before any hazard is published in it.
   count_.store(next + 1, std::memory_order_seq_cst);
   return first_ + next * MG_FINE_HAZARDS;
 }
@@ -68,7 +69,7 @@ void HazardSlots::unbind() {
 }
 
 uint64_t* HazardSlots::slot_for_handlers() {
-  // The thread may have been interrupted with the lock held.
+  // A signal may have interrupted the thread while it held the lock.
   if (t_slot_for_handlers == nullptr && lock_.try_lock()) {
     t_slot_for_handlers = take_locked();
     lock_.unlock();

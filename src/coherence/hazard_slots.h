@@ -1,13 +1,13 @@
-// The hazard slots of this node's threads (docs/internals/fine-grain.md): a cache line for each thread, in the kWords
-// segment, so that a requester on another node can read all hazards of the node with one get.
+// This gives out the hazard slots of this node's threads (docs/internals/fine-grain.md): a cache line for each thread,
+// in the kWords segment, so that a requester on another node can read all hazards of the node with one get.
 //
 //   words::kHazards         one word: how many slots there have been; it only grows
 //   words::kRightsEpoch     one word: the node's rights epoch (checked_memory.h)
 //   + 64 * (1 + slot)       MG_FINE_HAZARDS words
 //
-// A thread has its slot from before it runs the program's code until it has ended; then another thread may get it. A hazard
-// that a requester must see was published after its thread's slot was counted, so a requester that reads the count, and
-// then the slots, sees it.
+// A thread has its slot from before it runs the program's code until it has ended; then another thread may get it. A
+// hazard that a requester must see was published after its thread's slot was counted, so a requester that reads the
+// count, and then the slots, sees it.
 #pragma once
 
 #include <array>
@@ -30,31 +30,32 @@ static_assert(MG_FINE_HAZARDS * sizeof(uint64_t) == words::kBytesPerHazardSlot);
 
 class HazardSlots : public MappedObject {
  public:
-  // `words`: the node's own kWords segment (Fabric::own_segment), all zero where the slots are.
+  // `words` is the node's own kWords segment (Fabric::own_segment), which must be zero where the slots are.
   HazardSlots(NodeId self, std::span<std::byte> words);
 
-  // A slot whose hazards are clear. Ends the run with a sentence if more threads live than there are slots.
+  // Returns a slot whose hazards are clear. Ends the run with a sentence if more threads live than there are slots.
   uint64_t* take();
-  // Gives it back, clearing its hazards.
+  // Takes the slot back, and clears its hazards.
   void give_back(uint64_t* slot);
 
   [[nodiscard]] unsigned index_of(const uint64_t* slot) const {
     return static_cast<unsigned>((slot - first_) / MG_FINE_HAZARDS);
   }
-  // Whether the slot is one of these.
+  // Returns whether the slot is one of these.
   [[nodiscard]] bool contains(const uint64_t* slot) const {
     return slot >= first_ && slot < first_ + words::kHazardSlots * MG_FINE_HAZARDS;
   }
 
-  // A hazard as a requester found it. Whoever published it has cleared it when its word is another one.
+  // This is a hazard as a requester found it. The thread that published it has cleared it when the word has another
+  // value.
   struct Published {
     const uint64_t* word;
     uint64_t hazard;
   };
-  // Calls `visit` with each Published hazard of this node that covers one of the `lines` lines from `first` on. Hazards of
-  // loads count only if `loads` is true. The caller has changed the words of these lines, and has executed a fence after
-  // that: a thread that publishes a hazard later finds the words changed. So when all that were visited have been cleared,
-  // no thread uses the rights that the words gave before.
+  // Calls `visit` with each published hazard of this node that covers one of the `lines` lines from `first` on. Hazards
+  // of loads count only if `loads` is true. The caller has changed the words of these lines, and has executed a fence
+  // after that: a thread that publishes a hazard later finds the words changed. So when all hazards that were visited
+  // have been cleared, no thread uses the rights that the words gave before.
   template <typename Visit>
   void for_each_covering(uint64_t first, uint64_t lines, bool loads, Visit&& visit) const {
     const uint64_t slots = count_.load(std::memory_order_seq_cst);
@@ -68,18 +69,18 @@ class HazardSlots : public MappedObject {
     return __atomic_load_n(seen.word, __ATOMIC_SEQ_CST) != seen.hazard;
   }
 
-  // Invalidates the node's cached line rights, by a new rights epoch, if there are any. To be called after revoking rights in
-  // the line table and before for_each_covering(): a thread that read the old epoch had published its hazard before, and is
-  // visited.
+  // Invalidates the node's cached line rights by a new rights epoch, if there are any. Call it after revoking rights in
+  // the line table and before for_each_covering(): a thread that read the old epoch had published its hazard before, so
+  // that hazard is visited.
   void invalidate_rights_cache();
-  // The node's rights epoch (checked_memory.h). Valid as long as this object.
+  // Returns the node's rights epoch (checked_memory.h). The reference is valid as long as this object.
   [[nodiscard]] std::atomic<uint64_t>& rights_epoch() const { return rights_epoch_; }
 
-  // Gives the calling thread a slot, or takes the slot from it, which it has if it has one of these.
+  // bind() gives the calling thread a slot, unless it has one of these. unbind() takes the slot from it, if it has one.
   void bind();
   void unbind();
-  // The hazards for signal handlers that interrupt the calling thread: a second slot of the thread, taken the first time, or,
-  // while no slot is free, hazards that no requester reads. Async-signal-safe.
+  // Returns the hazards for signal handlers that interrupt the calling thread. They are a second slot of the thread,
+  // which it takes the first time, or, while no slot is free, hazards that no requester reads. Async-signal-safe.
   uint64_t* slot_for_handlers();
 
  private:
@@ -94,12 +95,12 @@ class HazardSlots : public MappedObject {
   std::array<uint16_t, words::kHazardSlots> free_ MG_GUARDED_BY(lock_){};
 };
 
-// A value for a node's rights epoch that no node has used before; `by` is the node that makes it.
+// Returns a value for a node's rights epoch that no node has used before. `by` is the node that makes it.
 uint64_t fresh_rights_epoch(NodeId by);
 
-// Whether the calling thread has published a hazard, or is in a signal handler and the code that it interrupted has.
+// Returns whether the calling thread has published a hazard, or is in a signal handler that interrupted code which has.
 [[nodiscard]] bool has_published_hazard();
-// From now on the calling thread has no slot that requesters read, as is right in a forked child.
+// Leaves the calling thread without a slot that requesters read, as a forked child must be.
 void abandon_hazard_slot();
 
 }  // namespace multigrain

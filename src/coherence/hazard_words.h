@@ -1,4 +1,5 @@
-// The hazards of a node's threads in its kWords segment (fabric/words.h, docs/internals/fine-grain.md).
+// This says where the hazards of a node's threads are in its kWords segment (fabric/words.h,
+// docs/internals/fine-grain.md).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace multigrain::words {
 
-// A line of which the first word says how many slots there have been, and the second is the node's rights epoch; then a
-// line a slot (hazard_slots.h).
+// In the first cache line the first word counts the slots that there have been, and the second word is the node's
+// rights epoch. Then there is a cache line for each slot (hazard_slots.h).
 inline constexpr uint64_t kHazards = uint64_t{74} << 20;
 inline constexpr uint64_t kHazardSlots = 4096 - 1;
 inline constexpr uint64_t kBytesPerHazardSlot = 64;

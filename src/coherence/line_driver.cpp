@@ -16,8 +16,9 @@ bool LineDriver::keeps(uintptr_t address) {
   return page.value < pages_.count() && grain_of(page, pages_[page]) == Grain::kLine;
 }
 
-// The first time, of a page of another protocol, it lets compiled checks of stores pass from now on: faults find what has
-// to be found. Several threads may look it up at once, and find the same.
+// When the page turns out to be of a page protocol, this sets its lines' words so that compiled checks of its stores
+// pass from now on: faults find what the page protocol has to know. Several threads may do this at once, and all find
+// the same.
 std::optional<Grain> LineDriver::grain_of(PageId page, LinePage& record) {
   if (const uint8_t known = record.grain.load(std::memory_order_acquire); known != 0)
     return static_cast<Grain>(known - 1);

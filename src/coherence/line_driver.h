@@ -1,6 +1,7 @@
-// What both line drivers are made of: where a line, its word and its frame are, what is known of its page, and accesses
-// that find the line here. What a miss does, how it waits, and the first touch of a page are each protocol's own:
-// docs/internals/fine-grain.md has what they have in common.
+// This is the base class of both drivers of line protocols. It knows where a line, its word and its frame are, and the
+// page of a line, and it makes accesses that find the line here. How a driver handles a miss, how it waits, and how it
+// handles the first touch of a page differ between the protocols; docs/internals/fine-grain.md says what they have in
+// common.
 #pragma once
 
 #include <optional>
@@ -27,7 +28,7 @@ class LineDriver : public LineMemory {
 
   [[nodiscard]] uint64_t line_of(uintptr_t address) const { return (address - view_) >> shift_; }
   [[nodiscard]] std::atomic<uint64_t>& word(uint64_t line) const { return lines_.table.word(line); }
-  // The runtime's address of an offset in the region.
+  // Returns the runtime's address of an offset in the region.
   [[nodiscard]] std::byte* frame(uint64_t offset) const { return services_.region.alias(PageId(0)) + offset; }
   [[nodiscard]] PageId page_at(uintptr_t address) const {
     return PageId((address - view_) >> services_.region.page_shift());
@@ -36,10 +37,11 @@ class LineDriver : public LineMemory {
   [[nodiscard]] static NodeId home_of(const LinePage& record) {
     return NodeId(static_cast<uint16_t>(record.home_plus_one.load(std::memory_order_relaxed) - 1));
   }
-  // The grain of the page's memory, which is looked up once; nothing if the page is not allocated.
+  // Returns the grain of the page's memory, which is looked up once; nullopt if the page is not allocated.
   std::optional<Grain> grain_of(PageId page, LinePage& record);
 
-  // Loads from the frame at `from` if `has_right()` says under a hazard over the line that it may be read.
+  // Loads from the frame at `from`, if `has_right()`, called with a hazard over the line published, says that the line
+  // may be read. Returns whether it did.
   template <typename HasRight>
   [[nodiscard]] static bool load_here(uint64_t line, const std::byte* from, std::span<std::byte> out,
                                       HasRight&& has_right) {
@@ -52,7 +54,8 @@ class LineDriver : public LineMemory {
     clear_hazard();
     return here;
   }
-  // Publishes a hazard of stores over the line, and leaves it published if `has_right()` says then that the node may store.
+  // Publishes a hazard of stores over the line. Leaves it published, and returns true, if `has_right()` then says that
+  // the node may store.
   template <typename HasRight>
   [[nodiscard]] static bool begin_store_here(uint64_t line, HasRight&& has_right) {
     publish_hazard(make_hazard(line, 1, true));

@@ -1,4 +1,5 @@
-// What line protocols do with the frames and hazards of their own node (docs/internals/fine-grain.md).
+// Line protocols use these functions to access the frames and hazards of their own node (docs/internals/fine-grain.md):
+// they fill with the flag value, copy, and publish a hazard.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@
 
 namespace multigrain {
 
-// Of a whole number of words.
+// Fills a whole number of words.
 inline void fill_with_flags(std::byte* frame, size_t bytes) {
   auto* const words = reinterpret_cast<uint64_t*>(frame);
   for (size_t i = 0; i < bytes / sizeof(uint64_t); ++i) {
@@ -23,7 +24,7 @@ inline void fill_with_flags(std::byte* frame, size_t bytes) {
   }
 }
 
-// Copies between a frame and private memory: one access of the frame if it can be one.
+// These copy between a frame and private memory. They access the frame once if one instruction can do it.
 inline void copy_out(std::span<std::byte> out, const std::byte* from) {
   const auto one = [&](auto sample) {
     using Word = decltype(sample);
@@ -46,7 +47,7 @@ inline void copy_in(std::byte* to, std::span<const std::byte> value) {
   if (!one(uint64_t{}) && !one(uint32_t{}) && !one(uint16_t{})) std::memcpy(to, value.data(), value.size());
 }
 
-// Whether the aligned words that hold [from, from + bytes) have the flag value among them.
+// Returns whether one of the aligned words that hold [from, from + bytes) has the flag value.
 inline bool holds_flag(const std::byte* from, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(from) & ~uintptr_t{3};
   const auto end = reinterpret_cast<uintptr_t>(from) + bytes;
@@ -55,8 +56,8 @@ inline bool holds_flag(const std::byte* from, size_t bytes) {
   return false;
 }
 
-// Publishes and clears hazard 0 of the calling thread. Publishing is a full fence: what the thread reads afterwards shows
-// every right as revoked that a requester revoked without having seen the hazard.
+// These publish and clear hazard 0 of the calling thread. Publishing is a full fence: if a requester revoked a right
+// without having seen the hazard, then what the thread reads afterwards shows that the right is revoked.
 inline void publish_hazard(uint64_t hazard) {
   MULTIGRAIN_STEP(__multigrain_hazards);
   std::atomic_ref<uint64_t>(__multigrain_hazards[0]).exchange(hazard, std::memory_order_seq_cst);
@@ -66,13 +67,13 @@ inline void clear_hazard() {
   std::atomic_ref<uint64_t>(__multigrain_hazards[0]).store(0, std::memory_order_release);
 }
 
-// What a line protocol knows of a page.
+// A line protocol has such a record for each page.
 struct LinePage {
-  SpinLock lock;                           // of its first touch
+  SpinLock lock;                           // held during the page's first touch
   std::atomic<uint16_t> home_plus_one{0};  // 0: not settled yet
-  std::atomic<uint8_t> grain{0};           // 0: not looked up yet; else 1 + Grain
-  std::atomic<bool> touched{false};        // the frame holds lines or flags, and the view has its rights
-  std::atomic<uint32_t> block_lines{0};    // lines that move together, once the grain is known
+  std::atomic<uint8_t> grain{0};           // 0: not looked up yet; otherwise 1 + Grain
+  std::atomic<bool> touched{false};        // the frame is initialised, the view has its rights
+  std::atomic<uint32_t> block_lines{0};    // lines that move together; valid with the grain
 };
 
 }  // namespace multigrain

@@ -1,4 +1,5 @@
-// What a line protocol needs beside the services of every protocol, and what the runtime sees of one.
+// This has the services that a line protocol needs beside those of every protocol, and the interface that the runtime
+// sees of it.
 #pragma once
 
 #include "coherence/hazard_slots.h"
@@ -8,14 +9,14 @@
 
 namespace multigrain {
 
-// Outlives the protocol.
+// Both outlive the protocol.
 struct LineServices {
   LineTable& table;
   HazardSlots& hazards;
 };
 
-// A line protocol of one node. As a Protocol it has the pages whose memory is kept coherent by lines: their only fault
-// is the first touch.
+// This is a line protocol of one node. It is a Protocol for the pages whose memory is kept coherent by lines: the only
+// fault on such a page is its first touch.
 class LineMemory : public Protocol, public LineProtocol {};
 
 }  // namespace multigrain

@@ -16,7 +16,7 @@ PageDriver::PageDriver(const NodeServices& services, std::optional<PagePool> twi
       page_size_(services.region.page_size()),
       twins_(std::move(twins)) {}
 
-// Every page but the home's own may have a twin at once; more memory than that the machine does not have.
+// Every page that is at home elsewhere may have a twin at once. The other limit is more memory than any machine has.
 Result<PagePool> PageDriver::create_twins(const NodeServices& services) {
   const size_t page_size = services.region.page_size();
   return PagePool::create(page_size, std::min(services.region.page_count(), layout::kTablesSize / 4 / page_size));
@@ -53,7 +53,7 @@ void PageDriver::settle_home(PageId page, PageRecord& record, const Message& mes
   if (home_of(page, record, false)) return;
   if (!may_find_home_unaware || !services_.homes.is_first_touch(page))
     panic("a message about a page that is not allocated, from node / page", message.from.value, page.value);
-  // The arbiter has told the sender that this node is home before its answer to this node came in.
+  // The arbiter has told the sender that this node is the home, and its answer to this node has not arrived yet.
   set_home(page, record, self_);
 }
 
@@ -88,7 +88,7 @@ void PageDriver::drop_twin(PageRecord& record) {
 
 // --- Rights
 
-// The kernel maps only what exists: a page that was never written comes into being here, as zeroes.
+// The kernel maps only frames that exist. Reading a page that was never written makes its frame, filled with zeros.
 void PageDriver::touch(PageId first, uint64_t count) const {
   const volatile std::byte* const frames = frame(first);
   for (size_t i = 0; i < count * page_size_; i += Config::kMinPageSize) static_cast<void>(frames[i]);
@@ -134,7 +134,7 @@ void PageDriver::revoke(PageId first, uint64_t count) {
 
 // --- Pages opened ahead
 
-// Where the kernel cannot do it at once (before 5.14), touch() has the frames made one by one.
+// A kernel before 5.14 cannot do this. Then touch() makes the frames one by one.
 void PageDriver::make_frames(PageId first, uint64_t count) const {
   madvise(frame(first), count * page_size_, MADV_POPULATE_WRITE);
 }

@@ -1,8 +1,9 @@
-// What the drivers of the page protocols share: which node a page is at home at, twins, rights, and pages that are
-// opened ahead of a processor. A driver derives from it, and has a record a page, which begins with a PageRecord.
+// This is the base class of the drivers of the page protocols. It has what they share: which node is a page's home,
+// twins, rights, and opening pages ahead of a processor. A driver derives from it, and keeps a record for each page
+// that begins with a PageRecord.
 //
-// A page's lock is held for one event and its actions. A thread that locks several tries, or takes them in ascending
-// order.
+// A page's lock is held for one event and its actions. A thread that locks several pages either only tries to lock, or
+// takes the locks in ascending order of the pages.
 #pragma once
 
 #include <algorithm>
@@ -26,69 +27,72 @@ struct PageRecord {
   std::atomic<uint16_t> home_plus_one{0};  // 0: not looked up yet; any thread may look it up
   std::byte* twin MG_GUARDED_BY(lock) = nullptr;
 
-  // Once it was looked up.
+  // Returns the page's home, which must have been looked up.
   [[nodiscard]] NodeId home() const {
     return NodeId(static_cast<uint16_t>(home_plus_one.load(std::memory_order_relaxed) - 1));
   }
 };
 
-// What a test that explores a driver sees of it (tests/coherence/mgs_driver_world.cpp).
+// A test that explores a driver sees its insides through this (tests/coherence/mgs_driver_world.cpp).
 struct PageDriverState;
 
 class PageDriver : public Protocol {
  protected:
-  // Without twins: make_twin() is not called.
+  // This constructor is for a protocol without twins, which does not call make_twin().
   explicit PageDriver(const NodeServices& services) : PageDriver(services, std::nullopt) {}
   PageDriver(const NodeServices& services, std::optional<PagePool> twins);
   static Result<PagePool> create_twins(const NodeServices& services);
 
-  // The home, looked up once. nullopt: not allocated. `claim`: settle a first-touch page, waiting if need be; with no
-  // lock held.
+  // Returns the home, which is looked up only once; nullopt if the page is not allocated. With `claim`, the home of a
+  // first-touch page is settled, and the caller may have to wait for that, so it must hold no lock.
   std::optional<NodeId> home_of(PageId page, PageRecord& record, bool claim);
   void set_home(PageId page, PageRecord& record, NodeId home);
-  // The number of the last page of which the home was ever looked up, plus one.
+  // Returns the number of the last page whose home was ever looked up, plus one.
   [[nodiscard]] uint64_t pages_looked_up() const { return pages_looked_up_.load(std::memory_order_seq_cst); }
 
   [[nodiscard]] Context context(const PageRecord& record) const { return {.self = self_, .home = record.home()}; }
   [[nodiscard]] std::byte* frame(PageId page) const { return services_.region.alias(page); }
   [[nodiscard]] uint64_t offset(PageId page) const { return page.value * page_size_; }
 
-  // --- Of protocols whose nodes send each other messages about pages: word[0] of the header is the page.
+  // --- For protocols whose nodes send each other messages about pages. word[0] of the header is the page.
 
-  // Ends the run if the sender names a page that is not in the region.
+  // Returns the page that the message names. Ends the run if that page is not in the region.
   [[nodiscard]] PageId page_of(const Message& message) const;
-  // Sees to it that the home is known. `may_find_home_unaware`: of a message for the home that may come before this node has
-  // learnt that it is home of a first-touch page. Ends the run if the page is not allocated.
+  // Makes sure that the page's home is known. `may_find_home_unaware`: the message is one for the home, and may come
+  // before this node has learnt that it is the home of a first-touch page. Ends the run if the page is not allocated.
   void settle_home(PageId page, PageRecord& record, const Message& message, bool may_find_home_unaware);
-  // This node's copies of consecutive pages, as what a message carries; and copies that a message carries, which is about
-  // `carried` pages from that of word[0], into this node's frames.
+  // slice_of() describes this node's copies of consecutive pages as what a message carries. take_pages() fills this
+  // node's frames with copies that a message carries; the message is about `carried` pages, of which that of word[0] is
+  // the first.
   [[nodiscard]] RemoteSlice slice_of(PageId first, uint32_t count = 1) const;
   void take_pages(PageId first, uint32_t count, const Message& message, uint32_t carried);
   void take_page(PageId page, const Message& message) { take_pages(page, 1, message, 1); }
 
-  // Of a page that no processor can write now.
+  // Makes the twin of a page that no processor can write now.
   void make_twin(PageId page, PageRecord& record) MG_REQUIRES(record.lock);
   void drop_twin(PageRecord& record) MG_REQUIRES(record.lock);
 
-  // Rights to consecutive pages, whose locks are held.
+  // These change the node's rights to consecutive pages, whose locks the caller holds.
   void grant_read(PageId first, uint64_t count);
   void grant_write(PageId first, uint64_t count);
-  void upgrade(PageId first, uint64_t count);  // they can be read already
+  void upgrade(PageId first, uint64_t count);  // the pages can be read already
   void revoke_write(PageId first, uint64_t count);
   void revoke(PageId first, uint64_t count);
 
-  // Calls `visit(page, record, home)` for `count` pages, each `stride` pages after the one before, the first after `from`; only
-  // for those that are in the same extent as `at`, where the processor is, and whose home is known.
+  // Calls `visit(page, record, home)` for `count` pages: the first is `from` + `stride`, and each is `stride` pages
+  // after the one before. Visits only pages of the same stretch of address space as `at`, where the processor is, and
+  // only those whose home is known.
   template <typename Record, typename Visit>
   void for_each_ahead(SparseTable<Record>& records, PageId at, PageId from, int64_t stride, uint32_t count,
                       Visit&& visit);
-  // Makes up to `count` pages from `first` writable, of which this node is home: those that `is_unused(record)`, called
-  // with the record locked, says nobody has. `open(page, record)` is the transition. `at`: where the processor is.
+  // Makes up to `count` pages from `first` on writable, as far as this node is their home and `is_unused(record)`,
+  // which is called with the record locked, says that no node uses them. `open(page, record)` is the transition. `at`
+  // is where the processor is.
   template <typename Record, typename IsUnused, typename Open>
   void open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
                   Open&& open);
-  // Before that, of memory that is at home where it is touched first: makes this node the home of up to `count` pages from
-  // `first`, up to one that is another's. With no lock held.
+  // Makes this node the home of up to `count` first-touch pages from `first` on, and stops at a page that is at home
+  // elsewhere. To be called before open_ahead(), with no lock held.
   template <typename Record>
   void claim_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count);
 
@@ -128,8 +132,9 @@ void PageDriver::claim_ahead(SparseTable<Record>& records, PageId at, PageId fir
   }
 }
 
-// One system call brings all the frames into being and another maps them: for memory that is written for the first time
-// that is most of the cost. Without analysis: from the first loop to the last it holds the locks of the records in `opened`.
+// One system call makes all the frames, and another maps them: that is most of the cost of memory that is written for
+// the first time. Thread safety analysis is off, because between the first loop and the last this holds the locks of
+// the records in `opened`.
 template <typename Record, typename IsUnused, typename Open>
 void PageDriver::open_ahead(SparseTable<Record>& records, PageId at, PageId first, uint32_t count, IsUnused&& is_unused,
                             Open&& open) MG_NO_THREAD_SAFETY_ANALYSIS {

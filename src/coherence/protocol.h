@@ -1,4 +1,5 @@
-// What the runtime asks of a page-grain protocol, and what it offers one.
+// This is the interface between the runtime and a protocol: what the runtime calls, and the services that a protocol
+// uses.
 #pragma once
 
 #include <optional>
@@ -12,48 +13,52 @@
 
 namespace multigrain {
 
-// Pages [begin, end), by number.
+// The range has the pages [begin, end), by number.
 struct PageRange {
   uint64_t begin = 0;
   uint64_t end = 0;
   [[nodiscard]] bool contains(PageId page) const { return page.value >= begin && page.value < end; }
 };
 
-// Where pages are at home. The shared heap knows.
+// Knows where pages are at home. The shared heap implements it.
 class HomeDirectory {
  public:
   virtual ~HomeDirectory() = default;
-  // The home if this node knows it: of every allocated page, except of a first-touch page that it has not asked for.
-  // Async-signal-safe.
+  // Returns the home if this node knows it: it knows that of every allocated page, except of a first-touch page whose
+  // home it has not asked for. Async-signal-safe.
   virtual std::optional<NodeId> home_of(PageId page) = 0;
-  // Whether the page is allocated with first-touch placement. Async-signal-safe.
+  // Returns whether the page is allocated with first-touch placement. Async-signal-safe.
   virtual bool is_first_touch(PageId page) = 0;
-  // What the page's memory is kept coherent by; nullopt if it is not allocated. Async-signal-safe.
+  // Returns whether the page's memory is kept coherent by pages or by lines; nullopt if it is not allocated.
+  // Async-signal-safe.
   virtual std::optional<Grain> grain_of(PageId page) {
     if (!home_of(page) && !is_first_touch(page)) return std::nullopt;
     return Grain::kPage;
   }
-  // How many bytes of an allocated page of lines move together: a number of lines, which divides the page but for its
-  // end; 0: one line. Async-signal-safe.
+  // Returns how many bytes of an allocated page of lines move together: a number of lines, which divides the page
+  // except at its end; 0 means one line. Async-signal-safe.
   virtual size_t block_size_of(PageId page) {
     static_cast<void>(page);
     return 0;
   }
-  // The pages around this one that may be brought ahead of a processor that is at it: of one stretch of address space with
-  // one placement, of which every node knows before any of it is handed out. Behind its end may be what only this node
-  // knows of yet, or what another protocol keeps. Empty: none. Async-signal-safe.
+  // Returns the pages around this one that a protocol may bring ahead of a processor that is at it. They are one
+  // stretch of address space with one placement, of which every node knows before any of it is handed out. Behind the
+  // stretch there may be memory of which only this node knows so far, or memory of another protocol. Empty: no pages.
+  // Async-signal-safe.
   virtual PageRange stretch_of(PageId page) {
     static_cast<void>(page);
     return {.begin = 0, .end = UINT64_MAX};
   }
-  // Settles the home of a first-touch page: this node's, unless another came first; nullopt if it is not allocated.
-  // A remote operation, or waits for a message; called in the fault handler with no lock held.
+  // Settles the home of a first-touch page, and returns it: this node, unless another node has claimed the page before;
+  // nullopt if the page is not allocated. This is a remote operation, or waits for a message. It is called in the fault
+  // handler with no lock held.
   virtual std::optional<NodeId> claim_home(PageId page) = 0;
-  // The home of a first-touch page, if any node has claimed it. A remote operation, or waits for a message, as claim_home().
+  // Returns the home of a first-touch page, if any node has claimed it. Like claim_home() it is a remote operation, or
+  // waits for a message.
   virtual std::optional<NodeId> ask_home(PageId page) { return home_of(page); }
 };
 
-// What a protocol of this node works with. All of it outlives the protocol.
+// A protocol of this node works with these services. All of them outlive the protocol.
 struct NodeServices {
   Fabric& fabric;
   Region& region;
@@ -62,62 +67,65 @@ struct NodeServices {
   WaitPolicy wait;
 };
 
-// A page-grain protocol of one node: it decides access rights, and moves data.
+// A protocol decides the access rights of one node, and moves data. A line protocol is a Protocol as well
+// (line_protocol.h).
 class Protocol {
  public:
   virtual ~Protocol() = default;
 
-  // A processor made an access at `page` that its rights do not allow. Returns when it should be tried again.
-  // Returns false if the page is not allocated. Called in the fault handler, by any number of threads at once.
+  // A processor made an access at `page` that the node's rights do not allow. Returns true when the access should be
+  // tried again, false if the page is not allocated. Called in the fault handler, by any number of threads at once.
   virtual bool on_fault(PageId page, bool is_write) = 0;
 
-  // Makes what this node's processors wrote so far visible to every later acquire. Called from ordinary code.
+  // Makes what this node's processors have written so far visible to every later acquire. Called from ordinary code.
   virtual void release() = 0;
 
-  // Makes what the calling thread has written visible to the other processors of its node, where that is not so anyway.
-  // Called from ordinary code, unless is_clean().
+  // Makes what the calling thread has written visible to the other processors of its node, if the protocol does not do
+  // that anyway. Called from ordinary code, unless is_clean().
   virtual void drain_store_buffer() {}
 
-  // Whether release() has nothing to do: a hint for the fast path of locks.
+  // Returns whether release() has nothing to do. It is a hint for the fast path of locks.
   [[nodiscard]] virtual bool is_clean() const = 0;
 
-  // Under lazy release consistency: makes the accesses that the caller makes from now on see what node `from` had
-  // released, or had itself acquired, before it gave the caller what it synchronised with. Called from ordinary code.
+  // Under lazy release consistency: makes the calling thread's accesses from now on see all that node `from` had
+  // released or acquired itself before it passed the lock (or other token) on to the caller. Called from ordinary code.
   // Under eager release consistency there is nothing to do.
   virtual void acquire(NodeId from) { static_cast<void>(from); }
-  // The same for what every node has released.
+  // Does the same for what every node has released.
   virtual void acquire_all() {}
 
-  // The calling thread is about to access all of these pages: what is not here may be brought together. Called from
-  // ordinary code; the accesses are right without it.
+  // Announces that the calling thread is about to access all of these pages, so that the protocol can bring those that
+  // are not here together. Called from ordinary code. The accesses are correct without it.
   virtual void expect(PageId first, uint64_t count, bool is_write) {
     static_cast<void>(first), static_cast<void>(count), static_cast<void>(is_write);
   }
 
-  // The release and the acquire of a barrier of all processors of the run: by the last of the node's processors to arrive,
-  // when all others of the node are there and before any other node is told of it; and by each of them when the last of the
-  // run has arrived, before it goes on. Between the two no processor accesses memory.
+  // These are the release and the acquire of a barrier of all processors of the run. The last of the node's processors
+  // to arrive calls release_at_barrier(), when the node's others have arrived and before any other node is told of it.
+  // Each processor calls acquire_at_barrier() when the last processor of the run has arrived, before it goes on.
+  // Between the two no processor accesses memory.
   virtual void release_at_barrier() {
     if (!is_clean()) release();
   }
   virtual void acquire_at_barrier() { acquire_all(); }
 
-  // Gives up what is in these pages, as if zeros were written all over them, on every node; their memory is given back.
-  // Threads may access them meanwhile. Returns when that is done; false: this protocol cannot do it. Called from ordinary
-  // code, by one thread of the node at a time.
+  // Gives up the contents of these pages, as if zeros were written all over them, on every node, and gives their memory
+  // back. Threads may access the pages meanwhile. Returns true when that is done, false if this protocol cannot do it.
+  // Called from ordinary code, by one thread of the node at a time.
   virtual bool discard(PageId first, uint64_t count) {
     static_cast<void>(first), static_cast<void>(count);
     return false;
   }
 
-  // Takes part in what another processor of this node is doing for release() or acquire_all(), if it shares that. The
-  // caller waits at a barrier. Whether it did something; costs a few nanoseconds if there is nothing to do.
+  // Takes part in what another processor of this node is doing for release() or acquire_all(), if that processor shares
+  // its work. The caller waits at a barrier. Returns whether it did something; costs a few nanoseconds if there is
+  // nothing to do.
   virtual bool help() { return false; }
 
-  // Does what has been put off until its time has come, or until some thread without published hazards can do it. The
-  // service thread calls it whenever serve() of the fabric has returned; Fabric::wake_service() makes it. It returns soon,
-  // since another protocol of the run may have something to do that it waits for; if something is left, it calls
-  // wake_service() before.
+  // Does what was put off until its time has come, or until a thread without published hazards can do it. The service
+  // thread calls it whenever serve() of the fabric has returned, and Fabric::wake_service() makes serve() return. It
+  // returns soon, since another protocol of the run may have to do something that it waits for. If work is left, it
+  // calls wake_service() before it returns.
   virtual void serve() {}
 };
 

@@ -1,4 +1,5 @@
-// Where a processor's next faults will be: what page protocols bring ahead of it.
+// This predicts the pages of a processor's next faults, so that a page protocol can bring them before the processor
+// gets there.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +11,19 @@
 
 namespace multigrain {
 
-// Where a processor that goes through memory with a constant stride will fault next: a reference prediction table of a
-// few entries, since programs walk several arrays at once, and down the columns of matrices.
+// This is a reference prediction table for a processor that goes through memory with a constant stride. It has a few
+// entries, since programs walk several arrays at once, and down the columns of matrices.
 class StridePrefetcher {
  public:
   struct Prediction {
-    int64_t from = 0;    // the page before the first, by the stride
+    int64_t from = 0;    // the first page minus the stride
     int64_t stride = 0;  // pages
     uint32_t count = 0;
   };
 
-  // Which pages after `page`, on which the processor has faulted, to ask for: none until it has turned up twice where
-  // it was expected, then two, four and so on up to `limit`, each time that it does so again.
+  // Returns which pages to ask for after `page`, on which the processor has faulted. There are none until a fault is
+  // where a stride predicted it; then there are two, and twice as many each time that this happens again, up to
+  // `limit`.
   Prediction predict(PageId page, bool is_write, uint32_t limit) {
     const auto here = static_cast<int64_t>(page.value);
     Entry* nearest = nullptr;
@@ -38,16 +40,17 @@ class StridePrefetcher {
           (nearest == nullptr || distance < std::abs(here - nearest->last)))
         nearest = &entry;
     }
-    // One that may have changed its stride, or else the oldest.
+    // Take the entry whose stride may have changed, or else the oldest.
     const int64_t stride = nearest != nullptr ? here - nearest->last : 0;
     Entry& taken = nearest != nullptr ? *nearest : entries_[next_++ % entries_.size()];
     taken = {.last = here, .stride = stride, .expected = here + stride, .depth = 0, .is_write = is_write};
     return {};
   }
 
-  // The processor must wait for `page`, which is on its way. If it was asked for ahead, and the processor is past the
-  // middle of what was, it is faster than the network, and the next as many pages are due now: else, whenever it gets
-  // to the end, the network would have nothing to do for a round trip.
+  // The processor must wait for `page`, which is on its way. If the page was prefetched, and the processor is past the
+  // middle of the pages that were prefetched with it, then the processor is faster than the network, and as many pages
+  // more are due now. Otherwise the network would have nothing to do for a round trip whenever the processor gets to
+  // the end of them.
   Prediction predict_while_waiting(PageId page, bool is_write) {
     const auto here = static_cast<int64_t>(page.value);
     for (Entry& entry : entries_) {
