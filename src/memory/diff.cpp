@@ -17,22 +17,23 @@ namespace {
 constexpr size_t kBatchLines = 16;
 constexpr size_t kBatch = kBatchLines * kLine;
 
-// What was read of 16 lines, and how it differs from the twin. Reading and comparing are one step, and what follows
-// works on this snapshot: so a byte is encoded as it was compared, whoever writes the page meanwhile.
+// A snapshot is what was read of 16 lines, and how that differs from the twin. Reading and comparing are one step, and
+// the code after it works on the snapshot. So a byte is encoded as it was compared, even if another thread writes the
+// page meanwhile.
 struct Snapshot {
-  uint64_t mask[kBatchLines];              // of a changed line: bit i, byte i differs
-  alignas(kLine) std::byte bytes[kBatch];  // of changed lines
+  uint64_t mask[kBatchLines];              // bit i of a changed line: byte i differs
+  alignas(kLine) std::byte bytes[kBatch];  // the bytes of changed lines
 };
 
-// Fills the snapshot's changed lines and returns which they are.
+// Fills the snapshot's changed lines, and returns a mask of them.
 using Compare = uint32_t (*)(const std::byte* page, const std::byte* twin, Snapshot& snapshot);
 
 uint64_t load_word(const std::byte* at) {
-  // One access a word: relaxed-atomic, because others may write it.
+  // Each word is one relaxed atomic access, because other threads may write it.
   return __atomic_load_n(reinterpret_cast<const uint64_t*>(at), __ATOMIC_RELAXED);
 }
 
-// For each byte of the word that is not zero, a bit: byte i gives bit i.
+// Returns a bit for each byte of the word that is not zero: byte i gives bit i.
 uint64_t nonzero_bytes(uint64_t word) {
   constexpr uint64_t kLow = 0x7f7f7f7f7f7f7f7fu;
   const uint64_t high_bits = (((word & kLow) + kLow) | word) & ~kLow;
@@ -63,7 +64,7 @@ uint32_t compare_portably(const std::byte* page, const std::byte* twin, Snapshot
 }
 
 #if defined(__x86_64__)
-// The thread sanitizer has no word for a vector load that is meant to race.
+// The thread sanitizer offers no way to say that a vector load is meant to race.
 [[gnu::target("avx2"), gnu::no_sanitize_thread]] uint32_t compare_with_avx2(const std::byte* page,
                                                                             const std::byte* twin, Snapshot& snapshot) {
   uint32_t changed = 0;
@@ -75,7 +76,7 @@ uint32_t compare_portably(const std::byte* page, const std::byte* twin, Snapshot
     const __m256i b = _mm256_load_si256(from + 1);
     const __m256i c = _mm256_load_si256(from + 2);
     const __m256i d = _mm256_load_si256(from + 3);
-    // Keeps the compiler from loading a second time after the comparison.
+    // This keeps the compiler from loading a second time after the comparison.
     asm volatile("" : : "x"(a), "x"(b), "x"(c), "x"(d) : "memory");
     const __m256i same_a = _mm256_cmpeq_epi8(a, _mm256_load_si256(old));
     const __m256i same_b = _mm256_cmpeq_epi8(b, _mm256_load_si256(old + 1));
@@ -107,7 +108,8 @@ Compare best_compare() {
   return compare_portably;
 }
 
-// Constant-initialised, so that a fault before static initialisation has come to this file works; upgraded then.
+// The variable is constant-initialised, so that a fault works that comes before the static initialisation of this file.
+// The initialisation then chooses the best code.
 constinit Compare chosen_compare = compare_portably;
 [[maybe_unused]] const bool chosen = [] {
   chosen_compare = best_compare();
@@ -125,7 +127,8 @@ void put_diff_header(std::byte* out, std::byte kind, size_t records) {
   put_at(out + 2, static_cast<uint16_t>(records));
 }
 
-// memcpy of at most 64 bytes, mostly of a word or so: a call would cost more than the copy. No byte outside is stored.
+// Copies at most 64 bytes, mostly a word or so: a call of memcpy would cost more than the copy. It stores no other
+// byte.
 void copy_short(std::byte* to, const std::byte* from, size_t length) {
   if (length >= 16) {
     if (length > 32) {
@@ -147,14 +150,14 @@ void copy_short(std::byte* to, const std::byte* from, size_t length) {
   }
 }
 
-// The size if runs do, 0 if the pages are equal, kTooFragmented if lines are the better encoding.
+// Returns the size if runs are the better encoding, 0 if the pages are equal, and kTooFragmented if lines are better.
 constexpr size_t kTooFragmented = ~size_t{0};
 
 size_t encode_runs(Compare compare, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
   Snapshot snapshot;
   std::byte* end = out + kHeader;
   std::byte* run = nullptr;  // the header of the last record
-  size_t run_end = 0;        // page offset behind its last byte
+  size_t run_end = 0;        // the page offset behind its last byte
   size_t run_length = 0;
   size_t records = 0;
   size_t size_as_lines = kHeader;
@@ -164,7 +167,7 @@ size_t encode_runs(Compare compare, const std::byte* page, const std::byte* twin
       const size_t at = batch + line * kLine;
       const std::byte* const bytes = snapshot.bytes + line * kLine;
       const uint64_t mask = snapshot.mask[line];
-      // Opens a record unless the bytes go on where the last one ended, and makes room for them behind it.
+      // Starts a record unless the bytes continue the last one, and makes room for them behind it.
       const auto extend = [&](size_t first, size_t length) {
         if (run != nullptr && run_end == at + first) {
           run_length += length;
@@ -232,7 +235,7 @@ size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_siz
            out.size());
   const Compare compare = code == DiffCode::kBest ? chosen_compare : compare_portably;
   const size_t size = encode_runs(compare, page, twin, page_size, out.data());
-  // From the start, and from what the page is now: the bytes in `out` are forgotten.
+  // The lines are encoded from the start, and from what the page is now: the bytes in `out` are discarded.
   if (size == kTooFragmented) return encode_lines(compare, page, twin, page_size, out.data());
   return size;
 }

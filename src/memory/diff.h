@@ -1,4 +1,4 @@
-// Diffs: what a node changed in a page since it made the page's twin, exact to the byte.
+// A diff contains what a node changed in a page since it made the page's twin, exact to the byte.
 //
 // Two nodes may write neighbouring bytes of one word between the same two releases (C++11 memory locations), so a diff
 // must contain no byte that its node did not change, and applying it must store to no other byte.
@@ -6,7 +6,7 @@
 // Encoding (little-endian, unaligned): u8 kind, u8 zero, u16 number of records modulo 65536, then the records in
 // ascending order of address:
 //   kind 1, runs    {u16 offset, u16 length-1, the bytes}
-//   kind 2, lines   {u16 line, u64 mask, the bytes}: line of 64 bytes; bit i of the mask says that byte i is among them
+//   kind 2, lines   {u16 line, u64 mask, the bytes}: line of 64 bytes; bit i of the mask says that byte i has changed
 // Runs suit what programs mostly do. Where changes are so fragmented that run headers outweigh masks, the encoder
 // takes lines, whose overhead is bounded; so every diff of a 64 KiB page fits into one message.
 //
@@ -21,41 +21,41 @@
 
 namespace multigrain {
 
-// Bytes that `out` of encode_diff must have for pages of this size. At most 80 KiB, for 64 KiB pages.
+// Returns how many bytes `out` of encode_diff must have for pages of this size. At most 80 KiB, for 64 KiB pages.
 [[nodiscard]] constexpr size_t max_encoded_size(size_t page_size) {
   const size_t lines = page_size / 64;
-  // All lines' headers and bytes; how far runs may exceed lines before the encoder changes its mind (a sixteenth of a
-  // page, and one line too late).
+  // The sum has the headers and bytes of all lines, and how far runs may exceed lines before the encoder changes to
+  // lines (a sixteenth of a page, and one line too late).
   return 4 + lines * 10 + page_size + page_size / 16 + 256;
 }
 
-// Which code compares: the best that this processor has, or (for tests) the one that runs everywhere.
+// This chooses the code that compares: the best for this processor, or (for tests) the code that runs everywhere.
 enum class DiffCode { kBest, kPortable };
 
-// Writes the diff from `twin` to `page` into `out`, and returns its size; 0 if they are equal.
-// Pre: page_size is a multiple of 1024 and at most 64 KiB, both pages are aligned to 64, out is large enough.
-// `page` may be written meanwhile by others (bytes of it are then in the diff or not); each byte is read once for the
-// diff, so that a byte that is encoded differs from the twin and is what was compared.
+// Writes the diff from `twin` to `page` into `out`, and returns its size; 0 if they are equal. Other threads may write
+// `page` meanwhile; the diff then has those bytes or not. Each byte is read once for the diff, so a byte that is
+// encoded differs from the twin and has the value that was compared. Pre: page_size is a multiple of 1024 and at most
+// 64 KiB, both pages are aligned to 64, and out is large enough.
 size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_size, std::span<std::byte> out,
                    DiffCode code = DiffCode::kBest);
 
 // Stores the changed bytes of a diff into a home copy, and touches no other byte. Returns false, having stored nothing,
-// if `diff` is not the encoding of a diff of a page of this size: it may come from a broken or hostile node.
-// `diff` may not be changed meanwhile. Pre: page_size as above. An empty span is no change, and valid.
+// if `diff` is not the encoding of a diff of a page of this size: it may come from a broken or hostile node. An empty
+// span means no change, and is valid. Pre: page_size is as above, and no thread changes `diff` meanwhile.
 [[nodiscard]] bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff);
 
 // Calls visit(page offset, first byte, length) for every run of changed bytes, in ascending order. The diff must be
-// valid, such as the caller's own: otherwise it ends somewhere.
+// valid, such as the caller's own. With an invalid one this stops somewhere.
 template <typename Visit>
 void for_each_run(std::span<const std::byte> diff, Visit&& visit);
 
-// How many bytes a valid diff changes; for statistics.
+// Returns how many bytes a valid diff changes, for statistics.
 [[nodiscard]] size_t changed_bytes(std::span<const std::byte> diff);
 
-// Copies a page: making a twin, filling a frame. The pages do not overlap.
+// Copies a page, to make a twin or to fill a frame. The pages do not overlap.
 void copy_page(std::byte* to, const std::byte* from, size_t page_size);
 
-// How a diff is read: what for_each_run() and the code behind the other functions share.
+// This reads a diff. for_each_run() and the code behind the other functions share it.
 namespace diff_format {
 
 inline constexpr size_t kLine = 64;
@@ -88,7 +88,8 @@ void for_each_run_of(uint64_t mask, Visit&& visit) {
   }
 }
 
-// Walks a diff of runs: calls visit(page offset, bytes, length) for each. False if it is not valid.
+// Walks a diff of runs, and calls visit(page offset, bytes, length) for each run. Returns false if the diff is not
+// valid.
 template <typename Visit>
 bool walk_runs(std::span<const std::byte> diff, size_t page_size, Visit&& visit) {
   size_t at = kHeader;
@@ -108,7 +109,7 @@ bool walk_runs(std::span<const std::byte> diff, size_t page_size, Visit&& visit)
   return records != 0 && static_cast<uint16_t>(records) == get_at<uint16_t>(diff.data() + 2);
 }
 
-// The same for lines: calls visit(page offset of the line, mask, its changed bytes).
+// Does the same for a diff of lines. Calls visit(page offset of the line, mask, its changed bytes).
 template <typename Visit>
 bool walk_lines(std::span<const std::byte> diff, size_t page_size, Visit&& visit) {
   size_t at = kHeader;

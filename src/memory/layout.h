@@ -1,12 +1,12 @@
-// Where Multigrain puts things in the address space of every node (x86-64, 47 bits).
+// This says where Multigrain puts things in the address space of every node (x86-64, 47 bits).
 //
-// Fixed, because pointers travel: an address in the shared region, or in node 0's private heap, means the same on every
-// node. Far from where the loader, the C library, MPI and PMIx map things (near the executable and below the stack).
-// The table is in docs/internals/architecture.md.
+// The addresses are fixed, because pointers travel: an address in the shared region, or in node 0's private heap, means
+// the same on every node. They are far from where the loader, the C library, MPI and PMIx map things (near the
+// executable and below the stack). The table is in docs/internals/architecture.md.
 //
-// The thread sanitizer's shadow takes most of the address space, and accesses outside of its application ranges are
-// errors; there everything is squeezed into the lowest part of its high application range, which ASLR of mmap
-// (at most 1 TiB below the stack) never reaches.
+// The thread sanitizer's shadow takes most of the address space, and it reports accesses outside of its application
+// ranges as errors. So in its builds everything is squeezed into the lowest part of its high application range, which
+// ASLR of mmap (at most 1 TiB below the stack) never reaches.
 #pragma once
 
 #include <cstdint>
@@ -34,24 +34,25 @@ inline constexpr uintptr_t kLineTableBase = 0x7ee0'0000'1000;
 
 #else
 
-// The view and the alias of the shared region's frames: equally large, one after the other.
+// These are the view and the alias of the shared region's frames: equally large, one after the other.
 inline constexpr uint64_t kMaxRegionSize = uint64_t{16} << 40;
 inline constexpr uintptr_t kViewBase = 0x2000'0000'0000;
 inline constexpr uintptr_t kAliasBase = 0x3000'0000'0000;
-// Per-page records and other sparse tables (sparse_table.h).
+// Here are per-page records and other sparse tables (sparse_table.h).
 inline constexpr uintptr_t kTablesBase = 0x4000'0000'0000;
 inline constexpr uint64_t kTablesSize = uint64_t{8} << 40;
-// The line table (memory/line_table.h), a quarter as long as the region; a hardware page with the line shift before it.
-// Compiled checks have the address in their code.
+// Here is the line table (memory/line_table.h), which is a quarter as long as the region, after a hardware page with
+// the line shift. Compiled checks have the address in their code.
 inline constexpr uintptr_t kLineTableBase = MG_FINE_TABLE_BASE;
 static_assert(kViewBase == MG_FINE_VIEW_BASE);
-// The page table of compiled checks comes behind it.
+// The rights cache of compiled checks comes behind the line table.
 static_assert(MG_FINE_TABLE_BASE + kMaxRegionSize / 4 <= MG_FINE_RIGHTS_CACHE_BASE);
 
 #endif
 
-// The memory behind malloc of the program, which spawn copies from node 0 to the others; and behind malloc for what
-// must survive such a copy. Builds with a sanitizer, whose shadows reach in here, use neither (private_heap.h).
+// Here is the memory behind malloc of the program, which spawn copies from node 0 to the other nodes, and the memory
+// behind malloc for what must survive such a copy. Builds with a sanitizer, whose shadows reach in here, use neither
+// (private_heap.h).
 inline constexpr uintptr_t kPrivateHeapBase = 0x1000'0000'0000;
 inline constexpr uint64_t kPrivateHeapSize = uint64_t{1} << 40;
 inline constexpr uintptr_t kBootHeapBase = 0x1100'0000'0000;

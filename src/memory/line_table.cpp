@@ -25,10 +25,10 @@ Status map_at(uintptr_t at, uint64_t bytes, int flags, int fd, uint64_t offset) 
     munmap(got, bytes);
     return fail("cannot map the line table at {:#x}: the kernel is older than 4.17", at);
   }
-  // A child's stores would be seen by other nodes, and a core dump would allocate every page.
+  // If a child inherited the table, other nodes would see its stores; and a core dump would allocate every page.
   madvise(got, bytes, MADV_DONTFORK);
   madvise(got, bytes, MADV_DONTDUMP);
-  // EINVAL: a kernel without huge pages.
+  // A kernel without huge pages answers EINVAL.
   static_cast<void>(madvise(got, bytes, MADV_NOHUGEPAGE));
   return {};
 }
@@ -39,7 +39,7 @@ Result<LineTable> LineTable::map(uint64_t region_size, unsigned line_shift, int 
   MG_CHECK(line_shift >= MG_FINE_MIN_LINE_SHIFT && line_shift <= MG_FINE_MAX_LINE_SHIFT, line_shift);
   const uint64_t bytes = (words::line_table_bytes(region_size) + kHardwarePage - 1) / kHardwarePage * kHardwarePage;
   const uintptr_t front = at - kHardwarePage;
-  // In place of what was reserved there when the library was loaded (instrument/runtime/reserved_table.cpp).
+  // The table replaces what was reserved there when the library was loaded (instrument/runtime/reserved_table.cpp).
   const int fixed = at == layout::kLineTableBase ? MAP_FIXED : MAP_FIXED_NOREPLACE;
   if (Status mapped = map_at(front, kHardwarePage, fixed | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); !mapped)
     return tl::unexpected(mapped.error());

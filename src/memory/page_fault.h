@@ -1,4 +1,4 @@
-// What a fault signal's context says about the access, on x86-64.
+// This reads from a fault signal's context what kind of access faulted, on x86-64.
 #pragma once
 
 #include <ucontext.h>
@@ -7,7 +7,8 @@
 
 namespace multigrain {
 
-// The page-fault error code that the processor pushed (Intel SDM volume 3, 4.7), which Linux passes on unchanged.
+// This is the page-fault error code that the processor pushed (Intel SDM volume 3, 4.7), which Linux passes on
+// unchanged.
 struct PageFaultCode {
   static constexpr uint64_t kWrite = 1u << 1;
   static constexpr uint64_t kFetch = 1u << 4;

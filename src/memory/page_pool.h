@@ -1,7 +1,8 @@
-// Page-sized buffers for twins (and anything else that lives from a fault to a release).
+// The pool has page-sized buffers for twins (and anything else that lives from a fault to a release).
 //
-// Reserved once as address space, committed on first use, reused last-in first-out so that hot buffers stay in cache.
-// Never malloc: twins are made in the fault handler, which may have interrupted malloc.
+// The buffers are reserved once as address space, committed on first use, and reused last-in first-out so that recently
+// used buffers stay in the cache. The pool never uses malloc: twins are made in the fault handler, which may have
+// interrupted malloc.
 #pragma once
 
 #include <atomic>
@@ -15,26 +16,26 @@ namespace multigrain {
 
 class PagePool {
  public:
-  // Room for `max_pages` buffers of `page_size` bytes (a multiple of 4096). Costs memory for the largest number that
-  // was in use at once. Start-up only.
+  // Makes a pool with room for `max_pages` buffers of `page_size` bytes (a multiple of 4096). It costs memory for the
+  // largest number of buffers that were in use at once. Start-up only.
   static Result<PagePool> create(size_t page_size, uint64_t max_pages);
 
-  PagePool(PagePool&& other) noexcept;  // while nobody uses either
+  PagePool(PagePool&& other) noexcept;  // while no thread uses either
   PagePool& operator=(PagePool&&) = delete;
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
   ~PagePool();
 
-  // The two below: async-signal-safe, any thread.
+  // The two functions below are async-signal-safe, and any thread may call them.
 
-  // A buffer with undefined contents, aligned to 4096. Ends the run, with a sentence, if all are in use.
+  // Returns a buffer with undefined contents, aligned to 4096. Ends the run, with a sentence, if all are in use.
   [[nodiscard]] std::byte* acquire();
   // Takes back a buffer of this pool, which must be in use; another pointer is a broken invariant.
   void release(std::byte* buffer);
 
   [[nodiscard]] uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
   [[nodiscard]] size_t page_size() const { return page_size_; }
-  // All of its buffers, one after the other; those that were never used come last.
+  // Returns all of its buffers, one after the other. Those that were never used come last.
   [[nodiscard]] std::byte* memory() const { return memory_; }
 
  private:

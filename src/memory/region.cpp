@@ -22,7 +22,7 @@ struct Closer {
   void operator()(FILE* file) const { std::fclose(file); }
 };
 
-// What occupies a part of [start, start + size), as /proc/self/maps names it.
+// Returns what occupies a part of [start, start + size), as /proc/self/maps names it.
 std::string occupant(uintptr_t start, uint64_t size) {
   const std::unique_ptr<FILE, Closer> maps(std::fopen("/proc/self/maps", "re"));
   char line[512];
@@ -39,10 +39,10 @@ std::string occupant(uintptr_t start, uint64_t size) {
   return "something that is gone again";
 }
 
-// Not for children and not for core dumps (region.h). The errno, or 0.
+// Keeps children and core dumps from having the mapping (region.h). Returns the errno, or 0.
 int set_up(void* mapping, uint64_t size) {
   if (madvise(mapping, size, MADV_DONTFORK) != 0 || madvise(mapping, size, MADV_DONTDUMP) != 0) return errno;
-  // EINVAL: a kernel without huge pages.
+  // A kernel without huge pages answers EINVAL.
   static_cast<void>(madvise(mapping, size, MADV_NOHUGEPAGE));
   return 0;
 }
@@ -70,7 +70,7 @@ Result<std::byte*> map_frames(int fd, uintptr_t at, uint64_t size, int protectio
     munmap(got, size);
     return fail("cannot map the {} of the shared region at {:#x}: the kernel is older than 4.17", what, at);
   }
-  // These kernels know the advice, so failure is a surprise.
+  // Kernels that know MAP_FIXED_NOREPLACE know the advice, so failure is a surprise.
   if (const int code = set_up(got, size); code != 0) {
     munmap(got, size);
     return fail_errno(code, fmt::format("cannot set up the {} of the shared region", what));
@@ -169,7 +169,7 @@ Status Region::move_view(PageId first, uint64_t count, uintptr_t to) {
   const uint64_t offset = first.value << page_shift_;
   const Result<std::byte*> moved = map_frames(frames_fd_, to, bytes, PROT_NONE, "part with fixed addresses", offset);
   if (!moved) return tl::unexpected<Error>(moved.error());
-  // What was the view of these frames has no rights, and no mechanism that could give them any.
+  // The old view of these frames has no rights, and no mechanism that could give them any.
   mprotect(view(first), bytes, PROT_NONE);
   moved_offset_ = offset;
   moved_bytes_ = bytes;
@@ -203,7 +203,7 @@ std::optional<Region::Run> Region::next_resident(PageId first, uint64_t count) c
   MG_CHECK(has_pages(first, count), first.value, count);
   const auto start = static_cast<off_t>(first.value << page_shift_);
   const auto end = static_cast<off_t>((first.value + count) << page_shift_);
-  // The descriptor's position is nobody's, so concurrent calls do not disturb each other.
+  // No code uses the descriptor's position, so concurrent calls do not disturb each other.
   const off_t data = lseek(frames_fd_, start, SEEK_DATA);
   if (data < 0 || data >= end) return std::nullopt;
   const off_t hole = std::min(lseek(frames_fd_, data, SEEK_HOLE), end);

@@ -24,7 +24,8 @@ Result<std::byte*> mmap_sparse(uint64_t bytes, std::string_view what) {
     return fail("{} would take {} bytes of address space, and {} are set aside for tables", what, bytes,
                 layout::kTablesSize);
   const uint64_t size = mapped_size(bytes);
-  // First fit, in steps that grow: a small table behind a large one must not try each megabyte of it.
+  // This is first fit, in steps that grow: a small table behind a large one must not try each megabyte of the large
+  // one.
   constexpr uint64_t kLargestStep = layout::kTablesSize / 64;
   uint64_t step = uint64_t{64} << 20;
   for (uint64_t offset = 0; offset + size <= layout::kTablesSize;
@@ -42,7 +43,7 @@ Result<std::byte*> mmap_sparse(uint64_t bytes, std::string_view what) {
       munmap(got, size);
       return fail("cannot map {}: the kernel is older than 4.17", what);
     }
-    // EINVAL: a kernel without huge pages.
+    // A kernel without huge pages answers EINVAL.
     static_cast<void>(madvise(got, size, MADV_NOHUGEPAGE));
     static_cast<void>(madvise(got, size, MADV_DONTDUMP));
     return static_cast<std::byte*>(got);

@@ -1,5 +1,5 @@
-// An array as long as the region has pages (or as there can be locks, ...), of which only the touched parts cost
-// memory. Zero-initialised: a record's all-zero bytes must be its initial state.
+// A sparse table is an array as long as the region has pages (or as there can be locks, ...), of which only the touched
+// parts cost memory. It is zero-initialised: a record's all-zero bytes must be its initial state.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace multigrain {
 
-// Maps `bytes` (rounded up to hardware pages) of zeroed private memory in the range of layout.h for tables: not
-// reserved against the memory of the machine, no huge pages (one touch would cost 2 MiB), not in core dumps. `what` is
-// for the error's sentence. Not async-signal-safe. Unmap with munmap_sparse.
+// Maps `bytes` (rounded up to hardware pages) of zeroed private memory in the range of layout.h for tables. It is not
+// reserved against the memory of the machine, has no huge pages (one touch would cost 2 MiB), and is not in core dumps.
+// `what` is for the error's sentence. Unmap it with munmap_sparse. Not async-signal-safe.
 Result<std::byte*> mmap_sparse(uint64_t bytes, std::string_view what);
 void munmap_sparse(std::byte* address, uint64_t bytes);
 
@@ -24,7 +24,7 @@ class SparseTable {
   static_assert(alignof(T) <= 4096);
 
  public:
-  // `count` records, all zero. `what` names the table in an error. Start-up only.
+  // Makes a table of `count` records, all zero. `what` names the table in an error. Start-up only.
   static Result<SparseTable> create(uint64_t count, std::string_view what) {
     if (count > UINT64_MAX / sizeof(T)) return fail("cannot make a table of {} {}: too many", count, what);
     Result<std::byte*> memory = mmap_sparse(count * sizeof(T), what);

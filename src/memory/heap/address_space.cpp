@@ -20,7 +20,7 @@ unsigned bucket_of(uint64_t pages) {
 
 AddressSpace::AddressSpace(const HeapGeometry& geometry, ExtentTable& extents)
     : geometry_(geometry),
-      // A small region is not used up by the chunks of a few placements.
+      // The limit keeps the chunks of a few placements from using up a small region.
       chunk_pages_(std::max<uint64_t>(1, std::min(kMaxChunkBytes, geometry.size / 256) / geometry.page_size)),
       extents_(extents),
       tags_(make_table<Tag>(geometry.pages(), "runs of pages")),
@@ -46,7 +46,7 @@ bool AddressSpace::is_blocked(unsigned kind) {
   return kind % kKindsOfGrain == kBlockedKind;
 }
 
-// Alignment is of the address, and the region's base need not be aligned to more than a page.
+// Aligns the address, because the region's base need not be aligned to more than a page.
 uint64_t AddressSpace::align(uint64_t page, uint64_t alignment_pages) const {
   const uint64_t base_page = geometry_.base / geometry_.page_size;
   return ((base_page + page + alignment_pages - 1) & ~(alignment_pages - 1)) - base_page;
@@ -55,7 +55,7 @@ uint64_t AddressSpace::align(uint64_t page, uint64_t alignment_pages) const {
 std::optional<PageRun> AddressSpace::allocate(uint64_t pages, uint64_t alignment_pages, const Placement& placement) {
   MG_CHECK(pages > 0);
   MG_CHECK(std::has_single_bit(alignment_pages), alignment_pages);
-  // Sums of three such numbers cannot overflow.
+  // With these limits the sums of three such numbers cannot overflow.
   if (pages > geometry_.pages() || alignment_pages > geometry_.pages()) return std::nullopt;
   const unsigned kind = kind_of(placement);
   const bool blocked = is_blocked(kind);
@@ -71,8 +71,8 @@ std::optional<PageRun> AddressSpace::allocate(uint64_t pages, uint64_t alignment
   }
   if (!run) run = take_new_extent(pages, alignment_pages, placement, Extent::kNoOwner);
   if (!run && !blocked) {
-    // The region is used up to its end: now, and only now, it is worth looking at every free run, and handing out clean
-    // pages as part of a block that must be cleared.
+    // The region is used up to its end. Only now is it worth looking at every free run, and handing out clean pages as
+    // part of a block that must be cleared.
     retire_tail(kind);
     run = take_free(kind, pages, alignment_pages, UINT_MAX);
     if (!run) {
@@ -113,7 +113,7 @@ std::optional<PageRun> AddressSpace::take_new_extent(uint64_t pages, uint64_t al
   const uint64_t first = align(break_, alignment_pages);
   if (first + pages > geometry_.pages() || extents_.count() + 2 > extents_.capacity()) return std::nullopt;
   if (first != break_) {
-    // What alignment skips must belong to some extent to be of use: addresses of extents only ascend.
+    // The pages that alignment skips must belong to some extent to be of use, because addresses of extents only ascend.
     extents_.append(Extent{PageId(break_), first - break_, Placement{}, Extent::kNoOwner});
     add_free(kInterleavedKind, break_, first - break_, false);
   }
@@ -142,7 +142,7 @@ std::optional<PageRun> AddressSpace::take_free(unsigned kind, uint64_t pages, ui
       const uint64_t first = align(at, alignment_pages);
       if (exact ? first != at || run.pages != pages : first + pages > at + run.pages) continue;
       unlink(at);
-      // The neighbours of a free run are not free, or not mergeable: the rests need no joining.
+      // The neighbours of a free run are not free, or cannot be joined with it, so the rests need no joining.
       if (first != at) link(kind, at, first - at, run.dirty);
       const uint64_t rest = at + run.pages - (first + pages);
       if (rest != 0) link(kind, first + pages, rest, run.dirty);
@@ -168,13 +168,13 @@ void AddressSpace::retire_tail(unsigned kind) {
 // Joins every pair of adjacent free runs of the kind. add_free keeps clean and dirty runs apart, so that freeing a page
 // beside a clean terabyte does not turn the next large block into one that must be cleared, and so touched, wholly.
 void AddressSpace::join_clean_and_dirty(unsigned kind) {
-  uint64_t previous = kNone;  // the free run that ends where the walk stands
+  uint64_t previous = kNone;  // the free run that ends at `position`
   uint64_t position = 0;
   for (uint64_t i = 0; i < extents_.count(); ++i) {
     const Extent& extent = extents_.at(i);
     if (extent.has_owner() || kind_of(extent.placement) != kind) continue;
     if (extent.first.value != position) previous = kNone;
-    // A run may span adjacent extents, so the walk may already stand beyond the start of this one.
+    // A run may span adjacent extents, so `position` may already be beyond the start of this one.
     position = std::max(position, extent.first.value);
     while (position < extent.first.value + extent.pages) {
       const Tag run = tags_[position];
@@ -207,7 +207,8 @@ void AddressSpace::add_free(unsigned kind, uint64_t first, uint64_t pages, bool 
       unlink(after);
     }
     if (first > 0) {
-      // The tag of the page before may be left over from a run that is no more; the run it names must confirm it.
+      // The tag of the page before may be left over from a run that no longer exists. The run that it names must
+      // confirm it.
       const uint64_t before = tags_[first - 1].first;
       if (before < first && joins(before) && before + tags_[before].pages == first) {
         pages += tags_[before].pages;

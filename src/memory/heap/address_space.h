@@ -1,5 +1,5 @@
-// The manager's half of the shared heap: who has which pages. Pure bookkeeping: no lock, no message, no clock, and no
-// access to the shared region itself.
+// This is the manager's half of the shared heap, which knows which pages are in use. It only keeps books: it has no
+// lock, no message and no clock, and does not access the shared region itself.
 //
 // Pages are handed out in runs. Every placement has its own free runs, because the home of a page never changes:
 //
@@ -24,31 +24,32 @@
 
 namespace multigrain {
 
-// Pages that were handed out.
+// These are pages that were handed out.
 struct PageRun {
   PageId first;
   uint64_t pages = 0;
-  bool needs_clearing = false;  // somebody may have written to them before
+  bool needs_clearing = false;  // a program may have written to them before
 };
 
 class AddressSpace {
  public:
-  // Extents that it makes are appended to `extents`, which nobody else appends to and which outlives this object.
+  // Extents that this makes are appended to `extents`. No other object appends to them, and they outlive this object.
   AddressSpace(const HeapGeometry& geometry, ExtentTable& extents);
 
-  // `pages` (at least 1) adjacent pages whose address is a multiple of `alignment_pages` (a power of two) pages.
-  // Nothing if the region has no room for them.
+  // Returns `pages` (at least 1) adjacent pages whose address is a multiple of `alignment_pages` (a power of two)
+  // pages; nullopt if the region has no room for them.
   std::optional<PageRun> allocate(uint64_t pages, uint64_t alignment_pages, const Placement& placement);
 
-  // Pages that `owner` will cut into small blocks: a new extent of `wanted` pages, or of `minimum` if there is no room
-  // for so many. They are never given back.
+  // Returns pages that `owner` will cut into small blocks: a new extent of `wanted` pages, or of `minimum` if there is
+  // no room for so many. They are never given back.
   std::optional<PageRun> allocate_for_owner(uint64_t wanted, uint64_t minimum, const Placement& placement,
                                             NodeId owner);
 
-  // The number of pages of the run that begins at `first`; nothing if allocate() returned no such run or it was freed.
+  // Returns the number of pages of the run that begins at `first`; nullopt if allocate() returned no such run or it was
+  // freed.
   [[nodiscard]] std::optional<uint64_t> pages_of(PageId first) const;
 
-  // Takes the run back; false, and no change, where pages_of() gives nothing.
+  // Takes the run back. Returns false, and changes nothing, if pages_of() returns nullopt.
   bool free(PageId first);
 
  private:
@@ -57,20 +58,20 @@ class AddressSpace {
   static constexpr unsigned kKinds = Placement::kGrains * kKindsOfGrain;
   static constexpr unsigned kBuckets = 48;
   static constexpr uint64_t kNone = ~uint64_t{0};
-  // How many runs of a bucket a search looks at before it prefers new address space.
+  // A search looks at this many runs of a bucket before it prefers new address space.
   static constexpr unsigned kQuickSearch = 32;
   static constexpr uint64_t kMaxChunkBytes = uint64_t{16} << 20;
 
   enum class State : uint8_t { kNothing = 0, kFree, kAllocated };
   struct Tag {
-    uint64_t pages;           // of the run that begins here
+    uint64_t pages;           // the pages of the run that begins here
     uint64_t next, previous;  // free runs of one bucket
-    uint64_t first;           // if a free run ends here: where it begins
+    uint64_t first;           // where the free run that ends here begins
     uint32_t kind;
     State state;
     bool dirty;
   };
-  // What is left of the newest chunk: never handed out yet, and in no free list.
+  // This is the rest of the newest chunk, which was never handed out and is in no free list.
   struct Tail {
     uint64_t next = 0, end = 0;
   };
@@ -94,7 +95,7 @@ class AddressSpace {
   ExtentTable& extents_;
   uint64_t break_ = 0;  // pages from here on belong to no extent
   SparseTable<Tag> tags_;
-  // The first free run of each bucket, + 1; 0: none.
+  // This has the first free run + 1 of each bucket, or 0 if there is none.
   SparseTable<std::array<uint64_t, kBuckets>> heads_;
   SparseTable<Tail> tails_;
 };

@@ -25,14 +25,14 @@ void ExtentTable::append(const Extent& extent) {
     MG_CHECK(extent.first.value >= last.first.value + last.pages, extent.first.value);
   }
   extents_[count] = extent;
-  // Readers that see the new count see the extent.
+  // A reader that sees the new count sees the extent.
   count_.store(count + 1, std::memory_order_release);
 }
 
 std::optional<Extent> ExtentTable::find(PageId page) const {
   uint64_t low = 0;
   uint64_t high = count();
-  while (low < high) {  // the first extent that begins above the page
+  while (low < high) {  // searches the first extent above the page
     const uint64_t middle = low + (high - low) / 2;
     if (extents_[middle].first.value <= page.value) {
       low = middle + 1;

@@ -15,7 +15,7 @@ tl::unexpected<HeapError> heap_error(int code, fmt::format_string<Args...> forma
   return tl::unexpected<HeapError>(std::move(error));
 }
 
-// In a message's flags, beside the home policy: the memory is kept coherent by lines.
+// This bit in a message's flags, beside the home policy, says that the memory is kept coherent by lines.
 constexpr uint8_t kOfLines = 0x80;
 
 uint8_t flags_of(const Placement& placement) {
@@ -23,7 +23,7 @@ uint8_t flags_of(const Placement& placement) {
   return static_cast<uint8_t>(static_cast<uint8_t>(placement.policy) | grain);
 }
 
-// In a message's third word, above what else is there.
+// A message's third word has the block size from this bit on.
 constexpr unsigned kBlockSizeShift = 32;
 
 Placement placement_in(const MessageHeader& header) {
@@ -39,7 +39,7 @@ bool is_block_size(const Placement& placement, size_t page_size) {
          (placement.grain == Grain::kLine || placement.block_size == 0);
 }
 
-// The same of a message from another node, checked.
+// Does the same for a message from another node, and checks it.
 Placement placement_from(const Message& message, const HeapGeometry& geometry) {
   const HomePolicy policy = placement_in(message.header).policy;
   const bool known = policy == HomePolicy::kInterleaved || policy == HomePolicy::kBlocked ||
@@ -119,7 +119,7 @@ tl::expected<Allocation, HeapError> SharedHeap::allocate_small(unsigned size_cla
     MessageHeader request;
     request.word = {pages.pages, pages.minimum, 1};
     const Answer answer = ask_manager(request, placement);
-    // A superblock needs fresh address space. When there is none left, pages that were freed can still serve.
+    // A superblock needs fresh address space. When there is none left, pages that were freed can still be used.
     if (!answer.granted) return allocate_pages(size, 1, placement);
     const LockGuard guard(small_lock_);
     small_.add_superblocks(PageId(answer.first), answer.second, placement);
@@ -155,7 +155,7 @@ SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placemen
       panic("heap message grants pages that cannot be: page, pages", answer.first, answer.second);
     return answer;
   }
-  // The manager's own callers wait for acknowledgements like anybody else's.
+  // The manager's own callers wait for acknowledgements like those of any other node.
   request.extra = begin_call(kManager);
   Attendance attendance(fabric_);
   serve_allocate(kManager, request);
@@ -172,14 +172,14 @@ void SharedHeap::serve_allocate(NodeId from, const MessageHeader& request) {
   announce_new_extents();
   Answer answer;
   if (run) answer = {true, run->needs_clearing, run->first.value, run->pages};
-  // A node has kCalls calls out at most, so more requests than there is room for were never made.
+  // A node has at most kCalls calls out. So requests for which there is no room were never made.
   if (end_unanswered_ - first_unanswered_ == unanswered_.count())
     panic("heap message with one request too many: call, from node", request.extra, from.value);
   unanswered_[end_unanswered_++ % unanswered_.count()] = {from, request.extra, answer, announced_};
   answer_waiting();
 }
 
-// Messages to one node arrive in the order in which they were sent: sending under the lock keeps replicas in order.
+// Messages to one node arrive in the order in which they were sent, so sending under the lock keeps replicas in order.
 void SharedHeap::announce_new_extents() {
   for (; announced_ < extents_.count(); ++announced_) {
     const Extent& extent = extents_.at(announced_);
@@ -242,7 +242,7 @@ tl::expected<size_t, HeapError> SharedHeap::usable_size(const void* block) {
   return *size;
 }
 
-// Has the block freed or measured by the node that knows it. Its size, or nothing if it is none.
+// Lets the node that knows the block free or measure it. Returns its size, or nullopt if there is no such block.
 std::optional<uint64_t> SharedHeap::find_block(const void* block, MessageType what) {
   if (!contains(block)) return std::nullopt;
   const uint64_t offset = reinterpret_cast<uint64_t>(block) - geometry_.base;
@@ -418,7 +418,8 @@ void SharedHeap::finish(uint32_t number, NodeId from, const Answer& answer) {
   call.answer = answer;
   call.event.mark();
   call.state.store(kAnswered, std::memory_order_release);
-  // The caller may be gone, and another may use the call already; then it looks once in vain.
+  // The caller may be gone, and another thread may use the call already. Then that thread looks once more than
+  // necessary.
   call.event.notify();
 }
 
@@ -434,7 +435,8 @@ uint32_t SharedHeap::begin_call(NodeId to) {
     return false;
   };
   if (!take()) {
-    // Announced before looking again, so that whoever ends a call either sees this or is seen.
+    // The count is raised before this thread looks again. So a thread that ends a call sees the count, or this thread
+    // sees the end of that call.
     without_call_.fetch_add(1, std::memory_order_seq_cst);
     wait_until(fabric_, policy_, call_ended_, take);
     without_call_.fetch_sub(1, std::memory_order_seq_cst);

@@ -13,7 +13,7 @@ SmallHeap::SmallHeap(const HeapGeometry& geometry)
       bitmaps_(make_table<uint64_t>(geometry.size / superblock_bytes_ * bitmap_words_, "bitmaps of small blocks")),
       superblock_of_page_(make_table<Link>(geometry.pages(), "superblocks by page")),
       lists_(make_table<Lists>(kKinds, "lists of superblocks")) {
-  // The largest class is 7/8 of a page: what is larger gets a page of its own.
+  // The largest class is 7/8 of a page: a larger block gets a page of its own.
   uint32_t step = kGranule;
   for (uint32_t size = kGranule; size < geometry.page_size; size += step) {
     MG_CHECK(classes_ < kMaxClasses);

@@ -1,11 +1,11 @@
-// A node's half of the shared heap: blocks smaller than a page. Pure bookkeeping: no lock, no message, no clock, and no
-// access to the shared region itself (a free list threaded through shared memory would be paid for in coherence
+// This is a node's half of the shared heap: blocks smaller than a page. It only keeps books: it has no lock, no message
+// and no clock, and does not access the shared region itself (a free list through shared memory would cost coherence
 // misses).
 //
-// Superblocks of 64 KiB (at least four pages) are bought from the manager with the placement that the blocks are to
+// A node gets superblocks of 64 KiB (at least four pages) from the manager, with the placement that the blocks should
 // have. A superblock holds blocks of one size class: multiples of 16 bytes up to 128, then four classes a doubling. An
-// empty superblock keeps its placement and may change its class. Superblocks belong to the node that bought them for
-// ever, and only that node knows their blocks: nodes that free other nodes' blocks ask the owner.
+// empty superblock keeps its placement and may change its class. Superblocks belong to the node that got them for ever,
+// and only that node knows their blocks: nodes that free other nodes' blocks ask the owner.
 #pragma once
 
 #include <array>
@@ -19,37 +19,38 @@
 
 namespace multigrain {
 
-// A block that was handed out.
+// This is a block that was handed out.
 struct SmallBlock {
-  uint64_t offset = 0;          // of its first byte from the region's start
-  bool needs_clearing = false;  // somebody may have written to it before
+  uint64_t offset = 0;          // from the region's start to its first byte
+  bool needs_clearing = false;  // a program may have written to it before
 };
 
 class SmallHeap {
  public:
   explicit SmallHeap(const HeapGeometry& geometry);
 
-  // The smallest class whose blocks hold `size` bytes (at least 1) at the alignment (a power of two), or nothing if the
-  // block should have pages of its own.
+  // Returns the smallest class whose blocks hold `size` bytes (at least 1) at the alignment (a power of two), or
+  // nullopt if the block should have pages of its own.
   [[nodiscard]] std::optional<unsigned> class_for(uint64_t size, uint64_t alignment) const;
-  // Bytes of a block of the class.
+  // Returns the bytes of a block of the class.
   [[nodiscard]] uint32_t class_size(unsigned size_class) const { return class_sizes_[size_class]; }
 
-  // A block of the class, or nothing if there is no superblock for it: add_superblocks(), then try again. Small blocks
-  // have no blocked placement; the caller asks for an interleaved one instead.
+  // Returns a block of the class, or nullopt if there is no superblock for it: call add_superblocks(), then try again.
+  // Small blocks have no blocked placement; the caller asks for an interleaved one instead.
   std::optional<SmallBlock> allocate(unsigned size_class, const Placement& placement);
 
-  // How many pages to ask the manager for: a number of superblocks that grows with the heap, and the least that helps.
+  // This is how many pages to ask the manager for: a number of superblocks that grows with the heap, and the least that
+  // helps.
   struct Wanted {
     uint64_t pages = 0, minimum = 0;
   };
   [[nodiscard]] Wanted wanted(const Placement& placement) const;
-  // Takes pages that wanted() asked for; any multiple of its minimum.
+  // Takes pages that wanted() asked for. Their number is any multiple of its minimum.
   void add_superblocks(PageId first, uint64_t pages, const Placement& placement);
 
-  // The size of the block in use that begins at `offset`, or nothing if none does.
+  // Returns the size of the block in use that begins at `offset`, or nullopt if none does.
   [[nodiscard]] std::optional<uint32_t> size_of(uint64_t offset) const;
-  // Takes the block back; false, and no change, where size_of() gives nothing.
+  // Takes the block back. Returns false, and changes nothing, if size_of() returns nullopt.
   bool free(uint64_t offset);
 
  private:
@@ -60,29 +61,30 @@ class SmallHeap {
   static constexpr uint64_t kMinSuperblockBytes = 65536;
   static constexpr uint32_t kMaxSuperblocksAtOnce = 64;
 
-  // Lists are by number + 1, so that zeroed memory is an empty list.
+  // Lists consist of numbers + 1, so that zeroed memory is an empty list.
   using Link = uint32_t;
 
   struct Superblock {
-    uint64_t offset;         // of its first byte from the region's start
-    uint32_t touched_bytes;  // from here on nothing was ever handed out
+    uint64_t offset;         // from the region's start to its first byte
+    uint32_t touched_bytes;  // from here on no byte was ever handed out
     uint32_t used;           // blocks in use
-    uint32_t first_free;     // no word of the bitmap below this one has a free block
-    Link next, previous;     // in the list of its kind and class, or of the kind's empty ones; full ones are in none
+    uint32_t first_free;     // the first word that may have a free block
+    // A superblock is in the list of its kind and class, or in that of the kind's empty ones. Full ones are in none.
+    Link next, previous;
     uint32_t kind;
     uint8_t size_class;  // meaningful while used > 0
   };
   struct Lists {
     std::array<Link, kMaxClasses> partial;
     Link empty;
-    uint32_t superblocks;  // bought so far
+    uint32_t superblocks;  // got so far
   };
 
   static unsigned kind_of(const Placement& placement);
   [[nodiscard]] uint32_t blocks_in(const Superblock& superblock) const {
     return superblock_bytes_ / class_sizes_[superblock.size_class];
   }
-  // The superblock and the block's number in it, if a block in use begins at the offset.
+  // This is the superblock, and the block's number in it, if a block in use begins at the offset.
   struct Found {
     uint32_t superblock = 0, block = 0;
   };
@@ -95,7 +97,7 @@ class SmallHeap {
 
   const HeapGeometry geometry_;
   const uint32_t superblock_bytes_;
-  const uint32_t bitmap_words_;  // for each superblock: bit set = block in use
+  const uint32_t bitmap_words_;  // for each superblock; set bits are blocks in use
   unsigned classes_ = 0;
   std::array<uint32_t, kMaxClasses> class_sizes_{};
   uint32_t superblock_count_ = 0;

@@ -1,5 +1,5 @@
-// The homes of first-touch pages in the kWords segment of the node that arbitrates them (fabric/words.h): a word a
-// page, which says what node has claimed it (home_claims.h).
+// This says where the homes of first-touch pages are in the kWords segment of the node that arbitrates them
+// (fabric/words.h): each page has a word, which says what node has claimed it (home_claims.h).
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ class MprotectRights final : public AccessRights {
   [[nodiscard]] std::optional<Fault> decode(int signal, const siginfo_t* info, const void* context) const override {
     if (signal != SIGSEGV || info->si_code != SEGV_ACCERR || !region_.contains(info->si_addr)) return std::nullopt;
     const PageFaultCode code(context);
-    if (code.is_fetch()) return std::nullopt;  // a jump into data: no grant would ever let it continue
+    if (code.is_fetch()) return std::nullopt;  // a jump into data, which no grant would let continue
     return Fault{static_cast<std::byte*>(info->si_addr), region_.page_of(info->si_addr), code.is_write()};
   }
 

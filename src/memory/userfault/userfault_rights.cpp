@@ -1,25 +1,26 @@
-// How the rights map onto what Linux does with a shared memfd mapping that is registered for MISSING, MINOR and WP:
+// Here the rights are mapped onto what Linux does with a shared memfd mapping that is registered for MISSING, MINOR and
+// WP:
 //
-//   no right      no page-table entry. An access finds the page in the page cache (a minor fault) or not (a missing
-//                 fault); with UFFD_FEATURE_SIGBUS either becomes SIGBUS on the accessing thread at once, with the
-//                 exact address and no message on the descriptor.
-//   read          an entry with the uffd-wp bit. A write becomes SIGBUS likewise.
-//   read, write   an entry without it.
+//   no right      there is no page-table entry. An access finds the page in the page cache (a minor fault) or not (a
+//                 missing fault). With UFFD_FEATURE_SIGBUS either becomes SIGBUS on the accessing thread at once, with
+//                 the exact address and no message on the descriptor.
+//   read          there is an entry with the uffd-wp bit. A write becomes SIGBUS likewise.
+//   read, write   there is an entry without it.
 //
-// UFFDIO_CONTINUE installs entries for pages of the page cache. It stops at the first one it cannot install:
+// UFFDIO_CONTINUE installs entries for pages of the page cache. It stops at the first one that it cannot install:
 //   EEXIST        there is an entry already.
-//   EFAULT        the page is not in the page cache: nobody has touched the frame. (Not ENOENT, which it returns for
-//                 an address outside of any registered mapping.)
-//   EAGAIN        `mapped` > 0: so many bytes were installed before one of the above; go on behind them.
-//                 Otherwise something was in flux (the page was being swapped in, or moved); try again.
+//   EFAULT        the page is not in the page cache: no thread has touched the frame. (The error is not ENOENT, which
+//                 it returns for an address outside of any registered mapping.)
+//   EAGAIN        `mapped` > 0: so many bytes were installed before one of the above; go on behind them. Otherwise the
+//                 page was being swapped in, or moved; try again.
 // UFFDIO_WRITEPROTECT sets or clears the bit in a range's entries, and flushes TLBs before it returns. Where there is
 // no entry, setting leaves a marker in its place, which changes nothing: an access still faults, and a CONTINUE
 // replaces the marker. MADV_DONTNEED removes entries (they are shared: the page cache keeps the data), leaving such a
 // marker if the bit was set, and flushes TLBs before it returns.
 //
-// All three take the mapping lock for reading or not at all, which is why two threads do not wait for each other.
-// When the kernel swaps a page out it removes the entry by itself: a fault on a page with sufficient rights follows.
-// Fault-around and khugepaged, which would install entries that nobody granted, leave such mappings alone.
+// All three take the mapping lock for reading or not at all, which is why two threads do not wait for each other. When
+// the kernel swaps a page out it removes the entry by itself: a fault on a page with sufficient rights follows.
+// Fault-around and khugepaged would install entries that no call granted, but leave such mappings alone.
 #include "memory/userfault/userfault_rights.h"
 
 #include <fcntl.h>
@@ -38,7 +39,7 @@
 #include "base/own_descriptors.h"
 #include "memory/page_fault.h"
 
-// Newer than the headers of Debian 12. The values are the kernel's interface.
+// These are newer than the headers of Debian 12. The values are the kernel's interface.
 #ifndef UFFD_FEATURE_WP_UNPOPULATED
 #define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
 #endif
@@ -53,7 +54,7 @@ constexpr uint64_t kHardwarePage = 4096;
 
 constexpr uint64_t kNeeded =
     UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
-// Not used: it came with Linux 6.4 as UFFDIO_CONTINUE_MODE_WP did, which has no feature bit of its own.
+// The feature is not used. It came with Linux 6.4, as UFFDIO_CONTINUE_MODE_WP did, which has no feature bit of its own.
 constexpr uint64_t kSignOfContinueWriteProtected = UFFD_FEATURE_WP_UNPOPULATED;
 
 class Descriptor {
@@ -76,8 +77,8 @@ std::string kernel_release() {
 }
 
 Result<Descriptor> open_descriptor() {
-  // USER_MODE_ONLY: faults of system calls are not ours anyway, and without it the kernel wants privileges or
-  // vm.unprivileged_userfaultfd=1.
+  // USER_MODE_ONLY: faults of system calls cannot be handled anyway, and without the flag the kernel wants privileges
+  // or vm.unprivileged_userfaultfd=1.
   const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
   if (fd >= 0) return Descriptor(own_descriptors::keep(static_cast<int>(fd)));
   switch (errno) {
@@ -96,10 +97,10 @@ Result<Descriptor> open_descriptor() {
   }
 }
 
-// A descriptor on which the needed features are enabled.
+// Opens a descriptor on which the needed features are enabled.
 Result<Descriptor> open_with_features() {
-  // A request for an unknown feature fails without saying which; so ask first, on a descriptor of its own, because
-  // features can be chosen only once.
+  // A request for an unknown feature fails without saying which. So the features are asked for first, on another
+  // descriptor, because they can be chosen only once.
   Result<Descriptor> probe = open_descriptor();
   if (!probe) return probe;
   uffdio_api api{};
@@ -118,7 +119,7 @@ Result<Descriptor> open_with_features() {
   return fd;
 }
 
-// Has all faults of the mapping; false with errno.
+// Registers the mapping for all faults. Returns false, and sets errno, on failure.
 bool watch(int fd, const std::byte* begin, uint64_t size) {
   uffdio_register request{};
   request.range.start = reinterpret_cast<uint64_t>(begin);
@@ -135,7 +136,7 @@ class UserfaultRights final : public AccessRights {
   UserfaultRights(const Region& region, Descriptor fd) : region_(region), fd_(std::move(fd)) {}
 
   ~UserfaultRights() override {
-    // The protection first: without the registration the view would be open for an instant.
+    // The protection changes first: without the registration the view would be open for an instant.
     mprotect(region_.base(), region_.size(), PROT_NONE);
     uffdio_range range{reinterpret_cast<uint64_t>(region_.base()), region_.size()};
     ioctl(fd_.get(), UFFDIO_UNREGISTER, &range);
@@ -188,7 +189,7 @@ class UserfaultRights final : public AccessRights {
   }
 
  private:
-  // The interrupted code's errno is not the fault handler's to change.
+  // The fault handler must not change the errno of the interrupted code.
   class Errno {
    public:
     Errno() : value_(errno) {}
@@ -200,7 +201,7 @@ class UserfaultRights final : public AccessRights {
     int value_;
   };
 
-  // Installs the entries that are missing; says whether any was there before.
+  // Installs the entries that are missing. Returns whether any entry was there before.
   bool install(PageId first, uint64_t count, uint64_t mode) const {
     MG_CHECK(region_.has_pages(first, count), first.value, count);
     uint64_t at = reinterpret_cast<uint64_t>(region_.view(first));
@@ -210,7 +211,7 @@ class UserfaultRights final : public AccessRights {
       uffdio_continue request{};
       request.range.start = at;
       request.range.len = end - at;
-      request.mode = mode | UFFDIO_CONTINUE_MODE_DONTWAKE;  // with SIGBUS nobody sleeps on the descriptor
+      request.mode = mode | UFFDIO_CONTINUE_MODE_DONTWAKE;  // with SIGBUS no thread sleeps on the descriptor
       if (ioctl(fd_.get(), UFFDIO_CONTINUE, &request) == 0) return any_present;
       switch (errno) {
         case EEXIST:
@@ -224,7 +225,7 @@ class UserfaultRights final : public AccessRights {
             sched_yield();
           break;
         case EFAULT:
-          // A read brings a zeroed page into the page cache: a shared mapping has no common zero page.
+          // A read brings a zeroed page into the page cache, since a shared mapping has no common zero page.
           static_cast<void>(*reinterpret_cast<volatile std::byte*>(region_.alias_of(reinterpret_cast<void*>(at))));
           break;
         case ENOMEM:
@@ -244,7 +245,7 @@ class UserfaultRights final : public AccessRights {
 
   // Clears the bit. For shared mappings the kernel (up to 6.18 at least) still leaves the entry read-only: the next
   // write faults once more, and the kernel resolves that alone, at 0.7 us a hardware page. It is cheaper to ask for all
-  // of a wider range at once. That this may fail, for an entry that was swapped out meanwhile, does not matter.
+  // of a wider range at once. This may fail, for an entry that was swapped out meanwhile, which does not matter.
   void unprotect(PageId first, uint64_t count) const {
     write_protect(first, count, 0);
     const uint64_t size = count << region_.page_shift();
@@ -257,7 +258,7 @@ class UserfaultRights final : public AccessRights {
     uffdio_writeprotect request{};
     request.range.start = reinterpret_cast<uint64_t>(region_.view(first));
     request.range.len = count << region_.page_shift();
-    // DONTWAKE may not be combined with protecting (EINVAL); nothing is woken then either.
+    // DONTWAKE may not be combined with protecting (EINVAL), which wakes no thread either.
     request.mode = mode != 0 ? mode : UFFDIO_WRITEPROTECT_MODE_DONTWAKE;
     while (ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &request) != 0) {
       if (errno == ENOMEM)
@@ -270,7 +271,7 @@ class UserfaultRights final : public AccessRights {
     }
   }
 
-  // Of pages some of which others have mapped.
+  // Changes pages one by one, because other code has mapped some of them.
   void write_protect_one_by_one(PageId first, uint64_t count, uint64_t mode) const {
     if (count == 1) return;
     for (uint64_t i = 0; i < count; ++i) write_protect(PageId(first.value + i), 1, mode);
@@ -296,7 +297,7 @@ Result<std::unique_ptr<AccessRights>> make(const Region& region) {
     if (errno != ENOTSUP) return fail_errno(errno, "userfaultfd cannot watch the shared region");
     return fail("userfaultfd of this kernel ({}) cannot continue or write-protect shared memory", kernel_release());
   }
-  // From here on the registration, not the mapping, decides; the mapping must not stand in the way.
+  // From here on the registration decides, not the mapping, so the mapping must allow everything.
   if (mprotect(region.base(), region.size(), PROT_READ | PROT_WRITE) != 0)
     return fail_errno(errno, "cannot open the view of the shared region");
   return std::make_unique<UserfaultRights>(region, std::move(*fd));
