@@ -202,7 +202,7 @@ Status validate(const Config& config) {
 std::vector<const char*> run_settings() {
   std::vector<const char*> names;
   for (const Setting& setting : settings())
-    if (setting.of == Setting::Of::kRun) names.push_back(setting.variable);
+    if (setting.scope == Setting::Scope::kRun) names.push_back(setting.variable);
   return names;
 }
 

@@ -14,14 +14,14 @@ namespace {
 unsigned g_node = 0;
 
 // How every line of this node begins.
-StackText complaint() {
+StackText start_line() {
   StackText line;
   line.text("multigrain: node ").number(g_node).text(": ");
   return line;
 }
 
-void complain(const char* what, uint64_t a, uint64_t b, uint64_t c) {
-  StackText line = complaint();
+void print_line(const char* what, uint64_t a, uint64_t b, uint64_t c) {
+  StackText line = start_line();
   line.text(what);
   for (const uint64_t value : {a, b, c}) {
     if (value == kNoNumber) break;
@@ -37,17 +37,17 @@ tl::unexpected<Error> fail_errno(int code, std::string_view what) {
 }
 
 void panic(const char* what, uint64_t a, uint64_t b, uint64_t c) {
-  complain(what, a, b, c);
+  print_line(what, a, b, c);
   std::abort();
 }
 
 void die(int status, const char* what, uint64_t a, uint64_t b) {
-  complain(what, a, b, kNoNumber);
+  print_line(what, a, b, kNoNumber);
   ::_exit(status);
 }
 
 void die(int status, std::initializer_list<const char*> pieces) {
-  StackText line = complaint();
+  StackText line = start_line();
   for (const char* piece : pieces) line.text(piece);
   line.write_out();
   ::_exit(status);

@@ -23,7 +23,7 @@ std::atomic<int> g_lowest{0};
 // The program's limit can be changed while the runtime has raised it for a moment.
 constinit Mutex g_lock;
 rlim_t g_hard_of_program MG_GUARDED_BY(g_lock) = 0;
-rlim_t g_hard_without_us MG_GUARDED_BY(g_lock) = 0;
+rlim_t g_hard_without_runtime MG_GUARDED_BY(g_lock) = 0;
 
 // The highest limit that the system permits anybody.
 rlim_t highest_limit() {
@@ -55,7 +55,7 @@ void divide() {
   rlimit limit = get();
   const rlim_t highest = highest_limit();
   limit.rlim_max = std::min(limit.rlim_max, highest);
-  g_hard_without_us = limit.rlim_max;
+  g_hard_without_runtime = limit.rlim_max;
   rlim_t hard_of_program = limit.rlim_max;
   if (hard_of_program + kShare > highest ||
       !set({.rlim_cur = std::min(limit.rlim_cur, hard_of_program), .rlim_max = hard_of_program + kShare}))
@@ -101,7 +101,7 @@ int set_limit_of_program(const rlimit& limit) {
   if (limit.rlim_max > g_hard_of_program && !may_raise_limits()) return EPERM;
   real.rlim_cur = limit.rlim_cur;
   if (!set(real)) return errno;
-  if (limit.rlim_max != g_hard_of_program) g_hard_without_us = limit.rlim_max;
+  if (limit.rlim_max != g_hard_of_program) g_hard_without_runtime = limit.rlim_max;
   g_hard_of_program = limit.rlim_max;
   return 0;
 }
@@ -110,14 +110,14 @@ void give_up() MG_NO_THREAD_SAFETY_ANALYSIS {
   // No other thread has the lock here, though one of the parent's may have had it.
   if (lowest() == 0) return;
   syscall(SYS_close_range, lowest(), ~0u, 0);
-  set({.rlim_cur = get().rlim_cur, .rlim_max = g_hard_without_us});
+  set({.rlim_cur = get().rlim_cur, .rlim_max = g_hard_without_runtime});
   g_lowest = 0;
 }
 
 LimitForExec::LimitForExec() : before_(get()) {
   if (lowest() == 0) return;
   const LockGuard hold(g_lock);
-  set({.rlim_cur = before_.rlim_cur, .rlim_max = std::max(before_.rlim_cur, g_hard_without_us)});
+  set({.rlim_cur = before_.rlim_cur, .rlim_max = std::max(before_.rlim_cur, g_hard_without_runtime)});
 }
 
 LimitForExec::~LimitForExec() {

@@ -13,9 +13,9 @@
 namespace multigrain {
 
 struct Setting {
-  enum class Of { kRun, kNode };  // see run_settings()
+  enum class Scope { kRun, kNode };  // see run_settings()
   const char* variable;
-  Of of;
+  Scope scope;
   // Reads `text` into its member of `config`. Errors name `name`, the option or the variable that says it. Ranges that
   // depend on other settings are validate()'s.
   Status (*read)(std::string_view name, std::string_view text, Config& config);
