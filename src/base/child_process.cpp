@@ -21,7 +21,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return result;
 }
 
-// The environment of the child: of a variable that is there twice, the last one counts, which is the one added.
+// Returns the environment of the child. Where a variable is given twice, the added value replaces that of this process.
 std::vector<std::string> environment_of(const ChildStart& start) {
   std::vector<std::string> result = start.environment;
   if (start.whole_environment) return result;
@@ -52,7 +52,7 @@ bool set_descriptor(int wanted, int target) {
   return null >= 0 && dup2(null, target) >= 0;
 }
 
-// In the child, where nothing may allocate.
+// Runs in the child, where nothing may allocate.
 [[noreturn]] void become(const ChildStart& start, char* const* argv, char* const* envp, pid_t parent, int report) {
   if (start.new_session) setsid();
   if (start.parent_death_signal != 0) {
@@ -78,7 +78,7 @@ bool set_descriptor(int wanted, int target) {
 }  // namespace
 
 tl::expected<pid_t, ChildFailure> try_start_child(const ChildStart& start) {
-  // What the child could not do travels through a pipe that a successful exec closes. Its ends lie above the standard
+  // The child reports a failed step through a pipe that a successful exec closes. Its ends lie above the standard
   // descriptors, which the child replaces.
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return tl::unexpected(ChildFailure{Step::kPipe, errno});

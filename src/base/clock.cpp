@@ -6,7 +6,7 @@ namespace multigrain {
 namespace {
 
 double measure_ticks_per_us() {
-  // 2 ms gives four digits; the counter is constant-rate on every x86-64 that has userfaultfd.
+  // 2 ms gives four digits. The counter is constant-rate on every x86-64 that has userfaultfd.
   const Nanoseconds start_ns = monotonic_ns();
   const uint64_t start = ticks();
   Nanoseconds now_ns;

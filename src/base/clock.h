@@ -1,4 +1,4 @@
-// Time for measuring: nanoseconds from a clock that all nodes of one machine share.
+// These are clocks for measuring: they count nanoseconds that all nodes of one machine share, or ticks of a processor.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,29 @@ namespace multigrain {
 
 using Nanoseconds = uint64_t;
 
-// What one of the system's clocks says. Async-signal-safe.
+// Returns the time of one of the system's clocks. Async-signal-safe.
 inline Nanoseconds clock_ns(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// CLOCK_MONOTONIC through the vDSO: about 20 ns, async-signal-safe, the same on every node of this host.
+// Returns CLOCK_MONOTONIC through the vDSO. It takes about 20 ns, is async-signal-safe, and is the same on every node
+// of this host.
 inline Nanoseconds monotonic_ns() {
   return clock_ns(CLOCK_MONOTONIC);
 }
 
-// Sleeps so long, or until a signal. Async-signal-safe; leaves errno as it is.
+// Sleeps for that time, or until a signal. Async-signal-safe; leaves errno as it is.
 void sleep_ns(Nanoseconds duration);
 
-// Processor cycles of the time-stamp counter: for bounding spins and for category switches, where 20 ns is too much.
+// Returns the cycles of the time-stamp counter, for bounding spins and for category switches, where 20 ns is too much.
 inline uint64_t ticks() {
   return __rdtsc();
 }
 
-// Time-stamp counter ticks a microsecond, measured once at start-up against CLOCK_MONOTONIC.
+// Returns how many ticks of the time-stamp counter a microsecond has, measured once at start-up against
+// CLOCK_MONOTONIC.
 double ticks_per_us();
 
 // Tells the core that this is a spin loop.

@@ -207,7 +207,7 @@ std::vector<const char*> run_settings() {
 }
 
 bool is_told_to_a_node(std::string_view name) {
-  // The three before the last are runtime/environment.h's, the last is status/node_status.h's.
+  // runtime/environment.h has the three before the last, status/node_status.h the last.
   constexpr std::string_view kNames[] = {"MULTIGRAIN_NODE",       "MULTIGRAIN_JOB_FD", "MULTIGRAIN_WIREUP",
                                          "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",
                                          "MULTIGRAIN_STATUS_FD"};
@@ -216,14 +216,14 @@ bool is_told_to_a_node(std::string_view name) {
 
 namespace {
 
-// Read elsewhere than here: by the runtime, mgrun, the compilers and the Python tools.
+// These variables are read elsewhere: by the runtime, mgrun, the compilers and the Python tools.
 constexpr std::string_view kOtherVariables[] = {
     "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_CORES",  "MULTIGRAIN_PIN",
     "MULTIGRAIN_STATUS_FD",  "MULTIGRAIN_SPIN",   "MULTIGRAIN_PRIVATE_LIBRARIES",
     "MULTIGRAIN_SSH",        "MULTIGRAIN_PYTHON", "MULTIGRAIN_CLANG",
     "MULTIGRAIN_CLANGXX",    "MULTIGRAIN_RECORD"};
 
-// How many letters must be changed, put in or left out (Levenshtein's distance).
+// Returns how many letters must be changed, put in or left out (Levenshtein's distance).
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -244,7 +244,8 @@ size_t distance(std::string_view a, std::string_view b) {
 std::vector<std::string> unknown_variables(bool of_launcher) {
   std::vector<std::string_view> known(std::begin(kOtherVariables), std::end(kOtherVariables));
   for (const Setting& setting : settings()) known.emplace_back(setting.variable);
-  // What a run tells its nodes is there where the caller was started in one: mgrun in a node's program.
+  // If the caller was started inside a run (for instance mgrun by a node's program), it has inherited what that run
+  // tells its nodes.
   const bool in_a_run = std::getenv("MULTIGRAIN_JOB_FD") != nullptr || std::getenv("MULTIGRAIN_WIREUP") != nullptr;
   std::vector<std::string> sentences;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -267,8 +268,9 @@ std::vector<std::string> unknown_variables(bool of_launcher) {
 Result<Config> config_from_environment() {
   Config config;
   for (const Setting& setting : settings()) {
-    // secure_getenv here and wherever else the runtime looks at its environment: a program with more rights than its
-    // caller (setuid) obeys no variable of the caller's, such as MULTIGRAIN_STATS, which names a file to write.
+    // secure_getenv is used here and wherever else the runtime looks at its environment: a program with more rights
+    // than its caller (setuid) obeys no variable of the caller's, such as MULTIGRAIN_STATS, which names a file to
+    // write.
     const char* const text = secure_getenv(setting.variable);
     if (text == nullptr) continue;
     if (const Status status = setting.read(setting.variable, text, config); !status)

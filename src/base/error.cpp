@@ -13,7 +13,7 @@ namespace {
 
 unsigned g_node = 0;
 
-// How every line of this node begins.
+// Returns a line with the beginning that all lines of this node have.
 StackText start_line() {
   StackText line;
   line.text("multigrain: node ").number(g_node).text(": ");

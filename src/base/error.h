@@ -1,4 +1,4 @@
-// Errors are values that carry one sentence a user can act on; a broken invariant stops the run and names itself.
+// Errors are values that carry one sentence that a user can act on. A broken invariant stops the run and names itself.
 //
 // tl::expected stands in for C++23's std::expected, which it follows to the letter.
 #pragma once
@@ -17,7 +17,7 @@ namespace multigrain {
 // Marks an argument of panic or die as absent.
 inline constexpr uint64_t kNoNumber = ~uint64_t{0};
 
-// What went wrong, in one sentence, with what to do about it where that is known.
+// An error says in one sentence what went wrong, and what to do about it where that is known.
 struct Error {
   std::string message;
 };
@@ -31,26 +31,28 @@ tl::unexpected<Error> fail(fmt::format_string<Args...> format, Args&&... args) {
   return tl::unexpected<Error>(Error{fmt::format(format, std::forward<Args>(args)...)});
 }
 
-// Appends the sentence for errno value `code` to a message: "cannot map frames: Cannot allocate memory".
+// Makes an error of a message and the sentence for errno value `code`: "cannot map frames: Cannot allocate memory".
 tl::unexpected<Error> fail_errno(int code, std::string_view what);
 
 // Ends this node: prints "multigrain: node N: <what>" to standard error and aborts. Async-signal-safe: no allocation,
-// no stdio. For broken invariants and for messages from other nodes that cannot be right. The arguments' order is
-// fixed text first, then up to three numbers that are printed after it.
+// no stdio. It is for broken invariants and for messages from other nodes that cannot be right. The fixed text is the
+// first argument; up to three numbers are printed after it.
 [[noreturn]] void panic(const char* what, uint64_t a = kNoNumber, uint64_t b = kNoNumber, uint64_t c = kNoNumber);
 
-// Like panic, for faults of the user or the environment rather than of Multigrain: exits with `status`, no core.
+// Does the same for faults of the user or the environment rather than of Multigrain: exits with `status`, without a
+// core.
 [[noreturn]] void die(int status, const char* what, uint64_t a = kNoNumber, uint64_t b = kNoNumber);
 
-// die with a sentence that is made of several pieces of text.
+// Calls die with a sentence that is made of several pieces of text.
 [[noreturn]] void die(int status, std::initializer_list<const char*> pieces);
 
-// The node number that panic and die print; set once at start-up.
+// Sets the node number that panic and die print. Called once at start-up.
 void set_panic_node(unsigned node);
 
 }  // namespace multigrain
 
-// A condition that holds unless Multigrain itself is wrong. Always compiled in: the checks are cheap.
+// Checks a condition that holds unless Multigrain itself is wrong. It is always compiled in, because the checks are
+// cheap.
 #define MG_CHECK(condition, ...)                                                                         \
   do {                                                                                                   \
     if (!(condition)) [[unlikely]]                                                                       \

@@ -1,4 +1,4 @@
-// The owner of a file descriptor.
+// This owns a file descriptor, so that no way out of a function leaves the descriptor open.
 #pragma once
 
 #include <unistd.h>
@@ -8,11 +8,11 @@
 
 namespace multigrain {
 
-// Owns a descriptor, or none: it is closed at the end of its owner's life, and errno stays as it was.
+// Owns a descriptor, or none. It is closed at the end of its owner's life, and errno stays as it was.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  // Takes what open() and its like return: nothing is owned if `fd` is negative.
+  // Takes the result of open() and similar calls: no descriptor is owned if `fd` is negative.
   explicit FileDescriptor(int fd) : fd_(fd) {}
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
@@ -25,9 +25,9 @@ class FileDescriptor {
   ~FileDescriptor() { close(); }
 
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }
-  // -1 if none is owned.
+  // Returns -1 if no descriptor is owned.
   [[nodiscard]] int get() const { return fd_; }
-  // The same, which from now on is the caller's to close.
+  // Returns the same. From now on the caller has to close it.
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   void close() {
     if (fd_ < 0) return;

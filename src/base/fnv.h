@@ -1,5 +1,6 @@
-// FNV-1a, 64 bits: for telling accidents apart, not attacks. By hand, as xxHash belongs to the trace format alone: what is
-// hashed here is read once, when a run starts, and so few bytes that a faster hash is no gain.
+// This is FNV-1a with 64 bits, for telling accidents apart, not attacks. It is our own code because xxHash belongs to
+// the trace format alone, and because what is hashed here is read once, when a run starts, and has so few bytes that a
+// faster hash would gain nothing.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace multigrain {
 
-// Neither allocates nor locks.
+// No function allocates or locks.
 class Fnv {
  public:
   void mix(std::span<const std::byte> bytes) {

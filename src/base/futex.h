@@ -1,4 +1,4 @@
-// The futex calls, bare. All are async-signal-safe.
+// These are the futex system calls without any policy. All are async-signal-safe.
 #pragma once
 
 #include <linux/futex.h>

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "MULTIGRAIN_GUEST_";
 
-// Variables that mean something to the host, its loader or its libraries.
+// Returns whether the variable means something to the host, its loader or its libraries.
 bool is_for_host(std::string_view variable) {
   for (const std::string_view prefix : {"MULTIGRAIN_", "LD_", "GLIBC_TUNABLES=", "MALLOC_", "UCX_"})
     if (variable.starts_with(prefix)) return true;

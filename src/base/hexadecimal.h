@@ -1,5 +1,5 @@
-// Bytes as text: two lower-case digits each, the high one first. By hand, as libsodium, which has this, is linked by the
-// ucx module alone, and the runtime and the PMI-2 module do without.
+// This writes bytes as text: two lower-case digits each, the high one first. It is our own code because libsodium,
+// which has this, is linked by the ucx module alone, and the runtime and the PMI-2 module do without it.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ inline std::string to_hexadecimal(std::span<const std::byte> bytes) {
   return text;
 }
 
-// Appends to `bytes`; false if `text` is nothing that to_hexadecimal() writes, when part of it may have been appended.
+// Appends to `bytes`. Returns false if to_hexadecimal() does not write such a `text`; part of it may have been appended
+// then.
 inline bool append_hexadecimal(std::string_view text, std::vector<std::byte>& bytes) {
   if (text.size() % 2 != 0) return false;
   for (size_t i = 0; i < text.size(); i += 2) {

@@ -1,5 +1,5 @@
-// Strong types for the things that protocols name. A page number and a node number are both small integers; the
-// compiler keeps them apart so that a transposed argument is an error rather than a stray write.
+// These are strong types for the things that protocols name. A page number and a node number are both small integers;
+// the compiler keeps them apart so that a transposed argument is an error rather than a stray write.
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 
 namespace multigrain {
 
-// An integer that only converts explicitly. `Tag` makes each instantiation a type of its own.
+// A StrongId is an integer that converts only explicitly. `Tag` makes each instantiation a type of its own.
 template <typename Tag, typename Rep>
 struct StrongId {
   Rep value{};
@@ -19,16 +19,16 @@ struct StrongId {
   constexpr auto operator<=>(const StrongId&) const = default;
 };
 
-// One SMP of the machine: 0 .. nodes-1.
+// A node is one SMP of the machine: 0 .. nodes-1.
 using NodeId = StrongId<struct NodeTag, uint16_t>;
-// One application thread of the whole machine: 0 .. P-1. Processors of node n are n*C .. n*C + C-1.
+// A processor is one application thread of the whole machine: 0 .. P-1. Processors of node n are n*C .. n*C + C-1.
 using ProcessorId = StrongId<struct ProcessorTag, uint32_t>;
-// A page of the shared region, counted from the region's base.
+// A page is a page of the shared region, counted from the region's base.
 using PageId = StrongId<struct PageTag, uint64_t>;
-// A mapping domain of one node: the set of processors that share access rights and a delayed update queue. There is one
-// a node when faults detect accesses, and one a processor when inline checks do.
+// A mapping domain of a node is a set of processors that share access rights and a delayed update queue. A node has one
+// when faults detect accesses, and one for each processor when inline checks do.
 using DomainId = StrongId<struct DomainTag, uint16_t>;
-// A lock, barrier, condition, semaphore or flag.
+// A SyncId names a lock, barrier, condition, semaphore or flag.
 using SyncId = StrongId<struct SyncTag, uint64_t>;
 
 }  // namespace multigrain

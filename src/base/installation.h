@@ -1,5 +1,5 @@
-// Where the files are that an executable of ours needs: beside it, in the build tree or in an installed one that may
-// have been moved.
+// This finds the files that an executable of Multigrain needs: they are beside it, in the build tree or in an installed
+// tree that may have been moved.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace multigrain {
 
-// The first of `places`, relative to the running executable's folder, that has all `files`. An error names the files
-// and the first place. Not async-signal-safe.
+// Returns the first of `places`, relative to the running executable's folder, that has all `files`. An error names the
+// files and the first place. Not async-signal-safe.
 Result<std::filesystem::path> find_beside_executable(std::initializer_list<const char*> places,
                                                      std::initializer_list<const char*> files);
 

@@ -1,7 +1,8 @@
-// A base for objects of the runtime that live as long as it does: their memory comes from mmap, not from malloc.
+// This is a base for objects of the runtime that live as long as it does: their memory comes from mmap, not from
+// malloc.
 //
-// The program's malloc heap is copied from node 0 to the other nodes at spawn. An object of the
-// runtime that lay in it would be overwritten with node 0's.
+// The program's malloc heap is copied from node 0 to the other nodes at spawn, so an object of the runtime in it would
+// be overwritten with node 0's object.
 #pragma once
 
 #include <sys/mman.h>

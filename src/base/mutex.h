@@ -1,5 +1,5 @@
-// The standard library's mutex and condition variable, annotated for Clang's analysis (thread_annotations.h). For threads
-// that may wait long and allocate; what the fault handler takes is a SpinLock.
+// These are the standard library's mutex and condition variable, annotated for Clang's analysis (thread_annotations.h).
+// They are for threads that may wait long and may allocate; the fault handler takes SpinLocks.
 #pragma once
 
 #include <condition_variable>
@@ -23,14 +23,14 @@ class MG_CAPABILITY("mutex") Mutex {
 
 class ConditionVariable {
  public:
-  // Gives the mutex away until notified (or for no reason, so the caller looks again), and has it again afterwards. The
-  // condition is in the caller's loop, where the analysis sees that the mutex is held.
+  // Releases the mutex until notified (or for no reason, so the caller looks again), and takes it again. The condition
+  // is in the caller's loop, where the analysis sees that the mutex is held.
   void wait(Mutex& mutex) MG_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     changed_.wait(lock);
     lock.release();
   }
-  // The same until `deadline`. False: it has passed.
+  // Does the same until `deadline`. Returns false if that has passed.
   template <typename TimePoint>
   bool wait_until(Mutex& mutex, const TimePoint& deadline) MG_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);

@@ -1,10 +1,10 @@
-// Scopes of one kind that a thread is in, which code further down its stack asks for: what the scope's code has called,
-// and signal handlers that have interrupted it.
+// These are scopes that a thread is in. Code further down its stack can ask for that: code that the scope's code has
+// called, and signal handlers that have interrupted it.
 #pragma once
 
 namespace multigrain {
 
-// `Tag` is the kind: a type of its own, which need not be defined. Async-signal-safe.
+// `Tag` is the kind of scope: a type of its own, which need not be defined. Async-signal-safe.
 template <typename Tag>
 class NestingScope {
  public:
@@ -12,11 +12,12 @@ class NestingScope {
   ~NestingScope() { --depth(); }
   NestingScope(const NestingScope&) = delete;
   NestingScope& operator=(const NestingScope&) = delete;
-  // Whether the calling thread is in such a scope.
+  // Returns whether the calling thread is in such a scope.
   [[nodiscard]] static bool on() { return depth() != 0; }
 
  private:
-  // Of the initial-exec model, because the fault handler uses it: there a first access must not allocate.
+  // The variable is of the initial-exec model, because the fault handler uses it: there a first access must not
+  // allocate.
   static unsigned& depth() {
     [[gnu::tls_model("initial-exec")]] static constinit thread_local unsigned depth = 0;
     return depth;

@@ -12,7 +12,7 @@
 namespace multigrain {
 namespace {
 
-// Longer delays than this are typing mistakes, and would look like a run that hangs.
+// A longer delay is a typing mistake, and would look like a run that hangs.
 constexpr double kMaxDelayNs = 10e9;
 constexpr Unit kRateUnits[] = {{"B/s", 1e-9}, {"KB/s", 1e-6}, {"MB/s", 1e-3}, {"GB/s", 1}};
 
@@ -111,7 +111,7 @@ Status not_understood(std::string_view text, std::string_view item) {
       text, item);
 }
 
-// Reads "key=value" into the model. `seen` has a flag a key.
+// Reads "key=value" into the model. `seen` has a flag for each key.
 Status read_figure(std::string_view text, std::string_view item, NetworkModel& model, bool (&seen)[4]) {
   constexpr std::string_view kKeys[] = {"latency", "bandwidth", "occupancy", "handler"};
   const size_t equals = item.find('=');
@@ -134,13 +134,14 @@ Status read_figure(std::string_view text, std::string_view item, NetworkModel& m
   return {};
 }
 
-// The largest unit of which it is at least one. The shortest decimals that read back as the same number.
+// Writes the value in the largest unit of which it is at least one, with the fewest decimals that read back as the same
+// number.
 std::string format_quantity(double value, std::span<const Unit> units) {
   const Unit* best = units.data();
   for (const Unit& unit : units) {
     if (value >= unit.factor) best = &unit;
   }
-  // Dividing by 1e-3 leaves dust such as 96.00000000000001; twelve digits hold every figure that anybody writes.
+  // Dividing by 1e-3 leaves a rest such as 96.00000000000001. Twelve digits hold every figure that a user writes.
   std::string number = fmt::format("{:.12f}", value / best->factor);
   number.erase(number.find_last_not_of('0') + 1);
   if (number.ends_with('.')) number.pop_back();
@@ -187,7 +188,7 @@ std::string render_network_presets() {
   std::string out = "Networks that --net knows by name. Latency is one way; a remote operation takes two.\n\n";
   for (const NetworkPreset& preset : kPresets) {
     out += fmt::format("{:<16}{}\n{:<16}{}\n", preset.name, format_network_model(preset.model), "", preset.what);
-    // Sources are sentences: broken at 100 columns.
+    // Sources are sentences, which are broken at 100 columns.
     constexpr size_t kWidth = 100 - 16;
     std::string_view rest = preset.source;
     for (bool first = true; !rest.empty(); first = false) {

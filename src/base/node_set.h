@@ -1,5 +1,5 @@
-// A set of nodes, as directories hold it (read_dir, write_dir, ...): one machine word, so that an engine's state is a
-// plain value and set operations cost an instruction.
+// A set of nodes, as directories hold it (read_dir, write_dir, ...), is one machine word, so that a protocol's state is
+// a plain value and set operations cost an instruction.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ namespace multigrain {
 
 class NodeSet {
  public:
-  // The largest machine that can be described; start-up refuses more nodes with a clear error.
+  // No larger machine can be described; start-up refuses more nodes with a clear error.
   static constexpr unsigned kCapacity = 64;
 
   constexpr NodeSet() = default;
@@ -23,7 +23,7 @@ class NodeSet {
   [[nodiscard]] constexpr bool contains(NodeId node) const { return (bits_ & bit(node)) != 0; }
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
   [[nodiscard]] constexpr unsigned size() const { return static_cast<unsigned>(std::popcount(bits_)); }
-  // The member with the lowest number. The set must not be empty.
+  // Returns the member with the lowest number. The set must not be empty.
   [[nodiscard]] constexpr NodeId first() const { return NodeId(static_cast<uint16_t>(std::countr_zero(bits_))); }
   [[nodiscard]] constexpr uint64_t bits() const { return bits_; }
 

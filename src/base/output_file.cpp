@@ -15,7 +15,7 @@ Result<std::string> check_output_file(const std::string& name) {
   std::error_code failed;
   std::string absolute = std::filesystem::absolute(name, failed);
   if (failed) return wrong(failed.value());
-  // One that is not there is made, and removed again.
+  // A file that does not exist is made, and removed again.
   const int made = open(absolute.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (made >= 0) {
     close(made);
@@ -25,7 +25,7 @@ Result<std::string> check_output_file(const std::string& name) {
   if (errno != EEXIST) return wrong(errno);
   struct stat there{};
   if (stat(absolute.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) return wrong(EISDIR);
-  // Not opened: a pipe waits for its reader, and would show it an end.
+  // The file is not opened: a pipe would wait for its reader, and show it an end.
   if (access(absolute.c_str(), W_OK) != 0) return wrong(errno);
   return absolute;
 }

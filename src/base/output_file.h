@@ -1,4 +1,4 @@
-// A file that will be written when the work is done: that it can be written is found out before.
+// This finds out, before the work is done, whether the file can be written that will have its results.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace multigrain {
 
-// Whether the file can be written, or made. Leaves it as it was: what is in it is lost only when something takes its
-// place. Returns its absolute name, which stays right when the process goes to another folder.
+// Checks whether the file can be written, or made. Leaves the file as it was, so its contents are lost only when
+// something is written in their place. Returns the file's absolute name, which stays right when the process goes to
+// another folder.
 Result<std::string> check_output_file(const std::string& name);
 
 }  // namespace multigrain

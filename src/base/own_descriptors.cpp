@@ -16,7 +16,7 @@
 namespace multigrain::own_descriptors {
 namespace {
 
-// What the runtime has room for: the files that a program maps, each once.
+// The runtime has room for this many: the files that a program maps, each once.
 constexpr rlim_t kShare = 4096;
 
 std::atomic<int> g_lowest{0};
@@ -25,7 +25,7 @@ constinit Mutex g_lock;
 rlim_t g_hard_of_program MG_GUARDED_BY(g_lock) = 0;
 rlim_t g_hard_without_runtime MG_GUARDED_BY(g_lock) = 0;
 
-// The highest limit that the system permits anybody.
+// Returns the highest limit that the system permits any process.
 rlim_t highest_limit() {
   std::ifstream file("/proc/sys/fs/nr_open");
   rlim_t number = 0;
@@ -73,7 +73,8 @@ int lowest() {
 int keep(int fd) {
   if (lowest() == 0 || fd < 0) return fd;
   const LockGuard hold(g_lock);
-  // Another thread of the program whose numbers are all in use could be given one more meanwhile. It can use that like any.
+  // Another thread of the program whose numbers are all in use could be given one more meanwhile. It can use that like
+  // any other.
   const rlimit programs = get();
   set({.rlim_cur = programs.rlim_max, .rlim_max = programs.rlim_max});
   const int kept = fcntl(fd, F_DUPFD_CLOEXEC, lowest());
@@ -107,7 +108,7 @@ int set_limit_of_program(const rlimit& limit) {
 }
 
 void give_up() MG_NO_THREAD_SAFETY_ANALYSIS {
-  // No other thread has the lock here, though one of the parent's may have had it.
+  // No other thread has the lock here, but a thread of the parent may have had it at the fork.
   if (lowest() == 0) return;
   syscall(SYS_close_range, lowest(), ~0u, 0);
   set({.rlim_cur = get().rlim_cur, .rlim_max = g_hard_without_runtime});

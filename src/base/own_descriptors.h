@@ -1,34 +1,35 @@
-// The descriptors that the runtime keeps in a process whose program has descriptors of its own, may close any number that it
-// could have, and may have another file at any (src/guest on several nodes). Theirs are kept apart by the limit on numbers:
-// the system gives the program none from its hard limit on, and there the runtime's are.
+// This keeps the runtime's descriptors in a process whose program has descriptors of its own, may close any number that
+// it could have, and may have another file at any number (src/guest on several nodes). The limit on numbers keeps the
+// two apart: the system gives the program no number from its hard limit on, and the runtime's numbers are there.
 //
-// In other processes nothing is divided, and nothing here does anything.
+// In other processes the numbers are not divided, and these functions do nothing.
 #pragma once
 
 #include <sys/resource.h>
 
 namespace multigrain::own_descriptors {
 
-// Divides the numbers, before the runtime has opened anything. The hard limit of the process is raised for the runtime's share if that
-// is permitted; else the program's is lowered by it.
+// Divides the numbers, before the runtime has opened anything. The hard limit of the process is raised by the runtime's
+// share if that is permitted; otherwise the program's limit is lowered by it.
 void divide();
 
-// The lowest number of the runtime's own; 0: nothing is divided.
+// Returns the lowest of the runtime's own numbers; 0 if the numbers are not divided.
 int lowest();
 
-// The same file by a number of the runtime's own that is closed when a program is executed; `fd` is closed. If nothing is divided, `fd`
-// itself. -1 with errno, also if `fd` is that.
+// Returns the same file under a number of the runtime's own, which is closed when a program is executed, and closes
+// `fd`. If the numbers are not divided, returns `fd` itself. Returns -1 with errno on failure, or if `fd` is -1.
 int keep(int fd);
 
-// The program's limit on numbers (RLIMIT_NOFILE), as it has to see it. Setting: 0 or the code of an error.
+// These are the program's limit on numbers (RLIMIT_NOFILE), as the program has to see it. Setting returns 0 or an error
+// code.
 rlimit limit_of_program();
 int set_limit_of_program(const rlimit& limit);
 
-// The process is the program's alone from now on, as after a fork() the child: the runtime's descriptors are closed, and nothing is
-// divided any more. The calling thread is its only one.
+// The process belongs to the program alone from now on, like the child after a fork(): the runtime's descriptors are
+// closed, and the numbers are not divided any more. The calling thread must be the only one.
 void give_up();
 
-// While it exists, a program that is executed finds the limit that the process would have without the runtime.
+// While this exists, a program that is executed finds the limit that the process would have without the runtime.
 class LimitForExec {
  public:
   LimitForExec();

@@ -10,7 +10,7 @@
 namespace multigrain {
 namespace {
 
-// "a, b or c".
+// Returns "a, b or c".
 template <typename Words>
 std::string alternatives(const Words& words) {
   const std::string all_but_last = fmt::format("{}", fmt::join(words.begin(), words.end() - 1, ", "));

@@ -12,7 +12,8 @@ std::optional<uint64_t> parse_whole(std::string_view text, uint64_t maximum) {
   return number;
 }
 
-// from_chars, because strtod would read "1,5" or "1.5" according to the locale of the program that we live in.
+// Uses from_chars, because strtod would read "1,5" or "1.5" according to the locale of the program that this library is
+// in.
 std::optional<double> parse_quantity(std::string_view text, std::span<const Unit> units) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);

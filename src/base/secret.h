@@ -1,5 +1,5 @@
-// A value that stays within its process: in pages of its own that no core file holds and that are not swapped out as far
-// as the limit of locked memory allows. It is zeroed when it goes.
+// A secret is a value that stays within its process: in pages of its own that no core file holds and that are not
+// swapped out, as far as the limit of locked memory allows. It is zeroed when it goes.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ class Secret {
     void* const memory = mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     madvise(memory, sizeof(T), MADV_DONTDUMP);
-    mlock(memory, sizeof(T));  // some systems allow nothing to be locked; the rest holds there too
+    mlock(memory, sizeof(T));  // some systems allow no locked memory; the rest holds there too
     value_ = new (memory) T{};
   }
   ~Secret() {

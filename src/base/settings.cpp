@@ -12,8 +12,8 @@
 namespace multigrain {
 namespace {
 
-// Readers of a whole number from `minimum` to `maximum`, and of what one of config.h's parsers understands, for a member
-// of Config.
+// These read, into a member of Config, a whole number from `minimum` to `maximum`, or a value that one of config.h's
+// parsers understands.
 template <auto member, uint64_t minimum, uint64_t maximum>
 Status whole(std::string_view name, std::string_view text, Config& config) {
   const std::optional<uint64_t> number = parse_whole(text, maximum);
@@ -60,8 +60,8 @@ Status read_node(std::string_view name, std::string_view text, Config& config) {
   return {};
 }
 
-// The names of all protocols behind `begin`, the first, which is the default, with `of_default` behind it. As text that a
-// table of constants can point to; what is longer than that does not compile.
+// Returns `begin` and the names of all protocols. The first protocol is the default, and has `of_default` behind it.
+// The result is text that a table of constants can point to; a text that is too long for it does not compile.
 constexpr std::array<char, 128> protocol_list(std::string_view begin, std::string_view of_default,
                                               std::string_view separator) {
   std::array<char, 128> text{};
@@ -138,7 +138,7 @@ constexpr Setting kSettings[] = {
      "say what is started and how"},
     {"MULTIGRAIN_CHECK", Scope::kRun, whole<&Config::check, 0, 1>, "--check", nullptr,
      "name mistakes in porting: globals that another node than 0 writes, processors that are never started"},
-    // What a launcher tells each node.
+    // A launcher sets these for each node.
     {"MULTIGRAIN_WIREUP", Scope::kNode, parsed<&Config::wireup, parse_text>},
     {"MULTIGRAIN_NODE", Scope::kNode, read_node},
     {"MULTIGRAIN_JOB_FD", Scope::kNode, whole<&Config::job_fd, 0, std::numeric_limits<int>::max()>},

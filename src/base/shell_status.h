@@ -1,4 +1,4 @@
-// The exit statuses by which shells, and what runs programs for others, say that a program did not run.
+// These are the exit statuses by which shells, and programs that run others, say that a program did not run.
 #pragma once
 
 namespace multigrain {

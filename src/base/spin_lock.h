@@ -1,7 +1,7 @@
-// A lock for critical sections of a few microseconds inside the runtime. It may be taken in the fault handler, so it is
-// never held while user code runs or while waiting for another node.
+// This is a lock for critical sections of a few microseconds inside the runtime. The fault handler may take it, so it
+// is never held while user code runs or while waiting for another node.
 //
-// Bounded spinning, then a futex: with 32 processors on two cores the holder is often not running.
+// It spins for a bounded time, then uses a futex: with 32 processors on two cores the holder is often not running.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class MG_CAPABILITY("spin lock") BasicSpinLock {
  private:
   static constexpr uint32_t kFree = 0;
   static constexpr uint32_t kHeld = 1;
-  static constexpr uint32_t kContended = 2;  // held, and somebody may sleep
+  static constexpr uint32_t kContended = 2;  // held, and a thread may sleep
   static constexpr int kSpins = 200;
 
   void lock_slowly() {
@@ -52,7 +52,7 @@ class MG_CAPABILITY("spin lock") BasicSpinLock {
 };
 
 using SpinLock = BasicSpinLock<FutexScope::kProcess>;
-// In memory that several nodes map.
+// This is for memory that several nodes map.
 using MachineSpinLock = BasicSpinLock<FutexScope::kMachine>;
 
 }  // namespace multigrain

@@ -1,5 +1,5 @@
-// A line, for standard error or for the system, that is put together on the stack: for signal handlers and threads in
-// the middle of a library, where stdio, locks and the heap are out of bounds.
+// A StackText is a line, for standard error or for the system, that is put together on the stack. It is for signal
+// handlers and for threads in the middle of a library, where stdio, locks and the heap must not be used.
 #pragma once
 
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 namespace multigrain {
 
-// What does not fit into 512 bytes is cut off. Async-signal-safe.
+// Text beyond 512 bytes is cut off. Async-signal-safe.
 class StackText {
  public:
   StackText& text(std::string_view s) {
@@ -28,7 +28,7 @@ class StackText {
     while (n != 0) text({&digits[--n], 1});
     return *this;
   }
-  // "0x7f12".
+  // Appends for instance "0x7f12".
   StackText& hexadecimal(uint64_t value) {
     char digits[16];
     size_t n = 0;
@@ -40,15 +40,15 @@ class StackText {
     while (n != 0) text({&digits[--n], 1});
     return *this;
   }
-  // What is there so far. Valid until something is added.
+  // Returns the text so far. It is valid until something is added.
   [[nodiscard]] const char* c_str() {
     buffer_[length_] = '\0';
     return buffer_;
   }
-  // Ends the line. Once.
+  // Ends the line, and writes it. May be called once.
   void write_out() {
     buffer_[length_++] = '\n';
-    // One write, so that lines of different nodes do not mix. Nothing can be done if it fails.
+    // There is one write, so that lines of different nodes do not mix. Nothing can be done if it fails.
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, buffer_, length_);
   }
 

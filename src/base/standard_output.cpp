@@ -11,7 +11,7 @@ namespace multigrain {
 namespace {
 
 const char* g_command = "";
-int g_code = 0;  // why something was lost, where that is known
+int g_code = 0;  // why output was lost, where that is known
 
 void check_output() {
   // A stream remembers that a write has failed, but not why.
