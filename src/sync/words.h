@@ -1,4 +1,5 @@
-// The network locks in a node's kWords segment (fabric/words.h): three words a lock (network_lock.h).
+// Where the network locks are in a node's kWords segment (fabric/words.h). A lock has three words (network_lock.h) in a
+// place of 32 bytes.
 #pragma once
 
 #include <cstdint>
