@@ -15,7 +15,7 @@ constexpr std::chrono::seconds kPatience{120};
 
 }  // namespace
 
-Result<std::optional<Meeting>> Meeting::hold() {
+Result<std::optional<Meeting>> Meeting::meet() {
   const char* const name = secure_getenv("MULTIGRAIN_WIREUP");
   if (name == nullptr) return std::nullopt;
   const char* const number = secure_getenv("MULTIGRAIN_NODE");

@@ -16,7 +16,7 @@ struct Meeting {
   // Meets the other nodes if MULTIGRAIN_WIREUP says how; nothing otherwise. Afterwards the environment holds node 0's
   // settings. Before other threads exist, and before anything is loaded at run time. Errors: the launcher or a node is
   // gone, the nodes do not agree (which one, and on which host).
-  static Result<std::optional<Meeting>> hold();
+  static Result<std::optional<Meeting>> meet();
 
   // The second half: opens UCX, with the region's `frames` behind kFrames and the line table behind kLines, and
   // connects to everybody. `lost` is called as UcxOptions::peer_failed says.

@@ -50,7 +50,7 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
   if (Status opened = open_node_status(); !opened) return opened;
   // Before the runtime loads libraries of its own.
   CompiledChecks checks = find_compiled_checks();
-  auto meeting = Meeting::hold();
+  auto meeting = Meeting::meet();
   if (!meeting) return tl::unexpected(meeting.error());
   auto config = config_from_environment();
   if (!config) return tl::unexpected(config.error());

@@ -61,7 +61,6 @@ class Processors {
 
   // The machine-wide number of the calling thread's processor.
   [[nodiscard]] unsigned current() const;
-  [[nodiscard]] unsigned local_count() const { return config_.processors_per_node; }
   // The calling thread is about to end, as only the program can make it (pthread_exit, pthread_cancel): a processor has
   // then returned from its function, and goes on with another thread.
   static void thread_ends();

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "runtime/foreign_launch.h"
+#include "runtime/external_launch.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/node.h"
 
@@ -26,7 +26,7 @@ void stop_node() {
 }
 
 int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
-  if (const Status joined = join_foreign_launch(argv); !joined) {
+  if (const Status joined = join_external_launch(argv); !joined) {
     std::fprintf(stderr, "multigrain: cannot start: %s\n", joined.error().message.c_str());
     std::_Exit(2);
   }

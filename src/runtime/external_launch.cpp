@@ -1,4 +1,4 @@
-#include "runtime/foreign_launch.h"
+#include "runtime/external_launch.h"
 
 #include <sched.h>
 #include <sys/auxv.h>
@@ -203,7 +203,7 @@ bool told_by_a_launcher(std::string_view name) {
 
 }  // namespace
 
-Result<std::optional<ForeignLaunch>> detect_foreign_launch(const LaunchFacts& given) {
+Result<std::optional<ExternalLaunch>> detect_external_launch(const LaunchFacts& given) {
   const Facts facts(given);
   if (facts.has("MULTIGRAIN_NODE") || facts.has("MULTIGRAIN_JOB_FD")) return std::nullopt;
   if (facts.text("MULTIGRAIN_NODES") == "1") return std::nullopt;
@@ -219,20 +219,20 @@ Result<std::optional<ForeignLaunch>> detect_foreign_launch(const LaunchFacts& gi
     return std::nullopt;
   }
   if (const Status status = check_settings(facts, **claim); !status) return tl::unexpected<Error>(status.error());
-  return ForeignLaunch{.wireup = (*claim)->wireup,
+  return ExternalLaunch{.wireup = (*claim)->wireup,
                        .node = (*claim)->rank,
                        .nodes = (*claim)->size,
                        .nodes_here = std::max((*claim)->local, 1u),
                        .cores = cores_of_run(given, **claim)};
 }
 
-Status join_foreign_launch(char** argv) {
+Status join_external_launch(char** argv) {
   // A program with more rights than its caller (setuid) takes no launcher's word for it.
   if (getauxval(AT_SECURE) != 0) return {};
-  const auto launch = detect_foreign_launch(facts_of_this_process());
+  const auto launch = detect_external_launch(facts_of_this_process());
   if (!launch) return tl::unexpected<Error>(launch.error());
   if (!*launch) return {};
-  const ForeignLaunch& found = **launch;
+  const ExternalLaunch& found = **launch;
   const int persona = personality(0xffffffff);
   if (persona < 0 || personality(static_cast<unsigned long>(persona) | ADDR_NO_RANDOMIZE) < 0)
     return fail_errno(errno,

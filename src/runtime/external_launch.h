@@ -39,7 +39,7 @@ struct LaunchFacts {
   unsigned host_cores = 1;    // of the whole host
 };
 
-struct ForeignLaunch {
+struct ExternalLaunch {
   std::string wireup;  // "pmix" or "pmi2"
   unsigned node = 0;
   unsigned nodes = 1;
@@ -50,12 +50,12 @@ struct ForeignLaunch {
 
 // What a launcher has made of this process; nothing if it is a program on its own, or mgrun's. Errors: the launcher has
 // started several processes in a way that does not let them meet, or settings contradict it.
-Result<std::optional<ForeignLaunch>> detect_foreign_launch(const LaunchFacts& facts);
+Result<std::optional<ExternalLaunch>> detect_external_launch(const LaunchFacts& facts);
 
 // Detects, and executes the program anew as a node if there is a launch: then it does not return unless that fails.
 // Called before anything else of the runtime, and while no other thread runs. Errors: those above; address
 // randomisation cannot be turned off.
-Status join_foreign_launch(char** argv);
+Status join_external_launch(char** argv);
 
 // Takes what launchers told this process out of its environment, for the sake of programs that it will start. Called
 // when the nodes have met and the settings have been read, before the program runs. The user's settings stay.
