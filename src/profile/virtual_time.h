@@ -64,7 +64,7 @@ struct alignas(64) ProcessorClock {
 };
 static_assert(sizeof(ProcessorClock) == 64);
 
-// What all processors of the machine share, in memory that every node maps; it is zero at first.
+// The words that all processors of the machine share, in memory that every node maps; it is zero at first.
 struct Shared {
   std::span<ProcessorClock> processors;       // those of the machine
   std::atomic<uint32_t>* sleepers = nullptr;  // how many processors sleep because they are ahead

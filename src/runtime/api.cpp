@@ -178,7 +178,7 @@ void refuse_lock_twice(mg_lock_t lock, const void* site) {
 
 }  // namespace
 
-// Where the program's call returns to. Each function of the interface reads this itself, before it calls anything.
+// The address to which the program's call returns. Each function of the interface reads it before it calls anything.
 #define MG_CALL_SITE __builtin_return_address(0)
 
 extern "C" {

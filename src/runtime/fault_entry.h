@@ -1,4 +1,4 @@
-// Where faults on the shared region enter the runtime, and what it costs to get there.
+// The entry of faults on the shared region into the runtime, and a measurement of what it costs.
 #pragma once
 
 #include <csignal>

@@ -177,7 +177,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::optional<Meeting> meeting_;  // if the run is over UCX
   const CompiledChecks checks_;     // the checks in the program
   WaitPolicy wait_;
-  // Where the service thread may run: on the node's cores, if it has its own.
+  // The cores on which the service thread may run: the node's, if it has its own.
   cpu_set_t service_cores_{};
   Stretches* stretches_ = nullptr;
   HostedThreads* hosted_ = nullptr;

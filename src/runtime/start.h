@@ -1,4 +1,4 @@
-// Where the runtime takes over a program: its code runs instead of the program's main().
+// The runtime takes over a program here: its code runs instead of the program's main().
 #pragma once
 
 namespace multigrain {

@@ -135,8 +135,8 @@ bool note_let_go_slowly(ProcessorStatus& status, uint64_t lock) {
       status.locks[j - 1].lock.store(status.locks[j].lock.load(std::memory_order_relaxed), std::memory_order_relaxed);
       status.locks[j - 1].site.store(status.locks[j].site.load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
-    // Of more locks than there is room for, it is not known any more which are in the room: 0 stands for one that
-    // is not known.
+    // If there are more locks than there is room for, one that was beyond the room moves into it. It is not known
+    // which one that is, so it is 0.
     if (held > known) {
       status.locks[known - 1].lock.store(0, std::memory_order_relaxed);
       status.locks[known - 1].site.store(0, std::memory_order_relaxed);

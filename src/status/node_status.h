@@ -150,7 +150,7 @@ struct NodeStatus {
   std::atomic<uint32_t> leaves;  // the program is ending
   // The program has ended, and with it this node's part of the run.
   std::atomic<uint32_t> run_over;
-  // What was added to the addresses of the program's file.
+  // The address at which the program's file is loaded: it was added to the addresses in the file.
   uint64_t program_base;
   char program[4096];
 

@@ -26,7 +26,7 @@
 // the tries behind it have failed: the lock is held. The number tells the answer to this attempt from BUSY to an
 // earlier attempt, which the TOKEN may have overtaken.
 //
-// What a failed try proves: at some moment during the call another processor held the lock or was in a call that wants
+// A failed try proves that at some moment during the call another processor held the lock or was in a call that wants
 // it, or the token was between two nodes, on its way to a node that had asked. The last node of such a journey says
 // BUSY since it cannot tell the journey from a wait for a holder. A try does not fail otherwise.
 //
@@ -53,7 +53,7 @@
 
 namespace multigrain {
 
-// What does not change during the life of a lock.
+// The facts that do not change during the life of a lock.
 struct LockPlace {
   NodeId self;
   NodeId manager;
@@ -103,7 +103,7 @@ class LockState {
 
   [[nodiscard]] bool here() const { return here_; }
   [[nodiscard]] bool held() const { return held_; }
-  // Whether an unlock has more to do than to mark the lock free.
+  // Returns whether an unlock has more to do than to mark the lock free.
   [[nodiscard]] bool wanted() const { return has_next_ || !queue_.empty(); }
   [[nodiscard]] bool waited_for() const { return !queue_.empty(); }
   // The functions from here to hand_ons() are for tests that explore the protocol: they tell states apart by these.

@@ -118,7 +118,7 @@ void NetworkLocks::leave(Record& record) {
   record.event.notify();
 }
 
-// Whether processors of this node wait besides the caller, which is inside.
+// Returns whether processors of this node wait besides the caller, which is inside.
 bool NetworkLocks::others_wait(const Record& record) const {
   if (options_.intra_node == IntraNodeLock::kTestAndSet)
     return MULTIGRAIN_FINDS(&record.serving, record.serving.load(std::memory_order_seq_cst) != 0);

@@ -1,5 +1,5 @@
-// What all kinds of synchronisation objects share: handles, slots and counters. The calls themselves are in lock.cpp,
-// barrier.cpp and server.cpp.
+// The parts that all kinds of synchronisation objects share: handles, slots and counters. The calls themselves are in
+// lock.cpp, barrier.cpp and server.cpp.
 #include "sync/sync.h"
 
 #include <algorithm>

@@ -54,7 +54,7 @@ struct SyncOptions {
   IntraNodeLock intra_node = IntraNodeLock::kTicket;  // of network locks
 };
 
-// What has happened on this node since the start or the last reset, summed over its processors.
+// Counts of events on this node since its start, summed over its processors.
 struct SyncCounters {
   // Locks taken while the token was here, because the lock was free or came from another processor of the node.
   uint64_t lock_local = 0;
@@ -137,7 +137,7 @@ class Sync {
   [[nodiscard]] SyncCounters counters() const;
 
  private:
-  // Where a thread waits: it has a slot for the duration of a slow call.
+  // A thread has a slot, in which it waits, for the duration of a slow call.
   struct alignas(64) Slot {
     EventCount event;
     std::atomic<uint32_t> stage;  // kSlotIdle, kSlotWaiting, or a ServerAnswer
@@ -288,7 +288,7 @@ class Sync {
   uint32_t fresh_slots_ MG_GUARDED_BY(slots_guard_) = 0;
   SparseArray<Slot> slots_;
   SparseArray<WaiterLink> links_;
-  // By WaiterId: 1 while a call from that slot of another node is not answered yet.
+  // Indexed by WaiterId: 1 while a call from that slot of another node is not answered yet.
   SparseArray<std::atomic<uint8_t>> calls_;
 
   mutable std::array<CounterStripe, kStripes> counters_{};

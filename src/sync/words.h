@@ -1,5 +1,5 @@
-// Where the network locks are in a node's kWords segment (fabric/words.h). A lock has three words (network_lock.h) in a
-// place of 32 bytes.
+// The place of the network locks in a node's kWords segment (fabric/words.h). A lock has three words (network_lock.h),
+// for which it has 32 bytes.
 #pragma once
 
 #include <cstdint>

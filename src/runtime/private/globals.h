@@ -8,7 +8,7 @@
 //   * those that the user has named in MULTIGRAIN_PRIVATE_LIBRARIES.
 // Nothing is copied of a library that was preloaded, or opened at run time.
 //
-// Of each object its writable segments are copied, less what belongs to other code and differs from process to process:
+// The writable segments of each object are copied, less what belongs to other code and differs from process to process:
 //   * what the loader filled in: the RELRO part, the global offset table, every slot that a symbol of a library is
 //     bound to;
 //   * objects of other libraries that the linker placed in the executable (copy relocations: std::cout, stdout,

@@ -76,7 +76,7 @@ void FutexServer::begin(WaiterId caller, const FutexAnswers& answers) {
   finish(caller, answers);
 }
 
-// Whether no waiter about which the request decides is tentative.
+// Returns whether no waiter about which the request decides is tentative.
 bool FutexServer::is_ready(const FutexRequest& request) const {
   if (request.call == FutexCall::kEnqueue) return true;
   if (request.call != FutexCall::kWake) return !has_tentative(request.key) && !has_tentative(request.second_key);

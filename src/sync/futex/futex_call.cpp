@@ -11,7 +11,7 @@ namespace multigrain {
 namespace {
 
 constexpr long kSecond = 1'000'000'000;
-// Where the addresses of a program end.
+// The addresses of a program end here.
 constexpr uint64_t kAddressEnd = (uint64_t{1} << 47) - 4096;
 constexpr uint32_t kAllBits = FUTEX_BITSET_MATCH_ANY;
 
