@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstddef>
 
-// The abort handler of the sequence. The kernel demands the signature in front of it, and never goes there: the
+// This is the abort handler of the sequence. The kernel demands the signature in front of it, and never goes there: the
 // sequence's range is empty of code.
 asm(R"(
   .pushsection .text.multigrain_rseq, "ax", @progbits
@@ -27,13 +27,13 @@ namespace {
 
 static_assert(RSEQ_SIG == 0x53053053);
 
-// Says "not disturbed" while the thread's area points here.
+// A thread whose area still points here has not been disturbed.
 alignas(32) rseq_cs g_sequence{};
 
 struct Reading {
-  uint64_t ticks = 0;        // of the last system call
-  Nanoseconds cpu_ns = 0;    // what it said, less `spent`
-  Nanoseconds spent_ns = 0;  // in such calls so far
+  uint64_t ticks = 0;        // ticks at the last system call
+  Nanoseconds cpu_ns = 0;    // that call's result, less spent_ns then
+  Nanoseconds spent_ns = 0;  // the cost of such calls so far
   Nanoseconds returned_ns = 0;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Reading t_reading;
@@ -58,7 +58,7 @@ Nanoseconds thread_cpu_ns() {
   const auto undisturbed = reinterpret_cast<uint64_t>(&g_sequence);
   if (has_area && registered().load(std::memory_order_relaxed) == undisturbed && last.ticks != 0) {
     const uint64_t now = ticks();
-    // Again: the core may have been lost before the counter was read.
+    // The area is read again, because the core may have been lost before the counter was read.
     if (registered().load(std::memory_order_relaxed) == undisturbed) {
       const auto since = static_cast<Nanoseconds>(static_cast<double>(now - last.ticks) * g_ns_per_tick);
       last.returned_ns = std::max(last.returned_ns, last.cpu_ns + since);
@@ -77,11 +77,11 @@ Nanoseconds thread_cpu_ns() {
 
 void calibrate_thread_cpu_clock() {
   g_ns_per_tick = 1000.0 / ticks_per_us();
-  // nowhere .. nowhere + 1 is executed by nobody.
+  // No thread executes nowhere .. nowhere + 1.
   g_sequence.start_ip = reinterpret_cast<uint64_t>(multigrain_rseq_nowhere);
   g_sequence.post_commit_offset = 1;
   g_sequence.abort_ip = reinterpret_cast<uint64_t>(multigrain_rseq_abort);
-  // The least of many: what else happened meanwhile is no cost of the call.
+  // The least of many costs counts, because whatever else happened meanwhile is no cost of the call.
   constexpr int kCalls = 64;
   Nanoseconds least = ~Nanoseconds{0};
   Nanoseconds before = read_exactly();

@@ -10,7 +10,8 @@ namespace {
 
 template <size_t N>
 void subtract(std::array<uint64_t, N>& from, const std::array<uint64_t, N>& what) {
-  // Never less than nothing: in virtual time a snapshot may be of a moment just before its owner's last time stamp.
+  // The difference is never negative: in virtual time a snapshot may be of a moment just before its owner's
+  // last time stamp.
   std::transform(from.begin(), from.end(), what.begin(), from.begin(), [](uint64_t later, uint64_t earlier) {
     return static_cast<int64_t>(later - earlier) < 0 ? 0 : later - earlier;
   });
@@ -43,7 +44,7 @@ void ProcessorProfile::snapshot_at(ProfileSnapshot& out, const uint64_t* now) co
     if (version % 2 == 0) {
       for (size_t i = 0; i < kCategoryCount; ++i) out.ticks[i] = ticks_[i].load(std::memory_order_acquire);
       const auto open = static_cast<size_t>(current_.load(std::memory_order_acquire));
-      // Taken after the sums, so that it is not before any time stamp in them.
+      // The stamp is taken after the sums, so that it is not before any time stamp in them.
       const uint64_t stamp = now != nullptr ? *now : time_stamp();
       if (open < kCategoryCount) out.ticks[open] += stamp;
       if (version_.load(std::memory_order_acquire) == version) break;

@@ -1,14 +1,14 @@
-// Where a processor's time went, and how often what happened.
+// Measures where a processor's time goes, and counts what happens.
 //
-// Every nanosecond of a processor is in exactly one category: those of [MGS], section 5.2.1 (User, Lock, Barrier
-// and MGS, which is called protocol here), plus the wait for data. Time for changing access rights and for diffs is
-// measured inside them, as [GeNIMA] does. The categories add up to the measured time by construction: a
-// switch takes one time stamp and both ends one interval and begins the next with it.
+// Every nanosecond of a processor is in exactly one category: those of [MGS], section 5.2.1 (User, Lock, Barrier and
+// MGS, which is called protocol here), plus the wait for data. Time for changing access rights and for diffs is
+// measured inside them, as [GeNIMA] does. The categories add up to the measured time by construction: a switch takes
+// one time stamp and both ends one interval and begins the next with it.
 //
-// One ProcessorProfile a thread, in memory that the runtime supplies; only its owner writes it, anybody may take a
-// snapshot. Nothing here allocates, locks or calls the system except snapshot(), which may yield the core.
-// Forgetting the past (mg_profile_reset) is a snapshot that later ones are compared with: the owner, perhaps asleep in
-// a barrier, need not take part.
+// Each thread has one ProcessorProfile, in memory that the runtime supplies. Only its owner writes it; any thread may
+// take a snapshot. Nothing here allocates, locks or calls the system except snapshot(), which may yield the core. To
+// forget the past (mg_profile_reset) is to take a snapshot with which later ones are compared: the owner, perhaps
+// asleep in a barrier, need not take part.
 #pragma once
 
 #include <array>
@@ -25,15 +25,19 @@ enum class Category : uint8_t {
   kUser,      // the program's own code, hardware coherence included
   kDataWait,  // waiting for a page or a copy of one
   kLock,      // executing and waiting in locks
-  kBarrier,   // executing and waiting in barriers, and in other synchronisation that waits for all
-  kProtocol,  // the protocol's own work: fault entry, transitions, handlers, twins, diffs, rights
-  kIdle,      // a service thread without work; no processor is ever in it
-  kSystem,    // system calls of a program that knows nothing of processors (src/guest), waiting in them included
-  kStopped,   // not measured: before start() and after stop()
+  // Executing and waiting in barriers, and in other synchronisation that waits for all processors.
+  kBarrier,
+  // The protocol's own work: fault entry, transitions, handlers, twins, diffs, rights.
+  kProtocol,
+  // A service thread without work is in this category; no processor ever is.
+  kIdle,
+  // System calls of a program that knows nothing of processors (src/guest), waiting in them included.
+  kSystem,
+  kStopped,  // not measured: before start() and after stop()
 };
 inline constexpr size_t kCategoryCount = 7;  // those that are measured
 
-// Parts of the above that are also measured by themselves. They are not added to the categories.
+// Parts of the categories that are also measured by themselves. They are not added to the categories.
 enum class SubTime : uint8_t {
   kRights,  // changing access rights
   kDiffs,   // making, encoding and applying diffs
@@ -45,10 +49,12 @@ enum class Counter : uint8_t {
   kReadFaults,   // read faults that asked the home
   kWriteFaults,  // write faults on pages without a copy
   kUpgrades,     // write faults on pages that were readable
-  kLocalFaults,  // faults that found the page resident with enough rights in the node
+  // Faults that found the page resident with enough rights in the node.
+  kLocalFaults,
   // Pages
   kPagesFetched,
-  kPrefetches,     // of faults and requests, those made ahead of the program
+  // Those of the faults and requests that were made ahead of the program.
+  kPrefetches,
   kInvalidations,  // copies taken away by the home
   kTwins,
   kDiffs,       // diffs made that were not empty
@@ -68,53 +74,62 @@ enum class Counter : uint8_t {
   kRevokePages,
   // Synchronisation
   kReleases,       // releases that found something to release
-  kPagesReleased,  // pages in the delayed update queue at those
+  kPagesReleased,  // pages in the delayed update queue then
   kLocksLocal,     // locks taken that the node held
   kLocksRemote,    // locks taken that came from another node
   kBarriers,       // arrivals
   // Lazy release consistency
-  kAcquires,           // acquires that had notices to take in
-  kNotices,            // notices made; one names consecutive pages
-  kNoticesLost,        // acquires that came too late for a log, and invalidated everything
-  kEarlyDeposits,      // diffs deposited because a notice named a page that was dirty
-  kWastedPrefetches,   // groups of pages fetched ahead of which the last was never used
-  kFetchLogOverflows,  // times that a home lost count of who has fetched its pages
-  kHomesMoved,         // pages that have come to be at home at the node that writes them
+  kAcquires,  // acquires that had notices to take in
+  kNotices,   // notices made; one names consecutive pages
+  // Acquires that came too late for a log, and invalidated everything.
+  kNoticesLost,
+  // Diffs deposited because a notice named a page that was dirty.
+  kEarlyDeposits,
+  // Groups of pages fetched ahead, the last of which was never used.
+  kWastedPrefetches,
+  // Times that a home lost count of which nodes have fetched its pages.
+  kFetchLogOverflows,
+  // Pages whose home is now the node that writes them.
+  kHomesMoved,
   // Fine grain
-  kTwoHopMisses,      // lines that came from their home, or to it
-  kThreeHopMisses,    // lines that came from a third node
-  kStoreMisses,       // of both, those for a store
-  kLineUpgrades,      // lines that were here, and became exclusive
-  kLinesFound,        // misses that another processor of the node had ended
-  kFalseMisses,       // loads of a value that looks like an invalid line's
-  kLinesMoved,        // lines brought here
-  kLinesInvalidated,  // copies of other nodes taken away for stores here
-  kLockRetries,       // tries to lock a directory entry that was locked
-  kHazardWaits,       // scans of another node's hazards that found one to wait for
+  kTwoHopMisses,    // lines that came from their home, or to it
+  kThreeHopMisses,  // lines that came from a third node
+  kStoreMisses,     // misses of both kinds, for a store
+  kLineUpgrades,    // lines that were here, and became exclusive
+  kLinesFound,      // misses that another processor of the node had ended
+  kFalseMisses,     // loads of data that equal the flag value
+  kLinesMoved,      // lines brought here
+  // Copies of other nodes that stores of this node invalidated.
+  kLinesInvalidated,
+  // Tries to lock a directory entry that was locked already.
+  kLockRetries,
+  // Scans of another node's hazards that found a hazard to wait for.
+  kHazardWaits,
   // Programs that know nothing of Multigrain (src/guest)
   kSystemCalls,  // of the program
-  kFutexCalls,   // of these, futex()
-  kCallsAtHome,  // what a thread away from node 0 asked it to do: calls, areas, signals
+  kFutexCalls,   // those of them that are futex()
+  // Requests of threads away from node 0 to node 0: for calls, areas and signals.
+  kCallsAtHome,
 };
 inline constexpr size_t kCounterCount = static_cast<size_t>(Counter::kCallsAtHome) + 1;
 inline constexpr size_t kMessageTypes = 256;
 
 enum class RightsChange : uint8_t { kGrantRead, kGrantWrite, kRevokeWrite, kRevoke };
 
-// What time stamps are: ticks() of base/clock.h, or nanoseconds of the thread's virtual clock.
+// Returns a time stamp: ticks() of base/clock.h, or nanoseconds of the thread's virtual clock.
 inline uint64_t time_stamp() {
   return virtual_time::on() ? virtual_time::now() : ticks();
 }
-// The same for work that may be charged to another processor.
+// Returns the same for work that may be charged to another processor.
 inline uint64_t work_stamp() {
   return virtual_time::on() ? virtual_time::work_ns() : ticks();
 }
-// How many units of time stamps make a microsecond.
+// Returns how many units of time stamps make a microsecond.
 inline double time_stamps_per_us() {
   return virtual_time::on() ? 1000.0 : ticks_per_us();
 }
 
-// What one thread's profile held at a moment. Times in time_stamp()s.
+// The contents of one thread's profile at a moment. Times are in time_stamp()s.
 struct ProfileSnapshot {
   std::array<uint64_t, kCategoryCount> ticks{};
   std::array<uint64_t, kSubTimeCount> sub_ticks{};
@@ -123,7 +138,7 @@ struct ProfileSnapshot {
   std::array<uint64_t, kMessageTypes> message_bytes{};
 
   [[nodiscard]] uint64_t total_ticks() const;
-  // What happened since `earlier`, a snapshot of the same profile.
+  // Returns what happened since `earlier`, a snapshot of the same profile.
   [[nodiscard]] ProfileSnapshot since(const ProfileSnapshot& earlier) const;
 };
 
@@ -133,22 +148,23 @@ class alignas(64) ProcessorProfile {
   ProcessorProfile(const ProcessorProfile&) = delete;
   ProcessorProfile& operator=(const ProcessorProfile&) = delete;
 
-  // --- For the owner alone. A few nanoseconds; async-signal-safe, also when the signal interrupts one of them.
+  // --- For the owner alone. These take a few nanoseconds and are async-signal-safe, also when the signal interrupts
+  // one of them.
 
-  // Ends the interval of the current category, begins one of `category`, and returns the one that ended. Works on a
-  // stopped profile too: a fault on a thread that is not measured counts nothing but its own handling.
+  // Ends the interval of the current category, begins one of `category`, and returns the category that ended. Works on
+  // a stopped profile too: a fault on a thread that is not measured counts nothing but its own handling.
   Category enter(Category category) { return enter_at(category, time_stamp()); }
-  // The same for a caller that has taken the time stamp. `now` must not be before that of an earlier call.
+  // Does the same for a caller that has taken the time stamp. `now` must not be before that of an earlier call.
   Category enter_at(Category category, uint64_t now);
-  // Begins to measure; ends it. May alternate any number of times.
+  // These begin and end measuring. They may alternate any number of times.
   void start(Category category = Category::kUser) { enter(category); }
   void stop() { enter(Category::kStopped); }
 
   void add_sub_time(SubTime part, uint64_t elapsed_ticks) { add(sub_ticks_[static_cast<size_t>(part)], elapsed_ticks); }
   void count(Counter counter, uint64_t n = 1) { add(counters_[static_cast<size_t>(counter)], n); }
-  // A change of access rights that covered `pages` pages.
+  // Counts a change of access rights that covered `pages` pages.
   void count_rights(RightsChange change, uint64_t pages);
-  // A message handed to the fabric: `bytes` of payload and header.
+  // Counts a message that is handed to the fabric, with `bytes` of payload and header.
   void count_message(uint8_t type, uint64_t bytes) {
     add(messages_[type], 1);
     add(message_bytes_[type], bytes);
@@ -158,23 +174,26 @@ class alignas(64) ProcessorProfile {
 
   [[nodiscard]] Category current() const { return current_.load(std::memory_order_relaxed); }
   // Reads everything, the interval that is open included. The times are consistent with each other; a counter may miss
-  // what happens meanwhile. Waits while the owner is inside enter(): not for signal handlers.
+  // what happens meanwhile. Waits while the owner is inside enter(), so it is not for signal handlers.
   void snapshot(ProfileSnapshot& out) const { snapshot_at(out, nullptr); }
-  // The same as it would be at time stamp `*now`, which the owner must not have passed; nullptr: at present.
+  // Reads everything as it would be at time stamp `*now`, which the owner must not have passed; nullptr
+  // means at present.
   void snapshot_at(ProfileSnapshot& out, const uint64_t* now) const;
 
  private:
   using Word = std::atomic<uint64_t>;
 
-  // One instruction, so that a signal falls before it or after it; not a locked one, because only the owner writes.
+  // The addition is one instruction, so that a signal falls before it or after it. The instruction is not a locked one,
+  // because only the owner writes.
   static void add(Word& word, uint64_t n) { asm volatile("addq %1, %0" : "+m"(word) : "er"(n) : "cc", "memory"); }
 
-  // Odd while the owner is inside enter(). x86 keeps the order of one thread's stores, so readers need no more.
+  // The version is odd while the owner is inside enter(). x86 keeps the order of one thread's stores, so readers
+  // need no more.
   Word version_{0};
   std::atomic<Category> current_{Category::kStopped};
-  // Of each category: the sum of the time stamps at which it was left, less those at which it was entered. So a signal
-  // handler that switches categories between two instructions of enter() leaves every sum right. The last is for
-  // kStopped.
+  // For each category, the sum of the time stamps at which it was left, less those at which it was entered. So a
+  // signal handler that switches categories between two instructions of enter() leaves every sum right. The last sum
+  // is kStopped's.
   std::array<Word, kCategoryCount + 1> ticks_{};
   std::array<Word, kSubTimeCount> sub_ticks_{};
   std::array<Word, kCounterCount> counters_{};
@@ -198,7 +217,7 @@ inline void ProcessorProfile::count_rights(RightsChange change, uint64_t pages) 
   add(counters_[calls + 1], pages);
 }
 
-// In `category` for as long as it lives, then back in the one before.
+// Keeps the thread in `category` for as long as it lives, and then returns it to the category before.
 class CategoryScope {
  public:
   CategoryScope(ProcessorProfile& profile, Category category) : profile_(profile), previous_(profile.enter(category)) {}
@@ -211,7 +230,7 @@ class CategoryScope {
   const Category previous_;
 };
 
-// Adds its lifetime to a part. No category may be entered meanwhile: what is waited for is no part of the work.
+// Adds its lifetime to a part. No category may be entered meanwhile: waiting is no part of the work.
 class SubTimeScope {
  public:
   SubTimeScope(ProcessorProfile& profile, SubTime part) : profile_(profile), part_(part), start_(work_stamp()) {}

@@ -91,12 +91,13 @@ constexpr std::array kColumns = {Column{Category::kUser, "user"}, Column{Categor
 constexpr std::array kThreadColumns = {Column{Category::kUser, "user"}, Column{Category::kDataWait, "data wait"},
                                        Column{Category::kLock, "futex"}, Column{Category::kSystem, "system calls"},
                                        Column{Category::kProtocol, "protocol"}};
-// And of the table of what threads counted, as the counters.
+// The columns of the table of what threads counted, in the order of kThreadCounters.
 constexpr std::array<const char*, kThreadCounters.size()> kThreadCounterColumns = {
     "read", "write", "upgrade", "local", "fetched", "calls", "futex", "to node 0"};
 
-// Time stamp counters of two sockets may differ by a few ticks, and a signal may come between taking a time stamp and
-// using it: an almost empty category can come out negative. The largest one gives what it lacks; the sum stays.
+// Time stamp counters of two sockets may differ by a few ticks, and a signal may come between taking a time stamp
+// and using it: an almost empty category can come out negative. The largest category gives what that one lacks;
+// the sum stays.
 void lift_negatives(std::array<uint64_t, kCategoryCount>& ticks) {
   uint64_t lacking = 0;
   for (uint64_t& value : ticks) {
@@ -142,7 +143,7 @@ bool is_of_program(const ThreadRow& row) {
   return row.kind != ThreadRow::Kind::kShadows;
 }
 
-// Of the program's own threads, where those are known and processors are not.
+// Adds up the times of the program's own threads, where those are known and processors are not.
 ThreadTimes sum_of_processors(const RunDescription& run, std::span<const NodeReport> reports) {
   ThreadTimes sum;
   for (const ThreadRow& row : run.threads)
@@ -227,7 +228,7 @@ class TextTable {
       if (is_of_program(thread)) row(name_of(thread), std::to_string(thread.node), thread.times.total_ns, thread.times);
   }
 
-  // Those that were not only waiting for something to do.
+  // A shadow's total is the time in which it did not merely wait for something to do.
   void rows_of_shadows() {
     for (const ThreadRow& thread : run_.threads)
       if (!is_of_program(thread)) row("shadows", std::to_string(thread.node), awake(thread.times), thread.times);
@@ -255,7 +256,7 @@ class TextTable {
 
   void times() {
     const ThreadTimes sum = sum_of_processors(run_, reports_);
-    // Columns hold 11 characters; more digits than a microsecond's say nothing.
+    // Columns hold 11 characters; more digits than those of a microsecond say nothing.
     decimals_ = milliseconds(sum.total_ns) < 1e6 ? 3 : 1;
     print("{:>9} {:>4} {:>11}", run_.is_hosted ? "thread" : "processor", "node", "total");
     for (const Column& column : columns()) print(" {:>16}", column.title);
@@ -320,7 +321,7 @@ class TextTable {
     print("\n");
   }
 
-  // Whether a column a node fits.
+  // Returns whether there is room for a column for each node.
   [[nodiscard]] bool wide() const { return reports_.size() <= 5; }
 
   void counters() {

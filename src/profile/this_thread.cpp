@@ -5,7 +5,7 @@ namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local ProcessorProfile* t_profile = nullptr;
 
-// Threads that nobody measures share it: its sums are never read, and adds that get lost in it do not matter.
+// Threads that are not measured share this: its sums are never read, and additions that get lost in it do not matter.
 constinit ProcessorProfile g_unmeasured;
 
 }  // namespace

@@ -26,7 +26,8 @@ namespace {
 
 using internal::ThreadClock;
 
-// How long a processor that is ahead sleeps before it looks whether the slowest is asleep, too. It takes two looks.
+// How long, in nanoseconds, a processor that is ahead sleeps before it looks whether the slowest is asleep, too. It
+// takes two looks.
 constexpr Nanoseconds kLook = 20'000'000;
 
 constinit Shared g_shared;
@@ -61,7 +62,7 @@ bool is_runnable(uint32_t state) {
   return state == ProcessorClock::kRuns || state == ProcessorClock::kWaitsFor;
 }
 
-// The runnable processor whose clock was published as least; nullptr: there is none.
+// Returns the runnable processor whose published clock is the least; nullptr if there is none.
 ProcessorClock* slowest() {
   ProcessorClock* found = nullptr;
   uint64_t least = 0;
@@ -75,7 +76,7 @@ ProcessorClock* slowest() {
   return found;
 }
 
-// After every change that may have let the slowest come further.
+// Called after every change that may have let the slowest processor come further.
 void wake_sleepers() {
   if (g_shared.sleepers->load(std::memory_order_seq_cst) == 0) return;
   const ProcessorClock* const last = slowest();
@@ -96,7 +97,7 @@ void publish(ProcessorClock& processor, Nanoseconds clock, ProcessorClock::State
   wake_sleepers();
 }
 
-// Puts what handlers cost that interrupted the calling processor on its clock, as time of the protocol.
+// Puts the cost of the handlers that interrupted the calling processor on its clock, as time of the protocol.
 void take_interrupts() {
   const Nanoseconds cost = t_processor->interrupted_ns.exchange(0, std::memory_order_relaxed);
   if (cost == 0) return;
@@ -107,9 +108,9 @@ void take_interrupts() {
   profile.enter_at(category, t_own.base);
 }
 
-// The calling thread is a processor that has been in the program's code until now, and comes from there in a way that
-// costs `cost`, a part of what has passed since its clock was read. From here on it is in the protocol. False if it is
-// no such thread.
+// Called when a processor that has been in the program's code until now comes from there in a way that costs `cost`, a
+// part of what has passed since its clock was read. From here on it is in the protocol. Returns false if the calling
+// thread is no such processor.
 bool come_from_program(Nanoseconds cost) {
   if (t_processor == nullptr || t_active != nullptr || !t_own.runs) return false;
   ProcessorProfile& profile = this_profile();
@@ -123,11 +124,11 @@ bool come_from_program(Nanoseconds cost) {
   return true;
 }
 
-// Whether the thread sleeps or is stopped, as /proc says. False if that cannot be found out.
+// Returns whether the thread sleeps or is stopped, as /proc says; false if that cannot be found out.
 bool is_asleep(uint32_t process, uint32_t thread) {
   StackText path;
   path.text("/proc/").number(process).text("/task/").number(thread).text("/stat");
-  // Not open() and read(): the program may be the one who is asked to define them, and we may be in a signal handler.
+  // The functions open() and read() may be the program's own, and this may run in a signal handler.
   const int saved = errno;
   const auto fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC));
   bool asleep = false;
@@ -135,7 +136,7 @@ bool is_asleep(uint32_t process, uint32_t thread) {
     char text[256];
     const long length = syscall(SYS_read, fd, text, sizeof text - 1);
     syscall(SYS_close, fd);
-    // PID (NAME) STATE ...; the name may contain anything.
+    // The text is PID (NAME) STATE ...; the name may contain anything.
     for (long i = length - 1; i >= 0; --i) {
       if (text[i] != ')') continue;
       asleep = i + 2 < length && (text[i + 2] == 'S' || text[i + 2] == 'D' || text[i + 2] == 'T');
@@ -155,7 +156,8 @@ namespace internal {
 Nanoseconds ThreadClock::read() {
   if (runs) {
     const Nanoseconds cpu = thread_cpu_ns();
-    // What has passed since belongs to the category that the thread has been in, for each change of it reads the clock.
+    // The time since then belongs to the category in which the thread has been, for each change of category
+    // reads the clock.
     const bool program = !of_handler && this_profile().current() == Category::kUser;
     base += scaled(cpu - mark, program ? g_options.scale : g_options.protocol_scale);
     mark = cpu;
@@ -330,8 +332,8 @@ void synchronise() {
     const Nanoseconds began = monotonic_ns();
     futex_wait(self.ahead, seen, FutexScope::kMachine, kLook);
     if (monotonic_ns() - began < kLook) continue;
-    // Nobody has come further for long. A processor that sleeps in a system call of the program's is not runnable, and
-    // says so itself to nobody.
+    // No processor has come further for long. A processor that sleeps in a system call of the program's is not
+    // runnable, and cannot say so itself.
     ProcessorClock* const last = slowest();
     if (last == nullptr || last->state.load() != ProcessorClock::kRuns ||
         last->until.load() != ProcessorClock::kNever || !is_asleep(last->process.load(), last->thread.load())) {
@@ -405,7 +407,7 @@ Wait::~Wait() {
     }
     publish(*t_processor, t_own.base, ProcessorClock::kRuns);
   }
-  // Others have had the core, as far as anybody can tell.
+  // Other threads have had the core, as far as can be known.
   t_has_waited = true;
   t_own.run();
 }
@@ -443,7 +445,7 @@ Interrupted choose_interrupted() {
 
 void charge(const Interrupted& interrupted, Nanoseconds cost) {
   if (interrupted.processor == nullptr) return;
-  // Its wait may be over by now, because of this handler: then the cost was part of the wait.
+  // The processor's wait may be over by now, because of this handler: then the cost was part of the wait.
   (interrupted.waits ? interrupted.processor->handled_ns : interrupted.processor->interrupted_ns)
       .fetch_add(cost, std::memory_order_relaxed);
 }

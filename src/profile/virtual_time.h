@@ -4,25 +4,25 @@
 // Every processor has a clock. It grows
 //   - by the CPU time of its thread, scaled (a factor for the program's code, one for the rest), while it runs the
 //     program's code or the protocol's;
-//   - to the time at which what it waits for happens (a message's handler, another processor's release), while it
-//     waits: the time that passes meanwhile on this host is nobody's;
-//   - by what handlers cost that interrupted it.
-// A message's handler has a clock of its own, which begins when the message arrives and the node's protocol handler is
-// free (fabric/emulation/virtual_fabric.h). What it sends, and what it announces to waiting processors, carries that
-// clock.
+//   - while the processor waits, to the time at which what it waits for happens (a message's handler, another
+//     processor's release): the time that passes meanwhile on this host is on no clock;
+//   - by the cost of the handlers that interrupted it.
+// A message's handler has a clock of its own, which begins when the message arrives and the node's protocol
+// handler is free (fabric/emulation/virtual_fabric.h). What it sends, and what it announces to waiting processors,
+// carries that clock.
 //
 // Invariants
 //   V1  A clock never goes back.
-//   V2  Who waited for something goes on no earlier than whoever made it true did so: EventCount::notify() leaves its
-//       time with the event, and every wait ends with advance().
+//   V2  A thread that waited for something goes on no earlier than the thread that made it true did so:
+//       EventCount::notify() leaves its time with the event, and every wait ends with advance().
 //   V3  No processor makes a synchronisation call while its clock is more than `skew` ahead of the slowest runnable
-//       processor's. Runnable: runs a function, and does not wait in a lock or barrier, nor, for something that the
-//       runtime does not know of, in a system call. So requests reach locks in the order of their virtual times but
-//       for `skew`, and work that processors share through locks is shared as the emulated machine would share it.
-//       The slowest runnable processor never waits for this, so somebody always goes on.
+//       processor's. A processor is runnable if it runs a function, and waits neither in a lock or barrier nor, for
+//       something of which the runtime does not know, in a system call. So requests reach locks in the order of their
+//       virtual times but for `skew`, and work that processors share through locks is shared as the emulated machine
+//       would share it. The slowest runnable processor never waits for this, so some processor always goes on.
 //
 // Processors' clocks stand in memory that all nodes map; all nodes are on one host. A processor publishes its clock
-// where it synchronises, faults, begins and ends to wait. Between these it runs, and others that need it to come
+// where it synchronises, faults, begins and ends to wait. Between these it runs, and processors that need it to come
 // further sleep.
 //
 // Everything here costs one test of a constant when the run's clock is the wall's.
@@ -36,45 +36,58 @@
 
 namespace multigrain::virtual_time {
 
-// One processor, as all nodes see it. All zero: runs nothing.
+// One processor, as all nodes see it. All zeroes mean that it runs nothing.
 struct alignas(64) ProcessorClock {
   enum State : uint32_t {
-    kAway,        // runs no function
-    kRuns,        //
-    kWaitsFor,    // for a message that is certain to come: no progress of a processor is needed
-    kWaitsUntil,  // until another processor does something
+    kAway,  // runs no function
+    kRuns,  // runs one
+    // It waits for a message that is certain to come: no processor need come further for that.
+    kWaitsFor,
+    kWaitsUntil,  // waits until another processor does something
   };
-  std::atomic<uint64_t> published;       // nanoseconds, at most the processor's clock
-  std::atomic<uint32_t> state;           // State
-  std::atomic<uint32_t> process;         // pid and tid of the thread
-  std::atomic<uint32_t> thread;          //
-  std::atomic<uint32_t> ahead;           // a futex word: grows when the slowest has come to `until`
-  std::atomic<uint64_t> until;           // of a processor that sleeps because it is ahead; else kNever
-  std::atomic<const void*> event;        // what it waits for, an address in its own process
-  std::atomic<uint64_t> handled_ns;      // what handlers cost that ran while it waited
-  std::atomic<uint64_t> interrupted_ns;  // and while it did not; not yet on its clock
+  std::atomic<uint64_t> published;  // nanoseconds, at most the processor's clock
+  std::atomic<uint32_t> state;      // State
+  std::atomic<uint32_t> process;    // pid and tid of the thread
+  std::atomic<uint32_t> thread;     //
+  // A futex word: it grows when the slowest processor has come to `until`.
+  std::atomic<uint32_t> ahead;
+  // The clock to which the slowest processor must come before this one, which is ahead, goes on; kNever if this one does
+  // not sleep.
+  std::atomic<uint64_t> until;
+  // The event for which it waits, an address in its own process.
+  std::atomic<const void*> event;
+  // The cost of the handlers that ran while it waited.
+  std::atomic<uint64_t> handled_ns;
+  // The cost of the handlers that interrupted it, not yet on its clock.
+  std::atomic<uint64_t> interrupted_ns;
   static constexpr uint64_t kNever = 0;
 };
 static_assert(sizeof(ProcessorClock) == 64);
 
-// What all processors of the machine share: in memory that every node maps, zero at first.
+// The words that all processors of the machine share, in memory that every node maps; it is zero at first.
 struct Shared {
-  std::span<ProcessorClock> processors;       // of the machine
+  std::span<ProcessorClock> processors;       // those of the machine
   std::atomic<uint32_t>* sleepers = nullptr;  // how many processors sleep because they are ahead
 };
 
 struct Options {
-  double scale = 1;              // virtual nanoseconds for each of CPU time: in the program's code,
-  double protocol_scale = 1;     // and everywhere else
-  Nanoseconds trap_ns = 0;       // what a fault costs before its handler runs and after it has returned,
-  Nanoseconds cold_trap_ns = 0;  // and if the processor has waited since the last
-  Nanoseconds check_ns = 0;      // what a check that misses costs before the runtime begins and after it has ended
-  Nanoseconds skew_ns = 20'000;  // V3
-  unsigned first_processor = 0;  // of this node
-  unsigned processors = 1;       // of this node
+  // Virtual nanoseconds for each nanosecond of CPU time in the program's code.
+  double scale = 1;
+  // The same everywhere else.
+  double protocol_scale = 1;
+  // The cost of a fault before its handler runs and after it has returned.
+  Nanoseconds trap_ns = 0;
+  // The same if the processor has waited since its last fault.
+  Nanoseconds cold_trap_ns = 0;
+  // The cost of a check that misses, before the runtime begins and after it has ended.
+  Nanoseconds check_ns = 0;
+  Nanoseconds skew_ns = 20'000;  // see V3
+  unsigned first_processor = 0;  // the first of this node
+  unsigned processors = 1;       // how many this node has
 };
 
-// Turns virtual time on in this process, for good. Once, before any other call here and before there are threads.
+// Turns virtual time on in this process, for good. Called once, before any other function here and before there
+// are threads.
 void start(const Shared& shared, const Options& options);
 
 namespace internal {
@@ -88,7 +101,7 @@ struct ThreadClock {
 
   Nanoseconds read();
   void run();
-  // Returns the time at which it stands.
+  // Stops the clock, and returns the time at which it stands.
   Nanoseconds stop();
 };
 
@@ -100,22 +113,22 @@ void announce(const void* event, Nanoseconds when);
   return internal::g_on;
 }
 
-// --- Clocks. Of the calling thread; async-signal-safe.
+// --- Clocks. These functions are about the calling thread, and async-signal-safe.
 
-// The thread's own clock, nanoseconds since the start of the run. What its profile is stamped with.
+// Returns the thread's own clock, in nanoseconds since the start of the run. The thread's profile is stamped with it.
 Nanoseconds now();
-// The time of what the thread does: in a message's handler, the handler's clock; else its own. What messages and events
-// are stamped with.
+// Returns the time of what the thread does: in a message's handler, the handler's clock; else the thread's own.
+// Messages and events are stamped with it.
 Nanoseconds stamp();
-// Scaled CPU time of the thread: for intervals of work, wherever it is charged.
+// Returns scaled CPU time of the thread: for intervals of work, wherever the work is charged.
 Nanoseconds work_ns();
-// What caused this happened at `when`: the calling thread's clock is that far from now on (V2).
+// The cause of what the thread does next happened at `when`: its clock is at least that far from now on (V2).
 inline void advance(Nanoseconds when) {
   if (on()) internal::advance(when);
 }
 
-// stamp() is at least `when` as long as this lives: for a transition that another caused, which came later than the
-// thread that carries it out.
+// Keeps stamp() from being less than `when` for as long as it lives: for a transition that another thread caused, at a
+// time later than that of the thread that carries it out.
 class StampFloor {
  public:
   explicit StampFloor(Nanoseconds when);
@@ -127,8 +140,8 @@ class StampFloor {
   Nanoseconds outer_ = 0;
 };
 
-// What the emulation itself costs here, and what the emulated machine would not do, is nobody's time: the calling
-// thread's clock stands as long as this lives.
+// The calling thread's clock stands for as long as this lives, because neither what the emulation itself costs, nor
+// what the emulated machine would not do, is time of any processor.
 class Unaccounted {
  public:
   Unaccounted();
@@ -142,20 +155,20 @@ class Unaccounted {
 
 // --- Processors.
 
-// The calling thread is this processor of the node from now on; its clock stands still.
+// Makes the calling thread this processor of the node; its clock stands still.
 void adopt(unsigned local_processor);
-// The processor is given a function at `when`: from now on it counts as runnable. By whoever hands it over.
+// The thread that gives the processor a function calls this. From `when` on the processor counts as runnable.
 void hand_over(unsigned local_processor, Nanoseconds when);
-// The function begins no earlier than `when`, and ends. By the processor itself.
+// The processor itself calls these when its function begins, no earlier than `when`, and when it ends.
 void begin_function(Nanoseconds when);
 void end_function();
-// The calling processor makes a system call of the program's, in which it may wait for what the runtime does not know: it is
-// not runnable until the call has ended.
+// The calling processor makes a system call of the program's, in which it may wait for something of which the runtime
+// does not know: it is not runnable until the call has ended.
 void begin_system_call();
 void end_system_call();
 
-// A thread that is no processor works for one, from `when` on, for as long as this lives: its clock runs, and what it waits for
-// counts.
+// A thread that is no processor works for one, from `when` on, for as long as this lives: its clock runs, and the times
+// of the events for which it waits count.
 class WorkFor {
  public:
   explicit WorkFor(Nanoseconds when);
@@ -164,16 +177,16 @@ class WorkFor {
   WorkFor& operator=(const WorkFor&) = delete;
 };
 
-// A processor's clock, as far as the calling thread knows.
+// Returns a processor's clock, as far as the calling thread knows.
 Nanoseconds clock_of(unsigned local_processor);
 
-// The calling processor has faulted, and its handler has just begun: what the system took for that was no work of the
-// program's but the protocol's.
+// The calling processor has faulted, and its handler has just begun. The time that the system took for that is the
+// protocol's, and not the program's.
 void trapped();
 
-// A check of the calling processor's has missed, and called the runtime, which works on it as long as this lives: that,
-// and what it cost to come here with all registers kept, is no work of the program's but the protocol's. Only in
-// virtual time, which may scale the two by different factors; else these nanoseconds stay with the program.
+// A check of the calling processor's has missed, and called the runtime, which works on it as long as this lives. That
+// time, and what it cost to come here with all registers kept, is the protocol's, and not the program's. This is done
+// in virtual time only, which may scale the two by different factors; else these nanoseconds stay with the program.
 class MissedCheck {
  public:
   MissedCheck() : missed_(on() && begin()) {}
@@ -189,22 +202,23 @@ class MissedCheck {
   const bool missed_;
 };
 
-// The calling processor is about to synchronise: waits until it is not too far ahead (V3). Also where a processor picks
-// up the cost of the handlers that interrupted it. No lock of the runtime may be held; not for handlers.
+// The calling processor is about to synchronise: waits until it is not too far ahead (V3). Here the processor
+// also takes the cost of the handlers that interrupted it. The caller may hold no lock of the runtime, and may
+// be no handler.
 void synchronise();
 
-// --- Waiting: what fabric/wait.h calls.
+// --- Waiting, for fabric/wait.h.
 
-// From here to the end of its life the calling thread waits for `event`; its clock stands. It ends with the event's
-// time.
+// The calling thread waits for `event` as long as this lives, and its clock stands. The wait ends with the
+// event's time.
 class Wait {
  public:
-  // `event`: the address that notify() gives to announce(); `when`: where the event's time will be.
+  // `event` is the address that notify() gives to announce(); `when` is where the event's time will be.
   Wait(const void* event, const std::atomic<Nanoseconds>& when);
   ~Wait();
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
-  // It was announced, but not what this thread waits for.
+  // The event was announced, but what this thread waits for has not happened.
   void again();
 
  private:
@@ -218,7 +232,7 @@ inline void announce(const void* event, Nanoseconds when) {
   if (on()) internal::announce(event, when);
 }
 
-// --- Handlers: what fabric/emulation/virtual_fabric.h calls.
+// --- Handlers, for fabric/emulation/virtual_fabric.h.
 
 // The calling thread runs a message's handler, with a clock of its own, for as long as this lives. The clock starts at
 // `begin`, and the handler at `begin + overhead`.
@@ -228,7 +242,7 @@ class HandlerScope {
   ~HandlerScope();
   HandlerScope(const HandlerScope&) = delete;
   HandlerScope& operator=(const HandlerScope&) = delete;
-  // What the handler has taken so far, the overhead included.
+  // Returns how long the handler has taken so far, the overhead included.
   [[nodiscard]] Nanoseconds elapsed();
 
  private:
@@ -239,14 +253,14 @@ class HandlerScope {
 };
 
 // The processor of this node that a handler which begins now would interrupt: one that waits, and so runs handlers
-// without being interrupted, if there is one; else the next in turn. nullptr: none runs a function.
+// without being interrupted, if there is one; else the next in turn. It is nullptr if none runs a function.
 struct Interrupted {
   ProcessorClock* processor = nullptr;
   bool waits = false;
 };
 Interrupted choose_interrupted();
 
-// Charges it with what the handler took.
+// Charges the processor with what the handler took.
 void charge(const Interrupted& interrupted, Nanoseconds cost);
 
 }  // namespace multigrain::virtual_time

@@ -1,4 +1,4 @@
-// The C interface (include/multigrain/multigrain.h), over the node. Each function here is a check or two and a call.
+// The C interface (include/multigrain/multigrain.h): each function makes a check or two, and calls the node.
 
 #include <algorithm>
 #include <bit>
@@ -32,8 +32,8 @@ int fail_with(int negative_errno, const std::string& sentence) {
   return negative_errno;
 }
 
-// Programs reach the interface from main() on, when the node runs. Anything earlier (a static constructor) or in a
-// process that never started one gets a sentence instead of a crash.
+// Programs reach the interface from main() on, when the node runs. A call that comes earlier (from a static
+// constructor), or from a process that never started a node, ends with a sentence instead of a crash.
 Node& node(const char* call) {
   Node* const node = Node::get();
   if (node == nullptr) [[unlikely]] {
@@ -69,13 +69,13 @@ size_t default_block_size(size_t size, const multigrain::Config& config) {
                                                      : config.line_size;
 }
 
-// No byte after the last member: such a byte would have any value in a caller's structure, and a later version's member
-// could lie there.
+// The structure has no byte after its last member: such a byte would have any value in a caller's structure, and a
+// later version's member could lie there.
 static_assert(sizeof(mg_alloc_options) == offsetof(mg_alloc_options, block_size) + sizeof(size_t));
-// More than any version will have: a larger size is one that nobody has set.
+// No version's structure will be larger: a size beyond this is one that the program has not set.
 constexpr size_t kMaxOptionsSize = 4096;
 
-// The caller's options as this version of the library has them, whichever version's structure the caller has.
+// Returns the caller's options as this version of the library has them, whichever version's structure the caller has.
 multigrain::Result<mg_alloc_options> known_options(const mg_alloc_options* given) {
   mg_alloc_options known = MG_ALLOC_OPTIONS_INIT;
   if (given == nullptr) return known;
@@ -131,9 +131,9 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
   return multigrain::fail("mg_alloc: {} is no home placement", static_cast<int>(options.home));
 }
 
-// A call in which a processor can wait. Its thread has no hazard published then, which the processor that it waits for may need
-// cleared; unless the program has left code that had one published in a way that the runtime does not see (handlers.h), such as
-// setcontext() in a handler.
+// A call in which a processor can wait. Its thread has no hazard published then, because the processor for which it
+// waits may need that hazard cleared. A program may have left code with a published hazard in a way that the runtime
+// does not see (handlers.h), such as setcontext() in a handler: the hazard is cleared here then.
 struct [[maybe_unused]] ClearedHazards {
   ClearedHazards() {
     if (multigrain::has_published_hazard()) [[unlikely]]
@@ -145,7 +145,7 @@ class WaitingCall : private ClearedHazards, private CallScope {
   using CallScope::CallScope;
 };
 
-// Objects remember where the program made them; a report that names one then names the line.
+// Notes where the program made an object, so that a report that names the object can name the line.
 uint64_t made(multigrain::SyncId object, const void* site) {
   multigrain::note_made(object.value, 0, site);
   return object.value;
@@ -161,7 +161,7 @@ int join_all(Node& self, const void* site) {
   return 0;
 }
 
-// The caller takes part in what it has spawned.
+// Runs the caller's own part of an mg_spawn_all.
 void run_here(mg_function function, void* argument) {
   multigrain::ProcessorStatus* const status = multigrain::this_status();
   if (status != nullptr) status->function.store(reinterpret_cast<uint64_t>(function), std::memory_order_relaxed);
@@ -169,7 +169,7 @@ void run_here(mg_function function, void* argument) {
   if (status != nullptr) status->function.store(0, std::memory_order_relaxed);
 }
 
-// It never works, and would wait in silence.
+// Ends the run if the thread holds the lock already: it would wait for itself, in silence.
 void refuse_lock_twice(mg_lock_t lock, const void* site) {
   const uint64_t taken = multigrain::taken_at(lock);
   if (taken != 0) [[unlikely]]
@@ -178,7 +178,7 @@ void refuse_lock_twice(mg_lock_t lock, const void* site) {
 
 }  // namespace
 
-// Where the program's call returns to: in each function of the interface itself, before anything is called.
+// The address to which the program's call returns. Each function of the interface reads it before it calls anything.
 #define MG_CALL_SITE __builtin_return_address(0)
 
 extern "C" {
@@ -254,7 +254,7 @@ void* mg_alloc(size_t size, const mg_alloc_options* options) {
     return nullptr;
   }
   if (placement->block_size != 0) {
-    // It begins where a block does, and no other shares its last one.
+    // The memory begins where a block does, and no other allocation shares its last block.
     const size_t block_size = placement->block_size;
     alignment = std::max(alignment, std::has_single_bit(block_size) ? block_size : self.config().page_size);
     if (size < self.config().page_size) size = (std::max<size_t>(size, 1) + block_size - 1) / block_size * block_size;
@@ -265,9 +265,9 @@ void* mg_alloc(size_t size, const mg_alloc_options* options) {
     errno = block.error().code;
     return nullptr;
   }
-  // Ordinary stores, so that the protocol sees them: the pages may have copies anywhere.
+  // The stores are ordinary ones, so that the protocol sees them: the pages may have copies anywhere.
   if (block->needs_clearing) {
-    // What is here of the pages may be older than what the block's last user wrote.
+    // This node's copies of the pages may be older than what the memory's last user wrote.
     self.acquire_all();
     const bool by_lines = placement->grain == multigrain::Grain::kLine;
     const auto clear = [by_lines](void* start, size_t bytes) {
@@ -290,7 +290,7 @@ void mg_free(void* block) {
   Node& self = node("mg_free");
   // A diff of this node's last writes to the block, made later, would overwrite what its next user has written.
   self.release();
-  // Before, because the block's next user may be there at once.
+  // This is noted before the block is freed, because the block's next user may be there at once.
   const auto address = reinterpret_cast<uint64_t>(block);
   const uint64_t freed_before = multigrain::note_freed(address, reinterpret_cast<uint64_t>(MG_CALL_SITE));
   if (const auto freed = self.heap().free(block); !freed) {

@@ -13,12 +13,13 @@
 namespace multigrain {
 namespace {
 
-constexpr std::string_view kNoteName{"Multigrain\0", 11};  // its end included
+constexpr std::string_view kNoteName{"Multigrain\0", 11};  // with its terminating zero
 constexpr uint32_t kNoteType = 1;
 
 enum class Note { kNone, kOfThisVersion, kOfAnother };
 
-// Notes are padded to the alignment of their segment, which is 4 or 8. Each object file that was linked into it has one.
+// Reads the object's notes, which say by which version of mgcc it was compiled. Notes are padded to the alignment of
+// their segment, which is 4 or 8. Each object file that was linked into the object has one.
 Note find_note(const dl_phdr_info& object) {
   Note result = Note::kNone;
   for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {

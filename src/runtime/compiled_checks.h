@@ -1,4 +1,5 @@
-// Whether the program was compiled with access checks: what mgcc compiles carries a note (section .note.multigrain).
+// Finds out whether the program was compiled with access checks: whatever mgcc compiles carries a note (section
+// .note.multigrain).
 #pragma once
 
 #include <string>
@@ -6,13 +7,15 @@
 namespace multigrain {
 
 struct CompiledChecks {
-  bool in_program = false;  // the executable has some
-  std::string missing;      // the first of the executable and the libraries that it came with that has none; or empty
-  std::string of_another_version;  // the first whose checks another version of mgcc made; or empty
+  bool in_program = false;  // the executable has checks
+  // The first of the executable and the libraries that came with it that has no checks; empty if all have them.
+  std::string missing;
+  // The first of them whose checks another version of mgcc made; empty if there is none.
+  std::string of_another_version;
 };
 
-// Looks at everything that is loaded, but libraries of the system (in /lib, /lib64 and /usr, except /usr/local) and of
-// Multigrain. What a program loads later is not seen. Start-up only.
+// Looks at everything that is loaded, except libraries of the system (in /lib, /lib64 and /usr, but not /usr/local) and
+// of Multigrain. It does not see what the program loads later. Call it at start-up only.
 CompiledChecks find_compiled_checks();
 
 }  // namespace multigrain

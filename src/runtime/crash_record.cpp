@@ -26,20 +26,23 @@
 namespace multigrain {
 namespace {
 
-// The unwinder needs a few kilobytes; a program's handler, which may run here, has its own idea.
+// The unwinder needs a few kilobytes; a program's handler, which may run here, may need more.
 constexpr size_t kAlternateStack = size_t{256} << 10;
 constexpr size_t kGuard = 4096;
-// Another thread died first, and writes that down: long enough even on a busy machine.
+// How long a thread waits, in milliseconds, while another thread that died first writes down why: long enough even on a
+// busy machine.
 constexpr unsigned kPatienceMs = 3000;
 
-// The thread that is inside record_crash(), and where it goes on if it faults there; kGivenUp if it did.
+// The thread that is inside record_crash(), and the place where it goes on if it faults there; kGivenUp if it did.
 constexpr pid_t kGivenUp = -1;
 constinit std::atomic<pid_t> g_recording{0};
 sigjmp_buf g_way_back;
-// This process: a child that was forked without the C library's knowledge has none of the memory of its parent's status.
+// The id of this process. A child that was forked without the C library's knowledge has another id, and none of the
+// memory of its parent's status.
 constinit pid_t g_process = 0;
 
-// The object that the address lies in; -1: none that is known, or no room.
+// Returns the number of the object in which the address lies, or kMaxModules if none is known there or
+// there is no room.
 uint32_t module_of(CrashRecord& crash, uint64_t address) {
   dl_find_object found;
   if (address == 0 || _dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return CrashRecord::kMaxModules;
@@ -67,14 +70,14 @@ void add_frame(CrashRecord& crash, uint64_t pc, bool is_call) {
 
 struct Walk {
   CrashRecord& crash;
-  bool found = false;  // the frame that the signal interrupted
+  bool found = false;  // the interrupted frame has been reached
 };
 
 _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* argument) {
   Walk& walk = *static_cast<Walk*>(argument);
   int before_instruction = 0;
   const uint64_t pc = _Unwind_GetIPInfo(context, &before_instruction);
-  // What comes first are the handler's own frames.
+  // The handler's own frames come first.
   if (!walk.found && pc != walk.crash.pc) return _URC_NO_REASON;
   if (walk.found && pc == 0) return _URC_END_OF_STACK;
   add_frame(walk.crash, pc, walk.found && before_instruction == 0);
@@ -84,7 +87,7 @@ _Unwind_Reason_Code on_frame(_Unwind_Context* context, void* argument) {
 
 void follow_stack(CrashRecord& crash) {
   if (module_of(crash, crash.pc) == CrashRecord::kMaxModules) {
-    // A call through a pointer to no function: what called it is on top of the stack, and no table says more.
+    // The program called through a pointer to no function: its caller is on top of the stack, and no table says more.
     add_frame(crash, crash.pc, false);
     add_frame(crash, *reinterpret_cast<const uint64_t*>(crash.stack_pointer), true);
     return;
@@ -100,7 +103,7 @@ void set_open(int how, std::array<int, 2> signals) {
   syscall(SYS_rt_sigprocmask, how, &mask, nullptr, sizeof mask);
 }
 
-// For a run whose launcher reads no status: what a debugger's tools can make lines of.
+// Writes out, for a run whose launcher reads no status, addresses that a debugger's tools can turn into lines.
 void write_out(const NodeStatus& status, const CrashRecord& crash) {
   StackText head;
   head.text("multigrain: node ").number(status.node);
@@ -154,7 +157,7 @@ void on_fatal_signal(int signal, siginfo_t* info, void* context) {
   struct sigaction fate = {};
   fate.sa_handler = SIG_DFL;
   real_sigaction(signal, &fate, nullptr);
-  // One that was sent is not raised again by returning.
+  // A signal that was sent is not raised again by returning.
   if (info->si_code <= 0) raise(signal);
 }
 
@@ -174,7 +177,7 @@ void use_alternate_stack() {
 
 void install_crash_handlers() {
   g_process = getpid();
-  // The unwinder looks things up at its first use.
+  // The unwinder looks up what it needs at its first use, which therefore comes before any crash.
   _Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_END_OF_STACK; }, nullptr);
   for (const int signal : {SIGABRT, SIGFPE, SIGILL}) {
     struct sigaction before = {};
@@ -196,7 +199,7 @@ void record_crash(int signal, const siginfo_t* info, const void* context, const 
   pid_t nobody = 0;
   const auto self = static_cast<pid_t>(syscall(SYS_gettid));
   if (!g_recording.compare_exchange_strong(nobody, self)) {
-    // This thread must not end the process before the first has written down why it ends.
+    // This thread must not end the process before the first thread has written down why it ends.
     for (unsigned waited = 0;
          waited < kPatienceMs && crash.state.load() != CrashRecord::kComplete && g_recording.load() != kGivenUp;
          waited += 10)
@@ -211,7 +214,7 @@ void record_crash(int signal, const siginfo_t* info, const void* context, const 
   set_open(SIG_UNBLOCK, {SIGSEGV, SIGBUS});
   fill(crash, *status, signal, info, context, address);
   crash.state.store(CrashRecord::kBegun, std::memory_order_release);
-  // First, so that it is there for the addresses of its allocations, too.
+  // The program is noted first, so that it has a number for the addresses of its allocations, too.
   module_of(crash, getauxval(AT_PHDR));
   follow_stack(crash);
   set_open(SIG_BLOCK, {SIGSEGV, SIGBUS});

@@ -24,9 +24,9 @@ std::vector<int> read_numbers(const char* variable) {
   return numbers;
 }
 
-// Long enough for a page fault served by a node that polls, several times over; a wake-up costs about as much.
+// This is long enough for a page fault served by a node that polls, several times over; a wake-up costs about as much.
 constexpr double kSpinUsWithOwnCores = 100;
-// With more processors than cores, whoever polls keeps the one that it waits for from running.
+// With more processors than cores, a processor that polls keeps the one for which it waits from running.
 constexpr double kSpinUsShared = 2;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What Linux does, and what is relied on here:
+// The handler of SIGSEGV and SIGBUS, which serves faults on the shared region. It relies on this behaviour of Linux:
 //
 //  * A fault of userfaultfd with UFFD_FEATURE_SIGBUS, and of a page without rights under mprotect, is a synchronous
 //    signal on the thread that made the access; returning from the handler makes the access again.
@@ -30,7 +30,7 @@ struct Entry {
   Protocol* protocol = nullptr;
 } g_entry;
 
-// Gives the fault the fate that it would have without us: the access is made again, under the default action.
+// Gives the fault the fate that it would have without the runtime: the access is made again, under the default action.
 void let_it_happen(int signal) {
   struct sigaction fate = {};
   fate.sa_handler = SIG_DFL;
@@ -52,7 +52,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
       errno = saved_errno;
       return;
     }
-    // Inside the region, but never allocated: a wild pointer, which deserves SIGSEGV whatever the mechanism raised.
+    // The address is inside the region, but was never allocated: the program has used a wild pointer, which deserves
+    // SIGSEGV whatever the mechanism raised.
     if (forward_to_user_handler(SIGSEGV, info, context)) return;
     record_crash(SIGSEGV, info, context, fault->address);
     if (signal != SIGSEGV) {
@@ -75,7 +76,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 
 namespace {
 
-// For measure_trap(): what the handler has seen.
+// The times that measure_trap()'s handler has taken.
 struct Trap {
   std::byte* page = nullptr;
   uint64_t begun = 0;
@@ -93,7 +94,7 @@ void on_measured_trap(int, siginfo_t*, void*) {
 TrapCost measure_trap() {
   constexpr size_t kTraps = 64;
   constexpr size_t kColdTraps = 5;
-  // More than the caches of a core hold, and than its TLB reaches.
+  // This is more than the caches of a core hold, and more than its TLB reaches.
   constexpr size_t kOther = size_t{16} << 20;
   void* const page = mmap(nullptr, Config::kMinPageSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   void* const other = mmap(nullptr, kOther, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -150,8 +151,9 @@ Status install_fault_entry(const Region& region, const AccessRights& rights, Pro
   sigfillset(&action.sa_mask);
   for (const int synchronous : {SIGILL, SIGTRAP, SIGFPE, SIGABRT}) sigdelset(&action.sa_mask, synchronous);
   for (const int signal : {SIGBUS, SIGSEGV}) {
-    // A stack that has overflowed is a SIGSEGV, whose handler needs another stack: the runtime's own, which has room for
-    // the handlers of messages, as those that programs have need not (interpose/signals.h).
+    // A stack that has overflowed raises SIGSEGV, whose handler then needs another stack. It takes the runtime's own,
+    // which has room for the handlers of messages; a stack that the program provides need not have it
+    // (interpose/signals.h).
     if (signal == SIGSEGV) action.sa_flags |= SA_ONSTACK;
     if (real_sigaction(signal, &action, nullptr) != 0) return fail_errno(errno, "cannot install the fault handler");
   }

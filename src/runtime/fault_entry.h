@@ -1,4 +1,4 @@
-// Where faults on the shared region come in.
+// The entry of faults on the shared region into the runtime, and a measurement of what it costs.
 #pragma once
 
 #include <csignal>
@@ -10,23 +10,23 @@
 
 namespace multigrain {
 
-// What the system takes for a fault besides what its handler does: the trap, the signal, and the return from it;
-// medians.
+// The time that the system takes for a fault besides what its handler does: for the trap, the signal, and the return
+// from it. Both times are medians.
 struct TrapCost {
-  Nanoseconds warm = 0;  // one after the other
-  Nanoseconds cold = 0;  // when another program has had the core's caches since
+  Nanoseconds warm = 0;  // when faults come one after the other
+  Nanoseconds cold = 0;  // after another program used the core's caches
 };
-// Before install_fault_entry(), while there is no other thread. Takes about 5 ms.
+// Measures them. Called before install_fault_entry(), while there is no other thread. Takes about 5 ms.
 TrapCost measure_trap();
 
-// Installs the handler for the signals that an access without right, or a wild pointer, can raise. From here on an
-// access to an allocated page of the region is the protocol's business, and every other fault is the program's: its own
-// handler if it has one, its death with the ordinary signal and core otherwise.
-// The arguments outlive the process's last fault. Once, at start-up.
+// Installs the handler for the signals that an access without right, or a wild pointer, can raise. From here on the
+// protocol serves every access to an allocated page of the region, and every other fault is the program's: it goes to
+// the program's own handler if there is one, and otherwise kills the program with the ordinary signal and core. The
+// arguments must outlive the process's last fault. Called once, at start-up.
 Status install_fault_entry(const Region& region, const AccessRights& rights, Protocol& protocol);
 
-// What that handler does first: true if the signal was an access to an allocated page without a right that it should have,
-// which it has now.
+// Does what that handler does first. Returns true if the signal was an access to an allocated page without a right that
+// the access should have, and now has.
 bool serve_fault(int signal, const siginfo_t* info, const void* context);
 
 }  // namespace multigrain

@@ -23,12 +23,12 @@ void copy(char (&to)[N], std::string_view text) {
   text.copy(to, N - 1);
 }
 
-// The launcher prints the sentence, with lines; where none does, this process prints it, with addresses.
+// The launcher prints the sentence, with lines; where there is no launcher, this process prints it, with addresses.
 [[noreturn]] void die_of(std::string_view sentence, uint64_t lock, std::initializer_list<Place> places) {
   NodeStatus& status = *node_status();
   MistakeRecord& mistake = status.mistake;
   uint32_t none = 0;
-  // Another processor that dies of its own has said so for the run.
+  // Another processor has made a mistake of its own, and has said so for the run.
   if (!mistake.state.compare_exchange_strong(none, 1)) _exit(1);
   mistake.processor = status.first_processor + static_cast<uint32_t>(this_status() - status.processor);
   mistake.lock = lock;
@@ -62,7 +62,8 @@ void die_of_foreign_unlock(uint64_t lock, const void* site) {
 }
 
 void die_of_return_with_lock(uint64_t lock, uint64_t taken, uint64_t function) {
-  // As if it were the place after a call: the launcher names the line before.
+  // The launcher names the line before an address, since places are where calls return to: so the function
+  // counts as one.
   die_of("a processor has returned from its function with a lock that nobody else can unlock", lock,
          {{"taken", taken}, {"in the function", function + 1}});
 }

@@ -9,17 +9,17 @@
 namespace multigrain {
 namespace {
 
-// A host that is slow to start programs (a cold file server) needs its time; one that is not there is the launcher's to
-// find out.
+// How long nodes wait for each other. A host that is slow to start programs (a cold file server) needs its time; the
+// launcher finds out that a host is not there.
 constexpr std::chrono::seconds kPatience{120};
 
 }  // namespace
 
-Result<std::optional<Meeting>> Meeting::hold() {
+Result<std::optional<Meeting>> Meeting::meet() {
   const char* const name = secure_getenv("MULTIGRAIN_WIREUP");
   if (name == nullptr) return std::nullopt;
   const char* const number = secure_getenv("MULTIGRAIN_NODE");
-  // The libraries are looked at before the wire-up loads one of its own.
+  // This node's libraries are looked at before the wire-up loads one of its own.
   auto mine = describe_this_node(number == nullptr || std::string_view(number) == "0");
   if (!mine) return tl::unexpected(mine.error());
   Meeting meeting;

@@ -1,4 +1,5 @@
-// The first thing that nodes of a run over UCX do: meet through the launcher's wire-up, and agree.
+// The meeting of the nodes of a run over UCX, which is the first thing that they do: through the launcher's wire-up
+// they agree on what each must know of all.
 #pragma once
 
 #include <memory>
@@ -13,20 +14,20 @@
 namespace multigrain {
 
 struct Meeting {
-  // Meets the other nodes if MULTIGRAIN_WIREUP says how; nothing otherwise. Afterwards the environment holds node 0's
-  // settings. Before other threads exist, and before anything is loaded at run time. Errors: the launcher or a node is
-  // gone, the nodes do not agree (which one, and on which host).
-  static Result<std::optional<Meeting>> hold();
+  // Meets the other nodes if MULTIGRAIN_WIREUP says how; returns nothing otherwise. Afterwards the environment holds
+  // node 0's settings. Called before other threads exist, and before anything is loaded at run time. Errors: the
+  // launcher or a node is gone, or the nodes do not agree (the sentence says which one, and on which host).
+  static Result<std::optional<Meeting>> meet();
 
-  // The second half: opens UCX, with the region's `frames` behind kFrames and the line table behind kLines, and
-  // connects to everybody. `lost` is called as UcxOptions::peer_failed says.
+  // Completes the meeting: opens UCX, with the region's `frames` behind kFrames and the line table behind kLines, and
+  // connects to all nodes. `lost` is called as UcxOptions::peer_failed says.
   Result<std::unique_ptr<UcxFabric>> connect(const Config& config, std::span<std::byte> frames,
                                              std::span<std::byte> lines,
                                              void (*lost)(void* context, NodeId node, const char* reason),
                                              void* context);
 
   std::unique_ptr<Wireup> wireup;
-  std::vector<std::string> hosts;  // of every node
+  std::vector<std::string> hosts;  // the host of every node
 };
 
 }  // namespace multigrain

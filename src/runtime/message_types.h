@@ -1,4 +1,4 @@
-// The runtime's own messages.
+// The runtime's own messages: those that start processors, end the run, and collect its statistics.
 #pragma once
 
 #include "fabric/fabric.h"
@@ -12,19 +12,24 @@ inline constexpr MessageType kRuntimeEnd = 0x90;
 
 namespace multigrain::runtime_message {
 
-inline constexpr MessageType kSpawn = message_range::kRuntime + 0;        // node 0: run word[1](word[2]) on word[0]
-inline constexpr MessageType kDone = message_range::kRuntime + 1;         // to node 0: processor word[0] is idle again
-inline constexpr MessageType kShutdown = message_range::kRuntime + 2;     // node 0: report
-inline constexpr MessageType kReport = message_range::kRuntime + 3;       // to node 0: payload is a NodeReport
-inline constexpr MessageType kExit = message_range::kRuntime + 4;         // to node 0: exit() with status word[0]
-inline constexpr MessageType kProfileMark = message_range::kRuntime + 5;  // word 0: a PhaseMark
+// From node 0: the receiver's processor word[0] is to call the function word[1] with the argument word[2].
+inline constexpr MessageType kSpawn = message_range::kRuntime + 0;
+// To node 0: processor word[0] is idle again.
+inline constexpr MessageType kDone = message_range::kRuntime + 1;
+// From node 0: the run ends, and the receiver is to send its report.
+inline constexpr MessageType kShutdown = message_range::kRuntime + 2;
+inline constexpr MessageType kReport = message_range::kRuntime + 3;  // to node 0; the payload is a NodeReport
+// To node 0, which is to call exit() with status word[0].
+inline constexpr MessageType kExit = message_range::kRuntime + 4;
+// The receiver is to make the PhaseMark word[0], which the sender made at time word[1]; it answers with kProfileMarked.
+inline constexpr MessageType kProfileMark = message_range::kRuntime + 5;
 inline constexpr MessageType kProfileMarked = message_range::kRuntime + 6;
-// From node 0: what is in the private memory [word[0], word[0] + word[1]), at most 4 bytes? The answer: payload, nothing
-// if that is none of it.
+// Node 0 asks what is in the private memory [word[0], word[0] + word[1]), at most 4 bytes. The payload of the answer
+// has the bytes; it is empty if the node has no such private memory.
 inline constexpr MessageType kPeek = message_range::kRuntime + 7;
 inline constexpr MessageType kPeeked = message_range::kRuntime + 8;
-// To node 0, before a kReport that says how many of them there are in all: payload is ThreadRows.
+// To node 0, before a kReport that says how many of them there are in all; the payload is ThreadRows.
 inline constexpr MessageType kThreadRows = message_range::kRuntime + 9;
-// message_range::kRuntime + 0x10 .. 0x17 belong to runtime/private/state_copy.h.
+// The numbers message_range::kRuntime + 0x10 to 0x17 belong to runtime/private/state_copy.h.
 
 }  // namespace multigrain::runtime_message

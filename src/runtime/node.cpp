@@ -26,7 +26,7 @@
 namespace multigrain {
 namespace {
 
-// Never destroyed: faults and messages may come until the process is gone.
+// The node is never destroyed: faults and messages may come until the process is gone.
 Node* g_node = nullptr;
 bool g_forked = false;
 
@@ -48,9 +48,9 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
   // What is built here lives as long as the process, across copies of the private heap.
   const BootHeapScope boot;
   if (Status opened = open_node_status(); !opened) return opened;
-  // Before the runtime loads libraries of its own.
+  // This comes before the runtime loads libraries of its own.
   CompiledChecks checks = find_compiled_checks();
-  auto meeting = Meeting::hold();
+  auto meeting = Meeting::meet();
   if (!meeting) return tl::unexpected(meeting.error());
   auto config = config_from_environment();
   if (!config) return tl::unexpected(config.error());
@@ -80,7 +80,8 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
   return node->start_service();
 }
 
-// From here on the launcher can tell what happens here. Before any message is served: the first may bring work.
+// Describes this node in its status: from here on the launcher can tell what happens on it. Called before any message
+// is served, because the first may bring work.
 void Node::describe() const {
   NodeStatus& status = *node_status();
   status.node = config_.node.value;
@@ -93,7 +94,7 @@ void Node::describe() const {
   for (std::filesystem::directory_iterator task("/proc/self/task", error), end; !error && task != end;
        task.increment(error))
     ++threads;
-  // With the service thread, and that which ends the program.
+  // The service thread and the thread that ends the program are counted as well.
   status.threads_at_start = threads + (config_.nodes == 1 ? 1 : 2);
   status.magic.store(NodeStatus::kMagic, std::memory_order_release);
   // mgrun answers SIGQUIT with what the processors do, and the run goes on; a terminal sends it to the nodes as well.
@@ -102,11 +103,11 @@ void Node::describe() const {
     signal(SIGQUIT, SIG_IGN);
 }
 
-// Called by the thread that is about to use it, so it may wait.
+// The thread that is about to use the object calls this, so it may wait.
 void Node::refuse_thread_sync_object(const char* function, const void* object, const char* instead) {
   const BootHeapScope boot;
   Node& self = *get();
-  // Its block begins at a multiple of 16 bytes before it.
+  // The object's block begins at a multiple of 16 bytes before the object.
   const auto* start = reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(object) / 16 * 16);
   auto size = self.heap_->usable_size(start);
   for (unsigned steps = 0; !size && steps < Config::kMinPageSize / 16 && self.region_->contains(start - 16); ++steps) {
@@ -131,8 +132,9 @@ Status Node::start_service() {
   pthread_t thread;
   const BootHeapScope boot;
   const AsynchronousSignalsBlocked blocked;
-  // On the node's own cores, not only on that of processor 0, whose thread starts it: another node's cores are not
-  // there to serve this one, and where the node has one core, taking a right from a page needs no interrupt of another.
+  // The service thread runs on the node's own cores, not only on that of processor 0, whose thread starts it: another
+  // node's cores are not there to serve this node, and where the node has one core, taking a right from a page needs no
+  // interrupt of another core.
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setaffinity_np(&attributes, sizeof service_cores_, &service_cores_);
@@ -148,7 +150,8 @@ Status Node::start_service() {
 }
 
 // exit() on another node ends the program as it would on one machine, by exit() here. That runs the program's exit
-// handlers, which may touch shared memory: so not on the service thread, which others and they themselves wait for.
+// handlers, which may touch shared memory: so it must not happen on the service thread, for which other threads and the
+// handlers themselves wait.
 void* Node::exit_main(void* argument) {
   auto* const node = static_cast<Node*>(argument);
   pthread_setname_np(pthread_self(), "mg exit");
@@ -167,9 +170,9 @@ void* Node::service_main(void* node) {
   return nullptr;
 }
 
-// A request that finds all cores computing must not wait for a time slice: the service thread runs at once or the
-// other node stands still. SCHED_RR preempts ordinary threads; where it is not permitted, a negative nice value makes a
-// woken thread preempt soon; where that is not either, the scheduler's own wake-up bonus is all there is.
+// A request that finds all cores computing must not wait for a time slice: the service thread runs at once or the other
+// node stands still. SCHED_RR preempts ordinary threads; where it is not permitted, a negative nice value makes a woken
+// thread preempt soon; where that is not permitted either, only the scheduler's own wake-up bonus helps.
 const char* Node::raise_service_priority() const {
   const sched_param lowest{.sched_priority = sched_get_priority_min(SCHED_RR)};
   if (pthread_setschedparam(pthread_self(), SCHED_RR, &lowest) == 0) return "real-time (SCHED_RR)";
@@ -189,10 +192,10 @@ void Node::service() {
   }
 }
 
-// --- What the parts ask of the node
+// --- The interfaces that the node's parts call
 
 void Node::release() {
-  // Nothing queued and nothing under way: the fast path of locks.
+  // Nothing is queued and nothing is under way: this is the fast path of locks.
   if (protocol_->is_clean()) return;
   protocol_->release();
 }

@@ -34,64 +34,66 @@
 
 namespace multigrain {
 
-// The parts of an allocation that are used as if they were several.
+// Knows the parts of allocations that the program uses as if each were an allocation of its own.
 class Stretches {
  public:
   virtual ~Stretches() = default;
-  // The part that has this page; empty: none, or it cannot be told now. Async-signal-safe.
+  // Returns the part that has this page; it is empty if there is none, or if it cannot be told now. Async-signal-safe.
   virtual PageRange part_of(PageId page) = 0;
 };
 
-// The threads of a program that knows nothing of processors (src/guest), for the statistics.
+// The threads of a hosted program, which knows nothing of processors (src/guest); the statistics are about them.
 class HostedThreads {
  public:
   virtual ~HostedThreads() = default;
-  // The program's name, for the head of the statistics.
+  // Returns the program's name, for the head of the statistics.
   [[nodiscard]] virtual std::string program() const = 0;
-  // What this node's have done until `when` (in virtual time: a time of that): their counters into `report`, and a row each. From
-  // any thread, in no message handler.
+  // Returns a row for each thread of this node, with what it has done until `when` (a virtual time, if the run has
+  // virtual time), and adds the threads' counters to `report`. Any thread may call it, but no message handler.
   virtual std::vector<ThreadRow> report(NodeReport& report, Nanoseconds when) = 0;
 };
 
-// What mg_profile_reset and mg_profile_stop tell every node.
+// The marks by which mg_profile_reset and mg_profile_stop begin and end a phase on every node.
 enum class PhaseMark : uint64_t { kBegin, kEnd };
 
 class Node final : private SyncHost, private ProcessorHost, private HomeDirectory {
  public:
-  // Builds this process's node from the environment and makes it ready for messages and faults. Once. `prepare`, if given, is
-  // called before any message is served.
+  // Builds this process's node from the environment and makes it ready for messages and faults. Called once. `prepare`,
+  // if given, is called before any message is served.
   static Status start(const std::function<Status(Node&)>& prepare = {});
-  // The node, or nullptr before start().
+  // Returns the node, or nullptr before start().
   static Node* get();
-  // Whether this process is a child that the program forked: it has no node.
+  // Returns whether this process is a child that the program forked: it has no node.
   static bool is_forked_child();
 
   ~Node() override;
 
   [[nodiscard]] const Config& config() const { return config_; }
-  // Those of this node, or all if it has none of its own.
+  // Returns the cores of this node, or all cores if the node has none of its own.
   [[nodiscard]] const cpu_set_t& cores() const { return service_cores_; }
   [[nodiscard]] Region& region() { return *region_; }
   [[nodiscard]] AccessRights& rights() { return *rights_; }
   [[nodiscard]] SharedHeap& heap() { return *heap_; }
   [[nodiscard]] Protocol& protocol() { return *protocol_; }
-  // Whether memory can be kept coherent by lines here: the program has compiled checks.
+  // Returns whether memory can be kept coherent by lines here: the program has compiled checks.
   [[nodiscard]] bool has_line_protocol() const { return line_protocol_ != nullptr; }
   [[nodiscard]] Sync& sync() { return *sync_; }
   [[nodiscard]] Processors& processors() { return *processors_; }
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
   [[nodiscard]] const WaitPolicy& wait() const { return wait_; }
 
-  // Pages are brought ahead of a processor only in the parts of allocations that this says. Before any processor runs.
+  // From now on, pages are brought ahead of a processor only inside the parts of allocations that `stretches` names.
+  // Called before any processor runs.
   void set_stretches(Stretches& stretches) { stretches_ = &stretches; }
 
-  // The program is hosted: its threads have rows in the statistics, and processors none. Before any of them runs.
+  // Says that the program is hosted: its threads have rows in the statistics, and processors have none. Called before
+  // any of them runs.
   void set_hosted(HostedThreads& threads) { hosted_ = &threads; }
 
-  // When the run began, monotonic_ns().
+  // Returns when the run began, by monotonic_ns().
   [[nodiscard]] Nanoseconds started_at() const { return started_at_; }
 
-  // Release, and acquires, of the calling processor.
+  // The release and the acquires of the calling processor.
   void release() override;
   void drain_store_buffer() override;
   void acquire(NodeId from) override { protocol_->acquire(from); }
@@ -100,23 +102,24 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void acquire_at_barrier() override { protocol_->acquire_at_barrier(); }
   void help() override { protocol_->help(); }
 
-  // Begins the phase that the statistics are of, forgetting what was before, or ends it; on every node. On any node,
-  // from ordinary code.
+  // Begins the phase that the statistics describe, forgetting what was before, or ends it; on every node. Ordinary code
+  // of any node may call it.
   void mark_profiles(PhaseMark mark);
 
-  // Of a node other than 0, before it serves messages, and so before node 0 can have given it work: a signal that ends a
-  // process goes to the launcher, which gives it to the program on node 0.
+  // Called on a node other than 0 before it serves messages, and so before node 0 can have given it work. From now on a
+  // signal that ends a process goes to the launcher, which gives it to the program on node 0.
   void pass_on_signals() const;
 
-  // Life of a node other than 0: serves until node 0 ends the run; then its process ends.
+  // The life of a node other than 0: it serves until node 0 ends the run; then its process ends.
   [[noreturn]] void serve_until_the_end();
 
-  // The end of the run, on the node whose process is exiting with `status`; writes the statistics. Node 0: collects
-  // the others' reports. Others: tells node 0 to exit too, and waits to be ended. False: the statistics were lost, which
-  // has been said.
+  // Ends the run, on the node whose process is exiting with `status`, and writes the statistics. Node 0 collects the
+  // other nodes' reports. Any other node tells node 0 to exit too, and waits to be ended. Returns false if the
+  // statistics were lost, which the user has been told.
   [[nodiscard]] bool finish(int status);
 
-  // The process is about to run its libraries' destructors: nothing here enters them from now on.
+  // Called when the process is about to run its libraries' destructors: from now on nothing here enters
+  // those libraries.
   void stop();
 
  private:
@@ -129,7 +132,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   Status start_service();
   void describe() const;
 
-  // --- What the parts ask of the node.
+  // --- The interfaces that the node's parts call.
   [[nodiscard]] const WaitPolicy& wait_policy() const override { return wait_; }  // SyncHost
   void enter(SyncActivity activity) override;
   void leave() override;
@@ -171,17 +174,20 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   [[nodiscard]] bool write_statistics(std::span<const NodeReport> reports);
 
   Config config_;                   // constant after build()
-  std::optional<Meeting> meeting_;  // of a run over UCX
-  const CompiledChecks checks_;     // that the program has
+  std::optional<Meeting> meeting_;  // if the run is over UCX
+  const CompiledChecks checks_;     // the checks in the program
   WaitPolicy wait_;
-  cpu_set_t service_cores_{};  // where the service thread may run: the node's cores, if it has its own
+  // The cores on which the service thread may run: the node's, if it has its own.
+  cpu_set_t service_cores_{};
   Stretches* stretches_ = nullptr;
   HostedThreads* hosted_ = nullptr;
   std::unique_ptr<Fabric> fabric_;
-  ShmFabric* shm_ = nullptr;                 // what fabric_ is, or wraps: this
-  UcxFabric* ucx_ = nullptr;                 // or this
+  // fabric_ is one of these two, or wraps it.
+  ShmFabric* shm_ = nullptr;
+  UcxFabric* ucx_ = nullptr;
   std::vector<std::string> names_of_nodes_;  // for messages from signal context
-  int node_0_gone_ = -1;                     // an eventfd: the process of node 0 has ended; fabric ucx
+  // An eventfd, used over UCX: the process of node 0 has ended.
+  int node_0_gone_ = -1;
   std::optional<Region> region_;
   std::unique_ptr<AccessRights> rights_;
   std::string rights_reason_;
@@ -190,7 +196,7 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::unique_ptr<HazardSlots> hazard_slots_;
   std::unique_ptr<Protocol> page_protocol_;
   std::unique_ptr<LineMemory> line_protocol_;  // if the program has compiled checks
-  std::unique_ptr<ByGrain> both_protocols_;    // then
+  std::unique_ptr<ByGrain> both_protocols_;    // both, if there is a line protocol
   Protocol* protocol_ = nullptr;               // that one, or the page protocol
   std::unique_ptr<Sync> sync_;
   std::unique_ptr<StateCopy> state_copy_;
@@ -200,13 +206,14 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::atomic<Nanoseconds> measured_from_{0};
   ProcessorProfile service_profile_;
   std::string service_priority_;
-  // Snapshots that the statistics are relative to: one a processor, then the service thread's.
+  // The snapshots to which the statistics are relative: one for each processor, then the service thread's.
   SparseTable<ProfileSnapshot> baseline_;
   // The same at the end of the phase, if that has come: then measured_to_ is not 0. One mark is taken at a time.
   SparseTable<ProfileSnapshot> end_;
   std::atomic<Nanoseconds> measured_to_{0};
 
-  // Guarded by their EventCount: written by handlers, read by the thread that waits.
+  // Message handlers write these, and a thread that waits for an EventCount reads them. They need no lock: each is
+  // atomic, or is read only after an atomic has said that it is complete.
   EventCount changed_;
   int shutdown_event_ = -1;  // an eventfd: node 0 has ended the run
   std::atomic<bool> shutting_down_{false};
@@ -215,12 +222,13 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   std::atomic<uint32_t> exit_wanted_{0};
   std::atomic<int> exit_status_{0};
   Mutex marking_;
-  std::atomic<uint64_t> marks_out_{0};  // a bit a node that has still to answer
+  std::atomic<uint64_t> marks_out_{0};  // a bit for each node still to answer
   SparseTable<NodeReport> reports_;
-  std::atomic<uint64_t> reports_in_{0};  // a bit a node, once its rows are here, too
+  // A bit for each node whose report is here, and its rows, too.
+  std::atomic<uint64_t> reports_in_{0};
   SpinLock rows_lock_;
   NodeSet reported_ MG_GUARDED_BY(rows_lock_);
-  std::vector<ThreadRow> rows_ MG_GUARDED_BY(rows_lock_);  // of all nodes
+  std::vector<ThreadRow> rows_ MG_GUARDED_BY(rows_lock_);  // those of all nodes
 };
 
 }  // namespace multigrain

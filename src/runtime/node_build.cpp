@@ -31,7 +31,7 @@
 namespace multigrain {
 namespace {
 
-// The node's, from before its first thread starts.
+// The node's hazard slots, set before its first thread starts.
 HazardSlots* g_hazard_slots = nullptr;
 
 }  // namespace
@@ -57,8 +57,9 @@ Status Node::build() {
   }
   started_at_ = monotonic_ns();
 
+  // The default is too much for a build whose address space is cramped.
   if (config_.region_size > layout::kMaxRegionSize && config_.region_size == Config{}.region_size)
-    config_.region_size = layout::kMaxRegionSize;  // the default, in a build whose address space is cramped
+    config_.region_size = layout::kMaxRegionSize;
 
   if (Status built = build_fabric(environment); !built) return built;
   auto rights = choose(config_.access, *region_, &rights_reason_);
@@ -113,7 +114,7 @@ Status Node::build() {
   return {};
 }
 
-// Which memory a protocol keeps coherent its allocation says, so there may be two.
+// There may be two protocols, because each allocation says which one keeps it coherent.
 Status Node::build_protocols() {
   const NodeServices services{*fabric_, *region_, *rights_, *this, wait_};
   auto pages = create_page_protocol(config_.protocol_of(Grain::kPage), services,
@@ -122,7 +123,8 @@ Status Node::build_protocols() {
   page_protocol_ = std::move(*pages);
   protocol_ = page_protocol_.get();
 
-  // Every thread has hazards before it runs the program's code: this one now, those to come by pthread_create.
+  // Every thread has hazards before it runs the program's code: this thread gets them now, later ones by
+  // pthread_create.
   hazard_slots_ = std::make_unique<HazardSlots>(fabric_->self(), fabric_->own_segment(SegmentId::kWords));
   hazard_slots_->bind();
   g_hazard_slots = hazard_slots_.get();
@@ -156,7 +158,7 @@ Status Node::build_protocols() {
   return {};
 }
 
-// The region's frames, the line table, and what carries them to the other nodes.
+// Makes the region's frames, the line table, and the fabric that carries them to the other nodes.
 Status Node::build_fabric(const NodeEnvironment& environment) {
   const auto line_shift = static_cast<unsigned>(std::countr_zero(config_.line_size));
   if (meeting_) {
@@ -180,7 +182,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
       std::fprintf(stderr, "multigrain: node %u on host %s: %s\n", config_.node.value,
                    meeting_->hosts[config_.node.value].c_str(), ucx_->description().c_str());
   } else {
-    // The job's memory: the launcher's, or for a program that was started without one, one of its own.
+    // The job's memory comes from the launcher. A program that was started without one makes its own.
     int job_fd = config_.job_fd;
     std::vector<int> frames_fds = environment.frames_fds;
     for (int& fd : frames_fds) fd = own_descriptors::keep(fd);
@@ -201,7 +203,8 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     if (!region) return tl::unexpected(region.error());
     region_.emplace(std::move(*region));
 
-    // What the program executes later has no business with them, and must not keep the memory alive.
+    // Programs that this one executes later have no business with these descriptors, and must not keep the
+    // memory alive.
     for (const int fd : frames_fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
     auto shm = ShmFabric::attach(job_fd, config_.node, frames_fds, config_.region_size);
     if (!shm) return tl::unexpected(shm.error());
@@ -225,8 +228,9 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
 
 namespace {
 
-// What a check that misses costs before the runtime begins and after it has ended; the median. It has looked at a line
-// of the cache that another node has written (the flag value, or a word of the table), and its call keeps all registers.
+// Returns what a check that misses costs before the runtime begins and after it has ended; the median. Such a check has
+// looked at a line of the cache that another node has written (the flag value, or a word of the table), and its call
+// keeps all registers.
 Nanoseconds measure_missed_check() {
   constexpr size_t kCalls = 64;
   std::array<uint64_t, kCalls> took{};

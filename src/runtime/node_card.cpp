@@ -32,7 +32,7 @@ std::string path_of_executable() {
   return length > 0 ? std::string(path, static_cast<size_t>(length)) : std::string("(unknown)");
 }
 
-// For an executable that was linked without a build id. Accidents are to be found, not attacks.
+// Identifies an executable that was linked without a build id. Accidents are to be found, not attacks.
 Result<std::string> hash_of_executable() {
   const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return fail_errno(errno, "cannot read the executable, which has no build id to compare");
@@ -61,7 +61,7 @@ int add_library(dl_phdr_info* object, size_t, void* context) {
   auto& libraries = *static_cast<std::vector<NodeCard::Library>*>(context);
   const std::string_view path = object->dlpi_name != nullptr ? object->dlpi_name : "";
   const std::string_view name = path.substr(path.rfind('/') + 1);
-  // The executable has no name here; the kernel's own object differs with the kernel, and nobody points into it.
+  // The executable has no name here; the kernel's own object differs with the kernel, and no pointer leads into it.
   if (name.empty() || name.starts_with("linux-vdso")) return 0;
   if (libraries.size() < kMaxLibraries)
     libraries.push_back({std::string(name), build_id_of(*object), object->dlpi_addr});

@@ -22,7 +22,7 @@ namespace multigrain {
 
 namespace {
 
-// Not fflush(nullptr): that waits for a thread that is reading standard input.
+// fflush(nullptr) will not do: it waits for a thread that is reading standard input.
 void flush_output() {
   std::fflush(stdout);
   std::fflush(stderr);
@@ -34,7 +34,8 @@ void Node::stop() {
   if (ucx_ != nullptr) ucx_->stop();
 }
 
-// A program whose threads are all on one node runs, and gives the right results: only nothing is distributed.
+// A program whose threads are all on one node runs, and gives the right results, but nothing of it is distributed. This
+// tells the user so.
 void Node::tell_never_started_processors() const {
   if (config_.nodes == 1) return;
   const std::vector<unsigned> idle = processors_->never_started();
@@ -75,12 +76,12 @@ bool Node::finish(int status) {
 
 namespace {
 
-// Processes that this node's signal handler tells apart.
+// The processes that this node's signal handler tells apart.
 pid_t g_self = 0;
 pid_t g_parent = 0;
 bool g_parent_is_mgrun = false;
 
-// Whoever ends one process of a run means the run: mgrun gives the signal to node 0, whose program has the handlers.
+// A signal to end one process of a run is meant for the run: mgrun gives it to node 0, whose program has the handlers.
 void pass_on(int number, siginfo_t* info, void*) {
   if (getpid() != g_self) {
     // A child that the program has forked is a process like any other.
@@ -88,13 +89,14 @@ void pass_on(int number, siginfo_t* info, void*) {
     raise(number);
     return;
   }
-  // From the launcher, or from a terminal, which has signalled the launcher too.
+  // The signal is from the launcher, or from a terminal, which has signalled the launcher too.
   if (info->si_code == SI_KERNEL || info->si_pid == g_parent) return;
   if (!g_parent_is_mgrun) die(128 + number, "was ended by signal", static_cast<uint64_t>(number));
   if (getppid() == g_parent) kill(g_parent, number);
 }
 
-// The process ends although its run is well: the launcher may see its parent (a script) end before node 0's does.
+// The process ends although its run is well, and says so: the launcher may see its parent (a script) end before
+// node 0's does.
 [[noreturn]] void leave_the_run() {
   node_status()->run_over = 1;
   std::_Exit(0);
@@ -103,8 +105,8 @@ void pass_on(int number, siginfo_t* info, void*) {
 }  // namespace
 
 void Node::pass_on_signals() const {
-  // The launcher passes these on to every node, but the program's handlers are node 0's: what it survives must not end
-  // the run here. If it dies of one, the run ends.
+  // The launcher passes these on to every node, but the program's handlers are node 0's: a signal that the program
+  // survives must not end the run here. If the program dies of one, the run ends.
   for (const int number : {SIGQUIT, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
   g_self = getpid();
   g_parent = getppid();
@@ -116,9 +118,9 @@ void Node::pass_on_signals() const {
 }
 
 void Node::serve_until_the_end() {
-  // Node 0 may end without a word (_exit, a signal): then this node ends as well, quietly.
+  // Node 0 may end without a message (_exit, a signal): then this node ends as well, quietly.
   const int node_0 = watch_node_0();
-  // Over UCX the launcher may say so, too; poll passes over a descriptor of -1.
+  // Over UCX the launcher may announce the end, too; poll passes over a descriptor of -1.
   const int launcher = meeting_ ? meeting_->wireup->end_descriptor() : -1;
   std::array<pollfd, 3> events{{{.fd = shutdown_event_, .events = POLLIN, .revents = 0},
                                 {.fd = node_0, .events = POLLIN, .revents = 0},
@@ -139,12 +141,13 @@ void Node::serve_until_the_end() {
   leave_the_run();
 }
 
-// A node of a run over UCX is gone. The launcher sees its processes end and has more to say about it, so it gets a
-// moment to end this one; but it does not see everything (a network that is cut in two), and not every launcher acts.
+// Called when a node of a run over UCX is gone. The launcher sees its processes end and can say more about it, so it
+// gets a moment to end this process; but the launcher does not see everything (a network that is cut in two), and not
+// every launcher acts.
 void Node::peer_failed(NodeId node, const char* reason) {
   if (shutting_down_.load()) {
-    // The regular end. The nodes leave when node 0's process has nothing more to do; who among the others is first says
-    // nothing: node 0 has had everybody's report by then.
+    // This is the regular end. The nodes leave when node 0's process has nothing more to do. Which of the other nodes
+    // is first says nothing: node 0 has had every node's report by then.
     if (node == NodeId(0)) eventfd_write(node_0_gone_, 1);
     return;
   }
@@ -152,12 +155,12 @@ void Node::peer_failed(NodeId node, const char* reason) {
   if (finishing_.load() != 0 && reported) return;
   pollfd launcher{.fd = meeting_->wireup->end_descriptor(), .events = POLLIN, .revents = 0};
   const int moment_ms = launcher.fd >= 0 || config_.node != NodeId(0) ? 500 : 0;
-  // The signal by which the launcher ends the run is fatal to this process, whoever receives it.
+  // The signal by which the launcher ends the run is fatal to this process, whichever thread receives it.
   if (poll(&launcher, launcher.fd >= 0 ? 1 : 0, moment_ms) > 0 && config_.node != NodeId(0)) _exit(0);
   die(1, {"lost ", names_of_nodes_[node.value].c_str(), ": ", reason, "; the run ends"});
 }
 
-// A descriptor that becomes readable when the process of node 0 is gone.
+// Returns a descriptor that becomes readable when the process of node 0 is gone.
 int Node::watch_node_0() const {
   if (ucx_ != nullptr) return node_0_gone_;
   const std::atomic<uint32_t>& pid = shm_->job().header().node[0].pid;
@@ -187,7 +190,7 @@ void Node::handle_report(const Message& message) {
   take_if_complete(message.from);
 }
 
-// A report that is here, and the rows that belong to it.
+// Takes the node's report as complete if it is here with all the rows that belong to it.
 void Node::take_if_complete(NodeId node) {
   const auto rows = std::ranges::count_if(rows_, [node](const ThreadRow& row) { return row.node == node.value; });
   if (!reported_.contains(node) || static_cast<uint64_t>(rows) != reports_[node.value].thread_rows) return;

@@ -31,7 +31,7 @@ const char* message_name_for_reports(MessageType type) {
 
 }  // namespace
 
-// The time of the run's clock, for a mark that the calling thread makes.
+// Returns the time of the run's clock, for a mark that the calling thread makes.
 Nanoseconds Node::time_of_mark() {
   return virtual_time::on() ? virtual_time::stamp() : monotonic_ns();
 }
@@ -61,7 +61,7 @@ void Node::take_mark(PhaseMark mark, Nanoseconds when) {
 }
 
 void Node::mark_profiles(PhaseMark mark) {
-  // Several processors may call at once; the others wait like for any lock while this one handles messages.
+  // Several processors may call at once; all but this one wait as for any lock while this one handles messages.
   const LockGuard one_at_a_time(marking_);
   const Nanoseconds when = time_of_mark();
   take_mark(mark, when);
@@ -82,7 +82,7 @@ void Node::mark_profiles(PhaseMark mark) {
 void Node::handle_profile_mark(const Message& message) {
   if (message.header.word[0] > static_cast<uint64_t>(PhaseMark::kEnd))
     panic("a mark of the profile that is none, from node", message.from.value);
-  // Hosts' wall clocks differ; virtual time is the machine's.
+  // Each host reads its own wall clock, because those differ; virtual time is the machine's.
   take_mark(static_cast<PhaseMark>(message.header.word[0]),
             virtual_time::on() ? message.header.word[1] : monotonic_ns());
   MessageHeader header;

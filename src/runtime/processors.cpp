@@ -25,7 +25,7 @@ namespace multigrain {
 namespace {
 
 [[gnu::tls_model("initial-exec")]] thread_local int t_processor = -1;
-// A Processors::Local, of threads that were started for a processor.
+// The Processors::Local of a thread that was started for a processor.
 [[gnu::tls_model("initial-exec")]] thread_local void* t_local = nullptr;
 
 cpu_set_t only(int core) {
@@ -35,10 +35,11 @@ cpu_set_t only(int core) {
   return set;
 }
 
-// In the flags of a kSpawn: private state has been copied for it.
+// A flag of kSpawn: private state has been copied for this spawn.
 constexpr uint8_t kFirstAfterCopy = 1;
 
-// Whether a program can have something to call there: a spawn names a place in memory, and comes from another process.
+// Returns whether a program can have something to call there: a spawn names a place in memory, and comes from
+// another process.
 bool is_code(mg_function function) {
   auto address = reinterpret_cast<uintptr_t>(function);
   const auto visit = [](dl_phdr_info* object, size_t, void* wanted) {
@@ -106,7 +107,7 @@ int Processors::start_thread(Local& local) {
     const cpu_set_t core = only(cpus_[place]);
     pthread_attr_setaffinity_np(&attributes, sizeof core, &core);
   }
-  // What the C library allocates for a thread outlives state copies.
+  // What the C library allocates for a thread must outlive state copies.
   const BootHeapScope boot;
   const int failed = pthread_create(&local.thread, &attributes, &Processors::thread_main, &local);
   pthread_attr_destroy(&attributes);
@@ -118,7 +119,7 @@ void Processors::adopt_main_thread() {
   local.thread = pthread_self();
   if (!cpus_.empty()) {
     const cpu_set_t core = only(cpus_[0]);
-    // A core that has gone since the launcher looked: the processor runs where it is.
+    // The core may have gone since the launcher looked: then the processor runs where it is.
     static_cast<void>(pthread_setaffinity_np(local.thread, sizeof core, &core));
   }
   t_processor = static_cast<int>(local.number);
@@ -149,7 +150,7 @@ void* Processors::thread_main(void* argument) {
   t_processor = static_cast<int>(local->number);
   t_local = local;
   const unsigned place = local->number % local->owner->config_.processors_per_node;
-  // For debuggers and profilers. That of main() keeps the program's name, which is the process's.
+  // Debuggers and profilers show this name. The thread of main() keeps the program's name, which is the process's.
   StackText name;
   pthread_setname_np(pthread_self(), name.text("mg proc ").number(local->number).c_str());
   {
@@ -164,7 +165,7 @@ void* Processors::thread_main(void* argument) {
   return nullptr;
 }
 
-// Runs for as long as the process: threads of a node end with it.
+// Runs functions for as long as the process lives: threads of a node end with it.
 void Processors::run(Local& local) {
   while (true) {
     // An idle processor does not poll: it must cost nothing, and the service thread looks after messages.
@@ -173,13 +174,15 @@ void Processors::run(Local& local) {
       local.work.sleep(seen);
       continue;
     }
-    // Here and not in the message's handler: the loader's lock may be held by somebody who waits for messages.
+    // This is checked here and not in the message's handler, because a thread that waits for messages may hold the
+    // loader's lock.
     if (config_.node != NodeId(0) && !is_code(local.function))
       die(1, "mg_spawn: the function is not in a part of the program that this node has loaded; processor, address:",
           local.number, reinterpret_cast<uint64_t>(local.function));
     virtual_time::begin_function(local.work.when().load(std::memory_order_relaxed));
     local.profile.start();
-    // The program's signals are open to it while its function runs, and to nobody here otherwise.
+    // The program's signals are open to this thread while the program's function runs, and to no thread of the
+    // runtime otherwise.
     sigset_t blocked;
     pthread_sigmask(SIG_SETMASK, &program_mask_, &blocked);
     host_.acquire(NodeId(0));
@@ -194,7 +197,7 @@ void Processors::run(Local& local) {
   }
 }
 
-// The program's function has returned. Nobody could ever let go of a lock that it still holds.
+// The program's function has returned. No processor could ever let go of a lock that this one still holds.
 void Processors::returned(Local& local) {
   ProcessorStatus& status = *this_status();
   if (status.held.load(std::memory_order_relaxed) != 0)
@@ -205,12 +208,12 @@ void Processors::returned(Local& local) {
   virtual_time::synchronise();
   local.profile.stop();
   virtual_time::end_function();
-  // Before node 0 hears of it: while a processor runs here nothing is copied here, and what is said is said before
-  // mg_join has returned.
+  // This comes before node 0 hears of the end: while a processor runs here no state is copied to this node, and what is
+  // said is said before mg_join has returned.
   if (running_here_.fetch_sub(1) == 1) tell_written_globals();
 }
 
-// What the program's own destructors of the thread did has been done, so that it is released, too.
+// The program's own destructors of the thread have run by now, so what they wrote is released, too.
 void Processors::thread_ends() {
   auto* const local = static_cast<Local*>(std::exchange(t_local, nullptr));
   if (local == nullptr) return;
@@ -269,7 +272,7 @@ void Processors::handle_spawn(void* context, const Message& message) {
     panic("work for a processor of another node, from node / processor", message.from.value, processor);
   Local& local = self.local_[processor % self.config_.processors_per_node];
   if (local.has_work.load() != 0) panic("work for a processor that runs", processor);
-  // No processor runs here yet, and none tells what was written.
+  // No processor runs here yet, so none is telling what was written.
   if (message.header.flags == kFirstAfterCopy && self.written_) self.written_->remember();
   self.hand_over(local, reinterpret_cast<mg_function>(message.header.word[1]),
                  reinterpret_cast<void*>(message.header.word[2]));
@@ -291,8 +294,8 @@ std::vector<unsigned> Processors::never_started() const {
   return numbers;
 }
 
-// The caller's stack, that of main() and those of this node's processors are known; what the program does with threads
-// of its own is its affair.
+// The runtime knows the stack of the caller, that of main() and those of this node's processors; what the program does
+// with threads of its own is the program's affair.
 std::optional<std::string> Processors::why_not(const void* argument, unsigned processor, bool will_be_copied) {
   const NodeId node = node_of(processor);
   const auto address = reinterpret_cast<uintptr_t>(argument);
@@ -307,14 +310,14 @@ std::optional<std::string> Processors::why_not(const void* argument, unsigned pr
     argument_at_copy_[node.value] = argument;
     return std::nullopt;
   }
-  // What all processors of a node are given is that node's own from the copy on; each may change its.
+  // An argument that all processors of a node are given is the node's own from the copy on, and the node may change it.
   if (argument == argument_at_copy_[node.value]) return std::nullopt;
   return why_not_there(argument, node);
 }
 
-// The node got its private memory when its first processor started. What has been stored here since, into a block of its
-// own for each processor above all, is not there: then the first bytes differ. No more than four of them, since
-// where the object ends is not known, and what is beside it may differ.
+// The node got its private memory when its first processor started. What the program has stored here since, above all
+// into a block of its own for each processor, is not there: then the first bytes differ. No more than four of them are
+// compared, since it is not known where the object ends, and what is beside it may differ.
 std::optional<std::string> Processors::why_not_there(const void* argument, NodeId node) {
   const auto address = reinterpret_cast<uintptr_t>(argument);
   const bool in_heap = in_private_heap(address, 1);

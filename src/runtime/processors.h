@@ -1,4 +1,5 @@
-// The processors of this node: threads that wait for functions to run, and what node 0 knows of everybody's.
+// The processors of this node: threads that wait for functions to run; and what node 0 knows of the processors
+// of all nodes.
 //
 // Threads are created once, at start-up, and sleep while they have nothing to do. Node 0 alone hands out work: it keeps
 // for every processor of the machine whether it runs.
@@ -27,13 +28,13 @@
 
 namespace multigrain {
 
-// What the rest of the runtime does around a processor's function.
+// The part of the runtime that acts before and after a processor's function.
 class ProcessorHost {
  public:
   virtual ~ProcessorHost() = default;
-  // Makes the caller's writes visible: before a spawn, and after a function.
+  // Makes the caller's writes visible. Called before a spawn, and after a function.
   virtual void release() = 0;
-  // The calling processor goes on where one of `from` left off.
+  // Lets the calling processor go on where a processor of `from` left off.
   virtual void acquire(NodeId from) = 0;
   // Copies node 0's private state to a node where no processor runs.
   virtual Status copy_state(NodeId to) = 0;
@@ -41,7 +42,7 @@ class ProcessorHost {
 
 class Processors {
  public:
-  // `cpus`: the processor core that each of this node's processors is to run on; empty: anywhere.
+  // `cpus` names the core on which each of this node's processors is to run; if it is empty, they run anywhere.
   static Result<std::unique_ptr<Processors>> create(const Config& config, Fabric& fabric, const WaitPolicy& wait,
                                                     ProcessorHost& host, std::vector<int> cpus);
 
@@ -49,27 +50,26 @@ class Processors {
   // starts afterwards inherit the core.
   void adopt_main_thread();
 
-  // mg_spawn and mg_join; `error` receives a sentence if the result is not 0. On node 0.
+  // These are mg_spawn and mg_join, on node 0; `error` receives a sentence if the result is not 0.
   int spawn(unsigned processor, mg_function function, void* argument, std::string& error);
   int join(unsigned processor, std::string& error);
 
-  // Node 0: the processors that no mg_spawn has started. They did nothing; threads that the program started by other
-  // means run on their own node.
+  // Returns, on node 0, the processors that no mg_spawn has started. They did nothing; threads that the program started
+  // by other means run on their own node.
   [[nodiscard]] std::vector<unsigned> never_started() const;
   // Says which globals this node has written since they were copied here, if the run is to check that (--check).
   void tell_written_globals();
 
-  // The machine-wide number of the calling thread's processor.
+  // Returns the machine-wide number of the calling thread's processor.
   [[nodiscard]] unsigned current() const;
-  [[nodiscard]] unsigned local_count() const { return config_.processors_per_node; }
-  // The calling thread is about to end, as only the program can make it (pthread_exit, pthread_cancel): a processor has
-  // then returned from its function, and goes on with another thread.
+  // Called when the thread is about to end, as only the program can make it (pthread_exit, pthread_cancel): a processor
+  // has then returned from its function, and goes on with another thread.
   static void thread_ends();
-  // The profile of this node's i-th processor.
+  // Returns the profile of this node's i-th processor.
   [[nodiscard]] ProcessorProfile& profile(unsigned i) { return local_[i].profile; }
 
  private:
-  // One of this node's. The thread sleeps on `work`; whoever hands it a function fills the fields first.
+  // A processor of this node. Its thread sleeps on `work`; the thread that hands it a function fills the fields first.
   struct Local {
     ProcessorProfile profile;
     EventCount work;
@@ -78,10 +78,10 @@ class Processors {
     void* argument = nullptr;
     pthread_t thread{};
     Stack stack;
-    unsigned number = 0;  // in the machine
+    unsigned number = 0;  // among all of the machine
     Processors* owner = nullptr;
   };
-  // Any one, as node 0 sees it.
+  // A processor of any node, as node 0 sees it.
   struct Known {
     std::atomic<uint32_t> runs{0};
     std::atomic<bool> has_run{false};
@@ -100,8 +100,9 @@ class Processors {
   [[nodiscard]] NodeId node_of(unsigned processor) const {
     return NodeId(static_cast<uint16_t>(processor / config_.processors_per_node));
   }
-  // A sentence, without its first words, if what `argument` points to is not on the node what it is here.
-  std::optional<std::string> why_not(const void* argument, unsigned processor, bool will_be_copied);
+  // Returns a sentence, without its first words, if what `argument` points to is not on the node what it is here.
+  std::optional<std::string> why_not(const void* argument, unsigned processor, bool will_be_copied)
+      MG_REQUIRES(spawning_);
   std::optional<std::string> why_not_there(const void* argument, NodeId node);
   static void handle_peek(void* context, const Message& message);
   static void handle_peeked(void* context, const Message& message);
@@ -113,20 +114,20 @@ class Processors {
   const WaitPolicy& wait_;
   ProcessorHost& host_;
   const std::vector<int> cpus_;
-  sigset_t program_mask_{};  // what processors run the program with
+  sigset_t program_mask_{};  // with which processors run the program
   SparseTable<Local> local_;
   SparseTable<Known> known_;
   Mutex spawning_;  // one spawn at a time: a state copy takes several messages
 
-  // Node 0, under spawning_: the argument with which a node's first processor was started after its copy, and what a
-  // node has answered.
-  std::array<const void*, NodeSet::kCapacity> argument_at_copy_{};
+  // On node 0, the argument with which each node's first processor was started after its copy.
+  std::array<const void*, NodeSet::kCapacity> argument_at_copy_ MG_GUARDED_BY(spawning_){};
+  // The answer of a node to the spawn that asks. Its handler writes the answer before it counts it.
   EventCount peeked_;
   std::atomic<uint32_t> peeks_answered_{0};
   std::array<std::byte, sizeof(int)> peeked_bytes_{};
   size_t peeked_length_ = 0;
 
-  // --check, on other nodes than 0.
+  // Used for --check, on nodes other than 0.
   std::optional<WrittenGlobals> written_;
   Mutex telling_;
   std::atomic<uint32_t> running_here_{0};

@@ -1,5 +1,5 @@
-// Every component declares the message types and the words of its own. Here, where all of them meet, it is checked that
-// no two components have taken the same.
+// Every component declares the message types and the words of its own. This file, where all of them meet, checks at
+// compile time that no two components have taken the same.
 #include <array>
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-// Which signals the runtime's threads leave to the program's.
+// Keeps asynchronous signals from the runtime's threads, so that threads of the program take them.
 #pragma once
 
 #include <csignal>

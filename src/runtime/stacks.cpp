@@ -5,8 +5,8 @@
 
 #include "runtime/private/private_heap.h"
 
-// The loader's: where the frames of main()'s thread begin. Beyond are the arguments and the environment, which every
-// node has.
+// The loader says here where the frames of main()'s thread begin. Beyond are the arguments and the environment, which
+// every node has.
 extern "C" void* __libc_stack_end;
 
 namespace multigrain {

@@ -1,4 +1,5 @@
-// Where threads' stacks are. Other nodes have stacks, too, perhaps at the same addresses, and something else in them.
+// Says where threads' stacks are, because a pointer into a stack is no use to another node: other nodes have stacks,
+// too, perhaps at the same addresses, with something else in them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ struct Stack {
   [[nodiscard]] bool contains(uintptr_t address) const { return address - begin < end - begin; }
 };
 
-// The calling thread's; of the thread of main() the part that it uses now. Not async-signal-safe.
+// Returns the calling thread's stack; of the stack of main()'s thread, the part that it uses now. Not
+// async-signal-safe.
 Stack stack_of_this_thread();
 
 }  // namespace multigrain

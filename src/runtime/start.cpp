@@ -3,19 +3,20 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "runtime/foreign_launch.h"
+#include "runtime/external_launch.h"
 #include "runtime/interpose/threads.h"
 #include "runtime/node.h"
 
 namespace multigrain {
 namespace {
 
-// Registered before main(), so it runs after everything that the program registers.
+// This is registered before main(), so it runs after everything that the program registers.
 void at_exit(int status, void*) {
-  // Not in a child that the program forked: its exit is its own affair.
+  // In a child that the program forked there is no node: the child's exit is its own affair.
   Node* const node = Node::get();
   if (node == nullptr || node->finish(status) || status != 0) return;
-  // What the user asked for is lost. The C library goes on with what is left to do at the end, with this status.
+  // The statistics that the user asked for are lost. The C library goes on with what is left to do at the end, with
+  // this status.
   std::exit(1);
 }
 
@@ -26,11 +27,12 @@ void stop_node() {
 }
 
 int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
-  if (const Status joined = join_foreign_launch(argv); !joined) {
+  if (const Status joined = join_external_launch(argv); !joined) {
     std::fprintf(stderr, "multigrain: cannot start: %s\n", joined.error().message.c_str());
     std::_Exit(2);
   }
-  // Before the node starts: its processors may be given work, and call exit(), before this thread gets any further.
+  // This comes before the node starts: its processors may be given work, and call exit(), before this thread gets
+  // any further.
   on_exit(&at_exit, nullptr);
   const auto prepare = [](Node& node) -> Status {
     if (node.config().node != NodeId(0)) node.pass_on_signals();
@@ -41,13 +43,13 @@ int run_node(int argc, char** argv, char** envp, MainFunction user_main) {
     const char* const number = secure_getenv("MULTIGRAIN_NODE");
     std::fprintf(stderr, "multigrain: node %s cannot start: %s\n", number != nullptr ? number : "0",
                  started.error().message.c_str());
-    // _Exit: nothing of the program has run, so nothing of it is to be flushed.
+    // The process ends by _Exit, because nothing of the program has run, and so nothing of it is to be flushed.
     std::_Exit(2);
   }
   forget_launch();
   Node& node = *Node::get();
   if (node.config().node != NodeId(0)) node.serve_until_the_end();
-  // What mgrun starts it has told already.
+  // mgrun has warned already about the variables of the processes that it starts.
   if (node.config().job_fd < 0 && !node.config().wireup.starts_with("fd:"))
     for (const std::string& sentence : unknown_variables(false))
       std::fprintf(stderr, "multigrain: %s\n", sentence.c_str());

@@ -23,13 +23,13 @@ size_t slot_of(uint64_t key) {
 }
 static_assert(NodeStatus::kOrigins == 1u << 15);
 
-// Makes `change` to the key's entry, which is cleared first if it was another's.
+// Makes `change` to the key's entry, which is cleared first if it was another key's.
 template <typename Change>
 void change_origin(uint64_t key, Change&& change) {
   if (g_status == nullptr || key == 0) return;
   Origin& origin = g_status->origin[slot_of(key)];
   uint64_t before = origin.key.load(std::memory_order_relaxed);
-  // Another thread that writes here this moment has the entry; this one's is forgotten.
+  // Another thread that writes the entry at this moment keeps it; what this thread would write is forgotten.
   if (before == Origin::kBusy || !origin.key.compare_exchange_strong(before, Origin::kBusy, std::memory_order_acquire))
     return;
   if (before != key) {
@@ -88,7 +88,7 @@ Status open_node_status() {
   madvise(memory, sizeof(NodeStatus), MADV_DONTDUMP);
   g_status = static_cast<NodeStatus*>(memory);
   g_status->launched = launched ? 1 : 0;
-  // A script may run one program after the other.
+  // A script may run one program after the other, in the same memory.
   g_status->leaves = 0;
   g_status->run_over = 0;
   g_status->pid = static_cast<uint32_t>(getpid());
@@ -135,7 +135,8 @@ bool note_let_go_slowly(ProcessorStatus& status, uint64_t lock) {
       status.locks[j - 1].lock.store(status.locks[j].lock.load(std::memory_order_relaxed), std::memory_order_relaxed);
       status.locks[j - 1].site.store(status.locks[j].site.load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
-    // Of more locks than there is room for, which are the ones in the room is not known any more: one that nobody knows.
+    // If there are more locks than there is room for, one that was beyond the room moves into it. It is not known
+    // which one that is, so it is 0.
     if (held > known) {
       status.locks[known - 1].lock.store(0, std::memory_order_relaxed);
       status.locks[known - 1].site.store(0, std::memory_order_relaxed);
@@ -143,7 +144,7 @@ bool note_let_go_slowly(ProcessorStatus& status, uint64_t lock) {
     status.held.store(held - 1, std::memory_order_release);
     return true;
   }
-  // Beyond the room, or in the place of one that is not known.
+  // The lock is beyond the room, or in the place of a lock that is not known.
   for (uint32_t i = 0; i < known; ++i) {
     if (status.locks[i].lock.load(std::memory_order_relaxed) != 0) continue;
     status.held.store(held - 1, std::memory_order_release);

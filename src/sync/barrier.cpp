@@ -1,4 +1,5 @@
-// Barriers: the shell of barrier_engine.h.
+// Barriers: carries out the actions of the pure engine in barrier_engine.h, for the processors that call and for the
+// messages that come.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -45,8 +46,8 @@ bool Sync::enter_generation(BarrierRecord& record, const SyncHandle& barrier) {
   return true;
 }
 
-// Both under the record's guard. In virtual time an episode goes on when its latest arrival has come, which need not be
-// the one that came last here.
+// In virtual time an episode goes on at the time of its latest arrival, which need not be the arrival that this
+// node heard of last.
 void Sync::arrive(BarrierRecord& record) {
   if (virtual_time::on()) record.latest = std::max(record.latest, virtual_time::stamp());
 }
@@ -66,7 +67,7 @@ void Sync::barrier(SyncId id) {
   BarrierRecord& record = find(barriers_, barrier);
   host_.enter(SyncActivity::kBarrier);
   count(kBarriers);
-  // The last of the node releases for all.
+  // The last processor of the node to arrive releases for all of them, so their stores must be visible to it.
   host_.drain_store_buffer();
   if (barrier.argument == nodes_ * processors_) {
     barrier_of_all(id, barrier, record);
@@ -149,7 +150,7 @@ void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& 
   host_.acquire_all();
 }
 
-// At the manager.
+// Runs at the manager.
 void Sync::counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, NodeId from) {
   arrive(record);
   const virtual_time::StampFloor floor(record.latest);
@@ -170,8 +171,8 @@ void Sync::counted_arrival(SyncId id, BarrierRecord& record, uint32_t count, Nod
   });
 }
 
-// Whether this message can go the way that it came: along the tree of a barrier of all processors, or between a node
-// and the manager of any other.
+// Ends the run unless this message can go the way that it came: along the tree of a barrier of all processors, or
+// between a node and the manager of any other barrier.
 void Sync::check_sender(const Message& message, const SyncHandle& barrier, const BarrierPlace& place) const {
   const bool of_all = barrier.argument == nodes_ * processors_;
   bool possible = false;
@@ -200,9 +201,9 @@ void Sync::on_barrier_message(const Message& message) {
   BarrierRecord& record = find(barriers_, barrier);
   check_sender(message, barrier, place);
   record.guard.lock();
-  // A processor that has left the barrier may destroy it while others have not heard that they may leave too. So a
-  // departure counts whatever became of the barrier since: tickets go on through the generations, and a manager's
-  // messages to one node keep their order.
+  // A processor that has left the barrier may destroy it while other processors have not heard that they may leave too.
+  // So a departure counts whatever has become of the barrier since: tickets go on through the generations, and a
+  // manager's messages to one node keep their order.
   if (message.header.type == sync_message::kBarrierDepart) {
     MG_CHECK(message.header.extra <= record.tickets - record.departed.load(std::memory_order_relaxed),
              message.from.value, message.header.extra);

@@ -1,4 +1,4 @@
-// Barriers: pure state machines. Two kinds, chosen by the barrier's count.
+// The pure engine of barriers: state machines of two kinds, chosen by the barrier's count.
 //
 // BarrierNode is for the barrier of all P processors. A node arrives when its last processor did, and that processor
 // has flushed the node's writes, which are those of all its processors. Nodes form a k-ary tree whose root is the
@@ -6,10 +6,11 @@
 // fast node cannot disturb the episode before: a parent counts its children from zero again in the very transition that
 // lets DOWN go, and a child arrives again only after DOWN.
 //
-// CountedBarrier is for any other count. Nobody knows which processors will come, so each arrival is told to the
-// manager, and when `count` have come each node with waiters is told how many of them may go. Arrivals of one node are
-// alike (each has flushed before), so the node lets its oldest go, by tickets. Two processors of one node may be in
-// different episodes; numbering arrivals rather than episodes keeps a fast re-arrival apart from a slow departure.
+// CountedBarrier is for any other count. No node can know which processors will come, so each node tells the manager
+// of each arrival, and when `count` processors have come the manager tells each node with waiters how many of them may
+// go. Arrivals of one node are alike (each has flushed before), so the node lets its oldest go, by tickets. Two
+// processors of one node may be in different episodes; numbering arrivals rather than episodes keeps a fast re-arrival
+// apart from a slow departure.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ struct BarrierPlace {
   NodeId root;
   unsigned nodes = 1;
   unsigned processors = 1;  // of this node
-  unsigned radix = 8;       // children of a tree node, at most
+  unsigned radix = 8;       // the most children of a tree node
 
   [[nodiscard]] bool is_root() const { return self == root; }
   [[nodiscard]] NodeId parent() const { return at((rank() - 1) / radix); }
@@ -43,17 +44,18 @@ struct BarrierPlace {
 };
 
 struct BarrierActions {
-  bool send_up = false;   // UP(episode) to the parent
-  bool released = false;  // DOWN(episode) to all children, and this node's waiters may go
+  bool send_up = false;  // send UP(episode) to the parent
+  // Send DOWN(episode) to all children, and let this node's waiters go.
+  bool released = false;
 };
 
 class BarrierNode {
  public:
-  // A processor arrives. Returns true if it is its node's last: it must flush and then call flushed(). Any other waits
-  // until episode() has moved on.
+  // A processor arrives. Returns true if it is its node's last: it must then flush and call flushed(). Any other
+  // processor waits until episode() has moved on.
   bool arrive(const BarrierPlace& place);
   BarrierActions flushed(const BarrierPlace& place);
-  // Messages, with the episode that they carry.
+  // These take the messages, with the episode that each carries.
   BarrierActions on_up(const BarrierPlace& place, uint32_t episode);
   BarrierActions on_down(uint32_t episode);
 
@@ -68,14 +70,15 @@ class BarrierNode {
   uint32_t episode_ = 0;
   uint16_t processors_ = 0;  // of this node that have arrived
   uint16_t children_ = 0;    // subtrees that have arrived
-  bool flushed_ = false;     // all processors of this node have, and their writes are visible
+  // All processors of this node have arrived, and their writes are visible.
+  bool flushed_ = false;
 };
 
-// At the manager.
+// The state of a counted barrier at its manager.
 class CountedBarrier {
  public:
-  // A processor of `from` arrives, its writes flushed. If it is the last, calls release(NodeId, number of waiters) for
-  // each node that has any.
+  // A processor of `from` has arrived, its writes flushed. If it is the last of the episode, calls release(NodeId,
+  // number of waiters) for each node that has any.
   template <typename Release>
   void arrive(uint32_t count, NodeId from, Release&& release) {
     ++arrived_;

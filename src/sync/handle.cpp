@@ -14,8 +14,8 @@ ZeroPages::ZeroPages(size_t bytes)
         "cannot reserve address space for the tables of locks and barriers (is there a limit, ulimit -v?), in bytes:",
         bytes);
   }
-  // Records are few and far between in most tables; a huge page for each would be the larger part of a node's memory.
-  // Fails on kernels without huge pages, where there is nothing to prevent.
+  // Most tables have few records, far apart, and a huge page for each would be the larger part of a node's memory. The
+  // call fails on kernels without huge pages, where there is nothing to prevent.
   (void)madvise(data_, bytes, MADV_NOHUGEPAGE);
 }
 

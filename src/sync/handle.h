@@ -1,9 +1,10 @@
 // Handles of synchronisation objects, and the tables that they index.
 //
-// A handle says everything that a node must know to find an object that it has never heard of: its kind, who created
-// it, the index that the creator gave it, and one argument (a barrier's count). So creating an object sends no message,
-// and every node's record of it starts out as zeroes, which mean "as created". Indices are used again after destroy;
-// the generation, part of handle and record, tells the uses apart: a record of an older generation is as good as new.
+// A handle says everything that a node must know to find an object of which it has never heard: its kind, the node
+// that created it, the index that the creator gave it, and one argument (a barrier's count). So creating an object
+// sends no message, and every node's record of it starts out as zeroes, which mean "as created". Indices are used
+// again after destroy. The generation is part of handle and record and tells the uses apart: a record of an older
+// generation is as good as new.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ namespace multigrain {
 enum class SyncKind : uint8_t { kLock = 1, kBarrier, kCond, kSem, kFlag };
 inline constexpr unsigned kSyncKinds = 5;
 
-// The fields of a SyncId, which is their packing: kind 4 bits, generation 8, creator 6, argument 24, index 22. No
-// handle is 0, since no kind is.
+// The fields of a SyncId, and how it packs them: kind 4 bits, generation 8, creator 6, argument 24, index 22. No handle
+// is 0, since no kind is 0.
 struct SyncHandle {
   static constexpr unsigned kIndexBits = 22;
   static constexpr unsigned kArgumentBits = 24;
@@ -54,9 +55,9 @@ struct SyncHandle {
   }
 };
 
-// `count` zeroed elements of address space; memory is used for those that are touched. Not from malloc: a node's heap
-// is replaced by node 0's at spawn, and message handlers may not use it. Ends the run with a sentence if the address
-// space cannot be reserved.
+// Address space for a table, all zeroes; it uses memory only for the pages that are touched. It does not come from
+// malloc, because a node's heap is replaced by node 0's at spawn, and because message handlers may not use malloc. The
+// constructor ends the run with a sentence if it cannot reserve the address space.
 class ZeroPages {
  public:
   explicit ZeroPages(size_t bytes);
@@ -85,7 +86,7 @@ class SparseArray {
   size_t size_;
 };
 
-// Gives out the indices of one kind at one node. Any thread; never waits beyond its spin lock.
+// Gives out the indices of one kind of object at one node. Any thread may call it; it never waits beyond its spin lock.
 class HandleSource {
  public:
   explicit HandleSource(uint32_t limit) : next_free_(limit), generation_(limit) {}
@@ -96,8 +97,8 @@ class HandleSource {
   };
   // Returns false if all indices are in use.
   [[nodiscard]] bool take(Index& index);
-  // The object is gone. Returns false if that index is not in use with that generation. An index whose generations are
-  // used up is not given out again.
+  // Takes back the index of an object that is gone. Returns false if that index is not in use with that generation. An
+  // index whose generations are used up is not given out again.
   [[nodiscard]] bool give_back(Index index);
   [[nodiscard]] uint32_t limit() const { return static_cast<uint32_t>(generation_.size()); }
 
@@ -105,10 +106,13 @@ class HandleSource {
   static constexpr uint32_t kNone = 0;  // free list entries are indices + 1
 
   SpinLock guard_;
-  uint32_t fresh_ MG_GUARDED_BY(guard_) = 0;  // indices below were given out at least once
+  // All indices below this one were given out at least once.
+  uint32_t fresh_ MG_GUARDED_BY(guard_) = 0;
   uint32_t free_ MG_GUARDED_BY(guard_) = kNone;
-  SparseArray<uint32_t> next_free_;   // its entries are used under the guard, as the next table's
-  SparseArray<uint16_t> generation_;  // of the present use; one more once it was given back
+  // Entries of this table and the next are used under the guard.
+  SparseArray<uint32_t> next_free_;
+  // The generation of the present use of an index; it grows by one when the index is given back.
+  SparseArray<uint16_t> generation_;
 };
 
 }  // namespace multigrain

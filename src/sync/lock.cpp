@@ -1,9 +1,11 @@
-// Locks: the shell of lock_engine.h.
+// Locks: carries out the actions of the pure engine in lock_engine.h, and takes and frees a lock without it where no
+// other processor wants the lock.
 //
-// A record's word holds what the uncontended path needs: generation, whether the token is here, whether the lock is
-// held. Locking and unlocking a lock that nobody else wants is one compare-and-swap on it. kSlow in the word makes that
-// compare-and-swap fail. It is set while a transition of the engine runs, and stays set while the engine has waiters or
-// a successor; so under the guard and with kSlow set the word cannot change, and the two paths agree.
+// A record's word holds what the uncontended path needs: the generation, whether the token is here, and whether
+// the lock is held. Locking and unlocking a lock that no other processor wants is one compare-and-swap on it.
+// kSlow in the word makes that compare-and-swap fail. It is set while a transition of the engine runs, and stays
+// set while the engine has waiters or a successor; so under the guard and with kSlow set the word cannot change,
+// and the two paths agree.
 #include "base/error.h"
 #include "status/node_status.h"
 #include "sync/messages.h"
@@ -48,7 +50,7 @@ bool Sync::forget_lock(LockRecord& record, const SyncHandle& lock) {
   const uint32_t generation = word >> kGenerationShift;
   const bool valid = generation <= lock.generation;
   if (valid && (word & kKnown) != 0 && ((word & kHeld) != 0 || record.state.waited_for())) die(1, kInUse, lock.index);
-  // Without kKnown the word means: not used yet with this generation, which is the next.
+  // Without kKnown the word means that the lock has not been used yet with this generation, which is the next one.
   record.word.store(valid ? (lock.generation + 1u) << kGenerationShift : word, std::memory_order_release);
   record.guard.unlock();
   return valid;
@@ -84,7 +86,7 @@ bool Sync::transition(LockRecord& record, const SyncHandle& lock, Transition&& s
   return true;
 }
 
-// Carries out what a transition asked for, after its guard was let go: messages of this protocol need no order.
+// Carries out a transition's actions after its guard was let go: messages of this protocol need no order.
 void Sync::perform(SyncId lock, const LockPlace& place, const LockActions& actions, SendContext context) {
   const auto tell = [&](WaiterId waiter, uint32_t taken) {
     wake_slot((waiter.value - 1) % kMaxWaiters, ServerAnswer::kServed, taken);
@@ -116,8 +118,8 @@ void Sync::perform(SyncId lock, const LockPlace& place, const LockActions& actio
   }
 }
 
-// In virtual time a lock that is free here may have been let go by a processor whose clock is ahead of the next
-// taker's.
+// In virtual time a processor whose clock is ahead of the next taker's may have let go a lock that is free here. These
+// three keep the time at which that was.
 
 Nanoseconds Sync::free_since(const SyncHandle& lock) const {
   return virtual_time::on() ? find(lock_free_since_, lock).load(std::memory_order_relaxed) : 0;
@@ -209,7 +211,7 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
   }
   free_slot(slot);
   if (!taken) {
-    // A program that does nothing but try must not depend on another thread to hear of the token.
+    // A program that does nothing but try must hear of the token without the help of another thread.
     fabric_.poll();
     uint32_t expected = free_word(lock);
     taken = record.word.compare_exchange_strong(expected, expected | kHeld, std::memory_order_acq_rel);
@@ -306,7 +308,7 @@ void Sync::on_lock_message(const Message& message) {
   if (message.header.type == sync_message::kLockForward && message.from != place.manager)
     panic("a lock was forwarded by a node that does not manage it (sender, handle):", message.from.value,
           message.header.word[0]);
-  // Before anybody can take it.
+  // This keeps the time at which the token came, before a processor can take the lock.
   if (message.header.type == sync_message::kLockToken) let_go(lock);
   LockActions actions;
   const bool exists = transition(find(locks_, lock), lock, [&](LockState& state) {
@@ -329,7 +331,7 @@ void Sync::on_lock_message(const Message& message) {
     return;
   }
   // The token that a failed try asked for, and a BUSY that the token overtook, may outlive the lock; they end here. But
-  // whoever made a request waits for its answer, so nobody can have been allowed to destroy the lock.
+  // the processor that made a request waits for its answer, so no correct program can have destroyed the lock then.
   if (message.header.type == sync_message::kLockRequest || message.header.type == sync_message::kLockForward)
     die(1, "a lock was destroyed while a processor of another node wanted it (that node, handle):",
         message.header.type == sync_message::kLockRequest ? message.from.value : next.value, message.header.word[0]);

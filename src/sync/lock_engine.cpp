@@ -32,7 +32,7 @@ LockActions LockState::try_acquire(const LockPlace& place, WaiterLinks links, Wa
     return actions;
   }
   if (!requested_) {
-    // 0 stands for no try, even after four thousand million.
+    // 0 stands for a request that is not a try's, so the number skips it when it wraps after 2^32 tries.
     if (++attempt_ == 0) ++attempt_;
     unanswered_ = true;
     ask(place, attempt_, actions);
@@ -106,7 +106,8 @@ LockActions LockState::on_token(const LockPlace& place, WaiterLinks links) {
     actions.wake = queue_.pop(links);
     refuse_tries(links, actions);
   } else if (has_next_) {
-    // Only a try asked, and it was told BUSY: nobody here has written under the lock since it came.
+    // Only a try asked, and it was told BUSY: no processor of this node has written under the lock
+    // since the token came.
     pass(actions);
   }
   return actions;
@@ -130,7 +131,7 @@ void LockState::ask(const LockPlace& place, uint32_t attempt, LockActions& actio
     actions.send_request = true;
     return;
   }
-  // The manager tells itself. The tail is another node: were it this one, the token would be here or asked for.
+  // The manager is the requester. The tail is another node: were it this one, the token would be here or asked for.
   MG_CHECK(tail_ != place.self);
   actions.send_forward = true;
   actions.forward_to = tail_;

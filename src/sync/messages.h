@@ -1,4 +1,5 @@
-// The messages of src/sync. word[0] is the handle in all but kAnswer.
+// The messages of src/sync: how the nodes' locks, barriers, conditions, semaphores and flags talk to each other. In all
+// of them but kAnswer, word[0] is the object's handle.
 #pragma once
 
 #include "fabric/fabric.h"
@@ -13,18 +14,29 @@ inline constexpr MessageType kSyncEnd = 0x50;
 namespace multigrain::sync_message {
 
 enum : MessageType {
-  kLockRequest = message_range::kSync,  // to the manager: the sender wants the token; extra: attempt, 0: not a try
-  kLockForward,                         // small: the node that gets the token after the receiver; extra: its attempt
-  kLockToken,                           //
-  kLockBusy,                            // extra: the receiver's attempt that this answers
-  kBarrierUp,                           // extra: episode
-  kBarrierDown,                         // extra: episode
-  kBarrierArrive,                       // counted barrier: a processor of the sender has arrived
-  kBarrierDepart,                       // extra: how many processors of the receiver may go
-  kCall,                                // flags: ServerCall; small: the caller's slot; extra: argument
-  kAnswer,                              // flags: ServerAnswer; small: the caller's slot; extra: result
-  kRecycle,                             // to the creator: the object was destroyed
-  kLockWake,                            // network lock: it is at the receiver now, whose processor sleeps
+  // The sender asks the manager for the token. `extra` is the number of its attempt, or 0 if the
+  // request is not a try's.
+  kLockRequest = message_range::kSync,
+  // The manager tells the receiver which node (`small`) gets the token after it. `extra` is that node's attempt.
+  kLockForward,
+  // The sender passes the lock to the receiver.
+  kLockToken,
+  // The sender cannot pass the lock now. `extra` is the receiver's attempt that this answers.
+  kLockBusy,
+  kBarrierUp,    // to the parent; extra: the episode
+  kBarrierDown,  // to the children; extra: the episode
+  // A processor of the sender has arrived at a counted barrier.
+  kBarrierArrive,
+  // Processors of the receiver may leave a counted barrier; `extra` is how many.
+  kBarrierDepart,
+  // The sender calls an object's manager. `flags` is a ServerCall, `small` the caller's slot, `extra` the argument.
+  kCall,
+  // The manager answers. `flags` is a ServerAnswer, `small` the caller's slot, `extra` the result.
+  kAnswer,
+  // The sender tells the object's creator that the object was destroyed.
+  kRecycle,
+  // A network lock is at the receiver now, and the receiver's processor that waits for it sleeps.
+  kLockWake,
   kEnd
 };
 

@@ -49,14 +49,15 @@ void NetworkLocks::stamp(NodeId node, uint64_t at) {
   if (virtual_time::on()) fabric_.stamp(node, SegmentId::kWords, since(at));
 }
 
-// The caller takes what was let go at `node`.
+// The caller takes a lock that was let go at `node`, and so goes on no earlier than that.
 void NetworkLocks::go_on_after(NodeId node, uint64_t at) {
   if (virtual_time::on()) fabric_.go_on_after(node, SegmentId::kWords, since(at));
 }
 
 bool NetworkLocks::enter_generation(Record& record, const SyncHandle& lock) {
   uint32_t known = record.generation.load(std::memory_order_relaxed);
-  // A lock that takes the place of a destroyed one is free where that was left: the words go on as they are.
+  // A lock that takes the place of a destroyed lock is free at the node where that lock was left: the
+  // words stay as they are.
   while (known < lock.generation && !record.generation.compare_exchange_weak(known, lock.generation)) {
   }
   return known <= lock.generation;
@@ -101,7 +102,7 @@ bool NetworkLocks::try_enter(Record& record) {
 
 void NetworkLocks::leave(Record& record) {
   MULTIGRAIN_FORGETS;
-  // A waiter announces itself before it looks for the last time, so it sees this, or is seen.
+  // A waiter announces itself before it looks for the last time, so either it sees this, or this thread sees it.
   bool waited_for = false;
   if (options_.intra_node == IntraNodeLock::kTicket) {
     const uint32_t serving =
@@ -117,19 +118,19 @@ void NetworkLocks::leave(Record& record) {
   record.event.notify();
 }
 
-// Besides the caller, who is inside.
+// Returns whether processors of this node wait besides the caller, which is inside.
 bool NetworkLocks::others_wait(const Record& record) const {
   if (options_.intra_node == IntraNodeLock::kTestAndSet)
     return MULTIGRAIN_FINDS(&record.serving, record.serving.load(std::memory_order_seq_cst) != 0);
-  // As long as the caller is inside, no other processor changes it.
+  // No other processor changes `serving` as long as the caller is inside.
   const uint32_t serving = record.serving.load(std::memory_order_seq_cst);
   return MULTIGRAIN_FINDS(&record.tickets, record.tickets.load(std::memory_order_seq_cst) - serving > 1);
 }
 
 // --- Taking
 
-// The lock is at this node and held now: what its slot says of a release elsewhere is to be acquired. `slot`: its
-// value.
+// The lock is at this node and held now. If its slot, whose value is `slot`, names a node whose release the lock
+// brought, this acquires from that node.
 void NetworkLocks::acquire_what_came(uint64_t at, uint64_t slot) {
   MULTIGRAIN_FORGETS;
   const unsigned from = from_of(slot);
@@ -139,7 +140,7 @@ void NetworkLocks::acquire_what_came(uint64_t at, uint64_t slot) {
   host_.acquire(NodeId(static_cast<uint16_t>(from - 1)));
 }
 
-// The lock is at this node, not held, and nobody else has taken it from there.
+// Takes the lock if it is at this node, not held, and no other node has taken it from here.
 bool NetworkLocks::take_if_here(Record& record, uint64_t at) {
   if (MULTIGRAIN_KEEPS(record.handed_on)) {
     record.handed_on = false;
@@ -149,7 +150,7 @@ bool NetworkLocks::take_if_here(Record& record, uint64_t at) {
   uint64_t expected = kHere;
   uint64_t old = fabric_.compare_and_swap(self_, SegmentId::kWords, at, expected, kHere | kHeld);
   if (old != expected && (old & ~kFromMask) == kHere) {
-    // It came after the try that asked for it had ended.
+    // The lock came after the try that asked for it had ended.
     expected = old;
     old = fabric_.compare_and_swap(self_, SegmentId::kWords, at, expected, old | kHeld);
   }
@@ -192,12 +193,12 @@ NetworkLocks::Taken NetworkLocks::trylock(const SyncHandle& lock, NodeId manager
   return taken;
 }
 
-// The lock was not here a moment ago.
+// Asks other nodes for the lock, which was not here a moment ago.
 NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId manager, bool only_try) {
   const uint64_t at = slot_at(number);
   MULTIGRAIN_KNOWS();
   if (!only_try) {
-    // From now on, if the lock comes, it is held.
+    // If the lock comes from now on, it is held.
     uint64_t old = slot(at);
     while (true) {
       MULTIGRAIN_KNOWS(old);
@@ -208,7 +209,7 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
     MG_CHECK((old & kHeld) == 0, old);
     const bool was_requested = MULTIGRAIN_KEEPS(std::exchange(record.requested, false));
     if ((old & kHere) != 0 && next_of(old) == 0) {
-      // It has come just now.
+      // The lock has come just now.
       go_on_after(self_, at);
       acquire_what_came(at, old);
       return Taken::kFetched;
@@ -218,7 +219,7 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
       await_token(record, at);
       return Taken::kWaited;
     }
-    // Another node has taken it from here, or it never was: this node is in no queue.
+    // Another node has taken the lock from here, or it never was here: this node is in no queue.
     fabric_.fetch_and_set(self_, SegmentId::kWords, at, kHeld);
   } else {
     const uint64_t old = slot(at);
@@ -227,7 +228,7 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
     MULTIGRAIN_KNOWS();
     record.requested = false;
     fabric_.fetch_and_set(self_, SegmentId::kWords, at, 0);
-    // A queue cannot be left, so look before joining: joining a queue behind a holder would be for nothing.
+    // A node cannot leave a queue, so look before joining: joining a queue behind a holder would be for nothing.
     if (const uint64_t tail = fabric_.fetch_add(manager, SegmentId::kWords, tail_at(number), 0); tail != 0) {
       MG_CHECK(tail <= fabric_.nodes() && tail != self_.value + 1u, tail);
       const NodeId last(static_cast<uint16_t>(tail - 1));
@@ -237,7 +238,7 @@ NetworkLocks::Taken NetworkLocks::ask(Record& record, size_t number, NodeId mana
   return join_queue(record, number, manager, only_try);
 }
 
-// The slot of this node is ready, and the node in no queue.
+// Joins the queue of nodes. The slot of this node is ready, and the node is in no queue.
 NetworkLocks::Taken NetworkLocks::join_queue(Record& record, size_t number, NodeId manager, bool only_try) {
   const uint64_t at = slot_at(number);
   MULTIGRAIN_KNOWS();
@@ -264,7 +265,7 @@ NetworkLocks::Taken NetworkLocks::join_queue(Record& record, size_t number, Node
   }
   MULTIGRAIN_KNOWS();
   if (only_try) {
-    // Somebody was faster. The lock comes all the same, and stays until another node asks.
+    // Another node was faster. The lock comes all the same, and stays until another node asks.
     record.requested = true;
     return Taken::kNot;
   }
@@ -287,7 +288,7 @@ void NetworkLocks::await_token(Record& record, uint64_t at) {
       cpu_relax();
     }
     if (!came) {
-      // The one who brings it must say so, unless it has come in this very moment.
+      // The node that brings the lock must wake this thread, unless the lock has come in this very moment.
       if (MULTIGRAIN_KEEPS((fabric_.fetch_add(self_, SegmentId::kWords, at, kSleeps) & kHere) == 0))
         wait_until(attendance, host_.wait_policy(), record.event, here);
       add_to_own(at, 0 - kSleeps);
@@ -310,7 +311,7 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
   const bool is_wanted = next_of(now) != 0;
   if (others_wait(record) && (!is_wanted || MULTIGRAIN_KEEPS(record.hand_ons < options_.handoff_bound))) {
     MULTIGRAIN_KNOWS();
-    // The hardware keeps the node coherent, and the lock stays: that processor's unlock releases for both.
+    // The hardware keeps the node coherent, and the lock stays: the next processor's unlock releases for both.
     host_.drain_store_buffer();
     record.hand_ons = is_wanted ? static_cast<uint16_t>(record.hand_ons + 1) : uint16_t{0};
     record.handed_on = true;
@@ -321,7 +322,7 @@ NetworkLocks::Left NetworkLocks::unlock(const SyncHandle& lock) {
   return let_go(record, lock, now);
 }
 
-// The lock leaves the hands of this node's processors. `now`: what its slot was a moment ago.
+// The lock leaves the hands of this node's processors. `now` is the value that its slot had a moment ago.
 NetworkLocks::Left NetworkLocks::let_go(Record& record, const SyncHandle& lock, uint64_t now) {
   const uint64_t at = slot_at(number(lock));
   MULTIGRAIN_KNOWS(next_of(now));
@@ -341,7 +342,7 @@ NetworkLocks::Left NetworkLocks::let_go(Record& record, const SyncHandle& lock, 
   return Left::kSent;
 }
 
-// The lock has left this node, released, for the node that its slot named: `now` is what that was.
+// The lock has left this node, released, for the node that its slot named. `now` is what the slot held.
 void NetworkLocks::send(Record& record, const SyncHandle& lock, uint64_t now) {
   const size_t which = number(lock);
   const uint64_t at = slot_at(which);
@@ -361,8 +362,8 @@ void NetworkLocks::send(Record& record, const SyncHandle& lock, uint64_t now) {
       header.word[0] = lock.encode().value;
       fabric_.send(to, header, SendContext::kOrdinary);
     }
-    // A node of which only a try had asked, and behind which another waits, is passed over. That one may be this node,
-    // where another processor has asked again meanwhile.
+    // A node of which only a try had asked, and behind which another node waits, is passed over. That other node may be
+    // this node, where another processor has asked again meanwhile.
   } while ((now & kHeld) == 0 && next_of(now) != 0);
 }
 

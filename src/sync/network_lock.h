@@ -1,43 +1,45 @@
-// Locks in the network: taken and released with remote atomics alone, without anybody's help ([GeNIMA],
-// III.A: "system-wide network locks ... without involving remote processors").
+// Locks in the network: a node takes and releases them with remote atomics alone, without the help of another node's
+// processors ([GeNIMA], III.A: "system-wide network locks ... without involving remote processors").
 //
 // Each lock has a word at its manager, the *tail*: 1 + the last node that asked, 0 if none ever did. And it has a word
 // at each node, the *slot*. Nodes queue as processors do in an MCS lock; within a node, processors queue by tickets
-// (B.4), or race for a word where that is asked for.
+// ([GeNIMA], III.B.4), or race for a word where the run's options say so.
 //
 //   slot   kHere    the lock is at this node
 //          kHeld    a processor of this node holds it, or will as soon as it is here
-//          kSleeps  the processor that waits for it has stopped polling: who brings the lock must send a word
-//          next     1 + the node that comes after this one; 0 if it has not said so
+//          kSleeps  the processor that waits for it has stopped polling: the node that brings the lock must send a
+//                   message
+//          next     1 + the node that comes after this one; 0 if no node has said that it does
 //          from     1 + the node whose release the lock brought here, until a processor of this node has acquired
 //                   from it
 //
 //   A node asks      old tail P := swap(tail, me)            at the manager, one remote atomic
 //                    old slot of P := add next = me to it    at P, one remote atomic
-//                    if that says kHere and not kHeld, the lock is ours: nobody at P can take it any more.
+//                    if that says kHere and not kHeld, the lock is ours: no processor of P can take it any more.
 //                    Otherwise wait, polling the own slot, until kHere is added to it.
 //   A node lets go   with next: own slot := 0, and add kHere and from = me to next's slot, one remote atomic.
 //                    without: take kHeld off the own slot. The lock stays where it was used last.
 //
-// A try joins the queue without kHeld when it finds, too late, that somebody was faster. Then the lock comes some day
-// and rests at the node: whoever comes next takes it from there, or, having come before the lock did, gets it from the
-// one who brings it, who sees both in the old slot. To the node itself a slot with kHere and next but not kHeld says:
-// gone.
+// A try joins the queue without kHeld when it finds, too late, that another node was faster. Then the lock comes some
+// day and rests at the node. A processor that wants it after that takes it from there. A processor that wanted it
+// before the lock came has set kHeld, and the node that brings the lock sees so in the old slot, as it sees whether a
+// next node waits. To the node itself a slot with kHere and next but not kHeld says that the lock is gone.
 //
-// So a lock that is free costs two remote atomics wherever it is, one that is handed over costs whoever lets go one,
-// and taking it again where it was used last costs none.
+// So a lock that is free costs two remote atomics wherever it is, a lock that is handed over costs one to the node that
+// lets go of it, and taking a lock again where it was used last costs none.
 //
-//  N1  At most one slot of a lock has kHere and no next, or kHere and kHeld. (Of a slot that says "gone", a processor
-//      that asks anew adds kHeld to that for a moment, before it makes the slot ready.)
+//  N1  At most one slot of a lock has kHere and no next, or kHere and kHeld. (To a slot that says that the lock is gone
+//      a processor that asks anew adds kHeld for a moment, before it makes the slot ready.)
 //  N2  For each time that a node asks, exactly one other node adds itself to its slot, and none does before it asked.
 //  N3  While a lock is at a node and not held there, everything written under it has been released there (SyncHost).
 //
-// In virtual time a third word at each node says when the lock was let go there, or came; it is passed on beside the
-// model, since whoever finds a lock free must not go on before that. And nobody polls.
+// In virtual time a third word at each node says when the lock was let go there, or came. Nodes pass it on
+// outside the model of the network, since a processor that finds a lock free must not go on before that time. And
+// no processor polls.
 //
-// Waking. One-sided operations wake nobody. A processor that has polled for as long as the policy says sets kSleeps,
-// and who then brings the lock sends a message: a notification, which nothing in the protocol waits for but that
-// processor.
+// Waking. One-sided operations wake no thread. A processor that has polled for as long as the policy says sets
+// kSleeps, and the node that then brings the lock sends a message: a notification, for which nothing in the protocol
+// waits but that processor.
 #pragma once
 
 #include <atomic>
@@ -61,43 +63,45 @@ class NetworkLocks {
  public:
   struct Options {
     uint16_t handoff_bound = 16;  // hand-ons inside a node while another node waits
-    uint32_t max_locks = 0;       // of each creator
+    uint32_t max_locks = 0;       // created by each node
     IntraNodeLock intra_node = IntraNodeLock::kTicket;
     MessageType wake_message = 0;
   };
   // The locks' words are in words::kLocks of every node.
   NetworkLocks(SyncHost& host, Fabric& fabric, Options options);
 
-  // How a lock was come by.
+  // How a lock was taken, or why it was not.
   enum class Taken : uint8_t {
-    kNot,        // trylock: it is not free
-    kDestroyed,  // the handle is of a lock that was destroyed
-    kHere,       // it was at this node
-    kFetched,    // another node had it, and had no use for it
-    kWaited,     // another node had it and handed it over
+    kNot,  // trylock: it is not free
+    // The handle is that of a lock that was destroyed.
+    kDestroyed,
+    kHere,     // it was at this node
+    kFetched,  // another node had it, unused
+    kWaited,   // another node had it and handed it over
   };
   Taken lock(const SyncHandle& lock, NodeId manager);
   Taken trylock(const SyncHandle& lock, NodeId manager);
 
   enum class Left : uint8_t {
     kNotHeld,
-    kFree,      // nobody was known to want it
-    kHandedOn,  // to a processor of this node, without a release
+    kFree,      // no other processor was known to want it
+    kHandedOn,  // to this node's next processor, without a release
     kSent,      // to another node
   };
   Left unlock(const SyncHandle& lock);
 
-  // Whether a processor of this node holds the lock.
+  // Returns whether a processor of this node holds the lock.
   [[nodiscard]] bool is_held(const SyncHandle& lock) const;
   [[nodiscard]] bool is_destroyed(const SyncHandle& lock) const {
     return records_[number(lock)].generation.load(std::memory_order_relaxed) > lock.generation;
   }
-  // Marks this node's record as destroyed. False if it was. `in_use`: it is held or wanted here.
+  // Marks this node's record as destroyed. Returns false if it was marked before. `in_use` says whether a processor of
+  // this node holds or wants the lock.
   bool forget(const SyncHandle& lock, bool& in_use);
-  // The message that wakes a waiter of this lock.
+  // Takes the message that wakes a waiter of this lock.
   void on_wake(const SyncHandle& lock);
 
-  // Notifications that this node has sent.
+  // How many notifications this node has sent.
   [[nodiscard]] uint64_t wakes() const { return wakes_.load(std::memory_order_relaxed); }
 
   static constexpr uint64_t kHere = 1;
@@ -108,26 +112,29 @@ class NetworkLocks {
   static constexpr uint64_t kFromMask = uint64_t{0xff} << kFromShift;
 
  private:
-  friend struct network_lock_explored::LockState;  // of the tests that explore the locks
+  friend struct network_lock_explored::LockState;  // the tests that explore the locks
 
   struct alignas(64) Record {
     std::atomic<uint32_t> generation;
-    // Who of this node's processors may deal with the slot.
-    std::atomic<uint32_t> tickets;  // kTestAndSet: 1 while taken
-    std::atomic<uint32_t> serving;  // kTestAndSet: how many wait
+    // A lock of its own lets one processor of this node at a time deal with the slot: enter() takes it, leave() gives
+    // it back. With kTicket these are a ticket lock's two counters.
+    std::atomic<uint32_t> tickets;  // with kTestAndSet: 1 while taken
+    std::atomic<uint32_t> serving;  // with kTestAndSet: how many wait
     EventCount event;
-    // Guarded by that.
-    bool handed_on;     // the slot is held for whoever comes next
-    bool requested;     // a try has asked for the lock, which is not here or has come unseen
+    // That lock guards the members below. No annotation says so, because it is held from lock() to unlock(), and lock()
+    // says by the value that it returns whether it holds it, which Clang's analysis cannot follow.
+    bool handed_on;  // the slot is held for the next processor
+    // A try has asked for the lock, which is not here, or has come and not been seen yet.
+    bool requested;
     uint16_t hand_ons;  // since another node is known to wait
-    SyncId handle;      // for the notification
+    SyncId handle;      // what the notification names
   };
   static_assert(sizeof(Record) == 64);
 
   [[nodiscard]] size_t number(const SyncHandle& lock) const;
   [[nodiscard]] static uint64_t tail_at(size_t number);
   [[nodiscard]] static uint64_t slot_at(size_t number);
-  // Of the slot at `at`: the word beside it, for virtual time.
+  // The word of virtual time that belongs to the slot at `at`.
   [[nodiscard]] static uint64_t since(uint64_t at) { return at + sizeof(uint64_t); }
   void stamp(NodeId node, uint64_t at);
   void go_on_after(NodeId node, uint64_t at);
@@ -145,7 +152,7 @@ class NetworkLocks {
   Taken ask(Record& record, size_t number, NodeId manager, bool only_try);
   Taken join_queue(Record& record, size_t number, NodeId manager, bool only_try);
   void await_token(Record& record, uint64_t at);
-  // Inline: an unlock that leaves the lock where it is takes no longer for being in two functions.
+  // Inlined, so that an unlock that leaves the lock where it is takes no longer for being in two functions.
   [[gnu::always_inline]] inline Left let_go(Record& record, const SyncHandle& lock, uint64_t now);
   void send(Record& record, const SyncHandle& lock, uint64_t now);
   void add_to_own(uint64_t at, uint64_t bits);

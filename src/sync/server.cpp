@@ -1,4 +1,5 @@
-// Conditions, semaphores and flags: the shell of server_engine.h.
+// Conditions, semaphores and flags: carries out the actions of the pure engine in server_engine.h, on both sides of a
+// call: at the caller's node, and at the object's manager.
 #include "base/error.h"
 #include "status/node_status.h"
 #include "sync/messages.h"
@@ -44,8 +45,8 @@ bool Sync::enter_generation(ServerRecord& record, const SyncHandle& handle) {
   return true;
 }
 
-// At the manager. Returns false if the object was destroyed. Answers are sent under the guard, so that those to one
-// waiter go out in the order in which the engine gave them.
+// Runs at the manager. Returns false if the object was destroyed. Answers are sent under the guard, so that those to
+// one waiter go out in the order in which the engine gave them.
 bool Sync::serve_call(const SyncHandle& handle, ServerCall what, uint32_t argument, WaiterId caller) {
   ServerRecord& record = find(servers_of(static_cast<SyncKind>(handle.kind)), handle);
   record.guard.lock();
@@ -65,7 +66,7 @@ void Sync::answer_to(WaiterId waiter, ServerAnswer answer, uint32_t result) {
     wake_slot(slot, answer, result);
     return;
   }
-  // Before the answer goes out: the node may use the slot for its next call at once.
+  // This must be done before the answer goes out: the other node may use the slot for its next call at once.
   if (answer == ServerAnswer::kServed) calls_[waiter.value].store(0, std::memory_order_relaxed);
   MessageHeader header;
   header.type = sync_message::kAnswer;
@@ -137,7 +138,7 @@ void Sync::on_server_message(const Message& message) {
   const auto what = static_cast<ServerCall>(header.flags);
   const SyncHandle handle = check_message(message, kind_of(what));
   MG_CHECK(manager_of(handle) == self_, message.from.value, header.word[0]);
-  // A waiter is in one queue at most, once: twice would close the queue to a ring.
+  // A waiter is in one queue at most, and once: a second entry would close the queue to a ring.
   const WaiterId caller = waiter_of(message.from, header.small);
   if (calls_[caller.value].exchange(1, std::memory_order_relaxed) != 0)
     panic("a synchronisation call from a slot whose last call is not answered (sender, slot):", message.from.value,
@@ -159,7 +160,8 @@ void Sync::cond_destroy(SyncId cond) {
           "mg_cond_destroy: the condition was destroyed before; its handle:");
 }
 
-// The call must have reached the manager before the lock is given up: only then does every later signal find it.
+// The call must have reached the manager before the lock is given up: only then does every later
+// signal find the waiter.
 void Sync::cond_wait(SyncId cond, SyncId lock) {
   const SyncHandle handle =
       check(cond, SyncKind::kCond, "mg_cond_wait: not a condition (0 is an uninitialised handle):");

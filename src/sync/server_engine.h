@@ -1,9 +1,10 @@
-// Conditions, semaphores and flags: pure state machines that live at an object's manager.
+// The pure engine of conditions, semaphores and flags: state machines that live at an object's manager.
 //
-// All three are servers: a processor's call is one request to the manager, and is answered at once or later. Requests
-// are served in the order in which they arrive. Every call is answered, those that need no result too, and returns only
-// then: so when a call has returned, every call that anybody makes afterwards finds it done. Without the answer a
-// signal could be overtaken by a later wait of a third node and wake it, or a post be missed by a later trywait.
+// All three are servers: a processor's call is one request to the manager, which answers at once or later. The manager
+// serves requests in the order in which they arrive. It answers every call, even one that needs no result, and a call
+// returns only after its answer: so when a call has returned, every call that any processor makes afterwards finds it
+// done. Without the answer a third node's later wait could overtake a signal and be woken by it, or a later trywait
+// could miss a post.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +14,26 @@
 namespace multigrain {
 
 enum class ServerCall : uint8_t {
-  kCondWait,       // answered with kCondQueued at once, and with kServed when signalled
+  kCondWait,       // kCondQueued at once, kServed when signalled
   kCondSignal,     // wakes the oldest waiter, if any
-  kCondBroadcast,  // wakes all
+  kCondBroadcast,  // wakes all waiters
   kSemWait,        // answered when the value could be decremented
-  kSemTryWait,     // answered at once: 1 decremented, 0 not
-  kSemPost,        // hands the unit to the oldest waiter, or increments
-  kFlagSet,        // value := argument; wakes those that wait for it
-  kFlagGet,        // answered with the value
-  kFlagWait,       // answered when the value equals the argument; so if it does at any moment after arrival
+  // Answered at once: with 1 if the value was decremented, with 0 if it was not.
+  kSemTryWait,
+  kSemPost,  // hands the unit to the oldest waiter, or increments
+  // Sets the value to the argument, and wakes the waiters that want it.
+  kFlagSet,
+  kFlagGet,  // answered with the value
+  // Answered when the value equals the argument, at whichever moment after the call's arrival that is.
+  kFlagWait,
   kCount
 };
 
-// How far a call has come.
+// How far a call has come, which is what an answer says.
 enum class ServerAnswer : uint8_t {
-  kCondQueued = 1,  // a condition's waiter is in the queue: it may unlock
-  kServed = 2,      // done; the result is valid
+  // The waiter is in the condition's queue, so it may unlock.
+  kCondQueued = 1,
+  kServed = 2,  // done, and the result is valid
 };
 
 class ServerState {
@@ -40,8 +45,8 @@ class ServerState {
   }
 
   // Serves one call of `caller` with `argument`. Calls answer(WaiterId, ServerAnswer, uint32_t result) for the caller
-  // and for those whom the call wakes, in the order in which they must be told. Returns false if a semaphore's value
-  // would exceed 32 bits; nothing has changed then.
+  // and for the waiters that the call wakes, in the order in which they must be told. Returns false, and changes
+  // nothing, if a semaphore's value would exceed 32 bits.
   template <typename Answer>
   [[nodiscard]] bool serve(WaiterLinks links, ServerCall call, WaiterId caller, uint32_t argument, Answer&& answer) {
     switch (call) {
@@ -103,7 +108,7 @@ class ServerState {
  private:
   [[noreturn]] static void unknown_call();
 
-  uint32_t value_ = 0;  // a semaphore's or flag's
+  uint32_t value_ = 0;  // the semaphore's or flag's
   WaiterQueue queue_;
 };
 

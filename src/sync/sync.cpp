@@ -1,4 +1,5 @@
-// Handles, slots and counters; the calls themselves are in lock.cpp, barrier.cpp and server.cpp.
+// The parts that all kinds of synchronisation objects share: handles, slots and counters. The calls themselves are in
+// lock.cpp, barrier.cpp and server.cpp.
 #include "sync/sync.h"
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 namespace multigrain {
 namespace {
 
-// Spreads the counters over cache lines by thread. Initial-exec: the first access must not allocate.
+// Threads use different stripes, so that they count in different cache lines. The variable is initial-exec, because the
+// first access must not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local unsigned t_stripe = 0;
 constinit std::atomic<unsigned> g_next_stripe{0};
 
@@ -142,7 +144,8 @@ SyncHandle Sync::check_message(const Message& message, SyncKind kind) const {
   return handle;
 }
 
-// Marks this node's record, so that a late use of the handle is recognised here. Returns false if it was marked.
+// Marks this node's record, so that a late use of the handle is recognised here. Returns false if the record
+// was marked already.
 bool Sync::forget(const SyncHandle& handle) {
   switch (static_cast<SyncKind>(handle.kind)) {
     case SyncKind::kLock:
@@ -151,7 +154,7 @@ bool Sync::forget(const SyncHandle& handle) {
       BarrierRecord& record = find(barriers_, handle);
       record.guard.lock();
       const bool valid = enter_generation(record, handle);
-      // The last DOWN may still be on its way to this node: then the record must still understand it.
+      // The last DOWN may still be on its way to this node: then the record must still be able to take it.
       if (valid && !record.node.busy()) {
         record.generation = handle.generation + 1u;
         record.node = {};
@@ -236,7 +239,7 @@ void Sync::wake_slot(uint32_t slot, ServerAnswer answer, uint32_t result) {
   place.result = result;
   place.event.mark();
   place.stage.store(static_cast<uint32_t>(answer), std::memory_order_release);
-  // The slot may be somebody else's by now; then this is a wake-up too many, which waiters expect.
+  // Another call may have the slot by now. It then gets a wake-up too many, which waiters expect.
   place.event.notify();
 }
 
@@ -249,7 +252,7 @@ void Sync::await_slot(Attendance& attendance, uint32_t slot, ServerAnswer answer
 }
 
 void Sync::count(Counter counter) {
-  // Those that a processor's profile has too.
+  // A processor's profile has these three counters too.
   switch (counter) {
     case kLockLocal:
       this_profile().count(multigrain::Counter::kLocksLocal);

@@ -1,23 +1,25 @@
-// Locks, barriers, conditions, semaphores and flags of one node: the shell around the engines of this folder.
+// Locks, barriers, conditions, semaphores and flags of one node: Sync carries out the actions of the pure engines of
+// this folder.
 //
-// The engines (lock_engine.h, barrier_engine.h, server_engine.h) decide; this class finds an object's record, guards
-// it with a spin lock for one transition, and sends, wakes and waits as the transition says. Message handlers run the
-// same transitions at the same time as the node's processors.
+// The engines (lock_engine.h, barrier_engine.h, server_engine.h) decide. Sync finds an object's record, guards it
+// with a spin lock for one transition, and then carries out the transition's actions: it sends, wakes and waits.
+// Message handlers run the same transitions at the same time as the node's processors.
 //
 // Writes are made visible at releases, by SyncHost::release(). Under eager release consistency acquires have nothing to
 // do ([MGS], section 3.1.2); under lazy release consistency they find out what was released (SyncHost::acquire).
 // Releases are unlock (unless the lock stays in the node, see lock_engine.h), barrier, cond_wait (through its unlock),
 // cond_signal, cond_broadcast, sem_post and flag_set.
 //
-// Managers: a lock, barrier, condition or flag is managed by node (creator + index) mod nodes, so that an array of them
-// is spread over the machine; a semaphore by its creator, which knows its initial value.
+// Each object has a manager. That of a lock, barrier, condition or flag is node (creator + index) mod nodes, so
+// that the managers of an array of them are spread over the machine; that of a semaphore is its creator, which
+// knows its initial value.
 //
-// Misuse (handle 0, a handle of another kind, one that was destroyed, unlocking what is not held) ends the run with a
-// sentence that names the call, exit status 1. A destroyed handle is recognised on the node that destroyed it, on the
-// one that created it, and everywhere once its index is in use again.
+// Misuse (handle 0, a handle of another kind, a handle that was destroyed, unlocking a lock that is not held) ends the
+// run with a sentence that names the call, and exit status 1. A destroyed handle is recognised on the node that
+// destroyed it, on the node that created it, and everywhere once its index is in use again.
 //
-// Unless said otherwise a function may be called from any processor thread of the node, and not from signal or message
-// handlers. Nothing here uses malloc or stdio after construction.
+// Unless its comment says otherwise, a function may be called from any processor thread of the node, and not from
+// signal or message handlers. Nothing here uses malloc or stdio after construction.
 #pragma once
 
 #include <array>
@@ -38,78 +40,85 @@
 namespace multigrain {
 
 struct SyncOptions {
-  // How often a lock may be handed on inside a node while another node waits for it. 1 .. 65535.
+  // How often a lock may be handed on inside a node while another node waits for it, from 1 to 65535.
   uint16_t handoff_bound = 16;
-  // Children of a node in the barrier's tree, at most. Up to 9 nodes the default makes one level, root and leaves.
+  // The greatest number of children of a node in the barrier's tree. Up to 9 nodes the default makes one level: a
+  // root and its leaves.
   unsigned barrier_radix = 8;
-  // Objects of each kind that one node can have created at a time. Costs address space only. At most 2^22.
+  // How many objects of each kind one node can have created at a time, at most 2^22. They cost address space only.
   uint32_t max_locks = 1u << 22;
   uint32_t max_others = 1u << 20;
-  // Locks in the network (network_lock.h) instead of tokens that travel in messages (lock_engine.h). There can be
-  // words::kLockCount of them in the machine, so max_locks becomes that many divided by the nodes, if it is more.
+  // Chooses locks in the network (network_lock.h) instead of tokens that travel in messages (lock_engine.h). There can
+  // be words::kLockCount of them in the machine, so max_locks is at most that number divided by the nodes.
   bool network_locks = false;
   IntraNodeLock intra_node = IntraNodeLock::kTicket;  // of network locks
 };
 
-// What has happened on this node since start or reset. Sums over its processors.
+// Counts of events on this node since its start, summed over its processors.
 struct SyncCounters {
-  uint64_t lock_local = 0;     // locks taken while the token was here: free, or from another processor of the node
-  uint64_t lock_remote = 0;    // locks for which the token had to come from another node
-  uint64_t lock_waits = 0;     // of both, those that had to wait
-  uint64_t hand_ons = 0;       // unlocks that passed the lock to a processor of this node without a flush
+  // Locks taken while the token was here, because the lock was free or came from another processor of the node.
+  uint64_t lock_local = 0;
+  // Locks for which the token had to come from another node.
+  uint64_t lock_remote = 0;
+  uint64_t lock_waits = 0;  // locks of both kinds that had to wait
+  // Unlocks that passed the lock to a processor of this node without a flush.
+  uint64_t hand_ons = 0;
   uint64_t tokens_sent = 0;    // times that a lock left this node
   uint64_t barriers = 0;       // processors' arrivals at barriers
   uint64_t server_calls = 0;   // operations on conditions, semaphores and flags
-  uint64_t server_remote = 0;  // of those, with a manager on another node
-  uint64_t lock_wakes = 0;     // notifications sent to sleeping waiters of network locks
+  uint64_t server_remote = 0;  // of those, the ones managed by another node
+  uint64_t lock_wakes = 0;     // notifications to sleeping waiters of network locks
 };
 
 class Sync {
  public:
-  // How many threads of one node may wait at the same time; more end the run with a sentence.
+  // How many threads of one node may wait at the same time; one more ends the run with a sentence.
   static constexpr uint32_t kMaxWaiters = 4096;
 
-  // Registers the handlers of message_range::kSync with `fabric`: construct before any message can arrive, on every
-  // node with the same numbers and options. Host and fabric must outlive the object, and no message may be
-  // delivered to this node once it is gone.
+  // Registers the handlers of message_range::kSync with `fabric`. Construct it before any message can arrive, on every
+  // node with the same numbers and options. Host and fabric must outlive the object, and no message may be delivered to
+  // this node once it is gone.
   Sync(SyncHost& host, Fabric& fabric, unsigned nodes, unsigned processors_per_node, SyncOptions options = {});
   Sync(const Sync&) = delete;
   Sync& operator=(const Sync&) = delete;
 
   // --- Locks.
-  // Free when created. Sends nothing.
+  // The lock is free when it is created. Creation sends nothing.
   SyncId lock_create();
-  // Nobody may hold or want the lock, now or later. Sends at most one message; so do the other destroys.
+  // No processor may hold or want the lock, now or later. The call sends at most one message; so do the other destroys.
   void lock_destroy(SyncId lock);
   void lock(SyncId lock);
-  // True: taken. False: during the call another processor held the lock or was in a call that wants it, or its token
-  // was on its way to a node that had asked for it. So a lock that is left alone is taken at the first attempt,
-  // wherever it was used last. Never waits for the holder, but, if the token is on another node, for that node's
-  // answer: at most three messages, and those that are before them in the queues. After an answer of false the token
-  // comes all the same and stays until another node wants it; attempts before that send nothing. While other nodes keep
-  // asking for it as well, the token may come and go between two attempts: use lock() where fairness matters.
+  // Returns true if the caller has taken the lock. It returns false if, during the call, another processor held the
+  // lock or was in a call that wants it, or the token was on its way to a node that had asked for it. So a lock that no
+  // other processor uses is taken at the first attempt, wherever it was used last. The call never waits for the holder,
+  // but, if the token is on another node, it waits for that node's answer: at most three messages, and those that are
+  // before them in the queues. After a failed attempt the token comes all the same and stays until another node wants
+  // it; attempts before that send nothing. While other nodes keep asking for the token as well, it may come and go
+  // between two attempts: use lock() where fairness matters.
   [[nodiscard]] bool trylock(SyncId lock);
-  // The lock must be held, by the calling processor.
+  // The calling processor must hold the lock.
   void unlock(SyncId lock);
 
-  // Whether the lock was not destroyed, as far as this node knows. Ends the run if it is no lock.
+  // Returns whether the lock has not been destroyed, as far as this node knows. Ends the run if the
+  // handle is no lock's.
   [[nodiscard]] bool exists(SyncId lock) const;
 
   // --- Barriers.
-  // `count` processors, 0: all of the machine, at most 65535. A barrier of as many as the machine has is for each
-  // processor of the machine once an episode: arrivals are counted per node. Any other count takes whoever comes.
+  // Creates a barrier of `count` processors, at most 65535; 0 means all of the machine. A barrier of as many as the
+  // machine has is for each processor of the machine once an episode: arrivals are counted per node. A barrier of any
+  // other count takes whichever processors come.
   SyncId barrier_create(unsigned count);
   void barrier_destroy(SyncId barrier);
   void barrier(SyncId barrier);
 
-  // --- Conditions. Waiters are woken in the order in which they came; never without a signal.
+  // --- Conditions. Waiters are woken in the order in which they came, and never without a signal.
   SyncId cond_create();
   void cond_destroy(SyncId cond);
   void cond_wait(SyncId cond, SyncId lock);
   void cond_signal(SyncId cond);
   void cond_broadcast(SyncId cond);
 
-  // --- Semaphores. Units go to waiters in the order in which they came.
+  // --- Semaphores. Units go to waiters in the order in which the waiters came.
   SyncId sem_create(uint32_t value);
   void sem_destroy(SyncId sem);
   void sem_wait(SyncId sem);
@@ -121,42 +130,46 @@ class Sync {
   void flag_destroy(SyncId flag);
   void flag_set(SyncId flag, uint32_t value);
   [[nodiscard]] uint32_t flag_get(SyncId flag);
-  // Until the flag equals `value`, or did at a moment after the manager heard of this call.
+  // Returns once the flag equals `value`, or has equalled it at a moment after the manager heard of this call.
   void flag_wait(SyncId flag, uint32_t value);
 
-  // --- Measuring. Any thread. Exact when no call is in progress.
+  // --- Measuring. Any thread may call this. The counts are exact when no call is in progress.
   [[nodiscard]] SyncCounters counters() const;
 
  private:
-  // A place to wait. A thread takes one for the duration of a slow call.
+  // A thread has a slot, in which it waits, for the duration of a slow call.
   struct alignas(64) Slot {
     EventCount event;
     std::atomic<uint32_t> stage;  // kSlotIdle, kSlotWaiting, or a ServerAnswer
     uint32_t result;              // valid when the stage is kServed
     uint32_t next_free;           // slot + 1
-    std::atomic<uint32_t> asked;  // the node that may answer + 1; 0: none was asked
+    // The node that may answer, + 1; 0 if the thread has asked no node.
+    std::atomic<uint32_t> asked;
   };
   static constexpr uint32_t kSlotIdle = 0;
   static constexpr uint32_t kSlotWaiting = 3;
 
-  // One cache line a lock: an array of locks must not falsely share.
+  // A lock's record has a cache line of its own, so that an array of locks does not falsely share.
   struct alignas(64) LockRecord {
-    std::atomic<uint32_t> word;            // see lock.cpp
-    SpinLock guard;                        // also of word while kSlow is set in it
-    LockState state MG_GUARDED_BY(guard);  // its `held` is in word
+    std::atomic<uint32_t> word;  // lock.cpp describes it
+    SpinLock guard;              // guards word too while kSlow is set
+    // The engine's state but for its `held`, which is in `word`.
+    LockState state MG_GUARDED_BY(guard);
   };
   static_assert(sizeof(LockRecord) == 64);
 
   struct alignas(64) BarrierRecord {
     SpinLock guard;
     uint32_t generation MG_GUARDED_BY(guard);
-    // These three only grow, over generations too: a processor that has been let go, but has not run since, must see so
-    // even if another has destroyed the barrier meanwhile and its index is in use again.
-    std::atomic<uint32_t> rounds;           // episodes of `node` that ended
-    std::atomic<uint32_t> departed;         // of a counted barrier: how many of this node's arrivals may go
-    uint32_t tickets MG_GUARDED_BY(guard);  // and how many arrivals there were
+    // These three only grow, over generations too: a processor that has been let go but has not run since must see that
+    // it may go, even if another processor has destroyed the barrier meanwhile and its index is in use again.
+    std::atomic<uint32_t> rounds;  // episodes of `node` that ended
+    // How many of this node's arrivals at a counted barrier may go.
+    std::atomic<uint32_t> departed;
+    // How many arrivals at a counted barrier this node has had.
+    uint32_t tickets MG_GUARDED_BY(guard);
     EventCount event;
-    // The virtual time of the latest arrival of the episode, of what this node knows.
+    // The virtual time of the latest arrival of the episode that this node knows of.
     Nanoseconds latest MG_GUARDED_BY(guard);
     BarrierNode node MG_GUARDED_BY(guard);
     CountedBarrier counted MG_GUARDED_BY(guard);
@@ -183,7 +196,7 @@ class Sync {
   };
   static constexpr unsigned kStripes = 64;
 
-  // sync.cpp: handles and slots
+  // sync.cpp: handles and slots.
   SyncHandle create(SyncKind kind, uint32_t argument, const char* full);
   void destroy(SyncId id, SyncKind kind, const char* bad, const char* destroyed);
   [[nodiscard]] bool forget(const SyncHandle& handle);
@@ -251,12 +264,12 @@ class Sync {
   Fabric& fabric_;
   const NodeId self_;
   const unsigned nodes_;
-  const unsigned processors_;  // per node
+  const unsigned processors_;  // of each node
   const SyncOptions options_;
 
   std::optional<NetworkLocks> network_locks_;
   SparseArray<LockRecord> locks_;
-  // Of each lock, the virtual time at which it was last let go here: it is not taken earlier. In virtual time only.
+  // The virtual time at which each lock was last let go here: no processor takes it earlier. Used in virtual time only.
   SparseArray<std::atomic<Nanoseconds>> lock_free_since_;
   SparseArray<BarrierRecord> barriers_;
   SparseArray<ServerRecord> conds_;
@@ -270,11 +283,13 @@ class Sync {
   HandleSource flag_source_;
 
   SpinLock slots_guard_;
-  uint32_t free_slots_ MG_GUARDED_BY(slots_guard_) = 0;   // slot + 1
-  uint32_t fresh_slots_ MG_GUARDED_BY(slots_guard_) = 0;  // slots below were used before
+  uint32_t free_slots_ MG_GUARDED_BY(slots_guard_) = 0;  // slot + 1
+  // All slots below this one were used before.
+  uint32_t fresh_slots_ MG_GUARDED_BY(slots_guard_) = 0;
   SparseArray<Slot> slots_;
   SparseArray<WaiterLink> links_;
-  SparseArray<std::atomic<uint8_t>> calls_;  // by WaiterId: a call of another node's slot that is not answered yet
+  // Indexed by WaiterId: 1 while a call from that slot of another node is not answered yet.
+  SparseArray<std::atomic<uint8_t>> calls_;
 
   mutable std::array<CounterStripe, kStripes> counters_{};
 };

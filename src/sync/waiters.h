@@ -1,4 +1,4 @@
-// First-in first-out queues of waiting processors, for the engines of src/sync.
+// First-in first-out queues of waiting processors, which the engines of src/sync use.
 //
 // A processor waits for at most one thing at a time, so the links of all queues of a node are one array with an entry
 // for each possible waiter of the machine. A queue is two indices into it: nothing is allocated, a zeroed queue is
@@ -13,17 +13,20 @@
 
 namespace multigrain {
 
-// One place to wait: a slot of one node. 0 is nobody.
+// Names a waiter by its slot: a slot of one node. 0 names no waiter.
 using WaiterId = StrongId<struct WaiterTag, uint32_t>;
 inline constexpr WaiterId kNobody{0};
 
 struct WaiterLink {
-  WaiterId next;          // the one that came after
-  uint32_t wanted = 0;    // what it waits for: the value of a flag; of a lock, whether only for an answer
-  Nanoseconds since = 0;  // when it came, in virtual time; where time is the wall's, 0: the order of push() decides
+  WaiterId next;  // the waiter that came after this one
+  // The value of a flag that the waiter wants; for a waiter of a lock, whether it wants only an answer (a try).
+  uint32_t wanted = 0;
+  // When the waiter came, in virtual time. Elsewhere it is 0, and the order of the calls of push() decides.
+  Nanoseconds since = 0;
 };
 
-// Indexed by WaiterId. An entry belongs to the queue that its waiter is in and is guarded by that queue's guard.
+// Indexed by WaiterId. An entry belongs to the queue that its waiter is in, and the lock that guards that queue guards
+// the entry too. No annotation says so, because which lock that is changes from wait to wait.
 using WaiterLinks = std::span<WaiterLink>;
 
 struct WaiterQueue {
@@ -32,7 +35,7 @@ struct WaiterQueue {
 
   [[nodiscard]] bool empty() const { return head == kNobody; }
 
-  // Behind all that have not come later.
+  // Puts the waiter behind all that have not come later than it.
   void push(WaiterLinks links, WaiterId waiter, uint32_t wanted = 0, Nanoseconds since = 0) {
     WaiterId before = tail;
     if (!empty() && links[tail.value].since > since) {

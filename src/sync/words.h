@@ -1,4 +1,5 @@
-// The network locks in a node's kWords segment (fabric/words.h): three words a lock (network_lock.h).
+// The place of the network locks in a node's kWords segment (fabric/words.h). A lock has three words (network_lock.h),
+// for which it has 32 bytes.
 #pragma once
 
 #include <cstdint>

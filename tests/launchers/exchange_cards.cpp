@@ -20,7 +20,7 @@
 #include <string_view>
 
 #include "fabric/wireup/wireup.h"
-#include "runtime/foreign_launch.h"
+#include "runtime/external_launch.h"
 
 namespace multigrain {
 namespace {
@@ -67,7 +67,7 @@ int run(char** argv) {
     g_settings[std::string(text.substr(0, equals))] =
         static_cast<unsigned>(std::atoi(std::string(text.substr(equals + 1)).c_str()));
   }
-  if (const Status joined = join_foreign_launch(argv); !joined) fail_with(joined.error().message);
+  if (const Status joined = join_external_launch(argv); !joined) fail_with(joined.error().message);
   const char* const name = std::getenv("MULTIGRAIN_WIREUP");
   if (name == nullptr) {
     say("alone");

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kSlots = 8;
 constinit std::array<std::atomic<bool>, kSlots> g_taken{};
-// Page-aligned and untouched until used: costs address space only.
+// The pool is page-aligned and untouched until it is used, so it costs address space only.
 alignas(4096) std::byte g_pool[kSlots][Bounce::kPooled];
 
 }  // namespace

@@ -1,12 +1,13 @@
 // Private copies of shared arguments of system calls.
 //
-// The kernel cannot take our faults: handed a shared buffer whose page this node does not have, a system call returns
-// EFAULT, or worse, stops half-way. [Shasta], section 4.1, validates the range before the call; with processors of
-// the node and other nodes running meanwhile that is not enough here. An invalidation between the validation and the
-// call would lose what a read from a pipe or a socket had already consumed, or cut a write short; holding invalidations
-// off during the call would deadlock when the data come from the node that waits for the invalidation. So the kernel
-// only ever sees private memory, and the copy to or from the shared buffer is made in user mode, by ordinary loads and
-// stores that fault like any others. The results, errno and partial transfers are the call's own.
+// The kernel cannot take Multigrain's faults: a system call that is handed a shared buffer whose page this node does
+// not have returns EFAULT, or worse, stops half-way. [Shasta], section 4.1, validates the range before the call; with
+// processors of the node and other nodes running meanwhile that is not enough here. An invalidation between the
+// validation and the call would lose what a read from a pipe or a socket had already consumed, or cut a write short;
+// holding invalidations off during the call would deadlock when the data come from the node that waits for the
+// invalidation. So the kernel only ever sees private memory, and the copy to or from the shared buffer is made in
+// user mode, by ordinary loads and stores that fault like any others. The results, errno and partial transfers are
+// the call's own.
 //
 // An argument that is not shared is passed on as it is: these classes then cost one comparison.
 #pragma once
@@ -20,8 +21,8 @@
 
 namespace multigrain {
 
-// A private buffer for the duration of a call. From a fixed pool, or mapped when larger or when the pool is in use;
-// never from malloc, so async-signal-safe.
+// A private buffer for the duration of a call. It is from a fixed pool, or mapped if it is larger or the pool is in
+// use; it never comes from malloc, so this is async-signal-safe.
 class Bounce {
  public:
   static constexpr size_t kPooled = size_t{256} << 10;
@@ -33,7 +34,7 @@ class Bounce {
   Bounce(const Bounce&) = delete;
   Bounce& operator=(const Bounce&) = delete;
 
-  // At most once. nullptr with errno ENOMEM if there is no memory.
+  // Called at most once. Returns nullptr with errno ENOMEM if there is no memory.
   std::byte* acquire(size_t size);
   // Ends the process with a sentence if there is no memory: for arguments so small that this means the machine is out.
   std::byte* acquire_or_die(size_t size);
@@ -86,8 +87,8 @@ class InBytes {
   Bounce bounce_;
 };
 
-// Bytes that the call may read and write. What it changed is stored at the end of the full expression of the call;
-// nothing is stored otherwise, so a call that fails does not dirty the page.
+// Bytes that the call may read and write. The bytes that it changed are stored at the end of the full expression of the
+// call; nothing is stored otherwise, so a call that fails does not dirty the page.
 class InOutBytes {
  public:
   InOutBytes(void* bytes, size_t size) : user_(bytes), used_(bytes), size_(size) {
@@ -135,7 +136,7 @@ class In {
   alignas(T) std::byte copy_[sizeof(T)];
 };
 
-// One object that the call may read and write; as InOutBytes.
+// One object that the call may read and write; it is stored as InOutBytes are.
 template <typename T>
 class InOut {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,6 +1,7 @@
-// Calls that take paths, and the structures that go with them.
+// Lets calls that take paths, and the structures that go with them, take shared memory.
 //
-// Not covered: ioctl, fcntl with structures, statfs, the *xattr family, io_uring and aio: pass them private memory.
+// ioctl, fcntl with structures, statfs, the *xattr family, io_uring and aio are not covered: a program passes them
+// private memory.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -145,7 +146,7 @@ MG_WRAPPER(DIR*, opendir, const char* path) {
   return MG_REAL(opendir)(InString(path));
 }
 MG_WRAPPER(char*, mkdtemp, char* pattern) {
-  // Returns its argument, which must be the program's.
+  // The function returns its argument, which must be the program's.
   const char* made = MG_REAL(mkdtemp)(InOutBytes(pattern, size_with_end(pattern)));
   return made == nullptr ? nullptr : pattern;
 }

@@ -12,7 +12,7 @@
 #include "base/stack_text.h"
 #include "runtime/private/loaded_objects.h"
 
-// Of the runtimes of sanitizers: null if the program has none.
+// Functions of the runtimes of sanitizers: null if the program has none.
 extern "C" {
 [[gnu::weak]] void __asan_init();
 [[gnu::weak]] void __hwasan_init();
@@ -24,7 +24,7 @@ extern "C" {
 namespace multigrain {
 namespace {
 
-// Node 0 speaks. The others give it time to, or the launcher would speak of them.
+// Node 0 prints the sentence. The other nodes give it time to, or the launcher would report their ends.
 [[noreturn]] void refuse(const char* sentence) {
   const char* const node = std::getenv("MULTIGRAIN_NODE");
   if (node != nullptr && std::strcmp(node, "0") != 0) {
@@ -45,7 +45,7 @@ namespace {
   return nodes != nullptr && std::strtoul(nodes, nullptr, 10) > 1;
 }
 
-// GCC's is a library that steps aside for definitions before its own; clang's calls them before they are ready.
+// GCC's runtime is a library that steps aside for definitions before its own; clang's calls them before they are ready.
 [[maybe_unused]] bool is_gccs(void (*function)()) {
   auto address = reinterpret_cast<uintptr_t>(function);
   return dl_iterate_phdr(
@@ -83,7 +83,7 @@ void refuse_foreign_tools() {
 
 namespace {
 
-// Before the library's other constructors, which reserve memory.
+// This runs before the library's other constructors, which reserve memory.
 [[gnu::constructor(101)]] void refuse_at_load() {
   refuse_foreign_tools();
 }

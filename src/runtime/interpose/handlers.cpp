@@ -22,12 +22,12 @@ struct Hooks {
 };
 constinit Hooks g_hooks;
 
-// The program's handler of each signal, with kTakesInfo if it wants three arguments: one word, so that a handler that
-// begins meanwhile finds one or the other.
+// The program's handler of each signal, with kTakesInfo if it wants three arguments. It is one word, so that a handler
+// that begins while another is installed finds the old one or the new one.
 constexpr uint64_t kTakesInfo = uint64_t{1} << 63;
 constinit std::array<std::atomic<uint64_t>, NSIG> g_handlers{};
 
-// Where the frame of the thread's outermost handler is; 0: none runs.
+// The address of the frame of the thread's outermost handler; 0 if none runs.
 [[gnu::tls_model("initial-exec")]] constinit thread_local uintptr_t t_outermost = 0;
 
 void call(uint64_t handler, int signo, siginfo_t* info, void* context) {
@@ -48,8 +48,8 @@ bool is_function(const Action& action) {
   return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN && action.sa_handler != SIG_ERR;
 }
 
-// Whether a jump to a function whose stack pointer was `target` stays inside of the outermost handler. The handler may be
-// on the thread's alternate stack; if it is not, what is there has been left.
+// Returns whether a jump to a function whose stack pointer was `target` stays inside the outermost handler. The handler
+// may be on the thread's alternate stack; if it is not, the functions on that stack have been left.
 bool stays_inside(uintptr_t target) {
   stack_t alternate{};
   const bool known = sigaltstack(nullptr, &alternate) == 0 && (alternate.ss_flags & SS_DISABLE) == 0;
@@ -58,7 +58,8 @@ bool stays_inside(uintptr_t target) {
   return is_alternate(target) == is_alternate(t_outermost) && target < t_outermost;
 }
 
-// The stack pointer that a jmp_buf of glibc holds: its seventh word, rotated and combined with the thread's guard.
+// Returns the stack pointer that a jmp_buf of glibc holds: its seventh word, rotated and combined with the
+// thread's guard.
 uintptr_t stack_pointer_of(const void* buffer) {
   constexpr size_t kStackPointer = 6;
   uintptr_t mangled = static_cast<const uintptr_t*>(buffer)[kStackPointer];
@@ -127,7 +128,7 @@ int sigaction_of_program(int signo, const Action* action, Action* old) {
   return 0;
 }
 
-// The C library's functions that jump. The buffer is the caller's own.
+// These are the C library's functions that jump. They get the caller's own buffer.
 #define MG_JUMP(name)                               \
   MG_WRAPPER(void, name, void* buffer, int value) { \
     leave_handlers(buffer);                         \

@@ -1,11 +1,11 @@
-// Handlers of the program's signals run in the middle of other code of their thread, which may have hazards published over
-// lines (docs/internals/fine-grain.md). Compiled code in a handler publishes and clears hazards as well, be it only for
-// stores to private memory of which the compiler does not know that. So a handler has hazards of its own while it runs.
+// Gives the program's signal handlers hazards of their own. They run in the middle of other code of their thread, which
+// may have hazards published over lines (docs/internals/fine-grain.md). Compiled code in a handler publishes and clears
+// hazards as well, be it only for stores to private memory of which the compiler does not know that it is private.
 //
 // A handler need not return: it may leave by longjmp or an exception. Then the code that it interrupted does not go on,
-// and nothing of it would ever clear its hazards: other nodes would wait for them for ever. So they are cleared then.
+// and would never clear its hazards: other nodes would wait for them for ever. So the runtime clears them then.
 //
-// What the kernel calls is a function of the runtime, which calls the program's handler. sigaction and signal report the
+// The kernel calls a function of the runtime, which calls the program's handler. sigaction and signal report the
 // program's handler back as if it had been installed itself.
 #pragma once
 
@@ -18,11 +18,11 @@ namespace multigrain {
 // part of the outermost one. Both must be async-signal-safe.
 void set_handler_hooks(void (*begin)(), void (*end)(bool returned));
 
-// sigaction of a signal that is not the runtime's, with private arguments: installs the runtime's function in place of a
-// handler of the program's if there are hooks. Async-signal-safe.
+// Does what sigaction does for a signal that is not the runtime's, with private arguments. If there are hooks it
+// installs the runtime's function in place of a handler of the program's. Async-signal-safe.
 int sigaction_of_program(int signo, const struct sigaction* action, struct sigaction* old);
 
-// Whether handlers are called by the runtime's function.
+// Returns whether the runtime's function calls the handlers.
 bool has_handler_hooks();
 
 // While it exists, a handler of the program's runs.

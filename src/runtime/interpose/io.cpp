@@ -1,4 +1,4 @@
-// read and write and their relatives. transfer.h has the method.
+// Lets read and write and their relatives take shared memory. transfer.h has the method.
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -13,7 +13,7 @@ void PrivateVectors::replace(const iovec* user, Direction direction) {
     if (!in_shared_region(user[i].iov_base)) continue;
     if (__builtin_add_overflow(total, user[i].iov_len, &total)) return;  // the call will refuse them
   }
-  // The program's vectors, the ones for the call, then the bytes.
+  // The buffer holds the program's vectors, the vectors for the call, and then the bytes.
   const size_t head = 2 * count_ * sizeof(iovec);
   std::byte* bytes = total > SIZE_MAX / 2 ? (errno = ENOMEM, nullptr) : bounce_.acquire(head + total);
   if (bytes == nullptr) {

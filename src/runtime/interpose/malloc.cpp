@@ -3,8 +3,8 @@
 //
 // mallinfo, mallopt, malloc_trim and malloc_info are not covered: they still speak of the C library's heap.
 //
-// Defined under other C++ names and the real assembler names, so that the C library's declarations, whose attributes
-// (nonnull, alloc_size, throw()) would let the compiler drop the checks below, do not apply.
+// The functions have other C++ names and the real assembler names, so that the C library's declarations, whose
+// attributes (nonnull, alloc_size, throw()) would let the compiler drop the checks below, do not apply.
 #include <unistd.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ void* mg_aligned_alloc(size_t alignment, size_t size) {
   return aligned_or_errno(alignment, size);
 }
 
-// Like the C library's, which rounds an alignment up to a power of two.
+// Works like the C library's memalign, which rounds an alignment up to a power of two.
 void* mg_memalign(size_t alignment, size_t size) {
   if (alignment > (~size_t{0} >> 1) + 1) {
     errno = EINVAL;

@@ -1,4 +1,4 @@
-// How an interposed function is defined, and how it reaches the one it stands in front of.
+// Defines an interposed function, and lets it reach the function in front of which it stands.
 //
 //   MG_WRAPPER(ssize_t, read, int fd, void* buffer, size_t size) { ... MG_REAL(read)(fd, copy, size) ... }
 //
@@ -18,14 +18,15 @@ struct FunctionName {
   consteval FunctionName(const char (&name)[N]) { std::copy_n(name, N, text); }  // NOLINT: implicit on purpose
 };
 
-// The next definition of `name` after ours in the loader's order. Ends the process with a sentence if there is none.
+// Returns the next definition of `name` after this library's in the loader's order. Ends the process with a sentence if
+// there is none.
 void* find_real_function(const char* name);
 
 template <FunctionName Name, typename Function>
 inline constinit std::atomic<Function*> g_real_function{nullptr};
 
-// Looked up by a constructor of this library, so that signal handlers do not meet the loader's lock; or at the first
-// call, when that comes from a constructor that runs even earlier.
+// Returns the real function. A constructor of this library looks it up, so that signal handlers do not meet the
+// loader's lock; or the first call does, when that comes from a constructor that runs even earlier.
 template <FunctionName Name, typename Function>
 Function* real_function() {
   Function* function = g_real_function<Name, Function>.load(std::memory_order_relaxed);

@@ -18,7 +18,7 @@ namespace multigrain {
 namespace {
 
 using Action = struct sigaction;
-// As the kernel has it: bit signo-1. The C library's sigset_t is longer than what a signal frame holds.
+// The kernel's mask has bit signo-1 for a signal. The C library's sigset_t is longer than what a signal frame holds.
 using KernelMask = uint64_t;
 
 constexpr KernelMask bit(int signo) {
@@ -27,10 +27,12 @@ constexpr KernelMask bit(int signo) {
 constexpr KernelMask kOurs = bit(SIGSEGV) | bit(SIGBUS);
 
 constinit std::atomic<KernelMask> g_taken{0};  // the signals whose handler is the runtime's
-constinit SpinLock g_lock;                     // held for copies of private memory only, with signals blocked
+// The lock is held for copies of private memory only, with signals blocked.
+constinit SpinLock g_lock;
 Action g_program_segv MG_GUARDED_BY(g_lock);
 Action g_program_bus MG_GUARDED_BY(g_lock);
-Action g_runtime_segv MG_GUARDED_BY(g_lock);  // the runtime's, if it has asked for the alternate stack
+// The runtime's action for SIGSEGV, with the alternate stack if the runtime has asked for it.
+Action g_runtime_segv MG_GUARDED_BY(g_lock);
 bool g_program_has_stacks MG_GUARDED_BY(g_lock) = false;
 
 bool is_ours(int signo) {
@@ -75,7 +77,7 @@ sigset_t without_ours(sigset_t set) {
   return set;
 }
 
-// `set` as the program gave it, or the copy without our signals.
+// Returns `set` as the program gave it, or the copy of it without the runtime's signals.
 const sigset_t* harmless(int how, const sigset_t* set, sigset_t& copy) {
   if (set == nullptr || how == SIG_UNBLOCK || g_taken.load(std::memory_order_acquire) == 0) return set;
   copy = without_ours(*set);
@@ -106,7 +108,7 @@ MG_WRAPPER(int, sigaction, int signo, const Action* action, Action* old) {
 
 namespace {
 
-// Lets the runtime's handler for SIGSEGV run on the alternate stack, or not; see signals.h.
+// Lets the runtime's handler for SIGSEGV run on the alternate stack or keeps it from there; signals.h says when.
 void choose_stack() MG_REQUIRES(g_lock) {
   if ((g_runtime_segv.sa_flags & SA_ONSTACK) == 0) return;
   const bool has_handler = g_program_segv.sa_handler != SIG_DFL && g_program_segv.sa_handler != SIG_IGN;
@@ -116,7 +118,7 @@ void choose_stack() MG_REQUIRES(g_lock) {
   MG_REAL(sigaction)(SIGSEGV, &action, nullptr);
 }
 
-// signal() in terms of sigaction, with the flags that tell its dialects apart.
+// Does what signal() does by sigaction, with the flags that tell its dialects apart.
 sighandler_t remember(int signo, sighandler_t handler, int flags) {
   Action action{};
   Action old{};
@@ -190,12 +192,13 @@ bool forward_to_user_handler(int signo, siginfo_t* info, void* context) {
     program = current;
     if ((static_cast<unsigned>(program.sa_flags) & SA_RESETHAND) != 0) current.sa_handler = SIG_DFL;
   }
-  const bool sent = info->si_code <= 0;  // by kill or sigqueue, not by a fault
+  const bool sent = info->si_code <= 0;  // sent by kill or sigqueue, not by a fault
   if (program.sa_handler == SIG_IGN) return sent;
   if (program.sa_handler == SIG_DFL) return false;
 
-  // What the kernel would have set. Our two signals stay open even without SA_NODEFER: the handler may touch shared
-  // memory. Returning from our own handler restores the interrupted mask in any case.
+  // This is the mask that the kernel would have set. The runtime's two signals stay open even without SA_NODEFER:
+  // the handler may touch shared memory. Returning from the runtime's own handler restores the interrupted mask
+  // in any case.
   KernelMask interrupted;
   std::memcpy(&interrupted, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof interrupted);
   const KernelMask before = set_mask((interrupted | kernel_mask(program.sa_mask)) & ~kOurs);

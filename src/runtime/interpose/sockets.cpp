@@ -1,4 +1,5 @@
-// Sockets: transfers with addresses and control data, and the calls that take addresses and options.
+// Lets calls on sockets take shared memory: transfers with addresses and control data, and the calls that take
+// addresses and options.
 #include <sys/socket.h>
 
 #include "runtime/interpose/real.h"
@@ -7,12 +8,13 @@
 namespace multigrain {
 namespace {
 
-// The length that the caller says its address or option buffer has; nothing if there is no buffer.
+// Returns the length that the caller says its address or option buffer has; 0 if there is no buffer.
 size_t length_of(const void* buffer, const socklen_t* length) {
   return buffer == nullptr || length == nullptr ? 0 : *length;
 }
 
-// A private message header for sendmsg and recvmsg. The parts that are not shared stay the program's own.
+// Makes a call with a private message header, for sendmsg and recvmsg. The parts that are not shared stay the
+// program's own.
 template <typename Call>
 ssize_t with_message(const msghdr* user, PrivateVectors::Direction direction, Call&& call) {
   msghdr header = *user;

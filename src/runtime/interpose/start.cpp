@@ -12,7 +12,7 @@ std::atomic<MainFunction> g_program_main{nullptr};
 
 void (*g_loader_fini)() = nullptr;
 
-// In the place of the loader's function, which exit() calls last: it runs the destructors of the libraries.
+// Stands in the place of the loader's function, which exit() calls last: that runs the destructors of the libraries.
 void before_loader_fini() {
   stop_node();
   if (g_loader_fini != nullptr) g_loader_fini();

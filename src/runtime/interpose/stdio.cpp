@@ -1,5 +1,6 @@
-// Streams. The C library hands large parts of the caller's buffer straight to the kernel, through internal calls that
-// cannot be interposed, so fread, fwrite, fputs and puts of shared buffers go in pieces through a private one.
+// Lets streams take shared memory. The C library hands large parts of the caller's buffer straight to the kernel,
+// through internal calls that cannot be interposed, so fread, fwrite, fputs and puts of shared buffers go in pieces
+// through a private one.
 //
 // fgets, getline, fscanf and the printf family move bytes between the stream's private buffer and the program's in user
 // mode and need nothing, with one exception: printf("%s") of a shared string longer than the stream's buffer (4096
@@ -133,8 +134,8 @@ MG_WRAPPER(int, puts, const char* string) {
   return mg_wrap_fputs(string, stdout) == EOF || ::putchar('\n') == EOF ? EOF : 1;
 }
 
-// A stream's own buffer is the kernel's to read and write. The standard lets setvbuf ignore the buffer that it is
-// offered, so a shared one is.
+// The kernel reads and writes a stream's own buffer. The standard lets setvbuf ignore the buffer that it is offered, so
+// a shared one is ignored.
 MG_WRAPPER(int, setvbuf, FILE* stream, char* buffer, int mode, size_t size) {
   return MG_REAL(setvbuf)(stream, in_shared_region(buffer) ? nullptr : buffer, mode, size);
 }

@@ -24,7 +24,7 @@ void set_shared_copies(void (*load)(const void*, size_t, void*), void (*store)(v
 
 namespace {
 
-// Pieces that do not cross a border of which the other side may not be allocated.
+// Copies go in pieces that do not cross a border beyond which the memory may not be allocated.
 constexpr size_t kPiece = 256;
 
 size_t piece_at(const void* address, size_t size) {

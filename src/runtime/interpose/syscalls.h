@@ -2,8 +2,8 @@
 // stdio.cpp, sockets.cpp, files.cpp, system.cpp; bounce.h has the method) stand in front of the C library's functions.
 // This header tells them where the shared region is; they ask with one comparison an argument.
 //
-// A shared address that no page of an allocation stands behind is met by a copy in user mode, so where the kernel would
-// return EFAULT the program gets the SIGSEGV of a wild access.
+// The wrappers copy in user mode, also from and to a shared address that belongs to no allocation: so where the kernel
+// would return EFAULT the program gets the SIGSEGV of a wild access.
 #pragma once
 
 #include <atomic>
@@ -21,21 +21,22 @@ extern std::atomic<void (*)(const void*, size_t, void*)> g_load;
 extern std::atomic<void (*)(void*, size_t, const void*)> g_store;
 }  // namespace detail
 
-// Tells the wrappers where the view of the shared region is. Called once by the runtime when it has reserved it;
-// before, no address is shared. Size 0 turns the wrappers off again.
+// Tells the wrappers where the view of the shared region is. The runtime calls it once, when it has reserved the
+// region; before that, no address is shared. Size 0 turns the wrappers off again.
 void set_shared_region(const void* base, size_t size);
 
-// Async-signal-safe.
+// Returns whether the address is in the shared region. Async-signal-safe.
 inline bool in_shared_region(const void* address) {
   return reinterpret_cast<uintptr_t>(address) - detail::g_shared_base.load(std::memory_order_relaxed) <
          detail::g_shared_size.load(std::memory_order_relaxed);
 }
 
-// How shared memory is copied from and to: memory that is kept coherent by lines may not be touched by ordinary loads
-// and stores. nullptr: all of it may. `load(from, size, to)`, `store(to, size, from)`.
+// Says how shared memory is copied, because ordinary loads and stores may not touch memory that is kept coherent by
+// lines: by `load(from, size, to)` and `store(to, size, from)`. If they are nullptr, ordinary loads and stores may
+// touch all of it.
 void set_shared_copies(void (*load)(const void*, size_t, void*), void (*store)(void*, size_t, const void*));
 
-// memcpy() with one side shared.
+// These are memcpy() with one side shared.
 inline void* copy_from_shared(void* to, const void* from, size_t size) {
   if (auto* const load = detail::g_load.load(std::memory_order_relaxed)) {
     load(from, size, to);
@@ -49,9 +50,9 @@ inline void copy_to_shared(void* to, const void* from, size_t size) {
   else
     std::memcpy(to, from, size);
 }
-// strlen() of a string that may be shared.
+// This is strlen() of a string that may be shared.
 size_t length_of_shared(const char* string);
-// Whether shared bytes differ from private ones.
+// Returns whether shared bytes differ from private ones.
 bool differ_from_shared(const void* shared, const void* bytes, size_t size);
 
 }  // namespace multigrain

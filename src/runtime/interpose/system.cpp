@@ -1,7 +1,7 @@
-// Clocks, waiting for descriptors and children, and other calls that fill in small structures.
+// Lets clocks, waiting for descriptors and children, and other calls that fill in small structures take shared memory.
 //
-// Not covered: POSIX objects in shared memory that the kernel works on by address (pthread mutexes, condition
-// variables, semaphores, futexes): they would be one node's only. Use mg_lock and its kin.
+// POSIX objects in shared memory that the kernel works on by address (pthread mutexes, condition variables, semaphores,
+// futexes) are not covered: they would be one node's only. A program uses mg_lock and its kin instead.
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>

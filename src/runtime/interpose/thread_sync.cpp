@@ -1,4 +1,5 @@
-// In front of what a thread calls to lock, wait and signal. Initialising, unlocking and destroying harm nobody.
+// Stands in front of the functions by which a thread locks, waits and signals. Initialising, unlocking and destroying
+// do no harm, so they are left alone.
 #include "runtime/interpose/thread_sync.h"
 
 #include <pthread.h>
@@ -41,7 +42,8 @@ constexpr char kLock[] = "mg_lock", kCond[] = "mg_cond_wait and mg_cond_signal",
 
 }  // namespace
 
-// MG_SYNC_1(instead, name, T): int name(T* object); MG_SYNC_2, MG_SYNC_3: with more arguments.
+// MG_SYNC_1(instead, name, T) defines int name(T* object); MG_SYNC_2 and MG_SYNC_3 define functions with
+// more arguments.
 #define MG_SYNC_1(instead, name, T)  \
   MG_WRAPPER(int, name, T* object) { \
     see(#name, object, instead);     \

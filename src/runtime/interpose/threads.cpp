@@ -1,5 +1,6 @@
-// A thread's thread-local storage is the C library's: it must survive a copy of node 0's heap onto this node. And a
-// thread has to be known to a line protocol before it runs the program's code (threads.h).
+// Stands in front of the functions that start threads. A thread's thread-local storage is the C library's: it must
+// survive a copy of node 0's heap onto this node. And a thread has to be known to a line protocol before it runs the
+// program's code (threads.h).
 #include "runtime/interpose/threads.h"
 
 #include <pthread.h>
@@ -41,7 +42,7 @@ void make_key() {
   if (pthread_key_create(&g_key, &at_thread_end) != 0) die(1, "the program has used up the keys of threads");
 }
 
-// What a thread is to run: allocated by its creator, freed by the thread.
+// The function that a thread is to run, and its argument. The thread's creator allocates this and the thread frees it.
 struct Start {
   void* (*function)(void*) = nullptr;
   int (*c11_function)(void*) = nullptr;
@@ -103,7 +104,7 @@ MG_WRAPPER(int, pthread_create, pthread_t* thread, const pthread_attr_t* attribu
   return failed;
 }
 
-// The C library's own does not come by pthread_create.
+// The C library's own thrd_create does not call pthread_create.
 MG_WRAPPER(int, thrd_create, thrd_t* thread, thrd_start_t function, void* argument) {
   count_one();
   const BootHeapScope boot;

@@ -1,4 +1,5 @@
-// The two shapes that reads and writes have: one contiguous buffer, and a vector of them.
+// Lets transfers take shared memory, in the two shapes that reads and writes have: one contiguous buffer, and a
+// vector of them.
 #pragma once
 
 #include <sys/stat.h>
@@ -18,7 +19,7 @@ namespace multigrain {
 // data that a pipe has at the moment depend on it; except that a regular file's larger transfers go in pieces, so that
 // reading a big file does not take its size again in memory.
 inline constexpr size_t kLargestWhole = size_t{64} << 20;
-// What Linux transfers at most in one call.
+// The most that Linux transfers in one call.
 inline constexpr size_t kLargestTransfer = 0x7fff'f000;
 
 inline bool is_regular_file(int fd) {
@@ -94,10 +95,10 @@ class PrivateVectors {
   PrivateVectors(const PrivateVectors&) = delete;
   PrivateVectors& operator=(const PrivateVectors&) = delete;
 
-  // False with errno set if there was no memory.
+  // Returns false, with errno set, if there was no memory.
   [[nodiscard]] bool ready() const { return ready_; }
   [[nodiscard]] const iovec* get() const { return used_; }
-  // Stores what a call that moved `moved` bytes has put into the private parts. Passes the result on.
+  // Stores what a call that moved `moved` bytes has put into the private parts. Returns `moved`.
   ssize_t store(ssize_t moved);
 
  private:

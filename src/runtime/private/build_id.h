@@ -1,4 +1,4 @@
-// The build id that the linker gave to an executable or a library.
+// Finds the build id that the linker gave to an executable or a library.
 #pragma once
 
 #include <elf.h>
@@ -10,7 +10,7 @@
 
 namespace multigrain {
 
-// In `notes`, the contents of a PT_NOTE segment; empty if there is none. Allocates nothing.
+// `notes` are the contents of a PT_NOTE segment. Returns nothing if there is no build id in them. Allocates nothing.
 inline std::span<const std::byte> find_build_id(std::span<const std::byte> notes) {
   const auto round_up = [](size_t n) { return (n + 3) & ~size_t{3}; };
   while (notes.size() >= sizeof(ElfW(Nhdr))) {

@@ -25,8 +25,8 @@ struct Interval {
   uintptr_t end;
 };
 
-// What the dynamic section of an object says. Addresses in it are relocated by the loader except on some systems, where
-// they are offsets: whichever is below the load address is one.
+// The dynamic section of an object, read. The loader relocates addresses in it except on some systems, where they are
+// offsets: an address below the load address is an offset.
 struct Dynamic {
   const ElfW(Dyn) * entries = nullptr;
   uintptr_t rela = 0, rela_bytes = 0, jump_rela = 0, jump_rela_bytes = 0, global_offset_table = 0;
@@ -83,7 +83,8 @@ struct Dynamic {
       return symbols[index].st_shndx != SHN_UNDEF && std::strcmp(strings + symbols[index].st_name, name) == 0;
     };
     if (gnu_hash != nullptr) {
-      // Buckets, the first symbol in the table, words of the Bloom filter, its shift; filter, buckets, chains.
+      // The table has the number of buckets, the first symbol in the table, the number of words of the Bloom filter,
+      // and its shift; then the filter, the buckets and the chains.
       const uint32_t buckets = gnu_hash[0], first = gnu_hash[1], words = gnu_hash[2];
       const uint32_t* const bucket = gnu_hash + 4 + words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
       const uint32_t* const chain = bucket + buckets;
@@ -110,9 +111,11 @@ struct Object {
   dl_phdr_info info;
   std::string_view path;
   Dynamic dynamic;
-  bool is_ours = false;       // Multigrain's runtime
-  bool of_program = false;    // the executable needs it, perhaps by way of others
-  bool of_a_runtime = false;  // Multigrain's runtime needs it, or another that keeps threads of its own
+  bool is_ours = false;  // Multigrain's runtime
+  // The executable needs it, perhaps by way of other libraries.
+  bool of_program = false;
+  // Multigrain's runtime needs it, or another runtime that keeps threads of its own.
+  bool of_a_runtime = false;
 
   [[nodiscard]] bool is_called(std::string_view name) const {
     const std::string_view file = path.substr(path.rfind('/') + 1);
@@ -121,7 +124,8 @@ struct Object {
   }
 };
 
-// Libraries that keep threads, connections or shadows of memory: what fork would do to them, too, none of them survives.
+// Returns whether the library keeps threads, connections or shadows of memory, none of which would survive a
+// copy of its state: none survives fork either.
 bool is_a_runtime(std::string_view path) {
   static constexpr std::string_view kNames[] = {"libgomp.so", "libomp.so",   "libiomp5.so", "libtbb.so",
                                                 "libmpi.so",  "libmpich.so", "libasan.so",  "libtsan.so",
@@ -130,7 +134,7 @@ bool is_a_runtime(std::string_view path) {
   return std::ranges::any_of(kNames, [&](std::string_view name) { return file.starts_with(name); });
 }
 
-// Whether the user has named the library in MULTIGRAIN_PRIVATE_LIBRARIES: file names, colons between them.
+// Returns whether the user has named the library in MULTIGRAIN_PRIVATE_LIBRARIES: file names, with colons between them.
 bool is_to_stay(const Object& object) {
   const char* const list = std::getenv("MULTIGRAIN_PRIVATE_LIBRARIES");
   for (std::string_view rest = list != nullptr ? list : ""; !rest.empty();) {
@@ -141,7 +145,7 @@ bool is_to_stay(const Object& object) {
   return false;
 }
 
-// Fixed tables: this runs before main(), where an allocation would already be part of what is to be copied.
+// The tables are fixed: this runs before main(), where an allocation would already be part of what is to be copied.
 struct Program {
   std::array<Object, kMaxObjects> objects;  // the executable first
   size_t object_count = 0;
@@ -167,7 +171,7 @@ struct Program {
     holes[hole_count++] = {begin, begin + length};
   }
 
-  // Marks what `from` needs, and what that needs.
+  // Marks the objects that `from` needs, and the objects that those need.
   void mark(Object& from, bool Object::* flag) {
     if (from.*flag) return;
     from.*flag = true;
@@ -180,12 +184,12 @@ struct Program {
     }
   }
 
-  // A library whose state is the program's: that the executable is linked with, and which is neither the system's nor
-  // a runtime's.
+  // Returns whether the library's state is the program's: the executable is linked with it, and it is neither the
+  // system's nor a runtime's.
   [[nodiscard]] static bool is_own_library(const Object& object) {
     return object.of_program && !object.of_a_runtime && !is_system_library(object.path) && !is_to_stay(object);
   }
-  // Of a variable that the linker placed in the executable.
+  // The same libraries: returns whether one of them defines a variable that the linker placed in the executable.
   [[nodiscard]] bool own_library_defines(const char* name) const {
     for (size_t i = 1; i < object_count; ++i)
       if (is_own_library(objects[i]) && objects[i].dynamic.defines(name)) return true;
@@ -233,7 +237,7 @@ void exclude_relocated(Program& program, const Object& object, uintptr_t table, 
       case R_X86_64_TLSDESC:
         program.exclude(target, 2 * sizeof(uintptr_t));
         break;
-      // Initial values of the program's own variables, which it may have changed since.
+      // All others are initial values of the program's own variables, which the program may have changed since.
       default:
         break;
     }
@@ -253,15 +257,15 @@ void inspect(Program& program, const Object& object) {
         program.segments[program.segment_count++] = {begin, begin + header.p_memsz};
         break;
       case PT_GNU_RELRO:
-        // The loader protects whole pages; what lies on the last one beyond the last boundary stays writable, yet the
-        // linker still means it to be the loader's.
+        // The loader protects whole pages. The part of the last page beyond the last boundary stays writable, yet the
+        // linker means it to be the loader's, too.
         program.exclude(begin, header.p_memsz);
         break;
       case PT_DYNAMIC:
         program.exclude(begin, header.p_memsz);
         exclude_relocated(program, object, object.dynamic.rela, object.dynamic.rela_bytes);
         exclude_relocated(program, object, object.dynamic.jump_rela, object.dynamic.jump_rela_bytes);
-        // Its first three words are the loader's (link map, resolver).
+        // The table's first three words are the loader's (link map, resolver).
         if (object.dynamic.global_offset_table != 0)
           program.exclude(object.dynamic.global_offset_table, 3 * sizeof(uintptr_t));
         break;

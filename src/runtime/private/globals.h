@@ -1,13 +1,14 @@
-// The program's own writable globals: what fork would copy besides the heap, and the stack of the caller.
+// Finds the program's own writable globals: fork would copy them, besides the heap and the caller's stack, so the
+// runtime copies them to other nodes.
 //
-// They are those of the executable and of its own shared libraries: those that the executable is linked with (perhaps by
-// way of others), less
+// They are the globals of the executable and of its own shared libraries: those with which the executable is linked
+// (perhaps by way of other libraries), less
 //   * the system's, by their folders (/lib, /usr but /usr/local);
 //   * Multigrain's runtime, runtimes of threads and of MPI (OpenMP's, TBB, MPI), and what these are linked with;
 //   * those that the user has named in MULTIGRAIN_PRIVATE_LIBRARIES.
-// Of a library that was preloaded, or opened at run time, nothing is copied.
+// Nothing is copied of a library that was preloaded, or opened at run time.
 //
-// Of each, its writable segments, less what belongs to others and differs from process to process:
+// The writable segments of each object are copied, less what belongs to other code and differs from process to process:
 //   * what the loader filled in: the RELRO part, the global offset table, every slot that a symbol of a library is
 //     bound to;
 //   * objects of other libraries that the linker placed in the executable (copy relocations: std::cout, stdout,
@@ -31,21 +32,22 @@ struct Range {
   size_t length;
 };
 
-// The program's writable globals, in ascending order, not overlapping, none empty. Found once, at the first call;
-// that call allocates nothing, takes the loader's lock, and is not async-signal-safe. Later calls are. Ends the process
-// with a sentence if the program has more libraries, or takes more from other libraries, than the tables hold.
+// Returns the program's writable globals, in ascending order, not overlapping, none empty. They are found once, at the
+// first call; that call allocates nothing, takes the loader's lock, and is not async-signal-safe. Later calls are.
+// Ends the process with a sentence if the program has more libraries, or takes more from other libraries, than the
+// tables hold.
 std::span<const Range> program_globals();
 
-// Whether all of [address, address + length) lies in one of those ranges. Async-signal-safe after the first call of
-// program_globals().
+// Returns whether all of [address, address + length) lies in one of those ranges. Async-signal-safe after the first
+// call of program_globals().
 bool in_program_globals(uint64_t address, uint64_t length);
 
-// The executable's build id (the linker's --build-id note), for checking that all nodes run the same one. Empty if it
-// was linked without. Allocates nothing.
+// Returns the executable's build id (the linker's --build-id note), for checking that all nodes run the same
+// executable; empty if it was linked without. Allocates nothing.
 std::span<const std::byte> executable_build_id();
 
-// A number that two processes share if they run the same executable and libraries at the same addresses: of the ranges
-// and the build id. For messages that must not be believed otherwise.
+// Returns a number that two processes share if they run the same executable and libraries at the same addresses: it is
+// computed from the ranges and the build id. It is for messages that must not be believed otherwise.
 uint64_t program_fingerprint();
 
 }  // namespace multigrain

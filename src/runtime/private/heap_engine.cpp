@@ -1,4 +1,5 @@
-// The tree reports a damaged heap through assert(), which allocates its message: with our lock held that would hang.
+// The tree reports a damaged heap through assert(), which allocates its message: with the tree's lock held
+// that would hang.
 #define BOOST_DISABLE_ASSERTS
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
@@ -29,13 +30,13 @@ using Tree = bi::rbtree_best_fit<bi::null_mutex_family, void*, HeapEngine::kAlig
 constexpr uint64_t kMagic = 0x4d47'6865'6170'0001;
 constexpr size_t kPage = 4096;
 constexpr size_t kMinGrowth = size_t{1} << 20;
-// From this size on, a zeroed block gets its zeros from the kernel, which costs nothing for pages never touched.
+// From this size on the kernel makes a zeroed block's zeros, which costs nothing for pages that are never touched.
 constexpr size_t kZeroByMapping = size_t{256} << 10;
-// A freed block of this size gives its pages back: they would otherwise stay and be copied to every node.
+// A freed block of this size or more gives its pages back: they would otherwise stay and be copied to every node.
 constexpr size_t kGiveBack = size_t{4} << 20;
 
-// The tree hands out blocks of 16k + 8 usable bytes (a block may use the first word of the next one's header); k is the
-// size class. The smallest has k = 2.
+// The tree hands out blocks of 16k + 8 usable bytes (a block may use the first word of the next block's header); k is
+// the size class. The smallest class has k = 2.
 constexpr size_t kMaxCached = 16 * 64 + 8;
 constexpr unsigned kMinClass = 2;
 constexpr unsigned class_for(size_t size) {
@@ -44,7 +45,7 @@ constexpr unsigned class_for(size_t size) {
 constexpr size_t class_bytes(unsigned size_class) {
   return 16 * size_t{size_class} + 8;
 }
-// A list that grows beyond this gives half back to the tree, where neighbours merge.
+// A list that grows beyond this length gives half of it back to the tree, where neighbours merge.
 constexpr uint64_t max_length(unsigned size_class) {
   return std::max<uint64_t>(32, 32768 / class_bytes(size_class));
 }
@@ -70,7 +71,7 @@ void with_inner_pages(void* begin, size_t size, Fn&& fn) {
 }
 
 std::atomic<unsigned> g_threads{0};
-// initial-exec: the general model may allocate the thread's copy on first use, with malloc.
+// The variable is initial-exec: the general model may allocate the thread's copy on first use, with malloc.
 [[gnu::tls_model("initial-exec")]] thread_local unsigned t_shard_plus_one = 0;
 
 }  // namespace
@@ -83,7 +84,8 @@ unsigned HeapEngine::shard_of_this_thread() {
 
 void HeapEngine::reserve() {
   if (reserved_) return;
-  // Without access until the heap grows, so that the reservation counts as no memory whatever the overcommit policy.
+  // The range has no access until the heap grows, so that the reservation counts as no memory whatever the
+  // overcommit policy.
   void* mapped = ::mmap(reinterpret_cast<void*>(base_), capacity_, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (mapped != reinterpret_cast<void*>(base_))
@@ -102,7 +104,7 @@ void HeapEngine::make_ready() {
   const size_t image = std::min(capacity_, kRootBytes + kMinGrowth);
   if (::mprotect(reinterpret_cast<void*>(base_), image, PROT_READ | PROT_WRITE) != 0)
     die(1, "no memory for the private heap; errno:", static_cast<uint64_t>(errno));
-  // The pages are zero, which is what an empty Root is, but for these.
+  // The pages are zero, which is what an empty Root is, but for these members.
   root().magic = kMagic;
   root().image_bytes = image;
   new (&tree_at(base_, kRootBytes)) Tree(image - kRootBytes, 0);
@@ -134,7 +136,7 @@ void* HeapEngine::tree_allocate(size_t size, size_t alignment) {
   return nullptr;
 }
 
-// Takes a batch from the tree for a list that is empty.
+// Takes a batch from the tree for a list that is empty, and returns one block of it.
 void* HeapEngine::refill(unsigned shard, unsigned size_class) {
   constexpr size_t kMaxBatch = 16;
   const size_t batch = class_bytes(size_class) <= 256 ? kMaxBatch : 4;
@@ -150,7 +152,8 @@ void* HeapEngine::refill(unsigned shard, unsigned size_class) {
   }
   if (count == 0) return nullptr;
   FreeList& list = root().lists[shard][size_class];
-  while (count > 1) {  // backwards, so that they leave in the order of their addresses
+  // The list is filled backwards, so that blocks leave it in the order of their addresses.
+  while (count > 1) {
     next_of(blocks[--count]) = list.first;
     list.first = blocks[count];
     ++list.length;
@@ -158,7 +161,7 @@ void* HeapEngine::refill(unsigned shard, unsigned size_class) {
   return blocks[0];
 }
 
-// Gives the older half of a list back to the tree. With the shard's lock held.
+// Gives the older half of a list back to the tree. The caller holds the shard's lock.
 void HeapEngine::trim(FreeList& list) {
   const uint64_t keep = list.length / 2;
   void* last_kept = list.first;
@@ -202,7 +205,7 @@ void* HeapEngine::allocate_zeroed(size_t size) {
   }
   auto* const begin = static_cast<std::byte*>(block);
   with_inner_pages(block, size, [&](std::byte* first, size_t bytes) {
-    if (::madvise(first, bytes, MADV_DONTNEED) != 0) std::memset(first, 0, bytes);  // locked pages (mlockall)
+    if (::madvise(first, bytes, MADV_DONTNEED) != 0) std::memset(first, 0, bytes);  // fails for locked pages (mlockall)
     std::memset(begin, 0, static_cast<size_t>(first - begin));
     std::memset(first + bytes, 0, static_cast<size_t>(begin + size - (first + bytes)));
   });
@@ -218,8 +221,8 @@ void* HeapEngine::allocate_aligned(size_t alignment, size_t size) {
 }
 
 size_t HeapEngine::usable_size(const void* block) const {
-  // The size in the block's own header does not change while the block is allocated; a flag in the same word may, with
-  // the tree locked, and only TSan minds that.
+  // The size in the block's own header does not change while the block is allocated. A flag in the same word may
+  // change, under the tree's lock, and only TSan minds that.
 #if defined(__SANITIZE_THREAD__)
   const LockGuard guard(tree_lock_.lock);
 #endif
@@ -254,7 +257,7 @@ void* HeapEngine::reallocate(void* block, size_t size) {
     Tree& tree = tree_at(base_, kRootBytes);
     void* reuse = block;
     size_t received = size;
-    // The limit is the least size to reach of an expansion, and the most that may be left of a shrinkage.
+    // The limit of an expansion is the least size to reach; that of a shrinkage is the most that may be left.
     if (size > usable) {
       if (tree.raw_allocation_command(bi::expand_fwd | bi::nothrow_allocation, size, received, reuse) != nullptr)
         return block;
@@ -270,7 +273,7 @@ void* HeapEngine::reallocate(void* block, size_t size) {
   return moved;
 }
 
-// Without analysis: it knows no array of locks.
+// Clang's analysis knows no array of locks, so it is off here.
 void HeapEngine::lock_all() MG_NO_THREAD_SAFETY_ANALYSIS {
   for (PaddedLock& shard : shard_locks_) shard.lock.lock();
   tree_lock_.lock.lock();
@@ -292,7 +295,7 @@ bool HeapEngine::begin_adoption(size_t size) {
   reserve();
   ready_.store(false, std::memory_order_relaxed);
   auto* const base = reinterpret_cast<void*>(base_);
-  // A fresh mapping rather than MADV_DONTNEED: it takes away the access beyond the new image as well.
+  // A fresh mapping, unlike MADV_DONTNEED, also takes away the access beyond the new image.
   if (::mmap(base, capacity_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != base)
     return false;
   adopted_bytes_ = size;

@@ -1,4 +1,4 @@
-// What the loader has put into this process: the executable and shared libraries, and what can be said of each.
+// Answers questions about what the loader has put into this process: the executable and shared libraries.
 #pragma once
 
 #include <elf.h>
@@ -9,7 +9,7 @@
 
 namespace multigrain {
 
-// Whether a segment of the object holds the address.
+// Returns whether a segment of the object holds the address.
 inline bool holds(const dl_phdr_info& object, uintptr_t address) {
   for (ElfW(Half) i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
@@ -18,9 +18,9 @@ inline bool holds(const dl_phdr_info& object, uintptr_t address) {
   return false;
 }
 
-// Whether the path is that of a library which belongs to the system, or of the kernel's own object.
+// Returns whether the path is that of a library which belongs to the system, or of the kernel's own object.
 inline bool is_system_library(std::string_view path) {
-  if (path.find('/') == std::string_view::npos) return true;  // the kernel's
+  if (path.find('/') == std::string_view::npos) return true;  // the kernel's own object
   if (path.starts_with("/usr/local/")) return false;
   return path.starts_with("/lib/") || path.starts_with("/lib64/") || path.starts_with("/usr/");
 }

@@ -18,8 +18,7 @@
 #include "memory/layout.h"
 #include "runtime/private/heap_engine.h"
 
-// The C library's own allocator under the names by which an interposed malloc can reach it without dlsym, which may
-// itself allocate.
+// These names reach the C library's own allocator from an interposed malloc without dlsym, which may itself allocate.
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
@@ -39,7 +38,7 @@ constinit std::atomic<Mode> g_mode{Mode::kUndecided};
 [[gnu::tls_model("initial-exec")]] thread_local unsigned t_boot_scopes = 0;
 constinit std::atomic<size_t> g_incoming_bytes{0};
 
-// The number after "NAME=" if `entry` is that variable and a number; otherwise `otherwise`.
+// Returns the number after "NAME=" if `entry` is that variable and has a number; otherwise `otherwise`.
 long variable(const char* entry, const char* name_and_equals, long otherwise) {
   const size_t length = std::strlen(name_and_equals);
   if (std::strncmp(entry, name_and_equals, length) != 0) return otherwise;
@@ -58,8 +57,8 @@ struct Choice {
   }
 };
 
-// For a malloc before the C library has set `environ` (the loader's, mostly). Bare system calls: nothing else works
-// yet.
+// Reads the environment for a malloc that comes before the C library has set `environ` (the loader's, mostly). It makes
+// bare system calls, because nothing else works yet.
 void see_initial_environment(Choice& choice) {
   const long fd = ::syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
@@ -92,10 +91,10 @@ Mode decide() {
     }
   }
   errno = saved;
-  // For what may be said before the runtime has started.
+  // Messages may need the number before the runtime has started.
   set_panic_node(static_cast<unsigned>(choice.node));
   const Mode mode = choice.nodes <= 1 ? Mode::kCLibrary : choice.node == 0 ? Mode::kPrivate : Mode::kBoot;
-  // Two threads would decide alike; but a copy may have arrived meanwhile.
+  // Another thread would decide alike, but a copy may have arrived meanwhile.
   Mode expected = Mode::kUndecided;
   return g_mode.compare_exchange_strong(expected, mode) ? mode : expected;
 }
@@ -121,8 +120,8 @@ void* or_out_of_memory(void* block) {
   return block;
 }
 
-// A child of fork has one thread; the locks must be as that thread knows them. Which is why they are taken by one function and
-// given back by another, and that the analysis cannot follow.
+// A child of fork has one thread, and the locks must be as that thread knows them. So one function takes them and
+// another gives them back, which Clang's analysis cannot follow.
 void before_fork() MG_NO_THREAD_SAFETY_ANALYSIS {
   g_private.lock_all();
   g_boot.lock_all();
@@ -197,7 +196,7 @@ void receive_heap_end() {
 
 void settle_c_library() {
   BootHeapScope boot;
-  // Static buffers, and the buffering that the library would have chosen.
+  // The buffers are static, and the library would have chosen the same kind of buffering.
   static char in[BUFSIZ];
   static char out[BUFSIZ];
   std::setvbuf(stdin, in, ::isatty(STDIN_FILENO) != 0 ? _IOLBF : _IOFBF, sizeof in);
@@ -242,7 +241,7 @@ void* reallocate(void* block, size_t size) {
   const Mode now = mode();
   if (now == Mode::kCLibrary) return __libc_realloc(block, size);
   if (block == nullptr) return or_out_of_memory(engine(now).allocate(size));
-  if (size == 0) {  // as the C library does
+  if (size == 0) {  // the C library does so
     release(block);
     return nullptr;
   }

@@ -1,12 +1,13 @@
-// The heaps of one node of a run with several: which one malloc uses, and how the image of one replaces another.
+// The heaps of one node of a run with several: which of them malloc uses, and how the image of one replaces another.
 //
-//   private heap  what fork would copy: malloc of the program. In a fixed range, copied from node 0 at spawn.
-//   boot heap     of this process alone, never copied: for what must survive a copy that overwrites the private heap.
-//                 Before the first copy arrives nodes other than 0 use nothing else; on every node, so do allocations
-//                 in a BootHeapScope (the runtime's threads, and what the C library keeps for a thread).
-//   C library's   a program that runs as one node keeps the malloc that it would have without Multigrain.
+//   private heap  It holds what fork would copy: the program's blocks. It is in a fixed range, which is copied from
+//                 node 0 at spawn.
+//   boot heap     It is this process's alone and never copied: for what must survive a copy that overwrites the private
+//                 heap. Before the first copy arrives nodes other than 0 use nothing else; on every node, so do
+//                 allocations in a BootHeapScope (the runtime's threads, and what the C library keeps for a thread).
+//   C library's   A program that runs as one node keeps the malloc that it would have without Multigrain.
 //
-// The choice between the C library's heap and ours is made once, at the first malloc of the process, from
+// The choice between the C library's heap and Multigrain's is made once, at the first malloc of the process, from
 // MULTIGRAIN_NODES and MULTIGRAIN_NODE; that is before any constructor has run and perhaps before the C library has set
 // `environ`. Builds with a sanitizer leave malloc to the sanitizer, so they have no private heap and cannot spawn on
 // other nodes.
@@ -18,19 +19,21 @@
 
 namespace multigrain {
 
-// Whether malloc of this process is ours, and the process's private state can therefore be copied. The runtime refuses
-// to start a run of several nodes without it. Async-signal-safe.
+// Returns whether malloc of this process is Multigrain's, so that the process's private state can be copied. The
+// runtime refuses to start a run of several nodes without it. Async-signal-safe.
 bool private_heap_active();
 
-// Whether all of it lies in the private heap, as much of that as there is now. Async-signal-safe.
+// Returns whether all of [address, address + length) lies in the private heap, as far as that has grown.
+// Async-signal-safe.
 bool in_private_heap(uintptr_t address, size_t length);
 
-// While one exists, the calling thread allocates from the boot heap. Nests. free() finds a block's heap by itself.
+// While one exists, the calling thread allocates from the boot heap. Scopes nest. free() finds a block's
+// heap by itself.
 class BootHeapScope {
  public:
   BootHeapScope();
   ~BootHeapScope();
-  // The same without an object, for a library that calls back. Async-signal-safe.
+  // These begin and end a scope without an object, for a library that calls back. Async-signal-safe.
   static void enter();
   static void leave();
   BootHeapScope(const BootHeapScope&) = delete;
@@ -45,28 +48,28 @@ class HeapFreeze {
   HeapFreeze(const HeapFreeze&) = delete;
   HeapFreeze& operator=(const HeapFreeze&) = delete;
 
-  // From layout::kPrivateHeapBase on; empty if nothing was allocated there. Most of it may be pages that were never
-  // touched.
+  // Returns the heap's bytes from layout::kPrivateHeapBase on; none if nothing was allocated there. Most of them may be
+  // in pages that were never touched.
   [[nodiscard]] std::span<const std::byte> image() const;
 };
 
-// The receiving side, in this order, on a node where no program code runs. Async-signal-safe. Each ends the run with a
-// sentence if it cannot be done or makes no sense. From the first to the last, malloc is served by the boot heap;
-// afterwards by the private heap, which is then as it was on the sender. What it held before is gone.
+// The receiving node calls these, in this order, while no program code runs on it. They are async-signal-safe, and each
+// ends the run with a sentence if it cannot be done or makes no sense. From the first call to the last, the boot heap
+// serves malloc; afterwards the private heap does, which is then as it was on the sender. What it held before is gone.
 void receive_heap_begin(size_t image_bytes);
 void receive_heap_bytes(uint64_t offset, std::span<const std::byte> bytes);
 void receive_heap_end();
 
 // Makes the C library allocate now, from the boot heap, what it would allocate lazily and keep (buffers of the standard
-// streams, the time zone): from the private heap it would be overwritten by the next copy. On nodes other than 0, once,
+// streams, the time zone): the next copy would overwrite that in the private heap. Called on nodes other than 0, once,
 // before the first copy.
 void settle_c_library();
 
-// The malloc family with the C library's semantics, errno included; interpose/malloc.cpp exports them.
+// The malloc family with the C library's semantics, errno included. interpose/malloc.cpp exports these functions.
 namespace heap {
 void* allocate(size_t size);
 void* allocate_zeroed(size_t count, size_t size);
-void* allocate_aligned(size_t alignment, size_t size);  // alignment: a power of two
+void* allocate_aligned(size_t alignment, size_t size);  // `alignment` is a power of two
 void* reallocate(void* block, size_t size);
 void release(void* block);
 size_t usable_size(void* block);

@@ -14,15 +14,15 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kMaxPiece = 64 * 1024;
-// One run of zeros in a message: short, because the receiver's handler goes through it.
+// How many zeros one message may stand for. They are few, because the receiver's handler goes through them.
 constexpr size_t kMaxZeros = size_t{1} << 20;
 
 bool all_zero(const std::byte* bytes, size_t length) {
   return length == 0 || (bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, length - 1) == 0);
 }
 
-// Which pages of this process were ever touched, from /proc/self/pagemap. Reading an untouched page of the heap would
-// tell as well (it is zero) but costs a fault and page tables for address space that the program only reserved.
+// Tells which pages of this process were ever touched, from /proc/self/pagemap. Reading an untouched page of the heap
+// would tell as well (it is zero) but costs a fault and page tables for address space that the program only reserved.
 class TouchedPages {
  public:
   TouchedPages() : fd_(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) {}
@@ -32,7 +32,8 @@ class TouchedPages {
   TouchedPages(const TouchedPages&) = delete;
   TouchedPages& operator=(const TouchedPages&) = delete;
 
-  // False if the page holds nothing but zeros because it was never touched. Pages are asked about in ascending order.
+  // Returns false if the page holds nothing but zeros because it was never touched. The caller asks about pages in
+  // ascending order.
   bool touched(uintptr_t page) {
     const uint64_t index = page / kPage;
     if (index - first_ >= count_) {
@@ -98,7 +99,8 @@ class StateCopy::Sender {
     flush();
   }
 
-  // The receiver's globals may hold anything (constructors ran there, or an earlier copy), so zeros are told too.
+  // The receiver's globals may hold anything (constructors ran there, or an earlier copy), so the sender
+  // tells zeros too.
   void globals(const Range& range) {
     const auto end = reinterpret_cast<uintptr_t>(range.begin) + range.length;
     auto at = reinterpret_cast<uintptr_t>(range.begin);
@@ -216,7 +218,7 @@ void StateCopy::on_zeros(const Message& message) {
   const uint64_t length = message.header.word[1];
   if (length > kMaxZeros || !in_program_globals(address, length))
     panic("a piece of node 0's globals lies outside this node's; address, bytes:", address, length);
-  // Page by page, and only where needed: untouched pages of .bss stay untouched.
+  // This goes page by page, and writes only where needed, so that untouched pages of .bss stay untouched.
   for (uint64_t done = 0; done < length;) {
     const uint64_t step = std::min(length - done, kPage - (address + done) % kPage);
     auto* at = reinterpret_cast<std::byte*>(address + done);

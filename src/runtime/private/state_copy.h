@@ -33,7 +33,7 @@ struct StateCopyTotals {
   uint64_t global_bytes = 0;
 };
 
-// One per node; registers its handlers on construction and must outlive the fabric's last message.
+// Each node has one. It registers its handlers on construction and must outlive the fabric's last message.
 class StateCopy {
  public:
   // Finds the executable's globals and registers the handlers. Not async-signal-safe.
@@ -41,10 +41,11 @@ class StateCopy {
   StateCopy(const StateCopy&) = delete;
   StateCopy& operator=(const StateCopy&) = delete;
 
-  // On node 0, not from a handler, holding no lock: returns when the state is in place on `to`. malloc of every other
-  // thread waits while the heap is read, so no thread may hold a runtime lock across malloc. One call at a time (the
-  // caller holds its own lock; checked). Allocates nothing. Anything that makes no sense to the receiver (another
-  // executable, a piece outside the globals or the heap, wrong totals) ends the run there with a sentence.
+  // Called on node 0, not from a handler, by a thread that holds no lock: returns when the state is in place on `to`.
+  // malloc of every other thread waits while the heap is read, so no thread may hold a runtime lock across malloc.
+  // There is one call at a time (the caller holds its own lock; checked). Allocates nothing. Anything that makes no
+  // sense to the receiver (another executable, a piece outside the globals or the heap, wrong totals) ends the run
+  // there with a sentence.
   StateCopyTotals send_state(NodeId to);
 
  private:
@@ -61,14 +62,14 @@ class StateCopy {
   Fabric& fabric_;
   const WaitPolicy policy_;
 
-  // Sender.
+  // The sender's state.
   static constexpr uint16_t kNobody = NodeSet::kCapacity;
   std::atomic<bool> sending_{false};
   std::atomic<uint16_t> receiver_{kNobody};  // the node that has a copy to acknowledge
   EventCount acknowledged_;
   std::array<std::atomic<uint64_t>, NodeSet::kCapacity> acks_{};  // ACKs that each node has sent
 
-  // Receiver: messages of one sender are handled one after the other, so these need no lock.
+  // The receiver's state. Messages of one sender are handled one after the other, so it needs no lock.
   bool receiving_ = false;
   uint64_t pieces_ = 0;
   uint64_t bytes_ = 0;

@@ -38,7 +38,7 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  // `count` values at `offset`; empty if the file has not so many there.
+  // Returns `count` values at `offset`; none if the file has not so many there.
   template <typename T>
   [[nodiscard]] std::span<const T> at(uint64_t offset, uint64_t count) const {
     if (bytes_ == nullptr || offset > size_ || count > (size_ - offset) / sizeof(T) || offset % alignof(T) != 0)
@@ -66,7 +66,7 @@ int find_object(dl_phdr_info* info, size_t, void* context) {
   return 1;
 }
 
-// The smallest variable in the table that holds the address, relative to where the file is loaded.
+// Finds the smallest variable in the table that holds the address, which is relative to where the file is loaded.
 std::optional<Variable> look_up(const File& file, uint32_t wanted_table, uintptr_t address) {
   const auto header = file.at<ElfW(Ehdr)>(0, 1);
   if (header.empty()) return std::nullopt;
@@ -92,14 +92,14 @@ std::string readable(const std::string& name) {
   // A name of C such as "a" would be read as that of a type.
   char* const demangled =
       name.starts_with("_Z") ? abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &failed) : nullptr;
-  // Of a static variable of a function C compilers make name.number.
+  // C compilers make name.number of a static variable of a function.
   if (demangled == nullptr) return name.substr(0, name.find('.'));
   std::string result = demangled;
   std::free(demangled);
   return result;
 }
 
-// Where the debug information says that the variable was declared.
+// Returns where the debug information says that the variable was declared.
 std::string declared_at(const std::string& file, uintptr_t address) {
   std::string name(4096, '\0');
   const ssize_t length = file == "/proc/self/exe" ? ::readlink(file.c_str(), name.data(), name.size()) : -1;

@@ -1,4 +1,5 @@
-// The program's variables by name, for messages: from the symbol tables of its files, and where they were declared.
+// Finds the names of the program's variables, for messages, in the symbol tables of its files, and where they
+// were declared.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +13,15 @@ struct Variable {
   std::string name;  // as in the source
   uintptr_t begin = 0;
   size_t size = 0;
-  std::string place;  // "file.c:18"; empty: no debug information, or nothing here that reads it
+  // "file.c:18"; empty if there is no debug information, or nothing on this host that reads it.
+  std::string place;
 
-  // "the global bins (hist.c:18)".
+  // Returns, for example, "the global bins (hist.c:18)".
   [[nodiscard]] std::string described() const;
 };
 
-// The variable of the executable or of a shared library that holds the address; nothing if none does, or if the file
-// has no symbol for it. Reads files and may run addr2line: for what is said once, by ordinary code.
+// Returns the variable of the executable or of a shared library that holds the address; nothing if none does, or if the
+// file has no symbol for it. It reads files and may run addr2line, so it is for ordinary code that says something once.
 std::optional<Variable> variable_at(uintptr_t address);
 
 }  // namespace multigrain

@@ -15,15 +15,16 @@ namespace multigrain {
 namespace {
 
 constexpr size_t kPage = 4096;
-// More would hide what comes first.
+// More names would hide those that come first.
 constexpr size_t kMaxNamed = 20;
 
-// Without touching pages of .bss that nobody has written.
+// Returns whether all bytes are zero. Pages of .bss that the program has never written stay untouched.
 bool all_zero(const std::byte* bytes, size_t length) {
   return length == 0 || (bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, length - 1) == 0);
 }
 
-// What compilers and linkers put among the program's variables, and the part of the runtime that is linked with it.
+// Returns whether the name is the program's: compilers, linkers and the part of the runtime that is linked with the
+// program put names of their own among its variables.
 bool is_the_programs(std::string_view name) {
   return !name.starts_with("__") && !name.starts_with("multigrain::") && !name.starts_with("guard variable for ") &&
          name != "completed";
@@ -79,7 +80,7 @@ std::vector<std::string> WrittenGlobals::news() {
           static_cast<size_t>(std::mismatch(range.begin + at, range.begin + at + length, was + at).first - range.begin);
       const auto address = reinterpret_cast<uintptr_t>(range.begin + changed);
       const auto variable = variable_at(address);
-      // Where no symbol is, one sentence says it for the rest of the page.
+      // Where there is no symbol, one sentence speaks for the rest of the page.
       at = variable
                ? std::min(range.length, variable->begin + variable->size - reinterpret_cast<uintptr_t>(range.begin))
                : at + length;

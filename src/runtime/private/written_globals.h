@@ -1,5 +1,5 @@
-// Which of the program's globals this node has written since they were copied here: what a program that keeps its
-// results in globals loses. For mgrun --check.
+// Finds out which of the program's globals this node has written since they were copied here, for mgrun --check: a
+// program that keeps its results in globals loses them.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,10 @@ class WrittenGlobals {
   WrittenGlobals& operator=(WrittenGlobals&&) = delete;
   ~WrittenGlobals();
 
-  // What they are now is what later changes are measured against. While no program code runs here. Async-signal-safe.
+  // From now on changes are measured against what the globals are now. Called while no program code runs on this node.
+  // Async-signal-safe.
   void remember();
-  // One sentence for each variable that was changed and that no earlier call has named. Ordinary code.
+  // Returns one sentence for each variable that was changed and that no earlier call has named. For ordinary code.
   std::vector<std::string> news();
 
  private:

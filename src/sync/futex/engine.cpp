@@ -37,7 +37,7 @@ void FutexServer::serve(WaiterId caller, const FutexRequest& request, const Fute
     case FutexCall::kLeave:
       if (who.state == State::kIdle) return;  // kWoken is under way
       MG_CHECK(who.state == State::kWaiting, caller.value, static_cast<uint64_t>(who.state));
-      // Of those that decide about waiters, none can go on because there is one less.
+      // No operation that decides about waiters can go on because there is one waiter less.
       dequeue(caller);
       answers(caller, FutexAnswer::kLeft);
       return;
@@ -63,7 +63,7 @@ void FutexServer::serve(WaiterId caller, const FutexRequest& request, const Fute
 
 void FutexServer::begin(WaiterId caller, const FutexAnswers& answers) {
   FutexEntry& who = entry(caller);
-  // Calls with two keys are not particular about bits.
+  // Calls with two keys mean all waiters, whatever their bits.
   if (has_second_key(who.request.call)) who.request.bitset = ~uint32_t{0};
   const bool is_free = bucket_of(who.request.key).pending == 0 &&
                        (!has_second_key(who.request.call) || bucket_of(who.request.second_key).pending == 0);
@@ -76,7 +76,7 @@ void FutexServer::begin(WaiterId caller, const FutexAnswers& answers) {
   finish(caller, answers);
 }
 
-// Whether no waiter about which it would decide is tentative.
+// Returns whether no waiter about which the request decides is tentative.
 bool FutexServer::is_ready(const FutexRequest& request) const {
   if (request.call == FutexCall::kEnqueue) return true;
   if (request.call != FutexCall::kWake) return !has_tentative(request.key) && !has_tentative(request.second_key);
@@ -100,7 +100,7 @@ bool FutexServer::is_meant(const FutexEntry& waiter, const FutexRequest& request
   return waiter.request.key == request.key && (waiter.request.bitset & request.bitset) != 0;
 }
 
-// What is ready, and has nothing pending before it, but is not a kHold. It is in no list.
+// Finishes a call that is ready, has nothing pending before it, and is not a kHold. The call is in no list.
 void FutexServer::finish(WaiterId caller, const FutexAnswers& answers) {
   FutexEntry& who = entry(caller);
   if (who.state == State::kPendingWait) {
@@ -154,7 +154,8 @@ uint32_t FutexServer::move(const FutexRequest& what) {
     const WaiterId next = entry(at).next;
     if (entry(at).request.key == what.key) {
       ++moved;
-      // Those that are moved to where they are keep their places, and are counted [linux: futex_requeue].
+      // Waiters that are moved to the key where they are keep their places, and are counted, as in
+      // Linux's futex_requeue().
       if (what.key != what.second_key) {
         remove(from, at);
         entry(at).request.key = what.second_key;
@@ -166,11 +167,11 @@ uint32_t FutexServer::move(const FutexRequest& what) {
   return moved;
 }
 
-// Something has happened to the waiters or to the operations of this bucket.
+// Lets pending calls go on after something has happened to the waiters or to the operations of this bucket.
 void FutexServer::go_on(const FutexBucket& changed, const FutexAnswers& answers) {
   if (changed.pending == 0) return;
   ++round_;
-  // One round in the order of arrival is enough: what goes on makes way for later calls only.
+  // One round in the order of arrival is enough: a call that goes on makes way for later calls only.
   for (WaiterId at = pending_.head; at != kNobody;) {
     const FutexEntry& call = entry(at);
     const WaiterId next = call.next;
@@ -211,7 +212,7 @@ void FutexServer::dequeue(WaiterId waiter) {
 }
 
 FutexBucket& FutexServer::bucket_of(uint64_t key) const {
-  // Fibonacci hashing: words that lie side by side get different buckets.
+  // Fibonacci hashing gives different buckets to words that lie side by side.
   return buckets_[(key >> 2) * 0x9e3779b97f4a7c15u >> 32 & (buckets_.size() - 1)];
 }
 

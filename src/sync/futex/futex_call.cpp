@@ -1,4 +1,4 @@
-// The system call futex(): its arguments, checked as Linux checks them, and in its order (kernel/futex/syscalls.c).
+// The system call futex(): checks its arguments as Linux does, and in the same order (kernel/futex/syscalls.c).
 #include <linux/futex.h>
 
 #include <algorithm>
@@ -11,31 +11,31 @@ namespace multigrain {
 namespace {
 
 constexpr long kSecond = 1'000'000'000;
-// The end of the addresses of a program.
+// The addresses of a program end here.
 constexpr uint64_t kAddressEnd = (uint64_t{1} << 47) - 4096;
 constexpr uint32_t kAllBits = FUTEX_BITSET_MATCH_ANY;
 
-// 0, or what is wrong with the address of a word.
+// Returns 0, or the error that the address of a word deserves.
 long check_word(uint64_t address) {
   if (address % sizeof(uint32_t) != 0) return -EINVAL;
   return address >= kAddressEnd ? -EFAULT : 0;
 }
 
-// Linux wakes a waiter before it looks how many it should.
+// Linux wakes a waiter before it looks how many it should wake.
 uint32_t at_least_one(uint32_t count) {
   return static_cast<uint32_t>(std::max(1, static_cast<int>(count)));
 }
 
-// `bits` of `value` from `first` on, as a signed number.
+// Returns `bits` of `value` from `first` on, as a signed number.
 int field(uint32_t value, unsigned first, unsigned bits) {
   return static_cast<int>(value << (32 - first - bits)) >> (32 - bits);
 }
 
-// After `timeout` from now.
+// Returns the time that is `timeout` from now.
 timespec from_now(const timespec& timeout) {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  // The system's clocks end at 2^63 ns, and so far away a deadline is none.
+  // The system's clocks end at 2^63 ns, so a deadline that far away is as good as none.
   const time_t seconds =
       std::min<time_t>(timeout.tv_sec, std::numeric_limits<int64_t>::max() / kSecond - now.tv_sec - 2);
   const long nanoseconds = timeout.tv_nsec + now.tv_nsec;
@@ -134,7 +134,8 @@ bool Futexes::apply_operation(uint32_t operation, uint32_t before, uint32_t& aft
   }
 }
 
-// Whether the old value of the word meets the operation's condition. False: there is no such condition.
+// Says in `holds` whether the old value of the word meets the operation's condition. Returns false if there is
+// no such condition.
 bool Futexes::compare(uint32_t operation, uint32_t before, bool& holds) {
   const int argument = field(operation, 0, 12);
   const int value = static_cast<int>(before);

@@ -66,7 +66,7 @@ void Futexes::free_slot(uint32_t slot) {
 
 // --- Messages
 
-// No answer is looked for. Those that this call leads to come later.
+// Sends a call for which nothing is answered here. Its answers, if it leads to any, come later.
 void Futexes::Place::tell(const FutexRequest& request) {
   if (futexes_.self_ == futexes_.server_) {
     futexes_.serve(WaiterId(1 + futexes_.self_.value * kMaxCalls + number_), request);
@@ -81,7 +81,7 @@ void Futexes::Place::tell(const FutexRequest& request) {
   futexes_.fabric_.send(futexes_.server_, header, SendContext::kOrdinary);
 }
 
-// From now on an answer is expected.
+// From now on the slot takes an answer.
 void Futexes::Place::expect() {
   slot().answer.store(raw(FutexAnswer::kNone), std::memory_order_relaxed);
 }
@@ -98,7 +98,7 @@ FutexAnswer Futexes::Place::await(Attendance& attendance) {
 
 FutexAnswer Futexes::Place::ask(const FutexRequest& request) {
   expect();
-  // What this thread wrote before the call is visible before the call is; and what it reads after it, read after it.
+  // What this thread wrote before the call must be visible before the call is, and its later reads must come after it.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (futexes_.self_ == futexes_.server_) {
     tell(request);
@@ -111,7 +111,7 @@ FutexAnswer Futexes::Place::ask(const FutexRequest& request) {
   return await(attendance);
 }
 
-// The server: the guard is held while answers are sent, so that those to one slot go out in the engine's order.
+// Runs at the server. The guard is held while answers are sent, so that those to one slot go out in the engine's order.
 void Futexes::serve(WaiterId caller, const FutexRequest& request) {
   const FutexAnswers answers{[](void* futexes, WaiterId to, FutexAnswer answer, uint32_t result) {
                                static_cast<Futexes*>(futexes)->send_answer(to, answer, result);
@@ -143,7 +143,7 @@ void Futexes::deliver(uint32_t number, FutexAnswer answer, uint32_t result) {
   const uint32_t old = slot.answer.exchange(raw(answer), std::memory_order_acq_rel);
   if (old != raw(FutexAnswer::kNone) && old != kAsleep)
     panic("a futex answer that nobody awaits (slot, answer):", number, raw(answer));
-  // The slot may be another call's by now; then these are wake-ups too many, which waiters expect.
+  // Another call may have the slot by now. It then gets a wake-up too many, which waiters expect.
   if (old == kAsleep) futex_wake(slot.answer, FutexScope::kProcess);
   slot.event.notify();
 }
@@ -176,7 +176,7 @@ void Futexes::on_answer(const Message& message) {
 
 long Futexes::wait(Caller& caller, uint64_t address, uint32_t expected, uint32_t bitset, const Deadline& deadline) {
   uint32_t value = 0;
-  // Brings the page, so that the waiter is tentative for a moment only; and often answers the call.
+  // This load brings the page, so that the waiter is tentative for a moment only; and often it answers the call.
   if (!caller.load(address, value)) return -EFAULT;
   if (value != expected) return -EAGAIN;
   Place place(*this);
@@ -195,7 +195,7 @@ long Futexes::wait(Caller& caller, uint64_t address, uint32_t expected, uint32_t
   return place.await(attendance) == FutexAnswer::kWoken ? 0 : slept;
 }
 
-// 0: woken. Otherwise why it sleeps no longer.
+// Returns 0 if the thread was woken, otherwise why it sleeps no longer.
 long Futexes::Place::sleep(Caller& caller, const Deadline& deadline) {
   const virtual_time::Wait waiting(&slot().event, slot().event.when());
   if (futexes_.policy_.spin_ticks != 0 && !NoHandlersScope::on()) {
@@ -223,12 +223,12 @@ long Futexes::wake(uint64_t address, uint32_t count, uint32_t bitset) {
   return done(place, {.call = FutexCall::kWake, .bitset = bitset, .key = address, .count = count});
 }
 
-// `expected`: null, or what the word must hold for anything to happen.
+// `expected` is null, or points to what the word must hold for anything to happen.
 long Futexes::requeue(Caller& caller, const Two& keys, const uint32_t* expected) {
   Place place(*this);
   FutexRequest request = keys.request(FutexCall::kRequeue);
   if (expected == nullptr) return done(place, request);
-  // As the first load of wait().
+  // This load serves as the first load of wait() does.
   uint32_t value = 0;
   if (!caller.load(keys.address, value)) return -EFAULT;
   if (value != *expected) return -EAGAIN;

@@ -1,10 +1,11 @@
-// The futexes of a guest whose threads run on several nodes: the shell of engine.h, and the system call.
+// The futexes of a guest whose threads run on several nodes: the system call futex(), and what carries out the actions
+// of the pure engine (engine.h).
 //
-// All words are the guest's, in sequentially consistent shared memory; the caller reads them. One node serves all
-// futexes. Calls of that node send no messages.
+// All words are the guest's, in sequentially consistent shared memory; the caller of futex() reads them. One node
+// serves all futexes. Calls of that node send no messages.
 //
-// Besides call() and wake(), nothing here is for other threads than those of message handlers. No function uses malloc or
-// stdio after construction, and none holds a lock while it waits or while it uses its Caller.
+// Any thread of the node may use call() and wake(); the rest is for the threads that handle messages. No function uses
+// malloc or stdio after construction, and none holds a lock while it waits or while it uses its Caller.
 #pragma once
 
 #include <time.h>
@@ -23,56 +24,58 @@ namespace multigrain {
 
 class Futexes {
  public:
-  // How many calls of one node can be under way at a time; more end the run with a sentence.
+  // How many calls of one node can be under way at a time; one more ends the run with a sentence.
   static constexpr uint32_t kMaxCalls = 1u << 15;
 
-  // What a call needs of its caller: the guest's memory, and sleep that signals interrupt. All are called on the thread that
-  // makes the call, which may take page faults in load() and modify().
+  // The caller of a futex call. It gives the call the guest's memory, and sleep that signals interrupt. Its functions
+  // are called on the thread that makes the call, which may take page faults in load() and modify().
   class Caller {
    public:
     virtual ~Caller() = default;
-    // Reads the aligned word. False: the guest cannot read it (EFAULT).
+    // Reads the aligned word. Returns false if the guest cannot read it (EFAULT).
     virtual bool load(uint64_t address, uint32_t& value) = 0;
     // Carries out the operation that FUTEX_WAKE_OP encodes in its last argument, as one atomic read-modify-write: see
-    // apply_operation(). `before` becomes the word's old value. False: the guest cannot write it.
+    // apply_operation(). `before` becomes the word's old value. Returns false if the guest cannot write the word.
     virtual bool modify(uint64_t address, uint32_t operation, uint32_t& before) = 0;
-    // As FUTEX_WAIT_BITSET with all bits, of a word that is this class's own and private to the process: returns once
-    // the word is not `expected` and a FUTEX_WAKE (private) of it was made, or sooner. `deadline`: absolute, on CLOCK_REALTIME or
-    // CLOCK_MONOTONIC; null: none. Returns 0 or -EAGAIN: look again; -ETIMEDOUT; or what the guest's call is to return
-    // if nobody wakes it, such as -EINTR or a value that has it made again: a signal came.
+    // Sleeps as FUTEX_WAIT_BITSET with all bits does, on a word that belongs to Futexes and is private to the process:
+    // returns once the word is not `expected` and a FUTEX_WAKE (private) of it was made, or sooner. `deadline` is
+    // absolute, on CLOCK_REALTIME or CLOCK_MONOTONIC; null means none. Returns 0 or -EAGAIN if the thread is to look
+    // again, -ETIMEDOUT, or, if a signal came, what the guest's call is to return unless the thread is woken: -EINTR,
+    // or a value that makes the guest repeat the call.
     virtual long sleep(std::atomic<uint32_t>& word, uint32_t expected, const timespec* deadline, bool realtime) = 0;
   };
 
-  // Registers the handlers of message_range::kFutex with `fabric`: on every node, with the same server, before any
-  // message can arrive.
-  // The fabric must outlive the object, and no message may be delivered to this node once it is gone.
+  // Registers the handlers of message_range::kFutex with `fabric`. Construct it on every node, with the same
+  // server, before any message can arrive. The fabric must outlive the object, and no message may be delivered to
+  // this node once it is gone.
   Futexes(Fabric& fabric, const WaitPolicy& policy, NodeId server);
   Futexes(const Futexes&) = delete;
   Futexes& operator=(const Futexes&) = delete;
 
-  // The system call futex(), with the guest's arguments; its timeout has been copied (null: none). `second_value` is the
-  // fourth argument of operations for which that is a number. Returns what the system would, -errno for errors; or what
-  // sleep() said.
+  // Makes the system call futex(), with the guest's arguments; the caller has copied the timeout (null: none).
+  // `second_value` is the fourth argument, for operations whose fourth argument is a number. Returns what the system
+  // would, -errno for errors, or what Caller::sleep() has returned.
   long call(Caller& caller, uint64_t address, int operation, uint32_t value, const timespec* timeout,
             uint32_t second_value, uint64_t second_address, uint32_t third_value);
-  // FUTEX_WAKE, for the ends of threads. How many were woken, or -EINVAL.
+  // Makes a FUTEX_WAKE, for the ends of threads. Returns how many threads were woken, or -EINVAL.
   long wake(uint64_t address, uint32_t count);
 
-  // Whether the fourth argument of that operation is a timeout, to be copied, or a number.
+  // Returns whether the fourth argument of that operation is a timeout, to be copied, rather than a number.
   static bool has_timeout(int operation);
-  // What FUTEX_WAKE_OP's `operation` makes of a word. False: there is no such operation (ENOSYS).
+  // Computes what FUTEX_WAKE_OP's `operation` makes of a word. Returns false if there is no such operation (ENOSYS).
   static bool apply_operation(uint32_t operation, uint32_t before, uint32_t& after);
 
  private:
-  // Buckets of the server's table. A power of two.
+  // The number of buckets of the server's table, a power of two.
   static constexpr size_t kBuckets = 1u << 12;
-  // What a slot's `answer` is besides a FutexAnswer: its thread may be in Caller::sleep(); nobody expects an answer.
+  // A slot's `answer` is a FutexAnswer; or kAsleep, if its thread may be in Caller::sleep(); or kUnused, if no thread
+  // expects an answer.
   static constexpr uint32_t kAsleep = static_cast<uint32_t>(FutexAnswer::kCount);
   static constexpr uint32_t kUnused = kAsleep + 1;
 
   struct Slot {
     std::atomic<uint32_t> answer;
-    std::atomic<uint32_t> result;  // of kDone
+    std::atomic<uint32_t> result;  // a kDone's result
     uint32_t next_free;            // 1 + the slot
     EventCount event;
   };
@@ -90,7 +93,7 @@ class Futexes {
     }
   };
 
-  // A call's slot, for as long as the call lasts: the caller's side of the protocol.
+  // A call has a slot for as long as it lasts. This is the caller's side of the protocol.
   class Place {
    public:
     explicit Place(Futexes& futexes);
@@ -138,7 +141,7 @@ class Futexes {
   uint32_t free_slots_ MG_GUARDED_BY(slots_guard_) = 0;
   uint32_t fresh_slots_ MG_GUARDED_BY(slots_guard_) = 0;
 
-  // At the server. One element elsewhere.
+  // The server's tables, and its lock. Other nodes have one element of each.
   SparseArray<FutexEntry> entries_;
   SparseArray<FutexBucket> buckets_;
   SpinLock engine_guard_;

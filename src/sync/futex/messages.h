@@ -1,4 +1,5 @@
-// The messages of the futexes of a guest (engine.h).
+// The messages of the futexes of a guest: the calls and answers of engine.h, and where a message carries
+// each part of them.
 #pragma once
 
 #include "fabric/fabric.h"
@@ -13,9 +14,11 @@ inline constexpr MessageType kFutexEnd = 0x60;
 namespace multigrain::futex_message {
 
 enum : MessageType {
-  // To the server. flags: FutexCall; small: the caller's slot; extra: bitset; words: the two keys, and the two counts.
+  // The caller's node asks the server. `flags` is a FutexCall, `small` the caller's slot, `extra` the bitset; the words
+  // are the two keys, and the two counts.
   kCall = message_range::kFutex,
-  kAnswer,  // flags: FutexAnswer; small: the slot; extra: result
+  // The server answers. `flags` is a FutexAnswer, `small` the caller's slot, `extra` the result.
+  kAnswer,
   kEnd
 };
 

@@ -1,4 +1,4 @@
-#include "runtime/foreign_launch.h"
+#include "runtime/external_launch.h"
 
 #include <sched.h>
 #include <sys/auxv.h>
@@ -19,7 +19,7 @@
 namespace multigrain {
 namespace {
 
-// What a launch is made of, before it is compared with what the user wants.
+// A launcher's claim about this process, before it is compared with what the user wants.
 struct Claim {
   std::string wireup;
   unsigned rank = 0;
@@ -38,7 +38,7 @@ class Facts {
   }
   [[nodiscard]] bool has(std::string_view name) const { return facts_.environment.contains(name); }
 
-  // The variable must be there.
+  // Reads a variable that must be there.
   [[nodiscard]] Result<unsigned> number(std::string_view name) const {
     const std::string_view all = text(name).value_or("");
     const std::optional<uint64_t> value = parse_whole(all, std::numeric_limits<unsigned>::max());
@@ -50,7 +50,7 @@ class Facts {
   [[nodiscard]] bool is_socket(unsigned fd) const {
     return std::ranges::find(facts_.sockets, static_cast<int>(fd)) != facts_.sockets.end();
   }
-  // The tasks of the step on this host, from the list of their numbers; 0 outside of Slurm.
+  // Returns how many tasks of the step are on this host, from the list of their numbers; 0 outside of Slurm.
   [[nodiscard]] unsigned slurm_local() const {
     const auto tasks = text("SLURM_GTIDS");
     return tasks ? static_cast<unsigned>(std::ranges::count(*tasks, ',')) + 1 : 0;
@@ -60,7 +60,7 @@ class Facts {
   const LaunchFacts& facts_;
 };
 
-// Rank, size and (where it says so) the local size from variables of these names; `local` may be empty.
+// Reads rank, size and (where the launcher says so) the local size from variables of these names; `local` may be empty.
 Result<Claim> read_claim(const Facts& facts, std::string_view wireup, std::string_view rank, std::string_view size,
                          std::string_view local) {
   Claim claim{.wireup = std::string(wireup)};
@@ -106,7 +106,7 @@ Result<std::optional<Claim>> pmi_claim(const Facts& facts) {
   return read_claim(facts, "pmi2", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS");
 }
 
-// Of the claims of several processes, the one that holds.
+// Returns the claim that holds, or nothing: a claim of one process is no run.
 Result<std::optional<Claim>> choose(const std::optional<Claim>& pmix, const std::optional<Claim>& pmi) {
   const bool by_pmix = pmix && pmix->size > 1;
   const bool by_pmi = pmi && pmi->size > 1;
@@ -149,7 +149,7 @@ Status check_settings(const Facts& facts, const Claim& claim) {
   return {};
 }
 
-// Launchers bind processes to cores of their own, or let all of a host share them.
+// Returns how many cores the run has. Launchers bind processes to cores of their own, or let all of a host share them.
 unsigned cores_of_run(const LaunchFacts& facts, const Claim& claim) {
   const unsigned local = std::max(claim.local, 1u);
   const bool own = facts.usable_cores * local <= facts.host_cores;
@@ -179,7 +179,8 @@ LaunchFacts facts_of_this_process() {
   return facts;
 }
 
-// Under its own name, so that ps shows it as it was started, unless another file has taken the name.
+// Returns the executable's own name, so that ps shows the program as it was started, unless another file has
+// taken the name.
 std::string this_executable() {
   constexpr const char* kLink = "/proc/self/exe";
   std::array<char, 4096> name{};
@@ -203,7 +204,7 @@ bool told_by_a_launcher(std::string_view name) {
 
 }  // namespace
 
-Result<std::optional<ForeignLaunch>> detect_foreign_launch(const LaunchFacts& given) {
+Result<std::optional<ExternalLaunch>> detect_external_launch(const LaunchFacts& given) {
   const Facts facts(given);
   if (facts.has("MULTIGRAIN_NODE") || facts.has("MULTIGRAIN_JOB_FD")) return std::nullopt;
   if (facts.text("MULTIGRAIN_NODES") == "1") return std::nullopt;
@@ -219,20 +220,20 @@ Result<std::optional<ForeignLaunch>> detect_foreign_launch(const LaunchFacts& gi
     return std::nullopt;
   }
   if (const Status status = check_settings(facts, **claim); !status) return tl::unexpected<Error>(status.error());
-  return ForeignLaunch{.wireup = (*claim)->wireup,
-                       .node = (*claim)->rank,
-                       .nodes = (*claim)->size,
-                       .nodes_here = std::max((*claim)->local, 1u),
-                       .cores = cores_of_run(given, **claim)};
+  return ExternalLaunch{.wireup = (*claim)->wireup,
+                        .node = (*claim)->rank,
+                        .nodes = (*claim)->size,
+                        .nodes_here = std::max((*claim)->local, 1u),
+                        .cores = cores_of_run(given, **claim)};
 }
 
-Status join_foreign_launch(char** argv) {
-  // A program with more rights than its caller (setuid) takes no launcher's word for it.
+Status join_external_launch(char** argv) {
+  // A program with more rights than its caller (setuid) does not believe its environment.
   if (getauxval(AT_SECURE) != 0) return {};
-  const auto launch = detect_foreign_launch(facts_of_this_process());
+  const auto launch = detect_external_launch(facts_of_this_process());
   if (!launch) return tl::unexpected<Error>(launch.error());
   if (!*launch) return {};
-  const ForeignLaunch& found = **launch;
+  const ExternalLaunch& found = **launch;
   const int persona = personality(0xffffffff);
   if (persona < 0 || personality(static_cast<unsigned long>(persona) | ADDR_NO_RANDOMIZE) < 0)
     return fail_errno(errno,
@@ -251,7 +252,7 @@ Status join_foreign_launch(char** argv) {
 }
 
 void forget_launch() {
-  // With PMI, that there is more than one node was the launcher's doing, and so was the fabric.
+  // With PMI the launcher, and not the user, has chosen that there is more than one node, and the fabric.
   const char* const wireup = secure_getenv("MULTIGRAIN_WIREUP");
   if (wireup != nullptr && std::string_view(wireup).starts_with("pmi")) unsetenv("MULTIGRAIN_FABRIC");
   std::vector<std::string> names;

@@ -1,6 +1,6 @@
 // What other launchers leave in the environment, and what is made of it. The environments are those that Open MPI
 // 4.1.4, MPICH 4.0.2 and Slurm 22.05 set, cut down to what concerns us.
-#include "runtime/foreign_launch.h"
+#include "runtime/external_launch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class Detection : public testing::TestWithParam<Case> {};
 
 TEST_P(Detection, SaysWhatTheLauncherMeant) {
   const Case& c = GetParam();
-  const auto launch = detect_foreign_launch(
+  const auto launch = detect_external_launch(
       {.environment = c.environment, .process = kProcess, .sockets = c.sockets, .usable_cores = 4, .host_cores = 4});
   std::string said;
   if (!launch)
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return tested.param.name; });
 
 unsigned cores_with(unsigned usable, unsigned host) {
-  const auto launch = detect_foreign_launch(
+  const auto launch = detect_external_launch(
       {.environment = kOpenMpi, .process = kProcess, .sockets = {}, .usable_cores = usable, .host_cores = host});
   return (*launch)->cores;
 }
