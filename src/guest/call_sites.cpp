@@ -182,7 +182,7 @@ CallSites::Hop* CallSites::hop_at(uint64_t address) {
 // thread comes to that place, and the sequence is too long to be anything else. It is looked for on the site's page.
 uint64_t CallSites::make_hop(uint64_t site, const Stub& stub) {
   static constexpr std::array<uint8_t, 9> kEnd = {0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77};
-  constexpr size_t kEndBytes = kEnd.size() + 2;  // how far the `ja` goes, and the `ret`
+  constexpr size_t kEndBytes = kEnd.size() + 2;  // the distance of the `ja`, and the `ret`
   constexpr uint8_t kReturn = 0xc3;
   constexpr uint64_t kShortReach = 127;
   constexpr uint64_t kAlignment = 16;
