@@ -1,7 +1,7 @@
-// The host of a guest whose threads run on several nodes reaches the nodes by this interface. One node is the *home*: it
-// alone has the kernel's state of the guest (descriptors, process ids, signals) and the account of the guest's areas.
-// Every thread on another node has a *shadow* at home: a thread of the home's process with the number (tid) that the
-// guest knows. The shadow carries out the thread's calls.
+// The host of a guest whose threads run on several nodes reaches the nodes by this interface. One node is the *home*:
+// it alone has the kernel's state of the guest (descriptors, process ids, signals) and the account of the guest's
+// areas. Every thread on another node has a *shadow* at home: a thread of the home's process with the number (tid) that
+// the guest knows. The shadow carries out the thread's calls.
 //
 // src/guest/nodes is the implementation. A guest on one node has none.
 #pragma once

@@ -63,7 +63,7 @@ uint64_t block_signals() {
 CannotExecute run_guest(const std::string& path, std::vector<std::string> arguments,
                         std::vector<std::string> environment, const HostOptions& options) {
   if (const Status machine = check_machine(); !machine) return {.code = ENOSYS, .sentence = machine.error().message};
-  // The guest begins with the mask that this process was given; until then nothing comes in.
+  // The guest begins with the mask that this process was given; until then no signal comes in.
   const uint64_t mask = block_signals();
   Host& state = *new (place_of_host()) Host;
   state.memory_is_shared = options.memory_is_shared;

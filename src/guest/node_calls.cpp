@@ -32,7 +32,8 @@ long number_of(const ThreadBlock& thread) {
   return thread.tid != 0 ? thread.tid : gettid();
 }
 
-// Memory that the guest does not want to keep reads as zeros afterwards. Other advice is about pages that the protocol has.
+// Memory that the guest does not want to keep reads as zeros afterwards. Other advice is about pages that
+// the protocol has.
 long advise(Call& call) {
   const uint64_t begin = call.arguments[0];
   const uint64_t bytes = (call.arguments[1] + kPageSize - 1) & ~(kPageSize - 1);

@@ -67,7 +67,7 @@ std::vector<std::string> words_of(std::string_view line) {
   return words;
 }
 
-// The headers of an ELF file that this machine can run.
+// Holds the headers of an ELF file that this machine can run.
 struct Image {
   Elf64_Ehdr header{};
   std::vector<Elf64_Phdr> segments;
