@@ -21,19 +21,19 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kTiB = uint64_t{1} << 40;
-// The system puts position-independent executables, such as the host, above two thirds of the address space.
+// The kernel puts position-independent executables, such as the host, above two thirds of the address space.
 constexpr uint64_t kHostBegin = 0x5500'0000'0000;
-// The low part of what the host chooses from is for a program and its break.
+// The low part of the region is for a program and its break. The host chooses addresses above it.
 constexpr uint64_t kProgram = layout::kViewBase + 256 * kMiB;
 constexpr Range kChosen{layout::kViewBase + kTiB, layout::kViewBase + layout::kMaxRegionSize};
-// For MAP_32BIT, as the system has it.
+// The kernel has this range for MAP_32BIT.
 constexpr Range kLow{0x4000'0000, 0x8000'0000};
 
 uint64_t round_up(uint64_t bytes) {
   return (bytes + kPageSize - 1) & ~(kPageSize - 1);
 }
 
-// The lowest address that this system lets anyone map.
+// Returns the lowest address that this kernel lets a process map.
 uint64_t lowest_address() {
   uint64_t lowest = 0;
   std::ifstream("/proc/sys/vm/mmap_min_addr") >> lowest;
@@ -62,7 +62,7 @@ std::optional<Area> AddressSpace::locked_area_of(uint64_t address) const {
   return found.front();
 }
 
-// Without analysis: a thread that has the lock finds here that it is not free.
+// The analysis is off because a thread that holds the lock may call this: it finds that the lock is not free.
 std::optional<Range> AddressSpace::try_range_around(uint64_t address) MG_NO_THREAD_SAFETY_ANALYSIS {
   if (!mutex_.try_lock()) return std::nullopt;
   const auto range = areas_.range_around(address);
@@ -89,7 +89,7 @@ void AddressSpace::begin_break(uint64_t address) {
   break_begin_ = break_end_ = round_up(address);
 }
 
-// The highest part is node 0's. A node whose part is full has what is free anywhere.
+// The highest part is node 0's. A node whose part is full gets any free range.
 std::optional<uint64_t> AddressSpace::find_free(uint64_t bytes, unsigned node) const {
   const Range all = areas_.chosen();
   const uint64_t part = (all.end - all.begin) / nodes_ & ~(kPageSize - 1);
@@ -123,7 +123,7 @@ long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags,
   const uint64_t bytes = round_up(length);
   const int type = flags & MAP_TYPE;
   if (type != MAP_SHARED && type != MAP_PRIVATE && type != MAP_SHARED_VALIDATE) return -EINVAL;
-  // Nothing can be mapped, but the system knows which error comes first.
+  // Nothing can be mapped, but the kernel knows which error comes first.
   if (length == 0) return result_of(syscall(SYS_mmap, 0, 0, rights, flags, fd, static_cast<off_t>(offset)));
   if (bytes < length) return -ENOMEM;
   const bool is_fixed = (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != 0;
@@ -137,7 +137,7 @@ long AddressSpace::map(uint64_t address, uint64_t length, int rights, int flags,
     if (!found) return -ENOMEM;
     address = *found;
   }
-  // Which addresses are free is the guest's account: the host has none of its own here.
+  // The guest's account of areas says which addresses are free, since the host has no mappings of its own here.
   const int placed = (flags & ~(MAP_32BIT | MAP_FIXED_NOREPLACE)) | MAP_FIXED;
   Area area{.range = {address, address + bytes}, .rights = rights, .is_shared = type != MAP_PRIVATE};
   if (const long refused = locked_check_limits(area); refused != 0) return refused;
@@ -153,7 +153,7 @@ long AddressSpace::unmap(uint64_t address, uint64_t length) {
   const LockGuard hold(mutex_);
   const Range range{address, address + round_up(length)};
   if (length == 0 || address % kPageSize != 0 || range.end <= range.begin) return -EINVAL;
-  // Beyond what a guest can have there is nothing of its own.
+  // The guest has nothing beyond the ranges in which it may have areas.
   if (!areas_.is_in_allowed(range)) return range.end >= uint64_t{1} << 47 ? -EINVAL : 0;
   for (const Range part : areas_.without_reserved(range)) {
     const uint64_t bytes = part.end == range.end ? length - (part.begin - range.begin) : part.end - part.begin;
@@ -169,7 +169,7 @@ long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int ke
   Range range{address, address + round_up(length)};
   if (address % kPageSize != 0 || range.end < range.begin) return -EINVAL;
   if ((rights & PROT_GROWSDOWN) != 0) {
-    // Only of the first stack, which is mapped as a whole here.
+    // Only the first stack can grow downwards, and the host has mapped it as a whole.
     const std::vector<Area> around = areas_.around(address);
     if (around.empty() || around.front().range.end != areas_.chosen().end) return -EINVAL;
     range.begin = around.front().range.begin;
@@ -178,11 +178,11 @@ long AddressSpace::protect(uint64_t address, uint64_t length, int rights, int ke
   }
   if (range.begin != range.end && !areas_.is_allowed(range)) return -ENOMEM;
   std::vector<Area> areas = areas_.in(range);
-  // What the guest can write, it finds as it was.
+  // Where the guest gets the right to write, it must find its code as it was.
   if ((rights & PROT_WRITE) != 0) locked_restore_sites(range);
   const long result = mappings_->protect(range, length, rights, key, areas);
   if (result != 0) return result;
-  // What an area is may have changed with its rights.
+  // Mappings::protect() may have changed other members of an area with its rights.
   for (Area& area : areas) {
     area.rights = rights & ~(PROT_GROWSDOWN | PROT_GROWSUP);
     areas_.map(area);
@@ -234,7 +234,7 @@ long AddressSpace::remap(uint64_t address, uint64_t old_length, uint64_t new_len
   wanted.range = {new_address, new_address + bytes};
   if (const long refused = locked_check_limits(wanted); refused != 0) return refused;
   const std::vector<Area> replaced = areas_.in({new_address, new_address + bytes});
-  // A jump leads to another place from another place.
+  // A jump is relative to its own address, so a changed site cannot be moved.
   locked_restore_sites(old);
   const long moved = mappings_->remap(old, old_length, new_length, flags | MREMAP_FIXED, new_address, before, replaced);
   if (moved < 0) return moved;
@@ -277,7 +277,8 @@ long AddressSpace::discard(uint64_t address, uint64_t length) {
 }
 
 long AddressSpace::advise(uint64_t address, uint64_t length, int advice) {
-  // Not while a site is changed: what the guest drops of its own copy of a file is the file's again.
+  // The lock keeps sites from being changed meanwhile: where the guest drops its own copy of a file's page, the file's
+  // content is back.
   const LockGuard hold(mutex_);
   return result_of(madvise(reinterpret_cast<void*>(address), length, advice));
 }
@@ -291,13 +292,13 @@ void AddressSpace::see_call(const ucontext_t& context) {
       return;
     case Change::kLater:
     case Change::kDone:
-      // Should it arrive again, it has been restored.
+      // If calls arrive by signals again, the site was not changed yet, or it has been restored.
       arrivals_.start_again(call);
   }
 }
 
 AddressSpace::Change AddressSpace::change_site(uint64_t call, const ucontext_t& context) {
-  // A change of the address space may take long, and is no reason to let the call wait.
+  // Another thread's change of the address space may take long. The call does not wait for it.
   if (!mutex_.try_lock()) return Change::kLater;
   const LockGuard hold(mutex_, std::adopt_lock);
   const auto number = static_cast<uint64_t>(context.uc_mcontext.gregs[REG_RAX]);
@@ -318,7 +319,7 @@ bool AddressSpace::locked_add_arena(uint64_t call) {
   if (!allowed) return false;
   const Range below{std::max(allowed->begin, call - std::min(call, CallSites::kReach)), call};
   const Range above{call, std::min(allowed->end, call + CallSites::kReach)};
-  // A program's break grows upwards from it.
+  // The range below comes first, since a program's break grows upwards.
   for (const Range within : {below, above}) {
     const auto begin = areas_.find_free(CallSites::kArenaBytes, within);
     if (!begin) continue;
@@ -382,7 +383,7 @@ long AddressSpace::attach(int segment, uint64_t address, int flags) {
   const LockGuard hold(mutex_);
   shmid_ds about{};
   if (shmctl(segment, IPC_STAT, &about) != 0) {
-    // The call itself knows best what is wrong, and does nothing if it fails.
+    // shmat() itself knows best what is wrong, and maps nothing if it fails.
     void* const wrong = shmat(segment, nullptr, flags);
     if (wrong == reinterpret_cast<void*>(-1)) return -errno;
     shmdt(wrong);

@@ -1,11 +1,12 @@
-// The functions that calls.def names. Each returns what the system call does: a result, or -errno.
+// Declares the functions that calls.def names for the calls that the host carries out or looks at. Each returns what
+// the system call does: a result, or -errno.
 #pragma once
 
 #include "guest/calls.h"
 
 namespace multigrain::guest::call {
 
-// calls.cpp: for those that calls.def names with a function, and that have none of their own.
+// calls.cpp has this one, for calls that calls.def lists with a function although they need none of their own.
 using guest::pass;
 
 // memory_calls.cpp
@@ -28,7 +29,8 @@ long signal_return(Call& call);
 long signal_stack(Call& call);
 long signal_pending(Call& call);
 long signal_wait(Call& call);
-// Calls with a signal mask for their own time, by the argument that has it.
+// These are for calls with a signal mask for their own time, in the argument that the name says or where
+// the sixth points.
 long masked_first(Call& call);
 long masked_fourth(Call& call);
 long masked_fifth(Call& call);
@@ -57,7 +59,7 @@ long read_link(Call& call);
 long read_link_at(Call& call);
 long path_first(Call& call);
 long path_second(Call& call);
-// The same, with flags that may say that a link itself is meant.
+// These do the same for calls with flags that may say that a link itself is meant.
 long path_and_flags_third(Call& call);
 long path_and_flags_fourth(Call& call);
 

@@ -15,21 +15,21 @@
 namespace multigrain::guest {
 
 struct CallSites::Stub {
-  // lea site(%rip),%rax; jmp *gate(%rip)
+  // These bytes are lea site(%rip),%rax; jmp *gate(%rip).
   std::array<uint8_t, 16> code = {0x48, 0x8d, 0x05, 9, 0, 0, 0, 0xff, 0x25, 19, 0, 0, 0, 0xcc, 0xcc, 0xcc};
   CallSite site;
   std::atomic<uint64_t> gate;
-  uint64_t unused[3] = {};  // a stub has a line of the cache
+  uint64_t unused[3] = {};  // makes a stub one cache line long
 };
 
 namespace {
 
-// The same behind the instruction in whose place the jump is, which sets the flags.
+// This is the same behind the instruction whose place the jump has taken, because that sets the flags.
 constexpr std::array<uint8_t, 16> kXorStub = {0x31, 0xc0, 0x48, 0x8d, 0x05, 7, 0, 0, 0, 0xff, 0x25, 17, 0, 0, 0, 0xcc};
 constexpr uint8_t kMovToEax = 0xb8, kJump = 0xe9, kShortJump = 0xeb;
 constexpr std::array<uint8_t, 2> kXorEax = {0x31, 0xc0};
-// What stops a thread for as long as a site is being changed: hlt, which the system answers with SIGSEGV, a signal that the
-// host always receives.
+// This stops a thread at a site for as long as the site is being changed: hlt, which the kernel answers with SIGSEGV, a
+// signal that the host always receives.
 constexpr uint8_t kStop = 0xf4;
 
 uint64_t page_down(uint64_t address) {
@@ -40,15 +40,16 @@ void* page_of(uint64_t address) {
 }
 constexpr int kAllRights = PROT_READ | PROT_WRITE | PROT_EXEC;
 
-// Makes every processor that runs a thread of this process forget what it has fetched of code before.
+// Makes every processor that runs a thread of this process forget the code that it has fetched before.
 bool serialise_all() {
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0) == 0) return true;
   return errno == EPERM && syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0) == 0 &&
          syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0) == 0;
 }
 
-// Whether the bytes that end with `b8` and are followed by a 32-bit constant can be the beginning of another instruction
-// than `mov $constant,%eax`: of one that has a constant behind an address, or a prefix. `before` ends ahead of the b8.
+// Returns whether the bytes that end with `b8` and are followed by a 32-bit constant can begin another instruction than
+// `mov $constant,%eax`: one that has a constant behind an address, or a prefix. `before` points to the b8, behind the
+// bytes that are looked at.
 bool may_be_longer(const uint8_t* before) {
   const auto byte = [before](int back) { return before[-back]; };
   const auto mode = [byte](int back) { return byte(back) >> 6; };
@@ -60,7 +61,7 @@ bool may_be_longer(const uint8_t* before) {
   if ((byte(1) & 0xf0) == 0x40) return true;            // REX: mov to r8d, or 64 bits
   if (byte(1) == 0x8d || byte(1) == 0x0f) return true;  // lea constant(%rax); 0f b8
   if (byte(1) == 0x1f && byte(2) == 0x0f) return true;  // nop constant(%rax)
-  if (byte(2) == 0x64 || byte(2) == 0x65 || byte(3) == 0x64 || byte(3) == 0x65) return true;  // fs, gs
+  if (byte(2) == 0x64 || byte(2) == 0x65 || byte(3) == 0x64 || byte(3) == 0x65) return true;  // prefixes of fs and gs
   if (has_constant(2) && mode(1) == 0 && base(1) == kIndexed) return true;                    // (%rax,%rdi,4)
   if (has_constant(2) && mode(1) == 1 && base(1) != kIndexed) return true;                    // -72(%rbp)
   if (has_constant(3) && mode(2) == 1 && base(2) == kIndexed) return true;                    // -72(%rsp)
@@ -68,14 +69,15 @@ bool may_be_longer(const uint8_t* before) {
   return has_constant(6) && (mode(5) == 2 || mode(5) == 0) && base(5) == kIndexed;
 }
 
-// The same of `xor %eax,%eax`: a prefix, or an opcode of more bytes that ends with the same.
+// Returns the same for `xor %eax,%eax`, which may follow a prefix, or end a longer instruction that has the
+// same last bytes.
 bool may_be_longer_xor(const uint8_t* before) {
   return (before[-1] & 0xf0) == 0x40 || before[-1] == 0x66 || before[-1] == 0x0f || before[-1] == 0x38 ||
          before[-2] == 0xc5 || before[-3] == 0xc4 || before[-4] == 0x62;
 }
 
-// Whether all of these bytes are instructions that do nothing, the longer ones that assemblers fill space with. A single 0x90
-// may be the beginning of a function that wants to be changed at run time.
+// Returns whether all of these bytes are instructions that do nothing, the longer ones with which assemblers fill
+// space. A single 0x90 may be the beginning of a function that wants to be changed at run time.
 bool is_filling(const uint8_t* code, size_t bytes) {
   struct Nothing {
     size_t size;
@@ -160,7 +162,7 @@ CallSites::Stub* CallSites::make_stub(uint64_t call, uint64_t number, bool is_xo
   const size_t arena = arena_near(call);
   if (arena == arenas_begun_) return nullptr;
   const uint64_t at = arenas_[arena] + used_[arena] * sizeof(Stub);
-  // Other threads run through other stubs of the page meanwhile.
+  // Other threads run through other stubs of the page meanwhile, so the page stays executable.
   if (mprotect(page_of(at), kPageSize, kAllRights) != 0) return nullptr;
   auto* const stub = new (reinterpret_cast<void*>(at))
       Stub{.site = {.next = call + kSyscall, .number = static_cast<uint32_t>(number), .is_xor = is_xor},
@@ -176,18 +178,18 @@ CallSites::Hop* CallSites::hop_at(uint64_t address) {
   return found == hops_.end() ? nullptr : &*found;
 }
 
-// Room for a hop is what follows the end of a function as C libraries have it: `syscall; cmp $-4096,%rax; ja error; ret`.
-// Nothing comes to there, and the sequence is too long to be anything else. It is looked for on the site's page.
+// A hop has room behind the end of a function as C libraries have it: `syscall; cmp $-4096,%rax; ja error; ret`. No
+// thread comes to that place, and the sequence is too long to be anything else. It is looked for on the site's page.
 uint64_t CallSites::make_hop(uint64_t site, const Stub& stub) {
   static constexpr std::array<uint8_t, 9> kEnd = {0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77};
-  constexpr size_t kEndBytes = kEnd.size() + 2;  // how far the `ja` goes, and the `ret`
+  constexpr size_t kEndBytes = kEnd.size() + 2;  // the distance of the `ja`, and the `ret`
   constexpr uint8_t kReturn = 0xc3;
   constexpr uint64_t kShortReach = 127;
   constexpr uint64_t kAlignment = 16;
   const uint64_t page = page_down(site);
   std::array<uint8_t, kPageSize> code;
   if (!copy_guarded(code.data(), page_of(site), code.size())) return 0;
-  // A site that has been restored has one.
+  // A site that has been restored has its hop still.
   for (const Hop& hop : hops_)
     if (hop.at != 0 && hop.site == &stub.site && code[hop.at - page] == kJump) return hop.at;
   Hop* const hop = hop_at(0);
@@ -214,14 +216,15 @@ uint64_t CallSites::make_hop(uint64_t site, const Stub& stub) {
   return 0;
 }
 
-// A processor may execute what it has fetched before a store of another one, and of a longer store it may see a part [Intel
-// SDM 3A, 9.1.3; AMD64 APM 2, 7.6.1]. So the first byte, alone, becomes an instruction that stops threads. When every
-// processor has serialised, none has more of the old code than what is behind that byte, and none executes it. The rest is
-// written, seen by all in the same way, and then the first byte.
+// A processor may execute code that it fetched before another processor's store, and of a store of several bytes it may
+// see a part [Intel SDM 3A, 9.1.3; AMD64 APM 2, 7.6.1]. So first one byte alone becomes an instruction that stops
+// threads. When every processor has serialised, all that a processor can still have of the old code is behind that
+// byte, and no processor executes it. Then the other bytes are written, which all processors see in the same way, and
+// then the first.
 bool CallSites::replace(uint64_t site, const uint8_t* code, size_t bytes, int rights) {
-  // Rejects systems without that barrier before anything is changed.
+  // This rejects kernels without the barrier before anything is changed.
   if (!serialise_all()) return false;
-  // Threads execute the page meanwhile.
+  // Threads execute the page meanwhile, so it stays executable.
   if (mprotect(page_of(site), kPageSize, kAllRights) != 0) return false;
   auto* const at = reinterpret_cast<volatile uint8_t*>(site);
   at[0] = kStop;
@@ -253,7 +256,7 @@ bool CallSites::change(uint64_t call, uint64_t number, int rights) {
   const bool has_stub = found != known_.end() && found->second.stub->site.number == number;
   Stub* const stub = has_stub ? found->second.stub : make_stub(call, number, bytes == kXor);
   if (stub == nullptr) return false;
-  // Threads that are stopped here must find it.
+  // step_over() must find the site for threads that are stopped there.
   Known& known = known_.insert_or_assign(site, Known{.stub = stub, .bytes = bytes, .is_changed = false}).first->second;
   const auto stub_address = reinterpret_cast<uint64_t>(stub);
   if (bytes == kMov) {
@@ -262,7 +265,7 @@ bool CallSites::change(uint64_t call, uint64_t number, int rights) {
     return known.is_changed;
   }
   const uint64_t hop = make_hop(site, *stub);
-  // Nobody executes it yet.
+  // No thread executes the hop yet, so its bytes need no care.
   if (hop == 0 || mprotect(page_of(hop), kPageSize, kAllRights) != 0) return false;
   const Code code = with_distance(kJump, static_cast<int64_t>(stub_address - hop - kMov));
   std::memcpy(reinterpret_cast<void*>(hop), code.data(), kMov);
@@ -272,8 +275,8 @@ bool CallSites::change(uint64_t call, uint64_t number, int rights) {
   return known.is_changed;
 }
 
-// Its page may be the file's again, since the guest can drop its own copy (madvise), and it may not be readable. A hop stays,
-// since a thread may be there; nobody else comes to it.
+// The site's page may have the file's content again, since the guest can drop its own copy (madvise), and it may not be
+// readable. A hop stays, since a thread may be there; no other thread comes to it.
 void CallSites::undo(uint64_t site, Known& known, int rights) {
   if (mprotect(page_of(site), kPageSize, kAllRights) != 0) return;
   const uint8_t first = *reinterpret_cast<const volatile uint8_t*>(site);
@@ -313,7 +316,7 @@ bool CallSites::step_over(gregset_t& registers) const {
   if (found == known_.end()) return false;
   const Known& known = found->second;
   const CallSite& site = known.stub->site;
-  // By now the change may have been undone, and the guest may have written what it likes there; then the fault is its own.
+  // By now the change may have been undone, and the guest may have written anything there; then the fault is its own.
   if (!known.is_changed && bytes_before(site.next - kSyscall, site.number) != known.bytes) return false;
   go_to_site(registers, site);
   return true;

@@ -22,11 +22,11 @@
 namespace multigrain::guest {
 namespace {
 
-// What a call is about, if that matters when the guest's memory is shared by nodes.
+// Says what a call is about, which matters when several nodes share the guest's memory.
 enum class About : uint8_t {
-  kContents,   // what is at the addresses among its arguments
+  kContents,   // the memory at the addresses among its arguments
   kAddresses,  // the addresses themselves
-  kThisMemory  // memory that the system shares with the process: refused
+  kThisMemory  // memory shared with the kernel, which is refused
 };
 
 struct Entry {
@@ -69,7 +69,7 @@ Entry entry_of(long number) {
   return static_cast<uint64_t>(number) < kCalls ? kTable[static_cast<size_t>(number)] : Entry{};
 }
 
-// One line to the guest's standard error for each call that it lacks.
+// Writes one line to the guest's standard error for each call that is not supported.
 void warn(long number, const char* name, long code) {
   static std::array<std::atomic<bool>, kCalls> warned;
   const auto place = static_cast<size_t>(number) < kCalls ? static_cast<size_t>(number) : kCalls - 1;
@@ -80,19 +80,19 @@ void warn(long number, const char* name, long code) {
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
-// Pages that other nodes have come together then.
+// Announces a copy, so that the pages of it that other nodes have come together.
 void expect_copy(uint64_t address, size_t bytes, bool is_write) {
   if (bytes > kPageSize && host().cluster != nullptr) host().cluster->expect_copy(address, bytes, is_write);
 }
 
-// For the statistics of a guest on several nodes.
+// Measures a call for the statistics of a guest on several nodes.
 class MeasuredCall {
  public:
   MeasuredCall() {
     if (host().cluster != nullptr) host().cluster->call_begins();
   }
   ~MeasuredCall() {
-    // A forked process has no nodes.
+    // A process that the call has forked has no nodes.
     if (host().cluster != nullptr) host().cluster->call_ends();
   }
   MeasuredCall(const MeasuredCall&) = delete;
@@ -178,7 +178,7 @@ bool write_guest(uint64_t address, const void* from, size_t bytes) {
 std::optional<std::string> read_guest_string(uint64_t address, size_t longest) {
   std::string text;
   while (text.size() <= longest) {
-    // What is on a page can be read as a whole, or not at all.
+    // A page can be read as a whole, or not at all.
     const size_t chunk = std::min(kPageSize - address % kPageSize, uint64_t{256});
     char piece[256];
     if (!read_guest(address, piece, chunk)) {
@@ -201,7 +201,8 @@ std::optional<std::string> read_guest_string(uint64_t address, size_t longest) {
 
 using multigrain::guest::ThreadBlock;
 
-// From entry.cpp: the handler of every signal that is not the system's. Whether it returns to the guest.
+// The instructions of entry.cpp call these. multigrain_guest_on_signal() handles every signal that is not left to the
+// kernel, and returns whether the way back leads to the guest.
 extern "C" [[gnu::visibility("hidden")]] int multigrain_guest_on_signal(int signal, siginfo_t* info,
                                                                         ucontext_t* context, ThreadBlock* thread,
                                                                         uint64_t thread_pointer, uint64_t selector);
@@ -217,7 +218,7 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
   Cluster* const cluster = host().cluster;
   if (from_guest) {
     thread->guest_fs = thread_pointer;
-    // A fault in a gate says that gs is not the host's; the call arrives by a signal then.
+    // A fault in a call gate says that gs is not the host's; the call then arrives by a signal.
     const uint64_t at = static_cast<uint64_t>(registers[REG_RIP]);
     if (leave_gate(registers, host().space.site_of_stub(at)) && is_fault) return 1;
     if (is_fault && info->si_code == SI_KERNEL && host().space.step_over(registers)) return 1;
@@ -235,7 +236,7 @@ int multigrain_guest_on_signal(int signal, siginfo_t* info, ucontext_t* context,
       if (!move_if_copying(registers[REG_RIP])) die_of(signal);
       return 0;
     }
-    // An instruction of the host's own, to which it would return.
+    // The signal is of an instruction of the host's own, to which the handler would return.
     const bool is_of_instruction = signal == SIGILL || signal == SIGFPE || signal == SIGTRAP;
     if (is_of_instruction && info->si_code > 0) die_of(signal);
     if (is_hidden(signal)) {

@@ -1,4 +1,5 @@
-// Calls about descriptors, where the host has some of its own (base/own_descriptors.h): they are not there for the guest.
+// Carries out the calls about descriptors and limits. The host has descriptors of its own (base/own_descriptors.h),
+// which must not be there for the guest.
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -25,7 +26,7 @@
 namespace multigrain::guest {
 namespace {
 
-// Calls whose first argument is a descriptor.
+// Returns whether a call's first argument is a descriptor.
 bool begins_with_descriptor(long number) {
   switch (number) {
     case SYS_read:
@@ -84,7 +85,7 @@ bool is_hosts(uint64_t argument) {
   return fd >= own_descriptors::lowest();
 }
 
-// What one entry of a directory of /proc is about: a descriptor or a thread of the host's.
+// Returns whether an entry of a directory of /proc is about a descriptor or a thread of the host's.
 bool is_hidden_entry(ProcFolder folder, std::string_view name) {
   int number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -92,7 +93,8 @@ bool is_hidden_entry(ProcFolder folder, std::string_view name) {
   return folder == ProcFolder::kThreads ? is_host_thread(number) : number >= own_descriptors::lowest();
 }
 
-// The entries without those that are hidden. Both kinds of record have their length before the name, at the same place.
+// Removes the hidden entries, and returns the size of the others. Both kinds of record have their length before the
+// name, at the same place.
 size_t without_hidden(ProcFolder folder, std::vector<char>& entries, size_t size, size_t name_at) {
   constexpr size_t kLengthAt = 16;
   size_t kept = 0;
@@ -115,7 +117,7 @@ long list_without_hidden(Call& call, ProcFolder folder, size_t name_at) {
     const long size = syscall(call.number, call.integer(0), entries.data(), entries.size());
     if (size < 0) return -errno;
     const size_t kept = without_hidden(folder, entries, static_cast<size_t>(size), name_at);
-    // No entries would be the end.
+    // A result of 0 would say that this is the end of the directory.
     if (kept == 0 && size > 0) continue;
     return write_guest(call.arguments[1], entries.data(), kept) ? static_cast<long>(kept) : -EFAULT;
   }
@@ -130,7 +132,7 @@ long list(Call& call, size_t name_at) {
   return folder == ProcFolder::kOther ? pass(call) : list_without_hidden(call, folder, name_at);
 }
 
-// The limits of the guest's own process on descriptors.
+// Returns whether the call is about the limit of the guest's own process on descriptors.
 bool is_own_limit(const Call& call, uint64_t process, uint64_t resource) {
   return static_cast<int>(resource) == RLIMIT_NOFILE && own_descriptors::lowest() != 0 &&
          (process == 0 || static_cast<pid_t>(process) == getpid() || static_cast<pid_t>(process) == call.thread.tid);
@@ -145,7 +147,7 @@ long own_limit(uint64_t wanted_at, uint64_t before_at) {
   return before_at == 0 || write_guest(before_at, before) ? 0 : -EFAULT;
 }
 
-// Those that the host keeps because the system's would be about the host.
+// Returns whether the call is about a limit that the host keeps because the kernel's would be about the host.
 bool is_own_space_limit(const Call& call, uint64_t process, uint64_t resource) {
   const bool has_nodes = host().cluster != nullptr || host().has_mappings_of_nodes;
   return has_nodes && SpaceLimits::has(static_cast<int>(resource)) &&
@@ -162,7 +164,7 @@ long own_space_limit(int resource, uint64_t wanted_at, uint64_t before_at) {
   return before_at == 0 || write_guest(before_at, before) ? 0 : -EFAULT;
 }
 
-// 1: not of a limit that the host keeps.
+// Returns 1 if the call is not about a limit that the host keeps.
 long keep_limit(Call& call, uint64_t process, uint64_t resource, uint64_t wanted_at, uint64_t before_at) {
   const bool is_of_space = is_own_space_limit(call, process, resource);
   if (!is_of_space && !is_own_limit(call, process, resource)) return 1;
@@ -176,7 +178,7 @@ long keep_limit(Call& call, uint64_t process, uint64_t resource, uint64_t wanted
 bool is_about_hosts_descriptor(long number, const uint64_t (&arguments)[6]) {
   if (own_descriptors::lowest() == 0) return false;
   if (begins_with_descriptor(number)) {
-    // A directory that is none, AT_FDCWD, is negative.
+    // AT_FDCWD, which is no descriptor, is negative.
     if (is_hosts(arguments[0])) return true;
     const bool has_second = number == SYS_dup2 || number == SYS_dup3;
     return has_second && is_hosts(arguments[1]);
@@ -193,7 +195,7 @@ long close_range(Call& call) {
   const auto last = static_cast<unsigned>(call.arguments[1]);
   if (lowest == 0 || last < lowest || first > last) return pass(call);
   Call changed = call;
-  // If none of them can be the guest's, the flags are still judged.
+  // Wrong flags are an error even if none of the descriptors can be the guest's.
   changed.arguments[0] = std::min(first, lowest - 1);
   changed.arguments[1] = lowest - 1;
   if (first >= lowest) return (call.integer(2) & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)) != 0 ? -EINVAL : 0;
@@ -223,7 +225,7 @@ long set_limit(Call& call) {
 
 long limit(Call& call) {
   const int resource = call.integer(1);
-  // The home knows which process is the guest's own.
+  // Only the home knows which process is the guest's own.
   if ((resource == RLIMIT_NOFILE || SpaceLimits::has(resource)) && call.thread.away != nullptr)
     return call_at_home(call);
   const long kept = keep_limit(call, call.arguments[0], call.arguments[1], call.arguments[2], call.arguments[3]);

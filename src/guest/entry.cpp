@@ -29,10 +29,11 @@ static_assert(offsetof(multigrain::guest::ThreadBlock, guest_mask) == 56);
 static_assert(offsetof(ucontext_t, uc_sigmask) == 296);
 static_assert(multigrain::guest::kBlockSize == 262144);
 
-// Registers while a handler runs, kept by the C++ code that it calls: rbx the block, r12 the ucontext, r13 the selector
-// and r14 the thread pointer of what was interrupted, r15 the stack, ebp whether it was the guest.
+// While a handler runs, these registers keep their values over the C++ code that it calls: rbx has the block, r12 the
+// ucontext, r13 the selector and r14 the thread pointer of the interrupted code, and r15 the stack. ebp says whether
+// the handler returns to the guest.
 //
-// The handler needs no push and no epilogue of a compiler: rt_sigreturn restores every register.
+// The handler needs no push and no epilogue of a compiler, because rt_sigreturn restores every register.
 asm(R"(
   .text
   .p2align 4
@@ -242,10 +243,10 @@ extern char multigrain_guest_exchange_instruction[];
 void multigrain_guest_enter(multigrain::guest::ThreadBlock* block, ucontext_t* context);
 [[noreturn]] void multigrain_guest_leave(multigrain::guest::ThreadBlock* block);
 long multigrain_guest_call(long number, const uint64_t* arguments, multigrain::guest::ThreadBlock* block);
-// 0; 1: a fault.
+// These return 0, or 1 for a fault.
 int multigrain_guest_copy(void* to, const void* from, size_t bytes);
 int multigrain_guest_load(const void* address, uint32_t* value);
-// 0; 1: a fault; 2: the word was not *before, which has its value then.
+// Returns 0; 1 for a fault; 2 if the word was not *before, where the word is stored then.
 int multigrain_guest_exchange(void* address, uint32_t* before, uint32_t after);
 }
 

@@ -1,7 +1,7 @@
-// Calls that execute another program.
+// Carries out the calls that execute another program.
 //
-// The first process of a guest stays a guest: the host executes itself, with the new program. What other processes of the
-// guest execute is the system's business, and no guest.
+// The first process of a guest stays a guest: its host executes itself, with the new program. What other processes of
+// the guest execute is no guest: it runs natively, without a host.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kLongestWord = 128 << 10;  // MAX_ARG_STRLEN
 
-// A vector of strings that ends with null, as execve() has them; nullopt with errno.
+// Reads a vector of strings that ends with null, as execve() has them. Returns nullopt and sets errno if it cannot.
 std::optional<std::vector<std::string>> read_words(uint64_t address) {
   std::vector<std::string> words;
   for (; address != 0; address += sizeof(uint64_t)) {
@@ -45,7 +45,7 @@ std::optional<std::vector<std::string>> read_words(uint64_t address) {
   return words;
 }
 
-// Whether the guest can read the vector. Its pages are on this node afterwards, for a while.
+// Returns whether the guest can read the vector. Its pages are on this node afterwards, for a while.
 bool bring_words(uint64_t address) {
   for (; address != 0; address += sizeof(uint64_t)) {
     uint64_t word = 0;
@@ -61,8 +61,9 @@ bool bring_words(uint64_t address) {
   return true;
 }
 
-// As execve(), in a process of this one's memory or with a copy of it. The system cannot read pages that other nodes have:
-// those are brought here, and again if they are away by then. Nothing is allocated, since a child that shares memory would leave it.
+// Does what execve() does, in a process that has this one's memory or a copy of it. The kernel cannot read pages that
+// other nodes have: those are brought here, and again if they were away by then. Nothing is allocated, since a child
+// that shares memory would leave it behind.
 long execute_natively(const char* path, uint64_t arguments, uint64_t environment) {
   constexpr int kAttempts = 1000;
   for (int attempt = 0;; ++attempt) {
@@ -72,7 +73,7 @@ long execute_natively(const char* path, uint64_t arguments, uint64_t environment
   }
 }
 
-// The mask that the next program finds, until the object goes because there is none.
+// Gives the thread the mask that the next program finds, and takes it back if there is no next program.
 class MaskForExec {
  public:
   explicit MaskForExec(const Call& call) {
@@ -87,7 +88,7 @@ class MaskForExec {
   uint64_t before_ = 0;
 };
 
-// What the system runs has the limits and the cores that it would have without the nodes.
+// Gives a program that runs natively the limits and the cores that it would have without the nodes.
 class NativeSettings {
  public:
   NativeSettings() {
@@ -104,12 +105,12 @@ long execute_guest(const Call& call, const std::string& path, uint64_t arguments
   if (!words) return -errno;
   auto variables = read_words(environment);
   if (!variables) return -errno;
-  // Since Linux 5.18 a program has a name, whatever was given.
+  // Since Linux 5.18 a program has a name, whatever arguments it was given.
   if (words->empty()) words->emplace_back();
   const auto executable = find_executable(path, *words);
   if (!executable) return -executable.error().code;
   if (host().cluster != nullptr) {
-    // The nodes are the first program's: what it executes in its place goes on without them, as what its children execute.
+    // The nodes are the first program's. A program that takes its place runs without them, as those of its children do.
     const MaskForExec mask(call);
     const NativeSettings settings;
     host().cluster->process_ends(0);
@@ -146,7 +147,7 @@ long execute_at(Call& call) {
     const MaskForExec mask(call);
     const NativeSettings settings;
     const auto& argument = call.arguments;
-    // The path has been copied here; of the rest, pages may be away.
+    // The path has been copied here, but pages of the vectors may be away.
     if (host().memory_is_shared && (!bring_words(argument[2]) || !bring_words(argument[3]))) return -EFAULT;
     return syscall(SYS_execveat, argument[0], path->c_str(), argument[2], argument[3], argument[4]) == 0 ? 0 : -errno;
   }
@@ -159,7 +160,7 @@ long execute_at(Call& call) {
     if (fcntl(folder, F_GETFD) < 0) return -EBADF;
     whole = fmt::format("/proc/self/fd/{}{}{}", folder, path->empty() ? "" : "/", *path);
     char place[PATH_MAX];
-    // By name, since the descriptor may be closed when the program is executed.
+    // The folder is given by name, since the descriptor may be closed when the program is executed.
     if (realpath(whole.c_str(), place) != nullptr) whole = place;
   }
   return execute_guest(call, whole, call.arguments[2], call.arguments[3]);

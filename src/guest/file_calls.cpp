@@ -1,4 +1,5 @@
-// Calls that name files: all are the system's, but for the files of /proc that are about the guest.
+// Carries out the calls that name files. All are the kernel's, except where they name files of /proc that are about the
+// guest: these must not show the host.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -16,12 +17,12 @@
 namespace multigrain::guest::call {
 namespace {
 
-// The path of an argument if the host may have to do something about it. `folder`: the argument before it is the descriptor of
-// a folder.
+// Returns the path of an argument if the host may have to do something about it. `has_folder`: the argument before it
+// is the descriptor of a folder.
 std::optional<std::string> own_path(const Call& call, size_t argument, bool has_folder) {
   char begin[kTellingCharacters] = {};
   const uint64_t address = call.arguments[argument];
-  // At the end of a page there may be a shorter path.
+  // A path that is shorter may end at the end of a page, behind which nothing can be read.
   const size_t bytes = std::min<uint64_t>(sizeof begin, kPageSize - address % kPageSize);
   if (!read_guest(address, begin, bytes)) return std::nullopt;
   const std::string_view first(begin, strnlen(begin, bytes));
@@ -34,14 +35,14 @@ std::optional<std::string> own_path(const Call& call, size_t argument, bool has_
   return may_be_own_file(whole) ? std::optional(std::move(whole)) : std::nullopt;
 }
 
-// The call, with a path of the host's in the place of an argument.
+// Passes the call with a path of the host's in the place of an argument.
 long pass_with(Call& call, size_t argument, const std::string& path) {
   Call changed = call;
   changed.arguments[argument] = reinterpret_cast<uint64_t>(path.c_str());
   return pass(changed);
 }
 
-// A file that the host writes for the guest to read.
+// Opens a file that the host writes for the guest to read.
 long open_text(const std::string& text, int flags) {
   if ((flags & O_ACCMODE) != O_RDONLY) return -EACCES;
   const int fd = memfd_create("proc", MFD_CLOEXEC);
@@ -56,14 +57,14 @@ long open_text(const std::string& text, int flags) {
     }
     written += static_cast<size_t>(count);
   }
-  // What the guest gets cannot be written.
+  // The descriptor that the guest gets must not allow writing.
   const int reader = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), flags & (O_RDONLY | O_CLOEXEC));
   const int code = errno;
   close(fd);
   return reader < 0 ? -code : reader;
 }
 
-// The same, if there is one.
+// Passes the call with the path that the guest means, if there is such a file.
 long pass_real(Call& call, size_t argument, const std::string& path) {
   const auto real = real_path(path);
   return real ? pass_with(call, argument, *real) : -ENOENT;

@@ -84,7 +84,8 @@ constexpr Encoded kEncoded[] = {
 #undef ENCODED
 };
 
-// An ioctl() whose command says how long its structure is. Some say more than there is, so what can be had is copied.
+// Returns the form of an ioctl() whose command says how long its structure is. Some commands say more than there is, so
+// what can be read is copied.
 Form encoded(uint32_t command) {
   const bool is_listed = std::ranges::any_of(kEncoded, [&](const Encoded& range) {
     return range.type == _IOC_TYPE(command) && _IOC_NR(command) >= range.first && _IOC_NR(command) <= range.last;
@@ -121,14 +122,14 @@ Form form_of_command(long number, uint32_t command) {
   return number == SYS_ioctl ? encoded(command) : Form{};
 }
 
-// Options of sockets that have addresses in them, or keep memory of the caller, for which there is no form.
+// These options of sockets have addresses in them, or keep memory of the caller, so there is no form for them.
 struct Options {
   uint64_t level, first, last;
 };
 constexpr uint64_t kIp = 0, kTcp = 6, kIpv6 = 41, kSctp = 132, kRds = 276, kXdp = 283, kPacket = 263,
                    kAny = ~uint64_t{0};
 constexpr Options kNotSet[] = {{SOL_SOCKET, 60, 60},  // SO_ZEROCOPY
-                               {kIp, 64, 64},         // IPT_SO_SET_REPLACE, and what is alike
+                               {kIp, 64, 64},         // IPT_SO_SET_REPLACE and its like
                                {kIp, 96, 96},        {kIp, 128, 255},
                                {kIpv6, 64, 64},      {kPacket, 22, 22},  // PACKET_FANOUT_DATA
                                {kRds, 0, kAny},      {kXdp, 0, kAny}};

@@ -1,5 +1,6 @@
-// The form of a system call's arguments: which are values, and how many bytes the call reads and writes where the others
-// point. calls.def and commands.def have them in the notation that form_notation.h reads.
+// The form of a system call's arguments: which are values, and how many bytes the call reads and writes where the
+// others point. The host needs it to make calls with copies of the guest's memory. calls.def and commands.def have the
+// forms in the notation that form_notation.h reads.
 #pragma once
 
 #include <array>
@@ -8,25 +9,27 @@
 
 namespace multigrain::guest {
 
-enum class Way : uint8_t { kIn, kOut, kBoth };  // what the call does with the bytes: reads, writes, or both
+// Says whether the call reads the bytes, writes them, or both.
+enum class Way : uint8_t { kIn, kOut, kBoth };
 
-// How many units of bytes there are.
+// Says where the number of units stands.
 enum class Count : uint8_t {
   kOne,
-  kLong,     // as argument `from` says
-  kInt,      // as argument `from` says, which has 32 bits
-  kBits,     // as many longs as have that many bits, which are 32
-  kPointed,  // as the word of 32 bits says to which argument `from` points
-  kInside,   // as the word of 32 bits says that is `from` bytes behind their begin
+  kLong,  // argument `from`
+  kInt,   // argument `from`, which has 32 bits
+  // Units are longs: as many as hold the bits that argument `from` counts, which has 32 bits.
+  kBits,
+  kPointed,  // the 32-bit word to which argument `from` points
+  kInside,   // the 32-bit word `from` bytes behind the begin
 };
 
 enum class Kind : uint8_t {
   kValue,
-  kString,    // ends with a zero
+  kString,    // a string that ends with a zero
   kBytes,     // `before` bytes and units of `unit` bytes
   kVector,    // iovecs, as many as argument `from` says
   kMessage,   // one msghdr
-  kMessages,  // mmsghdrs, as many as argument `from` says, which has 32 bits
+  kMessages,  // mmsghdrs, as many as 32-bit argument `from` says
   kNested,    // a structure with one address in it: nested_shape(from)
 };
 
@@ -37,37 +40,41 @@ struct Shape {
   uint8_t from = 0;
   uint16_t before = 0;
   uint16_t unit = 0;
-  bool is_up_to = false;          // the call may be made for fewer units, and its result says how many it has done
-  bool is_what_is_there = false;  // of bytes that are not all readable, those before
-  bool may_stay = false;          // it is no error if what the call has written cannot be stored
+  // The call may be made for fewer units, and its result says how many it has done.
+  bool is_up_to = false;
+  // If not all bytes are readable, the call gets those before the first that is not.
+  bool is_what_is_there = false;
+  // It is no error if what the call has written cannot be stored.
+  bool may_stay = false;
 };
 
 struct Form {
   std::array<Shape, 6> arguments{};
   uint8_t count = 0;
-  // The argument that has a command, on which the form depends; -1: none.
+  // The form depends on the command in this argument; -1: on none.
   int8_t command = -1;
   bool is_known = false;
 };
 
-// A structure that a call reads, with the address of something else that it reads or writes.
+// Describes a structure that a call reads, with the address of something else that the call reads or writes.
 struct NestedShape {
   const char* name;
   uint16_t size;
   uint16_t address_at;
-  Way way;  // of what is there
+  Way way;  // how the call uses the memory there
   uint16_t bytes;
-  // If not zero: how many times `bytes`, by a word of so many bytes.
+  // If not zero: a word of that many bytes at `count_at` says how many times there are `bytes`.
   uint8_t count_size;
   uint16_t count_at;
 };
 
-// By its place in the list of form_notation.h.
+// Returns the shape at this place in the list of form_notation.h.
 const NestedShape& nested_shape(size_t index);
-// That of mq_notify() by a thread, whose form depends on what it points to.
+// Returns the place of the shape of mq_notify() by a thread. That call's form depends on what its argument points to.
 uint8_t notify_shape();
 
-// The form of that call with these arguments. Not known: the call cannot be made with copies of what its addresses mean.
+// Returns the form of that call with these arguments. If it is not known, the call cannot be made with copies of what
+// its addresses mean.
 Form form_of(long number, const uint64_t arguments[6]);
 
 }  // namespace multigrain::guest

@@ -1,4 +1,4 @@
-// The notation of calls.def and commands.def, which is read when they are compiled.
+// Reads the notation of calls.def and commands.def at compile time, so that a wrong form does not compile.
 #pragma once
 
 #include <linux/fiemap.h>
@@ -35,7 +35,7 @@ struct Named {
   size_t size;
 };
 
-// Types as the system has them on x86-64.
+// The types have these sizes in the kernel on x86-64.
 inline constexpr Named kTypes[] = {
     {"int", 4},
     {"long", 8},
@@ -77,15 +77,15 @@ inline constexpr Named kTypes[] = {
     {"utsname", sizeof(utsname)},
 };
 
-// Structures with an address in them.
+// These structures have an address in them.
 inline constexpr NestedShape kNested[] = {
-    // The mask of pselect6, and its size.
+    // This is the mask of pselect6, and its size.
     {"sigset_argument", 16, 0, Way::kIn, 8, 0, 0},
     {"sock_fprog", 16, 8, Way::kIn, 8, 2, 0},
     {"xattr_given", 16, 0, Way::kIn, 1, 4, 8},
     {"xattr_wanted", 16, 0, Way::kBoth, 1, 4, 8},
     {"ifconf", 16, 8, Way::kBoth, 1, 4, 0},
-    // The sigevent of mq_notify with SIGEV_THREAD: what the C library wants back.
+    // The sigevent of mq_notify with SIGEV_THREAD points to this, which the C library wants back.
     {"sigevent_thread", 64, 0, Way::kIn, 32, 0, 0},
 };
 
@@ -221,7 +221,7 @@ constexpr std::optional<Shape> read_argument(std::string_view text) {
   return read_bytes(reader, shape) ? std::optional(shape) : std::nullopt;
 }
 
-// Whether what counts an argument's units is an argument of the right kind.
+// Returns whether each count stands in an argument of the right kind.
 constexpr bool is_consistent(const Form& form) {
   return std::ranges::all_of(form.arguments, [&](const Shape& shape) {
     if (shape.kind == Kind::kValue || shape.kind == Kind::kString || shape.kind == Kind::kMessage ||
@@ -236,7 +236,7 @@ constexpr bool is_consistent(const Form& form) {
   });
 }
 
-// Nothing if the text is wrong.
+// Returns nothing if the text is wrong.
 constexpr std::optional<Form> read_form(std::string_view text) {
   Form form;
   form.is_known = true;
@@ -257,7 +257,7 @@ constexpr std::optional<Form> read_form(std::string_view text) {
   return is_consistent(form) ? std::optional(form) : std::nullopt;
 }
 
-// What is wrong does not compile.
+// Reads a form. A wrong text does not compile.
 consteval Form form(std::string_view text) {
   return read_form(text).value();
 }

@@ -14,7 +14,7 @@ using multigrain::guest::CallSite;
 using multigrain::guest::kGateState;
 using multigrain::guest::ThreadBlock;
 
-// What the instructions below have as numbers.
+// The instructions below have these offsets as numbers.
 static_assert(offsetof(ThreadBlock, self) == 40);
 static_assert(offsetof(ThreadBlock, site) == 48);
 static_assert(offsetof(ThreadBlock, guest_mask) == 56);
@@ -23,11 +23,13 @@ static_assert(offsetof(CallSite, next) == 0 && offsetof(CallSite, number) == 8);
 static_assert(kGateState == 1024);
 static_assert(offsetof(ucontext_t, uc_mcontext) == 40 && REG_R8 == 0 && REG_R15 == 7 && REG_RDI == 8 && REG_EFL == 17);
 
-// At a gate: rax the site; rcx and r11 are the gate's, since a `syscall` instruction changes them. Everything else is the
-// guest's, the flags and the stack too: so nothing here changes a flag (jrcxz does not look at any) until they are saved.
+// In a call gate, rax has the site; rcx and r11 are the call gate's own, since a `syscall` instruction changes them.
+// Everything else is the guest's, flags and stack included. So nothing here changes a flag until the flags are saved
+// (jrcxz does not look at any).
 //
-// Selector (0) of the block, pending_signal (4), host_fs (8), guest_fs (16), stack_top (32); the frame (64) has r8 at 104
-// and the others behind it in the order of gregset_t; its floating-point state is at 1088.
+// Offsets in the block: the selector is at 0, pending_signal at 4, host_fs at 8, guest_fs at 16, stack_top at 32, and
+// the frame at 64. The frame has r8 at 104 and the other registers behind it in the order of gregset_t; its
+// floating-point state is at 1088.
 asm(R"(
   .text
   .p2align 4
@@ -209,9 +211,9 @@ extern char multigrain_guest_host_begin[];
 extern char multigrain_guest_host_done[];
 extern char multigrain_guest_host_exit[];
 extern char multigrain_guest_gate_again[];
-// Which components of the floating-point state the gates save and restore: those of the system's frames.
+// The call gates save and restore these components of the floating-point state, which are those of the kernel's frames.
 [[gnu::visibility("hidden")]] uint64_t multigrain_guest_components = 0;
-// `why`: what the gate wants. Whether the way back to the guest is that of a signal handler.
+// `why` says what the call gate wants (Why). Returns whether the way back to the guest is that of a signal handler.
 [[gnu::visibility("hidden")]] int multigrain_guest_on_gate(ThreadBlock* thread, int why);
 }
 
@@ -220,7 +222,7 @@ namespace {
 
 constexpr uint64_t kSyscallBytes = 2;
 
-// The arguments of multigrain_guest_on_gate.
+// A call gate calls multigrain_guest_on_gate() with one of these.
 enum Why : int { kCarryOut = 0, kHasResult = 1, kNotBegun = 2 };
 
 uint64_t address(const char* label) {
@@ -229,7 +231,7 @@ uint64_t address(const char* label) {
 
 RegisterFormat g_format;
 
-// Gives the thread the signal mask of this context. False: a signal has come before.
+// Gives the thread the signal mask of this context. Returns false if a signal has come before.
 bool take_mask(const ucontext_t& context, ThreadBlock& thread) {
   const uint64_t arguments[6] = {
       SIG_SETMASK, reinterpret_cast<uint64_t>(&context.uc_sigmask), 0, sizeof(uint64_t), 0, 0};
@@ -281,7 +283,7 @@ bool leave_gate(gregset_t& registers, const CallSite* site) {
     registers[REG_RIP] = registers[REG_RCX];
     return true;
   }
-  // The selector says that the guest runs, so the gate has changed nothing yet, and rax is the site.
+  // The selector says that the guest runs, so the call gate has changed nothing yet, and rax has the site.
   go_to_site(registers, *reinterpret_cast<const CallSite*>(registers[REG_RAX]));
   return true;
 }

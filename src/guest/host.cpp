@@ -21,7 +21,7 @@ alignas(Host) std::byte g_host[sizeof(Host)];
 
 ucontext_t& first_context(ThreadBlock& block, const Start& start) {
   auto& context = *new (block.frame) ucontext_t{};
-  // As the system has them at the start of a program. Without a floating-point state it is the initial one.
+  // The kernel sets these at the start of a program. A context without a floating-point state has the initial one.
   constexpr unsigned long kSegments = 6;  // UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
   constexpr greg_t kCodeSegment = 0x33, kStackSegment = 0x2b, kInterrupts = 0x202;
   context.uc_flags = kSegments;
@@ -34,7 +34,8 @@ ucontext_t& first_context(ThreadBlock& block, const Start& start) {
   return context;
 }
 
-// The guest's processes have addresses as without the host, though mgrun's nodes have fixed ones.
+// Lets the processes that the guest starts have random addresses, as without the host, though mgrun's nodes have fixed
+// ones.
 void randomise_addresses() {
   const int persona = ::personality(0xffffffff);
   if (persona >= 0 && (persona & ADDR_NO_RANDOMIZE) != 0)
@@ -52,7 +53,7 @@ void* place_of_host() {
 }
 
 uint64_t block_signals() {
-  // A fault of the host's must come in.
+  // The host must get the signals of its own faults.
   const uint64_t all = ~(uint64_t{1} << (SIGSEGV - 1) | uint64_t{1} << (SIGBUS - 1) | uint64_t{1} << (SIGSYS - 1));
   uint64_t mask = 0;
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof all);
@@ -62,7 +63,7 @@ uint64_t block_signals() {
 CannotExecute run_guest(const std::string& path, std::vector<std::string> arguments,
                         std::vector<std::string> environment, const HostOptions& options) {
   if (const Status machine = check_machine(); !machine) return {.code = ENOSYS, .sentence = machine.error().message};
-  // The guest begins with the mask that this process was given; until then nothing comes in.
+  // The guest begins with the mask that this process was given; until then no signal comes in.
   const uint64_t mask = block_signals();
   Host& state = *new (place_of_host()) Host;
   state.memory_is_shared = options.memory_is_shared;
@@ -89,7 +90,7 @@ CannotExecute run_guest(Host& state, const std::string& path, std::vector<std::s
   state.auxiliary = start->auxiliary;
   char place[PATH_MAX];
   if (realpath(state.executable.path.c_str(), place) != nullptr) state.executable.path = place;
-  // The system calls a process by the file it executes: of a script, the script.
+  // The kernel names a process after the file that it executes; for a script, after the script.
   const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
   prctl(PR_SET_NAME, std::string(name).c_str());
   randomise_addresses();

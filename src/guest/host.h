@@ -1,4 +1,4 @@
-// The host of a guest: what this process knows of it.
+// The host of a guest: what this process knows of its guest, and the functions that start a guest.
 #pragma once
 
 #include <sched.h>
@@ -26,28 +26,29 @@ struct Host {
   SignalActions actions;
   Executable executable;                 // its path is absolute and without symbolic links
   std::vector<std::string> environment;  // NAME=VALUE, as the guest was given them
-  std::string auxiliary;                 // the auxiliary vector that it was given, as bytes
-  // On several nodes: the processors of its threads, and which threads of the home's process are none of the guest's.
+  std::string auxiliary;                 // the guest's auxiliary vector, as bytes
+  // On several nodes, the home keeps here which processors the guest's threads asked for, and which threads of this
+  // process are none of the guest's.
   ProcessorMasks masks;
   std::vector<pid_t> own_threads;
-  // And the cores that mgrun was given, for processes that the guest starts: those run by the system.
+  // It also keeps the cores that mgrun was given, for processes that the guest starts: those run natively.
   cpu_set_t cores_of_processes{};
-  // Whether this is the process that mgrun started. Processes that the guest starts run here, too, but what they execute
-  // is the system's business.
+  // Says whether this is the process that mgrun started. Processes that the guest starts run in a host, too, but what
+  // they execute runs natively.
   bool is_first = true;
-  // The nodes of a guest that runs on several; else null.
+  // The nodes of a guest that runs on several are reached by this; it is null for a guest on one.
   Cluster* cluster = nullptr;
-  // Whether the guest is told of the system's own functions for the time (vdso). They are a page of each system, and what
-  // they say is that system's.
+  // Says whether the guest is told of the kernel's own functions for the time (vdso). They are a page of each kernel,
+  // and tell that kernel's time.
   bool has_vdso = true;
-  // Whether this process was forked by one with nodes, and still has mappings of that one's host.
+  // Says whether this process was forked by one with nodes, and still has mappings of that one's host.
   bool has_mappings_of_nodes = false;
-  // Whether the guest's memory is kept coherent by a protocol: the system must not be given pointers into it.
+  // Says whether a protocol keeps the guest's memory coherent: then the kernel must not be given pointers into it.
   bool memory_is_shared = false;
   bool traps_all_calls = false;
 };
 
-// The one of this process. Exists from run_guest() on.
+// Returns the host of this process, which exists from run_guest() on.
 Host& host();
 
 struct HostOptions {
@@ -56,18 +57,18 @@ struct HostOptions {
   bool traps_all_calls = false;
 };
 
-// Runs the program in this process, as execve() would: does not return unless it cannot be run. The arguments are the
-// program's, its name as given first. The calling thread is the process's only one.
+// Runs the program in this process, as execve() would. Returns only if the program cannot be run. The arguments are the
+// program's, with its name as given first. The calling thread is the process's only one.
 CannotExecute run_guest(const std::string& path, std::vector<std::string> arguments,
                         std::vector<std::string> environment, const HostOptions& options = {});
 
-// The same in the steps that a guest on several nodes needs. The calling thread blocks all signals from the first on.
-// `mask`: what the guest begins with.
+// Does the same with a host that the caller has made, as a guest on several nodes needs it. The guest begins with
+// `mask`. The calling thread has blocked all signals before it made the host.
 CannotExecute run_guest(Host& state, const std::string& path, std::vector<std::string> arguments,
                         std::vector<std::string> environment, uint64_t mask);
-// The place of this process's host, which the caller constructs once.
+// Returns the place of this process's host, where the caller constructs it once.
 void* place_of_host();
-// Blocks all signals for this thread. The mask from before.
+// Blocks all signals for this thread but those that the host always needs. Returns the mask from before.
 uint64_t block_signals();
 
 }  // namespace multigrain::guest

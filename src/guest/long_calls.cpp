@@ -12,7 +12,7 @@
 namespace multigrain::guest {
 namespace {
 
-// A call that the host makes where the guest's calls are made.
+// Makes a call of the host's where the guest's calls are made.
 long ask(const Call& call, long number, uint64_t first, uint64_t second = 0, uint64_t third = 0, uint64_t fourth = 0,
          uint64_t fifth = 0) {
   Call question{.number = number,
@@ -26,7 +26,7 @@ uint64_t address_of(auto& object) {
   return reinterpret_cast<uint64_t>(&object);
 }
 
-// Whether a read of this descriptor goes on until it has all, or there is no more.
+// Returns whether a read of this descriptor goes on until it has everything that it wants, or there is no more.
 bool reads_on(const Call& call) {
   struct stat status{};
   if (ask(call, SYS_fstat, call.arguments[0], address_of(status)) != 0) return false;
@@ -35,7 +35,7 @@ bool reads_on(const Call& call) {
          (S_ISCHR(status.st_mode) && major(status.st_rdev) == kMemoryDevices);
 }
 
-// 0, or the error of data of which one call makes one message: it cannot be cut.
+// Returns 0, or the error for a descriptor on which one call makes one message, since that cannot be cut.
 long check_stream(const Call& call) {
   int type = 0;
   socklen_t size = sizeof type;
@@ -62,7 +62,7 @@ bool is_writing(long number) {
   }
 }
 
-// Whether the next part follows a part that was done as a whole.
+// Returns whether the next part follows a part that was done as a whole.
 bool goes_on(const Call& call) {
   switch (call.number) {
     case SYS_read:

@@ -1,11 +1,11 @@
-// Calls that are made by packages (package.h), in parts if they are about more than one has room for.
+// Makes calls by packages (package.h), in parts if they are about more than one package has room for.
 #pragma once
 
 #include "guest/calls.h"
 
 namespace multigrain::guest {
 
-// As pass(), when the system must not be given addresses of the guest.
+// Does what pass() does, when the kernel must not be given addresses of the guest.
 long pass_copied(Call& call);
 
 }  // namespace multigrain::guest

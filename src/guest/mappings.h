@@ -1,7 +1,8 @@
-// What the guest's areas are to the system: the mappings behind them. Of a guest on one node these are the system's own,
-// at the same addresses (PrivateMappings); on several nodes they are pages under a protocol (nodes/shared_mappings.h).
+// The mappings behind the guest's areas: what the areas are to the kernel. For a guest on one node they are the
+// kernel's own mappings, at the same addresses (PrivateMappings); on several nodes they are pages under a protocol
+// (nodes/shared_mappings.h).
 //
-// AddressSpace decides what is mapped where, and calls these with its lock held and with ranges that are in the guest's
+// AddressSpace decides what is mapped where. It calls these functions with its lock held and with ranges in the guest's
 // part of the address space. Each returns 0 or -errno.
 #pragma once
 
@@ -16,27 +17,30 @@ class Mappings {
  public:
   virtual ~Mappings() = default;
 
-  // As mmap() with MAP_FIXED. `area`: what will be in the account, whose file and offset are set here if they matter.
-  // `before`: what the account has there now.
+  // Does what mmap() does with MAP_FIXED. `area` is what will be in the account; its file and offset are set here if
+  // they matter. `before` is what the account has there now.
   virtual long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) = 0;
   virtual long unmap(Range range, uint64_t length, const std::vector<Area>& before) = 0;
-  // `key`: a protection key, or -1. The areas' rights are those from before.
+  // `key` is a protection key, or -1. The areas of `before` have the rights from before.
   virtual long protect(Range range, uint64_t length, int rights, int key, std::vector<Area>& before) = 0;
-  // As mremap(): `to` matters with MREMAP_FIXED alone, and the range there is free or may be replaced (`replaced`).
+  // Does what mremap() does. `to` matters with MREMAP_FIXED alone; the range there is free, or is what `replaced` has
+  // and may be replaced.
   virtual long remap(Range old, uint64_t old_length, uint64_t new_length, int flags, uint64_t to,
                      const std::vector<Area>& before, const std::vector<Area>& replaced) = 0;
-  // As madvise(MADV_DONTNEED).
+  // Does what madvise(MADV_DONTNEED) does.
   virtual long discard(Range range, const std::vector<Area>& before) = 0;
-  // As shmat() at the area's addresses, and shmdt() of what is left there of a segment. `before`: what is at these addresses.
+  // attach() does what shmat() does, at the area's addresses, and detach() what shmdt() does with all that is left
+  // there of a segment. `before` is what the account has at these addresses.
   virtual long attach(Area& area, int segment, int flags, const std::vector<Area>& before) = 0;
   virtual long detach(uint64_t address, const std::vector<Area>& before) = 0;
-  // Memory of this process alone for code of the host; the range is not the guest's.
+  // Maps memory of this process alone for code of the host. The range is not the guest's.
   virtual long map_for_host(Range range) = 0;
-  // Whether the instructions of an area that cannot be written are this process's own, so that it may change them.
+  // Returns whether the instructions of an area that cannot be written are this process's own, so that it
+  // may change them.
   [[nodiscard]] virtual bool has_own_code(const Area& area) const = 0;
 };
 
-// The memory of this process.
+// Maps the guest's areas as memory of this process.
 class PrivateMappings final : public Mappings {
  public:
   long map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) override;

@@ -1,3 +1,4 @@
+// Carries out the calls about memory, most of which are the address space's.
 #include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -26,7 +27,8 @@ long protect(Call& call) {
 long protect_with_key(Call& call) {
   return host().space.protect(call.arguments[0], call.arguments[1], call.integer(2), call.integer(3));
 }
-// The host's own memory is nothing to lock, least of all what the nodes of a forked child's parent have reserved.
+// Locks the guest's areas alone: the host's own memory must not be locked, least of all what the nodes of a forked
+// child's parent have reserved.
 long lock_all(Call& call) MG_NO_THREAD_SAFETY_ANALYSIS {
   const int flags = call.integer(0);
   if (!host().has_mappings_of_nodes || (flags & MCL_CURRENT) == 0) return pass(call);
@@ -52,12 +54,12 @@ long set_break(Call& call) {
   return host().space.set_break(call.arguments[0]);
 }
 long advise(Call& call) {
-  // Of all advice only this changes what is there, of code too.
+  // Of all advice only this changes what is in memory, also where that is code.
   if (call.integer(2) != MADV_DONTNEED) return pass(call);
   return host().space.advise(call.arguments[0], call.arguments[1], call.integer(2));
 }
 long barrier(Call& call) {
-  // What the host has registered for (call_sites.cpp), the guest has not.
+  // The host may have registered for a barrier (call_sites.cpp) for which the guest has not.
   static std::atomic<bool> is_registered{false};
   constexpr uint64_t kTellRegistrations = 1 << 9;  // MEMBARRIER_CMD_GET_REGISTRATIONS
   constexpr uint64_t kUse = MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE;
@@ -70,7 +72,7 @@ long barrier(Call& call) {
   return result;
 }
 long attach(Call& call) {
-  // On several hosts there is none.
+  // If the nodes are of several machines, the guest can have no segments.
   const long result = host().space.attach(call.integer(0), call.arguments[1], call.integer(2));
   return result == -ENOSYS ? refuse(call, result) : result;
 }

@@ -1,5 +1,5 @@
-// The calls whose data is scattered in the guest's memory (readv and the like), and messages of sockets. In the package the
-// data lies together, so the system is given one iovec.
+// Plans the packages of calls whose data is scattered in the guest's memory (readv and the like), and of messages of
+// sockets. In the package the data lies together, so the kernel is given one iovec.
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -12,22 +12,22 @@
 
 namespace multigrain::guest {
 
-// What lies where iovecs point.
+// Describes iovecs and the data to which they point.
 struct Plan::Vector {
   Way way = Way::kIn;
-  uint64_t address = 0;  // of the iovecs
-  uint64_t count = 0;    // of them; afterwards, of those in the package
-  uint64_t done = 0;     // how many bytes to leave out
-  uint64_t room = 0;     // for so many
+  uint64_t address = 0;  // the address of the iovecs
+  uint64_t count = 0;    // number of iovecs; afterwards, in the package
+  uint64_t done = 0;     // bytes to leave out
+  uint64_t room = 0;     // bytes for which there is room
   bool is_message = false;
-  // What has become of it: the block, if it has one, and whether there was no room for all.
+  // Planning sets these: the data's block, if it has one, and whether there was no room for all.
   int block = Link::kNowhere;
   bool is_cut = false;
   uint64_t size = 0;
 };
 
 long Plan::plan_iovecs(Link place, Vector& vector) {
-  // The system itself refuses what is too many, before it looks at the address.
+  // The kernel itself refuses too many of them, before it looks at the address.
   if (vector.count == 0 || vector.count > IOV_MAX) {
     lose(place);
     return 0;
@@ -56,7 +56,7 @@ long Plan::plan_iovecs(Link place, Vector& vector) {
     const uint64_t address = reinterpret_cast<uint64_t>(given[i].iov_base) + skipped;
     char byte = 0;
     if (!read_guest(address, byte)) {
-      // What is before it is done, as the system does; a message is sent as a whole or not at all.
+      // The data before it is transferred, as by the kernel; but a message is sent as a whole or not at all.
       is_lost = vector.size == 0 || vector.is_message;
       if (is_lost) one->iov_len = size;
       break;
@@ -97,7 +97,8 @@ long Plan::plan_vector(size_t index, const Shape& shape, uint64_t done) {
   return code;
 }
 
-// What a msghdr points to, which lies `offset` bytes behind the begin of block `in`; `header` is what the block is copied from.
+// Plans what a msghdr points to. The msghdr lies `offset` bytes behind the begin of block `in`, and `header` is the
+// host's copy, from which the block is filled.
 long Plan::plan_header(int in, size_t offset, Way way, std::byte* header, uint64_t done, uint64_t room) {
   auto& message = *reinterpret_cast<msghdr*>(header);
   const auto at = [offset](size_t field) { return static_cast<uint32_t>(offset + field); };
@@ -107,7 +108,7 @@ long Plan::plan_header(int in, size_t offset, Way way, std::byte* header, uint64
     Block name;
     name.way = both;
     name.is_what_is_there = both == Way::kBoth;
-    // Longer ones are cut by the system, and negative ones refused.
+    // The kernel cuts longer names, and refuses negative lengths.
     name.size =
         static_cast<uint32_t>(std::clamp<int>(static_cast<int>(message.msg_namelen), 0, sizeof(sockaddr_storage)));
     name.source = reinterpret_cast<uint64_t>(message.msg_name);
@@ -115,7 +116,7 @@ long Plan::plan_header(int in, size_t offset, Way way, std::byte* header, uint64
     if (const long code = add(link, name); code != 0) return code;
   }
   if (done > 0) {
-    // It went with the first part.
+    // The control data went with the first part.
     message.msg_control = nullptr;
     message.msg_controllen = 0;
   }
@@ -123,7 +124,7 @@ long Plan::plan_header(int in, size_t offset, Way way, std::byte* header, uint64
     const Link link{.in = in, .at = at(offsetof(msghdr, msg_control)), .to = 0};
     constexpr size_t kMostControl = size_t{64} << 10;
     if (message.msg_controllen > kMostControl && way == Way::kIn) {
-      lose(link);  // the system has a lower limit
+      lose(link);  // the kernel has a lower limit
     } else {
       message.msg_controllen = std::min(message.msg_controllen, kMostControl);
       Block control;
@@ -155,7 +156,7 @@ long Plan::plan_message(size_t index, const Shape& shape, uint64_t done) {
     return 0;
   }
   Block block;
-  // Of a message that is received, the system stores lengths and flags.
+  // In the header of a message that is received, the kernel stores lengths and flags.
   block.way = shape.way == Way::kIn ? Way::kIn : Way::kBoth;
   block.size = sizeof(msghdr);
   block.source = reinterpret_cast<uint64_t>(header);
@@ -190,7 +191,7 @@ long Plan::plan_messages(size_t index, const Shape& shape) {
     if (room == 0) break;
     if (const long code = plan_header(in, at, shape.way, headers + at, 0, room); code != 0) return code;
     if (cut_to_ != 0 && i > 0) {
-      // It waits for the guest's next call.
+      // The message waits for the guest's next call.
       bytes_ = bytes_before;
       blocks_.resize(blocks_before);
       links_.resize(links_before);

@@ -1,5 +1,5 @@
-// Calls that are different if a guest runs on several nodes: those about its memory, its threads and its processors, and, of a
-// thread that is away from home, those about the process.
+// Carries out the calls that are different if a guest runs on several nodes: those about its memory, its threads and
+// its processors, and, for a thread away from home, those about the process.
 #include <asm/prctl.h>
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kMaskSize = sizeof(uint64_t);
 constexpr uint64_t kRobustListSize = 24;
-// Calls that are newer than some headers.
+// These calls are newer than some headers.
 constexpr long kFutexWake = 454;
 constexpr long kFutexWait = 455;
 constexpr long kFutexRequeue = 456;
@@ -32,7 +32,8 @@ long number_of(const ThreadBlock& thread) {
   return thread.tid != 0 ? thread.tid : gettid();
 }
 
-// What the guest does not want to keep reads as zeros afterwards; other advice is about pages that the protocol has.
+// Memory that the guest does not want to keep reads as zeros afterwards. Other advice is about pages that
+// the protocol has.
 long advise(Call& call) {
   const uint64_t begin = call.arguments[0];
   const uint64_t bytes = (call.arguments[1] + kPageSize - 1) & ~(kPageSize - 1);
@@ -88,7 +89,7 @@ long set_action_from_away(Call& call) {
 }
 
 long set_mask_from_away(Call& call) {
-  // The shadow has the new mask before the guest goes on; a signal that came before is delivered first.
+  // The shadow has the new mask before the guest goes on. A signal that came before is delivered first.
   uint64_t wanted = 0;
   const uint64_t before = mask_of(call.context, call.thread);
   if (call.arguments[3] == kMaskSize && call.arguments[1] != 0 && read_guest(call.arguments[1], wanted)) {
@@ -100,7 +101,8 @@ long set_mask_from_away(Call& call) {
   return call::signal_mask(call);
 }
 
-// The list of the calling thread. Those of others are kept where these run; what the system knows of other processes is at home.
+// Tells where the list of the calling thread is. The lists of other threads are kept where these run, and what the
+// kernel knows of other processes is at home.
 long tell_robust_list(Call& call) {
   const auto tid = static_cast<pid_t>(call.arguments[0]);
   if (tid == 0 || tid == number_of(call.thread)) {
@@ -116,9 +118,10 @@ long tell_robust_list(Call& call) {
   return write_guest(call.arguments[2], length) && write_guest(call.arguments[1], head) ? 0 : -EFAULT;
 }
 
-// Threads of several nodes need no barrier for pages that the protocol moves: whoever gets a page has interrupted the processors that
-// could still have stores to it under way. They do for files that several nodes have mapped, and threads of one node among themselves: all
-// nodes' processes have registered for the barrier of all that have.
+// Threads of several nodes need no barrier for pages that the protocol moves: when a node gets a page, the processors
+// that could still have stores to it under way have been interrupted. They do need one for files that several nodes
+// have mapped, and so do threads of one node among themselves. All nodes' processes have registered for the barrier
+// that acts on all registered processes.
 long barrier(Call& call) {
   const long result = call.thread.away != nullptr
                           ? host().cluster->call_at_home(call.number, call.arguments, call.thread)
@@ -132,7 +135,8 @@ long barrier(Call& call) {
   return 0;
 }
 
-// What a thread that is away cannot do by itself, or only by its shadow. Nothing: it is as any other call.
+// Carries out what a thread away from home cannot do by itself, or only by its shadow. Returns nothing if the call is
+// like any other.
 std::optional<long> carry_out_away(Call& call) {
   Cluster& cluster = *host().cluster;
   switch (call.number) {
@@ -187,7 +191,7 @@ std::optional<long> carry_out_on_nodes(Call& call) {
       call.thread.clear_tid = call.arguments[0];
       return number_of(call.thread);
     case SYS_set_robust_list:
-      // The host alone walks it: the system could not read it.
+      // The host alone walks the list, since the kernel could not read it.
       if (call.arguments[1] != kRobustListSize) return -EINVAL;
       call.thread.robust_list = call.arguments[0];
       return 0;

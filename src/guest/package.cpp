@@ -12,9 +12,9 @@
 namespace multigrain::guest {
 namespace {
 
-// In the system's half: nothing can be there for a process.
+// This address is in the kernel's half, where a process can have nothing.
 constexpr uint64_t kFaults = 0xffff'8000'0000'0000;
-// Offsets below are arguments.
+// Offsets below this are arguments.
 constexpr uint32_t kArguments = 6;
 constexpr size_t kSmallAlignment = 16;
 
@@ -22,7 +22,7 @@ constexpr size_t round_up(size_t bytes, size_t to) {
   return (bytes + to - 1) / to * to;
 }
 
-// As many bytes as can be read from there. What is on a page can be read as a whole, or not at all.
+// Reads as many bytes as can be read from there, and returns how many. A page can be read as a whole, or not at all.
 size_t read_what_is_there(uint64_t address, std::byte* to, size_t bytes) {
   if (read_guest(address, to, bytes)) return bytes;
   size_t done = 0;
@@ -109,7 +109,7 @@ void Package::fill(Block& block) {
     return;
   }
   block.is_lost = block.size > 0 && !read_guest(block.source, to, block.size);
-  // It has been read twice, and may have changed.
+  // The string has been read twice, and may have changed in between.
   if (block.is_string) to[block.size - 1] = std::byte{0};
 }
 
@@ -135,7 +135,7 @@ bool Package::take_request(std::span<const std::byte> request) {
   if (given.end > Plan::kMostBytes * 2 || request.size() > given.end || !reserve(given.end)) return false;
   std::memcpy(bytes_, request.data(), request.size());
   if (!is_sound(request.size())) return false;
-  // What the call does not write must not be what another call has left here.
+  // Where the call does not write, there must not be what another call has left here.
   std::memset(bytes_ + given.written, 0, given.end - given.written);
   return true;
 }
@@ -183,7 +183,7 @@ bool Package::take_reply(std::span<const std::byte> reply) {
 }
 
 long Package::unpack(long result) {
-  // Addresses are no changes.
+  // The addresses that carry_out() has stored are no changes by the call.
   for (const WireLink& link : links())
     if (link.place >= header().both && link.place < header().written)
       std::memcpy(bytes_ + link.place, &before_[link.place - header().both], sizeof(uint64_t));
@@ -221,7 +221,7 @@ bool Package::store(const Block& block, long result) const {
   return block.pieces > 0 ? scatter(block, bytes) : write_guest(block.target, bytes_ + block.offset, bytes);
 }
 
-// Only what has changed: what lies between may be another thread's, which has written it meanwhile.
+// Stores only the bytes that have changed: another thread may have written those between them meanwhile.
 bool Package::store_changes(const Block& block) const {
   const std::byte* const now = bytes_ + block.offset;
   const std::byte* const before = before_.data() + (block.offset - header().both);

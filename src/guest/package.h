@@ -1,9 +1,9 @@
-// A system call of a guest with copies of all memory that it is about, so that it can be made where the guest's memory is
-// not: by another process, or by this one when the system must not touch the guest's memory.
+// A system call of a guest with copies of all memory that it is about. So the call can be made where the guest's memory
+// is not: by another process, or by this one when the kernel must not touch the guest's memory.
 //
 //     header | links | bytes that the call reads | reads and writes | writes
 //
-// The first three parts are the request, and the last two the reply. A package has no addresses; the links say which
+// The first four parts are the request, and the last two the reply. A package has no addresses; the links say which
 // words become addresses when the call is made.
 #pragma once
 
@@ -22,32 +22,34 @@ namespace multigrain::guest {
 
 class Package {
  public:
-  // Empty, for pack().
+  // Makes an empty package, for pack().
   Package() = default;
   Package(const Package&) = delete;
   Package& operator=(const Package&) = delete;
 
-  // The package of a call, or of the rest of a call of which so many bytes (units) are done: 0 or -errno. The addresses
-  // among its arguments may also be the host's own.
+  // Packs a call, or the rest of a call of which so many bytes (units) are done. Returns 0 or -errno. The addresses
+  // among the call's arguments may also be the host's own.
   long pack(const Call& call, uint64_t done = 0);
-  // What another process is sent, which makes a package of it: false if this is no request.
+  // request() is what another process is sent. take_request() makes a package of it there, and returns false if it
+  // is no request.
   [[nodiscard]] std::span<const std::byte> request() const;
   [[nodiscard]] bool take_request(std::span<const std::byte> request);
 
-  // Makes the call: pass_call()'s result.
+  // Makes the call, and returns pass_call()'s result.
   long carry_out(ThreadBlock& thread);
-  // What goes back after a call with that result; false if this is no reply to this package.
+  // reply() is what goes back after a call with that result. take_reply() takes it, and returns false if it is no reply
+  // to this package.
   [[nodiscard]] std::span<const std::byte> reply(long result) const;
   [[nodiscard]] bool take_reply(std::span<const std::byte> reply);
 
-  // Stores in the guest's memory what the call has changed. The result, or -EFAULT.
+  // Stores in the guest's memory what the call has changed. Returns the result, or -EFAULT.
   long unpack(long result);
 
   [[nodiscard]] long number() const { return header().number; }
   [[nodiscard]] const uint64_t (&arguments() const)[6] { return header().arguments; }
-  // How many units of data the package is for, if the call has more than it has room for; else 0.
+  // Returns how many units of data the package is for, if the call has more than the package has room for; else 0.
   [[nodiscard]] uint64_t cut_to() const { return plan_.cut_to(); }
-  // Whether pack() has refused the call because nothing is known of its arguments.
+  // Returns whether pack() has refused the call because nothing is known of its arguments.
   [[nodiscard]] bool is_refused() const { return plan_.is_refused(); }
 
  private:
@@ -55,16 +57,18 @@ class Package {
     int64_t number;
     uint64_t arguments[6];
     uint32_t links;
-    uint32_t data;  // the offsets of the parts
+    // These are the offsets of the parts, and of the end.
+    uint32_t data;
     uint32_t both;
     uint32_t written;
     uint32_t end;
-    // What is valid of the last bytes, which the result counts: `before` and `unit` for each.
+    // Says where the bytes that the result counts begin, and how many of them are valid: `before`, and `unit` for each.
     uint32_t counted;
     uint32_t before;
     uint32_t unit;
   };
-  // A word of the package, by its offset, or an argument; and the offset of what it points to, or kNowhere.
+  // Says that the word at offset `place`, or an argument, becomes the address of what is at offset `target`, which
+  // may be kNowhere.
   struct WireLink {
     uint32_t place;
     uint32_t target;
@@ -93,7 +97,7 @@ class Package {
   [[nodiscard]] bool scatter(const Block& block, size_t bytes) const;
 
   Plan plan_;
-  // The part that is read and written, as it was before the call.
+  // This is the part that is read and written, as it was before the call.
   std::pmr::vector<std::byte> before_{&plan_.memory()};
   alignas(kAlignment) std::byte small_[2048];
   std::unique_ptr<std::byte, Free> large_;

@@ -13,14 +13,14 @@
 namespace multigrain::guest {
 namespace {
 
-// A string that is longer is too long for every call: it is given up to here, and the system says so.
+// A longer string is too long for every call: it is given up to here, and the kernel says that it is too long.
 constexpr size_t kLongestString = PATH_MAX + 1;
 
-// The length of a string, of those bytes of it that may matter; nullopt: it cannot be read.
+// Returns the length of a string, counting only bytes that may matter; nullopt if the string cannot be read.
 std::optional<size_t> string_length(uint64_t address) {
   size_t length = 0;
   while (length < kLongestString) {
-    // What is on a page can be read as a whole, or not at all.
+    // A page can be read as a whole, or not at all.
     char piece[256];
     const size_t chunk =
         std::min({sizeof piece, kLongestString - length, size_t{kPageSize - (address + length) % kPageSize}});
@@ -37,7 +37,7 @@ bool can_be_read(uint64_t address) {
   return read_guest(address, byte);
 }
 
-// The error of a call for which there is no form.
+// Returns the error of a call for which there is no form.
 long refusal(long number) {
   switch (number) {
     case SYS_ioctl:
@@ -50,7 +50,7 @@ long refusal(long number) {
   }
 }
 
-// The argument with the position in the file, which moves on with each part of a call; 0: none.
+// Returns which argument has the position in the file, which moves on with each part of a call; 0 if none has.
 size_t position_argument(long number, const std::array<uint64_t, 6>& arguments) {
   switch (number) {
     case SYS_pread64:
@@ -60,7 +60,7 @@ size_t position_argument(long number, const std::array<uint64_t, 6>& arguments) 
       return 3;
     case SYS_preadv2:
     case SYS_pwritev2:
-      return arguments[3] == ~uint64_t{0} ? 0 : 3;  // the file's own
+      return arguments[3] == ~uint64_t{0} ? 0 : 3;  // the file's own position
     default:
       return 0;
   }
@@ -76,7 +76,7 @@ long Plan::make(const Call& call, uint64_t done) {
     is_refused_ = true;
     return refusal(number_);
   }
-  // The notification by a thread has an address in it.
+  // A sigevent for a notification by a thread has an address in it.
   int notify = 0;
   constexpr uint64_t kNotifyAt = 12;  // sigev_notify
   if (number_ == SYS_mq_notify && arguments_[1] != 0 && read_guest(arguments_[1] + kNotifyAt, notify) &&
@@ -185,7 +185,7 @@ long Plan::plan_bytes(size_t index, const Shape& shape, uint64_t done) {
   block.source = address;
   if (shape.way != Way::kIn) block.target = address;
   if (shape.way == Way::kOut) {
-    // The system says EFAULT before it takes what it would have to store.
+    // The kernel says EFAULT before it takes the data that it would have to store.
     if (block.size > 0 && !can_be_read(address)) {
       lose(link);
       return 0;

@@ -1,5 +1,6 @@
-// What a system call needs of the guest's memory, and what it changes there: the blocks of bytes that are copied into its
-// package, and which words of the package become their addresses when the call is made.
+// The plan of a package (package.h): what a system call needs of the guest's memory, and what it changes there. It has
+// the blocks of bytes that are copied into the package, and says which words of the package become their addresses when
+// the call is made.
 #pragma once
 
 #include <array>
@@ -13,33 +14,35 @@
 
 namespace multigrain::guest {
 
-// Bytes that lie together in the package.
+// The bytes of a block lie together in the package.
 struct Block {
-  // How many of the bytes that the call has written are valid.
+  // Says how many of the bytes that the call has written are valid.
   enum class Valid : uint8_t {
-    kAll,      // if it has succeeded
-    kResult,   // `before` and `unit` for each that the result counts
-    kMessage,  // of message `message` of an mmsghdr array in block `header`, as its msg_len says
+    kAll,     // all of them, if the call has succeeded
+    kResult,  // `before`, and `unit` times the call's result
+    // Valid are as many bytes as msg_len says of message `message` in the mmsghdr array that is block `header`.
+    kMessage,
   };
 
   Way way = Way::kIn;
   Valid valid = Valid::kAll;
   bool is_string = false;
-  bool is_what_is_there = false;  // a part of it will do, if the rest cannot be read
+  bool is_what_is_there = false;  // a part will do if the rest is unreadable
   bool may_stay = false;          // it is no error if it cannot be written back
-  bool is_lost = false;           // cannot be read: the system is given an address that faults
+  bool is_lost = false;           // unreadable: the kernel gets an address that faults
   uint16_t before = 0;
   uint16_t unit = 0;
   uint32_t size = 0;
-  uint32_t offset = 0;   // in the package
-  uint32_t present = 0;  // how many bytes could be read, of a block of which a part will do
+  uint32_t offset = 0;  // the place in the package
+  // Says how many bytes could be read, of a block of which a part will do.
+  uint32_t present = 0;
   uint32_t header = 0;
   uint32_t message = 0;
-  // Its pieces among Plan::pieces, if it is scattered in the guest's memory.
+  // The block has these pieces of Plan::pieces, if it is scattered in the guest's memory.
   uint32_t first_piece = 0;
   uint32_t pieces = 0;
-  uint64_t source = 0;  // where its bytes are
-  uint64_t target = 0;  // where what the call changes is stored; 0: nowhere
+  uint64_t source = 0;  // the address of its bytes
+  uint64_t target = 0;  // the address for its changes; 0: none
 };
 
 struct Piece {
@@ -47,10 +50,10 @@ struct Piece {
   uint64_t size;
 };
 
-// A word that becomes an address: argument `at`, or the word at that offset in a block.
+// Says that argument `at`, or the word at that offset in block `in`, becomes the address of block `to`.
 struct Link {
-  static constexpr int kArgument = -1;  // for `in`
-  static constexpr int kNowhere = -1;   // for `to`: an address that faults
+  static constexpr int kArgument = -1;  // a value of `in`
+  static constexpr int kNowhere = -1;   // a value of `to`: an address that faults
   int in;
   uint32_t at;
   int to;
@@ -58,7 +61,7 @@ struct Link {
 
 class Plan {
  public:
-  // What one package has room for: of data that may be cut, and in all.
+  // One package has room for so much data that may be cut, and for so many bytes in all.
   static constexpr uint64_t kMostData = uint64_t{1} << 20;
   static constexpr uint64_t kMostBytes = uint64_t{2} << 20;
 
@@ -66,20 +69,20 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // For the rest of a call of which so many bytes are done. 0 or -errno. The addresses among its arguments may also be the
-  // host's own.
+  // Plans the rest of a call of which so many bytes are done. Returns 0 or -errno. The addresses among the call's
+  // arguments may also be the host's own.
   long make(const Call& call, uint64_t done);
 
   [[nodiscard]] long number() const { return number_; }
-  // The arguments, in which lengths are smaller if the call is cut.
+  // Returns the arguments, in which lengths are smaller if the call is cut.
   [[nodiscard]] const std::array<uint64_t, 6>& arguments() const { return arguments_; }
   [[nodiscard]] std::pmr::vector<Block>& blocks() { return blocks_; }
   [[nodiscard]] const std::pmr::vector<Block>& blocks() const { return blocks_; }
   [[nodiscard]] const std::pmr::vector<Piece>& pieces() const { return pieces_; }
   [[nodiscard]] const std::pmr::vector<Link>& links() const { return links_; }
-  // How many units this part of the call is for; 0: all that were left.
+  // Returns how many units this part of the call is for; 0 if it is for all that were left.
   [[nodiscard]] uint64_t cut_to() const { return cut_to_; }
-  // Whether there is no form for the call, and it was refused.
+  // Returns whether the call was refused because there is no form for it.
   [[nodiscard]] bool is_refused() const { return is_refused_; }
   [[nodiscard]] std::pmr::memory_resource& memory() { return memory_; }
 
@@ -88,7 +91,7 @@ class Plan {
   long plan_string(size_t index, uint64_t address);
   long plan_bytes(size_t index, const Shape& shape, uint64_t done);
   long plan_nested(size_t index, const Shape& shape);
-  // In message_plan.cpp.
+  // message_plan.cpp has these.
   long plan_vector(size_t index, const Shape& shape, uint64_t done);
   long plan_message(size_t index, const Shape& shape, uint64_t done);
   long plan_messages(size_t index, const Shape& shape);
@@ -97,10 +100,10 @@ class Plan {
   long plan_iovecs(Link place, Vector& vector);
 
   [[nodiscard]] std::optional<uint64_t> count_of(const Shape& shape, uint64_t address) const;
-  // Adds a block to which the link leads. 0 or -errno.
+  // Adds a block to which the link leads. Returns 0 or -errno.
   long add(Link link, Block block);
   void lose(Link link);
-  // Bytes of the host's, which last as long as this object.
+  // Returns bytes of the host's, which last as long as this object.
   std::byte* keep(size_t bytes);
 
   long number_ = 0;

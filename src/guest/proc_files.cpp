@@ -24,10 +24,10 @@ constexpr std::string_view kProc = "/proc/";
 constexpr std::string_view kDescriptors = "/dev/fd/";
 constexpr std::string_view kSystem = "/sys/devices/system/";
 
-// A path to something in the folder of this process, or of one of its threads (task/TID), in /proc.
+// A path to something in the folder of this process, or of one of its threads (task/TID), in /proc has these parts.
 struct Own {
-  std::optional<pid_t> thread;  // if the path names one by its number
-  std::string_view name;        // the rest
+  std::optional<pid_t> thread;  // the thread, if the path has its number
+  std::string_view name;        // the rest of the path
 };
 
 std::optional<int> number_in(std::string_view text) {
@@ -37,7 +37,7 @@ std::optional<int> number_in(std::string_view text) {
   return number;
 }
 
-// Cuts off the first part of a path, up to its slash.
+// Cuts off the first part of a path, up to its slash, and returns it.
 std::string_view take_part(std::string_view& path) {
   const size_t end = std::min(path.find('/'), path.size());
   const std::string_view part = path.substr(0, end);
@@ -47,7 +47,7 @@ std::string_view take_part(std::string_view& path) {
 
 std::optional<Own> own_of(std::string_view path) {
   if (path.starts_with(kDescriptors)) {
-    // A link to the folder fd.
+    // /dev/fd is a link to the folder fd.
     path.remove_prefix(std::string_view("/dev/").size());
     return Own{.thread = std::nullopt, .name = path};
   }
@@ -85,12 +85,12 @@ Processors processors_of_guest() {
   return {.all = cluster.processors(), .of_a_node = cluster.processors_of_a_node()};
 }
 
-// The number of the thread that a file is about.
+// Returns the number of the thread that a file is about.
 pid_t thread_of(const Own& own) {
   return own.thread.value_or(gettid());
 }
 
-// --- Files of this process that tell what the host is, as the guest has them
+// --- These files of this process are about the host; here they are made to be about the guest.
 
 uint64_t guests_kilobytes() {
   return host().space.mapped_bytes() >> 10;
@@ -182,7 +182,7 @@ bool may_be_own_file(std::string_view path) {
     const size_t telling = std::min({path.size(), folder.size(), kTellingCharacters});
     return telling != 0 && path.substr(0, telling) == folder.substr(0, telling);
   };
-  // Who writes a path in an unusual way has it looked at more closely.
+  // A path that is written in an unusual way is looked at more closely.
   if (path.starts_with(kProc) || path.starts_with("//") || path.starts_with("/./")) return true;
   return host().cluster != nullptr && (begins_like(kSystem) || begins_like(kDescriptors));
 }
@@ -200,7 +200,7 @@ std::string whole_path(int folder, const std::string& path) {
   for (std::string_view rest = whole; !rest.empty();) {
     const std::string_view part = take_part(rest);
     if (part.empty() || part == ".") continue;
-    // A link may lead elsewhere, so what is behind it is the system's to find.
+    // A link may lead elsewhere, so only the kernel can find the file behind it.
     if (part == "..") return whole;
     plain.append("/").append(part);
   }
@@ -238,7 +238,7 @@ std::optional<std::string> own_file(const std::string& path) {
 }
 
 ProcFolder proc_folder(std::string_view path) {
-  // As the system names it: /proc/PID/..., /proc/PID/task/TID/...
+  // The kernel names the file as /proc/PID/... or /proc/PID/task/TID/...
   const auto own = own_of(path);
   if (!own) return ProcFolder::kOther;
   if (own->name == "fd" || own->name == "fdinfo") return ProcFolder::kDescriptors;

@@ -1,4 +1,4 @@
-// Calls that start and end threads and processes.
+// Carries out the calls that start and end threads and processes.
 #include <asm/prctl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 namespace multigrain::guest::call {
 namespace {
 
-// A new process or thread, as clone() describes it.
+// Describes a new process or thread as clone() does.
 struct New {
   uint64_t flags;
   uint64_t stack;
@@ -30,11 +30,11 @@ struct New {
   [[nodiscard]] bool has(uint64_t flag) const { return (flags & flag) != 0; }
 };
 
-// What the host does itself, for threads and processes.
+// The host does this itself, for threads and processes.
 constexpr uint64_t kByTheHost = CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
 
 long new_thread(Call& call, const New& wanted) {
-  // Threads of the host share what pthread_create() shares: all of it.
+  // Threads of the host share what pthread_create() shares, which is all of it.
   constexpr uint64_t kShared = CLONE_FS | CLONE_FILES | CLONE_SIGHAND;
   if ((wanted.flags & kShared) != kShared) return -EINVAL;
   const ThreadStart start{.context = &call.context,
@@ -48,7 +48,7 @@ long new_thread(Call& call, const New& wanted) {
   return start_thread(start, call.thread);
 }
 
-// The child of a fork goes on in this very handler, with a copy of all memory.
+// Lets the child of a fork go on as a guest, in this very handler, with a copy of all memory.
 void begin_child(Call& call, const New& wanted) {
   host().is_first = false;
   ThreadBlock& thread = call.thread;
@@ -78,7 +78,7 @@ long new_process(Call& call, const New& wanted) {
   }
   // The C library's fork() also mends its own locks, which another thread of the host may hold.
   const uint64_t special = wanted.flags & ~kByTheHost;
-  // With CLONE_PIDFD the system stores a descriptor where parent_tid points.
+  // With CLONE_PIDFD the kernel stores a descriptor where parent_tid points.
   const uint64_t descriptor = wanted.has(CLONE_PIDFD) ? wanted.parent_tid : 0;
   const long child = special == SIGCHLD ? ::fork() : syscall(SYS_clone, special, 0, descriptor, nullptr, 0);
   const long result = child < 0 ? -errno : child;
@@ -94,7 +94,7 @@ long new_process(Call& call, const New& wanted) {
   return result;
 }
 
-// A child that shares memory until it executes a program or ends; this thread waits as long.
+// Describes a child that shares memory until it executes a program or ends; the parent's thread waits as long.
 struct SharingChild {
   ThreadBlock& block;
   ucontext_t& context;
@@ -119,7 +119,7 @@ long new_sharing_process(Call& call, const New& wanted) {
     return -EAGAIN;
   }
   ThreadBlock& block = **created;
-  // What it asks for must not be taken for what this process asks for.
+  // The dispositions that the child asks for must not be taken for those of this process.
   SignalActions actions(*call.thread.actions);
   block.actions = &actions;
   block.hidden_mask = call.thread.hidden_mask;
@@ -144,7 +144,7 @@ long start(Call& call, const New& wanted) {
   if (wanted.has(CLONE_THREAD)) return new_thread(call, wanted);
   if (!wanted.has(CLONE_VM)) return new_process(call, wanted);
   if (wanted.has(CLONE_VFORK)) return new_sharing_process(call, wanted);
-  // A process that shares memory and runs beside this one would need a thread pointer of the host's own.
+  // A process that shares memory and runs beside this one would need a host's thread pointer of its own.
   return -EINVAL;
 }
 
@@ -186,7 +186,7 @@ long set_tid_address(Call& call) {
 }
 
 long set_robust_list(Call& call) {
-  // The system needs the list, too: for a process that is killed.
+  // The kernel needs the list, too, for a process that is killed.
   const long result = pass(call);
   if (result == 0) call.thread.robust_list = call.arguments[0];
   return result;
@@ -202,7 +202,7 @@ long arch_prctl(Call& call) {
     case ARCH_GET_FS:
       return write_guest(call.arguments[1], call.thread.guest_fs) ? 0 : -EFAULT;
     case ARCH_SET_GS: {
-      // Calls of this thread trap from here on, unless it gives the register back.
+      // Calls of this thread trap from here on, unless the guest gives the register back.
       const long result = pass_call(call.number, call.arguments, call.thread);
       if (result != 0) return result;
       call.thread.gs_is_guests = true;
@@ -215,7 +215,7 @@ long arch_prctl(Call& call) {
       return write_guest(call.arguments[1], base) ? 0 : -EFAULT;
     }
     case kRequestRegisters: {
-      // The system's frames get another format then, and each thread's at another time.
+      // The kernel's frames then get another format, and those of each thread at another time.
       const long result = pass(call);
       if (result == 0) host().space.trap_all_calls();
       return result;

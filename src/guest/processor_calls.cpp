@@ -1,4 +1,4 @@
-// Calls about processors. A guest on several nodes has those of all nodes, numbered by node.
+// Carries out the calls about processors. A guest on several nodes has the processors of all nodes, numbered by node.
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -48,12 +48,12 @@ bool is_caller(const Call& call) {
   return call.integer(0) == 0 || call.integer(0) == number_of(call.thread);
 }
 
-// Whether the thread is the guest's; of the home.
+// Returns whether the thread is the guest's. Only the home can say so.
 bool is_own_thread(const Call& call) {
   return is_caller(call) || (call.integer(0) > 0 && tgkill(getpid(), call.integer(0), 0) == 0);
 }
 
-// The mask that the call has, cut to the processors that there are. 0 or -errno.
+// Reads the mask of the call, and cuts it to the processors that there are. Returns 0 or -errno.
 long read_mask(const Call& call, unsigned processors, ProcessorMask& mask) {
   mask = mask_of_all(processors);
   ProcessorMask given(mask.size());
@@ -64,7 +64,7 @@ long read_mask(const Call& call, unsigned processors, ProcessorMask& mask) {
   return any != 0 ? 0 : -EINVAL;
 }
 
-// The only processor of the mask, or -1.
+// Returns the only processor of the mask, or -1.
 int only_processor(const ProcessorMask& mask) {
   int found = -1;
   for (size_t i = 0; i < mask.size(); ++i) {
@@ -112,7 +112,7 @@ long get_processors(Call& call) {
 long get_processor(Call& call) {
   const Cluster* const cluster = host().cluster;
   if (cluster == nullptr) return pass(call);
-  // Of the node that the thread runs on; if it wants to be on one processor alone, that.
+  // The answer is a processor of the node that runs the thread; or, if the thread wants to be on one alone, that one.
   const unsigned here = static_cast<unsigned>(std::max(0, sched_getcpu())) % cluster->processors_of_a_node();
   const uint32_t processor =
       call.thread.processor >= 0 ? static_cast<uint32_t>(call.thread.processor) : cluster->first_processor() + here;

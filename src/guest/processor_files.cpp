@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kCpuFolder = "/sys/devices/system/cpu/";
 constexpr std::string_view kNodeFolder = "/sys/devices/system/node/";
 
-// A number at the beginning of the text, which is cut off.
+// Cuts a number off the beginning of the text, and returns it.
 std::optional<unsigned> take_number(std::string_view& text) {
   unsigned number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -99,7 +99,7 @@ std::string stat(const std::string& real, const Processors& processors) {
   return before + after;
 }
 
-// cpuN/topology/NAME
+// Returns what cpuN/topology/NAME says.
 std::optional<std::string> topology(std::string_view name, unsigned processor, const Processors& processors) {
   const unsigned place = processor % processors.of_a_node;
   const unsigned package = processor / processors.of_a_node;

@@ -1,5 +1,5 @@
-// Files of /proc and /sys that say how many processors there are, as a guest on several nodes has to read them: each node is
-// a package whose processors are its cores, and all share one memory (NUMA node 0).
+// Composes the files of /proc and /sys that say how many processors there are, as a guest on several nodes has to read
+// them: each node is a package whose processors are its cores, and all share one memory (NUMA node 0).
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,19 @@ struct Processors {
   unsigned of_a_node = 0;
 };
 
-// A set of processors: one bit each, the lowest first.
+// A set of processors has one bit for each, the lowest first.
 using ProcessorMask = std::vector<uint64_t>;
 ProcessorMask mask_of_all(unsigned processors);
-// As the system writes such a set of so many: "ff" and "0-7".
+// These write such a set of so many processors as the kernel does: "ff" and "0-7".
 std::string mask_text(const ProcessorMask& mask, unsigned processors);
 std::string list_text(const ProcessorMask& mask, unsigned processors);
 
-// What that file says; nullopt: what it says anyway. `real`: the content of a file of this machine.
+// Returns what that file says; nullopt if the host need not say it. `real` returns the content of a file
+// of this machine.
 std::optional<std::string> processor_file(std::string_view path, const Processors& processors,
                                           std::string (*real)(const std::string&));
-// The path of a file of a processor that this machine has, for one of a processor that only the guest has; empty: there is no
-// such file. Other paths stay.
+// Returns the path of a file of a processor that this machine has, in the place of one of a processor that only the
+// guest has; empty if there is no such file. Other paths stay.
 std::string processor_path(const std::string& path, const Processors& processors);
 
 }  // namespace multigrain::guest

@@ -1,5 +1,5 @@
-// On which processors the threads of a guest on several nodes may run, as far as the guest is concerned: what it asks for is
-// what it is told. Threads stay on their nodes.
+// The processors on which the threads of a guest on several nodes may run, as far as the guest is concerned: it is told
+// what it has asked for. Threads stay on their nodes.
 #pragma once
 
 #include <sys/types.h>
@@ -13,10 +13,10 @@ namespace multigrain::guest {
 
 class ProcessorMasks {
  public:
-  // Of a thread that nobody has asked for, all.
+  // Returns the mask of a thread; it has all processors if no thread has set it.
   [[nodiscard]] ProcessorMask of(pid_t thread, unsigned processors) MG_EXCLUDES(mutex_);
   void set(pid_t thread, ProcessorMask mask) MG_EXCLUDES(mutex_);
-  // A new thread has the mask of the one that starts it.
+  // Gives a new thread the mask of the thread that starts it.
   void inherit(pid_t from, pid_t to) MG_EXCLUDES(mutex_);
   void forget(pid_t thread) MG_EXCLUDES(mutex_);
 

@@ -19,17 +19,18 @@
 namespace multigrain::guest {
 namespace {
 
-constexpr unsigned kMaxScripts = 5;                    // as in Linux: an interpreter may be a script, that many times
-constexpr size_t kScriptLine = 256;                    // as in Linux (BINPRM_BUF_SIZE)
-constexpr uint64_t kLargestStack = uint64_t{1} << 30;  // where there is no limit
-constexpr uint64_t kGap = uint64_t{1} << 20;           // below the stack
+// As in Linux, an interpreter may be a script, that many times.
+constexpr unsigned kMaxScripts = 5;
+constexpr size_t kScriptLine = 256;                    // Linux's BINPRM_BUF_SIZE
+constexpr uint64_t kLargestStack = uint64_t{1} << 30;  // the stack's size if it has no limit
+constexpr uint64_t kGap = uint64_t{1} << 20;           // the gap below the stack
 constexpr unsigned kMaxHeaders = 512;
 
 class File {
  public:
   explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
   [[nodiscard]] int fd() const { return fd_.get(); }
-  // Whether all of it could be read.
+  // Returns whether all of it could be read.
   [[nodiscard]] bool read_at(uint64_t offset, void* to, size_t bytes) const {
     return pread(fd(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
   }
@@ -50,7 +51,7 @@ uint64_t page_up(uint64_t address) {
   return page_down(address + kPageSize - 1);
 }
 
-// The words of a #! line: the interpreter, and at most one argument.
+// Returns the words of a #! line: the interpreter, and at most one argument.
 std::vector<std::string> words_of(std::string_view line) {
   constexpr std::string_view kBlank = " \t";
   line = line.substr(0, line.find('\n'));
@@ -66,12 +67,13 @@ std::vector<std::string> words_of(std::string_view line) {
   return words;
 }
 
-// The headers of an ELF file that this machine can run.
+// Holds the headers of an ELF file that this machine can run.
 struct Image {
   Elf64_Ehdr header{};
   std::vector<Elf64_Phdr> segments;
   std::string interpreter;
-  uint64_t low = 0, high = 0;  // of the segments that are loaded, in the file's addresses, of whole pages
+  // The segments that are loaded lie between these addresses of the file, which are of whole pages.
+  uint64_t low = 0, high = 0;
   bool stack_is_executable = false;
 };
 
@@ -119,7 +121,7 @@ int rights_of(const Elf64_Phdr& segment) {
          ((segment.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
 }
 
-// Maps one segment; -errno, or 0.
+// Maps one segment. Returns -errno or 0.
 long map_segment(AddressSpace& space, const File& file, const Elf64_Phdr& segment, uint64_t bias) {
   const uint64_t begin = page_down(bias + segment.p_vaddr);
   const uint64_t file_end = bias + segment.p_vaddr + segment.p_filesz;
@@ -135,13 +137,13 @@ long map_segment(AddressSpace& space, const File& file, const Elf64_Phdr& segmen
     const long result = space.map(mapped_end, end - mapped_end, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (result < 0) return result;
   }
-  // What the file has behind the segment's end must not be seen where the program expects zeros.
+  // Bytes that the file has behind the segment's end must not be seen where the program expects zeros.
   if (segment.p_memsz > segment.p_filesz && (rights & PROT_WRITE) != 0 && mapped_end > file_end)
     std::memset(reinterpret_cast<void*>(file_end), 0, mapped_end - file_end);
   return 0;
 }
 
-// Maps an image; how far its addresses are from those of the file.
+// Maps an image. Returns how far its addresses are from those of the file.
 tl::expected<uint64_t, CannotExecute> map_image(AddressSpace& space, const File& file, const Image& image,
                                                 const std::string& path, bool is_interpreter) {
   uint64_t bias = 0;
@@ -188,7 +190,8 @@ struct Auxiliary {
   bool has_vdso;
 };
 
-// Everything below the strings, the lowest word first.
+// Builds the first stack, and returns its lowest address. `words` is everything below the strings, the lowest word
+// first. `vector` gets the auxiliary vector.
 uint64_t build_stack(uint64_t top, const Executable& executable, const std::vector<std::string>& environment,
                      const Auxiliary& auxiliary, std::string& vector) {
   Stack stack(top - 8);
@@ -216,7 +219,7 @@ uint64_t build_stack(uint64_t top, const Executable& executable, const std::vect
     words.push_back(kind);
     words.push_back(value);
   };
-  // What is of this machine and this process is as the system told the host.
+  // Values that are about this machine and this process are those that the kernel has told the host.
   constexpr uint64_t kMinimalSignalStack = 51;
   for (const uint64_t kind : {uint64_t{AT_SYSINFO_EHDR}, kMinimalSignalStack, uint64_t{AT_HWCAP}, uint64_t{AT_PAGESZ},
                               uint64_t{AT_CLKTCK}, uint64_t{AT_FLAGS}, uint64_t{AT_UID}, uint64_t{AT_EUID},
@@ -243,7 +246,7 @@ uint64_t build_stack(uint64_t top, const Executable& executable, const std::vect
   return stack.push(words.data(), words.size() * sizeof(uint64_t));
 }
 
-// The address of the program's headers in memory.
+// Returns the address of the program's headers in memory.
 uint64_t headers_of(const Image& image, uint64_t bias) {
   for (const Elf64_Phdr& segment : image.segments)
     if (segment.p_type == PT_PHDR) return bias + segment.p_vaddr;

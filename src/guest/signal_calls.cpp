@@ -1,3 +1,4 @@
+// Carries out the calls about signals.
 #include <cerrno>
 
 #include "guest/call_functions.h"
@@ -14,7 +15,7 @@ long pass_masked(Call& call, uint64_t address) {
   uint64_t mask = 0;
   const bool has_mask = address != 0 && read_guest(address, mask);
   const long result = pass(call);
-  // The signal that interrupted it came under that mask.
+  // The signal that interrupted the call came under that mask.
   if (result == -EINTR && has_mask && call.thread.pending_signal > 0) call.thread.temporary_mask = mask;
   return result;
 }
@@ -73,7 +74,7 @@ long signal_wait(Call& call) {
   uint64_t set = 0;
   if (call.arguments[3] != kMaskSize) return -EINVAL;
   if (!read_guest(call.arguments[0], set)) return -EFAULT;
-  // One that is held may have interrupted the wait.
+  // A signal that is held may have interrupted the wait.
   for (int attempt = 0;; ++attempt) {
     const siginfo_t held = take_held(set, call.thread);
     if (held.si_signo != 0) {

@@ -17,17 +17,17 @@ namespace {
 constexpr uint64_t kRestorerFlag = 0x04000000;           // SA_RESTORER
 constexpr int kAutoDisarm = static_cast<int>(1u << 31);  // SS_AUTODISARM
 constexpr size_t kRedZone = 128;
-constexpr size_t kMinimalStack = 2048;  // MINSIGSTKSZ, as the system has it
+constexpr size_t kMinimalStack = 2048;  // the kernel's MINSIGSTKSZ
 constexpr size_t kMaskSize = sizeof(uint64_t);
 
 constexpr uint64_t bit(int signal) {
   return uint64_t{1} << (signal - 1);
 }
 
-// What the host must always be able to receive.
+// The host must always be able to receive these signals.
 constexpr uint64_t kHidden = bit(SIGSYS) | bit(SIGSEGV) | bit(SIGBUS);
 constexpr uint64_t kNeverBlocked = bit(SIGKILL) | bit(SIGSTOP);
-// While a handler of the host runs, nothing but a fault of its own comes in.
+// While a handler of the host runs, only faults of its own interrupt it.
 constexpr uint64_t kAllButFaults = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP));
 
 bool is_address(uint64_t handler) {
@@ -38,7 +38,8 @@ long set_system_action(int signal, const SystemAction& action) {
   return syscall(SYS_rt_sigaction, signal, &action, nullptr, kMaskSize) == 0 ? 0 : -errno;
 }
 
-// The host's handler in the place of a guest's. Only SIGSYS lets others in while it runs: system calls take long.
+// Returns the host's handler that stands in for a guest's. Only SIGSYS lets other signals in while its handler runs,
+// because system calls take long.
 SystemAction stand_in(int signal, uint64_t guest_flags) {
   const uint64_t kept = guest_flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
   return {.handler = reinterpret_cast<uint64_t>(handler_address()),
@@ -47,7 +48,7 @@ SystemAction stand_in(int signal, uint64_t guest_flags) {
           .mask = signal == SIGSYS ? 0 : kAllButFaults};
 }
 
-// What the system writes onto the stack of a handler: struct rt_sigframe of arch/x86/include/asm/sigframe.h.
+// The kernel writes this onto the stack of a handler: struct rt_sigframe of arch/x86/include/asm/sigframe.h.
 constexpr size_t kContextSize = offsetof(ucontext_t, uc_sigmask) + kMaskSize;
 struct Frame {
   uint64_t restorer;
@@ -56,11 +57,12 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 8 + kContextSize + 128);
 
-// The end of the legacy area of the floating-point state says how large all of it is [struct _fpx_sw_bytes].
+// The end of the legacy area of the floating-point state says how large the whole state is [struct _fpx_sw_bytes].
 constexpr size_t kLegacyState = 512;
 constexpr size_t kSoftwareBytes = 464;
 constexpr uint32_t kExtendedMagic = 0x46505853;
-constexpr size_t kHeader = kLegacyState;  // of the extended state: which components are not in their initial state
+// The header of the extended state says which components are not in their initial state.
+constexpr size_t kHeader = kLegacyState;
 
 struct SoftwareBytes {
   uint32_t magic;
@@ -86,7 +88,7 @@ std::byte* state_of(const ucontext_t& context) {
   return reinterpret_cast<std::byte*>(context.uc_mcontext.fpregs);
 }
 
-// A handler begins with the initial state.
+// Sets the initial state, with which a handler begins.
 void reset_state(std::byte* state) {
   constexpr size_t kControlStatus = 24;
   constexpr uint32_t kInitialControlStatus = 0x1f80;
@@ -100,7 +102,8 @@ void reset_state(std::byte* state) {
 }
 
 bool is_on(const stack_t& stack, uint64_t address) {
-  // As the system has it: not with SS_AUTODISARM, and a stack pointer at its very end is on it.
+  // As for the kernel, no thread is on a stack with SS_AUTODISARM, and a stack pointer at the very end of a stack
+  // is on it.
   return (stack.ss_flags & kAutoDisarm) == 0 && address > reinterpret_cast<uint64_t>(stack.ss_sp) &&
          address - reinterpret_cast<uint64_t>(stack.ss_sp) <= stack.ss_size;
 }
@@ -109,7 +112,7 @@ bool is_enabled(const stack_t& stack) {
   return stack.ss_size != 0;
 }
 
-// Writes the frame; false if the guest's stack has no room for it.
+// Writes the frame. Returns false if the guest's stack has no room for it.
 bool write_frame(const SystemAction& action, const siginfo_t& info, ucontext_t& context, ThreadBlock& thread,
                  uint64_t& frame_address) {
   auto& registers = context.uc_mcontext.gregs;
@@ -164,7 +167,7 @@ bool ends_process(int signal) {
 }
 
 Status install_host_handlers() {
-  // A fault of the guest's that the host of a thread away from home must see.
+  // The host must see these faults of a thread away from home, since the guest's dispositions are at the home.
   for (const int signal : {SIGSYS, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, kKick})
     if (const long result = set_system_action(signal, stand_in(signal, 0)); result != 0)
       return fail_errno(static_cast<int>(-result), "cannot install the handlers of a guest's host");
@@ -176,7 +179,7 @@ Status SignalActions::begin() {
   for (int signal = 1; signal <= kSignals; ++signal) {
     SystemAction& action = actions_[static_cast<size_t>(signal)];
     syscall(SYS_rt_sigaction, signal, nullptr, &action, kMaskSize);
-    // What is handled is the host's own affair.
+    // A handler that is there now is the host's own affair.
     const bool is_hosts = is_address(action.handler);
     if (is_hosts) action = {};
     const SystemAction wanted = action_for_system(signal, action);
@@ -203,7 +206,7 @@ SystemAction SignalActions::action(int signal) {
 long SignalActions::set(int signal, const SystemAction& action) {
   const LockGuard hold(mutex_);
   if (is_hidden(signal)) {
-    // Which calls start again after it is for the system to know, if another process sends it.
+    // The kernel must know which calls start again after the signal, in case another process sends it.
     if (is_address(action.handler)) set_system_action(signal, stand_in(signal, action.flags));
   } else {
     const long result = set_system_action(signal, action_for_system(signal, action));
@@ -300,7 +303,7 @@ void die_of(int signal) {
   const uint64_t none = 0;
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, kMaskSize);
   syscall(SYS_tgkill, getpid(), gettid(), signal);
-  // Only a signal whose default is not to end a process comes to here.
+  // Only a signal that does not end a process by default lets the thread come here.
   syscall(SYS_exit_group, 128 + signal);
   __builtin_unreachable();
 }
@@ -322,15 +325,16 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
       return;
     }
     if (host().cluster != nullptr && ends_process(signal)) host().cluster->process_ends(128 + signal);
-    // The system does what it does by default: a fault comes again when the context continues; a signal is sent again, to
-    // come when this handler has returned.
+    // The kernel takes the default action: a fault happens again when the context continues, and a signal is sent
+    // again, to come when this handler has returned.
     set_system_action(signal, {});
     if (!is_fault) syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, &info);
     return;
   }
   uint64_t frame = 0;
   if (!write_frame(action, info, context, thread, frame)) {
-    // As the system does: a segmentation fault, of which the process dies if that has no handler either.
+    // This is a segmentation fault, as for the kernel. The process dies of it if the guest has no handler
+    // for it either.
     const SystemAction fault = thread.actions->action(SIGSEGV);
     const bool is_last =
         signal == SIGSEGV || !is_address(fault.handler) || (mask_of(context, thread) & bit(SIGSEGV)) != 0;
@@ -347,7 +351,8 @@ void deliver(int signal, const siginfo_t& info, ucontext_t& context, ThreadBlock
     reset.handler = reinterpret_cast<uint64_t>(SIG_DFL);
     thread.actions->set(signal, reset);
   }
-  // What a call has blocked for its own time stays blocked while the handler runs; the frame has the mask from before.
+  // Signals that a call has blocked for its own time stay blocked while the handler runs; the frame has the
+  // mask from before.
   uint64_t mask = thread.temporary_mask.value_or(mask_of(context, thread)) | action.mask;
   thread.temporary_mask.reset();
   if ((action.flags & SA_NODEFER) == 0) mask |= bit(signal);
@@ -386,7 +391,7 @@ void return_from_handler(ucontext_t& context, ThreadBlock& thread) {
     if (size_of_state(legacy) == size) {
       if (!copy_guarded(state, from, size)) die_of(SIGSEGV);
     } else {
-      // As the system does with a state that is not of its own format: the legacy part counts.
+      // Of a state that is not of the kernel's format, the legacy part counts, as for the kernel.
       SoftwareBytes bytes = software_bytes(legacy);
       bytes.magic = 0;
       std::memcpy(state, legacy, kLegacyState);

@@ -23,7 +23,7 @@ uint64_t bytes_of(Range range) {
   return range.end - range.begin;
 }
 
-// As the system counts it.
+// Returns whether the kernel counts the area as data.
 bool is_data(const Area& area) {
   return !area.is_shared && (area.rights & PROT_WRITE) != 0;
 }

@@ -1,5 +1,6 @@
-// The guest's limits on its address space and on its data (RLIMIT_AS, RLIMIT_DATA), where the system's cannot be the guest's: those
-// would count what the host of a guest on several nodes has reserved, which is far more than any guest, and make the host fail.
+// The guest's limits on its address space and on its data (RLIMIT_AS, RLIMIT_DATA), which the host of a guest on
+// several nodes keeps itself. With the kernel's limits, everything that the host has reserved would count, which is far
+// more than any guest has, and the host would fail.
 #pragma once
 
 #include <sys/resource.h>
@@ -14,18 +15,18 @@ namespace multigrain::guest {
 
 class SpaceLimits {
  public:
-  // Whether this is about a limit that is kept here, if the process is a guest's with mappings of nodes.
+  // Returns whether a limit is one of those that are kept here, in a process of a guest that has mappings of nodes.
   static bool has(int resource) { return resource == RLIMIT_AS || resource == RLIMIT_DATA; }
 
   [[nodiscard]] rlimit get(int resource) const MG_EXCLUDES(lock_);
-  // As setrlimit: 0 or -errno.
+  // Does what setrlimit() does. Returns 0 or -errno.
   long set(int resource, const rlimit& wanted) MG_EXCLUDES(lock_);
 
-  // Whether the guest may have `added` beside these areas, of which it takes the place of some. 0 or -ENOMEM.
+  // Returns 0, or -ENOMEM if the guest may not have `added` beside these areas, of which it replaces some.
   [[nodiscard]] long check(const std::vector<Area>& areas, const Area& added) const MG_EXCLUDES(lock_);
   [[nodiscard]] bool is_limited() const MG_EXCLUDES(lock_);
 
-  // While it exists, the system has these limits, for the program that is executed.
+  // While an object exists, the kernel has these limits, for the program that is executed.
   class ForExec {
    public:
     explicit ForExec(const SpaceLimits& limits);

@@ -20,7 +20,7 @@ stack_t ThreadBlock::stack() const {
 }
 
 Result<ThreadBlock*> create_block() {
-  // Twice as much, of which the aligned part stays.
+  // Twice as much memory is mapped, so that an aligned part of it can stay.
   void* const found =
       mmap(nullptr, 2 * kBlockSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return fail_errno(errno, "cannot reserve the stack of a guest's signal handlers");

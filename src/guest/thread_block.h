@@ -1,6 +1,6 @@
-// What the host keeps for each thread of a guest, and where: at the lowest address of the alternate stack on which the
-// thread's signal handlers run. The stack is aligned to its size, so a handler finds the block from its stack pointer
-// alone, before it knows what the registers fs and gs mean.
+// The block in which the host keeps what it knows of one thread of a guest. It is at the lowest address of the
+// alternate stack on which the thread's signal handlers run. The stack is aligned to its size, so a handler finds the
+// block from its stack pointer alone, before it knows what the registers fs and gs mean.
 //
 //     block | the frame by which the thread enters the guest | a page without rights | stack
 #pragma once
@@ -19,63 +19,67 @@ class SignalActions;
 class Away;
 struct CallSite;
 
-inline constexpr size_t kBlockSize = size_t{256} << 10;  // entry.cpp has it in its instructions
-inline constexpr size_t kFrameSize = size_t{24} << 10;   // for all registers of a processor with AMX, and more
-inline constexpr size_t kGateState = 1024;               // where the floating-point state is in ThreadBlock::gate_frame
+inline constexpr size_t kBlockSize = size_t{256} << 10;  // entry.cpp has this number in its instructions
+inline constexpr size_t kFrameSize = size_t{24} << 10;   // enough for all registers, those of AMX included
+inline constexpr size_t kGateState = 1024;  // offset of the floating-point state in ThreadBlock::gate_frame
 
-// The values of ThreadBlock::selector, as the system defines them.
+// ThreadBlock::selector has one of these values, which the kernel defines.
 inline constexpr uint8_t kCallsPass = 0;
 inline constexpr uint8_t kCallsTrap = 1;
 
 struct ThreadBlock {
-  // These are known to the instructions of entry.cpp and gates.cpp.
-  volatile uint8_t selector = kCallsPass;  // what the system does with system calls of this thread
-  volatile int pending_signal = 0;         // a signal for the guest that came while the host ran, with its info below;
-                                           // -1: only those that are held
-  uint64_t host_fs = 0;                    // the host's thread pointer
-  uint64_t guest_fs = 0;                   // the guest's, while the host runs
-  uint64_t host_stack = 0;                 // where leave_guest() continues
+  // The instructions of entry.cpp and gates.cpp know where these are.
+  volatile uint8_t selector = kCallsPass;  // tells the kernel whether system calls trap
+  // A signal for the guest that came while the host ran; pending_info belongs to it. -1: only held signals
+  // wait; 0: none.
+  volatile int pending_signal = 0;
+  uint64_t host_fs = 0;     // the host's thread pointer
+  uint64_t guest_fs = 0;    // the guest's thread pointer, while the host runs
+  uint64_t host_stack = 0;  // the stack pointer that leave_guest() restores
   uint64_t stack_top = 0;
-  ThreadBlock* self = this;        // by which a gate knows that gs leads to a block
-  const CallSite* site = nullptr;  // from which the gate was entered
+  ThreadBlock* self = this;        // shows a call gate that gs is right
+  const CallSite* site = nullptr;  // the site that entered the call gate
   uint64_t guest_mask = 0;         // the thread's mask while the guest runs
-  // The guest's registers, while a call is carried out that came by a gate: a ucontext_t, as of a signal.
+  // While a call that came by a call gate is carried out, the guest's registers are here: a ucontext_t,
+  // like a signal's.
   alignas(64) std::byte gate_frame[kFrameSize];
 
   siginfo_t pending_info{};
-  // The guest's own alternate stack: the system knows only this one here.
+  // The guest's own alternate stack is kept here, since the kernel knows only the stack of this block.
   stack_t alternate_stack{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
-  // What the guest blocks of the signals that the host needs; the system knows the rest.
+  // The guest blocks these of the signals that the host needs. The kernel knows the rest of the guest's mask.
   uint64_t hidden_mask = 0;
-  // The mask of the call that a signal has interrupted (sigsuspend and the like), until that signal is delivered.
+  // A call with a mask of its own (sigsuspend and the like) that a signal has interrupted leaves its mask here until
+  // that signal is delivered.
   std::optional<uint64_t> temporary_mask;
-  // Of those, the ones that another process has sent while the guest blocks them; si_signo 0: none.
+  // Another process has sent these signals of hidden_mask while the guest blocks them. si_signo 0 marks a free slot.
   static constexpr size_t kHeld = 3;
   siginfo_t held[kHeld] = {};
   SignalActions* actions = nullptr;
-  // The word that is cleared and woken when the thread ends (set_tid_address), or null.
+  // The host clears and wakes this word when the thread ends (set_tid_address). It may be null.
   uint64_t clear_tid = 0;
-  // The list of robust mutexes (set_robust_list), or null.
+  // The thread's list of robust mutexes begins here (set_robust_list). It may be null.
   uint64_t robust_list = 0;
-  // The thread's number as the guest knows it; 0: the system's own number is that.
+  // The guest knows the thread by this number; 0: by the kernel's own number.
   int32_t tid = 0;
-  // The node that runs it; of a shadow, the one that runs its thread.
+  // At home, this is the node that runs the thread; for a shadow, the node that runs its thread.
   uint16_t node = 0;
-  // Of a thread that is away from home (cluster.h): what is known of it there; else null.
+  // On another node than the home, this is what the node knows of the thread (cluster.h); else null.
   Away* away = nullptr;
-  // Of such a thread: the guest's mask, since on its own node only the host sends signals; and the one that its shadow has.
+  // A thread away from home keeps the guest's mask here, since only the host sends signals on its node, and the mask
+  // that its shadow has.
   uint64_t mask_away = 0;
   uint64_t mask_at_home = 0;
-  // How many signals from home it has acted on, and how many of these its shadow knows of.
+  // These count the signals from home on which the thread has acted, and those of them of which its shadow knows.
   volatile uint32_t signals_acted_on = 0;
   uint32_t signals_answered = 0;
-  // Whether the frame of the gates has what is the same each time.
+  // Says whether the frame of the call gates has all that is the same each time.
   bool gate_is_ready = false;
-  // Whether gs is what the guest has made of it; else it leads to this block.
+  // Says whether the guest has set gs; else gs points to this block.
   bool gs_is_guests = false;
-  // The only processor that it has asked to run on, on several nodes; -1: any.
+  // On several nodes: the thread has asked to run on this processor alone; -1: on any.
   int32_t processor = -1;
-  // Whether it is a process of its own that shares this one's memory (vfork).
+  // Says whether the thread is a process of its own that shares this one's memory (vfork).
   bool shares_memory = false;
 
   alignas(64) std::byte frame[kFrameSize];
@@ -86,9 +90,9 @@ struct ThreadBlock {
   [[nodiscard]] stack_t stack() const;
 };
 
-// Reserves a block with its stack. Errors: no memory.
+// Reserves a block and its stack. Fails if there is no memory.
 Result<ThreadBlock*> create_block();
-// The calling thread must not run on its stack.
+// The calling thread must not run on the block's stack.
 void destroy_block(ThreadBlock* block);
 
 }  // namespace multigrain::guest

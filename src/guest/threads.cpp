@@ -31,7 +31,7 @@ struct Handover {
 
 void* thread_main(void* argument) {
   auto& handover = *static_cast<Handover*>(argument);
-  // Nothing of the handover is used when the parent goes on.
+  // The handover is the parent's, so nothing of it is used once the parent goes on.
   run_thread(handover.block, handover.context, handover.start, [&handover](long result) {
     handover.result = result;
     handover.begun.release();
@@ -46,7 +46,8 @@ void wake(uint64_t address, uint32_t count) {
     syscall(SYS_futex, address, FUTEX_WAKE, count, nullptr, nullptr, 0);
 }
 
-// As the system does with the list of a thread that ends: whoever waits for one of its robust mutexes gets it, and is told.
+// Does what the kernel does with the list of a thread that ends: a thread that waits for one of its robust mutexes gets
+// the mutex, and is told that the owner has died.
 // [linux: Documentation/locking/robust-futex-ABI.rst]
 class RobustList {
  public:
@@ -59,7 +60,7 @@ class RobustList {
       uint64_t pending;
     } head{};
     if (head_ == 0 || !read_guest(head_, head)) return;
-    // The system looks at that many, so that a circle ends.
+    // The kernel looks at that many entries, so that a circle ends.
     constexpr int kLimit = 2048;
     uint64_t entry = head.next;
     for (int i = 0; i < kLimit && (entry & ~kPriority) != head_; ++i) {
@@ -139,8 +140,9 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
     destroy_block(&block);
     return -failed;
   }
-  // The C library's first thread has installed its own handler for setuid() and the like in all threads, which the guest's
-  // library does itself. All signals are blocked here, and before that first thread there was no other.
+  // With its first thread, the host's C library has installed a handler of its own for setuid() and the like, which the
+  // guest's library does itself. So the guest's disposition is restored. All signals are blocked here, and before that
+  // first thread there was no other.
   constexpr int kSetIds = 33;  // SIGSETXID
   parent.actions->restore(kSetIds);
   handover.begun.acquire();
@@ -151,7 +153,7 @@ long start_thread(const ThreadStart& start, const ThreadBlock& parent) {
 void end_thread(ThreadBlock& thread, int status) {
   block_signals();
   RobustList(thread.robust_list, thread.tid != 0 ? thread.tid : gettid()).give_up();
-  // What the guest does with the list's memory from here on must not be taken for a list.
+  // The kernel must not take for a list what the guest does with the list's memory from here on.
   struct {
     void* next;
     long offset;
@@ -160,9 +162,9 @@ void end_thread(ThreadBlock& thread, int status) {
   syscall(SYS_set_robust_list, &none, sizeof none);
   const uint32_t zero = 0;
   if (thread.clear_tid != 0 && write_guest(thread.clear_tid, zero)) wake(thread.clear_tid, 1);
-  // The first thread has no host code to return to, and the status that the process has if its last thread ends this way.
+  // The first thread has no host code to return to. The process has its status if the last thread ends this way.
   if (thread.away == nullptr && gettid() == getpid()) {
-    // The other nodes find the files of the process by it, which they cannot by a thread that is gone.
+    // The other nodes find the files of the process by its first thread, which they cannot if that thread is gone.
     if (host().cluster != nullptr) host().cluster->first_thread_has_ended(status);
     syscall(SYS_exit, status);
   }

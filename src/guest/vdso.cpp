@@ -13,7 +13,7 @@
 namespace multigrain::guest {
 namespace {
 
-// Where its table of symbols is, and how many there are; the loaded image is at `begin`.
+// The table of symbols of an image: where it is, and how many symbols there are.
 struct Symbols {
   Elf64_Sym* first = nullptr;
   const char* names = nullptr;
@@ -61,7 +61,7 @@ Status hide_processor_number() {
     const std::string_view name = symbols.names + symbol.st_name;
     if (name != "getcpu" && name != "__vdso_getcpu") continue;
     const uint64_t page = reinterpret_cast<uint64_t>(&symbol) & ~(kPageSize - 1);
-    // The system lets debuggers write there, and so anybody in his own copy.
+    // The kernel lets debuggers write there, and so any process in its own copy.
     if (mprotect(at<void>(page), 2 * kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
       return fail_errno(errno, "cannot hide the number of the processor from the program (mprotect of the vdso)");
     symbol.st_value = 0;

@@ -1,12 +1,13 @@
-// The functions that the system maps into every process (vdso). The guest calls the host's.
+// The vdso has functions that the kernel maps into every process. The guest calls the host's, of which one
+// must be hidden.
 #pragma once
 
 #include "base/error.h"
 
 namespace multigrain::guest {
 
-// Takes getcpu() out of its table of symbols, in this process's copy: it would say which processor of the machine this is, and a
-// guest on several nodes has others. Its C library makes the system call instead.
+// Takes getcpu() out of the vdso's table of symbols, in this process's copy: it would say which processor of the
+// machine this is, and a guest on several nodes has others. The guest's C library makes the system call instead.
 Status hide_processor_number();
 
 }  // namespace multigrain::guest

@@ -1,4 +1,4 @@
-// mghost-node: a node of a run of several nodes whose program knows nothing of Multigrain. mgrun --binary starts it; it is
+// Hosts one node of a run of several nodes whose program knows nothing of Multigrain. mgrun --binary starts it; it is
 // not for users.
 #include <sched.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-// mghost: a node of a run whose program knows nothing of Multigrain. mgrun --binary starts it; it is not for users.
+// Hosts a run of one node whose program knows nothing of Multigrain. mgrun --binary starts it; it is not for users.
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,7 +15,7 @@
 
 namespace {
 
-// A guest on one node needs nothing of the run. What mgrun handed over must not be the guest's.
+// A guest on one node needs nothing of the run, and must not have the descriptors that mgrun handed over.
 void close_descriptors_of_the_run() {
   for (const char* const name : {"MULTIGRAIN_JOB_FD", "MULTIGRAIN_FRAMES_FDS", "MULTIGRAIN_STATUS_FD"}) {
     const char* text = std::getenv(name);
@@ -29,7 +29,7 @@ void close_descriptors_of_the_run() {
   }
 }
 
-// The words of this process, as ps shows them, become the program's own. They lie one behind the other.
+// Makes the words of this process, as ps shows them, the program's own. They lie one behind the other.
 void show_words_of_program(int argc, char** argv, int first) {
   char* const end = argv[argc - 1] + std::strlen(argv[argc - 1]) + 1;
   const auto length = static_cast<size_t>(end - argv[first]);
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     const std::string_view word = argv[first];
     if (word == "--trap-calls")
       options.traps_all_calls = true;
-    else if (word == "--copy-arguments")  // for tests: calls as if the guest's memory were shared by nodes
+    else if (word == "--copy-arguments")  // tests make calls as if nodes shared memory
       options.memory_is_shared = true;
     else
       break;

@@ -1,4 +1,5 @@
-// Where files are mapped on this node, for its fault handlers: what happens there is no affair of the protocol's.
+// Knows where files are mapped on this node. The fault handlers ask, since the protocol has nothing to do
+// with these addresses.
 #pragma once
 
 #include <vector>
@@ -25,7 +26,7 @@ class AreasOfFiles {
     const LockGuard hold(lock_);
     return !areas_.around(address).empty();
   }
-  // In a mapping that other processes can share.
+  // Returns whether the address is in a mapping that other processes can share.
   [[nodiscard]] bool has_shared(uint64_t address) const MG_EXCLUDES(lock_) {
     const LockGuard hold(lock_);
     const std::vector<Area> found = areas_.around(address);

@@ -102,7 +102,8 @@ void Requests::on_reply(void* self, const Message& message) {
   away->changed_.notify();
 }
 
-// The thread may have ended meanwhile, and nobody misses a signal then that was for a thread.
+// The thread may have ended meanwhile. Then the signal is dropped, and no other thread misses it, since it was
+// for this thread.
 void Requests::on_signal(void* self, const Message& message) {
   auto& requests = *static_cast<Requests*>(self);
   const LockGuard hold(requests.lock_);

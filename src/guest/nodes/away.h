@@ -1,4 +1,4 @@
-// A thread of the guest on a node that is not the home: how it asks its shadow.
+// Lets a thread of the guest on a node that is not the home ask its shadow for what only the home can do.
 #pragma once
 
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 namespace multigrain::guest {
 
-// What a node knows of one of its threads.
+// A node knows this of one of its threads that is away from home.
 class Away {
  public:
   explicit Away(uint16_t slot) : slot_(slot) {}
@@ -29,31 +29,32 @@ class Away {
   const uint16_t slot_;
   EventCount changed_;
   std::atomic<uint32_t> has_reply_{0};
-  // Of the reply.
+  // These are the reply's.
   int64_t result_ = 0;
   uint32_t bytes_ = 0;
   bool has_signal_ = false;
-  // From the home, which sends the next one only when the thread has answered this one. Not under a lock: the thread itself can be the
-  // one that handles the home's message, and is then interrupted there.
+  // The home sends the next signal only when the thread has answered this one. No lock guards it: the thread itself can
+  // be the one that handles the home's message, and is then interrupted there.
   siginfo_t signal_{};
   std::atomic<bool> has_sent_signal_{false};
-  pid_t tid_ = 0;  // here
+  pid_t tid_ = 0;  // its number on this node
 };
 
 class Requests {
  public:
-  // `slots`: where the slots begin in the frames of the home, which is node 0. Registers the handlers of what it sends.
+  // The slots begin at `slots` in the frames of the home, which is node 0. Registers the handlers of
+  // the home's messages.
   Requests(Fabric& fabric, const WaitPolicy& policy, uint64_t slots);
 
-  // The calling thread is that of `away` from now on, until end().
+  // Makes the calling thread the thread of `away`, until end().
   void begin(Away& away);
-  // The shadow ends.
+  // Ends the thread's shadow.
   void end(Away& away);
-  // Has the shadow carry out the request, with `data` behind it. The reply's own data: in `answer`, if that is given. A signal that came
-  // with the reply is the thread's pending one.
+  // Has the shadow carry out the request, with `data` behind it, and returns its result. The reply's own data is stored
+  // in `answer`, if that is given. A signal that came with the reply becomes the thread's pending one.
   long ask(ThreadBlock& thread, Request request, std::span<const std::byte> data = {},
            std::vector<std::byte>* answer = nullptr);
-  // The signal that the home has sent; si_signo 0: none. Signal-safe.
+  // Returns the signal that the home has sent; si_signo is 0 if there is none. This is signal-safe.
   static siginfo_t take_signal(Away& away);
 
  private:
@@ -68,7 +69,7 @@ class Requests {
   std::array<Away*, slots::kCount> by_slot_ MG_GUARDED_BY(lock_){};
 };
 
-// The dispositions of signals, as a thread that is away has to ask for them.
+// Asks the home for the dispositions of signals, on behalf of a thread that is away.
 class ActionsAtHome final : public SignalActions {
  public:
   explicit ActionsAtHome(ThreadBlock& thread) : thread_(thread) {}

@@ -1,4 +1,4 @@
-// A thread of the guest as the engine of src/sync/futex sees it.
+// Makes a thread of the guest a caller of the futex engine of src/sync/futex.
 #pragma once
 
 #include <linux/futex.h>
@@ -15,18 +15,18 @@
 
 namespace multigrain::guest {
 
-// A wait of a thread that is away was interrupted, by the host's own signal: what is to become of the call, since that signal
-// knows nothing of SA_RESTART. -EAGAIN: there is nothing for the guest.
+// Returns what is to become of the call when the host's own signal has interrupted a wait of a thread away from home:
+// the kernel knows that signal without the guest's SA_RESTART. -EAGAIN says that there is no signal for the guest.
 inline long interrupted_away(ThreadBlock& thread, bool has_deadline) {
   if (thread.pending_signal == 0) return -EAGAIN;
   const bool restarts = !has_deadline && (thread.actions->action(thread.pending_signal).flags & SA_RESTART) != 0;
   return restarts ? kRestart : -EINTR;
 }
 
-// The guest's memory and sleep, for the futexes of the engine.
+// The engine reads the guest's memory by this, and lets the guest's thread sleep.
 class FutexCaller final : public Futexes::Caller {
  public:
-  // `home`: null on another node.
+  // `home` is null on another node.
   FutexCaller(ThreadBlock& thread, Home* home) : thread_(thread), home_(home) {}
 
   bool load(uint64_t address, uint32_t& value) override {

@@ -1,6 +1,7 @@
-// The futexes of a guest on several nodes: most are served by the engine of src/sync/futex, by address. The words in shared mappings of
-// files are the system's, for calls that do not say that they are private: the nodes map the same file on the same machine,
-// and so may a process that knows nothing of nodes, such as a child of the guest's, with a lock in that memory.
+// Carries out the futex calls of a guest on several nodes. Most are served by the engine of src/sync/futex, by address.
+// Words in shared mappings of files are the kernel's, for calls that do not say that they are private: the nodes map
+// the same file on the same machine, and so may a process that knows nothing of nodes, such as a child of the guest's,
+// with a lock in that memory.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ bool is_owned(int command) {
   }
 }
 
-// Whether the system can carry the operation out although it knows the guest's threads by other numbers.
+// Returns whether the kernel can carry the operation out although it knows the guest's threads by other numbers.
 bool is_without_owner(int command) {
   return is_wait(command) || has_two_words(command) || command == FUTEX_WAKE || command == FUTEX_WAKE_BITSET;
 }
@@ -52,14 +53,15 @@ timespec from_now(const timespec& timeout) {
   until.tv_nsec += timeout.tv_nsec;
   until.tv_sec += until.tv_nsec / kSecond;
   until.tv_nsec %= kSecond;
-  // So far away that it is no deadline.
+  // This is so far away that it is no deadline.
   if (__builtin_add_overflow(until.tv_sec, timeout.tv_sec, &until.tv_sec)) until.tv_sec = INT64_MAX;
   return until;
 }
 
 }  // namespace
 
-// The words may not be mapped on this node, or no longer: they are read first, and again if the system could not.
+// The words may not be mapped on this node, or no longer. So they are read first, and again if the kernel could
+// not read them.
 long Nodes::system_futex(const Call& call, bool has_timeout, const timespec& timeout) {
   const int command = call.integer(1) & FUTEX_CMD_MASK;
   uint64_t arguments[6];
@@ -68,7 +70,7 @@ long Nodes::system_futex(const Call& call, bool has_timeout, const timespec& tim
   if (has_timeout) arguments[3] = reinterpret_cast<uint64_t>(&deadline);
   const bool is_valid = timeout.tv_sec >= 0 && timeout.tv_nsec >= 0 && timeout.tv_nsec < kSecond;
   if (has_timeout && call.integer(1) == FUTEX_WAIT && is_valid) {
-    // The same with a deadline, which stays when the wait is made again.
+    // This is the same wait with a deadline, which stays when the wait is made again.
     deadline = from_now(timeout);
     arguments[1] = FUTEX_WAIT_BITSET;
     arguments[5] = FUTEX_BITSET_MATCH_ANY;
@@ -87,7 +89,7 @@ long Nodes::system_futex(const Call& call, bool has_timeout, const timespec& tim
   }
 }
 
-// Only the home has a thread with the number that the word says.
+// Only the home has a thread with the number that the word says, so the call is made there.
 long Nodes::system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout) {
   uint64_t arguments[6];
   std::ranges::copy(call.arguments, arguments);
@@ -95,8 +97,8 @@ long Nodes::system_owned_futex(const Call& call, bool has_timeout, const timespe
     if (has_timeout) arguments[3] = reinterpret_cast<uint64_t>(&timeout);
     return pass_call(SYS_futex, arguments, call.thread);
   }
-  // The shadow has no memory of this thread's from which the system could read a deadline: it comes in the place of arguments that these
-  // calls do not have.
+  // The shadow has no memory of this thread's from which the kernel could read a deadline. So the deadline takes the
+  // place of arguments that these calls do not have.
   arguments[3] = has_timeout ? 1 : 0;
   arguments[4] = static_cast<uint64_t>(timeout.tv_sec);
   arguments[5] = static_cast<uint64_t>(timeout.tv_nsec);
@@ -114,7 +116,7 @@ long Nodes::futex(Call& call) {
   if (has_timeout && !read_guest(call.arguments[3], timeout)) return -EFAULT;
   if ((call.integer(1) & FUTEX_PRIVATE_FLAG) == 0 && (is_without_owner(command) || is_owned(command)) &&
       call.arguments[0] % sizeof(uint32_t) == 0) {
-    // Reading it has the area mapped, if this is not the home.
+    // If this is not the home, reading the word has its area mapped.
     uint32_t ignored = 0;
     if (load_guarded(reinterpret_cast<const void*>(call.arguments[0]), ignored) &&
         of_files_.has_shared(call.arguments[0]))

@@ -27,7 +27,7 @@ class Shadow {
       : home_(home), node_(node), slot_(slot), block_(block), mask_(mask) {}
 
   static void* main(void* self);
-  // Of the message handlers.
+  // The message handlers call these two.
   void request_came() {
     if (virtual_time::on()) asked_at_.store(virtual_time::stamp(), std::memory_order_relaxed);
     requests_.fetch_add(1, std::memory_order_release);
@@ -44,7 +44,7 @@ class Shadow {
   [[nodiscard]] std::byte* memory() const { return home_.slots_ + slot_ * slots::kSize; }
   void wait_for_request();
   void poll_for_request();
-  // False: the thread has ended.
+  // Returns false if the thread has ended.
   bool serve();
   long carry_out(const Request& request, std::span<const std::byte> data, std::vector<std::byte>& answer);
   long call(const Request& request);
@@ -69,16 +69,16 @@ class Shadow {
   uint64_t replied_at_ = 0;               // in ticks
   std::atomic<Nanoseconds> asked_at_{0};  // in virtual time
   bool calls_often_ = false;
-  // Signals: how many the thread was sent, and how many it has acted on.
+  // These count the signals that the thread was sent, and those on which it has acted.
   uint32_t sent_ = 0;
   uint32_t answered_ = 0;
   std::binary_semaphore begun_{0};
-  std::binary_semaphore may_end_{0};  // the thread that started it has done with it
+  std::binary_semaphore may_end_{0};  // the starting thread needs it no more
   pid_t tid_ = 0;
   long start_result_ = 0;
   std::atomic<uint32_t> has_started_{0};
   EventCount changed_;
-  // Where a context that came with a request is put for the child of a fork.
+  // A context that came with a request is put here, for the child of a fork or a new thread.
   alignas(64) std::byte context_[kFrameSize];
 };
 
@@ -87,12 +87,13 @@ namespace {
 constexpr size_t kShadowStack = size_t{512} << 10;
 constexpr size_t kMaskSize = sizeof(uint64_t);
 
-// A thread that has made a call so soon after the one before will make another; for that its shadow polls, as long as two wake-ups
-// take, which it saves by that.
+// A thread that has made a call so soon after the one before will make another. Its shadow polls for that as long as
+// two wake-ups take, which it saves by that.
 constexpr double kOftenUs = 100;
 constexpr double kPollUs = 20;
 
-// Whether a request is served although a signal is on its way to the thread: the thread needs it to act on the signal.
+// Returns whether a request is served although a signal is on its way to the thread: the thread needs it to act
+// on the signal.
 bool is_needed_for_signals(const Request& request) {
   switch (request.kind) {
     case RequestKind::kAction:
@@ -131,10 +132,10 @@ void* Shadow::main(void* self) {
   return nullptr;
 }
 
-// Handles the node's messages itself meanwhile, so that the request needs no other thread.
+// Handles the node's messages while it waits, so that the request needs no other thread.
 void Shadow::poll_for_request() {
   const auto limit = static_cast<uint64_t>(kPollUs * ticks_per_us());
-  // Where cores are shared, waits are to poll for less than that: it would be the caller's core, perhaps.
+  // Where cores are shared, waits are to poll for less time than that, since the core could be the caller's.
   if (home_.policy_.spin_ticks < limit) return;
   home_.polling_.fetch_add(1, std::memory_order_relaxed);
   {
@@ -151,7 +152,7 @@ void Shadow::wait_for_request() {
   if (calls_often_) poll_for_request();
   while (requests_.load(std::memory_order_acquire) == served_) {
     if (has_sent_signal()) {
-      // The next one has to wait for the thread's answer.
+      // The next signal has to wait for the thread's answer.
       syscall(SYS_futex, &requests_, FUTEX_WAIT_PRIVATE, served_, nullptr, nullptr, 0);
       continue;
     }
@@ -278,7 +279,7 @@ long Shadow::call(const Request& request) {
     case SYS_mincore:
       return space.check_mapped(argument[0], argument[1]);
     case SYS_futex: {
-      // Of a mutex with an owner (Nodes::system_owned_futex).
+      // This is for a mutex with an owner (Nodes::system_owned_futex).
       const timespec deadline{.tv_sec = static_cast<time_t>(argument[4]), .tv_nsec = static_cast<long>(argument[5])};
       const uint64_t as_system[6] = {
           argument[0], argument[1], argument[2], argument[3] != 0 ? reinterpret_cast<uint64_t>(&deadline) : 0, 0, 0};
@@ -298,14 +299,14 @@ long Shadow::set_mask(uint64_t mask, bool must_take, uint32_t answered) {
   if (answered - answered_ > sent_ - answered_)
     panic("a thread has acted on a signal that it was not sent, slot", slot_);
   answered_ = answered;
-  // A signal that came before is the thread's to act on first.
+  // The thread must act first on a signal that came before.
   if (!must_take && (has_sent_signal() || block_.pending_signal != 0)) return kRestart;
   mask_ = mask;
   if (!has_sent_signal() && block_.pending_signal <= 0) apply_mask();
   return 0;
 }
 
-// Lets the system send what the thread does not block.
+// Lets the kernel send the signals that the thread does not block.
 void Shadow::apply_mask() {
   constexpr uint64_t kHost = uint64_t{1} << (SIGSEGV - 1) | uint64_t{1} << (SIGBUS - 1) | uint64_t{1} << (SIGSYS - 1);
   block_.hidden_mask = mask_ & kHost;
@@ -314,7 +315,8 @@ void Shadow::apply_mask() {
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &own, nullptr, kMaskSize);
 }
 
-// Its action is the default, which the system knows, but of those for which it always has the host's handler.
+// The signal's action is the default, which the kernel takes, except for those signals for which it always has
+// the host's handler.
 void Shadow::act_by_default(int signal, bool is_forced) {
   if (signal < 1 || signal > kSignals) panic("a signal that there is not", static_cast<uint64_t>(signal));
   if (is_forced || ends_process(signal)) {
@@ -458,7 +460,7 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
 }
 
 void Home::shadow_ended(Shadow& shadow) {
-  // The next thread of this slot has no use for this one's large requests.
+  // The next thread of this slot has no use for the memory of this one's large requests.
   madvise(shadow.memory(), slots::kSize, MADV_REMOVE);
   guest::host().masks.forget(shadow.tid_);
   const unsigned node = shadow.node_.value;
@@ -471,7 +473,7 @@ void Home::shadow_ended(Shadow& shadow) {
   thread_ended(node);
 }
 
-// A process without threads ends, as its first thread has.
+// A process without threads ends, with the status of its first thread.
 void Home::thread_ended(unsigned node) {
   threads_on_[node].fetch_sub(1);
   if (threads_.fetch_sub(1) == 1) host_.exit_guest(status_.load());

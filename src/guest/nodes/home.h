@@ -1,12 +1,13 @@
-// The home of a guest on several nodes: which thread runs where, and the shadows of those that are away.
+// The home of a guest on several nodes: it knows which thread runs where, and has the shadows of those that are away.
 //
-// A shadow is a thread of the home's process. It has the number that the guest knows its thread by, and the thread's
-// signal mask, so that the system sends the guest's signals to it as it would to the thread. Invariants:
+// A shadow is a thread of the home's process. It has the number by which the guest knows the shadow's thread, and that
+// thread's signal mask, so that the kernel sends the guest's signals to it as it would to the thread. Invariants:
 //  (S1) A shadow carries out one request at a time, in the order in which its thread makes them.
-//  (S2) A signal that a shadow has received and its thread has not yet acted on keeps all others blocked, and once it is sent
-//       (sent_ != answered_) every request of the thread that could wait, or that changes something, is made again after the
-//       signal: the reply is kRestart. The thread tells how many it has acted on with its next mask (kMask), before the guest
-//       goes on, be it in a handler or not. A mask alone ends nothing: the thread may have sent it before it knew of the signal.
+//  (S2) A signal that a shadow has received and its thread has not yet acted on keeps all others blocked. Once it is
+//       sent (sent_ != answered_), every request of the thread that could wait, or that changes something, is made
+//       again after the signal: the reply is kRestart. The thread tells how many signals it has acted on with its next
+//       mask (kMask), before the guest goes on, be it in a handler or not. A mask alone ends nothing: the thread may
+//       have sent it before it knew of the signal.
 #pragma once
 
 #include <array>
@@ -28,38 +29,37 @@ namespace multigrain::guest {
 
 class Shadow;
 
-// What the home needs of the rest.
+// The home needs this of its node.
 class HomeHost {
  public:
   virtual ~HomeHost() = default;
-  // The area of the address, which the node of the asker will have mapped from then on.
+  // Returns the area of the address. From then on the home counts it as mapped on the asking thread's node.
   virtual AreaAnswer answer_area(uint64_t address) = 0;
-  // The guest ends by exit_group().
+  // Ends the guest by exit_group().
   [[noreturn]] virtual void exit_guest(int status) = 0;
 };
 
 class Home {
  public:
-  // `slots`: this node's memory of the slots.
-  // `cores`: how many this node has.
+  // `slots` is this node's memory of the slots. `cores` is how many cores this node has.
   Home(Fabric& fabric, const WaitPolicy& policy, HomeHost& host, std::byte* slots, unsigned cores,
        ThreadProfiles& profiles);
   ~Home();
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
 
-  // Starts a thread on the node that has the fewest. `parent`: the block of the thread that starts it, or of its shadow. Its
-  // number, or -errno. The calling thread blocks all signals.
+  // Starts a thread on the node that has the fewest. `parent` is the block of the thread that starts it, or of that
+  // thread's shadow. Returns the new thread's number, or -errno. The calling thread blocks all signals.
   long start_thread(const ThreadStart& start, const ThreadBlock& parent, uint64_t mask);
-  // A thread of this node has ended.
+  // Must be called when a thread of this node has ended.
   void thread_ended_here() { thread_ended(0); }
-  // So has the guest's first.
+  // Must be called when the guest's first thread has ended.
   void first_thread_has_ended(int status) {
     status_.store(status);
     thread_ended(0);
   }
 
-  // While it exists, a thread of this node sleeps (in a futex call), and leaves its core to others.
+  // While an object exists, a thread of this node sleeps (in a futex call), and leaves its core to other threads.
   class Sleeping {
    public:
     explicit Sleeping(Home& home) : home_(home) { home_.asleep_here_.fetch_add(1, std::memory_order_relaxed); }
@@ -75,7 +75,7 @@ class Home {
   friend class Shadow;
   static void on_request(void* self, const Message& message);
   static void on_started(void* self, const Message& message);
-  // Whether there is a core for each shadow that polls, besides those for the threads that run.
+  // Returns whether there is a core for each shadow that polls, besides those for the threads that run.
   [[nodiscard]] bool has_core_for_pollers() const;
   [[nodiscard]] NodeId choose_node() MG_REQUIRES(lock_);
   std::optional<uint16_t> take_slot() MG_REQUIRES(lock_);
@@ -94,8 +94,8 @@ class Home {
   std::vector<uint16_t> free_slots_ MG_GUARDED_BY(lock_);
   std::array<std::atomic<unsigned>, NodeSet::kCapacity> threads_on_{};
   std::atomic<unsigned> threads_{1};
-  std::atomic<int> status_{0};  // of the first thread
-  // Of this node's threads, those that sleep; and how many shadows poll.
+  std::atomic<int> status_{0};  // the first thread's status
+  // These count this node's threads that sleep, and the shadows that poll.
   std::atomic<unsigned> asleep_here_{0};
   std::atomic<unsigned> polling_{0};
 };

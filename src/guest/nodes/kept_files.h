@@ -1,4 +1,5 @@
-// The files of which the guest has mapped parts, each open once as long as a part is mapped: every node maps them from there.
+// The files of which the guest has mapped parts. Each is open once, for as long as a part of it is mapped, since every
+// node maps it from that descriptor.
 #pragma once
 
 #include <sys/types.h>
@@ -15,13 +16,13 @@ class KeptFiles {
   KeptFiles(const KeptFiles&) = delete;
   KeptFiles& operator=(const KeptFiles&) = delete;
 
-  // Another mapping of so many bytes. `fd` stays the caller's. The descriptor that is kept, or -errno.
+  // Counts another mapping of so many bytes. `fd` stays the caller's. Returns the descriptor that is kept, or -errno.
   int use(int fd, uint64_t bytes);
-  // So many bytes of it are mapped no more.
+  // Says that so many bytes of it are mapped no more.
   void unuse(int kept, uint64_t bytes);
 
  private:
-  // A file that is open for other kinds of access can be mapped in other ways.
+  // The way in which a file is open is part of the key, because it decides how the file can be mapped.
   using Key = std::tuple<dev_t, ino_t, int>;
   struct Kept {
     Key key;

@@ -1,7 +1,7 @@
-// The messages of a guest on several nodes, and what a thread that is away asks of its shadow.
+// The messages of a guest on several nodes, and the requests of a thread away from home to its shadow.
 //
-// A request lies in the *slot* of the thread, memory of the home at the upper end of the region's frames, where its thread
-// puts it before it sends kRequest; the reply lies there, too. A thread has one request at a time.
+// A request lies in the *slot* of the thread: memory of the home at the upper end of the region's frames. The thread
+// puts the request there before it sends kRequest; the reply lies there, too. A thread has one request at a time.
 #pragma once
 
 #include <signal.h>
@@ -21,39 +21,58 @@ namespace multigrain::guest {
 
 namespace guest_message {
 enum : MessageType {
-  kHello = message_range::kGuest,  // to the home: this node is ready. word: the address of its vdso, 0: none;
-                                   // payload: ProcessorFeatures
-  kRequest,                        // to the home. small: slot
-  kReply,     // from the home. small: slot; flags: 1 if a signal is in the slot; extra: bytes behind it; word: result
-  kStart,     // from the home. small: slot; payload: ThreadToStart and its context
-  kStarted,   // to the home. small: slot; word: result
-  kSignal,    // from the home. small: slot; payload: siginfo_t
-  kForget,    // from the home. word: the range's begin, end, and the version of the areas
-  kForgotten  // to the home
+  // Tells the home that a node is ready. word: the address of the node's vdso, or 0; payload: ProcessorFeatures.
+  kHello = message_range::kGuest,
+  // Tells the home that a slot has a request. small: slot.
+  kRequest,
+  // Tells a node that a slot has a reply. small: slot; flags: 1 if a signal is in the slot; extra: bytes behind
+  // it; word: result.
+  kReply,
+  // Has a node start a thread. small: slot; payload: ThreadToStart and its context.
+  kStart,
+  // Tells the home the result of that. small: slot; word: result.
+  kStarted,
+  // Brings a signal from the home. small: slot; payload: siginfo_t.
+  kSignal,
+  // Has a node forget areas. word: the begin and end of their range, and the version of the areas.
+  kForget,
+  // Tells the home that a node has forgotten them.
+  kForgotten
 };
 }  // namespace guest_message
 
 enum class RequestKind : uint32_t {
-  kCall,     // a system call with numbers for arguments
-  kPackage,  // one with everything that it points to (package.h) behind the request; what it gives comes back
-  kThread,   // ThreadToStart and its context: starts a thread
-  kProcess,  // a context: clone(), fork(), vfork() of a process
-  kAction,   // number: signal; a SystemAction behind it, or none. The action from before comes back
-  kMask,  // arguments: mask, whether the shadow must take it although a signal has come, how many signals were acted on
-  kArea,  // arguments: address. An AreaAnswer comes back
-  kDefault,  // number: signal, which does what the system does with it by default; arguments: whether it is forced
-  kEnd       // the thread has ended; there is no reply
+  // Makes a system call with numbers for arguments.
+  kCall,
+  // Makes a system call whose package (package.h) is behind the request. What the call gives comes back.
+  kPackage,
+  // Starts a thread. Behind the request are ThreadToStart and its context.
+  kThread,
+  // Carries out clone(), fork() or vfork() of a process. Behind the request is its context.
+  kProcess,
+  // Sets or asks for an action. number: signal; a SystemAction behind the request, or none. The action from
+  // before comes back.
+  kAction,
+  // Sets the mask. arguments: the mask, whether the shadow must take it although a signal has come, and how many
+  // signals the thread has acted on.
+  kMask,
+  // Asks for an area. arguments: address. An AreaAnswer comes back.
+  kArea,
+  // Does what the kernel does with a signal by default. number: signal; arguments: whether it is forced.
+  kDefault,
+  // Says that the thread has ended. There is no reply.
+  kEnd
 };
 
 struct Request {
   RequestKind kind = RequestKind::kCall;
-  uint32_t bytes = 0;  // behind it
+  uint32_t bytes = 0;  // bytes of data behind the request
   int64_t number = 0;
   uint64_t arguments[6] = {};
   uint64_t thread_pointer = 0;
 };
 
-// A thread as its node has to start it. The context follows.
+// Describes a thread to the node that has to start it. The thread's context follows.
 struct ThreadToStart {
   uint64_t stack = 0;
   uint64_t thread_pointer = 0;
@@ -74,7 +93,7 @@ struct AreaAnswer {
 namespace slots {
 inline constexpr uint64_t kSize = uint64_t{2} << 20;
 inline constexpr unsigned kCount = 2048;
-// In a slot.
+// These are offsets in a slot.
 inline constexpr uint64_t kRequestData = 256;
 inline constexpr uint64_t kReplySignal = 0;
 inline constexpr uint64_t kReplyData = 256;

@@ -1,5 +1,5 @@
-// What the runtime asks of src/runtime/interpose, in a process where nothing is put in front of the C library: the guest
-// has a library of its own, which knows nothing of the host.
+// Implements what the runtime asks of src/runtime/interpose, for a process where nothing is put in front of the C
+// library: the guest has a library of its own, which knows nothing of the host.
 #include <csignal>
 
 #include "runtime/interpose/handlers.h"

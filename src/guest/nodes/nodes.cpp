@@ -26,14 +26,14 @@ namespace multigrain::guest {
 namespace {
 
 constexpr NodeId kHome{0};
-// Where programs at fixed addresses have them, with room for their break: frames of the region's upper end are viewed
-// there. The host has nothing below that end.
+// Programs at fixed addresses have them here, with room for their break: frames of the region's upper end are viewed
+// here. The host has nothing below that end.
 constexpr Range kLow{0x1'0000, uint64_t{64} << 30};
-// What the heap may take of the region beside the guest's memory.
+// The heap may take so much of the region beside the guest's memory.
 constexpr uint64_t kSlack = uint64_t{1} << 30;
 constexpr size_t kHostStack = size_t{256} << 10;
 
-// For the access that has faulted.
+// Returns the right that the faulted access needs.
 int needed_right(const ucontext_t& context) {
   const PageFaultCode code(&context);
   return code.is_write() ? PROT_WRITE : code.is_fetch() ? PROT_EXEC : PROT_READ;
@@ -60,7 +60,8 @@ Nodes::Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherite
       given_(guest_, guest_.back()),
       areas_(node.region(), node.rights(), of_files_, guest_) {
   node.rights().let_others_map();
-  // For the guest's membarrier() (node_calls.cpp). An older system lacks them, and says so to the guest as well.
+  // The guest's membarrier() needs these registrations (node_calls.cpp). An older kernel lacks them, and says so to the
+  // guest as well.
   for (const int registration :
        {MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE})
     syscall(SYS_membarrier, registration, 0, 0);
@@ -106,12 +107,12 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   const auto failed = [](std::string sentence) {
     return CannotExecute{.code = ENOMEM, .sentence = std::move(sentence)};
   };
-  // All of the guest's addresses are one allocation, each page of which is at home where it is used first.
+  // All of the guest's addresses are one allocation, each page of which has its home where it is used first.
   const uint64_t bytes = guest_.back().end - guest_.back().begin + kLow.end - kLow.begin;
   const auto memory = node_.heap().allocate(bytes, kPageSize, {.policy = HomePolicy::kFirstTouch});
   if (!memory) return failed(memory.error().message);
   const auto begin = reinterpret_cast<uint64_t>(memory->address);
-  // Nothing is mapped yet.
+  // The guest has nothing mapped yet, so it has no rights anywhere.
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   Forgetting& others = *this;
   auto mappings =
@@ -125,14 +126,15 @@ CannotExecute Nodes::run(const std::string& path, std::vector<std::string> argum
   state.own_threads = threads_beside_this();
   state.cores_of_processes = inherited_cores_;
   if (const Status hidden = hide_processor_number(); !hidden) return failed(hidden.error().message);
-  // All threads of the guest come from this one, and are the node's, not one processor's.
+  // All threads of the guest come from this one. They are the node's, not one processor's, so they may run on
+  // all its cores.
   sched_setaffinity(0, sizeof node_.cores(), &node_.cores());
   wait_until(node_.fabric(), node_.wait(), changed_, [this] { return hellos_.load() + 1 == node_.config().nodes; });
   {
     const LockGuard hold(lacking_lock_);
     if (!lacking_.empty()) return failed(lacking_);
   }
-  // Clocks of several machines differ, and so may their vdso: the time is the home's then.
+  // Clocks of several machines differ, and so may their vdso. The guest's time is then the home's.
   state.has_vdso = shares_machine_ && same_vdso_.load();
   profiles_.set_program(path.substr(path.rfind('/') + 1));
   if (measures_calls_) state.actions.see_ends();
@@ -144,7 +146,7 @@ Status Nodes::begin_away() {
   Host& state = *new (place_of_host()) Host(guest_, nullptr, node_.config().nodes);
   state.cluster = this;
   state.memory_is_shared = true;
-  // Only the home knows what the guest's areas are.
+  // Only the home knows what the guest's areas are, so it alone can change call sites.
   state.traps_all_calls = true;
   mprotect(node_.region().base(), node_.region().size(), PROT_NONE);
   if (const Status hidden = hide_processor_number(); !hidden) return hidden;
@@ -172,10 +174,10 @@ Status Nodes::begin_away() {
 
 bool Nodes::on_fault(int signal, const siginfo_t& info, const ucontext_t& context, ThreadBlock& thread) {
   const auto address = reinterpret_cast<uint64_t>(info.si_addr);
-  // Beyond the end of a file, for one.
+  // The access was, for example, beyond the end of a file.
   if (signal == SIGBUS && of_files_.has(address)) return false;
   if (serve_fault(signal, &info, &context)) return true;
-  // The guest has ended, and what a thread still does to its memory is of no account.
+  // The guest has ended, so it does not matter what a thread still does to its memory.
   if (is_exiting_.load()) sleep_for_ever();
   if (signal != SIGSEGV || !given_.is_in_allowed({address, address + 1})) return false;
   const int saved = errno;
@@ -192,7 +194,7 @@ void Nodes::expect_copy(uint64_t address, uint64_t bytes, bool is_write) {
   node_.protocol().expect(first, (range.end - range.begin + kPageSize - 1) / kPageSize, is_write);
 }
 
-// What is behind the end of an area is another one's, or a file's, or nobody's.
+// Behind the end of an area there is another area, a file, or nothing, so no page there is asked for ahead.
 PageRange Nodes::part_of(PageId page) {
   Region& region = node_.region();
   const auto address = reinterpret_cast<uint64_t>(region.view(page));
@@ -213,7 +215,7 @@ AreaAnswer Nodes::ask_area(uint64_t address, ThreadBlock& thread) {
   return answer;
 }
 
-// Where the guest has nothing, the host has something without rights.
+// Where the guest has nothing, the host has something without rights, so the kernel says SEGV_ACCERR.
 void Nodes::explain_fault(siginfo_t& info, ThreadBlock& thread) {
   const auto address = reinterpret_cast<uint64_t>(info.si_addr);
   if (info.si_signo != SIGSEGV || info.si_code != SEGV_ACCERR) return;
@@ -231,7 +233,7 @@ void Nodes::explain_fault(siginfo_t& info, ThreadBlock& thread) {
   if (!is_mapped) info.si_code = SEGV_MAPERR;
 }
 
-// At home, the guest's rights are taken away for a while when another thread forks, which has the lock as long.
+// At home, a thread that forks takes the guest's rights away for a while, and has the lock for as long.
 bool Nodes::has_right(uint64_t address, const ucontext_t& context) {
   AddressSpace& space = host().space;
   space.lock();
@@ -366,7 +368,7 @@ void Nodes::start_arrivals() {
 
 namespace {
 
-// A thread of the guest, as it is made on a node that is not the home.
+// A thread of the guest that arrives on a node that is not the home has these.
 struct Arrived {
   Arrived(ThreadBlock& its_block, uint16_t slot) : block(its_block), away(slot), actions(its_block) {}
   ThreadBlock& block;
@@ -448,12 +450,12 @@ void Nodes::thread_has_ended(ThreadBlock& thread) {
   profiles_.end();
 }
 
-// --- What a thread that is away asks for
+// --- Requests of threads that are away
 
 // The caller has locked the address space, which the analysis cannot see through the interface.
 long Nodes::save_memory() MG_NO_THREAD_SAFETY_ANALYSIS {
   const std::vector<Area> areas = host().space.locked_areas();
-  // Threads on other nodes have to ask for what they use, and get no answer before the fork is done.
+  // Threads on other nodes have to ask for what they use from then on, and get no answer before the fork is done.
   for (const Range range : guest_) forget(range);
   return save_pages(node_.region(), node_.heap(), areas);
 }
@@ -477,7 +479,7 @@ void Nodes::become_child(long saved) MG_NO_THREAD_SAFETY_ANALYSIS {
 long Nodes::carry_out(Package& package, ThreadBlock& thread) {
   std::vector<std::byte> bytes;
   const long result = requests_.ask(thread, {.kind = RequestKind::kPackage}, package.request(), &bytes);
-  // A call that is to be made again has given nothing.
+  // The reply to a call that is to be made again has no data.
   if (result == kRestart) return result;
   if (!package.take_reply(bytes))
     panic("a reply that does not fit its call, number / bytes", static_cast<uint64_t>(package.number()), bytes.size());
@@ -552,7 +554,7 @@ void Nodes::call_ends() {
 }
 
 void Nodes::process_ends(int status) {
-  // Not that of a child that shares this one's memory.
+  // A child that shares this process's memory has an end of its own, which is not the guest's.
   if (!measures_calls_ || getpid() != process_) return;
   if (is_exiting_.exchange(true)) sleep_for_ever();
   static_cast<void>(node_.finish(status));
@@ -560,7 +562,7 @@ void Nodes::process_ends(int status) {
 }
 
 void Nodes::exit_guest(int status) {
-  // One status counts.
+  // Only the status of the first thread that comes here counts.
   if (is_exiting_.exchange(true)) sleep_for_ever();
   static_cast<void>(node_.finish(status));
   syscall(SYS_exit_group, status);

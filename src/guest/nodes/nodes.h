@@ -1,4 +1,5 @@
-// A guest on several nodes: the parts, on each of them.
+// The host of a guest on several nodes, on each of them. It implements Cluster by the runtime, and ties its parts
+// together.
 #pragma once
 
 #include <array>
@@ -24,14 +25,14 @@ namespace multigrain::guest {
 
 class Nodes final : public Cluster, private HomeHost, private Forgetting, private Stretches {
  public:
-  // Before the node serves messages. `inherited_cores`: where this process could run when it was started. Errors: a machine or
-  // a set of options that cannot host a guest on several nodes.
+  // Must be called before the node serves messages. `inherited_cores` are where this process could run when it was
+  // started. Fails on a machine, or with options, that cannot host a guest on several nodes.
   static Result<std::unique_ptr<Nodes>> create(Node& node, const cpu_set_t& inherited_cores);
 
-  // Node 0: runs the program; as run_guest() of host.h.
+  // Runs the program on node 0, as run_guest() of host.h does.
   CannotExecute run(const std::string& path, std::vector<std::string> arguments, std::vector<std::string> environment,
                     uint64_t mask);
-  // Another node: returns when threads can be started here.
+  // Prepares another node. Returns when threads can be started here.
   Status begin_away();
 
   [[nodiscard]] bool is_home() const override { return node_.config().node == NodeId(0); }
@@ -70,22 +71,22 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
     std::vector<std::byte> bytes;  // ThreadToStart, and its context
   };
 
-  // The ranges in which the guest can have areas.
+  // The guest can have areas in these ranges.
   using Ranges = std::vector<Range>;
   explicit Nodes(Node& node, Ranges guest, uint64_t slots, const cpu_set_t& inherited_cores);
-  AreaAnswer answer_area(uint64_t address) override;  // HomeHost
-  [[noreturn]] void exit_guest(int status) override;  // also Cluster's
-  void forget(Range range) override;                  // Forgetting
-  PageRange part_of(PageId page) override;            // Stretches: an area
+  AreaAnswer answer_area(uint64_t address) override;  // for HomeHost
+  [[noreturn]] void exit_guest(int status) override;  // also for Cluster
+  void forget(Range range) override;                  // for Forgetting
+  PageRange part_of(PageId page) override;            // for Stretches: an area
   AreaAnswer ask_area(uint64_t address, ThreadBlock& thread);
   bool has_right(uint64_t address, const ucontext_t& context);
   bool find_area(uint64_t address, const ucontext_t& context, ThreadBlock& thread);
   long system_futex(const Call& call, bool has_timeout, const timespec& timeout);
   long system_owned_futex(const Call& call, bool has_timeout, const timespec& timeout);
-  // FUTEX_LOCK_PI and the like. `timeout` is a deadline; null: none.
+  // These carry out FUTEX_LOCK_PI and the like. `timeout` is a deadline, or null.
   long owned_futex(const Call& call, const timespec* timeout);
   long lock_owned(const Call& call, const timespec* timeout);
-  // Whether the guest has a thread of this number.
+  // Returns whether the guest has a thread of this number.
   bool is_there(uint32_t tid, ThreadBlock& thread);
   [[noreturn]] void start_arrivals();
   void start(const Arrival& arrival);
@@ -96,31 +97,33 @@ class Nodes final : public Cluster, private HomeHost, private Forgetting, privat
   static void on_forgotten(void* self, const Message& message);
 
   Node& node_;
-  const cpu_set_t inherited_cores_;  // of this process as it was started
-  const Ranges guest_;               // low addresses, which programs at fixed addresses need, and the others
-  const bool shares_machine_;        // whether all nodes are of one machine
-  const bool measures_calls_;        // for the statistics
-  const pid_t process_;              // this one
+  const cpu_set_t inherited_cores_;  // this process's cores when it was started
+  // The first range is of low addresses, which programs at fixed addresses need.
+  const Ranges guest_;
+  const bool shares_machine_;  // all nodes are of one machine
+  const bool measures_calls_;  // the run has statistics
+  const pid_t process_;        // this process
   ThreadProfiles profiles_;
   AreasOfFiles of_files_;
   Futexes futexes_;
   Requests requests_;
 
-  // The home's.
+  // These are the home's.
   std::optional<Home> home_;
-  // What other nodes may have mapped; under the lock of the address space, but for where the guest can have areas at all.
+  // Other nodes may have these areas mapped. The lock of the address space guards them, but not the ranges in which the
+  // guest can have areas at all.
   Areas given_;
   std::atomic<uint64_t> version_{0};
   std::atomic<unsigned> hellos_{0};
   std::atomic<bool> same_vdso_{true};
   const ProcessorFeatures features_ = ProcessorFeatures::here();
   SpinLock lacking_lock_;
-  std::string lacking_ MG_GUARDED_BY(lacking_lock_);  // what a node's processor lacks, in words
+  std::string lacking_ MG_GUARDED_BY(lacking_lock_);  // names features that a node's processor lacks
   std::atomic<unsigned> forgotten_{0};
   std::atomic<bool> is_exiting_{false};
   EventCount changed_;
 
-  // Another node's.
+  // These are another node's.
   RemoteAreas areas_;
   SpinLock arrivals_lock_;
   std::deque<Arrival> arrivals_ MG_GUARDED_BY(arrivals_lock_);

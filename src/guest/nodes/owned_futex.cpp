@@ -1,9 +1,10 @@
-// The futex operations of mutexes whose word says who has them (FUTEX_LOCK_PI and the like), for words that the engine of
-// src/sync/futex serves. A thread of another node cannot have its priority raised, so nobody does: what is left is a mutex.
+// Carries out the futex operations of mutexes whose word says which thread has them (FUTEX_LOCK_PI and the like), for
+// words that the engine of src/sync/futex serves. A thread of another node cannot have its priority raised, so no
+// thread has: what is left is a mutex.
 //
-// The word is 0 or the owner's number, with FUTEX_WAITERS if the owner has to tell when it unlocks, and FUTEX_OWNER_DIED.
-// The system would hand the mutex over to a waiter. Here the word becomes 0 and one waiter is woken, which tries again, and sets
-// FUTEX_WAITERS again whether it gets the mutex or not: there may be others that sleep.
+// The word is 0 or the owner's number, with FUTEX_WAITERS if the owner has to wake a waiter when it unlocks, and
+// FUTEX_OWNER_DIED. The kernel would hand the mutex over to a waiter. Here the word becomes 0 and one waiter is woken.
+// It tries again, and sets FUTEX_WAITERS again whether it gets the mutex or not, since other waiters may sleep.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ class OwnedFutex {
   OwnedFutex(uint64_t address, ThreadBlock& thread)
       : word_(reinterpret_cast<void*>(address)), self_(number_of(thread)) {}
 
-  // As FUTEX_TRYLOCK_PI. -EAGAIN: another thread has it, and `value` is the word.
+  // Does what FUTEX_TRYLOCK_PI does. -EAGAIN says that another thread has the mutex, and `value` is the word then.
   long try_lock(uint32_t& value, uint32_t marks) {
     if (!load_guarded(word_, value)) return -EFAULT;
     while (owner_of(value) == 0) {
@@ -42,7 +43,7 @@ class OwnedFutex {
     return owner_of(value) == self_ ? -EDEADLK : -EAGAIN;
   }
 
-  // Has its owner tell this thread. -EAGAIN: the word has changed.
+  // Has the owner wake this thread when it unlocks. -EAGAIN says that the word has changed.
   long mark(uint32_t& value) {
     if ((value & FUTEX_WAITERS) != 0) return 0;
     const uint32_t wanted = value | FUTEX_WAITERS;
@@ -51,7 +52,7 @@ class OwnedFutex {
     return exchange == Exchange::kDone ? 0 : exchange == Exchange::kFault ? -EFAULT : -EAGAIN;
   }
 
-  // 1: there is somebody to tell.
+  // Returns 1 if a waiter is to be woken.
   long unlock() {
     uint32_t value = 0;
     if (!load_guarded(word_, value)) return -EFAULT;
@@ -88,7 +89,7 @@ long Nodes::lock_owned(const Call& call, const timespec* timeout) {
     uint32_t value = 0;
     if (const long tried = futex.try_lock(value, marks); tried != -EAGAIN) return tried;
     if (!is_there(owner_of(value), call.thread)) {
-      // It may have ended after it unlocked.
+      // The owner may have ended after it unlocked.
       uint32_t now = 0;
       if (!load_guarded(reinterpret_cast<const void*>(address), now)) return -EFAULT;
       if (owner_of(now) == owner_of(value)) return -ESRCH;
@@ -99,7 +100,7 @@ long Nodes::lock_owned(const Call& call, const timespec* timeout) {
       return marked;
     }
     const long waited = futexes_.call(caller, address, wait, value, timeout, 0, 0, FUTEX_BITSET_MATCH_ANY);
-    // The system has this call made again whatever handler there was.
+    // The kernel has this call made again whatever handler there was.
     if (waited == -EINTR) return kRestart;
     if (waited != 0 && waited != -EAGAIN) return waited;
     marks = FUTEX_WAITERS;

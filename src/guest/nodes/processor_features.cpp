@@ -9,11 +9,11 @@ namespace {
 struct Word {
   const char* name;
   uint32_t leaf, subleaf;
-  unsigned which;         // eax, ebx, ecx, edx
-  uint32_t not_features;  // bits that are about the system, or this processor's number
+  unsigned which;         // the register: eax, ebx, ecx or edx
+  uint32_t not_features;  // bits about the kernel or the processor's number
 };
 
-// [Intel SDM, volume 2A, CPUID]. OSXSAVE follows from the system's choice, which xcr0 says.
+// [Intel SDM, volume 2A, CPUID] lists these. OSXSAVE follows from the kernel's choice, which xcr0 says.
 constexpr uint32_t kOsxsave = uint32_t{1} << 27;
 constexpr std::array<Word, ProcessorFeatures::kWords - 1> kWordsOfCpuid = {{
     {"leaf 1 ecx", 1, 0, 2, kOsxsave | uint32_t{1} << 31},

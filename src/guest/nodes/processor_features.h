@@ -1,5 +1,5 @@
-// What a node's processor can do, as far as programs ask: a program decides once, on the node where it begins, which
-// instructions it uses on all nodes.
+// The features of a node's processor, as far as programs ask for them. A program decides once, on the node where it
+// begins, which instructions it uses on all nodes, so every node must have the features of that one.
 #pragma once
 
 #include <array>
@@ -9,13 +9,13 @@
 namespace multigrain::guest {
 
 struct ProcessorFeatures {
-  // The words of cpuid that say one feature a bit, and the registers that the system saves (xcr0).
+  // These are the words of cpuid that say one feature a bit, and the registers that the kernel saves (xcr0).
   static constexpr size_t kWords = 9;
   std::array<uint32_t, kWords> words{};
 
-  // Of the calling processor.
+  // Returns the features of the calling processor.
   static ProcessorFeatures here();
-  // What `other` lacks of this one's, for a message; empty: nothing.
+  // Returns, for a message, what `other` lacks of these features; empty if it lacks none.
   [[nodiscard]] std::string lacking_in(const ProcessorFeatures& other) const;
 };
 

@@ -23,9 +23,10 @@ bool RemoteAreas::take(const AreaAnswer& answer, bool& is_refused) {
     const bool writes = area.is_shared && (area.rights & PROT_WRITE) != 0;
     const std::string path = fmt::format("/proc/{}/fd/{}", answer.home, SharedMappings::descriptor_of(area.file));
     fd = open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-    // The home may have closed it meanwhile: then the area is another one.
+    // The home may have closed it meanwhile; then the area is another one.
     if (fd < 0 && errno == ENOENT) return false;
-    // The files of a process that has no memory any more are root's. One that answers again has it.
+    // The kernel gives the files of a process that has no memory any more to root. A home that answers
+    // again has memory.
     if (fd < 0 && errno == EACCES && !std::exchange(is_refused, true)) return false;
     if (fd < 0) die(1, {"cannot map a file of the program on this node: ", std::strerror(errno)});
   }

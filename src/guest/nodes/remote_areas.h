@@ -1,4 +1,4 @@
-// What a node that is not the home has of the guest's areas: what its threads needed so far, mapped here.
+// The guest's areas on a node that is not the home: those that its threads have needed so far, which it has mapped.
 #pragma once
 
 #include <optional>
@@ -17,15 +17,17 @@ class RemoteAreas {
   RemoteAreas(Region& region, AccessRights& rights, AreasOfFiles& of_files, const std::vector<Range>& allowed)
       : region_(region), rights_(rights), of_files_(of_files), known_(allowed, allowed.back()) {}
 
-  // Maps what the home, a process of this machine, has answered, unless the area may be another one by now. False: ask
-  // again. `is_refused`: whether the system has refused the home's file before; it does so while the home ends, which then
-  // answers no more. Not in a message handler.
+  // Maps what the home, a process of this machine, has answered, unless the area may be another one by now. Returns
+  // false if the caller has to ask again. `is_refused` says whether the kernel has refused the home's file before: it
+  // does so while the home ends, and then the home answers no more. A message handler must not call this.
   bool take(const AreaAnswer& answer, bool& is_refused) MG_EXCLUDES(lock_);
-  // Changes with every range that is forgotten.
+  // Returns a number that changes with every range that is forgotten.
   uint64_t version() MG_EXCLUDES(lock_);
-  // The home is about to change the areas of the range: afterwards nothing is mapped there. Also in a message handler.
+  // Must be called before the home changes the areas of the range: nothing is mapped there afterwards. A message
+  // handler may call this.
   void forget(Range range, uint64_t version) MG_EXCLUDES(lock_);
-  // Where the area of this address begins and ends, if it is mapped here; nothing also if the lock is not free.
+  // Returns where the area of this address begins and ends, if it is mapped here; nothing if it is not, or if the lock
+  // is not free.
   [[nodiscard]] std::optional<Range> try_range_around(uint64_t address) MG_EXCLUDES(lock_);
 
  private:

@@ -24,7 +24,7 @@ long map(const Area& area) {
   else if (mremap(reinterpret_cast<void*>(part), bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                   reinterpret_cast<void*>(area.range.begin)) == MAP_FAILED)
     result = -errno;
-  // What is before and behind it. The hole of the part is nobody's now.
+  // This unmaps what is before and behind the part. The hole that the part has left is free now.
   const uint64_t behind = result == 0 ? part + bytes : begin;
   if (result == 0 && part > begin) munmap(whole, part - begin);
   if (behind < end) munmap(reinterpret_cast<void*>(behind), end - behind);

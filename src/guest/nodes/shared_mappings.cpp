@@ -32,7 +32,7 @@ uint64_t bytes_of(Range range) {
   return range.end - range.begin;
 }
 
-// Of a mapping that is shared: then stores to it may have to reach the file, now or after mprotect().
+// Returns whether stores to a shared mapping may have to reach the file, now or after mprotect().
 bool can_be_written(int fd) {
   return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
 }
@@ -77,7 +77,7 @@ void SharedMappings::vacate(const std::vector<Area>& before) {
       if (!segments::is_segment(area.file)) kept_.unuse(descriptor_of(area.file), bytes_of(area.range));
       continue;
     }
-    // First, so that what is read ahead does not bring back what is given up.
+    // The rights are taken first, so that reading ahead does not bring back what is given up.
     mprotect(pointer(area.range.begin), bytes_of(area.range), PROT_NONE);
     clear(area.range);
   }
@@ -127,7 +127,7 @@ long SharedMappings::fill(Range range, int fd, uint64_t offset) {
 long SharedMappings::map(Area& area, int flags, int fd, uint64_t offset, const std::vector<Area>& before) {
   const bool is_anonymous = (flags & MAP_ANONYMOUS) != 0;
   if (!is_anonymous) {
-    // What the system would refuse is refused before anything is taken away.
+    // A mapping that the kernel would refuse is refused before anything is taken away.
     void* const trial = mmap(nullptr, bytes_of(area.range), area.rights, flags & ~(MAP_FIXED | MAP_POPULATE), fd,
                              static_cast<off_t>(offset));
     if (trial == MAP_FAILED) return -errno;
@@ -182,7 +182,7 @@ long SharedMappings::protect(Range range, uint64_t, int rights, int key, std::ve
   return 0;
 }
 
-// Which stays where it is and grows, or moves.
+// The mapping stays where it is and grows, or it moves.
 long SharedMappings::remap_file(const Area& area, uint64_t bytes, uint64_t to, const std::vector<Area>& before,
                                 const std::vector<Area>& replaced) {
   if (segments::is_segment(area.file)) return -EINVAL;
@@ -199,7 +199,8 @@ long SharedMappings::remap_file(const Area& area, uint64_t bytes, uint64_t to, c
   return 0;
 }
 
-// Memory that moves is copied, and files are mapped again; the rest of what mremap() can do, nobody needs of a guest on several nodes.
+// Memory that moves is copied, and files are mapped again. The rest of what mremap() can do is refused: no program
+// needs it on several nodes.
 long SharedMappings::remap(Range old, uint64_t, uint64_t new_length, int flags, uint64_t to,
                            const std::vector<Area>& before, const std::vector<Area>& replaced) {
   const uint64_t bytes = (new_length + kPageSize - 1) & ~(kPageSize - 1);
@@ -247,8 +248,9 @@ long SharedMappings::discard(Range range, const std::vector<Area>& before) {
 
 namespace {
 
-// While it lives, no thread of this node can write to the guest's pages: it faults, and waits for the address space (Nodes::on_fault).
-// Whoever has written something has done so to all pages before or to none, so what is read is a state that there was.
+// While an object exists, no thread of this node can write to the guest's pages: it faults, and waits for the address
+// space (Nodes::on_fault). A write that was made before its page was protected follows only writes that were, too, so
+// what is read is a state that there was.
 class Unchanging {
  public:
   explicit Unchanging(const std::vector<Area>& areas) : areas_(areas) { protect(~PROT_WRITE); }
@@ -266,7 +268,7 @@ class Unchanging {
   const std::vector<Area>& areas_;
 };
 
-// 0 or an error.
+// Returns 0 or an error.
 int save_area(const Region& region, SharedHeap& heap, const Area& area, int saved) {
   std::array<std::byte, kPageSize> page;
   for (uint64_t at = area.range.begin; at < area.range.end; at += kPageSize) {
@@ -311,7 +313,7 @@ void restore_pages(const Region& region, int saved, const std::vector<Area>& are
 
 long SharedMappings::attach(Area& area, int segment, int flags, const std::vector<Area>& before) {
   if (files_ == Files::kAtHome) return -ENOSYS;
-  // What the system would refuse is refused before anything is taken away.
+  // A segment that the kernel would refuse is refused before anything is taken away.
   void* const trial = shmat(segment, nullptr, flags & (SHM_RDONLY | SHM_EXEC));
   if (trial == reinterpret_cast<void*>(-1)) return -errno;
   shmdt(trial);

@@ -1,15 +1,15 @@
-// The guest's memory at the home of a guest on several nodes: which addresses are pages under the protocol, and which are
-// mappings of files that every node makes for itself.
+// The guest's memory at the home of a guest on several nodes: which addresses are pages under the protocol, and which
+// are mappings of files that every node makes for itself.
 //
-// Anonymous memory, and private mappings that can be written, are pages of the shared region at their own addresses (the
-// content of a file is copied into them). Private mappings that cannot be written, and shared mappings, are the file's
-// own pages on every node: nodes of one machine see the same ones. Of nodes of several machines the home alone has the file:
-// there all mappings are pages, a shared mapping of a file that can be written is refused, and memory that is shared with
-// children which the program forks is shared by its threads alone.
+// Anonymous memory, and private mappings that can be written, are pages of the shared region at their own addresses
+// (the content of a file is copied into them). Private mappings that cannot be written, and shared mappings, are the
+// file's own pages on every node: nodes of one machine see the same ones. If the nodes are of several machines, the
+// home alone has the file: there all mappings are pages, a shared mapping of a file that can be written is refused, and
+// memory that the program shares with children that it forks is shared by its threads alone.
 //
 //  (M1) A page of the region that is in no area, or in an area of a file, reads as zeros to the next area that has it.
-//  (M2) What another node has mapped of an address is what the account says, or nothing: before the account takes a right
-//       or replaces an area, every node has forgotten it.
+//  (M2) What another node has mapped of an address is what the account of areas says, or nothing: before the account
+//       takes a right or replaces an area, every node has forgotten it.
 #pragma once
 
 #include <map>
@@ -26,7 +26,7 @@
 
 namespace multigrain::guest {
 
-// The other nodes, as far as the account of areas concerns them.
+// Reaches the other nodes, as far as the account of areas concerns them.
 class Forgetting {
  public:
   virtual ~Forgetting() = default;
@@ -34,15 +34,15 @@ class Forgetting {
   virtual void forget(Range range) = 0;
 };
 
-// Whose files can be mapped.
+// Says which nodes can map the guest's files.
 enum class Files : uint8_t {
-  kOfEveryNode,  // all nodes are of one machine, and map the same files
-  kAtHome        // the home has the files: what is mapped of them becomes pages
+  kOfEveryNode,  // nodes of one machine map the same files
+  kAtHome        // only the home has the files; mappings become pages
 };
 
 class SharedMappings final : public Mappings {
  public:
-  // `protocol` can discard pages.
+  // `protocol` must be able to discard pages.
   SharedMappings(Region& region, AccessRights& rights, SharedHeap& heap, Protocol& protocol, AreasOfFiles& of_files,
                  Forgetting& others, Files files)
       : region_(region),
@@ -60,14 +60,14 @@ class SharedMappings final : public Mappings {
   long remap(Range old, uint64_t old_length, uint64_t new_length, int flags, uint64_t to,
              const std::vector<Area>& before, const std::vector<Area>& replaced) override;
   long discard(Range range, const std::vector<Area>& before) override;
-  // On several hosts -ENOSYS.
+  // Returns -ENOSYS if the nodes are of several machines.
   long attach(Area& area, int segment, int flags, const std::vector<Area>& before) override;
   long detach(uint64_t address, const std::vector<Area>& before) override;
   long map_for_host(Range range) override;
   // Each node has mapped the file for itself, and keeps its own copy of a page that it changes.
   [[nodiscard]] bool has_own_code(const Area& area) const override { return area.file != 0 && !area.is_shared; }
 
-  // Where another process finds the file of an area.
+  // Returns the number by which another process finds the file of an area.
   [[nodiscard]] static int descriptor_of(uint32_t file) { return static_cast<int>(file) - 1; }
 
  private:
@@ -75,9 +75,9 @@ class SharedMappings final : public Mappings {
   long remap_file(const Area& area, uint64_t bytes, uint64_t to, const std::vector<Area>& before,
                   const std::vector<Area>& replaced);
   long fill(Range range, int fd, uint64_t offset);
-  // Takes what is there away, from every node.
+  // Takes these areas away from every node.
   void vacate(const std::vector<Area>& before);
-  // Zeros in all pages of the range.
+  // Makes all pages of the range zeros.
   void clear(Range range);
   void view_again(Range range);
 
@@ -91,13 +91,14 @@ class SharedMappings final : public Mappings {
   KeptFiles kept_;
 };
 
-// What a process that is forked gets: a copy of all pages as they are at one moment, in a file of its own with the places that they
-// have in the region. The descriptor, or -errno. `areas` are all that there are, and no other node has any of them mapped.
+// Copies all pages as they are at one moment, for a process that is forked, into a file of its own where each has the
+// place that it has in the region. Returns the descriptor, or -errno. `areas` are all that there are, and no other node
+// has any of them mapped.
 long save_pages(const Region& region, SharedHeap& heap, const std::vector<Area>& areas);
-// In the child, which has inherited no part of the view: its memory, from that copy.
+// Gives the child, which has inherited no part of the view, its memory from that copy.
 void restore_pages(const Region& region, int saved, const std::vector<Area>& areas);
 
-// Maps a file of this machine over a part of the view; -errno or 0.
+// Maps a file of this machine over a part of the view. Returns -errno or 0.
 long map_over_view(Range range, int rights, bool is_shared, int fd, uint64_t offset);
 
 }  // namespace multigrain::guest

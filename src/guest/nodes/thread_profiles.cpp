@@ -125,7 +125,7 @@ std::vector<ThreadRow> ThreadProfiles::report(NodeReport& report, Nanoseconds wh
   for (const Live& live : live_) {
     ProfileSnapshot profile;
     if (live.processor >= 0) {
-      // As Node::take_snapshots().
+      // Node::take_snapshots() does the same.
       const uint64_t at = std::max(when, virtual_time::clock_of(static_cast<unsigned>(live.processor)));
       live.profile.snapshot_at(profile, &at);
     } else {
