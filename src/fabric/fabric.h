@@ -190,13 +190,13 @@ class Fabric {
   virtual void begin_batch() {}
   virtual void end_batch() {}
 
-  // --- Attendance: while a thread polls, senders do not wake the service thread; when none does, they do.
-  // A thread that is going to poll repeatedly announces it; senders do not wake the service thread meanwhile.
-  virtual void attend() = 0;
-  // Ends that. If messages are waiting and no other thread attends, the service thread is woken.
-  virtual void leave() = 0;
-  // For the service thread alone: handles messages while there are any, and sleeps when there are none or another
-  // thread attends. Returns after handling something, or after wake_service().
+  // --- Polling: while a thread polls, senders do not wake the service thread; when no thread does, they do.
+  // The calling thread announces that it is going to poll repeatedly.
+  virtual void begin_polling() = 0;
+  // The calling thread polls no more. If messages wait and no other thread polls, this wakes the service thread.
+  virtual void end_polling() = 0;
+  // The service thread alone calls this: it handles messages while there are any, and sleeps when there are none or
+  // another thread polls. Returns after handling a message, or after wake_service().
   virtual void serve() = 0;
   // Makes serve() return, or the next one if none is under way.
   virtual void wake_service() = 0;

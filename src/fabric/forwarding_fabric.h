@@ -75,8 +75,8 @@ class ForwardingFabric : public Fabric {
   [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return inner_->mail(); }
   void begin_batch() override { inner_->begin_batch(); }
   void end_batch() override { inner_->end_batch(); }
-  void attend() override { inner_->attend(); }
-  void leave() override { inner_->leave(); }
+  void begin_polling() override { inner_->begin_polling(); }
+  void end_polling() override { inner_->end_polling(); }
   void serve() override { inner_->serve(); }
   void wake_service() override { inner_->wake_service(); }
 

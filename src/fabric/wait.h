@@ -70,35 +70,36 @@ struct WaitPolicy {
   uint64_t spin_ticks = 0;
 };
 
-// The calling thread looks after the node's messages for as long as this lives. Begin it before sending a request that
-// will be waited for: a node that answers at once then finds a thread attending, and need not wake the service thread.
+// While it lives, the calling thread counts as polling: senders leave the node's messages to it
+// (Fabric::begin_polling). A thread begins a scope before it sends a request that it will wait for: a node that answers
+// at once then finds a thread that polls, and need not wake the service thread.
 //
-// A thread has one at a time: a wait that blocks gives up its own attendance, and one that an outer scope kept would
-// make everybody believe that messages are looked after. So none may live across a call that waits by itself, nor for
-// longer than a few microseconds without a poll.
-class Attendance {
+// A thread has one at a time: a wait that blocks pauses its own scope, and an outer scope that still counted would make
+// senders believe that a thread polls. So a scope may not live across a call that waits by itself, nor for longer than
+// a few microseconds without a poll.
+class PollingScope {
  public:
-  explicit Attendance(Fabric& fabric) : fabric_(fabric) { fabric_.attend(); }
-  ~Attendance() {
-    if (attending_) fabric_.leave();
+  explicit PollingScope(Fabric& fabric) : fabric_(fabric) { fabric_.begin_polling(); }
+  ~PollingScope() {
+    if (counted_) fabric_.end_polling();
   }
-  Attendance(const Attendance&) = delete;
-  Attendance& operator=(const Attendance&) = delete;
+  PollingScope(const PollingScope&) = delete;
+  PollingScope& operator=(const PollingScope&) = delete;
 
   [[nodiscard]] Fabric& fabric() const { return fabric_; }
   void pause() {
-    attending_ = false;
-    fabric_.leave();
+    counted_ = false;
+    fabric_.end_polling();
   }
   void resume() {
-    if (attending_) return;
-    fabric_.attend();
-    attending_ = true;
+    if (counted_) return;
+    fabric_.begin_polling();
+    counted_ = true;
   }
 
  private:
   Fabric& fabric_;
-  bool attending_ = true;
+  bool counted_ = true;
 };
 
 // Whether there is nothing to wait for. In virtual time what is not waited for has happened, too, when it happened.
@@ -116,16 +117,16 @@ using NoHandlersScope = NestingScope<struct NoHandlersTag>;
 // Waits until `done()` holds. The thread that makes it true calls `event.notify()` afterwards. Async-signal-safe if
 // `done` is.
 template <typename Done>
-void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
+void wait_until(PollingScope& polling, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (already_satisfied(event, done)) return;
   virtual_time::Wait virtual_wait(&event, event.when());
-  // An earlier wait of the same attendance may have ended asleep.
-  attendance.resume();
+  // An earlier wait in the same scope may have ended asleep.
+  polling.resume();
   const uint64_t start = ticks();
   Nanoseconds since = 0;
   while (true) {
     const bool elsewhere = NoHandlersScope::on();
-    const unsigned handled = elsewhere ? 0 : attendance.fabric().poll();
+    const unsigned handled = elsewhere ? 0 : polling.fabric().poll();
     if (done()) return;
     if (handled != 0) continue;
     if (!elsewhere && ticks() - start < policy.spin_ticks) {
@@ -135,7 +136,7 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
     MULTIGRAIN_WAIT_STEP(event);
     const uint32_t seen = event.prepare();
     if (done()) return;
-    attendance.pause();
+    polling.pause();
     virtual_wait.again();
     {
       const SleepScope asleep(since);
@@ -143,7 +144,7 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
       event.sleep(seen);
     }
     if (done()) return;
-    attendance.resume();
+    polling.resume();
   }
 }
 
@@ -151,8 +152,8 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
 template <typename Done>
 void wait_until(Fabric& fabric, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (already_satisfied(event, done)) return;
-  Attendance attendance(fabric);
-  wait_until(attendance, policy, event, std::forward<Done>(done));
+  PollingScope polling(fabric);
+  wait_until(polling, policy, event, std::forward<Done>(done));
 }
 
 }  // namespace multigrain

@@ -166,8 +166,8 @@ class LinkFabric final : public ForwardingFabric {
   void fetch_part(const Message& message, uint32_t from, std::span<std::byte> bytes) override;
   unsigned poll() override;
   [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return nullptr; }
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
   void serve() override { panic("nobody serves here"); }
   void wake_service() override;
   void handle(const Packet& packet) const {

@@ -136,8 +136,8 @@ class LinkFabric final : public ForwardingFabric {
             Nanoseconds) override;
   unsigned poll() override;
   [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return nullptr; }
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
   void serve() override { panic("nobody serves here"); }
   void wake_service() override;
   void handle(const Packet& packet) const {

@@ -324,10 +324,10 @@ TEST_P(Answers, WithoutAServiceThreadWhileItComputes) {
   const std::atomic<uint32_t>& wakes = job.memory().doorbell(NodeId(1)).wakes;
   const auto ask = [&](bool last) {
     const int before = state.come;
-    asks->attend();
+    asks->begin_polling();
     asks->send(NodeId(1), {.type = kAsk, .small = static_cast<uint16_t>(last)}, SendContext::kOrdinary);
     while (state.come == before) asks->poll();
-    asks->leave();
+    asks->end_polling();
   };
   for (int unaided = 0; unaided < kTimes;) {
     const uint32_t before = wakes;

@@ -63,7 +63,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
 
   EventCount& granted = is_write ? record.writers : record.readers;
   uint32_t seen = 0;
-  std::optional<Attendance> attendance;
+  std::optional<PollingScope> polling;
   bool asks = false;
   bool is_new = false;  // to this node's threads
   bool was_ahead = false;
@@ -83,7 +83,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
     asks = !was_pending && record.page.pending != Pending::kNone;
     note_fault(record, access, was_readable, asks);
     // Before requests are sent, so that a home that answers at once finds a thread that looks after messages.
-    if (outcome == FaultOutcome::kWait) attendance.emplace(services_.fabric);
+    if (outcome == FaultOutcome::kWait) polling.emplace(services_.fabric);
     perform(page, 1, actions, nullptr);
     if (outcome == FaultOutcome::kResolved) begin_hold(record);
     if (asks)
@@ -98,7 +98,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   if (resolved) return true;
   {
     const CategoryScope waiting(profile, Category::kDataWait);
-    wait_until(*attendance, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
+    wait_until(*polling, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
   }
   // The pages behind it came with it.
   if (was_ahead) open_brought(page, is_write);

@@ -246,7 +246,7 @@ class Driver final : public LineDriver {
   void read_coherent(const BlockAt& at, uint64_t offset, std::span<std::byte> out) MG_REQUIRES(lock_);
 
   // --- Threads. Those that wait give the lock away meanwhile.
-  ProcessorSlot& lock_and_take_slot(Attendance& attendance) MG_ACQUIRE(lock_);
+  ProcessorSlot& lock_and_take_slot(PollingScope& polling) MG_ACQUIRE(lock_);
   [[nodiscard]] ProcessorSlot* find_slot(uint32_t thread) MG_REQUIRES(lock_);
   [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const MG_REQUIRES(lock_) {
     return static_cast<unsigned>(&slot - &slots_[0]);
@@ -255,7 +255,7 @@ class Driver final : public LineDriver {
     return {.processors = {processors_.data(), slots_used_}, .epochs = epochs_};
   }
   static void wake(ProcessorSlot& slot);
-  void wait(ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any) MG_REQUIRES(lock_);
+  void wait(ProcessorSlot& slot, PollingScope& polling, bool wakes_on_any) MG_REQUIRES(lock_);
 
   // Whether the line may be read, or stored to, here: only under a hazard over it.
   [[nodiscard]] bool has_right(uint64_t line, bool to_store) const {

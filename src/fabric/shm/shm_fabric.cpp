@@ -269,7 +269,7 @@ void ShmFabric::send(NodeId to, const MessageHeader& header, std::span<const std
   record.slice_length = slice.length;
   if (try_send(to, record, payload, context == SendContext::kHandler)) return;
 
-  attend();
+  begin_polling();
   for (unsigned tries = 0; !try_send(to, record, payload, false); ++tries) {
     if (poll() != 0) continue;
     if (tries < kFullRingSpins) {
@@ -278,7 +278,7 @@ void ShmFabric::send(NodeId to, const MessageHeader& header, std::span<const std
       sleep_ns(kFullRingSleep);
     }
   }
-  leave();
+  end_polling();
 }
 
 // Puts the record into the ring, behind what overflowed earlier. If there is no room: `keep` says to queue it instead.
@@ -301,7 +301,7 @@ bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::b
   }
   bell.announce(self_.value);
   // Some thread must bring the rest along later: the argument of doorbell.h, with overflowing_ in the place of pending.
-  if (overflowed) bell_->wake_unless_attended();
+  if (overflowed) bell_->wake_unless_polled();
   return true;
 }
 
@@ -366,7 +366,7 @@ unsigned ShmFabric::drain(unsigned source, unsigned limit) {
   }
   if (more) bell_->pending.fetch_or(Doorbell::bit(source), std::memory_order_seq_cst);
   in.token.store(0, std::memory_order_seq_cst);
-  if ((bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(source)) != 0) bell_->wake_unless_attended();
+  if ((bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(source)) != 0) bell_->wake_unless_polled();
   return handled;
 }
 
@@ -389,18 +389,18 @@ void ShmFabric::handle(unsigned source, const Record& record, RingConsumer& ring
   t_handling = false;
 }
 
-// --- Attendance
+// --- Polling
 
-void ShmFabric::attend() {
-  bell_->attend();
+void ShmFabric::begin_polling() {
+  bell_->begin_polling();
 }
 
-void ShmFabric::leave() {
-  const uint32_t left = bell_->leave();
+void ShmFabric::end_polling() {
+  const uint32_t left = bell_->end_polling();
   MG_CHECK((left & Doorbell::kCount) != Doorbell::kCount);
   if (left == 0 &&
       (bell_->pending.load(std::memory_order_seq_cst) != 0 || overflowing_.load(std::memory_order_seq_cst) != 0))
-    bell_->wake_unless_attended();
+    bell_->wake_unless_polled();
 }
 
 Nanoseconds ShmFabric::next_work() {
@@ -435,9 +435,9 @@ void ShmFabric::serve() {
       while (const unsigned batch = poll()) {
         handled += batch;
         // A processor that has come to wait handles the rest itself.
-        if ((bell_->attendance.load(std::memory_order_relaxed) & Doorbell::kCount) > 1) break;
+        if ((bell_->pollers.load(std::memory_order_relaxed) & Doorbell::kCount) > 1) break;
       }
-      const uint32_t left = bell_->leave();
+      const uint32_t left = bell_->end_polling();
       if (left == 0) when = next_work();
       if (handled != 0) return;
     }

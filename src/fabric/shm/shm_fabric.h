@@ -82,8 +82,8 @@ class ShmFabric final : public Fabric, public MappedObject {
   unsigned poll() override;
   [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return &bell_->pending; }
 
-  void attend() override;
-  void leave() override;
+  void begin_polling() override;
+  void end_polling() override;
   void serve() override;
   void wake_service() override;
 

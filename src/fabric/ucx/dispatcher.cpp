@@ -63,7 +63,7 @@ unsigned Dispatcher::poll() {
   for (uint64_t rest = std::rotr(bits, static_cast<int>(first)); rest != 0; rest &= rest - 1) {
     if (handled >= kBatch) {
       // What this thread put into the queues and leaves there needs another thread.
-      parts_.polling.wake_if_unattended();
+      parts_.polling.wake_unless_polled();
       break;
     }
     const unsigned source = (first + static_cast<unsigned>(std::countr_zero(rest))) % 64;
@@ -89,7 +89,7 @@ unsigned Dispatcher::drain(unsigned source, unsigned limit) {
   if (more) pending_.fetch_or(bit(source), std::memory_order_seq_cst);
   if (handled != 0) announce_handled(source);
   queue.token.store(0, std::memory_order_seq_cst);
-  if ((pending_.load(std::memory_order_seq_cst) & bit(source)) != 0) parts_.polling.wake_if_unattended();
+  if ((pending_.load(std::memory_order_seq_cst) & bit(source)) != 0) parts_.polling.wake_unless_polled();
   return handled;
 }
 

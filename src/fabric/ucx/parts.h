@@ -72,7 +72,7 @@ class MG_SCOPED_CAPABILITY UcxLock {
     parts_.worker.leave_library();
     if (parts_.failures.to_report()) [[unlikely]]
       parts_.failures.report();
-    if (wakes_) parts_.polling.wake_if_unattended();
+    if (wakes_) parts_.polling.wake_unless_polled();
   }
   UcxLock(const UcxLock&) = delete;
   UcxLock& operator=(const UcxLock&) = delete;

@@ -98,22 +98,22 @@ bool Polling::try_listen() {
   return true;
 }
 
-// --- Attendance
+// --- Handling messages
 
-void Polling::attend() {
-  attendance_.fetch_add(1, std::memory_order_seq_cst);
+void Polling::begin_polling() {
+  pollers_.fetch_add(1, std::memory_order_seq_cst);
   begin_progress();
 }
 
-void Polling::leave() {
-  const uint32_t left = attendance_.fetch_sub(1, std::memory_order_seq_cst) - 1;
+void Polling::end_polling() {
+  const uint32_t left = pollers_.fetch_sub(1, std::memory_order_seq_cst) - 1;
   MG_CHECK(left != ~uint32_t{0});
   end_progress();
-  wake_if_unattended();
+  wake_unless_polled();
 }
 
-void Polling::wake_if_unattended() {
-  if (!parts_.dispatcher.has_messages() || attendance_.load(std::memory_order_seq_cst) != 0) return;
+void Polling::wake_unless_polled() {
+  if (!parts_.dispatcher.has_messages() || pollers_.load(std::memory_order_seq_cst) != 0) return;
   if (!waking_.exchange(true, std::memory_order_seq_cst)) wake();
 }
 
@@ -136,7 +136,7 @@ void Polling::serve() {
     if (stop_serving_.exchange(false, std::memory_order_seq_cst)) return;
     parts_.failures.check_heartbeats();
     Nanoseconds when = kNever;
-    if (handle_unattended(when)) return;
+    if (handle_unless_polled(when)) return;
     if (when == 0) continue;
     const Nanoseconds nap = prepare_to_sleep();
     if (nap == 0) continue;
@@ -151,17 +151,18 @@ void Polling::serve() {
   }
 }
 
-// Handles messages, if no other thread attends. Returns whether there were any; if not, when there will be.
-bool Polling::handle_unattended(Nanoseconds& next_work) {
+// Handles messages, if no other thread polls. Returns whether there were any. If there were none, `next_work` receives
+// when there will be.
+bool Polling::handle_unless_polled(Nanoseconds& next_work) {
   uint32_t none = 0;
-  if (!attendance_.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return false;
+  if (!pollers_.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return false;
   unsigned handled = 0;
   while (const unsigned batch = parts_.dispatcher.poll()) {
     handled += batch;
     // A processor that has come to wait handles the rest itself.
-    if (attendance_.load(std::memory_order_relaxed) > 1) break;
+    if (pollers_.load(std::memory_order_relaxed) > 1) break;
   }
-  const uint32_t left = attendance_.fetch_sub(1, std::memory_order_seq_cst) - 1;
+  const uint32_t left = pollers_.fetch_sub(1, std::memory_order_seq_cst) - 1;
   if (left == 0) next_work = parts_.dispatcher.next_work();
   return handled != 0;
 }

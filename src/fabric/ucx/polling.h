@@ -6,8 +6,8 @@
 //              armed UCX makes its peers' shared-memory transports send signals: more than a message costs there. So in
 //              a burst of waits the last to end its scope leaves it muted, and the service thread polls by itself every
 //              kPollInterval until the burst is over (`burst_polling_`).
-//   messages   in the queues: by threads that attend (fabric.h). A thread that puts a message into a queue and sees
-//              that no thread attends wakes the service thread by its event descriptor.
+//   messages   in the queues: by threads that poll (begin_polling() in fabric.h). A thread that puts a message into a
+//              queue and sees that no thread polls wakes the service thread by its event descriptor.
 //
 // No arrival is overlooked. Operations below are sequentially consistent, the lock orders the rest.
 //  (1) An arrival that UCX has not been asked about. Consider the last end_progress() that brought progressing_ to 0
@@ -19,8 +19,8 @@
 //      to come. While burst_polling_ is set the service thread never sleeps for longer than kPollInterval, but for the
 //      sleep in which it was set first, which the wake-up that goes with it ends. When the service thread wakes it
 //      makes progress, and arms again before it sleeps unless a thread has a scope.
-//  (2) A message in a queue: this is the argument of shm/doorbell.h with the dispatcher's pending_, attendance_ and
-//      waking_ for pending, the count and kWaking. S1 and S2 are Dispatcher::enqueue(); S3 is wake_if_unattended(),
+//  (2) A message in a queue: this is the argument of shm/doorbell.h with the dispatcher's pending_, pollers_ and
+//      waking_ for pending, the count and kWaking. S1 and S2 are Dispatcher::enqueue(); S3 is wake_unless_polled(),
 //      which every thread calls that made progress and does not go on to handle messages; the event descriptor keeps a
 //      wake-up until it is read, which is V1.
 #pragma once
@@ -60,19 +60,19 @@ class Polling {
   [[nodiscard]] bool a_thread_progresses() const { return progressing_.load(std::memory_order_relaxed) != 0; }
 
   // Of the contract (fabric.h).
-  void attend();
-  void leave();
+  void begin_polling();
+  void end_polling();
   void serve();
   void wake_service();
 
-  // S3: wakes the service thread if there are messages and no thread attends.
-  void wake_if_unattended();
+  // S3: wakes the service thread if there are messages and no thread polls.
+  void wake_unless_polled();
 
  private:
   void begin_progress();
   void end_progress();
   void wake();
-  bool handle_unattended(Nanoseconds& next_work);
+  bool handle_unless_polled(Nanoseconds& next_work);
   Nanoseconds prepare_to_sleep();
   void sleep(Nanoseconds longest);
   void listen(bool on) MG_REQUIRES(inside_ucx);
@@ -84,7 +84,7 @@ class Polling {
   int epoll_fd_ = -1;
   bool precise_timers_ = false;         // of the service thread
   std::atomic<bool> listening_{false};  // UCX's descriptor wakes the service thread; written under the lock
-  alignas(64) std::atomic<uint32_t> attendance_{0};
+  alignas(64) std::atomic<uint32_t> pollers_{0};
   std::atomic<uint32_t> progressing_{0};
   std::atomic<bool> waking_{false};
   std::atomic<bool> burst_polling_{false};  // the service thread polls every kPollInterval

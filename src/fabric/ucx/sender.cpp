@@ -31,7 +31,7 @@ void Sender::send(NodeId to, const MessageHeader& header, std::span<const std::b
 
   // This thread waits now, and handles messages meanwhile: it is not in a batch.
   const Coalescing::Suspended suspended(parts_);
-  parts_.polling.attend();
+  parts_.polling.begin_polling();
   for (unsigned tries = 0; !try_send(to, header, payload, slice, not_before, false); ++tries) {
     if (parts_.dispatcher.poll() != 0) continue;
     if (tries < kFullSpins) {
@@ -40,7 +40,7 @@ void Sender::send(NodeId to, const MessageHeader& header, std::span<const std::b
       sleep_ns(kFullSleep);
     }
   }
-  parts_.polling.leave();
+  parts_.polling.end_polling();
 }
 
 // Sends, behind what waits already. If there are no credits: `keep` says to queue the message instead.

@@ -60,11 +60,11 @@ void play(Board& board, const UcxJob& job, unsigned self) {
     side.seen = 1;
     hit(side, 1);
   }
-  fabric->attend();
+  fabric->begin_polling();
   while (!board.stop.load()) {
     if (fabric->poll() == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  fabric->leave();
+  fabric->end_polling();
   fabric->stop();
 }
 
