@@ -54,7 +54,8 @@ class LineProtocol {
   // Handles what messages there are, without waiting for any. Where the program polls: at loops' ends, and when a check
   // has failed.
   virtual void poll() {}
-  // A word that is 0 while poll() has nothing to do (Fabric::mail). nullptr: it never has, or others see to it.
+  // A word that is 0 while poll() has nothing to do (Fabric::pending_messages). nullptr: it never has, or other threads
+  // see to it.
   [[nodiscard]] virtual const std::atomic<uint64_t>* pending_messages() const { return nullptr; }
 
   // The node's rights epoch (checked_memory.h), by which checks use cached rights. nullptr: rights are never revoked.

@@ -180,10 +180,10 @@ class Fabric {
   }
   // Handles what has arrived, at most a few dozen messages. Returns how many were handled.
   virtual unsigned poll() = 0;
-  // A word that is not 0 while poll() would find something: a processor that computes looks at it between polls of
-  // others, for a nanosecond, and is in time for senders that hesitate before they wake the service thread. Lives as
-  // long as the fabric. nullptr: there is none, and the service thread sees to everything.
-  [[nodiscard]] virtual const std::atomic<uint64_t>* mail() const { return nullptr; }
+  // A word that is not 0 while poll() would find messages. A processor that computes looks at it, which takes a
+  // nanosecond, and polls in time for senders that hesitate before they wake the service thread. The word lives as long
+  // as the fabric. nullptr: there is no such word, and the service thread handles what no thread polls for.
+  [[nodiscard]] virtual const std::atomic<uint64_t>* pending_messages() const { return nullptr; }
   // Between these, messages that the calling thread sends may be kept back, so that many small ones travel as one. They
   // go out at end_batch(), or before. They nest. No thread may wait inside: what is waited for may depend on a message
   // that is kept. (A send() that waits for room is allowed: what is kept goes out first.) Handlers run in a batch.

@@ -72,7 +72,7 @@ class ForwardingFabric : public Fabric {
     inner_->fetch_part(message, from, bytes);
   }
   unsigned poll() override { return inner_->poll(); }
-  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return inner_->mail(); }
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return inner_->pending_messages(); }
   void begin_batch() override { inner_->begin_batch(); }
   void end_batch() override { inner_->end_batch(); }
   void begin_polling() override { inner_->begin_polling(); }

@@ -105,7 +105,9 @@ class Driver final : public LineDriver {
   void fence() override;
   [[nodiscard]] const std::atomic<uint64_t>* outstanding() const override;
   void poll() override;
-  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return services_.fabric.mail(); }
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override {
+    return services_.fabric.pending_messages();
+  }
   void prefetch_exclusive(uintptr_t address) override;
   void spin() override;
 

@@ -55,8 +55,9 @@ class ModelledFabric final : public ForwardingFabric, public MappedObject {
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                             uint64_t desired) override;
-  // A message that is under way would keep its sender's bit set, and every look would be a poll in vain.
-  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return nullptr; }
+  // The word of the fabric inside would not do: a message that is under way keeps its sender's bit set, so that every
+  // look at the word would lead to a poll in vain.
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return nullptr; }
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;

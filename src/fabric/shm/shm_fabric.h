@@ -80,7 +80,7 @@ class ShmFabric final : public Fabric, public MappedObject {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;
   unsigned poll() override;
-  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return &bell_->pending; }
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return &bell_->pending; }
 
   void begin_polling() override;
   void end_polling() override;
