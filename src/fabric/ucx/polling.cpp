@@ -16,10 +16,10 @@ namespace multigrain::ucx {
 namespace {
 
 constexpr Nanoseconds kNever = Dispatcher::kNever;
-// Waits that follow each other within kBurst are a burst; in one, the service thread polls every kPollInterval. Where
-// it polls more often it takes the core from processors that poll (half as often: page faults over TCP 20 for 40 us),
-// and less often lets a request wait that comes when the burst is over.
-constexpr Nanoseconds kBurst = 200'000;
+// Waits that follow each other within kPollingPhaseGap make a polling phase, in which the service thread polls every
+// kPollInterval. A shorter interval takes the core from processors that poll (page faults over TCP took 40 us with half
+// of this one, and take 20 us with this one); a longer one lets a request wait that comes when the phase is over.
+constexpr Nanoseconds kPollingPhaseGap = 200'000;
 constexpr Nanoseconds kPollInterval = 100'000;
 constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins
 
@@ -57,7 +57,7 @@ bool Polling::progress() {
 
 void Polling::begin_progress() {
   if (progressing_.fetch_add(1, std::memory_order_seq_cst) != 0) return;
-  if (!listening_.load(std::memory_order_seq_cst)) return;  // a burst, or another thread mutes it
+  if (!listening_.load(std::memory_order_seq_cst)) return;  // a polling phase, or another thread mutes it
   const UcxLock lock(parts_);
   if (listening_.load(std::memory_order_relaxed) && progressing_.load(std::memory_order_seq_cst) != 0) listen(false);
 }
@@ -68,9 +68,9 @@ void Polling::end_progress() {
   if (left != 0) return;
   const Nanoseconds now = monotonic_ns();
   const Nanoseconds before = last_end_.exchange(now, std::memory_order_relaxed);
-  if (now - before < kBurst) {
-    if (burst_polling_.load(std::memory_order_seq_cst)) return;
-    burst_polling_.store(true, std::memory_order_seq_cst);
+  if (now - before < kPollingPhaseGap) {
+    if (polling_phase_.load(std::memory_order_seq_cst)) return;
+    polling_phase_.store(true, std::memory_order_seq_cst);
     wake();
     return;
   }
@@ -172,15 +172,16 @@ bool Polling::handle_unless_polled(Nanoseconds& next_work) {
 Nanoseconds Polling::prepare_to_sleep() {
   UcxLock lock(parts_);
   lock.will_handle_messages();
-  if (burst_polling_.load(std::memory_order_seq_cst)) {
+  if (polling_phase_.load(std::memory_order_seq_cst)) {
     const Nanoseconds since = monotonic_ns() - last_end_.load(std::memory_order_relaxed);
     if (progressing_.load(std::memory_order_seq_cst) != 0) {
-      if (since < kBurst) return kPollInterval;
+      if (since < kPollingPhaseGap) return kPollInterval;
     } else if (since < kPollInterval && !listening_.load(std::memory_order_relaxed)) {
       return kPollInterval - since;
     }
-    // The burst is over. A thread that ends its scope from now on sees that; one that did before is seen below.
-    burst_polling_.store(false, std::memory_order_seq_cst);
+    // The polling phase is over. A thread that ends its scope from now on sees that; if a thread did before, that is
+    // seen below.
+    polling_phase_.store(false, std::memory_order_seq_cst);
   }
   if (progressing_.load(std::memory_order_seq_cst) != 0) return kNever;
   if (!try_listen()) {
