@@ -41,8 +41,8 @@ using gate::Token;
 constexpr int kConnectLimitMs = 2500;
 // How long the kernel keeps a connection that says nothing before the gate sees (and closes) it.
 constexpr int kSilenceSeconds = 3;
-// A call of accept refuses at most so many strangers before it lets UCX do something else. UCX calls again.
-constexpr int kStrangersAtOnce = 32;
+// How many connections a call of accept refuses at most before it lets UCX do something else. UCX calls again.
+constexpr int kMaxRefusalsAtOnce = 32;
 // Descriptors that UCX's connections may have; connections beyond are refused.
 constexpr int kMaxDescriptor = 1 << 16;
 // Tokens that are kept so that none is taken twice, so connections that may be let in during one run. A node makes a few
@@ -160,9 +160,9 @@ struct Gate {
   Redirected redirected;
   std::atomic<int> spare{-1};  // a descriptor to give up when there are no more
 
-  LineLimit strangers;
-  LineLimit impostor_lines;
-  std::atomic<uint64_t> listening{0}, let_in{0}, refused{0}, called{0}, impostors{0};
+  LineLimit refusal_lines;
+  LineLimit unauthenticated_lines;
+  std::atomic<uint64_t> listening{0}, let_in{0}, refused{0}, called{0}, unauthenticated{0};
 };
 
 Mutex g_install;
@@ -280,11 +280,12 @@ ssize_t gate_recv(int fd, void* bytes, size_t length, int flags) {
       return -1;
     }
     if (gate != nullptr) {
-      gate->impostors.fetch_add(1, std::memory_order_relaxed);
+      gate->unauthenticated.fetch_add(1, std::memory_order_relaxed);
       sockaddr_storage peer{};
       socklen_t size = sizeof peer;
       getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size);
-      say(*gate, &gate->impostor_lines, "broke its connection to", peer, "who is there does not hold the job's secret");
+      say(*gate, &gate->unauthenticated_lines, "broke its connection to", peer,
+          "the process there does not hold the job's secret");
     }
     ::shutdown(fd, SHUT_RDWR);
     errno = ECONNRESET;
@@ -382,8 +383,8 @@ const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
   return nullptr;
 }
 
-// The next connection of a listening socket. UCX closes the socket for good after any error but EAGAIN, so what a
-// stranger can bring about must not be another one.
+// Returns the next connection of a listening socket. UCX closes the socket for good after any error but EAGAIN, so an
+// unauthenticated peer must not be able to cause another error.
 int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t* size) {
   while (true) {
     const int fd = ::accept4(listening, reinterpret_cast<sockaddr*>(peer), size, SOCK_CLOEXEC);
@@ -406,7 +407,7 @@ int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t
           if (shed >= 0) ::close(shed);
           gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
           gate.refused.fetch_add(1, std::memory_order_relaxed);
-          say(gate, &gate.strangers, "refused a connection to", sockaddr_storage{},
+          say(gate, &gate.refusal_lines, "refused a connection to", sockaddr_storage{},
               "the process has no descriptor left (ulimit -n)");
         }
         errno = EAGAIN;
@@ -427,7 +428,7 @@ int gate_accept4(int listening, sockaddr* address, socklen_t* length, int flags)
   if (gate == nullptr || getsockname(listening, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
       !gate::end_of(here, &end))
     return ::accept4(listening, address, length, flags);
-  for (int strangers = 0; strangers < kStrangersAtOnce; ++strangers) {
+  for (int refusals = 0; refusals < kMaxRefusalsAtOnce; ++refusals) {
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
     const int fd = next_connection(*gate, listening, &peer, &size);
@@ -438,7 +439,7 @@ int gate_accept4(int listening, sockaddr* address, socklen_t* length, int flags)
     if (reason != nullptr) {
       ::close(fd);
       gate->refused.fetch_add(1, std::memory_order_relaxed);
-      say(*gate, &gate->strangers, "refused a connection from", peer, reason);
+      say(*gate, &gate->refusal_lines, "refused a connection from", peer, reason);
       continue;
     }
     g_awaited[fd].waiting.store(false, std::memory_order_release);
@@ -492,18 +493,18 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
   for (const char* needed : {"connect", "listen", "recv"})
     if (redirected->count(needed) == 0)
       return fail(
-          "UCX's libraries make no call of {}(): Multigrain cannot keep strangers out of this version of UCX's TCP "
-          "transport, and does not run over it (1.13 is known to work)",
+          "UCX's libraries make no call of {}(): Multigrain cannot keep unauthenticated peers out of this version of "
+          "UCX's TCP transport, and does not run over it (1.13 is known to work)",
           needed);
   if (redirected->count("accept") + redirected->count("accept4") == 0)
     return fail(
-        "UCX's libraries make no call of accept(): Multigrain cannot keep strangers out of this version of UCX's TCP "
-        "transport, and does not run over it (1.13 is known to work)");
+        "UCX's libraries make no call of accept(): Multigrain cannot keep unauthenticated peers out of this version of "
+        "UCX's TCP transport, and does not run over it (1.13 is known to work)");
   if (Status confined = confine::check(*redirected); !confined) return confined;
   gate.redirected = std::move(*redirected);
   gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  gate.strangers.reset();
-  gate.impostor_lines.reset();
+  gate.refusal_lines.reset();
+  gate.unauthenticated_lines.reset();
   gate.users = 1;
   g_gate.store(&gate, std::memory_order_release);
   return {};
@@ -518,7 +519,7 @@ void remove_gate() {
   g_gate.store(nullptr, std::memory_order_release);
   if (const int spare = gate.spare.exchange(-1); spare >= 0) ::close(spare);
   confine::close_doorbells();
-  if (const uint64_t withheld = gate.strangers.take_withheld(); withheld != 0)
+  if (const uint64_t withheld = gate.refusal_lines.take_withheld(); withheld != 0)
     StackText()
         .text("multigrain: node ")
         .number(gate.node)
@@ -531,7 +532,7 @@ void remove_gate() {
 GateCounts gate_counts() {
   const Gate& gate = the_gate();
   return GateCounts{gate.listening.load(), gate.let_in.load(), gate.refused.load(), gate.called.load(),
-                    gate.impostors.load()};
+                    gate.unauthenticated.load()};
 }
 
 }  // namespace multigrain

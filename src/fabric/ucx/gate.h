@@ -8,12 +8,12 @@
 //  connect  lets the connection come up, for at most kConnectLimitMs, and sends a token (gate_token.h) as its first
 //           bytes.
 //  listen   refuses a socket that is not bound to one address, of the chosen interface; has the kernel keep
-//           connections to itself until their first bytes have come, so that silent strangers are never seen.
+//           connections to itself until their first bytes have come, so that the gate never sees silent peers.
 //  accept   takes the token off the connection without waiting, sends the answer, and only then hands the connection
 //           to UCX. A wrong, short, foreign or repeated token: the connection is closed, one line says so, the run
 //           goes on.
 //  recv     on a connection that this node opened, takes the answer off first. A wrong one breaks the connection: a
-//           stranger that got hold of a node's port after its death can make nobody believe anything.
+//           process that got hold of a node's port after the node's death cannot pass for the node.
 //
 // A token is good for one connection between the two addresses in it, once. So nodes must see each other's addresses as
 // they are: there can be no address translation between them (UCX itself does not work through it either).
@@ -39,11 +39,11 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
 void remove_gate();
 
 struct GateCounts {
-  uint64_t listening = 0;  // sockets that came through listen
-  uint64_t let_in = 0;     // connections from other nodes
-  uint64_t refused = 0;    // connections from strangers
-  uint64_t called = 0;     // connections to other nodes
-  uint64_t impostors = 0;  // connections to somebody who did not hold the secret
+  uint64_t listening = 0;        // sockets that came through listen
+  uint64_t let_in = 0;           // connections from other nodes
+  uint64_t refused = 0;          // connections from unauthenticated peers
+  uint64_t called = 0;           // connections to other nodes
+  uint64_t unauthenticated = 0;  // connections to peers that did not hold the secret
 };
 [[nodiscard]] GateCounts gate_counts();
 

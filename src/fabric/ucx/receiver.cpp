@@ -81,7 +81,7 @@ void Receiver::refuse(const char* reason) {
   if (++refused_ > kRefusalsShown) return;
   char line[256];
   const int length =
-      std::snprintf(line, sizeof line, "multigrain: node %u: refused a message of a stranger: %s%s\n",
+      std::snprintf(line, sizeof line, "multigrain: node %u: refused a message from an unauthenticated peer: %s%s\n",
                     parts_.context.self, reason, refused_ == kRefusalsShown ? " (no more is said of these)" : "");
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(length));
 }

@@ -9,10 +9,12 @@ namespace {
 template <typename Header>
 Checked read(const WireContext& context, std::span<const std::byte> header, Header& out) {
   // A length that no node sends: the key, if there is one, proves nothing.
-  if (header.size() != sizeof(Header)) return {Verdict::kStranger, "its header has a wrong length"};
+  if (header.size() != sizeof(Header)) return {Verdict::kUnauthenticated, "its header has a wrong length"};
   std::memcpy(&out, header.data(), sizeof(Header));
-  if (out.from >= context.nodes || out.from == context.self) return {Verdict::kStranger, "it names no other node"};
-  if (out.key != context.key[out.from]) return {Verdict::kStranger, "it has not the key of the node that it names"};
+  if (out.from >= context.nodes || out.from == context.self)
+    return {Verdict::kUnauthenticated, "it names no other node"};
+  if (out.key != context.key[out.from])
+    return {Verdict::kUnauthenticated, "it has not the key of the node that it names"};
   return {Verdict::kGood};
 }
 
@@ -132,7 +134,7 @@ Checked next_record(const WireContext& context, const WireCoalesced& all, unsign
     return {Verdict::kBroken, "coalesced messages with something behind the last came from node"};
   Checked checked = decode(context, header, payload.size(), out);
   // A sender that knew the key of them all knows that of the message.
-  if (checked.verdict == Verdict::kStranger)
+  if (checked.verdict == Verdict::kUnauthenticated)
     checked = {Verdict::kBroken, "coalesced messages of which one has not their key came from node"};
   return checked;
 }

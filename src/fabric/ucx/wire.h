@@ -144,13 +144,13 @@ struct WireContext {
 
 enum class Verdict : uint8_t {
   kGood,
-  kStranger,  // not from a node of this job: to be dropped
-  kBroken,    // from a node of this job, and impossible
+  kUnauthenticated,  // not from a node of this job: to be dropped
+  kBroken,           // from a node of this job, and impossible
 };
 
 struct Checked {
   Verdict verdict;
-  const char* reason = nullptr;  // of kStranger and kBroken, for a line of text
+  const char* reason = nullptr;  // of kUnauthenticated and kBroken, for a line of text
 };
 
 // Reads the header of an active message whose data is `data_bytes` long. `out` is filled in if the verdict is kGood,
