@@ -265,33 +265,33 @@ void* address_of(Function* function) {
 
 }  // namespace
 
-std::span<const Redirection> redirections() {
-  static const Redirection functions[] = {{"shm_open", address_of(&anonymous_shm_open)},
-                                          {"shm_unlink", address_of(&anonymous_shm_unlink)},
-                                          {"statvfs", address_of(&roomy_statvfs)},
-                                          {"shmget", address_of(&refused_shmget)},
-                                          {"mmap", address_of(&undumped_mmap)},
-                                          {"malloc", address_of(&undumped_malloc)},
-                                          {"calloc", address_of(&undumped_calloc)},
-                                          {"realloc", address_of(&undumped_realloc)},
-                                          {"posix_memalign", address_of(&undumped_posix_memalign)},
-                                          {"socket", address_of(&confined_socket)},
-                                          {"bind", address_of(&confined_bind)},
-                                          {"getsockname", address_of(&confined_getsockname)},
-                                          {"sendto", address_of(&confined_sendto)},
-                                          {"recvfrom", address_of(&confined_recvfrom)},
-                                          {"pipe", address_of(&confined_pipe)},
-                                          {"epoll_create", address_of(&confined_epoll_create)},
-                                          {"epoll_create1", address_of(&confined_epoll_create1)},
-                                          {"timerfd_create", address_of(&confined_timerfd_create)},
-                                          {"open", address_of(&confined_open)}};
+std::span<const Interposition> interpositions() {
+  static const Interposition functions[] = {{"shm_open", address_of(&anonymous_shm_open)},
+                                            {"shm_unlink", address_of(&anonymous_shm_unlink)},
+                                            {"statvfs", address_of(&roomy_statvfs)},
+                                            {"shmget", address_of(&refused_shmget)},
+                                            {"mmap", address_of(&undumped_mmap)},
+                                            {"malloc", address_of(&undumped_malloc)},
+                                            {"calloc", address_of(&undumped_calloc)},
+                                            {"realloc", address_of(&undumped_realloc)},
+                                            {"posix_memalign", address_of(&undumped_posix_memalign)},
+                                            {"socket", address_of(&confined_socket)},
+                                            {"bind", address_of(&confined_bind)},
+                                            {"getsockname", address_of(&confined_getsockname)},
+                                            {"sendto", address_of(&confined_sendto)},
+                                            {"recvfrom", address_of(&confined_recvfrom)},
+                                            {"pipe", address_of(&confined_pipe)},
+                                            {"epoll_create", address_of(&confined_epoll_create)},
+                                            {"epoll_create1", address_of(&confined_epoll_create1)},
+                                            {"timerfd_create", address_of(&confined_timerfd_create)},
+                                            {"open", address_of(&confined_open)}};
   return functions;
 }
 
-Status check(const Redirected& redirected) {
-  if (redirected.count("shm_open") == 0) return {};  // it has no transport over shared memory
+Status check(const InterposedCalls& interposed) {
+  if (interposed.count("shm_open") == 0) return {};  // it has no transport over shared memory
   for (const char* needed : {"shm_unlink", "socket", "bind", "getsockname", "sendto", "recvfrom", "mmap"})
-    if (redirected.count(needed) == 0)
+    if (interposed.count(needed) == 0)
       return fail(
           "UCX's libraries make no call of {}(): Multigrain cannot keep other users out of this version of UCX's "
           "shared memory, and does not run over it (1.13 is known to work)",

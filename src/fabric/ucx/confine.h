@@ -24,15 +24,16 @@
 #include <span>
 
 #include "base/error.h"
-#include "fabric/ucx/linkage.h"
+#include "fabric/ucx/interposed_calls.h"
 
 namespace multigrain::confine {
 
-// The calls above, to be redirected in UCX's libraries.
-[[nodiscard]] std::span<const Redirection> redirections();
+// The calls above, which are to be interposed in UCX's libraries.
+[[nodiscard]] std::span<const Interposition> interpositions();
 
-// Whether `redirected` has all that a transport needs which this UCX has. Error: it makes other calls than those known.
-[[nodiscard]] Status check(const Redirected& redirected);
+// Checks that `interposed` has all the calls that the transports of this UCX need. Error: UCX makes other calls than
+// those that are known.
+[[nodiscard]] Status check(const InterposedCalls& interposed);
 
 // Closes what is kept open of peers: after UCX's workers are gone.
 void close_doorbells();

@@ -25,7 +25,7 @@
 #include "base/stack_text.h"
 #include "fabric/ucx/confine.h"
 #include "fabric/ucx/gate_token.h"
-#include "fabric/ucx/linkage.h"
+#include "fabric/ucx/interposed_calls.h"
 
 namespace multigrain {
 namespace {
@@ -157,7 +157,7 @@ struct Gate {
   unsigned node = 0;
   std::string interface;
   unsigned users = 0;  // changed with g_install held
-  Redirected redirected;
+  InterposedCalls interposed;
   std::atomic<int> spare{-1};  // a descriptor to give up when there are no more
 
   LineLimit refusal_lines;
@@ -482,26 +482,26 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
 
   // Calls of the C library are made in libucs alone today; its siblings are looked through in case that changes.
   constexpr const char* kLibraries[] = {"libucs.so", "libuct", "libucp.so"};
-  std::vector<Redirection> functions = {{"connect", address_of(&gate_connect)},
-                                        {"listen", address_of(&gate_listen)},
-                                        {"accept", address_of(&gate_accept)},
-                                        {"accept4", address_of(&gate_accept4)},
-                                        {"recv", address_of(&gate_recv)}};
-  functions.insert(functions.end(), confine::redirections().begin(), confine::redirections().end());
-  Result<Redirected> redirected = Redirected::redirect(kLibraries, functions);
-  if (!redirected) return tl::unexpected(redirected.error());
+  std::vector<Interposition> functions = {{"connect", address_of(&gate_connect)},
+                                          {"listen", address_of(&gate_listen)},
+                                          {"accept", address_of(&gate_accept)},
+                                          {"accept4", address_of(&gate_accept4)},
+                                          {"recv", address_of(&gate_recv)}};
+  functions.insert(functions.end(), confine::interpositions().begin(), confine::interpositions().end());
+  Result<InterposedCalls> interposed = InterposedCalls::install(kLibraries, functions);
+  if (!interposed) return tl::unexpected(interposed.error());
   for (const char* needed : {"connect", "listen", "recv"})
-    if (redirected->count(needed) == 0)
+    if (interposed->count(needed) == 0)
       return fail(
           "UCX's libraries make no call of {}(): Multigrain cannot keep unauthenticated peers out of this version of "
           "UCX's TCP transport, and does not run over it (1.13 is known to work)",
           needed);
-  if (redirected->count("accept") + redirected->count("accept4") == 0)
+  if (interposed->count("accept") + interposed->count("accept4") == 0)
     return fail(
         "UCX's libraries make no call of accept(): Multigrain cannot keep unauthenticated peers out of this version of "
         "UCX's TCP transport, and does not run over it (1.13 is known to work)");
-  if (Status confined = confine::check(*redirected); !confined) return confined;
-  gate.redirected = std::move(*redirected);
+  if (Status confined = confine::check(*interposed); !confined) return confined;
+  gate.interposed = std::move(*interposed);
   gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   gate.refusal_lines.reset();
   gate.unauthenticated_lines.reset();
@@ -515,7 +515,8 @@ void remove_gate() {
   Gate& gate = the_gate();
   if (gate.users == 0) return;
   if (--gate.users != 0) return;
-  if (const Status restored = gate.redirected.restore(); !restored) panic("UCX's linkage tables cannot be put back");
+  if (const Status restored = gate.interposed.restore(); !restored)
+    panic("the calls of UCX's libraries cannot be restored");
   g_gate.store(nullptr, std::memory_order_release);
   if (const int spare = gate.spare.exchange(-1); spare >= 0) ::close(spare);
   confine::close_doorbells();

@@ -2,8 +2,8 @@
 //
 // UCX's TCP transport listens on a port of every interface it uses and believes every process that connects, down to
 // stores at any address of the process. It has no place for a check. So the gate takes the place of the C library's
-// socket calls in UCX's libraries (their linkage tables are changed; no other code of the process is affected). With
-// them go the calls that confine.h is about. Those of the gate:
+// socket calls in UCX's libraries (interposed_calls.h; no other code of the process is affected). The calls of
+// confine.h are interposed with them. Those of the gate:
 //
 //  connect  lets the connection come up, for at most kConnectLimitMs, and sends a token (gate_token.h) as its first
 //           bytes.

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "fabric/ucx/gate_token.h"
-#include "fabric/ucx/linkage.h"
+#include "fabric/ucx/interposed_calls.h"
 
 extern "C" {
 #include <ucs/sys/sock.h>
@@ -392,10 +392,10 @@ TEST(Gate, IsGoneAfterItWasRemoved) {
   for (int fd : {caller, called, listener}) close(fd);
 }
 
-TEST(Linkage, FindsWhatALibraryCallsAndPutsItBack) {
+TEST(InterposedCalls, FindsWhatALibraryCallsAndPutsItBack) {
   const char* const libraries[] = {"libucs.so"};
-  const Redirection none[] = {{"no_such_function", nullptr}};
-  auto nothing = Redirected::redirect(libraries, none);
+  const Interposition none[] = {{"no_such_function", nullptr}};
+  auto nothing = InterposedCalls::install(libraries, none);
   ASSERT_TRUE(nothing);
   EXPECT_EQ(nothing->count("no_such_function"), 0u);
 
@@ -405,14 +405,14 @@ TEST(Linkage, FindsWhatALibraryCallsAndPutsItBack) {
     errno = EACCES;
     return -1;
   };
-  const Redirection one[] = {{"socket", reinterpret_cast<void*>(replacement)}};
-  auto redirected = Redirected::redirect(libraries, one);
-  ASSERT_TRUE(redirected);
-  EXPECT_EQ(redirected->count("socket"), 1u);
+  const Interposition one[] = {{"socket", reinterpret_cast<void*>(replacement)}};
+  auto interposed = InterposedCalls::install(libraries, one);
+  ASSERT_TRUE(interposed);
+  EXPECT_EQ(interposed->count("socket"), 1u);
   int fd = -1;
   EXPECT_NE(ucs_socket_create(AF_INET, SOCK_STREAM, &fd), UCS_OK);
   EXPECT_EQ(calls, 1);
-  ASSERT_TRUE(redirected->restore());
+  ASSERT_TRUE(interposed->restore());
   ASSERT_EQ(ucs_socket_create(AF_INET, SOCK_STREAM, &fd), UCS_OK);
   EXPECT_EQ(calls, 1);
   close(fd);

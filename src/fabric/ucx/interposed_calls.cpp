@@ -1,4 +1,4 @@
-#include "fabric/ucx/linkage.h"
+#include "fabric/ucx/interposed_calls.h"
 
 #include <elf.h>
 #include <link.h>
@@ -25,9 +25,9 @@ struct Tables {
 
 struct Search {
   std::span<const char* const> libraries;
-  std::span<const Redirection> functions;
+  std::span<const Interposition> functions;
   // name, place, replacement, read-only
-  void (*found)(void* context, const Redirection& function, void** place, bool read_only);
+  void (*found)(void* context, const Interposition& function, void** place, bool read_only);
   void* context;
 };
 
@@ -94,7 +94,7 @@ int visit(dl_phdr_info* object, size_t, void* context) {
       const auto type = ELF64_R_TYPE(entries[i].r_info);
       if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64) continue;
       const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(entries[i].r_info)];
-      for (const Redirection& function : search.functions) {
+      for (const Interposition& function : search.functions) {
         if (strcmp(tables.names + symbol.st_name, function.name) != 0) continue;
         const ElfW(Addr) place = object->dlpi_addr + entries[i].r_offset;
         search.found(search.context, function, reinterpret_cast<void**>(place),
@@ -109,12 +109,12 @@ int visit(dl_phdr_info* object, size_t, void* context) {
 
 }  // namespace
 
-Result<Redirected> Redirected::redirect(std::span<const char* const> libraries,
-                                        std::span<const Redirection> functions) {
-  Redirected made;
+Result<InterposedCalls> InterposedCalls::install(std::span<const char* const> libraries,
+                                                 std::span<const Interposition> functions) {
+  InterposedCalls made;
   Search search{libraries, functions,
-                [](void* context, const Redirection& function, void** place, bool read_only) {
-                  static_cast<Redirected*>(context)->slots_.push_back(
+                [](void* context, const Interposition& function, void** place, bool read_only) {
+                  static_cast<InterposedCalls*>(context)->slots_.push_back(
                       Slot{function.name, place, nullptr, function.replacement, read_only});
                 },
                 &made};
@@ -133,27 +133,27 @@ Result<Redirected> Redirected::redirect(std::span<const char* const> libraries,
   return made;
 }
 
-unsigned Redirected::count(const char* name) const {
+unsigned InterposedCalls::count(const char* name) const {
   unsigned found = 0;
   for (const Slot& slot : slots_) found += strcmp(slot.name, name) == 0 ? 1 : 0;
   return found;
 }
 
-Status Redirected::restore() {
+Status InterposedCalls::restore() {
   for (const Slot& slot : slots_)
     if (Status written = write(slot, slot.before); !written) return written;
   slots_.clear();
   return {};
 }
 
-Status Redirected::write(const Slot& slot, void* value) {
+Status InterposedCalls::write(const Slot& slot, void* value) {
   const auto page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   auto* page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot.place) & ~(page_size - 1));
   if (slot.read_only && mprotect(page, page_size, PROT_READ | PROT_WRITE) != 0)
-    return fail_errno(errno, "cannot change the linkage table of a UCX library");
+    return fail_errno(errno, "cannot change the global offset table of a UCX library");
   std::atomic_ref(*slot.place).store(value, std::memory_order_release);
   if (slot.read_only && mprotect(page, page_size, PROT_READ) != 0)
-    return fail_errno(errno, "cannot protect the linkage table of a UCX library again");
+    return fail_errno(errno, "cannot protect the global offset table of a UCX library again");
   return {};
 }
 
