@@ -31,8 +31,8 @@ namespace multigrain::agent {
 
 inline constexpr std::string_view kPreamble = "multigrain-agent ";  // then the protocol, the version, end of line
 inline constexpr unsigned kProtocol = 3;
-// What the shell over there may print first, bytes.
-inline constexpr size_t kMaxNoise = 64 * 1024;
+// How many bytes the shell of the other host may print before that line: its banner.
+inline constexpr size_t kMaxBanner = 64 * 1024;
 
 enum Type : uint8_t {
   // From mgrun.

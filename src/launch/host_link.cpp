@@ -77,8 +77,8 @@ void HostLink::keep_up(Clock::time_point now) {
   if (hello_ && now - spoke_ >= agent::beat_interval(silence_limit_)) send(agent::kBeat);
 }
 
-// Reads the channel until the agent's first line, behind whatever came before it. True: it has been found, and what
-// follows it is in the stream.
+// Reads the channel until the agent's first line, which comes after the shell's banner. True: the line has been found,
+// and what follows it is in the stream.
 Result<bool> HostLink::find_preamble() {
   std::array<char, 4096> buffer;
   while (true) {
@@ -86,19 +86,19 @@ Result<bool> HostLink::find_preamble() {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) break;
     if (got <= 0) return tl::unexpected<Error>(explain_end());
-    noise_.append(buffer.data(), static_cast<size_t>(got));
-    if (noise_.size() > agent::kMaxNoise) return fail("what answers there is not mgrun's agent");
+    banner_.append(buffer.data(), static_cast<size_t>(got));
+    if (banner_.size() > agent::kMaxBanner) return fail("what answers there is not mgrun's agent");
     // The line of the agent may be followed by frames at once.
-    const size_t start = noise_.find(agent::kPreamble);
-    const size_t end = start == std::string::npos ? start : noise_.find('\n', start);
+    const size_t start = banner_.find(agent::kPreamble);
+    const size_t end = start == std::string::npos ? start : banner_.find('\n', start);
     if (end == std::string::npos) continue;
-    const std::string said = noise_.substr(start + agent::kPreamble.size(), end - start - agent::kPreamble.size());
+    const std::string said = banner_.substr(start + agent::kPreamble.size(), end - start - agent::kPreamble.size());
     const std::string ours = fmt::format("{} {}", agent::kProtocol, MULTIGRAIN_VERSION);
     if (said != ours)
       return fail("the mgrun there is of another version ('{}' instead of '{}'); install the same on every host", said,
                   ours);
-    stream_->feed(std::as_bytes(std::span(noise_).subspan(end + 1)));
-    noise_.clear();
+    stream_->feed(std::as_bytes(std::span(banner_).subspan(end + 1)));
+    banner_.clear();
     raw_ = -1;
     return true;
   }
@@ -155,7 +155,7 @@ void HostLink::read_complaints() {
     }
     while (true) {
       const size_t newline = complaint_.find('\n');
-      if (newline == std::string::npos && (got > 0 || complaint_.empty()) && complaint_.size() < agent::kMaxNoise)
+      if (newline == std::string::npos && (got > 0 || complaint_.empty()) && complaint_.size() < agent::kMaxBanner)
         break;
       std::string line = complaint_.substr(0, newline);
       complaint_.erase(0, newline == std::string::npos ? newline : newline + 1);

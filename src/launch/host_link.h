@@ -76,8 +76,8 @@ class HostLink {
   const Nanoseconds silence_limit_;
   pid_t pid_ = -1;  // -1: reaped
   std::optional<FrameStream> stream_;
-  int raw_ = -1;       // the channel before it is one of frames
-  std::string noise_;  // what came by it
+  int raw_ = -1;        // the channel before it is one of frames
+  std::string banner_;  // what came by it
   FileDescriptor complaints_pipe_;
   std::string complaint_;  // a line that has not ended
   std::vector<std::string> complaints_;
