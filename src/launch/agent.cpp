@@ -50,7 +50,7 @@ struct OutputPipe {
 
 class Agent {
  public:
-  Agent(int in, int out) : root_(in, out), silence_(0, Clock::now()) {}
+  Agent(int in, int out) : root_(in, out), heartbeat_timer_(0, Clock::now()) {}
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
   int run();
@@ -85,7 +85,7 @@ class Agent {
   std::string directory_;
   std::string interface_address_;
   std::unique_ptr<LocalNodes> nodes_;
-  agent::Silence silence_;
+  agent::HeartbeatTimer heartbeat_timer_;
   Clock::time_point spoke_{};
   Clock::time_point last_words_until_{};
   Stillness told_;  // to mgrun
@@ -110,7 +110,7 @@ bool Agent::hear() {
     any = true;
     good = frame && obey(**frame);
   }
-  if (any) silence_.heard(Clock::now());
+  if (any) heartbeat_timer_.heard(Clock::now());
   return open && good;
 }
 
@@ -129,7 +129,7 @@ bool Agent::take_job(FieldReader& fields) {
   job_.config.stats_file = fields.text();
   job_.hosted = fields.number(1) != 0;
   job_.has_all_of_environment = job_.hosted;
-  silence_ = agent::Silence(job_.config.silence_limit, Clock::now());
+  heartbeat_timer_ = agent::HeartbeatTimer(job_.config.silence_limit, Clock::now());
   return fields.complete() && job_.config.processors_per_node != 0 && job_.count != 0 &&
          job_.first.value + job_.count <= job_.config.nodes;
 }
@@ -160,7 +160,7 @@ bool Agent::obey_description(const Frame& frame) {
 bool Agent::obey(const Frame& frame) {
   FieldReader fields(frame.payload);
   switch (frame.type) {
-    case agent::kBeat:
+    case agent::kHeartbeat:
       return true;
     case agent::kClose:
       close_run();
@@ -373,7 +373,7 @@ void Agent::wait_for_something() {
   if (under_way_ + agent::kPiece <= agent::kCreditWindow)
     for (const OutputPipe& output : outputs_) polled.push_back({output.pipe.get(), POLLIN, 0});
   if (nodes_) nodes_->append_to(polled);
-  auto left = agent::beat_interval(job_.config.silence_limit);
+  auto left = agent::heartbeat_interval(job_.config.silence_limit);
   if (phase_ == Phase::kClosing) left = std::min(left, std::chrono::nanoseconds(std::chrono::milliseconds(100)));
   poll(polled.data(), polled.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
 }
@@ -405,7 +405,7 @@ int Agent::run() {
       close_run();
       return 1;
     }
-    if (silence_.too_long(now)) {
+    if (heartbeat_timer_.expired(now)) {
       // It may read this if it was only stopped.
       refuse(1, fmt::format("its agent has heard nothing from mgrun for {:.3g} s and has ended its nodes (mgrun was "
                             "stopped, or the network paused; --timeout says how long that may last)",
@@ -414,7 +414,7 @@ int Agent::run() {
       close_run();
       return 1;
     }
-    if (now - spoke_ >= agent::beat_interval(job_.config.silence_limit)) send(agent::kBeat);
+    if (now - spoke_ >= agent::heartbeat_interval(job_.config.silence_limit)) send(agent::kHeartbeat);
     // Signals for the nodes come from mgrun: those that arrive here are meant for this process.
     while (const auto signal = signals_.next()) {
       const auto number = static_cast<int>(signal->ssi_signo);

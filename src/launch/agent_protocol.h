@@ -14,7 +14,7 @@
 //   kClose      mgrun   the run is over: end what is left; the last words are kOutput and
 //   kClosed     agent   nothing of the run is left here
 //
-// Each side sends kBeat when it has been silent for a while. A side that hears nothing for as long as the run's
+// Each side sends kHeartbeat when it has been silent for a while. A side that hears nothing for as long as the run's
 // time-out takes the other for gone: mgrun ends the run everywhere else, the agent ends its nodes. Neither waits for
 // the other to read: output and input go at most kCreditWindow bytes ahead of what the receiver says it has passed on.
 #pragma once
@@ -65,40 +65,41 @@ enum Type : uint8_t {
   kStillness,   // whether the nodes' processors all sleep, whether any runs, a number: when one of them has changed
   kSnapshot,    // node, blob (report/node_snapshot.h): the answer to kAsk, one a node
   // From both.
-  kCard,  // round, node, blob
-  kBeat,  //
+  kCard,       // round, node, blob
+  kHeartbeat,  //
 };
 
 inline constexpr size_t kCreditWindow = 512 * 1024;  // bytes under way that the receiver has not passed on
 inline constexpr size_t kPiece = 32 * 1024;          // of output or input in one frame
 
-// How often each side says something at least, if silence of `limit` ends the run (0: none does).
-inline std::chrono::nanoseconds beat_interval(Nanoseconds limit) {
+// How often each side sends a frame at least, if a silence of `limit` ends the run (0: no silence does).
+inline std::chrono::nanoseconds heartbeat_interval(Nanoseconds limit) {
   constexpr std::chrono::nanoseconds kLongest = std::chrono::milliseconds(500);
   return limit == 0 ? kLongest : std::min(kLongest, std::chrono::nanoseconds(limit / 8));
 }
 
-// Whether somebody has been silent for too long, asked again and again by a loop that may itself have been stopped for
-// a while (a suspended machine, a debugger): that time is nobody's silence. A pause that is shorter than the limit is
-// always borne, wherever between two signs of life it begins; one that is longer by two intervals never is.
-class Silence {
+// Finds out that the other side has been silent for too long. A loop asks again and again, and may itself have been
+// stopped for a while (a suspended machine, a debugger): that time does not count as the other side's silence. A pause
+// that is shorter than the limit is always borne, wherever between two frames it begins; a pause that is longer by two
+// intervals never is.
+class HeartbeatTimer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Silence(Nanoseconds limit, Clock::time_point now) : limit_(limit), heard_(now), asked_(now) {}
+  HeartbeatTimer(Nanoseconds limit, Clock::time_point now) : limit_(limit), heard_(now), checked_(now) {}
   void heard(Clock::time_point now) { heard_ = now; }
-  // Call it once a beat_interval at least.
-  bool too_long(Clock::time_point now) {
-    const std::chrono::nanoseconds pause = now - asked_;
-    asked_ = now;
-    if (pause > 3 * beat_interval(limit_.count())) heard_ = std::min(now, heard_ + pause);
-    return limit_.count() != 0 && now - heard_ >= limit_ + beat_interval(limit_.count());
+  // The loop calls this at least once in a heartbeat_interval().
+  bool expired(Clock::time_point now) {
+    const std::chrono::nanoseconds pause = now - checked_;
+    checked_ = now;
+    if (pause > 3 * heartbeat_interval(limit_.count())) heard_ = std::min(now, heard_ + pause);
+    return limit_.count() != 0 && now - heard_ >= limit_ + heartbeat_interval(limit_.count());
   }
 
  private:
   std::chrono::nanoseconds limit_;
   Clock::time_point heard_;
-  Clock::time_point asked_;
+  Clock::time_point checked_;
 };
 
 }  // namespace multigrain::agent

@@ -254,7 +254,7 @@ void HostLauncher::describe_job(HostLink& link, const std::string& address) {
   }
   for (const auto& [name, value] : options_.environment) variable(name, value);
   link.send(agent::kCheck);
-  link.expect_beats();
+  link.expect_heartbeats();
 }
 
 void HostLauncher::start_nodes() {
@@ -498,7 +498,7 @@ void HostLauncher::wait_for_something() {
   if (!input_ended_ && phase_ == Phase::kRunning && in_foreground &&
       input_under_way_ + agent::kPiece <= agent::kCreditWindow)
     polled.push_back({STDIN_FILENO, POLLIN, 0});
-  Clock::time_point until = Clock::now() + agent::beat_interval(options_.config.silence_limit);
+  Clock::time_point until = Clock::now() + agent::heartbeat_interval(options_.config.silence_limit);
   if (const auto deadline = supervisor_.deadline()) until = std::min(until, *deadline);
   if (const auto next = standstill_.next()) until = std::min(until, *next);
   if (asked_) until = std::min(until, *asked_ + kAnswerLimit);

@@ -24,7 +24,7 @@ constexpr int kSshFailed = 255;
 }  // namespace
 
 HostLink::HostLink(HostNodes nodes, Nanoseconds silence_limit)
-    : nodes_(std::move(nodes)), silence_limit_(silence_limit), silence_(0, Clock::now()) {}
+    : nodes_(std::move(nodes)), silence_limit_(silence_limit), heartbeat_timer_(0, Clock::now()) {}
 
 HostLink::~HostLink() {
   end();
@@ -74,7 +74,7 @@ void HostLink::send(agent::Type type, const FieldWriter& fields) {
 void HostLink::keep_up(Clock::time_point now) {
   if (!stream_) return;
   stream_->flush();
-  if (hello_ && now - spoke_ >= agent::beat_interval(silence_limit_)) send(agent::kBeat);
+  if (hello_ && now - spoke_ >= agent::heartbeat_interval(silence_limit_)) send(agent::kHeartbeat);
 }
 
 // Reads the channel until the agent's first line, which comes after the shell's banner. True: the line has been found,
@@ -115,10 +115,10 @@ Status HostLink::hear(Clock::time_point now) {
   }
   pollfd readable{stream_->in(), POLLIN, 0};
   if (poll(&readable, 1, 0) > 0) {
-    silence_.heard(now);
+    heartbeat_timer_.heard(now);
     if (!stream_->receive()) return tl::unexpected<Error>(explain_end());
   }
-  if (silence_.too_long(now))
+  if (heartbeat_timer_.expired(now))
     return fail("nothing has been heard from it for {:.3g} s", static_cast<double>(silence_limit_) / 1e9);
   return {};
 }
@@ -127,7 +127,7 @@ Result<std::optional<Frame>> HostLink::next() {
   while (stream_ && raw_ < 0) {
     auto frame = stream_->next();
     if (!frame || !*frame) return frame;
-    if ((*frame)->type == agent::kBeat) continue;
+    if ((*frame)->type == agent::kHeartbeat) continue;
     if ((*frame)->type != agent::kHello || hello_) return frame;
     FieldReader fields((*frame)->payload);
     Hello hello;

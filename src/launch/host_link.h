@@ -48,13 +48,14 @@ class HostLink {
   void append_to(std::vector<pollfd>& polled) const;
   void send(agent::Type type, const FieldWriter& fields = {});
   // From now on the host must not be silent for longer than the limit: its agent has been told what that is.
-  void expect_beats() { silence_ = agent::Silence(silence_limit_, Clock::now()); }
+  void expect_heartbeats() { heartbeat_timer_ = agent::HeartbeatTimer(silence_limit_, Clock::now()); }
   // Sends what is queued, and a sign of life if nothing else was sent for a while.
   void keep_up(Clock::time_point now);
   // Takes in what came, without waiting; next() then has the frames. Error: nothing more will come from this host; what
   // came before can still be had from next(). The sentence says why, without the host's name.
   Status hear(Clock::time_point now);
-  // The next frame but for hello and beats, which are dealt with here. Error: the host does not follow the protocol.
+  // Returns the next frame other than kHello and kHeartbeat, which are dealt with here. Error: the host does not follow
+  // the protocol.
   Result<std::optional<Frame>> next();
   // Lines that ssh, or the agent, wrote to standard error since the last call.
   std::vector<std::string> take_complaints();
@@ -83,7 +84,7 @@ class HostLink {
   std::vector<std::string> complaints_;
   std::string last_complaint_;
   std::optional<Hello> hello_;
-  agent::Silence silence_;
+  agent::HeartbeatTimer heartbeat_timer_;
   Clock::time_point spoke_{};
 };
 
