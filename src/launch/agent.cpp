@@ -61,8 +61,8 @@ class Agent {
   void say_hello();
   void wait_for_something();
   bool hear();
-  bool obey(const Frame& frame);
-  bool obey_description(const Frame& frame);
+  bool handle_frame(const Frame& frame);
+  bool handle_job_frame(const Frame& frame);
   bool take_job(FieldReader& fields);
   void check_job();
   void start_nodes();
@@ -108,7 +108,7 @@ bool Agent::hear() {
     const auto frame = root_.next();
     if (frame && !*frame) break;
     any = true;
-    good = frame && obey(**frame);
+    good = frame && handle_frame(**frame);
   }
   if (any) heartbeat_timer_.heard(Clock::now());
   return open && good;
@@ -134,7 +134,7 @@ bool Agent::take_job(FieldReader& fields) {
          job_.first.value + job_.count <= job_.config.nodes;
 }
 
-bool Agent::obey_description(const Frame& frame) {
+bool Agent::handle_job_frame(const Frame& frame) {
   FieldReader fields(frame.payload);
   switch (frame.type) {
     case agent::kJob:
@@ -157,7 +157,7 @@ bool Agent::obey_description(const Frame& frame) {
 }
 
 // False: mgrun says what it should not, and is not to be believed any more.
-bool Agent::obey(const Frame& frame) {
+bool Agent::handle_frame(const Frame& frame) {
   FieldReader fields(frame.payload);
   switch (frame.type) {
     case agent::kHeartbeat:
@@ -211,7 +211,7 @@ bool Agent::obey(const Frame& frame) {
       return true;
     }
     default:
-      return phase_ == Phase::kDescribed && obey_description(frame);
+      return phase_ == Phase::kDescribed && handle_job_frame(frame);
   }
 }
 

@@ -126,8 +126,8 @@ class HostLauncher final : private NodeControl {
 
   void wait_for_something();
   void hear(size_t index);
-  Status obey(size_t index, const Frame& frame);
-  Status obey_about_node(size_t index, const Frame& frame);
+  Status handle_frame(size_t index, const Frame& frame);
+  Status handle_node_frame(size_t index, const Frame& frame);
   void host_failed(size_t index, const std::string& reason);
   void refuse(int status, const std::string& message);
   void handle_signals();
@@ -311,9 +311,9 @@ void HostLauncher::hear(size_t index) {
     const auto frame = link.next();
     if (frame && !*frame) break;
     if (frame) {
-      const Status obeyed = obey(index, **frame);
-      if (obeyed) continue;
-      heard = obeyed;
+      const Status handled = handle_frame(index, **frame);
+      if (handled) continue;
+      heard = handled;
     } else {
       heard = tl::unexpected<Error>(frame.error());
     }
@@ -326,7 +326,7 @@ void HostLauncher::hear(size_t index) {
 }
 
 // What the agent says of its host.
-Status HostLauncher::obey(size_t index, const Frame& frame) {
+Status HostLauncher::handle_frame(size_t index, const Frame& frame) {
   Host& host = hosts_[index];
   FieldReader fields(frame.payload);
   switch (frame.type) {
@@ -372,12 +372,12 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       host.closed = true;
       return {};
     default:
-      return obey_about_node(index, frame);
+      return handle_node_frame(index, frame);
   }
 }
 
 // What the agent says of one of its nodes.
-Status HostLauncher::obey_about_node(size_t index, const Frame& frame) {
+Status HostLauncher::handle_node_frame(size_t index, const Frame& frame) {
   Host& host = hosts_[index];
   FieldReader fields(frame.payload);
   const auto read_node = [&] { return NodeId(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1))); };
