@@ -96,17 +96,17 @@ void Supervisor::node_ended(const NodeEnd& end) {
     pending_.push_back(end);
     return;
   }
-  judge(end);
-  if (phase_ != Phase::kRunning) judge_pending();
+  act_on_end(end);
+  if (phase_ != Phase::kRunning) act_on_pending_ends();
 }
 
-void Supervisor::judge_pending() {
+void Supervisor::act_on_pending_ends() {
   // The end of the program explains the others', whichever was seen first.
   std::ranges::sort(pending_, {}, &NodeEnd::node);
-  for (const NodeEnd& end : std::exchange(pending_, {})) judge(end);
+  for (const NodeEnd& end : std::exchange(pending_, {})) act_on_end(end);
 }
 
-void Supervisor::judge(const NodeEnd& end) {
+void Supervisor::act_on_end(const NodeEnd& end) {
   if (phase_ == Phase::kTerminating || phase_ == Phase::kKilling) return;
   if (WIFSIGNALED(end.status) && WTERMSIG(end.status) == forwarded_) {
     if (!forwarded_told_ && !rules_.program_speaks_for_itself)
@@ -175,7 +175,7 @@ void Supervisor::host_lost(const std::string& host, const std::string& reason) {
   tell("host {} (node{} {}) is gone: {}; the run ends", host, lost.size() == 1 ? "" : "s", fmt::join(lost, ","),
        reason);
   if (phase_ == Phase::kRunning || phase_ == Phase::kFinishing) terminate(NodeId(static_cast<uint16_t>(lost.front())));
-  judge_pending();
+  act_on_pending_ends();
 }
 
 std::optional<Supervisor::Clock::time_point> Supervisor::deadline() const {
@@ -187,7 +187,7 @@ std::optional<Supervisor::Clock::time_point> Supervisor::deadline() const {
 
 void Supervisor::check_deadline() {
   const Clock::time_point now = Clock::now();
-  if (!pending_.empty() && now >= pending_until_) judge_pending();
+  if (!pending_.empty() && now >= pending_until_) act_on_pending_ends();
   if (phase_ == Phase::kRunning || phase_ == Phase::kKilling || now < deadline_ || !anyone_left()) return;
   if (phase_ == Phase::kTerminating) {
     phase_ = Phase::kKilling;

@@ -49,8 +49,8 @@ class Supervisor {
   struct Rules {
     // The terminal signals the nodes itself: they are in this process's group.
     bool nodes_share_terminal = true;
-    // How long an end that may be due to another, of which we have not heard yet, goes unjudged: what a node sees of
-    // its peers over a network can be ahead of what we see of them.
+    // How long the supervisor waits before it acts on an end that may be due to the end of another node, of which it
+    // has not heard yet: what a node sees of its peers over a network can be ahead of what the supervisor sees of them.
     std::chrono::milliseconds patience{0};
     // Node 0's program is run as it is, so its end is as without mgrun: its status, and no word.
     bool program_speaks_for_itself = false;
@@ -101,8 +101,8 @@ class Supervisor {
     kKilling,      // and SIGKILL
   };
 
-  void judge_pending();
-  void judge(const NodeEnd& end);
+  void act_on_pending_ends();
+  void act_on_end(const NodeEnd& end);
   void terminate(NodeId culprit);
   [[nodiscard]] bool was_premature(const NodeEnd& end) const;
   [[nodiscard]] std::string name(NodeId node) const;
@@ -112,7 +112,7 @@ class Supervisor {
   std::vector<Node> nodes_;
   Phase phase_ = Phase::kRunning;
   Clock::time_point deadline_{};
-  std::vector<NodeEnd> pending_;  // ends that were not judged yet, and until when
+  std::vector<NodeEnd> pending_;  // ends that were not acted on yet, and until when
   Clock::time_point pending_until_{};
   int forwarded_ = 0;  // the last signal that was passed on
   Clock::time_point forwarded_at_{};
