@@ -1,7 +1,7 @@
-// How a thread of the runtime waits for something that a message (or another thread) will bring.
+// Waiting: by these functions a thread of the runtime waits for something that a message or another thread will bring.
 //
-// Bounded polling, then block: while it polls, the thread handles the node's messages itself, which is what makes a
-// round trip cost two cache-line transfers rather than two wake-ups. When it blocks, the service thread takes over.
+// It polls for a bounded time, and then blocks. While it polls, the thread handles the node's messages itself, so that
+// a round trip costs two cache-line transfers rather than two wake-ups. When it blocks, the service thread takes over.
 #pragma once
 
 #include <atomic>
@@ -17,38 +17,41 @@
 
 namespace multigrain {
 
-// A counter that grows when something happened. A waiter reads it, checks its condition, and sleeps only if it has not
-// grown since. The lowest bit says that a thread may be asleep, so that notify() needs no system call otherwise.
+// A counter that grows when something has happened. A waiter reads it, checks its condition, and sleeps only if the
+// counter has not grown since. The lowest bit says that a thread may be asleep; without it notify() needs no system
+// call.
 class EventCount {
  public:
-  // Take this before checking the condition.
+  // A waiter calls this before it checks its condition.
   [[nodiscard]] uint32_t prepare() const { return word_.load(std::memory_order_acquire) & ~kSleeper; }
 
-  // Announces that the condition may have changed. The change itself must be made before.
+  // Announces that the condition may have changed. The caller has made the change itself before.
   void notify() {
     mark();
-    // Before the count grows: a waiter that is announced in vain is woken by that, and says so.
+    // This comes before the count grows: a waiter that is announced in vain is woken by the growth, and says so.
     virtual_time::announce(this, when_.load(std::memory_order_relaxed));
     const uint32_t old = word_.fetch_add(kStep, std::memory_order_seq_cst);
     if ((old & kSleeper) != 0) {
       word_.fetch_and(~kSleeper, std::memory_order_relaxed);
-      // The emulated processors have cores of their own, and poll.
+      // In virtual time this costs nothing: the emulated processors have cores of their own, and poll.
       const virtual_time::Unaccounted wake;
       futex_wake(word_, FutexScope::kProcess);
     }
   }
 
-  // Says when that is in virtual time. Before the change itself where a waiter may see the change without notify().
+  // Records when the change happens in virtual time. Where a waiter may see the change without notify(), the caller
+  // calls this before it makes the change.
   void mark() {
     if (virtual_time::on()) when_.store(virtual_time::stamp(), std::memory_order_relaxed);
   }
 
-  // The virtual time of the last mark() or notify(): what was waited for happened then (virtual_time.h, V2).
+  // The virtual time of the last mark() or notify(), at which the event that a waiter waits for happened
+  // (virtual_time.h, V2).
   [[nodiscard]] const std::atomic<Nanoseconds>& when() const { return when_; }
 
   [[nodiscard]] bool changed_since(uint32_t seen) const { return prepare() != seen; }
 
-  // Sleeps until notify() was called since `seen` was taken, or a signal arrives.
+  // Sleeps until notify() has been called since `seen` was read, or a signal arrives.
   void sleep(uint32_t seen) {
     uint32_t expected = seen;
     if (!word_.compare_exchange_strong(expected, seen | kSleeper, std::memory_order_seq_cst) &&
@@ -64,8 +67,8 @@ class EventCount {
   std::atomic<Nanoseconds> when_{0};
 };
 
-// Polls for how long before it blocks. Set at start-up from the number of processors and cores: where every processor
-// has a core, long enough to cover a round trip; where they share, hardly at all.
+// Says how long a waiter polls before it blocks. It is set at start-up from the number of processors and cores: where
+// every processor has a core, long enough to cover a round trip; where processors share cores, hardly at all.
 struct WaitPolicy {
   uint64_t spin_ticks = 0;
 };
@@ -102,7 +105,8 @@ class PollingScope {
   bool counted_ = true;
 };
 
-// Whether there is nothing to wait for. In virtual time what is not waited for has happened, too, when it happened.
+// Returns whether there is nothing to wait for. In virtual time the caller goes on no earlier than the event happened,
+// even if it does not have to wait for it.
 template <typename Done>
 [[nodiscard]] bool already_satisfied(const EventCount& event, Done& done) {
   if (!done()) return false;
@@ -110,12 +114,12 @@ template <typename Done>
   return true;
 }
 
-// While it exists, waits of the calling thread leave the node's messages to other threads: it stands where handlers may
-// have to wait for it.
+// While it exists, waits of the calling thread leave the node's messages to other threads. It is for a thread that
+// handlers may have to wait for, such as a thread that has published a hazard.
 using NoHandlersScope = NestingScope<struct NoHandlersTag>;
 
-// Waits until `done()` holds. The thread that makes it true calls `event.notify()` afterwards. Async-signal-safe if
-// `done` is.
+// Waits until `done()` holds. The thread that makes it true calls `event.notify()` afterwards. This is
+// async-signal-safe if `done` is.
 template <typename Done>
 void wait_until(PollingScope& polling, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (already_satisfied(event, done)) return;
@@ -148,7 +152,7 @@ void wait_until(PollingScope& polling, const WaitPolicy& policy, EventCount& eve
   }
 }
 
-// The same for a thread that has not sent anything just before.
+// Does the same for a thread that has no PollingScope yet because it has not just sent a request.
 template <typename Done>
 void wait_until(Fabric& fabric, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (already_satisfied(event, done)) return;

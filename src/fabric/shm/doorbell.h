@@ -71,7 +71,7 @@ struct alignas(64) Doorbell {
 
   static constexpr uint64_t bit(unsigned source) { return uint64_t{1} << source; }
 
-  // S2 and S3: after a message was published in the ring from `source`, with a sequentially consistent store.
+  // Does S2 and S3, after a message was published in the ring from `source` with a sequentially consistent store.
   void announce(unsigned source) {
     if ((pending.load(std::memory_order_seq_cst) & bit(source)) != 0) return;
     pending.fetch_or(bit(source), std::memory_order_seq_cst);
@@ -87,7 +87,7 @@ struct alignas(64) Doorbell {
     wake_unless_polled();
   }
 
-  // S3.
+  // Does S3.
   void wake_unless_polled() {
     if (pollers.load(std::memory_order_seq_cst) != 0) return;
     uint32_t none = 0;
@@ -97,17 +97,17 @@ struct alignas(64) Doorbell {
   // Wakes the service thread whether a thread polls or not: for reasons other than messages.
   void wake() {
     wakes.fetch_add(1, std::memory_order_seq_cst);
-    // In virtual time a message's handler costs what the network model says.
+    // In virtual time the wake-up costs nothing: a message's handler costs what the network model says.
     const virtual_time::Unaccounted wake;
     futex_wake(wakes, FutexScope::kMachine, 1);
   }
 
   void begin_polling() { pollers.fetch_add(1, std::memory_order_seq_cst); }
 
-  // L1 and V4. Returns the new value: 0 means that the caller must look for work and, if there is any, see to it.
+  // Does L1 or V4. Returns the new value: 0 means that the caller must look for work and, if there is any, see to it.
   uint32_t end_polling() { return pollers.fetch_sub(1, std::memory_order_seq_cst) - 1; }
 
-  // V2. Returns whether the service thread is now counted in pollers.
+  // Does V2. Returns whether the service thread is now counted in pollers.
   bool begin_service() {
     uint32_t seen = pollers.load(std::memory_order_seq_cst);
     while (true) {
