@@ -17,23 +17,23 @@ namespace {
 struct Tables {
   const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
-  const ElfW(Rela) * plt = nullptr;  // functions, bound on their first call
+  const ElfW(Rela) * plt = nullptr;  // functions that are bound on their first call
   size_t plt_count = 0;
-  const ElfW(Rela) * others = nullptr;  // among them functions that are bound at load
+  const ElfW(Rela) * others = nullptr;  // other relocations, also of functions that are bound at load
   size_t others_count = 0;
 };
 
 struct Search {
   std::span<const char* const> libraries;
   std::span<const Interposition> functions;
-  // name, place, replacement, read-only
+  // The search calls this for each entry `place` of `function`.
   void (*found)(void* context, const Interposition& function, void** place, bool read_only);
   void* context;
 };
 
 Tables tables_of(const dl_phdr_info& object, const ElfW(Dyn) * dynamic) {
   Tables tables;
-  // The loader leaves absolute addresses here, but for objects without write access to their dynamic section.
+  // The loader stores absolute addresses here, except for objects whose dynamic section it cannot write.
   const auto pointer = [&](ElfW(Addr) value) { return value < object.dlpi_addr ? value + object.dlpi_addr : value; };
   size_t plt_bytes = 0;
   size_t others_bytes = 0;
@@ -122,7 +122,7 @@ Result<InterposedCalls> InterposedCalls::install(std::span<const char* const> li
   for (Slot& slot : made.slots_) {
     slot.before = *slot.place;
     if (Status written = write(slot, slot.after); !written) {
-      // All or nothing: a gate with a hole would be worse than none. What was not written yet is unchanged by this.
+      // The entries that were written are restored: a gate with a hole would be worse than none.
       for (Slot& undone : made.slots_) {
         if (&undone == &slot) break;
         if (const Status back = write(undone, undone.before); !back) break;

@@ -21,7 +21,7 @@ constexpr Nanoseconds kNever = Dispatcher::kNever;
 // of this one, and take 20 us with this one); a longer one lets a request wait that comes when the phase is over.
 constexpr Nanoseconds kPollingPhaseGap = 200'000;
 constexpr Nanoseconds kPollInterval = 100'000;
-constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins
+constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // the service thread spins if it would sleep for less
 
 }  // namespace
 
@@ -88,8 +88,8 @@ void Polling::listen(bool on) {
   listening_.store(on, std::memory_order_seq_cst);
 }
 
-// Asks UCX to make its descriptor readable at the next arrival, and lets that wake the service thread. False: there is
-// an arrival already.
+// Asks UCX to make its descriptor readable at the next arrival, and lets that wake the service thread. Returns false if
+// there is an arrival already.
 bool Polling::try_listen() {
   const ucs_status_t status = ucp_worker_arm(parts_.worker.worker());
   if (status == UCS_ERR_BUSY) return false;
@@ -159,7 +159,7 @@ bool Polling::handle_unless_polled(Nanoseconds& next_work) {
   unsigned handled = 0;
   while (const unsigned batch = parts_.dispatcher.poll()) {
     handled += batch;
-    // A processor that has come to wait handles the rest itself.
+    // A processor that has begun to wait handles the rest itself.
     if (pollers_.load(std::memory_order_relaxed) > 1) break;
   }
   const uint32_t left = pollers_.fetch_sub(1, std::memory_order_seq_cst) - 1;
@@ -167,8 +167,8 @@ bool Polling::handle_unless_polled(Nanoseconds& next_work) {
   return handled != 0;
 }
 
-// Sees to it that arrivals are noticed while the service thread sleeps, and returns for how long it may at most; 0:
-// there is something to do first.
+// Sees to it that arrivals are noticed while the service thread sleeps, and returns for how long it may sleep at most;
+// 0: there is something to do first.
 Nanoseconds Polling::prepare_to_sleep() {
   UcxLock lock(parts_);
   lock.will_handle_messages();
@@ -179,8 +179,8 @@ Nanoseconds Polling::prepare_to_sleep() {
     } else if (since < kPollInterval && !listening_.load(std::memory_order_relaxed)) {
       return kPollInterval - since;
     }
-    // The polling phase is over. A thread that ends its scope from now on sees that; if a thread did before, that is
-    // seen below.
+    // The polling phase is over. A thread that ends its scope from now on sees that; this thread sees below if another
+    // has ended its scope before.
     polling_phase_.store(false, std::memory_order_seq_cst);
   }
   if (progressing_.load(std::memory_order_seq_cst) != 0) return kNever;
@@ -191,7 +191,7 @@ Nanoseconds Polling::prepare_to_sleep() {
   return kNever;
 }
 
-// For at most this long, or until this thread is woken.
+// Sleeps for at most this long, or until another thread or an arrival wakes this one.
 void Polling::sleep(Nanoseconds longest) {
   const timespec limit{static_cast<time_t>(longest / kSecond), static_cast<long>(longest % kSecond)};
   std::array<epoll_event, 2> events{};

@@ -1,5 +1,5 @@
-// The ucx fabric, in the module multigrain-ucx.so: the contract of fabric.h, handed on to the parts that keep it
-// (parts.h).
+// The ucx fabric, in the module multigrain-ucx.so: it implements the contract of fabric.h by forwarding each operation
+// to the part that carries it out (parts.h).
 #pragma once
 
 #include <cstdint>
