@@ -36,9 +36,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Output that nobody ends: something of the run escaped, with a node's standard output in its hand.
+// At the end of the run the agent waits for this long for the end of the nodes' output: a process of the run may have
+// escaped, with a node's standard output still open.
 constexpr std::chrono::seconds kLastWords{2};
-// Of a node that has crashed.
+// The agent sends at most this much text about a node that has crashed.
 constexpr size_t kMaxLastWords = 64 * 1024;
 
 // One node's standard output or error.
@@ -88,7 +89,7 @@ class Agent {
   agent::HeartbeatTimer heartbeat_timer_;
   Clock::time_point spoke_{};
   Clock::time_point last_words_until_{};
-  Stillness told_;  // to mgrun
+  Stillness told_;  // the last one that mgrun was told
 
   FileDescriptor null_;
   FileDescriptor input_;  // the writing end of node 0's standard input
@@ -98,7 +99,7 @@ class Agent {
   size_t under_way_ = 0;  // bytes of output that mgrun has not passed on
 };
 
-// --- What mgrun says
+// --- Frames from mgrun
 
 bool Agent::hear() {
   const bool open = root_.receive();
@@ -156,7 +157,7 @@ bool Agent::handle_job_frame(const Frame& frame) {
   }
 }
 
-// False: mgrun says what it should not, and is not to be believed any more.
+// Returns false if the frame breaks the protocol: the agent does not believe this mgrun any more.
 bool Agent::handle_frame(const Frame& frame) {
   FieldReader fields(frame.payload);
   switch (frame.type) {
@@ -230,7 +231,7 @@ void Agent::check_job() {
                          .value()
                          .message);
   }
-  // What a shell's start-up file here sets would make this host differ from the others.
+  // Variables that a shell's start-up file on this host sets would make this host differ from the others.
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view name(*entry, std::string_view(*entry).find('='));
@@ -319,7 +320,7 @@ void Agent::pass_on_input() {
     }
     passed += static_cast<size_t>(written);
   }
-  // Without a reader it goes nowhere, as in any shell.
+  // Without a reader the input is thrown away, as in any shell.
   if (!input_.is_open() && phase_ != Phase::kReady && phase_ != Phase::kDescribed) passed = waiting_input_.size();
   waiting_input_.erase(0, passed);
   if (passed != 0) send(agent::kInputTaken, FieldWriter().number(passed));
@@ -353,7 +354,7 @@ void Agent::say_hello() {
   write_all(root_.out(), line);
   char name[256] = {};
   gethostname(name, sizeof name - 1);
-  // "client port server port", from sshd.
+  // sshd sets this to "client port server port".
   const char* const connection = std::getenv("SSH_CONNECTION");
   std::istringstream words(connection != nullptr ? connection : "");
   std::string client, client_port, server;
@@ -401,12 +402,12 @@ int Agent::run() {
     root_.flush();
     const Clock::time_point now = Clock::now();
     if (!hear()) {
-      // mgrun is gone: the run is over, and there is nobody to tell.
+      // mgrun is gone: the run is over, and no frame would reach it.
       close_run();
       return 1;
     }
     if (heartbeat_timer_.expired(now)) {
-      // It may read this if it was only stopped.
+      // mgrun may read this if it was only stopped.
       refuse(1, fmt::format("its agent has heard nothing from mgrun for {:.3g} s and has ended its nodes (mgrun was "
                             "stopped, or the network paused; --timeout says how long that may last)",
                             static_cast<double>(job_.config.silence_limit) / 1e9));
@@ -415,11 +416,11 @@ int Agent::run() {
       return 1;
     }
     if (now - spoke_ >= agent::heartbeat_interval(job_.config.silence_limit)) send(agent::kHeartbeat);
-    // Signals for the nodes come from mgrun: those that arrive here are meant for this process.
+    // Signals for the nodes come from mgrun in frames: a signal that arrives here is meant for this process.
     while (const auto signal = signals_.next()) {
       const auto number = static_cast<int>(signal->ssi_signo);
       if (number == SIGCHLD || number == SIGPIPE || phase_ == Phase::kClosing) continue;
-      // A node passes on what is for the run.
+      // A node passes on a signal that is for the run.
       const auto node = nodes_ ? nodes_->node_of(static_cast<pid_t>(signal->ssi_pid)) : std::nullopt;
       if (node) {
         send(agent::kSignalled, FieldWriter().number(node->value).number(static_cast<uint64_t>(number)));
@@ -466,7 +467,7 @@ int Agent::run() {
 }  // namespace
 
 int run_agent() {
-  // The nodes must not have mgrun's channel.
+  // The nodes must not inherit mgrun's channel.
   const int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kExitGrace{1000};
 
-// ssh's status for failures of its own; others are the remote shell's.
+// ssh's exit status for failures of its own; any other status is the remote shell's.
 constexpr int kSshFailed = 255;
 
 }  // namespace
@@ -77,8 +77,8 @@ void HostLink::keep_up(Clock::time_point now) {
   if (hello_ && now - spoke_ >= agent::heartbeat_interval(silence_limit_)) send(agent::kHeartbeat);
 }
 
-// Reads the channel until the agent's first line, which comes after the shell's banner. True: the line has been found,
-// and what follows it is in the stream.
+// Reads the channel until the agent's first line, which comes after the shell's banner. Returns whether the line has
+// been found; then what follows it is in the stream.
 Result<bool> HostLink::find_preamble() {
   std::array<char, 4096> buffer;
   while (true) {
@@ -88,7 +88,7 @@ Result<bool> HostLink::find_preamble() {
     if (got <= 0) return tl::unexpected<Error>(explain_end());
     banner_.append(buffer.data(), static_cast<size_t>(got));
     if (banner_.size() > agent::kMaxBanner) return fail("what answers there is not mgrun's agent");
-    // The line of the agent may be followed by frames at once.
+    // Frames may follow the agent's line at once.
     const size_t start = banner_.find(agent::kPreamble);
     const size_t end = start == std::string::npos ? start : banner_.find('\n', start);
     if (end == std::string::npos) continue;
@@ -185,7 +185,7 @@ std::optional<int> HostLink::wait_for_exit(std::chrono::milliseconds limit) {
   return std::nullopt;
 }
 
-// Why the channel has ended, from how the process behind it ended.
+// Says why the channel has ended, from the way in which the process behind it ended.
 Error HostLink::explain_end() {
   const std::optional<int> status = wait_for_exit(kExitGrace);
   read_complaints();

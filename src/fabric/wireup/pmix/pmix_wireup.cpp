@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a node's card may take when it is already known whether all nodes have come.
+// A node's card may take this long when it is already known whether all nodes have come.
 constexpr std::chrono::seconds kAfterwards{5};
 
 // One request to PMIx. PMIx's own thread answers it, perhaps after the waiting thread has given up, so both threads own
