@@ -358,7 +358,7 @@ const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
     return "it broke at once";
   Token token;
   const ssize_t got = ::recv(fd, &token, sizeof token, MSG_DONTWAIT);
-  if (got == 0) return "it was closed without a word";
+  if (got == 0) return "it was closed before it sent anything";
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? "it said nothing" : "it broke at once";
   if (got < static_cast<ssize_t>(sizeof token)) return "it did not send a whole token";
   switch (gate.key->check(token, connection)) {
