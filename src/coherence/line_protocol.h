@@ -55,7 +55,7 @@ class LineProtocol {
   // Handles the messages that have arrived, without waiting for any. Called where the program polls: at the ends of
   // loops, and when a check has failed.
   virtual void poll() {}
-  // Returns the address of a word that is 0 while poll() has nothing to do (Fabric::mail). nullptr: poll() never has
+  // Returns the address of a word that is 0 while poll() has nothing to do (Fabric::pending_messages). nullptr: poll() never has
   // anything to do, or another thread handles the messages.
   [[nodiscard]] virtual const std::atomic<uint64_t>* pending_messages() const { return nullptr; }
 

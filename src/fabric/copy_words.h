@@ -1,12 +1,13 @@
-// Copies to and from memory that other nodes use meanwhile, so that every aligned 64-bit word that they cover wholly is
-// moved as a word, once (fabric.h, Words).
+// Copies to and from memory that other nodes use meanwhile. Every aligned 64-bit word that a copy covers wholly is
+// moved as one word, once (fabric.h, Words).
 //
 // memcpy does not do that. It moves both ends of a copy by vectors that overlap: a word there is stored in two parts if
-// the copy's end is not the word's, and twice if the copy is short, where an atomic of another node that comes between
-// is undone. And it shifts the vectors by the target's alignment, which is not the source's.
+// the copy does not end at the word's end, and twice if the copy is short, which undoes an atomic of another node that
+// comes in between. And it aligns its vectors to the target, to which the source's words need not be aligned.
 //
-// What orders these accesses with those of others is messages and atomics that the thread sanitizer may not see: they
-// pass through UCX, or through another mapping of the memory. (Clang's no_sanitize would leave it the atomic accesses.)
+// Messages and atomics order these accesses with those of other nodes, and the thread sanitizer may not see them: they
+// pass through UCX, or through another mapping of the memory. So these functions are not instrumented. (Clang's
+// no_sanitize would still instrument the atomic accesses.)
 #pragma once
 
 #include <algorithm>
@@ -23,12 +24,12 @@ namespace multigrain {
 
 inline constexpr size_t kWordBytes = sizeof(uint64_t);
 
-// How many bytes come before the first word that begins at `at` or behind it.
+// Returns how many bytes come before the first word that begins at `at` or behind it.
 inline size_t bytes_to_word(const std::byte* at) {
   return -reinterpret_cast<uintptr_t>(at) % kWordBytes;
 }
 
-// The others use `to`; `from` may lie anywhere.
+// Copies to memory that other nodes use, `to`; `from` may lie anywhere.
 MULTIGRAIN_NOT_FOR_TSAN inline void put_words(std::byte* to, const std::byte* from, size_t length) {
   size_t head = std::min(length, bytes_to_word(to));
   for (length -= head; head != 0; --head) *to++ = *from++;
@@ -40,7 +41,7 @@ MULTIGRAIN_NOT_FOR_TSAN inline void put_words(std::byte* to, const std::byte* fr
   for (; length != 0; --length) *to++ = *from++;
 }
 
-// The others use `from`; `to` may lie anywhere.
+// Copies from memory that other nodes use, `from`; `to` may lie anywhere.
 MULTIGRAIN_NOT_FOR_TSAN inline void get_words(std::byte* to, const std::byte* from, size_t length) {
   size_t head = std::min(length, bytes_to_word(from));
   for (length -= head; head != 0; --head) *to++ = *from++;

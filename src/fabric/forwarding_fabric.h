@@ -1,9 +1,9 @@
-// A fabric around another that hands every operation on: what a model of a network or a test wraps a fabric with
-// overrides what it changes and nothing else.
+// A fabric that wraps another and forwards every operation to it: a model of a network, or a test, derives from it and
+// overrides only the operations that it changes.
 //
-// The wrapper does not see an operation that is handed on: a model that charges for operations overrides each one that
-// reaches another node, or that operation is free. An operation that is made of others is made of the inner fabric's:
-// inner.fetch() calls inner.get(), not the wrapper's.
+// A derived class does not see an operation that is forwarded: a model that charges for operations must override each
+// one that reaches another node, or that operation is free. An operation that calls other operations calls those of the
+// inner fabric: inner.fetch() calls inner.get(), not the wrapper's.
 #pragma once
 
 #include <memory>
@@ -72,11 +72,11 @@ class ForwardingFabric : public Fabric {
     inner_->fetch_part(message, from, bytes);
   }
   unsigned poll() override { return inner_->poll(); }
-  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return inner_->mail(); }
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return inner_->pending_messages(); }
   void begin_batch() override { inner_->begin_batch(); }
   void end_batch() override { inner_->end_batch(); }
-  void attend() override { inner_->attend(); }
-  void leave() override { inner_->leave(); }
+  void begin_polling() override { inner_->begin_polling(); }
+  void end_polling() override { inner_->end_polling(); }
   void serve() override { inner_->serve(); }
   void wake_service() override { inner_->wake_service(); }
 
@@ -85,7 +85,7 @@ class ForwardingFabric : public Fabric {
 
  private:
   Fabric* inner_;
-  std::unique_ptr<Fabric> owned_;  // null: the caller's
+  std::unique_ptr<Fabric> owned_;  // null: the caller owns the inner fabric
 };
 
 }  // namespace multigrain

@@ -8,13 +8,13 @@
 namespace multigrain {
 namespace {
 
-// Where this code lies: in libmultigrain.so, or in a tool or test that has the room built in.
+// Returns the folder of the file that holds this code: libmultigrain.so, or a tool or test that has it built in.
 std::string folder_of_this_code() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&load_module), &info) == 0 || info.dli_fname == nullptr) return ".";
   const std::string path = info.dli_fname;
   const size_t slash = path.rfind('/');
-  // The name of an executable may be without a folder: it was found in PATH.
+  // The name of an executable may have no folder, if the executable was found in PATH.
   if (slash != std::string::npos) return path.substr(0, slash);
   char link[4096];
   const ssize_t length = readlink("/proc/self/exe", link, sizeof link);

@@ -1,7 +1,7 @@
-// How a thread of the runtime waits for something that a message (or another thread) will bring.
+// Waiting: by these functions a thread of the runtime waits for something that a message or another thread will bring.
 //
-// Bounded polling, then block: while it polls, the thread handles the node's messages itself, which is what makes a
-// round trip cost two cache-line transfers rather than two wake-ups. When it blocks, the service thread takes over.
+// It polls for a bounded time, and then blocks. While it polls, the thread handles the node's messages itself, so that
+// a round trip costs two cache-line transfers rather than two wake-ups. When it blocks, the service thread takes over.
 #pragma once
 
 #include <atomic>
@@ -17,38 +17,41 @@
 
 namespace multigrain {
 
-// A counter that grows when something happened. A waiter reads it, checks its condition, and sleeps only if it has not
-// grown since. The lowest bit says that a thread may be asleep, so that notify() needs no system call otherwise.
+// A counter that grows when something has happened. A waiter reads it, checks its condition, and sleeps only if the
+// counter has not grown since. The lowest bit says that a thread may be asleep; without it notify() needs no system
+// call.
 class EventCount {
  public:
-  // Take this before checking the condition.
+  // A waiter calls this before it checks its condition.
   [[nodiscard]] uint32_t prepare() const { return word_.load(std::memory_order_acquire) & ~kSleeper; }
 
-  // Announces that the condition may have changed. The change itself must be made before.
+  // Announces that the condition may have changed. The caller has made the change itself before.
   void notify() {
     mark();
-    // Before the count grows: a waiter that is announced in vain is woken by that, and says so.
+    // This comes before the count grows: a waiter that is announced in vain is woken by the growth, and says so.
     virtual_time::announce(this, when_.load(std::memory_order_relaxed));
     const uint32_t old = word_.fetch_add(kStep, std::memory_order_seq_cst);
     if ((old & kSleeper) != 0) {
       word_.fetch_and(~kSleeper, std::memory_order_relaxed);
-      // The emulated processors have cores of their own, and poll.
+      // In virtual time this costs nothing: the emulated processors have cores of their own, and poll.
       const virtual_time::Unaccounted wake;
       futex_wake(word_, FutexScope::kProcess);
     }
   }
 
-  // Says when that is in virtual time. Before the change itself where a waiter may see the change without notify().
+  // Records when the change happens in virtual time. Where a waiter may see the change without notify(), the caller
+  // calls this before it makes the change.
   void mark() {
     if (virtual_time::on()) when_.store(virtual_time::stamp(), std::memory_order_relaxed);
   }
 
-  // The virtual time of the last mark() or notify(): what was waited for happened then (virtual_time.h, V2).
+  // The virtual time of the last mark() or notify(), at which the event that a waiter waits for happened
+  // (virtual_time.h, V2).
   [[nodiscard]] const std::atomic<Nanoseconds>& when() const { return when_; }
 
   [[nodiscard]] bool changed_since(uint32_t seen) const { return prepare() != seen; }
 
-  // Sleeps until notify() was called since `seen` was taken, or a signal arrives.
+  // Sleeps until notify() has been called since `seen` was read, or a signal arrives.
   void sleep(uint32_t seen) {
     uint32_t expected = seen;
     if (!word_.compare_exchange_strong(expected, seen | kSleeper, std::memory_order_seq_cst) &&
@@ -64,44 +67,46 @@ class EventCount {
   std::atomic<Nanoseconds> when_{0};
 };
 
-// Polls for how long before it blocks. Set at start-up from the number of processors and cores: where every processor
-// has a core, long enough to cover a round trip; where they share, hardly at all.
+// Says how long a waiter polls before it blocks. It is set at start-up from the number of processors and cores: where
+// every processor has a core, long enough to cover a round trip; where processors share cores, hardly at all.
 struct WaitPolicy {
   uint64_t spin_ticks = 0;
 };
 
-// The calling thread looks after the node's messages for as long as this lives. Begin it before sending a request that
-// will be waited for: a node that answers at once then finds a thread attending, and need not wake the service thread.
+// While it lives, the calling thread counts as polling: senders leave the node's messages to it
+// (Fabric::begin_polling). A thread begins a scope before it sends a request that it will wait for: a node that answers
+// at once then finds a thread that polls, and need not wake the service thread.
 //
-// A thread has one at a time: a wait that blocks gives up its own attendance, and one that an outer scope kept would
-// make everybody believe that messages are looked after. So none may live across a call that waits by itself, nor for
-// longer than a few microseconds without a poll.
-class Attendance {
+// A thread has one at a time: a wait that blocks pauses its own scope, and an outer scope that still counted would make
+// senders believe that a thread polls. So a scope may not live across a call that waits by itself, nor for longer than
+// a few microseconds without a poll.
+class PollingScope {
  public:
-  explicit Attendance(Fabric& fabric) : fabric_(fabric) { fabric_.attend(); }
-  ~Attendance() {
-    if (attending_) fabric_.leave();
+  explicit PollingScope(Fabric& fabric) : fabric_(fabric) { fabric_.begin_polling(); }
+  ~PollingScope() {
+    if (counted_) fabric_.end_polling();
   }
-  Attendance(const Attendance&) = delete;
-  Attendance& operator=(const Attendance&) = delete;
+  PollingScope(const PollingScope&) = delete;
+  PollingScope& operator=(const PollingScope&) = delete;
 
   [[nodiscard]] Fabric& fabric() const { return fabric_; }
   void pause() {
-    attending_ = false;
-    fabric_.leave();
+    counted_ = false;
+    fabric_.end_polling();
   }
   void resume() {
-    if (attending_) return;
-    fabric_.attend();
-    attending_ = true;
+    if (counted_) return;
+    fabric_.begin_polling();
+    counted_ = true;
   }
 
  private:
   Fabric& fabric_;
-  bool attending_ = true;
+  bool counted_ = true;
 };
 
-// Whether there is nothing to wait for. In virtual time what is not waited for has happened, too, when it happened.
+// Returns whether there is nothing to wait for. In virtual time the caller goes on no earlier than the event happened,
+// even if it does not have to wait for it.
 template <typename Done>
 [[nodiscard]] bool already_satisfied(const EventCount& event, Done& done) {
   if (!done()) return false;
@@ -109,23 +114,23 @@ template <typename Done>
   return true;
 }
 
-// While it exists, waits of the calling thread leave the node's messages to other threads: it stands where handlers may
-// have to wait for it.
+// While it exists, waits of the calling thread leave the node's messages to other threads. It is for a thread that
+// handlers may have to wait for, such as a thread that has published a hazard.
 using NoHandlersScope = NestingScope<struct NoHandlersTag>;
 
-// Waits until `done()` holds. The thread that makes it true calls `event.notify()` afterwards. Async-signal-safe if
-// `done` is.
+// Waits until `done()` holds. The thread that makes it true calls `event.notify()` afterwards. This is
+// async-signal-safe if `done` is.
 template <typename Done>
-void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& event, Done&& done) {
+void wait_until(PollingScope& polling, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (already_satisfied(event, done)) return;
   virtual_time::Wait virtual_wait(&event, event.when());
-  // An earlier wait of the same attendance may have ended asleep.
-  attendance.resume();
+  // An earlier wait in the same scope may have ended asleep.
+  polling.resume();
   const uint64_t start = ticks();
   Nanoseconds since = 0;
   while (true) {
     const bool elsewhere = NoHandlersScope::on();
-    const unsigned handled = elsewhere ? 0 : attendance.fabric().poll();
+    const unsigned handled = elsewhere ? 0 : polling.fabric().poll();
     if (done()) return;
     if (handled != 0) continue;
     if (!elsewhere && ticks() - start < policy.spin_ticks) {
@@ -135,7 +140,7 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
     MULTIGRAIN_WAIT_STEP(event);
     const uint32_t seen = event.prepare();
     if (done()) return;
-    attendance.pause();
+    polling.pause();
     virtual_wait.again();
     {
       const SleepScope asleep(since);
@@ -143,16 +148,16 @@ void wait_until(Attendance& attendance, const WaitPolicy& policy, EventCount& ev
       event.sleep(seen);
     }
     if (done()) return;
-    attendance.resume();
+    polling.resume();
   }
 }
 
-// The same for a thread that has not sent anything just before.
+// Does the same for a thread that has no PollingScope yet because it has not just sent a request.
 template <typename Done>
 void wait_until(Fabric& fabric, const WaitPolicy& policy, EventCount& event, Done&& done) {
   if (already_satisfied(event, done)) return;
-  Attendance attendance(fabric);
-  wait_until(attendance, policy, event, std::forward<Done>(done));
+  PollingScope polling(fabric);
+  wait_until(polling, policy, event, std::forward<Done>(done));
 }
 
 }  // namespace multigrain

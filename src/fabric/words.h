@@ -1,8 +1,7 @@
 // The kWords segment of a node: 64-bit words for remote atomics, which components divide among themselves.
 //
-// Each component declares the ranges of its own next to its code, as words::Range; src/runtime/ranges.cpp checks at
-// compile time that they do not overlap. Offsets and sizes in bytes. The segment is sparse: what is not touched costs
-// no memory.
+// Each component declares its ranges next to its code, as words::Range; src/runtime/ranges.cpp checks at compile time
+// that they do not overlap. Offsets and sizes are in bytes. The segment is sparse: what is not touched costs no memory.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +17,14 @@ struct Range {
   [[nodiscard]] constexpr uint64_t end() const { return begin + bytes; }
 };
 
-// Free for tests and measurements.
+// This range is free for tests and measurements.
 inline constexpr Range kTestWords{0, 4096};
 
-// How long the segment is on every node: to the end of the last range.
+// The length of the segment on every node: it reaches to the end of the last range.
 inline constexpr uint64_t kBytes = uint64_t{329} << 18;
 static_assert(kBytes % 4096 == 0);
 
-// How long the kLines segment of a region is: a word for each line, of the shortest lines there are.
+// Returns how long the kLines segment of a region is: it has a word for each line, if lines have the smallest size.
 constexpr uint64_t line_table_bytes(uint64_t region_bytes) {
   return region_bytes / kMinLineSize * sizeof(uint64_t);
 }

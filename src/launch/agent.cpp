@@ -36,9 +36,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Output that nobody ends: something of the run escaped, with a node's standard output in its hand.
+// At the end of the run the agent waits for this long for the end of the nodes' output: a process of the run may have
+// escaped, with a node's standard output still open.
 constexpr std::chrono::seconds kLastWords{2};
-// Of a node that has crashed.
+// The agent sends at most this much text about a node that has crashed.
 constexpr size_t kMaxLastWords = 64 * 1024;
 
 // One node's standard output or error.
@@ -50,7 +51,7 @@ struct OutputPipe {
 
 class Agent {
  public:
-  Agent(int in, int out) : root_(in, out), silence_(0, Clock::now()) {}
+  Agent(int in, int out) : root_(in, out), heartbeat_timer_(0, Clock::now()) {}
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
   int run();
@@ -61,8 +62,8 @@ class Agent {
   void say_hello();
   void wait_for_something();
   bool hear();
-  bool obey(const Frame& frame);
-  bool obey_description(const Frame& frame);
+  bool handle_frame(const Frame& frame);
+  bool handle_job_frame(const Frame& frame);
   bool take_job(FieldReader& fields);
   void check_job();
   void start_nodes();
@@ -85,10 +86,10 @@ class Agent {
   std::string directory_;
   std::string interface_address_;
   std::unique_ptr<LocalNodes> nodes_;
-  agent::Silence silence_;
+  agent::HeartbeatTimer heartbeat_timer_;
   Clock::time_point spoke_{};
   Clock::time_point last_words_until_{};
-  Stillness told_;  // to mgrun
+  Stillness told_;  // the last one that mgrun was told
 
   FileDescriptor null_;
   FileDescriptor input_;  // the writing end of node 0's standard input
@@ -98,7 +99,7 @@ class Agent {
   size_t under_way_ = 0;  // bytes of output that mgrun has not passed on
 };
 
-// --- What mgrun says
+// --- Frames from mgrun
 
 bool Agent::hear() {
   const bool open = root_.receive();
@@ -108,9 +109,9 @@ bool Agent::hear() {
     const auto frame = root_.next();
     if (frame && !*frame) break;
     any = true;
-    good = frame && obey(**frame);
+    good = frame && handle_frame(**frame);
   }
-  if (any) silence_.heard(Clock::now());
+  if (any) heartbeat_timer_.heard(Clock::now());
   return open && good;
 }
 
@@ -129,12 +130,12 @@ bool Agent::take_job(FieldReader& fields) {
   job_.config.stats_file = fields.text();
   job_.hosted = fields.number(1) != 0;
   job_.has_all_of_environment = job_.hosted;
-  silence_ = agent::Silence(job_.config.silence_limit, Clock::now());
+  heartbeat_timer_ = agent::HeartbeatTimer(job_.config.silence_limit, Clock::now());
   return fields.complete() && job_.config.processors_per_node != 0 && job_.count != 0 &&
          job_.first.value + job_.count <= job_.config.nodes;
 }
 
-bool Agent::obey_description(const Frame& frame) {
+bool Agent::handle_job_frame(const Frame& frame) {
   FieldReader fields(frame.payload);
   switch (frame.type) {
     case agent::kJob:
@@ -156,11 +157,11 @@ bool Agent::obey_description(const Frame& frame) {
   }
 }
 
-// False: mgrun says what it should not, and is not to be believed any more.
-bool Agent::obey(const Frame& frame) {
+// Returns false if the frame breaks the protocol: the agent does not believe this mgrun any more.
+bool Agent::handle_frame(const Frame& frame) {
   FieldReader fields(frame.payload);
   switch (frame.type) {
-    case agent::kBeat:
+    case agent::kHeartbeat:
       return true;
     case agent::kClose:
       close_run();
@@ -211,7 +212,7 @@ bool Agent::obey(const Frame& frame) {
       return true;
     }
     default:
-      return phase_ == Phase::kDescribed && obey_description(frame);
+      return phase_ == Phase::kDescribed && handle_job_frame(frame);
   }
 }
 
@@ -230,7 +231,7 @@ void Agent::check_job() {
                          .value()
                          .message);
   }
-  // What a shell's start-up file here sets would make this host differ from the others.
+  // Variables that a shell's start-up file on this host sets would make this host differ from the others.
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view name(*entry, std::string_view(*entry).find('='));
@@ -319,7 +320,7 @@ void Agent::pass_on_input() {
     }
     passed += static_cast<size_t>(written);
   }
-  // Without a reader it goes nowhere, as in any shell.
+  // Without a reader the input is thrown away, as in any shell.
   if (!input_.is_open() && phase_ != Phase::kReady && phase_ != Phase::kDescribed) passed = waiting_input_.size();
   waiting_input_.erase(0, passed);
   if (passed != 0) send(agent::kInputTaken, FieldWriter().number(passed));
@@ -353,7 +354,7 @@ void Agent::say_hello() {
   write_all(root_.out(), line);
   char name[256] = {};
   gethostname(name, sizeof name - 1);
-  // "client port server port", from sshd.
+  // sshd sets this to "client port server port".
   const char* const connection = std::getenv("SSH_CONNECTION");
   std::istringstream words(connection != nullptr ? connection : "");
   std::string client, client_port, server;
@@ -373,7 +374,7 @@ void Agent::wait_for_something() {
   if (under_way_ + agent::kPiece <= agent::kCreditWindow)
     for (const OutputPipe& output : outputs_) polled.push_back({output.pipe.get(), POLLIN, 0});
   if (nodes_) nodes_->append_to(polled);
-  auto left = agent::beat_interval(job_.config.silence_limit);
+  auto left = agent::heartbeat_interval(job_.config.silence_limit);
   if (phase_ == Phase::kClosing) left = std::min(left, std::chrono::nanoseconds(std::chrono::milliseconds(100)));
   poll(polled.data(), polled.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
 }
@@ -401,12 +402,12 @@ int Agent::run() {
     root_.flush();
     const Clock::time_point now = Clock::now();
     if (!hear()) {
-      // mgrun is gone: the run is over, and there is nobody to tell.
+      // mgrun is gone: the run is over, and no frame would reach it.
       close_run();
       return 1;
     }
-    if (silence_.too_long(now)) {
-      // It may read this if it was only stopped.
+    if (heartbeat_timer_.expired(now)) {
+      // mgrun may read this if it was only stopped.
       refuse(1, fmt::format("its agent has heard nothing from mgrun for {:.3g} s and has ended its nodes (mgrun was "
                             "stopped, or the network paused; --timeout says how long that may last)",
                             static_cast<double>(job_.config.silence_limit) / 1e9));
@@ -414,12 +415,12 @@ int Agent::run() {
       close_run();
       return 1;
     }
-    if (now - spoke_ >= agent::beat_interval(job_.config.silence_limit)) send(agent::kBeat);
-    // Signals for the nodes come from mgrun: those that arrive here are meant for this process.
+    if (now - spoke_ >= agent::heartbeat_interval(job_.config.silence_limit)) send(agent::kHeartbeat);
+    // Signals for the nodes come from mgrun in frames: a signal that arrives here is meant for this process.
     while (const auto signal = signals_.next()) {
       const auto number = static_cast<int>(signal->ssi_signo);
       if (number == SIGCHLD || number == SIGPIPE || phase_ == Phase::kClosing) continue;
-      // A node passes on what is for the run.
+      // A node passes on a signal that is for the run.
       const auto node = nodes_ ? nodes_->node_of(static_cast<pid_t>(signal->ssi_pid)) : std::nullopt;
       if (node) {
         send(agent::kSignalled, FieldWriter().number(node->value).number(static_cast<uint64_t>(number)));
@@ -466,7 +467,7 @@ int Agent::run() {
 }  // namespace
 
 int run_agent() {
-  // The nodes must not have mgrun's channel.
+  // The nodes must not inherit mgrun's channel.
   const int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));

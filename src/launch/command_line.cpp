@@ -16,10 +16,10 @@
 namespace multigrain {
 namespace {
 
-// A setting and what the command line says of it.
+// A setting, and its value on the command line.
 struct GivenSetting {
   const Setting* setting;
-  std::optional<std::string> value;  // of an option with a value
+  std::optional<std::string> value;  // for an option with a value
   bool flag = false;
 };
 
@@ -108,7 +108,7 @@ constexpr const char* kFooter =
     "Exit status: the program's own; 128 + the signal that killed it; 2 for bad usage; 1 when a node other than 0 "
     "or a host fails, or output is lost.";
 
-// What the command line says, before it is made sense of together with the environment.
+// The contents of the command line, before they are combined with the environment.
 struct CommandLine {
   std::vector<GivenSetting> settings = settings_with_options();
   LaunchOptions options;
@@ -119,7 +119,7 @@ struct CommandLine {
 };
 
 void add_options(CLI::App& app, CommandLine& line) {
-  // --name=value is an error, not another way to say --name.
+  // For a flag --name=value is an error, not another form of --name.
   const auto add_flag = [&app](const char* name, bool& given, const char* help) {
     app.add_flag(name, given, help)->disable_flag_override();
   };
@@ -173,7 +173,7 @@ Status read_deadlock(const CommandLine& line, LaunchOptions& options) {
   return {};
 }
 
-// Parses the words. Text that the user asked for instead of a run, or nothing.
+// Parses the words. Returns the text that the user asked for instead of a run, or nothing.
 Result<std::optional<Information>> parse(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
@@ -182,7 +182,7 @@ Result<std::optional<Information>> parse(CLI::App& app, int argc, const char* co
   } catch (const CLI::CallForHelp&) {
     return Information{app.help()};
   } catch (const CLI::ArgumentMismatch& error) {
-    // What CLI11 says of a flag with a value needs a programmer to be understood.
+    // Only a programmer understands CLI11's message about a flag with a value.
     const std::string_view said = error.what();
     const size_t end = said.find(" was given a disallowed flag override");
     if (end == said.npos) return fail("{} (mgrun --help lists the options)", said);
@@ -193,7 +193,7 @@ Result<std::optional<Information>> parse(CLI::App& app, int argc, const char* co
   return std::nullopt;
 }
 
-// The program and its arguments, out of what the options left over.
+// Returns the program and its arguments, from the words that are left after the options.
 Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
   if (!words.empty() && words.front() == "--") {
     words.erase(words.begin());
@@ -204,8 +204,8 @@ Result<std::vector<std::string>> program_of(std::vector<std::string> words) {
   return words;
 }
 
-// A program as it is runs on one node without any protocol, and on several under sequential consistency, for which alone no
-// program has to be written in a certain way.
+// A program that is run as it is runs on one node without any protocol, and on several nodes under sequential
+// consistency, which is the only model for which a program need not be written in a certain way.
 Status apply_to_binary(LaunchOptions& options) {
   if (is_alone(options)) return {};
   const auto give = [&options](const char* name, const char* value) {
@@ -230,7 +230,7 @@ Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, co
   CLI::App app(kDescription, "mgrun");
   app.footer(kFooter);
   app.formatter(std::make_shared<HelpFormatter>());
-  // Everything from the program's name on is the program's.
+  // All words from the program's name on belong to the program.
   app.prefix_command();
   app.set_version_flag("--version", "mgrun (Multigrain) " MULTIGRAIN_VERSION);
   add_options(app, line);
@@ -268,7 +268,7 @@ Result<std::string> find_program(const std::string& name) {
     return fail("cannot run '{}': it is not executable (chmod +x makes it so, if it is a program)", name);
   }
   const char* variable = std::getenv("PATH");
-  // What execvp searches when there is no PATH.
+  // Without PATH, execvp searches these folders.
   std::string_view rest = variable != nullptr ? variable : "/bin:/usr/bin";
   while (!name.empty()) {
     const size_t colon = rest.find(':');

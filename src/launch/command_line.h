@@ -1,5 +1,5 @@
-// mgrun's command line: options, then the program and its arguments. What an option does not say, the environment
-// variable of the same meaning does.
+// mgrun's command line: options, then the program and its arguments. If an option is not given, the environment
+// variable of the same meaning counts.
 #pragma once
 
 #include <string>
@@ -14,30 +14,30 @@
 namespace multigrain {
 
 enum class Pinning {
-  kAutomatic,  // when every processor can have a core
-  kAlways,     // or refuse to start
+  kAutomatic,  // pins if every processor can have a core
+  kAlways,     // pins, or refuses to start
   kNever,
 };
 
 struct LaunchOptions {
   Config config;
-  // The MULTIGRAIN_* variables that were given as options, as the nodes should find them.
+  // The MULTIGRAIN_* variables that were given as options, with the values that the nodes should find.
   std::vector<std::pair<std::string, std::string>> environment;
   Pinning pinning = Pinning::kAutomatic;
   bool label_output = false;
-  Nanoseconds deadlock_after = 10'000'000'000;  // of a standstill, until it is reported; 0: never
-  bool deadlock_ends = false;                   // whether it then ends the run
+  Nanoseconds deadlock_after = 10'000'000'000;  // a standstill this long is reported; 0: never
+  bool deadlock_ends = false;                   // a standstill that is reported ends the run
   bool quiet = false;
-  bool binary = false;           // the program knows nothing of Multigrain, and is hosted (src/guest)
-  std::vector<HostNodes> hosts;  // empty: this machine, without agents
-  std::vector<std::string> ssh;  // the command that reaches a host, in words
-  std::string remote_mgrun;      // where mgrun is on the hosts; empty: where it is here
-  std::vector<std::string>
-      exported;                      // variables that the nodes get as they are here, beyond those that they get anyway
-  std::vector<std::string> program;  // its name as given, then its arguments; not empty
+  bool binary = false;                // the program is run as it is, by a host (src/guest)
+  std::vector<HostNodes> hosts;       // empty: this machine, without agents
+  std::vector<std::string> ssh;       // the command that reaches a host, in words
+  std::string remote_mgrun;           // path of mgrun on the hosts; empty: the path here
+  std::vector<std::string> exported;  // more variables that the nodes get as they are here
+  std::vector<std::string> program;   // its name as given, then its arguments; not empty
 };
 
-// Whether the program needs nothing of a node: it is one as it is, alone on this machine, and nothing is measured.
+// Returns whether the program needs nothing of a node: it is run as it is, alone on this machine, and nothing is
+// measured.
 [[nodiscard]] inline bool is_alone(const LaunchOptions& options) {
   return options.binary && options.config.nodes == 1 && options.hosts.empty() &&
          options.config.stats == StatsFormat::kNone && options.config.clock == ClockKind::kWall;
@@ -52,8 +52,8 @@ struct Information {
 // is wrong; it means exit status 2.
 Result<std::variant<LaunchOptions, Information>> parse_command_line(int argc, const char* const* argv);
 
-// The file that executing `name` would run: itself if it has a slash, else the first match in PATH, as execvp does.
-// Errors: no such file, a directory, not executable.
+// Returns the file that executing `name` would run: `name` itself if it has a slash, else the first match in PATH, as
+// execvp does. Errors: there is no such file; it is a directory; it is not executable.
 Result<std::string> find_program(const std::string& name);
 
 }  // namespace multigrain

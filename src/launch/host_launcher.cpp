@@ -41,21 +41,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// From the start of ssh until every host is ready. ssh itself gives up connecting earlier (kConnectTimeout).
+// Every host must be ready this long after the start of ssh. ssh itself gives up connecting earlier (kConnectTimeout).
 constexpr std::chrono::seconds kStartLimit{60};
 constexpr const char* kConnectTimeout = "ConnectTimeout=10";
-// For agents that have been told that the run is over.
+// Agents that have been told that the run is over have this long to end it.
 constexpr std::chrono::seconds kClosingLimit{5};
-// For agents that were asked what their processors do: they read debug information first.
+// Agents that were asked what their processors do have this long to answer: they read debug information first.
 constexpr std::chrono::seconds kAnswerLimit{10};
-// See Supervisor::Rules.
+// Supervisor::Rules explains the patience.
 constexpr std::chrono::milliseconds kHostPatience{500};
 
 tl::unexpected<Error> unclear(const Frame& frame) {
   return fail("its agent says something that is not understood ({})", frame.type);
 }
 
-// Variables that every node gets as they are here; others are each host's own.
+// Returns whether every node gets the variable as it is here; each host has the other variables of its own.
 bool is_forwarded(std::string_view name, const std::vector<std::string>& exported) {
   constexpr std::string_view kPrefixes[] = {"MULTIGRAIN_", "UCX_", "OMP_"};
   constexpr std::string_view kNames[] = {"PATH", "LD_LIBRARY_PATH"};
@@ -63,8 +63,8 @@ bool is_forwarded(std::string_view name, const std::vector<std::string>& exporte
          std::ranges::find(kNames, name) != std::end(kNames) || std::ranges::find(exported, name) != exported.end();
 }
 
-// The directory that programs are to start in: as the shell calls it, because its real name may exist on this host
-// alone (automounted file systems).
+// Returns the directory in which programs are to start, by the name that the shell has for it: its real name may exist
+// on this host alone (automounted file systems).
 std::string working_directory() {
   std::array<char, 4096> real{};
   if (getcwd(real.data(), real.size()) == nullptr) return "/";
@@ -102,15 +102,15 @@ class HostLauncher final : private NodeControl {
  private:
   enum class Phase {
     kStarting,  // the hosts are being reached
-    kReady,     // all answered, and have been told what to run
+    kReady,     // all hosts have answered, and have been told what to run
     kRunning,
-    kClosing,  // the run is over, and the hosts were told so
+    kClosing,  // the run is over, and the hosts have been told so
   };
   struct Host {
     std::unique_ptr<HostLink> link;
     bool ready = false;
     bool closed = false;    // nothing more will come from it
-    Stillness stillness{};  // of its nodes
+    Stillness stillness{};  // its nodes' stillness
   };
 
   // NodeControl
@@ -126,8 +126,8 @@ class HostLauncher final : private NodeControl {
 
   void wait_for_something();
   void hear(size_t index);
-  Status obey(size_t index, const Frame& frame);
-  Status obey_about_node(size_t index, const Frame& frame);
+  Status handle_frame(size_t index, const Frame& frame);
+  Status handle_node_frame(size_t index, const Frame& frame);
   void host_failed(size_t index, const std::string& reason);
   void refuse(int status, const std::string& message);
   void handle_signals();
@@ -149,24 +149,24 @@ class HostLauncher final : private NodeControl {
   }
 
   const LaunchOptions& options_;
-  std::string path_;       // of the program, absolute
-  std::string directory_;  // that it starts in
+  std::string path_;       // absolute path of the program
+  std::string directory_;  // the program starts in it
   WatchedSignals signals_;
   Supervisor supervisor_;
   std::vector<Host> hosts_;  // in the order of their nodes: node 0 is on the first
   Phase phase_ = Phase::kStarting;
   Clock::time_point deadline_{};
-  std::optional<int> refused_;  // the exit status, if the run did not come about
+  std::optional<int> refused_;  // exit status, if the run did not start
   bool suspension_told_ = false;
 
   Standstill standstill_;
-  // Since when and why all agents were asked what their processors do, and what they have answered.
+  // These record when and why mgrun has asked all agents what their processors do, and the answers.
   std::optional<Clock::time_point> asked_;
   Nanoseconds asked_of_sleepers_ = 0;
   std::map<unsigned, NodeSnapshot> snapshots_;
 
   OutputWriter writer_;
-  std::vector<std::array<LineLabeller, 2>> labellers_;  // of each node's output and error
+  std::vector<std::array<LineLabeller, 2>> labellers_;  // one for each node's output and error
   bool input_ended_ = false;
   size_t input_under_way_ = 0;
 };
@@ -177,7 +177,7 @@ std::vector<std::string> HostLauncher::command_for(const HostNodes& host) const 
   const std::string mgrun = options_.remote_mgrun.empty() ? own_path() : options_.remote_mgrun;
   if (is_this_machine(host.name)) return {own_path(), "--agent"};
   std::vector<std::string> command = options_.ssh;
-  // What the user's command or ssh's own configuration says goes first, and counts.
+  // The options of the user's own command come first: ssh takes the first value that it is given.
   for (const char* option :
        {"BatchMode=yes", kConnectTimeout, "ServerAliveInterval=5", "ServerAliveCountMax=3", "ControlMaster=no"}) {
     command.emplace_back("-o");
@@ -199,12 +199,13 @@ Status HostLauncher::start_links() {
   return {};
 }
 
-// Where the other hosts reach this one is what the ssh connections say; an agent on this machine has none of its own.
+// Tells each agent which address of its host to use. The ssh connections show the addresses at which the other hosts
+// reach this one; an agent on this machine has no ssh connection.
 void HostLauncher::describe_jobs() {
   std::string our_address;
   for (const Host& host : hosts_)
     if (our_address.empty()) our_address = host.link->hello()->our_address;
-  // Nobody else takes part.
+  // If all hosts are this machine, no other machine needs to reach the nodes.
   const bool all_here =
       std::ranges::all_of(hosts_, [](const Host& host) { return is_this_machine(host.link->name()); });
   if (all_here) our_address = "127.0.0.1";
@@ -243,7 +244,8 @@ void HostLauncher::describe_job(HostLink& link, const std::string& address) {
     const std::string_view value = text.substr(std::min(equals + 1, text.size()));
     bool goes = is_forwarded(name, options_.exported);
     if (options_.binary) {
-      // A program as it is has the environment that it would have here, and its host what the runtime reads.
+      // A program that is run as it is has the environment that it would have here. Its host also gets the variables
+      // that the runtime reads.
       const std::string for_host = guest::name_for_host(text);
       const bool is_renamed = for_host != text;
       if (is_renamed)
@@ -254,7 +256,7 @@ void HostLauncher::describe_job(HostLink& link, const std::string& address) {
   }
   for (const auto& [name, value] : options_.environment) variable(name, value);
   link.send(agent::kCheck);
-  link.expect_beats();
+  link.expect_heartbeats();
 }
 
 void HostLauncher::start_nodes() {
@@ -279,7 +281,7 @@ void HostLauncher::abort(NodeId culprit) {
   for (Host& host : hosts_) host.link->send(agent::kAbort, FieldWriter().number(culprit.value));
 }
 
-// --- What hosts say
+// --- Frames from agents
 
 void HostLauncher::refuse(int status, const std::string& message) {
   if (!refused_) {
@@ -311,22 +313,23 @@ void HostLauncher::hear(size_t index) {
     const auto frame = link.next();
     if (frame && !*frame) break;
     if (frame) {
-      const Status obeyed = obey(index, **frame);
-      if (obeyed) continue;
-      heard = obeyed;
+      const Status handled = handle_frame(index, **frame);
+      if (handled) continue;
+      heard = handled;
     } else {
       heard = tl::unexpected<Error>(frame.error());
     }
     break;
   }
-  // Until the agent speaks, what ssh says is the reason of its failure; afterwards it is news.
+  // Until the agent has sent its hello, ssh's messages are the reason of a failure, and explain_end() has them;
+  // afterwards the user sees them at once.
   if (link.hello() && !host.closed && heard)
     for (const std::string& line : link.take_complaints()) tell("host {}: {}", link.name(), line);
   if (!heard && !host.closed) host_failed(index, heard.error().message);
 }
 
-// What the agent says of its host.
-Status HostLauncher::obey(size_t index, const Frame& frame) {
+// Handles a frame about the agent's host.
+Status HostLauncher::handle_frame(size_t index, const Frame& frame) {
   Host& host = hosts_[index];
   FieldReader fields(frame.payload);
   switch (frame.type) {
@@ -341,7 +344,7 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       const uint64_t status = fields.number(255);
       const std::string reason = fields.text();
       if (!fields.complete()) return unclear(frame);
-      // One that refuses later gives up a run that has begun.
+      // An agent that refuses later gives up a run that has begun.
       if (phase_ == Phase::kRunning && supervisor_.has_started(NodeId(static_cast<uint16_t>(host.link->nodes().first))))
         return fail("{}", reason);
       refuse(static_cast<int>(status), fmt::format("host {}: {}", host.link->name(), reason));
@@ -372,12 +375,12 @@ Status HostLauncher::obey(size_t index, const Frame& frame) {
       host.closed = true;
       return {};
     default:
-      return obey_about_node(index, frame);
+      return handle_node_frame(index, frame);
   }
 }
 
-// What the agent says of one of its nodes.
-Status HostLauncher::obey_about_node(size_t index, const Frame& frame) {
+// Handles a frame about one of the agent's nodes.
+Status HostLauncher::handle_node_frame(size_t index, const Frame& frame) {
   Host& host = hosts_[index];
   FieldReader fields(frame.payload);
   const auto read_node = [&] { return NodeId(static_cast<uint16_t>(fields.number(Config::kMaxNodes - 1))); };
@@ -457,7 +460,7 @@ void HostLauncher::pass_on_input() {
   if (input_ended_ || phase_ != Phase::kRunning || input_under_way_ + agent::kPiece > agent::kCreditWindow) return;
   pollfd readable{STDIN_FILENO, POLLIN, 0};
   if (poll(&readable, 1, 0) <= 0) return;
-  // In the background of a terminal, reading would stop this process and with it the run's heartbeats.
+  // If this process is in the background of a terminal, reading would stop it and with it the run's heartbeats.
   if (isatty(STDIN_FILENO) != 0 && tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
   std::array<std::byte, agent::kPiece> buffer;
   const ssize_t got = read(STDIN_FILENO, buffer.data(), buffer.size());
@@ -498,7 +501,7 @@ void HostLauncher::wait_for_something() {
   if (!input_ended_ && phase_ == Phase::kRunning && in_foreground &&
       input_under_way_ + agent::kPiece <= agent::kCreditWindow)
     polled.push_back({STDIN_FILENO, POLLIN, 0});
-  Clock::time_point until = Clock::now() + agent::beat_interval(options_.config.silence_limit);
+  Clock::time_point until = Clock::now() + agent::heartbeat_interval(options_.config.silence_limit);
   if (const auto deadline = supervisor_.deadline()) until = std::min(until, *deadline);
   if (const auto next = standstill_.next()) until = std::min(until, *next);
   if (asked_) until = std::min(until, *asked_ + kAnswerLimit);
@@ -507,7 +510,7 @@ void HostLauncher::wait_for_something() {
   poll(polled.data(), polled.size(), static_cast<int>(std::max(left.count(), std::chrono::milliseconds::rep{0})));
 }
 
-// --- What the processors do
+// --- The state of the processors
 
 void HostLauncher::ask_what_processors_do(Nanoseconds slept) {
   if (asked_) return;
@@ -539,7 +542,7 @@ void HostLauncher::look_at_processors() {
   if (const auto slept = standstill_.see(all, now)) ask_what_processors_do(*slept);
 }
 
-// What is next, when all that came has been dealt with.
+// Takes the next step of the run, after all frames that came were handled.
 void HostLauncher::advance() {
   const Clock::time_point now = Clock::now();
   switch (phase_) {
@@ -577,7 +580,7 @@ void HostLauncher::close_run() {
   phase_ = Phase::kClosing;
   deadline_ = Clock::now() + kClosingLimit;
   for (Host& host : hosts_) {
-    // Who has not said hello does not listen yet; the end of the channel tells it.
+    // An agent that has not sent its hello does not listen yet; the end of the channel tells it that the run is over.
     if (host.link->hello()) {
       host.link->send(agent::kClose);
     } else {
@@ -600,7 +603,7 @@ int HostLauncher::run() {
   }
   const auto begin = [this]() -> Status {
     if (const Status status = signals_.watch({SIGTSTP}); !status) return status;
-    // Before there is another thread.
+    // The links are started before there is another thread.
     if (const Status status = start_links(); !status) return status;
     return writer_.start();
   };
@@ -619,7 +622,7 @@ int HostLauncher::run() {
     handle_signals();
     advance();
   }
-  // All at once, not one after the other.
+  // All channels are closed first, so that the agents end at the same time, not one after the other.
   for (Host& host : hosts_) host.link->hang_up();
   for (Host& host : hosts_) host.link->end();
   for (size_t node = 0; node < labellers_.size(); ++node) {

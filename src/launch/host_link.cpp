@@ -18,13 +18,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kExitGrace{1000};
 
-// ssh's status for failures of its own; others are the remote shell's.
+// ssh's exit status for failures of its own; any other status is the remote shell's.
 constexpr int kSshFailed = 255;
 
 }  // namespace
 
 HostLink::HostLink(HostNodes nodes, Nanoseconds silence_limit)
-    : nodes_(std::move(nodes)), silence_limit_(silence_limit), silence_(0, Clock::now()) {}
+    : nodes_(std::move(nodes)), silence_limit_(silence_limit), heartbeat_timer_(0, Clock::now()) {}
 
 HostLink::~HostLink() {
   end();
@@ -74,11 +74,11 @@ void HostLink::send(agent::Type type, const FieldWriter& fields) {
 void HostLink::keep_up(Clock::time_point now) {
   if (!stream_) return;
   stream_->flush();
-  if (hello_ && now - spoke_ >= agent::beat_interval(silence_limit_)) send(agent::kBeat);
+  if (hello_ && now - spoke_ >= agent::heartbeat_interval(silence_limit_)) send(agent::kHeartbeat);
 }
 
-// Reads the channel until the agent's first line, behind whatever came before it. True: it has been found, and what
-// follows it is in the stream.
+// Reads the channel until the agent's first line, which comes after the shell's banner. Returns whether the line has
+// been found; then what follows it is in the stream.
 Result<bool> HostLink::find_preamble() {
   std::array<char, 4096> buffer;
   while (true) {
@@ -86,19 +86,19 @@ Result<bool> HostLink::find_preamble() {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) break;
     if (got <= 0) return tl::unexpected<Error>(explain_end());
-    noise_.append(buffer.data(), static_cast<size_t>(got));
-    if (noise_.size() > agent::kMaxNoise) return fail("what answers there is not mgrun's agent");
-    // The line of the agent may be followed by frames at once.
-    const size_t start = noise_.find(agent::kPreamble);
-    const size_t end = start == std::string::npos ? start : noise_.find('\n', start);
+    banner_.append(buffer.data(), static_cast<size_t>(got));
+    if (banner_.size() > agent::kMaxBanner) return fail("what answers there is not mgrun's agent");
+    // Frames may follow the agent's line at once.
+    const size_t start = banner_.find(agent::kPreamble);
+    const size_t end = start == std::string::npos ? start : banner_.find('\n', start);
     if (end == std::string::npos) continue;
-    const std::string said = noise_.substr(start + agent::kPreamble.size(), end - start - agent::kPreamble.size());
+    const std::string said = banner_.substr(start + agent::kPreamble.size(), end - start - agent::kPreamble.size());
     const std::string ours = fmt::format("{} {}", agent::kProtocol, MULTIGRAIN_VERSION);
     if (said != ours)
       return fail("the mgrun there is of another version ('{}' instead of '{}'); install the same on every host", said,
                   ours);
-    stream_->feed(std::as_bytes(std::span(noise_).subspan(end + 1)));
-    noise_.clear();
+    stream_->feed(std::as_bytes(std::span(banner_).subspan(end + 1)));
+    banner_.clear();
     raw_ = -1;
     return true;
   }
@@ -115,10 +115,10 @@ Status HostLink::hear(Clock::time_point now) {
   }
   pollfd readable{stream_->in(), POLLIN, 0};
   if (poll(&readable, 1, 0) > 0) {
-    silence_.heard(now);
+    heartbeat_timer_.heard(now);
     if (!stream_->receive()) return tl::unexpected<Error>(explain_end());
   }
-  if (silence_.too_long(now))
+  if (heartbeat_timer_.expired(now))
     return fail("nothing has been heard from it for {:.3g} s", static_cast<double>(silence_limit_) / 1e9);
   return {};
 }
@@ -127,7 +127,7 @@ Result<std::optional<Frame>> HostLink::next() {
   while (stream_ && raw_ < 0) {
     auto frame = stream_->next();
     if (!frame || !*frame) return frame;
-    if ((*frame)->type == agent::kBeat) continue;
+    if ((*frame)->type == agent::kHeartbeat) continue;
     if ((*frame)->type != agent::kHello || hello_) return frame;
     FieldReader fields((*frame)->payload);
     Hello hello;
@@ -155,7 +155,7 @@ void HostLink::read_complaints() {
     }
     while (true) {
       const size_t newline = complaint_.find('\n');
-      if (newline == std::string::npos && (got > 0 || complaint_.empty()) && complaint_.size() < agent::kMaxNoise)
+      if (newline == std::string::npos && (got > 0 || complaint_.empty()) && complaint_.size() < agent::kMaxBanner)
         break;
       std::string line = complaint_.substr(0, newline);
       complaint_.erase(0, newline == std::string::npos ? newline : newline + 1);
@@ -185,7 +185,7 @@ std::optional<int> HostLink::wait_for_exit(std::chrono::milliseconds limit) {
   return std::nullopt;
 }
 
-// Why the channel has ended, from how the process behind it ended.
+// Says why the channel has ended, from the way in which the process behind it ended.
 Error HostLink::explain_end() {
   const std::optional<int> status = wait_for_exit(kExitGrace);
   read_complaints();

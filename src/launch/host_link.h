@@ -21,13 +21,13 @@ class HostLink {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What the agent says first.
+  // The contents of the agent's first frame.
   struct Hello {
     pid_t pid = 0;
     unsigned cores = 0;
-    std::string host;         // its own name
-    std::string our_address;  // of the ssh connection, as seen over there; empty: there is none
-    std::string its_address;
+    std::string host;         // the host's own name
+    std::string our_address;  // mgrun's end of the ssh connection, as the agent sees it; empty: none
+    std::string its_address;  // the agent's end
   };
 
   HostLink(HostNodes nodes, Nanoseconds silence_limit);
@@ -36,8 +36,9 @@ class HostLink {
   // Ends the process.
   ~HostLink();
 
-  // Starts the process; `command` is its argv. It becomes a session of its own, so that the terminal's signals go to
-  // mgrun alone. `dies_with_us`: it is of no use without mgrun, and ends by no means but SIGKILL for certain (ssh).
+  // Starts the process; `command` is its argv. It gets a session of its own, so that the terminal's signals go to mgrun
+  // alone. `dies_with_us`: the kernel kills the process when mgrun ends. ssh needs that, because it is of no use
+  // without mgrun, and nothing but SIGKILL is certain to end it.
   Status start(const std::vector<std::string>& command, bool dies_with_us);
 
   [[nodiscard]] const HostNodes& nodes() const { return nodes_; }
@@ -47,23 +48,24 @@ class HostLink {
 
   void append_to(std::vector<pollfd>& polled) const;
   void send(agent::Type type, const FieldWriter& fields = {});
-  // From now on the host must not be silent for longer than the limit: its agent has been told what that is.
-  void expect_beats() { silence_ = agent::Silence(silence_limit_, Clock::now()); }
-  // Sends what is queued, and a sign of life if nothing else was sent for a while.
+  // From now on the host must not be silent for longer than the limit, which its agent has been told.
+  void expect_heartbeats() { heartbeat_timer_ = agent::HeartbeatTimer(silence_limit_, Clock::now()); }
+  // Sends the frames that are queued, and a heartbeat if nothing else was sent for a while.
   void keep_up(Clock::time_point now);
-  // Takes in what came, without waiting; next() then has the frames. Error: nothing more will come from this host; what
-  // came before can still be had from next(). The sentence says why, without the host's name.
+  // Reads what has come, without waiting; next() then returns the frames. Error: nothing more will come from this host;
+  // next() still returns the frames that came before. The sentence says why, without the host's name.
   Status hear(Clock::time_point now);
-  // The next frame but for hello and beats, which are dealt with here. Error: the host does not follow the protocol.
+  // Returns the next frame other than kHello and kHeartbeat, which are dealt with here. Error: the host does not follow
+  // the protocol.
   Result<std::optional<Frame>> next();
-  // Lines that ssh, or the agent, wrote to standard error since the last call.
+  // Returns the lines that ssh, or the agent, has written to standard error since the last call.
   std::vector<std::string> take_complaints();
 
-  // The host is lost: the process here is of no use any more.
+  // The host is lost: kills the process here, which is of no use any more.
   void give_up();
   // Closes the channel, upon which the agent ends.
   void hang_up();
-  // The same, and waits a little for the end of the process here, then kills it.
+  // Closes the channel, waits a little for the end of the process here, and then kills it.
   void end();
 
  private:
@@ -74,16 +76,16 @@ class HostLink {
 
   const HostNodes nodes_;
   const Nanoseconds silence_limit_;
-  pid_t pid_ = -1;  // -1: reaped
+  pid_t pid_ = -1;  // -1: not started, or reaped
   std::optional<FrameStream> stream_;
-  int raw_ = -1;       // the channel before it is one of frames
-  std::string noise_;  // what came by it
+  int raw_ = -1;        // the channel, until the agent's first line has come
+  std::string banner_;  // text that came before that line
   FileDescriptor complaints_pipe_;
-  std::string complaint_;  // a line that has not ended
+  std::string complaint_;  // a line of standard error that has not ended
   std::vector<std::string> complaints_;
   std::string last_complaint_;
   std::optional<Hello> hello_;
-  agent::Silence silence_;
+  agent::HeartbeatTimer heartbeat_timer_;
   Clock::time_point spoke_{};
 };
 

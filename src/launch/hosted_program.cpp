@@ -29,7 +29,7 @@ Result<std::string> find_host(bool is_of_several_nodes) {
 
 std::vector<std::string> words_for_host(const LaunchOptions& options, const std::string& path) {
   std::vector<std::string> words = {name_of_host(!is_alone(options))};
-  // A node has the setting itself.
+  // A node reads this setting itself, so only a host without a node is given the option.
   if (is_alone(options) && options.config.calls == CallsBy::kTrap) words.emplace_back("--trap-calls");
   words.insert(words.end(), {"--execute", path, "--"});
   words.insert(words.end(), options.program.begin(), options.program.end());

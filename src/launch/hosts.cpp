@@ -23,7 +23,8 @@ Result<unsigned> parse_slots(std::string_view text) {
   return static_cast<unsigned>(*slots);
 }
 
-// What is not a name might be taken for an option or for a command somewhere on the way.
+// Returns whether the text is a host's name. Other text might be taken for an option or for a command, for instance by
+// ssh.
 bool is_host_name(std::string_view name) {
   const auto good = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -33,7 +34,7 @@ bool is_host_name(std::string_view name) {
          std::ranges::all_of(name, good);
 }
 
-// "b", "b:2", "[fe80::1]:2".
+// Parses a host such as "b", "b:2" or "[fe80::1]:2".
 Result<HostSlots> parse_host(std::string_view text) {
   HostSlots host;
   std::string_view name = text;
@@ -69,7 +70,8 @@ void add_host(std::vector<HostSlots>& hosts, HostSlots host) {
   }
 }
 
-// The words of one line of a file after the host: "slots=2". Others that MPI's launchers know mean nothing here.
+// Reads one word that follows the host in a line of a file: "slots=2". The other words that MPI's launchers know
+// (max_slots) have no meaning here.
 Status read_word(std::string_view word, HostSlots& host) {
   const size_t equals = word.find('=');
   const std::string_view key = word.substr(0, equals);

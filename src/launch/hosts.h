@@ -1,8 +1,8 @@
-// The hosts of a run: how users name them, and which nodes go where.
+// The hosts of a run: this parses the names that users give, and places the nodes on the hosts.
 //
-// A list is "a,b:2,c": host b takes two nodes. A file has a host a line, in the forms that MPI's users know: "b",
-// "b slots=2", "b:2"; '#' begins a comment. A host that is named again takes as many nodes more. Names may have a user
-// in front ("ann@b"), and addresses of IPv6 stand in brackets.
+// A list is "a,b:2,c": host b takes two nodes. A file has one host a line, in the forms that MPI's users know: "b",
+// "b slots=2", "b:2"; '#' begins a comment. A host that is named again takes that many nodes more. Names may have a
+// user in front ("ann@b"), and addresses of IPv6 stand in brackets.
 //
 // Nodes fill the hosts in the order in which they are named, so that neighbours share a host.
 #pragma once
@@ -18,7 +18,7 @@ namespace multigrain {
 
 struct HostSlots {
   std::string name;
-  unsigned slots = 1;  // nodes that it takes
+  unsigned slots = 1;  // number of nodes that it takes
 };
 
 // The nodes of one host: first, first + 1, ...
@@ -29,16 +29,16 @@ struct HostNodes {
 };
 
 Result<std::vector<HostSlots>> parse_hosts(std::string_view list);
-// `file` is for messages.
+// `file` is the name for messages.
 Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, const std::string& file);
 
-// Without a number of nodes, every host takes as many as it can. With fewer nodes, the last hosts take none and are
-// left out. Error: more nodes than the hosts take.
+// Places the nodes. Without a number of nodes, every host takes as many as it can. With fewer nodes, the last hosts
+// take none and are left out. Error: there are more nodes than the hosts take.
 Result<std::vector<HostNodes>> place_nodes(const std::vector<HostSlots>& hosts, std::optional<unsigned> nodes);
 
 // Cuts "ssh -F 'my file'" into words, as a shell would as far as spaces and quotes go.
 Result<std::vector<std::string>> split_words(std::string_view command);
-// The contrary: one word of a POSIX shell's command that stands for `text`.
+// Does the opposite: returns one word of a POSIX shell's command that stands for `text`.
 std::string quote_for_shell(std::string_view text);
 
 }  // namespace multigrain

@@ -13,7 +13,7 @@
 namespace multigrain {
 namespace {
 
-// IPv4 addresses as IPv6 has them (::ffff:a.b.c.d), so that both compare.
+// An address as IPv6 has it. IPv4 addresses are mapped (::ffff:a.b.c.d), so that both kinds can be compared.
 using Address = std::array<uint8_t, 16>;
 
 Address mapped(const in_addr& four) {

@@ -87,7 +87,7 @@ void LabelledOutput::drain(Stream& stream) {
       stream.pipe.close();
       return;
     }
-    // One write a batch, so that lines of different nodes do not tear each other apart.
+    // All lines of a read go out in one write, so that lines of different nodes do not tear each other apart.
     pass_on(stream.target, stream.lines.add({buffer, static_cast<size_t>(got)}));
   }
 }

@@ -1,4 +1,4 @@
-// Output of several nodes, line by line, each line with its node in front: "[2] converged".
+// Labels the output of several nodes line by line: each line gets its node in front, as in "[2] converged".
 #pragma once
 
 #include <poll.h>
@@ -22,7 +22,7 @@ class LineLabeller {
   explicit LineLabeller(NodeId node);
   // Takes the next piece of the stream; returns the lines that are complete, labelled.
   std::string add(std::string_view piece);
-  // What is left: a line that never ended, labelled and ended, or nothing.
+  // Returns the rest: a line that never ended, which is labelled and ended, or nothing.
   std::string finish();
 
  private:
@@ -30,7 +30,7 @@ class LineLabeller {
   std::string line_;  // the beginning of the current line
 };
 
-// Labels what several nodes write to pipes.
+// Labels the output that several nodes write to pipes.
 class LabelledOutput {
  public:
   LabelledOutput() = default;
@@ -40,13 +40,15 @@ class LabelledOutput {
   // Takes over the reading end of a pipe that `node` writes to; its lines go to the descriptor `target`.
   void add(int pipe, NodeId node, int target);
 
-  // Appends what to poll for: one entry a pipe that is still open.
+  // Appends the descriptors to poll: one entry for each pipe that is still open.
   void append_to(std::vector<pollfd>& polled) const;
-  // Passes on whatever can be read without waiting.
+  // Passes on all output that can be read without waiting.
   void drain();
-  // The same, and what is left of lines that never ended. For the end, when no node writes any more.
+  // Does the same, and passes on the rests of lines that never ended. The caller does this at the end, when no node
+  // writes any more.
   void finish();
-  // Why some of it could not be passed on; from then on all is thrown away, so that no node waits for mgrun.
+  // Returns why some output could not be passed on, if so. From then on all output is thrown away, so that no node
+  // waits for mgrun.
   [[nodiscard]] const std::optional<std::string>& lost() const { return lost_; }
 
  private:
@@ -63,8 +65,8 @@ class LabelledOutput {
   std::optional<std::string> lost_;
 };
 
-// Writes all of it, waiting where that is needed. A reader that has gone away sends SIGPIPE, which ends mgrun as it
-// would end the program. Otherwise returns the sentence about what could not be written.
+// Writes all of `text`, and waits where that is needed. If the reader has gone away, SIGPIPE ends mgrun as it would end
+// the program. If the text cannot be written for another reason, this returns the sentence about it.
 std::optional<std::string> write_all(int target, std::string_view text);
 
 }  // namespace multigrain

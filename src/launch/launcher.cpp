@@ -28,8 +28,8 @@
 namespace multigrain {
 namespace {
 
-// The rules of ends that are seen over a network (supervisor.h). Long enough for one report to overtake another, short
-// enough not to be noticed.
+// The supervisor's patience with ends that are seen over a network (supervisor.h). It is long enough for one report to
+// overtake another, and too short to be noticed.
 constexpr std::chrono::milliseconds kNetworkPatience{300};
 
 int refuse(int status, const Error& error) {
@@ -46,7 +46,8 @@ LocalJob describe_job(const LaunchOptions& options, std::string path) {
   job.environment = options.environment;
   job.hosted = options.binary;
   job.pinning = options.pinning;
-  // Nobody else's business on this machine: no port on any other interface. Who set UCX up has chosen.
+  // All nodes are on this machine, so UCX opens ports on the loopback interface alone, unless the user has chosen the
+  // network device.
   const bool chosen = !options.config.interface.empty() || std::getenv("UCX_NET_DEVICES") != nullptr;
   if (options.config.fabric == FabricKind::kUcx && !chosen) job.environment.emplace_back("MULTIGRAIN_INTERFACE", "lo");
   return job;
@@ -124,7 +125,7 @@ void Launcher::wait_for_something() {
   poll(polled.data(), polled.size(), timeout_ms);
 }
 
-// `slept`: see describe_waiting().
+// describe_waiting() says what `slept` means.
 void Launcher::tell_what_processors_do(Nanoseconds slept) {
   const std::vector<NodeSnapshot> nodes = nodes_.statuses().snapshots();
   tell_waiting(nodes, slept, options_.deadlock_ends, supervisor_);
@@ -178,13 +179,14 @@ int Launcher::run() {
   return supervisor_.exit_status();
 }
 
-// Whether a hosted program needs no launcher beside it: there is one node, and nothing to do for it.
+// Returns whether a hosted program needs no launcher beside it: there is one node, and the launcher has nothing to do
+// for it.
 bool can_stand_aside(const LaunchOptions& options) {
   return is_alone(options) && !options.label_output && !options.config.verbose && options.pinning != Pinning::kAlways;
 }
 
 // Executes the host in the place of this process, so that the program's process is the one that its user started: its
-// parent, its signals, its end are as without mgrun. Returns only what went wrong.
+// parent, its signals and its end are as without mgrun. Returns only if that fails, and then returns why.
 Error become(const std::string& path, const std::vector<std::string>& words) {
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) variables.push_back(guest::name_for_host(*entry));

@@ -7,7 +7,7 @@
 namespace multigrain {
 namespace {
 
-// Open ones, and the one by which they are counted.
+// Returns the number of open files, with the one by which they are counted.
 unsigned open_files() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), &closedir);
   unsigned count = 0;

@@ -31,7 +31,7 @@ LocalNodes::~LocalNodes() {
 }
 
 Status LocalNodes::check() {
-  // Node 0 writes the statistics when the run is over; that would be late to find out.
+  // Node 0 writes the statistics only when the run is over, so mgrun checks the file before it starts the run.
   if (job_.first == NodeId(0) && !job_.config.stats_file.empty()) {
     if (const auto file = check_output_file(job_.config.stats_file); !file)
       return fail("--stats: {}", file.error().message);
@@ -39,8 +39,8 @@ Status LocalNodes::check() {
   if (job_.config.fabric == FabricKind::kUcx)
     if (const Status status = check_devices(job_.config.interface); !status)
       return fail("--interface: {}", status.error().message);
-  // What mgrun opens, and with shm every node inherits: two descriptors a node at most, and some while it starts. UCX
-  // has about twenty of its own in a node, and more for each other node.
+  // mgrun opens at most two descriptors for each node, which every node inherits with shm, and some while it starts a
+  // node. In a node UCX has about twenty descriptors, and more for each other node.
   const unsigned shared = 2 * job_.count + 10;
   const unsigned of_ucx = job_.config.fabric == FabricKind::kUcx ? 24 + 2 * job_.config.nodes : 0;
   if (const Status status =
@@ -64,7 +64,7 @@ Status LocalNodes::choose_placement() {
 }
 
 Status LocalNodes::prepare() {
-  // What nodes leave behind becomes our child, so that it can be found at the end.
+  // Processes that nodes leave behind become children of this process, so that it can find them at the end.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   memory_kills_ = count_memory_kills();
   if (job_.config.fabric != FabricKind::kShm) return {};
@@ -168,15 +168,15 @@ std::vector<NodeEnd> LocalNodes::reap() {
   int status = 0;
   const auto note = [&](pid_t pid) {
     const auto process = std::ranges::find(processes_, pid, &Process::pid);
-    // Not a node: something that one started and did not wait for.
+    // A process that is not a node is one that a node has started and not waited for.
     if (process == processes_.end()) return;
     process->ended = true;
     const NodeId node(static_cast<uint16_t>(job_.first.value + (process - processes_.begin())));
     ended.push_back({node, pid, status, has_attached(node), statuses_.run_is_over(node), was_memory_kill(status)});
   };
   for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) note(pid);
-  // The others end because node 0 has ended, but the kernel looked at them one after the other: node 0 may have ended
-  // behind its back, and must not look as if it were still running.
+  // The other nodes end because node 0 has ended, but waitpid() looks at the processes one after the other: node 0 may
+  // have ended after it was looked at, and must not appear to be running still.
   if (!ended.empty() && job_.first == NodeId(0) && !processes_.front().ended &&
       waitpid(processes_.front().pid, &status, WNOHANG) > 0)
     note(processes_.front().pid);
@@ -188,7 +188,7 @@ MemoryKill LocalNodes::was_memory_kill(int status) {
   if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return MemoryKill::kNo;
   const auto count = count_memory_kills();
   if (!count) return MemoryKill::kUnknown;
-  // The kernel counts before it kills.
+  // The kernel increments the count before it kills.
   return count != std::exchange(memory_kills_, count) ? MemoryKill::kYes : MemoryKill::kNo;
 }
 
@@ -204,7 +204,7 @@ bool LocalNodes::has_attached(NodeId id) const {
 
 void LocalNodes::signal_all(int number) const {
   for (const Process& process : processes_) {
-    // Not reaped, so the pid is still its own.
+    // The process has not been reaped, so no other process has its pid.
     if (!process.ended) kill(process.pid, number);
   }
 }

@@ -1,8 +1,8 @@
-// The nodes of a run that are processes of this machine: all of them, or those of one host.
+// The nodes of a run that are processes of this machine: all nodes of the run, or those of one host.
 //
-// They are children of the caller, started one after the other, and share what the fabric asks for: with shm the job
-// memory and everybody's frames, with ucx nothing but a channel to the launcher each. Rules of the run (who may end
-// when, and what follows) are the Supervisor's; here are the processes.
+// They are children of the caller, which starts them one after the other. They share what the fabric needs: with shm
+// the job memory and the frames of all nodes; with ucx nothing, but each node has a channel to the launcher. This class
+// has the processes; the Supervisor has the rules of the run (which node may end when, and what follows).
 #pragma once
 
 #include <poll.h>
@@ -27,19 +27,19 @@
 namespace multigrain {
 
 struct LocalJob {
-  Config config;      // of the whole run
-  NodeId first;       // node of the run that is the first here
-  unsigned count{0};  // nodes here
-  std::string path;   // of the program
+  Config config;      // settings of the whole run
+  NodeId first;       // first node of the run on this machine
+  unsigned count{0};  // number of nodes on this machine
+  std::string path;   // path of the program
   std::vector<std::string> arguments;
-  std::vector<std::pair<std::string, std::string>> environment;  // what is to differ from this process's own
+  std::vector<std::pair<std::string, std::string>> environment;  // variables that differ from this process's own
   Pinning pinning = Pinning::kAutomatic;
-  sigset_t signal_mask{};               // what the program finds blocked
-  bool hosted = false;                  // the program is one that hosts another, whose environment this process has
-  bool has_all_of_environment = false;  // this process's own environment is nobody's business
+  sigset_t signal_mask{};               // signals that the program finds blocked
+  bool hosted = false;                  // the program hosts another, whose environment this process has
+  bool has_all_of_environment = false;  // nodes get only `environment`, nothing from this process's own
 };
 
-// Descriptors that a node gets as its 0, 1 and 2; -1: as they are here.
+// Descriptors that a node gets as its 0, 1 and 2; -1: the node inherits the one of this process.
 struct StandardDescriptors {
   int input = -1;
   int output = -1;
@@ -53,36 +53,38 @@ class LocalNodes {
   LocalNodes& operator=(const LocalNodes&) = delete;
   ~LocalNodes();
 
-  // What the user asked for and cannot be had here (cores to pin to, a file to write, a network device). Status 2.
+  // Checks that this machine has what the user asked for (cores to pin to, a file to write, a network device). An error
+  // means exit status 2.
   Status check();
-  // Everything that the nodes share. Also makes this process the parent of what nodes leave behind.
+  // Creates everything that the nodes share, and makes this process the parent of the processes that nodes leave
+  // behind.
   Status prepare();
   // Starts the next node: job.first, job.first + 1, ...
   Result<pid_t> start_next(const StandardDescriptors& standard);
 
   void append_to(std::vector<pollfd>& polled) const { channels_.append_to(polled); }
-  // Cards of nodes here, for whoever knows the others; see WireupChannels.
+  // The channels that carry the cards of the nodes here; the caller knows the other nodes (WireupChannels).
   WireupChannels& channels() { return channels_; }
 
-  // What the nodes here say about themselves.
+  // The statuses that the nodes here write about themselves.
   [[nodiscard]] const NodeStatuses& statuses() const { return statuses_; }
 
-  // The nodes that have ended since the last call, in their order.
+  // Returns the nodes that have ended since the last call, in their order.
   std::vector<NodeEnd> reap();
-  // The node that is this process.
+  // Returns the node whose process `pid` is, if there is one that has not ended.
   [[nodiscard]] std::optional<NodeId> node_of(pid_t pid) const;
   // Sends a signal to every node that has not ended.
   void signal_all(int number) const;
-  // Node 0 has exited. With shm every node sees that by itself.
+  // Tells the nodes here that node 0 has exited. With shm every node sees that by itself.
   void program_ended() { channels_.close_all(); }
   // Tells every node that the run is over because of `culprit`, also those that ignore signals.
   void abort(NodeId culprit);
-  // Kills every node here and waits for their ends, without a word.
+  // Kills every node here and waits for their ends, without a message.
   void kill_all();
-  // Kills what the nodes started and did not wait for.
+  // Kills the processes that nodes have started and not waited for.
   static void end_adopted_processes();
 
-  // For --verbose: "2 nodes of 1 processor on 2 cores, not pinned".
+  // Describes the nodes for --verbose: "2 nodes of 1 processor on 2 cores, not pinned".
   [[nodiscard]] std::string description() const;
 
  private:
@@ -98,14 +100,14 @@ class LocalNodes {
   MemoryKill was_memory_kill(int status);
 
   const LocalJob job_;
-  std::vector<unsigned> cores_;  // of each processor here; empty: not pinned
-  std::vector<int> frames_fds_;  // with shm
+  std::vector<unsigned> cores_;  // one for each processor here; empty: not pinned
+  std::vector<int> frames_fds_;  // used with shm
   int job_fd_ = -1;
   std::optional<JobMemory> memory_;
-  WireupChannels channels_;  // with ucx
+  WireupChannels channels_;  // used with ucx
   NodeStatuses statuses_;
   std::vector<Process> processes_;
-  std::optional<uint64_t> memory_kills_;  // that are accounted for
+  std::optional<uint64_t> memory_kills_;  // the kernel's count when was_memory_kill() last read it
 };
 
 }  // namespace multigrain

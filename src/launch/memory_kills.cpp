@@ -9,7 +9,7 @@
 namespace multigrain {
 namespace {
 
-// The number behind "oom_kill" in a file of lines "name number".
+// Returns the number behind "oom_kill" in a file of lines "name number".
 std::optional<uint64_t> count_in(const std::string& file) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -20,8 +20,9 @@ std::optional<uint64_t> count_in(const std::string& file) {
   return std::nullopt;
 }
 
-// Control groups of both versions: "0::/path", and "8:memory:/path" among other controllers. In a container the path
-// may be what it is called outside, while the group itself is what is mounted.
+// Returns the count of this process's control group, for groups of both versions: the file has "0::/path", or
+// "8:memory:/path" among lines for other controllers. In a container the path may be the group's name outside of it,
+// while the group itself is mounted at the root.
 std::optional<uint64_t> count_of_group(const std::string& root) {
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {

@@ -13,12 +13,12 @@
 namespace multigrain {
 namespace {
 
-// Whether programs that this process executes have the same addresses each time.
+// Sees to it that a program that this process executes has the same addresses each time. Returns whether that worked.
 bool fix_addresses() {
   const int persona = personality(0xffffffff);
   if (persona >= 0 && (persona & ADDR_NO_RANDOMIZE) != 0) return true;
   if (persona >= 0 && personality(static_cast<unsigned long>(persona) | ADDR_NO_RANDOMIZE) >= 0) return true;
-  // Off for the whole machine?
+  // Randomisation may be off for the whole machine.
   const int code = errno;
   char first = 0;
   const FileDescriptor setting(open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC));
@@ -62,7 +62,7 @@ Result<pid_t> start_node(const NodeStart& start) {
   child.inherited = start.inherited;
   child.parent_death_signal = SIGKILL;
   child.signal_mask = start.signal_mask;
-  // mgrun has its own way with files that grow too large (tools/mgrun).
+  // mgrun ignores this signal, and reports files that grow too large itself (tools/mgrun).
   child.default_signals = {SIGXFSZ};
   child.prepare = [alone = start.alone] { return fix_addresses() || alone; };
   const auto node = try_start_child(child);

@@ -1,4 +1,5 @@
-// The statuses of the nodes on this machine (status/node_status.h): where they are, and what can be told from them.
+// The statuses of the nodes on this machine (status/node_status.h): this maps them, and reads from them why nodes ended
+// and what processors wait for.
 #pragma once
 
 #include <sys/types.h>
@@ -20,20 +21,22 @@ class NodeStatuses {
   NodeStatuses& operator=(const NodeStatuses&) = delete;
   ~NodeStatuses();
 
-  // Makes the next node's, and returns the descriptor for its process, close-on-exec; the caller closes it.
+  // Makes the status of the next node. Returns the descriptor for the node's process, close-on-exec; the caller closes
+  // it.
   Result<int> open_next();
-  // That node's process.
+  // That node has been started as process `pid`.
   void started(pid_t pid) { pids_.push_back(pid); }
 
-  // Why the node's process has ended, as far as it has said so: lines without an end, or nothing.
+  // Returns why the node's process has ended, as far as the node has recorded it: lines without a final newline, or
+  // nothing.
   [[nodiscard]] std::string last_words(NodeId node) const;
-  // Whether the node has left the run because the program had ended.
+  // Returns whether the node has left the run because the program had ended.
   [[nodiscard]] bool run_is_over(NodeId node) const;
   [[nodiscard]] Stillness stillness() const;
   [[nodiscard]] std::vector<NodeSnapshot> snapshots() const;
 
  private:
-  // Of one of the nodes here; nullptr if the node is elsewhere, or has not been made yet.
+  // Returns the status of one of the nodes here; nullptr if the node is elsewhere, or has no status yet.
   [[nodiscard]] const NodeStatus* status_of(NodeId node) const;
 
   const NodeId first_;

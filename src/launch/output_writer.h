@@ -1,5 +1,5 @@
-// Passes the nodes' output on to this process's own, from a thread of its own: whoever reads there may take as long as
-// he likes (a pager, a terminal that was stopped), and mgrun must go on talking to its agents meanwhile.
+// Passes the nodes' output on to this process's own, from a thread of its own: the reader (a pager, a terminal that was
+// stopped) may be arbitrarily slow, and mgrun must go on talking to its agents meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +20,27 @@ class OutputWriter {
   OutputWriter() = default;
   OutputWriter(const OutputWriter&) = delete;
   OutputWriter& operator=(const OutputWriter&) = delete;
-  // What is queued and was not written yet is lost; see finish().
+  // Output that is queued and was not written yet is lost, unless finish() was called.
   ~OutputWriter();
 
-  // Starts the thread. Signals that are to be handled elsewhere must be blocked already.
+  // Starts the thread. The caller has blocked the signals that other threads are to handle.
   Status start();
 
-  // Queues text for a descriptor. `owner` and `bytes` come back from take_done() when it is written.
+  // Queues text for a descriptor. take_done() returns `owner` and `bytes` when the text has been written.
   void write(int target, std::string text, size_t owner, size_t bytes);
 
   struct Done {
     size_t owner;
     size_t bytes;
   };
-  // Becomes readable when there is something to take.
+  // Becomes readable when take_done() has something to return.
   [[nodiscard]] int descriptor() const { return event_.get(); }
   std::vector<Done> take_done();
 
-  // Waits until all is written.
+  // Waits until all output has been written.
   void finish();
-  // Why some of it could not be written; from then on all is thrown away, so that no node waits for mgrun.
+  // Returns why some output could not be written, if so. From then on all output is thrown away, so that no node waits
+  // for mgrun.
   std::optional<std::string> lost();
 
  private:

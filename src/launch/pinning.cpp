@@ -26,7 +26,7 @@ using Bitmap = std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, decltype(&
 unsigned usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // Fails on machines with more than CPU_SETSIZE processors.
+  // The call fails on machines with more than CPU_SETSIZE processors.
   if (sched_getaffinity(0, sizeof set, &set) != 0) return std::max(1u, std::thread::hardware_concurrency());
   return static_cast<unsigned>(CPU_COUNT(&set));
 }

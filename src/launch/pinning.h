@@ -1,4 +1,4 @@
-// Which core each processor gets, when there are enough.
+// Pinning: chooses a core for each processor, if there are enough cores.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace multigrain {
 
-// How many processing units this process may use.
+// Returns how many processing units this process may use.
 unsigned usable_cores();
 
-// The operating system's number of the processing unit for each of `processors` processors, in their order, so that the
-// processors of a node are neighbours: whole cores before their hardware threads. Only units that this process may use.
-// Errors: fewer units than processors; the topology cannot be read.
+// Returns the operating system's number of the processing unit for each of `processors` processors, in their order, so
+// that the processors of a node are neighbours. It takes a unit of every core before second hardware threads, and only
+// units that this process may use. Errors: there are fewer units than processors; the topology cannot be read.
 Result<std::vector<unsigned>> choose_cores(unsigned processors);
 
 }  // namespace multigrain

@@ -13,7 +13,7 @@ constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
 }  // namespace
 
 Status WatchedSignals::watch(std::initializer_list<int> others) {
-  // Without this a SIGCHLD that the caller ignores would reap the children unseen.
+  // If the process that started mgrun ignores SIGCHLD, the kernel would otherwise reap mgrun's children unseen.
   signal(SIGCHLD, SIG_DFL);
   sigset_t set;
   sigemptyset(&set);
@@ -22,7 +22,7 @@ Status WatchedSignals::watch(std::initializer_list<int> others) {
   for (const int number : kForwarded) {
     struct sigaction action{};
     sigaction(number, nullptr, &action);
-    // A blocked signal is queued even if it is ignored; to a signalfd it would look as if it counted.
+    // A blocked signal is queued even if it is ignored, so a signalfd would report it.
     if (action.sa_handler != SIG_IGN) sigaddset(&set, number);
   }
   sigprocmask(SIG_BLOCK, &set, &program_mask_);

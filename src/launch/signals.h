@@ -1,4 +1,4 @@
-// The signals of a launcher: it waits for them with everything else, by a descriptor.
+// The signals of a launcher: it waits for them by a descriptor, together with everything else that it waits for.
 #pragma once
 
 #include <signal.h>
@@ -18,15 +18,15 @@ class WatchedSignals {
   WatchedSignals(const WatchedSignals&) = delete;
   WatchedSignals& operator=(const WatchedSignals&) = delete;
 
-  // From now on SIGCHLD, the signals that are passed on to the nodes (but for those that this process was told to
-  // ignore, as by nohup), and `others` are blocked and arrive by next(). Once.
+  // From now on SIGCHLD, the signals that are passed on to the nodes (except those that this process was told to
+  // ignore, as by nohup), and `others` are blocked and arrive by next(). The caller does this once.
   Status watch(std::initializer_list<int> others = {});
 
   // Becomes readable when a signal has arrived.
   [[nodiscard]] int descriptor() const { return fd_.get(); }
-  // What was blocked before: what the program should find blocked.
+  // The signals that were blocked before, which the program should find blocked.
   [[nodiscard]] const sigset_t& program_mask() const { return program_mask_; }
-  // A signal that has arrived, if there is one.
+  // Returns a signal that has arrived, if there is one.
   std::optional<signalfd_siginfo> next();
 
  private:
@@ -34,7 +34,7 @@ class WatchedSignals {
   sigset_t program_mask_{};
 };
 
-// "signal 9 (Killed)".
+// Returns the name of a signal, such as "signal 9 (Killed)".
 std::string signal_name(int number);
 
 }  // namespace multigrain

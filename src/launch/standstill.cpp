@@ -19,7 +19,7 @@ std::optional<Standstill::Clock::time_point> Standstill::next() const {
 
 std::optional<Nanoseconds> Standstill::see(const Stillness& now_is, Clock::time_point now) {
   if (limit_ == 0) return std::nullopt;
-  // An observer that was itself stopped has not seen that nobody moved.
+  // If this process was itself stopped, it has not seen that no processor ran meanwhile.
   const bool was_away = now - seen_ > 2 * interval(limit_) + std::chrono::seconds(1);
   seen_ = now;
   if (was_away || !now_is.still || !now_is.anyone || now_is != last_) {

@@ -1,4 +1,4 @@
-// Notices that every processor of a run has slept in Multigrain for a while.
+// Notices that every processor of a run has slept in Multigrain for a while, so that mgrun can report a deadlock.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,13 @@ class Standstill {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `limit`: how long is a while; 0: for ever.
+  // `limit` is how long the processors must sleep; 0: no sleep is long enough.
   explicit Standstill(Nanoseconds limit) : limit_(limit) {}
 
-  // When see() should be called next, at the latest.
+  // Returns when the caller should call see() next, at the latest.
   [[nodiscard]] std::optional<Clock::time_point> next() const;
-  // What holds now. Returns for how long nobody has moved, once each time that this becomes as long as the limit.
+  // Takes the state at the time `now`. Returns for how long no processor has run, once each time that this becomes as
+  // long as the limit.
   std::optional<Nanoseconds> see(const Stillness& now_is, Clock::time_point now);
 
  private:

@@ -16,8 +16,9 @@
 namespace multigrain {
 namespace {
 
-// A signal that is sent to a whole group of processes (by timeout, scancel, systemd) reaches mgrun several times: itself,
-// and once for every node, which passes on what it gets. The second within such a time is not the user's impatience.
+// A signal that is sent to a whole group of processes (by timeout, scancel, systemd) reaches mgrun several times:
+// directly, and once from every node, which passes it on. A second signal within such a time is not the user's
+// impatience.
 constexpr std::chrono::milliseconds kOfTheGroup{1000};
 constexpr std::chrono::milliseconds kOfANode{10000};
 
@@ -65,11 +66,12 @@ std::string Supervisor::name(NodeId node) const {
 }
 
 void Supervisor::signal_arrived(int number, bool from_terminal, std::optional<NodeId> node) {
-  // SIGQUIT asks what the processors do, as often as anybody likes; the nodes get it for programs with a handler.
+  // SIGQUIT only asks what the processors do, and may come any number of times; the nodes get it for programs with a
+  // handler.
   const bool asks_for_the_end = number == SIGINT || number == SIGTERM || number == SIGHUP;
   if (asks_for_the_end && forwarded_ == number && phase_ == Phase::kRunning) {
     if (Clock::now() - forwarded_at_ < (node ? kOfANode : kOfTheGroup)) return;
-    // The program has chosen to survive the first one, or cannot see it: the second is for mgrun.
+    // The program has chosen to survive the first signal, or cannot see it: the second is for mgrun.
     tell("{} came twice; the run ends", signal_name(number));
     terminate(NodeId(0));
     return;
@@ -77,7 +79,7 @@ void Supervisor::signal_arrived(int number, bool from_terminal, std::optional<No
   forwarded_ = number;
   forwarded_at_ = Clock::now();
   forwarded_from_ = node;
-  // The terminal signals the whole process group, so the nodes have that one already.
+  // The terminal signals the whole process group, so the nodes have got this signal already.
   if (!from_terminal || !rules_.nodes_share_terminal) control_.signal_all(number);
 }
 
@@ -87,8 +89,8 @@ void Supervisor::node_ended(const NodeEnd& end) {
   if (node.ended) return;
   node.ended = true;
   node.status = end.status;
-  // A node that somebody killed did not end because of another, nor did the program, unless its status is one that the
-  // runtime gives it, which may have lost another node.
+  // A node that a signal killed did not end because of another node. Nor did the program, unless its status is 1 or 2,
+  // which the runtime may have given it because it has lost another node.
   const bool own_reason = WIFSIGNALED(end.status) ||
                           (end.node == NodeId(0) && WEXITSTATUS(end.status) != 1 && WEXITSTATUS(end.status) != 2);
   if (phase_ == Phase::kRunning && rules_.patience.count() != 0 && !own_reason) {
@@ -96,17 +98,17 @@ void Supervisor::node_ended(const NodeEnd& end) {
     pending_.push_back(end);
     return;
   }
-  judge(end);
-  if (phase_ != Phase::kRunning) judge_pending();
+  act_on_end(end);
+  if (phase_ != Phase::kRunning) act_on_pending_ends();
 }
 
-void Supervisor::judge_pending() {
-  // The end of the program explains the others', whichever was seen first.
+void Supervisor::act_on_pending_ends() {
+  // The end of the program explains the ends of the other nodes, whichever was seen first.
   std::ranges::sort(pending_, {}, &NodeEnd::node);
-  for (const NodeEnd& end : std::exchange(pending_, {})) judge(end);
+  for (const NodeEnd& end : std::exchange(pending_, {})) act_on_end(end);
 }
 
-void Supervisor::judge(const NodeEnd& end) {
+void Supervisor::act_on_end(const NodeEnd& end) {
   if (phase_ == Phase::kTerminating || phase_ == Phase::kKilling) return;
   if (WIFSIGNALED(end.status) && WTERMSIG(end.status) == forwarded_) {
     if (!forwarded_told_ && !rules_.program_speaks_for_itself)
@@ -120,18 +122,18 @@ void Supervisor::judge(const NodeEnd& end) {
     phase_ = Phase::kFinishing;
     deadline_ = Clock::now() + kEndingGrace;
     control_.program_ended();
-    // It could not take part, so those that do cannot see that it has ended.
+    // Node 0 took no part in the run, so the nodes that do cannot see that it has ended.
     if (!end.attached && end.status != 0) control_.abort(end.node);
     return;
   }
   if (WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGPIPE && reader_of_output_has_left()) {
-    // As with any program in a pipeline: no word, and the status that a shell gives it.
+    // The run ends as any program in a pipeline does: without a message, and with the status that a shell gives it.
     reader_left_ = true;
     terminate(end.node);
     return;
   }
   if (end.node != NodeId(0) && !was_premature(end)) return;
-  // A program that failed has said so itself, and its other nodes may well fail with it.
+  // A program that failed has said so itself, and other nodes are likely to fail with it.
   const bool told = phase_ == Phase::kFinishing && nodes_.front().status.value_or(0) != 0;
   node_failed_ = end.node != NodeId(0) && !told;
   if (!told && !(rules_.program_speaks_for_itself && end.node == NodeId(0) && end.memory == MemoryKill::kNo))
@@ -140,15 +142,15 @@ void Supervisor::judge(const NodeEnd& end) {
   terminate(end.node);
 }
 
-// Whether the end of a node other than 0 is a failure. Those that take part exit after node 0's program; one that has
-// not attached runs a program without Multigrain. A script that runs the program goes on after it, and those of
-// different nodes end in any order.
+// Returns whether the end of a node other than 0 is a failure. Nodes that take part exit after node 0's program; a node
+// that has not attached runs a program that does not use Multigrain. A script that runs the program goes on after it,
+// and the scripts of different nodes end in any order.
 bool Supervisor::was_premature(const NodeEnd& end) const {
   if (WIFSIGNALED(end.status) || WEXITSTATUS(end.status) != 0) return true;
   return phase_ == Phase::kRunning && end.attached && !end.run_over;
 }
 
-// The program believes that its bytes were written, so it cannot be left to deal with that.
+// The program believes that its output was written, so it cannot deal with the loss itself.
 void Supervisor::output_lost(const std::string& reason) {
   if (output_lost_) return;
   output_lost_ = true;
@@ -175,7 +177,7 @@ void Supervisor::host_lost(const std::string& host, const std::string& reason) {
   tell("host {} (node{} {}) is gone: {}; the run ends", host, lost.size() == 1 ? "" : "s", fmt::join(lost, ","),
        reason);
   if (phase_ == Phase::kRunning || phase_ == Phase::kFinishing) terminate(NodeId(static_cast<uint16_t>(lost.front())));
-  judge_pending();
+  act_on_pending_ends();
 }
 
 std::optional<Supervisor::Clock::time_point> Supervisor::deadline() const {
@@ -187,7 +189,7 @@ std::optional<Supervisor::Clock::time_point> Supervisor::deadline() const {
 
 void Supervisor::check_deadline() {
   const Clock::time_point now = Clock::now();
-  if (!pending_.empty() && now >= pending_until_) judge_pending();
+  if (!pending_.empty() && now >= pending_until_) act_on_pending_ends();
   if (phase_ == Phase::kRunning || phase_ == Phase::kKilling || now < deadline_ || !anyone_left()) return;
   if (phase_ == Phase::kTerminating) {
     phase_ = Phase::kKilling;
@@ -208,7 +210,7 @@ void Supervisor::terminate(NodeId culprit) {
 }
 
 int Supervisor::exit_status() const {
-  // Whatever node 0 made of its own end then, it is not the program's result.
+  // Node 0's own status is not the program's result then.
   if (reader_left_) return 128 + SIGPIPE;
   if (output_lost_ || node_failed_ || !nodes_.front().status) return 1;
   const int program = *nodes_.front().status;
@@ -221,7 +223,7 @@ int Supervisor::signal_of_program() const {
   return status && WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;
 }
 
-// Only what took part is known to: what a script or a wrapper starts in the end is none of mgrun's business.
+// mgrun knows only which nodes took part. It cannot see what a script or a wrapper has started in the end.
 void Supervisor::tell_of_copies(const std::string& program) const {
   const bool all_ended_well = std::ranges::all_of(nodes_, [](const Node& node) { return node.status == 0; });
   if (nodes_.size() == 1 || any_attached_ || !all_ended_well || forwarded_ != 0 || output_lost_) return;

@@ -1,4 +1,4 @@
-// What mgrun says to its user: sentences on standard error.
+// Sentences on standard error, by which mgrun tells its user something.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 namespace multigrain {
 
-// A sentence that cannot be written is lost: there is nobody to tell, and the run is worth more.
+// Writes a sentence. A sentence that cannot be written is lost: the run is worth more.
 template <typename... Args>
 void tell(fmt::format_string<Args...> format, Args&&... args) {
   const std::string line = fmt::format("mgrun: {}\n", fmt::format(format, std::forward<Args>(args)...));

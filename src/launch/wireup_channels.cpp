@@ -42,7 +42,7 @@ bool WireupChannels::handle(NodeId node, Channel& channel, const OnCard& on_card
   while (true) {
     const auto frame = channel.stream.next();
     const bool none = frame && !*frame;
-    // A node that ends closes its end too; how it ended is what waitpid says.
+    // A node that ends closes its end, too; waitpid says how it ended.
     if (none) return open;
     bool good = static_cast<bool>(frame) && !channel.finished;
     if (good && (*frame)->type == wireup_frame::kFinish) {

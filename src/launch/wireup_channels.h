@@ -15,7 +15,7 @@
 
 namespace multigrain {
 
-// Limits the rounds of exchanges that a launcher remembers nothing about anyway: a node that counts higher is damaged.
+// A round of an exchange has at most this number: a node that counts higher is damaged.
 inline constexpr uint64_t kMaxWireupRounds = 1 << 16;
 
 class WireupChannels {
@@ -24,17 +24,18 @@ class WireupChannels {
 
   explicit WireupChannels(unsigned nodes) : nodes_(nodes) {}
 
-  // Makes the channel of a node and returns the node's end, close-on-exec: the caller closes it when the node has it.
+  // Makes the channel of a node and returns the node's end, close-on-exec; the caller closes it when the node has it.
   Result<int> open(NodeId node);
 
   void append_to(std::vector<pollfd>& polled) const;
-  // Takes what nodes have sent, without waiting, and sends what could not be sent. Every node's card, this machine's
-  // own included, must then be handed to deliver(). A node that sends something else loses its channel, which ends it.
+  // Reads what nodes have sent, without waiting, and sends what could not be sent before. The caller must then hand
+  // every node's card, also of nodes on this machine, to deliver(). A node that breaks the protocol loses its channel,
+  // which ends it.
   void handle(const OnCard& on_card);
   // Hands a card to every node here that has not finished its wire-up.
   void deliver(NodeId from, uint64_t round, std::span<const std::byte> card);
 
-  // Whether the node has taken part in an exchange: it is then a Multigrain program, not just any.
+  // Returns whether the node has taken part in an exchange: if it has, it runs a program that uses Multigrain.
   [[nodiscard]] bool has_taken_part(NodeId node) const;
   // Tells all nodes here that the run is over.
   void close_all() { channels_.clear(); }
@@ -42,10 +43,10 @@ class WireupChannels {
  private:
   struct Channel {
     FrameStream stream;
-    uint64_t round = 0;  // of the node's next card
+    uint64_t round = 0;  // the round of the node's next card
     bool finished = false;
   };
-  // False: the channel is to be closed.
+  // Returns false if the channel is to be closed.
   bool handle(NodeId node, Channel& channel, const OnCard& on_card);
 
   const unsigned nodes_;

@@ -93,7 +93,7 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     virtual_time::advance(latest);
     host_.release_at_barrier();
   }
-  std::optional<Attendance> attendance(fabric_);
+  std::optional<PollingScope> polling(fabric_);
   if (last) {
     record.guard.lock();
     const uint32_t episode = record.node.episode();
@@ -104,11 +104,11 @@ void Sync::barrier_of_all(SyncId id, const SyncHandle& barrier, BarrierRecord& r
     record.guard.unlock();
     perform(id, place, record, episode, actions, since, SendContext::kOrdinary);
   }
-  wait_until(*attendance, host_.wait_policy(), record.event, [&] {
+  wait_until(*polling, host_.wait_policy(), record.event, [&] {
     host_.help();
     return record.rounds.load(std::memory_order_acquire) != round;
   });
-  attendance.reset();
+  polling.reset();
   host_.acquire_at_barrier();
 }
 
@@ -137,16 +137,16 @@ void Sync::barrier_of_some(SyncId id, const SyncHandle& barrier, BarrierRecord& 
   const uint32_t ticket = record.tickets++;
   if (manager == self_) counted_arrival(id, record, barrier.argument, self_);
   record.guard.unlock();
-  std::optional<Attendance> attendance(fabric_);
+  std::optional<PollingScope> polling(fabric_);
   if (manager != self_) {
     MessageHeader header;
     header.type = sync_message::kBarrierArrive;
     header.word[0] = id.value;
     fabric_.send(manager, header, SendContext::kOrdinary);
   }
-  wait_until(*attendance, host_.wait_policy(), record.event,
+  wait_until(*polling, host_.wait_policy(), record.event,
              [&] { return static_cast<int32_t>(record.departed.load(std::memory_order_acquire) - ticket) > 0; });
-  attendance.reset();
+  polling.reset();
   host_.acquire_all();
 }
 

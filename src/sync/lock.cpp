@@ -203,9 +203,9 @@ bool Sync::lock_slowly(SyncId id, const SyncHandle& lock, LockRecord& record, bo
   if (!actions.queued) {
     perform(id, place, actions, SendContext::kOrdinary);
   } else {
-    Attendance attendance(fabric_);
+    PollingScope polling(fabric_);
     perform(id, place, actions, SendContext::kOrdinary);
-    await_slot(attendance, slot, ServerAnswer::kServed);
+    await_slot(polling, slot, ServerAnswer::kServed);
     taken = slots_[slot].result != 0;
     if (taken) count(kLockWaits);
   }

@@ -278,7 +278,7 @@ void NetworkLocks::await_token(Record& record, uint64_t at) {
   MULTIGRAIN_FORGETS;
   const auto here = [&] { return MULTIGRAIN_KEEPS((slot(at) & kHere) != 0); };
   if (!here()) {
-    Attendance attendance(fabric_);
+    PollingScope polling(fabric_);
     const uint64_t start = ticks();
     bool came = virtual_time::on() && here();
     while (!came && !virtual_time::on()) {
@@ -290,7 +290,7 @@ void NetworkLocks::await_token(Record& record, uint64_t at) {
     if (!came) {
       // The node that brings the lock must wake this thread, unless the lock has come in this very moment.
       if (MULTIGRAIN_KEEPS((fabric_.fetch_add(self_, SegmentId::kWords, at, kSleeps) & kHere) == 0))
-        wait_until(attendance, host_.wait_policy(), record.event, here);
+        wait_until(polling, host_.wait_policy(), record.event, here);
       add_to_own(at, 0 - kSleeps);
     }
   }

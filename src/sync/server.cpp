@@ -105,9 +105,9 @@ uint32_t Sync::call(SyncId id, SyncKind kind, ServerCall what, uint32_t argument
   if (is_release) host_.release();
   const uint32_t slot = take_slot();
   {
-    Attendance attendance(fabric_);
+    PollingScope polling(fabric_);
     start_call(id, handle, what, argument, slot, destroyed);
-    await_slot(attendance, slot, ServerAnswer::kServed);
+    await_slot(polling, slot, ServerAnswer::kServed);
   }
   const uint32_t result = slots_[slot].result;
   free_slot(slot);
@@ -170,14 +170,14 @@ void Sync::cond_wait(SyncId cond, SyncId lock) {
   host_.enter(SyncActivity::kLock);
   const uint32_t slot = take_slot();
   {
-    Attendance attendance(fabric_);
+    PollingScope polling(fabric_);
     start_call(cond, handle, ServerCall::kCondWait, 0, slot, kCondDestroyed);
-    await_slot(attendance, slot, ServerAnswer::kCondQueued);
+    await_slot(polling, slot, ServerAnswer::kCondQueued);
   }
   unlock(lock);
   {
-    Attendance attendance(fabric_);
-    await_slot(attendance, slot, ServerAnswer::kServed);
+    PollingScope polling(fabric_);
+    await_slot(polling, slot, ServerAnswer::kServed);
   }
   free_slot(slot);
   host_.acquire_all();

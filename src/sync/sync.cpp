@@ -243,9 +243,9 @@ void Sync::wake_slot(uint32_t slot, ServerAnswer answer, uint32_t result) {
   place.event.notify();
 }
 
-void Sync::await_slot(Attendance& attendance, uint32_t slot, ServerAnswer answer) {
+void Sync::await_slot(PollingScope& polling, uint32_t slot, ServerAnswer answer) {
   Slot& place = slots_[slot];
-  wait_until(attendance, host_.wait_policy(), place.event, [&] {
+  wait_until(polling, host_.wait_policy(), place.event, [&] {
     const uint32_t stage = place.stage.load(std::memory_order_acquire);
     return stage == static_cast<uint32_t>(answer) || stage == static_cast<uint32_t>(ServerAnswer::kServed);
   });

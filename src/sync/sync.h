@@ -214,7 +214,7 @@ class Sync {
     return WaiterId(1 + node.value * kMaxWaiters + slot);
   }
   void wake_slot(uint32_t slot, ServerAnswer answer, uint32_t result);
-  void await_slot(Attendance& attendance, uint32_t slot, ServerAnswer answer);
+  void await_slot(PollingScope& polling, uint32_t slot, ServerAnswer answer);
   [[nodiscard]] HandleSource& source_of(SyncKind kind);
   [[nodiscard]] const SparseArray<ServerRecord>& servers_of(SyncKind kind) const;
   [[nodiscard]] WaiterLinks links() const { return {&links_[0], links_.size()}; }

@@ -23,7 +23,7 @@ from virtual_hosts import VirtualHosts, eventually, missing
 BIN = os.environ.get("MULTIGRAIN_TEST_BIN", "build/bin")
 # Runs that are ended in their start, of each of four kinds. The long test has more.
 START_KILLS = int(os.environ.get("MULTIGRAIN_TEST_START_KILLS", "6"))
-OWNER, STRANGER, GROUP = 64321, 64322, 64321
+OWNER, OTHER_USER, GROUP = 64321, 64322, 64321
 
 HOST = VirtualHosts("a")
 _STATE = {}
@@ -178,7 +178,7 @@ class SameHost(unittest.TestCase):
 
     def test_another_user_of_the_same_group_reaches_nothing(self):
         _, pids = self.idle_run()
-        self.assertEqual(self.attack_as(STRANGER, pids.values()), [])
+        self.assertEqual(self.attack_as(OTHER_USER, pids.values()), [])
         # The attack is one: it opens everything to the user whose run it is.
         own = self.attack_as(OWNER, pids.values())
         for pid in pids.values():
@@ -228,14 +228,14 @@ class SameHost(unittest.TestCase):
             program, report = f"{folder}/program", f"{folder}/report"
             shutil.copy(f"{BIN}/workloads/jacobi", program)
             command = ["env", f"MULTIGRAIN_STATS=json:{report}", program, "--size", "test"]
-            self.host.run(as_user(STRANGER, command), check=True)
+            self.host.run(as_user(OTHER_USER, command), check=True)
             self.assertTrue(os.path.exists(report), "a program of its caller does obey")
             os.unlink(report)
 
             os.chmod(program, 0o4755)
             others = ["MULTIGRAIN_NODES=2", "MULTIGRAIN_NODE=1", "MULTIGRAIN_WIREUP=fd:0", "MULTIGRAIN_FABRIC=ucx",
                       "PMI_FD=0", "PMI_SIZE=2", "PMI_RANK=1"]
-            done = self.host.run(as_user(STRANGER, [command[0], *others, *command[1:]]), stdin=subprocess.DEVNULL)
+            done = self.host.run(as_user(OTHER_USER, [command[0], *others, *command[1:]]), stdin=subprocess.DEVNULL)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertFalse(os.path.exists(report))
 

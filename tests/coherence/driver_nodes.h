@@ -74,8 +74,8 @@ class OneSided final : public ForwardingFabric {
     panic("a one-sided protocol sends a message");
   }
   unsigned poll() override { return 0; }
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
   void serve() override { panic("a one-sided protocol needs a service thread"); }
   void wake_service() override {}
 

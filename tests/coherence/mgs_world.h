@@ -179,8 +179,8 @@ class SteppedFabric final : public ForwardingFabric {
   unsigned poll() override { return 0; }
   void begin_batch() override {}
   void end_batch() override {}
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
 
  private:
   MessageHandler handler_ = nullptr;

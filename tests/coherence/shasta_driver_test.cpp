@@ -411,7 +411,7 @@ TEST(ShastaDriver, APollInsideAPollDoesNothing) {
       &p.driver());
   ProcessorProfile profile;
   set_this_profile(profile);
-  const Attendance attendance(p.fabric());
+  const PollingScope polling(p.fabric());
   const auto send = [&] {
     MessageHeader header;
     header.type = message_range::kTest;

@@ -135,9 +135,9 @@ class LinkFabric final : public ForwardingFabric {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice, SendContext,
             Nanoseconds) override;
   unsigned poll() override;
-  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return nullptr; }
-  void attend() override {}
-  void leave() override {}
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return nullptr; }
+  void begin_polling() override {}
+  void end_polling() override {}
   void serve() override { panic("nobody serves here"); }
   void wake_service() override;
   void handle(const Packet& packet) const {

@@ -69,8 +69,8 @@ class HostileFabric final : public Fabric {
     if (++sent_ > 1'000'000) panic("a room sends without end");
   }
   unsigned poll() override { return 0; }
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
   void serve() override {}
   void wake_service() override {}
 

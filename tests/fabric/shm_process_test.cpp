@@ -125,11 +125,11 @@ TEST(ShmProcesses, AllPairsAtOnceKeepTheirOrder) {
         fabric.send(NodeId(to), {.type = kType, .word = {i}}, payload, {}, SendContext::kOrdinary);
       }
     }
-    fabric.attend();
+    fabric.begin_polling();
     while (context.handled < (kNodes - 1) * kMessages) {
       if (fabric.poll() == 0) std::this_thread::yield();
     }
-    fabric.leave();
+    fabric.end_polling();
     return !context.wrong;
   });
 }

@@ -147,11 +147,11 @@ TEST_F(ShmThreads, ManySendersAndManyPollersKeepEveryPairInOrder) {
   const Service service(*receiver);
   for (unsigned t = 0; t < 2; ++t) {
     threads.emplace_back([&] {
-      receiver->attend();
+      receiver->begin_polling();
       while (check_a.handled.load() < total || check_b.handled.load() < total) {
         if (receiver->poll() == 0) std::this_thread::yield();
       }
-      receiver->leave();
+      receiver->end_polling();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -171,9 +171,9 @@ TEST_F(ShmThreads, TwoNodesThatFloodEachOtherWithoutServiceThreadsBothFinish) {
     threads.emplace_back([&, n] {
       const NodeId peer(static_cast<uint16_t>(1 - n));
       for (uint64_t i = 0; i < kMessages; ++i) OrderCheck::send(*nodes[n], peer, 0, i, 2000, SendContext::kOrdinary);
-      nodes[n]->attend();
+      nodes[n]->begin_polling();
       while (checks[n].handled.load() < kMessages) nodes[n]->poll();
-      nodes[n]->leave();
+      nodes[n]->end_polling();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -260,17 +260,17 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
       answerer.get());
   std::atomic<bool> over{false};
   const Service answers(*answerer);
-  std::vector<std::thread> attenders;
+  std::vector<std::thread> pollers;
   for (unsigned t = 0; t < 2; ++t) {
-    attenders.emplace_back([&, t] {
+    pollers.emplace_back([&, t] {
       std::mt19937 random(t);
       while (!over.load()) {
-        // A poller that does not attend hides messages too, while it holds a source's token.
+        // A thread that polls without being counted hides messages too, while it holds a source's token.
         for (auto i = random() % 3; i != 0; --i) answerer->poll();
-        answerer->attend();
+        answerer->begin_polling();
         for (unsigned i = random() % 4; i != 0; --i) answerer->poll();
         if (random() % 8 == 0) std::this_thread::yield();
-        answerer->leave();
+        answerer->end_polling();
         if (random() % 4 != 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 60));
       }
     });
@@ -304,7 +304,7 @@ TEST_F(ShmThreads, NoSleeperMissesAMessage) {
   }
   for (std::thread& thread : threads) thread.join();
   over.store(true);
-  for (std::thread& thread : attenders) thread.join();
+  for (std::thread& thread : pollers) thread.join();
   for (const Pinger& pinger : pingers) EXPECT_EQ(pinger.answered.load(), kRounds);
 }
 
@@ -355,7 +355,7 @@ TEST_F(ShmThreads, AMessageThatIsNotDueHoldsBackThoseBehindIt) {
   early->send(NodeId(1), {.type = kPing, .word = {1}}, {}, {}, SendContext::kOrdinary, due);
   early->send(NodeId(1), {.type = kPing, .word = {2}}, SendContext::kOrdinary);
   other->send(NodeId(1), {.type = kPing, .word = {3}}, SendContext::kOrdinary);
-  receiver->attend();
+  receiver->begin_polling();
   while (order.size() < 3) {
     const size_t before = order.size();
     receiver->poll();
@@ -363,7 +363,7 @@ TEST_F(ShmThreads, AMessageThatIsNotDueHoldsBackThoseBehindIt) {
       EXPECT_GE(monotonic_ns(), due);
     }
   }
-  receiver->leave();
+  receiver->end_polling();
   EXPECT_EQ(order, (std::vector<uint64_t>{3, 1, 2}));
 }
 
@@ -440,7 +440,7 @@ TEST_F(ShmThreads, AServiceThreadThatSleepsReturnsWhenWoken) {
 TEST(ShmThreadsDeath, LeavingWithoutHavingComeIsABug) {
   const ShmJob job(1);
   const auto fabric = job.attach(0);
-  EXPECT_DEATH(fabric->leave(), "invariant broken");
+  EXPECT_DEATH(fabric->end_polling(), "invariant broken");
 }
 
 }  // namespace

@@ -325,11 +325,11 @@ TEST_F(UcxProcesses, HandlersNeverWaitForRoom) {
       },
       [](UcxFabric& fabric) {
         if (fabric.self() == NodeId(1)) return true;
-        // Whoever attends is to poll, but this does not, so that the answers pile up.
-        fabric.attend();
+        // A thread that has begun polling should poll, but this one does not, so that the answers pile up.
+        fabric.begin_polling();
         fabric.send(NodeId(1), {.type = kType}, SendContext::kOrdinary);
         usleep(100'000);
-        fabric.leave();
+        fabric.end_polling();
         while (context.next.load() < kAnswers) usleep(100);
         return !context.wrong.load();
       });
@@ -455,9 +455,9 @@ TEST_F(UcxProcesses, SleepingNodesAnswerEveryTime) {
         for (uint64_t i = 1; i <= kRounds; ++i) {
           const WaitPolicy policy{random() % 2 == 0 ? 0 : random() % 100'000};
           if (i % 2 == 0) {
-            Attendance attendance(fabric);
+            PollingScope polling(fabric);
             fabric.send(peer, {.type = kType, .word = {i}}, SendContext::kOrdinary);
-            wait_until(attendance, policy, context.event, [&] { return context.answered.load() == i; });
+            wait_until(polling, policy, context.event, [&] { return context.answered.load() == i; });
           } else {
             fabric.send(peer, {.type = kType, .word = {i}}, SendContext::kOrdinary);
             wait_until(fabric, policy, context.event, [&] { return context.answered.load() == i; });

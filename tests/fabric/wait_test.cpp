@@ -1,4 +1,4 @@
-// Attendance and wait_until over a fabric that only counts who attends. (EventCount itself: tests/base.)
+// PollingScope and wait_until over a fabric that only counts the threads that poll. (EventCount itself: tests/base.)
 #include "fabric/wait.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 class CountingFabric final : public Fabric {
  public:
-  [[nodiscard]] int attending() const { return attending_.load(); }
+  [[nodiscard]] int pollers() const { return pollers_.load(); }
 
   [[nodiscard]] NodeId self() const override { return NodeId(0); }
   [[nodiscard]] unsigned nodes() const override { return 1; }
@@ -26,45 +26,45 @@ class CountingFabric final : public Fabric {
   void set_handler(MessageType, MessageHandler, void*) override {}
   void send(NodeId, const MessageHeader&, std::span<const std::byte>, RemoteSlice, SendContext, Nanoseconds) override {}
   unsigned poll() override {
-    EXPECT_GE(attending_.load(), 1) << "whoever polls in a wait attends";
+    EXPECT_GE(pollers_.load(), 1) << "a thread that polls in a wait is counted";
     return 0;
   }
-  void attend() override { ++attending_; }
-  void leave() override { EXPECT_GE(--attending_, 0) << "left without having attended"; }
+  void begin_polling() override { ++pollers_; }
+  void end_polling() override { EXPECT_GE(--pollers_, 0) << "ended without having begun"; }
   void serve() override {}
   void wake_service() override {}
 
  private:
-  std::atomic<int> attending_{0};
+  std::atomic<int> pollers_{0};
 };
 
-// Each wait ends asleep, so that the next one has to begin attending again.
-TEST(AttendanceTest, SurvivesSeveralWaitsThatBlock) {
+// Each wait ends asleep, so that the next one has to begin polling again.
+TEST(PollingScopeTest, SurvivesSeveralWaitsThatBlock) {
   CountingFabric fabric;
   EventCount event;
   std::atomic<int> value{0};
   {
-    Attendance attendance(fabric);
+    PollingScope polling(fabric);
     for (int i = 1; i <= 5; ++i) {
       std::thread setter([&] {
-        while (fabric.attending() != 0) std::this_thread::yield();  // the waiter has blocked
+        while (fabric.pollers() != 0) std::this_thread::yield();  // the waiter has blocked
         value = i;
         event.notify();
       });
-      wait_until(attendance, WaitPolicy{0}, event, [&] { return value.load() >= i; });
+      wait_until(polling, WaitPolicy{0}, event, [&] { return value.load() >= i; });
       setter.join();
-      EXPECT_LE(fabric.attending(), 1);
+      EXPECT_LE(fabric.pollers(), 1);
     }
   }
-  EXPECT_EQ(fabric.attending(), 0);
+  EXPECT_EQ(fabric.pollers(), 0);
 }
 
-TEST(AttendanceTest, IsKeptByAWaitThatNeedNotWait) {
+TEST(PollingScopeTest, IsKeptByAWaitThatNeedNotWait) {
   CountingFabric fabric;
   EventCount event;
-  Attendance attendance(fabric);
-  wait_until(attendance, WaitPolicy{0}, event, [] { return true; });
-  EXPECT_EQ(fabric.attending(), 1);
+  PollingScope polling(fabric);
+  wait_until(polling, WaitPolicy{0}, event, [] { return true; });
+  EXPECT_EQ(fabric.pollers(), 1);
 }
 
 }  // namespace

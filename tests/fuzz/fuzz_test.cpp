@@ -69,7 +69,7 @@ TEST(Fuzz, StartsFromInputsThatAreRight) {
   EXPECT_EQ(decode(context, Bytes(input).subspan(4), 4196, message).verdict, ucx::Verdict::kGood);
   EXPECT_EQ(decode(context, Bytes(input).subspan(4), 4197, message).verdict, ucx::Verdict::kBroken);
   input[4] ^= std::byte{1};
-  EXPECT_EQ(decode(context, Bytes(input).subspan(4), 4196, message).verdict, ucx::Verdict::kStranger);
+  EXPECT_EQ(decode(context, Bytes(input).subspan(4), 4196, message).verdict, ucx::Verdict::kUnauthenticated);
   ucx::WireControl control;
   input = kTargets[1].good();
   EXPECT_EQ(decode(context, Bytes(input).subspan(4), 60, control).verdict, ucx::Verdict::kGood);
@@ -101,8 +101,8 @@ TEST(Fuzz, PiecesAreRefusedForEachOfTheirFaults) {
   };
   const Case cases[] = {
       {"nothing", [](Pieces&, Table&) {}, ucx::Verdict::kGood},
-      {"another key", [](Pieces& p, Table&) { p.key ^= 1; }, ucx::Verdict::kStranger},
-      {"this node's name", [](Pieces& p, Table&) { p.from = 1; }, ucx::Verdict::kStranger},
+      {"another key", [](Pieces& p, Table&) { p.key ^= 1; }, ucx::Verdict::kUnauthenticated},
+      {"this node's name", [](Pieces& p, Table&) { p.from = 1; }, ucx::Verdict::kUnauthenticated},
       {"unknown fields", [](Pieces& p, Table&) { p.zero = 1; }, ucx::Verdict::kBroken},
       {"no pieces", [](Pieces& p, Table&) { p.count = 0; }, ucx::Verdict::kBroken},
       {"a piece too many", [](Pieces& p, Table&) { p.count = 4; }, ucx::Verdict::kBroken},
@@ -150,8 +150,8 @@ TEST(Fuzz, CoalescedMessagesAreRefusedForEachOfTheirFaults) {
   using Tail = std::vector<std::byte>;
   const Case cases[] = {
       {"nothing", [](Coalesced&, Record&, Tail&) {}, ucx::Verdict::kGood},
-      {"another key", [](Coalesced& t, Record&, Tail&) { t.key ^= 1; }, ucx::Verdict::kStranger},
-      {"this node's name", [](Coalesced& t, Record&, Tail&) { t.from = 1; }, ucx::Verdict::kStranger},
+      {"another key", [](Coalesced& t, Record&, Tail&) { t.key ^= 1; }, ucx::Verdict::kUnauthenticated},
+      {"this node's name", [](Coalesced& t, Record&, Tail&) { t.from = 1; }, ucx::Verdict::kUnauthenticated},
       {"no records", [](Coalesced& t, Record&, Tail&) { t.count = 0; }, ucx::Verdict::kBroken},
       {"a record too few", [](Coalesced& t, Record&, Tail&) { t.count = 1; }, ucx::Verdict::kBroken},
       {"a record too many", [](Coalesced& t, Record&, Tail&) { t.count = 3; }, ucx::Verdict::kBroken},

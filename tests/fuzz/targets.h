@@ -75,7 +75,7 @@ inline void coalesced(Bytes input) {
     ucx::WireMessage message;
     Bytes payload;
     const ucx::Checked checked = next_record(context, all, left, rest, message, payload);
-    MG_CHECK(checked.verdict != ucx::Verdict::kStranger);
+    MG_CHECK(checked.verdict != ucx::Verdict::kUnauthenticated);
     if (checked.verdict != ucx::Verdict::kGood) return;
     MG_CHECK(message.from == all.from && message.key == all.key);
     MG_CHECK(message.slice_length == 0 && message.carried == 0 && message.delay_ns == 0);
@@ -100,7 +100,7 @@ inline void pieces(Bytes input) {
   MG_CHECK(wire.key == context.key[wire.from]);
   MG_CHECK(wire.count != 0 && wire.segment < context.segment_bytes.size());
   const ucx::Checked checked = check_pieces(context, wire, data);
-  MG_CHECK(checked.verdict != ucx::Verdict::kStranger);
+  MG_CHECK(checked.verdict != ucx::Verdict::kUnauthenticated);
   if (checked.verdict != ucx::Verdict::kGood) return;
   size_t at = wire.count * sizeof(ucx::WirePiece);
   for (uint32_t i = 0; i < wire.count; ++i) {

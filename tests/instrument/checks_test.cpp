@@ -117,7 +117,7 @@ void run_against_adversary(const char* way, unsigned line_shift, FakeOptions opt
   for (std::thread& thread : threads) thread.join();
   protocol.dismiss();
   EXPECT_GT(protocol.misses(), 100u) << "the adversary did not get in the way";
-  if (options.has_mail) {
+  if (options.has_messages) {
     EXPECT_GT(protocol.polls(), 1000u);
   }
 }
@@ -135,7 +135,7 @@ TEST_P(Compiled, LeavesSharedMemoryWhenStoresAreTakenAsPlainCodeDoes) {
 }
 // A poll inside of a hazard would clear it.
 TEST_P(Compiled, LeavesSharedMemoryWhenEveryPollFindsMailAsPlainCodeDoes) {
-  run_against_adversary(GetParam(), 6, {.has_mail = true}, 1);
+  run_against_adversary(GetParam(), 6, {.has_messages = true}, 1);
 }
 
 // Atomics of two processors of the node, and of another node in between.

@@ -20,7 +20,7 @@ namespace multigrain::testing {
 
 struct FakeOptions {
   bool takes_stores = false;  // most stores whose values are offered, it makes itself
-  bool has_mail = false;      // always: every poll of compiled code is a call
+  bool has_messages = false;  // always: every poll of compiled code is a call
 };
 
 class FakeLineProtocol : public LineProtocol {
@@ -57,7 +57,7 @@ class FakeLineProtocol : public LineProtocol {
   bool store(uintptr_t address, std::span<const std::byte> value) override;
   void poll() override { polls_.fetch_add(1); }
   [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override {
-    return options_.has_mail ? &has_mail_ : nullptr;
+    return options_.has_messages ? &has_messages_ : nullptr;
   }
   void begin_store(uintptr_t address) override;
   void fetch_lines(uintptr_t begin, uintptr_t end, bool to_store) override;
@@ -96,7 +96,7 @@ class FakeLineProtocol : public LineProtocol {
   std::atomic<uint64_t> misses_{0}, taken_{0}, forgotten_{0};
   alignas(64) std::atomic<uint64_t> epoch_{0};
   std::atomic<uint64_t> polls_{0}, spins_{0}, stores_offered_{0}, stores_taken_{0};
-  const std::atomic<uint64_t> has_mail_{1};
+  const std::atomic<uint64_t> has_messages_{1};
   std::atomic<uint64_t> missed_{0};  // the last line that was brought
   std::atomic<bool> stop_{false};
   uint64_t written_ = 0;

@@ -40,7 +40,7 @@ Function* in(void* library, const char* name) {
 
 class Recorder : public FakeLineProtocol {
  public:
-  Recorder() : FakeLineProtocol(kBytes, 6, {.has_mail = true}) {
+  Recorder() : FakeLineProtocol(kBytes, 6, {.has_messages = true}) {
     set_line_protocol(this);
     join();
   }
@@ -306,12 +306,12 @@ TEST_P(Answers, WithoutAServiceThreadWhileItComputes) {
       },
       &state);
   asks->set_handler(kAnswer, [](void* context, const Message&) { ++static_cast<State*>(context)->come; }, &state);
-  // The protocol polls this fabric, and has mail when the fabric has.
+  // The protocol polls this fabric, and messages wait for it when they wait in the fabric.
   class Polled : public FakeLineProtocol {
    public:
     explicit Polled(Fabric& fabric) : FakeLineProtocol(4096, 6), fabric_(fabric) { set_line_protocol(this); }
     void poll() override { fabric_.poll(); }
-    [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return fabric_.mail(); }
+    [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return fabric_.pending_messages(); }
 
    private:
     Fabric& fabric_;
@@ -324,10 +324,10 @@ TEST_P(Answers, WithoutAServiceThreadWhileItComputes) {
   const std::atomic<uint32_t>& wakes = job.memory().doorbell(NodeId(1)).wakes;
   const auto ask = [&](bool last) {
     const int before = state.come;
-    asks->attend();
+    asks->begin_polling();
     asks->send(NodeId(1), {.type = kAsk, .small = static_cast<uint16_t>(last)}, SendContext::kOrdinary);
     while (state.come == before) asks->poll();
-    asks->leave();
+    asks->end_polling();
   };
   for (int unaided = 0; unaided < kTimes;) {
     const uint32_t before = wakes;

@@ -109,46 +109,46 @@ TEST(Interfaces, ThatCannotBeUsedAreNamedWithThoseThatCan) {
 }
 
 // Times are made up: no clock is asked.
-TEST(Silence, IsNoticedAfterItsLimit) {
+TEST(HeartbeatTimer, ExpiresAfterItsLimit) {
   using namespace std::chrono_literals;
-  const agent::Silence::Clock::time_point start{};
-  agent::Silence silence(Nanoseconds{4'000'000'000}, start);
-  for (auto passed = 0ms; passed < 4500ms; passed += 500ms) EXPECT_FALSE(silence.too_long(start + passed));
-  EXPECT_TRUE(silence.too_long(start + 4500ms));
-  silence.heard(start + 4600ms);
-  EXPECT_FALSE(silence.too_long(start + 5000ms));
+  const agent::HeartbeatTimer::Clock::time_point start{};
+  agent::HeartbeatTimer timer(Nanoseconds{4'000'000'000}, start);
+  for (auto passed = 0ms; passed < 4500ms; passed += 500ms) EXPECT_FALSE(timer.expired(start + passed));
+  EXPECT_TRUE(timer.expired(start + 4500ms));
+  timer.heard(start + 4600ms);
+  EXPECT_FALSE(timer.expired(start + 5000ms));
 }
 
-TEST(Silence, ThatIsShorterThanItsLimitIsBorneWhereverItBegins) {
+TEST(HeartbeatTimer, BearsSilenceShorterThanItsLimitWhereverItBegins) {
   using namespace std::chrono_literals;
-  const agent::Silence::Clock::time_point start{};
-  const auto beat = agent::beat_interval(4'000'000'000);
-  EXPECT_EQ(beat, 500ms);
-  EXPECT_EQ(agent::beat_interval(400'000'000), 50ms);
+  const agent::HeartbeatTimer::Clock::time_point start{};
+  const auto interval = agent::heartbeat_interval(4'000'000'000);
+  EXPECT_EQ(interval, 500ms);
+  EXPECT_EQ(agent::heartbeat_interval(400'000'000), 50ms);
   // The other side is stopped for 3.99 s, just before it would have spoken again.
   for (auto since_word = 0ms; since_word < 500ms; since_word += 50ms) {
-    agent::Silence silence(Nanoseconds{4'000'000'000}, start);
+    agent::HeartbeatTimer timer(Nanoseconds{4'000'000'000}, start);
     for (auto passed = 0ms; passed < since_word + 3990ms; passed += 100ms)
-      EXPECT_FALSE(silence.too_long(start + passed)) << passed.count();
+      EXPECT_FALSE(timer.expired(start + passed)) << passed.count();
   }
 }
 
-TEST(Silence, IsNotTheTimeInWhichNobodyListened) {
+TEST(HeartbeatTimer, DoesNotCountAPauseOfItsOwnProcess) {
   using namespace std::chrono_literals;
-  const agent::Silence::Clock::time_point start{};
-  agent::Silence silence(Nanoseconds{4'000'000'000}, start);
-  EXPECT_FALSE(silence.too_long(start + 1s));
+  const agent::HeartbeatTimer::Clock::time_point start{};
+  agent::HeartbeatTimer timer(Nanoseconds{4'000'000'000}, start);
+  EXPECT_FALSE(timer.expired(start + 1s));
   // The machine was suspended.
-  EXPECT_FALSE(silence.too_long(start + 1000s));
-  EXPECT_FALSE(silence.too_long(start + 1001s));
-  EXPECT_FALSE(silence.too_long(start + 1002s));
-  EXPECT_FALSE(silence.too_long(start + 1003s));
-  EXPECT_TRUE(silence.too_long(start + 1003500ms));
+  EXPECT_FALSE(timer.expired(start + 1000s));
+  EXPECT_FALSE(timer.expired(start + 1001s));
+  EXPECT_FALSE(timer.expired(start + 1002s));
+  EXPECT_FALSE(timer.expired(start + 1003s));
+  EXPECT_TRUE(timer.expired(start + 1003500ms));
 }
 
-TEST(Silence, WithoutALimitIsForEver) {
-  agent::Silence silence(0, {});
-  EXPECT_FALSE(silence.too_long(agent::Silence::Clock::time_point(std::chrono::hours(100))));
+TEST(HeartbeatTimer, NeverExpiresWithoutALimit) {
+  agent::HeartbeatTimer timer(0, {});
+  EXPECT_FALSE(timer.expired(agent::HeartbeatTimer::Clock::time_point(std::chrono::hours(100))));
 }
 
 }  // namespace

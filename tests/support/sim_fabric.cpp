@@ -102,9 +102,9 @@ unsigned SimFabric::poll() {
   return network_.random_step() ? 1 : 0;
 }
 
-void SimFabric::leave() {
-  MG_CHECK(attending_ != 0);
-  --attending_;
+void SimFabric::end_polling() {
+  MG_CHECK(pollers_ != 0);
+  --pollers_;
 }
 
 // --- SimNetwork

@@ -47,14 +47,14 @@ class SimFabric final : public Fabric {
             SendContext context, Nanoseconds not_before = 0) override;
   // What the network's PollMode says. Code that waits for an answer by polling makes progress under kRandomStep only.
   unsigned poll() override;
-  // Attendance is counted (attending()), and otherwise without effect: nobody sleeps.
-  void attend() override { ++attending_; }
-  void leave() override;
+  // Polling threads are counted (pollers()), and otherwise without effect: no thread sleeps.
+  void begin_polling() override { ++pollers_; }
+  void end_polling() override;
   // One poll(), without sleeping.
   void serve() override { poll(); }
   void wake_service() override {}
 
-  [[nodiscard]] unsigned attending() const { return attending_; }
+  [[nodiscard]] unsigned pollers() const { return pollers_; }
 
  private:
   friend class SimNetwork;
@@ -69,7 +69,7 @@ class SimFabric final : public Fabric {
   SimNetwork& network_;
   NodeId self_;
   std::array<Handler, 256> handlers_{};
-  unsigned attending_ = 0;
+  unsigned pollers_ = 0;
   bool handling_ = false;
 };
 

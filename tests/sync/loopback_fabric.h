@@ -99,8 +99,8 @@ class LoopbackFabric final : public Fabric {
     return handled;
   }
 
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
   void serve() override {
     const uint32_t seen = doorbell_.prepare();
     if (poll() == 0 && !stop_serving_.exchange(false)) doorbell_.sleep(seen);

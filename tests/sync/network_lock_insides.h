@@ -89,8 +89,8 @@ class WordFabric final : public ForwardingFabric {
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice, SendContext,
             Nanoseconds) override;
   unsigned poll() override { return 0; }
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
 
  private:
   uint64_t make(WordOperation::Kind kind, NodeId at, uint64_t offset, uint64_t value, uint64_t expected);

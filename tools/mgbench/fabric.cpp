@@ -164,7 +164,7 @@ void start_service() {
     shared.is.store(wanted);
     switch (wanted) {
       case Target::kPolls: {
-        const Attendance attendance(*g_node.fabric);
+        const PollingScope polling(*g_node.fabric);
         while (shared.wanted.load() == wanted) g_node.fabric->poll();
         break;
       }
@@ -212,16 +212,16 @@ void measure_against(const char* how) {
       "message, one way" + suffix, g_rounds,
       [&](unsigned) {
         const uint64_t before = g_node.pings.load();
-        Attendance attendance(fabric);
+        PollingScope polling(fabric);
         fabric.send(peer, {.type = kPing, .flags = 1}, SendContext::kOrdinary);
-        wait_until(attendance, policy, g_node.event, [&] { return g_node.pings.load() != before; });
+        wait_until(polling, policy, g_node.event, [&] { return g_node.pings.load() != before; });
       },
       0.5);
   measure("page fetch by message" + suffix, g_rounds, [&](unsigned i) {
     const uint64_t before = g_node.replies.load();
-    Attendance attendance(fabric);
+    PollingScope polling(fabric);
     fabric.send(peer, {.type = kRequest, .word = {i % 4096}}, SendContext::kOrdinary);
-    wait_until(attendance, policy, g_node.event, [&] { return g_node.replies.load() != before; });
+    wait_until(polling, policy, g_node.event, [&] { return g_node.replies.load() != before; });
   });
   measure("get of 8 B" + suffix, g_rounds,
           [&](unsigned i) { fabric.get(peer, SegmentId::kFrames, kPage * (i % 4096), {page.data(), 8}); });
@@ -261,7 +261,7 @@ void measure_bandwidth() {
   constexpr uint64_t kBytes = uint64_t{64} << 20;
   for (const size_t piece : {kPage, size_t{65536}, size_t{1} << 20}) {
     bandwidth(fmt::format("started gets of {} B, 64 MiB", piece), kBytes, [&] {
-      const Attendance attendance(fabric);  // the answers are not to wake the service thread
+      const PollingScope polling(fabric);  // the answers are not to wake the service thread
       std::vector<Completion> under_way;
       for (uint64_t at = 0; at < kBytes; at += piece)
         under_way.push_back(fabric.start_get(peer, SegmentId::kFrames, at, {g_node.frames + at, piece}));
@@ -271,7 +271,7 @@ void measure_bandwidth() {
   for (const uint64_t ahead : {16u, 64u}) {
     bandwidth(fmt::format("page fetches by message, {} at a time, 64 MiB", ahead), kBytes, [&] {
       const uint64_t before = g_node.replies.load();
-      const Attendance attendance(fabric);
+      const PollingScope polling(fabric);
       for (uint64_t i = 0; i < kBytes / kPage; ++i) {
         fabric.send(peer, {.type = kRequest, .word = {i}}, SendContext::kOrdinary);
         while (before + i + 1 - g_node.replies.load() >= ahead) fabric.poll();

@@ -70,7 +70,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
 
   MULTIGRAIN_STEP(&record.changed);
   const uint32_t seen = record.changed.prepare();
-  std::optional<Attendance> attendance;
+  std::optional<PollingScope> polling;
   bool asks = false;
   FaultOutcome outcome;
   {
@@ -80,7 +80,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
     const Client before = record.page.client;
     outcome =
         mgs::on_fault(record.page, context(record), kNodeDomain, is_write ? Access::kWrite : Access::kRead, actions);
-    if (outcome == FaultOutcome::kWait) attendance.emplace(services_.fabric);
+    if (outcome == FaultOutcome::kWait) polling.emplace(services_.fabric);
     perform(page, record, actions, nullptr);
     if (before.phase == Phase::kIdle && before.state == PageState::kInv) {
       asks = true;
@@ -99,8 +99,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   if (outcome == FaultOutcome::kResolved) return true;
   // Whatever has woken this thread, only the access itself shows whether the rights are there now.
   const CategoryScope waiting(profile, Category::kDataWait);
-  wait_until(*attendance, services_.wait, record.changed,
-             [&record, seen] { return record.changed.changed_since(seen); });
+  wait_until(*polling, services_.wait, record.changed, [&record, seen] { return record.changed.changed_since(seen); });
   return true;
 }
 
@@ -161,7 +160,7 @@ bool Driver::is_clean() const {
 void Driver::release() {
   ProcessorProfile& profile = this_profile();
   const CategoryScope protocol(profile, Category::kProtocol);
-  Attendance attendance(services_.fabric);
+  PollingScope polling(services_.fabric);
   const uint64_t limit = queue_.pushed();
   std::array<PageId, 64> batch;
   uint64_t released = 0;
@@ -188,7 +187,7 @@ void Driver::release() {
     // This thread must handle the node's messages meanwhile, because a long queue takes milliseconds.
     services_.fabric.poll();
     if (releases_.pending() > ReleaseEpochs::kMaxPending) {
-      wait_until(attendance, services_.wait, releases_.changed(),
+      wait_until(polling, services_.wait, releases_.changed(),
                  [this] { return releases_.pending() <= ReleaseEpochs::kMaxPending / 2; });
     }
   }
@@ -200,7 +199,7 @@ void Driver::release() {
   MULTIGRAIN_STEP(&releases_);
   if (released == 0 && releases_.pending() == 0) return;
   const uint64_t mark = releases_.mark();
-  wait_until(attendance, services_.wait, releases_.changed(), [this, mark] { return releases_.is_done(mark); });
+  wait_until(polling, services_.wait, releases_.changed(), [this, mark] { return releases_.is_done(mark); });
 }
 
 // --- Messages

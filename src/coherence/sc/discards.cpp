@@ -26,7 +26,7 @@ bool Driver::discard(PageId first, uint64_t count) {
   while (count != 0) {
     const uint64_t now = std::min(count, kMostPages);
     missing_.store(services_.fabric.nodes() * kRange, std::memory_order_relaxed);
-    Attendance attendance(services_.fabric);
+    PollingScope polling(services_.fabric);
     MessageHeader header;
     header.type = message_range::kScDiscard;
     header.word[0] = first.value;
@@ -37,8 +37,7 @@ bool Driver::discard(PageId first, uint64_t count) {
     on_discarded(static_cast<int64_t>(discard_here(first, now, self_)) - kRange);
     {
       const CategoryScope waiting(this_profile(), Category::kDataWait);
-      wait_until(attendance, services_.wait, discarded_,
-                 [this] { return missing_.load(std::memory_order_acquire) == 0; });
+      wait_until(polling, services_.wait, discarded_, [this] { return missing_.load(std::memory_order_acquire) == 0; });
     }
     first = PageId(first.value + now);
     count -= now;

@@ -59,7 +59,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
 
   EventCount& granted = is_write ? record.writers : record.readers;
   uint32_t seen = 0;
-  std::optional<Attendance> attendance;
+  std::optional<PollingScope> polling;
   bool asks = false;
   bool is_new = false;  // the node's threads had no right
   bool was_prefetched = false;
@@ -78,9 +78,9 @@ bool Driver::on_fault(PageId page, bool is_write) {
     outcome = sc::on_fault(record.page, context(record), access, actions);
     asks = !was_pending && record.page.pending != Pending::kNone;
     note_fault(record, access, was_readable, asks);
-    // The thread attends to messages before the requests are sent, so that a home that answers at once finds a thread
+    // The thread polls before the requests are sent, so that a home that answers at once finds a thread
     // that handles the answer.
-    if (outcome == FaultOutcome::kWait) attendance.emplace(services_.fabric);
+    if (outcome == FaultOutcome::kWait) polling.emplace(services_.fabric);
     perform(page, 1, actions, nullptr);
     if (outcome == FaultOutcome::kResolved) begin_hold(record);
     if (asks)
@@ -95,7 +95,7 @@ bool Driver::on_fault(PageId page, bool is_write) {
   if (resolved) return true;
   {
     const CategoryScope waiting(profile, Category::kDataWait);
-    wait_until(*attendance, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
+    wait_until(*polling, services_.wait, granted, [&granted, seen] { return granted.changed_since(seen); });
   }
   // The prefetched pages behind this one came with it.
   if (was_prefetched) open_prefetched(page, is_write);

@@ -106,7 +106,9 @@ class Driver final : public LineDriver {
   void fence() override;
   [[nodiscard]] const std::atomic<uint64_t>* outstanding() const override;
   void poll() override;
-  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return services_.fabric.mail(); }
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override {
+    return services_.fabric.pending_messages();
+  }
   void prefetch_exclusive(uintptr_t address) override;
   void spin() override;
 
@@ -251,7 +253,7 @@ class Driver final : public LineDriver {
   void read_coherent(const BlockAt& at, uint64_t offset, std::span<std::byte> out) MG_REQUIRES(lock_);
 
   // --- Threads. A thread that waits releases the lock meanwhile.
-  ProcessorSlot& lock_and_take_slot(Attendance& attendance) MG_ACQUIRE(lock_);
+  ProcessorSlot& lock_and_take_slot(PollingScope& polling) MG_ACQUIRE(lock_);
   [[nodiscard]] ProcessorSlot* find_slot(uint32_t thread) MG_REQUIRES(lock_);
   [[nodiscard]] unsigned index_of(const ProcessorSlot& slot) const MG_REQUIRES(lock_) {
     return static_cast<unsigned>(&slot - &slots_[0]);
@@ -260,7 +262,7 @@ class Driver final : public LineDriver {
     return {.processors = {processors_.data(), slots_used_}, .epochs = epochs_};
   }
   static void wake(ProcessorSlot& slot);
-  void wait(ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any) MG_REQUIRES(lock_);
+  void wait(ProcessorSlot& slot, PollingScope& polling, bool wakes_on_any) MG_REQUIRES(lock_);
 
   // Returns whether the line may be read, or stored to, here. That holds only under a hazard over the line.
   [[nodiscard]] bool has_right(uint64_t line, bool to_store) const {

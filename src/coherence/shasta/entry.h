@@ -16,8 +16,8 @@ class MG_SCOPED_CAPABILITY Driver::Entry {
   explicit Entry(Driver& driver) MG_ACQUIRE(driver.lock_) MG_NO_THREAD_SAFETY_ANALYSIS
       : driver_(driver),
         protocol_(this_profile(), Category::kProtocol),
-        attendance_(driver.services_.fabric),
-        slot_(driver.lock_and_take_slot(attendance_)) {
+        polling_(driver.services_.fabric),
+        slot_(driver.lock_and_take_slot(polling_)) {
     if (driver.deferred_count_.load(std::memory_order_relaxed) != 0) driver.retry_deferred();
   }
   ~Entry() MG_RELEASE() MG_NO_THREAD_SAFETY_ANALYSIS {
@@ -41,7 +41,7 @@ class MG_SCOPED_CAPABILITY Driver::Entry {
   // Waits. The lock is released meanwhile.
   void wait(bool wakes_on_any) {
     driver_.lock_.assume_held();
-    driver_.wait(slot_, attendance_, wakes_on_any);
+    driver_.wait(slot_, polling_, wakes_on_any);
   }
   // To be called before each event of the processor at the block (D3). The lock may be released meanwhile.
   void wait_while_frozen(const BlockAt& at);
@@ -50,7 +50,7 @@ class MG_SCOPED_CAPABILITY Driver::Entry {
   const InsideProtocol inside_;
   Driver& driver_;
   const CategoryScope protocol_;
-  Attendance attendance_;
+  PollingScope polling_;
   ProcessorSlot& slot_;
 };
 

@@ -24,7 +24,7 @@ Driver::ProcessorSlot* Driver::find_slot(uint32_t thread) {
 }
 
 // Takes the lock and a slot for the calling thread, which has both until its Entry ends.
-Driver::ProcessorSlot& Driver::lock_and_take_slot(Attendance& attendance) {
+Driver::ProcessorSlot& Driver::lock_and_take_slot(PollingScope& polling) {
   take(lock_);
   MG_CHECK(lines_.hazards.contains(__multigrain_hazards));
   const uint32_t thread = lines_.hazards.index_of(__multigrain_hazards);
@@ -33,7 +33,7 @@ Driver::ProcessorSlot& Driver::lock_and_take_slot(Attendance& attendance) {
     threads_without_slot_.fetch_add(1, std::memory_order_relaxed);
     const uint32_t seen = slot_freed_.prepare();
     lock_.unlock();
-    wait_until(attendance, services_.wait, slot_freed_, [&] { return slot_freed_.changed_since(seen); });
+    wait_until(polling, services_.wait, slot_freed_, [&] { return slot_freed_.changed_since(seen); });
     take(lock_);
     threads_without_slot_.fetch_sub(1, std::memory_order_relaxed);
     slot = find_slot(thread);
@@ -51,13 +51,12 @@ void Driver::wake(ProcessorSlot& slot) {
 }
 
 // Waits for a kCompleteLoads, or, if `wakes_on_any`, for any kWake. The lock is released meanwhile.
-void Driver::wait(ProcessorSlot& slot, Attendance& attendance, bool wakes_on_any) {
+void Driver::wait(ProcessorSlot& slot, PollingScope& polling, bool wakes_on_any) {
   slot.wakes_on_any = wakes_on_any;
   {
     const CategoryScope waiting(this_profile(), Category::kDataWait);
     lock_.unlock();
-    wait_until(attendance, services_.wait, slot.changed,
-               [&] { return slot.woken.load(std::memory_order_acquire) != 0; });
+    wait_until(polling, services_.wait, slot.changed, [&] { return slot.woken.load(std::memory_order_acquire) != 0; });
   }
   take(lock_);
   slot.wakes_on_any = false;

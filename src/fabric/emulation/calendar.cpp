@@ -16,7 +16,7 @@ Nanoseconds Calendar::gap(Nanoseconds from, Nanoseconds length) const {
 void Calendar::occupy(Nanoseconds begin, Nanoseconds length) {
   if (length == 0) return;
   Nanoseconds end = begin + length;
-  // Those that touch it, which become one with it.
+  // [first, last) are the intervals that touch the new one, with which they become one.
   auto* const first = std::lower_bound(busy_.data(), busy_.data() + count_, begin,
                                        [](const Busy& busy, Nanoseconds at) { return busy.end < at; });
   auto* last = first;

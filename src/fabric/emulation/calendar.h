@@ -1,8 +1,9 @@
-// When a resource that does one thing at a time is busy, in virtual time: a link, a node's protocol handler.
+// A calendar knows when a resource that does one thing at a time is busy, in virtual time: a link, or a node's protocol
+// handler.
 //
-// A queue's "free from" would do if requests came in the order of their virtual times. They do not, quite: processors'
-// clocks differ while they run. So the busy intervals are kept, and a request takes the first gap that is long enough,
-// wherever requests that were made earlier but are for later have been put.
+// The time from which the resource is free would do if requests came in the order of their virtual times. They do not
+// quite, because processors' clocks differ while they run. So the calendar keeps the busy intervals, and a request
+// takes the first gap that is long enough, even if requests that came earlier were for later times.
 #pragma once
 
 #include <array>
@@ -12,14 +13,14 @@
 
 namespace multigrain {
 
-// A value without pointers, usable in shared memory; zero is empty. Not synchronised.
+// It is a value without pointers, so it can be in shared memory; a zeroed one is empty. It is not synchronised.
 class Calendar {
  public:
-  // The begin of the first gap of `length` from `from` on.
+  // Returns the begin of the first gap of `length` from `from` on.
   [[nodiscard]] Nanoseconds gap(Nanoseconds from, Nanoseconds length) const;
   // Marks [begin, begin + length) as busy, whatever it was before.
   void occupy(Nanoseconds begin, Nanoseconds length);
-  // Both. Returns the begin.
+  // Finds the gap and marks it as busy. Returns its begin.
   Nanoseconds reserve(Nanoseconds from, Nanoseconds length) {
     const Nanoseconds begin = gap(from, length);
     occupy(begin, length);
@@ -28,13 +29,13 @@ class Calendar {
   [[nodiscard]] size_t intervals() const { return count_; }
 
  private:
-  // The oldest is forgotten when there are more: by then no request is for a time before it.
+  // If there are more intervals, the oldest is dropped: by then no request is for a time before it.
   static constexpr size_t kMost = 128;
   struct Busy {
     Nanoseconds begin;
     Nanoseconds end;
   };
-  // Sorted, apart from each other.
+  // The intervals are sorted, and no two touch.
   std::array<Busy, kMost> busy_{};
   size_t count_ = 0;
 };

@@ -1,5 +1,5 @@
-// What the nodes of an emulated machine share of its clocks, links and protocol handlers, and where it lies in the part
-// of the job memory that is set aside for it (fabric/shm/job_memory.h):
+// The state of an emulated machine's clocks, links and protocol handlers, which its nodes share. This is how it lies in
+// its part of the job memory (fabric/shm/job_memory.h):
 //
 //   0           Head
 //   a page on   a VirtualFabric::NodeState a node
@@ -17,15 +17,15 @@
 
 namespace multigrain {
 
-// A view of that memory. Zeroed memory is what all of it begins as.
+// A view of that memory, all of which is zero at first.
 class Emulation {
  public:
-  // How much it is.
+  // Returns how long that memory is.
   static constexpr size_t bytes(size_t nodes, size_t processors) {
     return clocks_at(nodes) + processors * sizeof(virtual_time::ProcessorClock);
   }
 
-  // `memory` has at least bytes(nodes, processors), is aligned to a page, and outlives this.
+  // `memory` has at least bytes(nodes, processors) bytes, is aligned to a page, and outlives this object.
   Emulation(std::span<std::byte> memory, size_t nodes, size_t processors)
       : base_(memory.data()), nodes_(nodes), processors_(processors) {
     MG_CHECK(memory.size() >= bytes(nodes, processors), memory.size());

@@ -7,7 +7,7 @@
 namespace multigrain {
 namespace {
 
-// A sleep may end this much late, so the last stretch of a wait is spun.
+// A sleep may end this much too late, so the thread spins for the last part of a wait.
 constexpr Nanoseconds kSpin = 50'000;
 
 }  // namespace
@@ -37,7 +37,7 @@ void ModelledFabric::wait_until(Nanoseconds when) {
     const int saved = errno;
     const Nanoseconds wake = when - kSpin;
     const timespec time{static_cast<time_t>(wake / 1'000'000'000u), static_cast<long>(wake % 1'000'000'000u)};
-    // A signal may end the sleep early; the time is absolute, so it simply goes on.
+    // A signal may end the sleep early; the time is absolute, so the thread sleeps again.
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) == EINTR) {
     }
     errno = saved;
@@ -60,8 +60,8 @@ void ModelledFabric::get(NodeId from, SegmentId segment, uint64_t offset, std::s
   wait(start_get(from, segment, offset, bytes));
 }
 
-// A completion's id is the time at which the model completes it. The fabric inside is waited for at once: it is taken
-// to be faster than the network that is emulated.
+// A completion's id is the time at which the model completes it. These functions wait for the fabric inside at once,
+// because it is taken to be faster than the network that is emulated.
 Completion ModelledFabric::start_put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   const Nanoseconds start = monotonic_ns();
   inner().wait(inner().start_put(to, segment, offset, bytes));
@@ -88,7 +88,8 @@ Completion ModelledFabric::start_fetch_and_set(NodeId at, SegmentId segment, uin
   return {charge(at, start, sizeof old)};
 }
 
-// What is earlier has been carried out, though its outcome is not to be known yet: both are under way at once.
+// The earlier operation has been carried out, though the caller may not know its result yet. So both operations are
+// under way at once.
 Completion ModelledFabric::start_get_after(Completion, NodeId from, SegmentId segment, uint64_t offset,
                                            std::span<std::byte> bytes) {
   return start_get(from, segment, offset, bytes);

@@ -1,18 +1,20 @@
-// A network cost model around any fabric: what a LAN, Myrinet, RDMA or CXL would add to what an operation costs here.
+// A network cost model around any fabric: it adds to an operation's cost here what a LAN, Myrinet, RDMA or CXL would
+// add.
 //
 // It is MGS's "artificially delayed inter-node messages" ([MGS], section 4) with the bandwidth and the occupancy of
-// the node's link beside the latency ([GeNIMA]). Operations are carried out at once by the fabric inside;
-// what is emulated is when their effect is known:
+// the node's link beside the latency ([GeNIMA]). The fabric inside carries operations out at once; the model emulates
+// when their effect is known:
 //
 //  Messages   A message leaves when the node's link is free, occupies it for occupancy + bytes / bandwidth, and is
 //             handled no earlier than one latency after that. Its slice travels with it: fetch() costs nothing more.
 //             The sender does not wait.
-//  put, get   occupy the link in the same way and complete two latencies later (there, and the data or the
-//             acknowledgement back). The caller waits, without polling. Between start_ and wait() it need not.
-//  Atomics    the same, with 8 bytes.
+//  put, get   They occupy the link in the same way and complete two latencies later (one for the way there, and one for
+//             the data or the acknowledgement back). The caller waits, without polling. Between start_ and wait() it
+//             need not wait.
+//  Atomics    They cost as much as puts and gets of 8 bytes.
 //
-// What a node does with its own memory costs nothing. A link carries what its node sends and what it fetches; that a
-// get also keeps the other node's link busy is not modelled.
+// A node's operations on its own memory cost nothing. A link carries what its node sends and what it fetches; the model
+// leaves out that a get also keeps the other node's link busy.
 #pragma once
 
 #include <atomic>
@@ -26,14 +28,14 @@ namespace multigrain {
 
 class ModelledFabric final : public ForwardingFabric, public MappedObject {
  public:
-  // What the model has charged so far, summed over the threads of the node.
+  // The costs that the model has charged so far, summed over the threads of the node.
   struct Counters {
     uint64_t messages = 0;
     uint64_t message_bytes = 0;  // payloads and slices
     uint64_t operations = 0;     // puts, gets, atomics on other nodes
     uint64_t operation_bytes = 0;
     Nanoseconds message_delay = 0;  // from send() until a message may be handled
-    Nanoseconds waited = 0;         // by callers, for operations to complete
+    Nanoseconds waited = 0;         // callers' waits for operations to complete
   };
 
   ModelledFabric(std::unique_ptr<Fabric> inner, const NetworkModel& model)
@@ -55,8 +57,9 @@ class ModelledFabric final : public ForwardingFabric, public MappedObject {
   uint64_t fetch_add(NodeId at, SegmentId segment, uint64_t offset, uint64_t addend) override;
   uint64_t compare_and_swap(NodeId at, SegmentId segment, uint64_t offset, uint64_t expected,
                             uint64_t desired) override;
-  // A message that is under way would keep its sender's bit set, and every look would be a poll in vain.
-  [[nodiscard]] const std::atomic<uint64_t>* mail() const override { return nullptr; }
+  // The word of the fabric inside would not do: a message that is under way keeps its sender's bit set, so that every
+  // look at the word would lead to a poll in vain.
+  [[nodiscard]] const std::atomic<uint64_t>* pending_messages() const override { return nullptr; }
   using Fabric::send;
   void send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
             SendContext context, Nanoseconds not_before = 0) override;
@@ -64,7 +67,7 @@ class ModelledFabric final : public ForwardingFabric, public MappedObject {
  private:
   // Reserves the link for this many bytes from `now` on. Returns when they have left it.
   Nanoseconds occupy(Nanoseconds now, uint64_t bytes);
-  // Charges an operation that began at `start`. Returns when it completes; 0 for the node's own memory.
+  // Charges an operation that began at `start`. Returns when it completes, or 0 if it is on the node's own memory.
   Nanoseconds charge(NodeId node, Nanoseconds start, uint64_t bytes);
   void wait_until(Nanoseconds when);
 

@@ -24,7 +24,7 @@ Nanoseconds VirtualFabric::carry(NodeId from, NodeId to, Nanoseconds now, uint64
   const Nanoseconds transferred = model_.transfer_ns(bytes);
   const Nanoseconds busy = model_.occupancy_ns + transferred;
   const Nanoseconds left = reserve(nodes_[from.value].out, now, busy) + busy;
-  // The first byte is there while the last is being sent.
+  // The first byte arrives while the last is being sent.
   return reserve(nodes_[to.value].in, left - transferred + model_.latency_ns, transferred) + transferred;
 }
 
@@ -33,7 +33,8 @@ Nanoseconds VirtualFabric::ask(NodeId of, Nanoseconds now, uint64_t bytes) {
   return carry(of, self(), carry(self(), of, now, 0), bytes);
 }
 
-// The copy that stands for the transfer takes this processor's time here, and the model's there: the longer counts.
+// The copy that stands for the transfer takes this processor's time on this machine, and the time of the model on the
+// emulated one. The longer of the two counts.
 void VirtualFabric::put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) {
   wait(start_put(to, segment, offset, bytes));
 }
@@ -68,7 +69,8 @@ Completion VirtualFabric::start_fetch_and_set(NodeId at, SegmentId segment, uint
   return {at == self() ? 0 : ask(at, now, sizeof old)};
 }
 
-// What is earlier has been carried out, though its outcome is not to be known yet: both are under way at once.
+// The earlier operation has been carried out, though the caller may not know its result yet. So both operations are
+// under way at once.
 Completion VirtualFabric::start_get_after(Completion, NodeId from, SegmentId segment, uint64_t offset,
                                           std::span<std::byte> bytes) {
   return start_get(from, segment, offset, bytes);
@@ -122,7 +124,7 @@ void VirtualFabric::set_handler(MessageType type, MessageHandler handler, void* 
 void VirtualFabric::send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                          SendContext context, Nanoseconds not_before) {
   const Nanoseconds arrival = carry(self(), to, virtual_time::stamp(), payload.size() + slice.length);
-  // Time 0 would mean: no arrival.
+  // The arrival is at least 1, because 0 would mean that the message has none.
   inner().send(to, header, payload, slice, context, std::max({arrival, not_before, Nanoseconds{1}}));
 }
 

@@ -1,21 +1,21 @@
 // The network and the protocol handlers of an emulated machine, in virtual time (profile/virtual_time.h), around the
 // fabric that carries the bytes.
 //
-// Operations are carried out at once; what is emulated is their times:
+// Operations are carried out at once; only their times are emulated:
 //
 //  Messages   A message leaves when its node's link is free, occupies it for occupancy + bytes / bandwidth, and arrives
 //             a latency later, when the link into the other node has been free for bytes / bandwidth. Its slice travels
 //             with it. It is handled when it has arrived and the node's protocol handler is free: a node handles one
-//             message at a time, each for the CPU time that the handler takes, and for the model's handler cost (an
-//             interrupt, say) if no processor of the node waits and polls. The processor that is interrupted, or waits,
-//             is charged with it.
-//  put        occupies the links in the same way, and completes a latency after it arrived (the acknowledgement).
-//  get        a request that occupies the link for its occupancy, a latency, then the data the other way. No processor
-//             of the other node takes part.
-//  Atomics    a get of 8 bytes.
+//             message at a time. Each takes the CPU time of its handler, and the model's handler cost (for instance of
+//             an interrupt) if no processor of the node waits and polls. The processor that is interrupted, or waits,
+//             is charged with this time.
+//  put        It occupies the links in the same way, and completes a latency after it arrived (the acknowledgement).
+//  get        A request occupies the link for its occupancy and takes a latency; then the data travels the other way.
+//             No processor of the other node takes part.
+//  Atomics    They cost as much as a get of 8 bytes.
 //
 // So there is contention at the interface of each node in both directions, and at its protocol handler, which the MGS
-// paper says its emulation leaves out ([MGS], section 4). What a node does with its own memory costs what it costs
+// paper says its emulation leaves out ([MGS], section 4). A node's operations on its own memory cost what they cost
 // here.
 #pragma once
 
@@ -33,7 +33,8 @@ namespace multigrain {
 
 class VirtualFabric final : public ForwardingFabric, public MappedObject {
  public:
-  // What is shared of each node's network interface and protocol handler: in memory that all nodes map, zero at first.
+  // The state of a node's network interface and protocol handler. It is in memory that all nodes map, and zero at
+  // first.
   struct NodeState {
     struct alignas(64) Resource {
       MachineSpinLock lock;
@@ -44,7 +45,7 @@ class VirtualFabric final : public ForwardingFabric, public MappedObject {
     Resource handler;
   };
 
-  // `inner` hands each message's `not_before` on as its arrival, without delay. `nodes`: of the machine.
+  // `inner` hands each message's `not_before` on as its arrival, without delay. `nodes` has the state of each node.
   VirtualFabric(std::unique_ptr<Fabric> inner, const NetworkModel& model, std::span<NodeState> nodes);
 
   void put(NodeId to, SegmentId segment, uint64_t offset, std::span<const std::byte> bytes) override;
@@ -76,7 +77,7 @@ class VirtualFabric final : public ForwardingFabric, public MappedObject {
   };
 
   static void handle(void* handler, const Message& message);
-  // When `bytes` that node `from` sends at `now` are in node `to`.
+  // Returns when `bytes` bytes that node `from` sends at `now` have arrived at node `to`.
   Nanoseconds carry(NodeId from, NodeId to, Nanoseconds now, uint64_t bytes);
   Nanoseconds ask(NodeId of, Nanoseconds now, uint64_t bytes);
 

@@ -1,49 +1,53 @@
-// The doorbell of a node: how senders tell it that messages wait, and how they wake it if no thread polls.
+// The doorbell of a node: by it senders tell the node that messages wait, and wake it if no thread polls.
 //
-// Waking a sleeper costs 15 microseconds, a cache line that changes hands 0.1. So a node says in its doorbell whether
-// some thread of it is looking ("attends"), and a sender makes the system call only if none is. The doorbell is one
-// cache line: setting the pending bit brings the attendance word along.
+// Waking a sleeping thread costs 15 microseconds; a cache line that changes hands costs 0.1. So the doorbell counts the
+// threads of the node that poll, and a sender makes the system call only if there is none. The doorbell is one cache
+// line: setting the pending bit brings the count of pollers along.
 //
-//   pending     a bit a source: its ring may hold messages
-//   attendance  how many threads look at `pending` again and again; kWaking: the service thread is being woken
-//   wakes       the futex word of the service thread: counts the reasons to get up
+//   pending  a bit a source: the source's ring may hold messages
+//   pollers  how many threads look at `pending` again and again; kWaking: the service thread is being woken
+//   wakes    the futex word of the service thread, which counts the reasons to wake it
 //
 // The rules. All operations below are sequentially consistent.
 //
 //   Sender      S1 publishes the message in the ring
-//               S2 sets the source's bit, unless it sees it set
-//               S3 if it set the bit, nobody clears it, and attendance = 0 (for a microsecond): CAS 0 -> kWaking; who
-//                  succeeds increments wakes and wakes
-//   Poller      P1 takes the source's token (or skips the source), P2 clears the bit, P3 drains the ring; if it stops
+//               S2 sets the source's bit, unless it sees that the bit is set
+//               S3 if it set the bit, no thread clears it, and pollers = 0 (for a microsecond): CAS 0 -> kWaking; the
+//                  thread whose CAS succeeds increments wakes and wakes the service thread
+//   Poller      (any thread in poll(), counted or not)
+//               P1 takes the source's token (or skips the source), P2 clears the bit, P3 drains the ring; if it stops
 //               early (enough for one batch, or the next message is not due) P4 sets the bit again;
 //               P5 gives the token back, P6 if the bit is set does S3
-//   Leaver      L1 decrements attendance, L2 if that made it 0 and pending != 0 (or overflow waits) does S3
-//   Service     V1 reads wakes; V2 clears kWaking and, if no thread attends, attends itself; V3 polls until nothing is
-//               found; V4 decrements attendance; V5 looks: attendance > 0, or no bit that it could act on? Then
+//   Leaver      (a thread that ends polling)
+//               L1 decrements pollers, L2 if that made it 0 and pending != 0 (or overflow waits) does S3
+//   Service     V1 reads wakes; V2 clears kWaking and, if pollers = 0, counts itself; V3 polls until it finds nothing;
+//               V4 decrements pollers; V5 looks: if pollers > 0, or if there is no bit that it could act on, then
 //               V6 sleeps while wakes still has the value from V1. In all other cases it begins again.
 //               "Could act on" leaves out sources whose token is held, and those whose head is not due: for these V6
 //               has a time limit.
 //
-// No message is forgotten: claim, whenever a ring holds a message that is due, then some thread is between two of the
-// steps above, or attends, or the service thread will leave V6.
+// No message is forgotten. The claim: whenever a ring holds a message that is due, some thread is between two of the
+// steps above, or is counted in pollers, or the service thread will leave V6.
 //
-// (1) A message in a ring has its bit set, or a poller that holds the token between P2 and P4/P5. For if the sender did
-//     not set the bit at S2, it saw it set after S1; the P2 that cleared it comes later in the total order, so P3 finds
-//     the message, or P4 sets the bit.
-// (2) Take the last time that the bit was set, by X (S2 or P4). X then reads attendance (S3 or P6), or, after S2, finds
-//     the bit clear: the thread that cleared it (P2) did so after S1, and drains, so that it was not the last time, or
-//     (1) holds.
-//   (a) It reads 0 and its CAS succeeds, or fails on kWaking: then wakes is incremented after kWaking was set. The
+// (1) If a ring holds a message, its bit is set, or a poller that holds the token is between P2 and P4 or P5. For if
+//     the sender did not set the bit at S2, it saw it set after S1; the P2 that cleared it comes later in the total
+//     order, so P3 finds the message, or P4 sets the bit.
+// (2) Take the last time that the bit was set, by X (S2 or P4). X then reads pollers (S3 or P6), or, after S2, finds
+//     the bit clear: the thread that cleared it (P2) did so after S1, and drains the ring, so that this was not the
+//     last time, or (1) holds.
+//   (a) X reads 0 and its CAS succeeds, or fails on kWaking: then wakes is incremented after kWaking was set. The
 //       service thread clears kWaking only at V2, after V1. If its V2 comes after the CAS, it goes on to look at
 //       pending (V3 or V5) after the bit was set. If its V2 came before, then so did its V1, so the increment comes
-//       after V1 and V6 does not sleep. If V2 finds that another thread attends, see (b).
-//   (b) It reads a count > 0, or its CAS fails on one. Some thread attends and has its L1 or V4 still to come. Consider
-//       the one that takes the count to 0: every decrement before it leaves a thread that attends. It reads pending
-//       after its decrement, so it sees the bit: a leaver does S3, which is (a); the service thread begins again at V5,
-//       or has seen a new attendant there, for whom (b) holds again. If kWaking is set at L1, (a) holds already.
-// (3) If V5 leaves a source out because its token is held: V5's reading of the token precedes P5, so P6 sees the bit
-//     and reads attendance after V4: (a) or (b). If because its head is not due: the message at the head of a ring
-//     stays there until it is due, and nothing behind it may pass, so waking at that time is soon enough.
+//       after V1 and V6 does not sleep. If V2 finds that another thread is counted, see (b).
+//   (b) X reads a count > 0, or its CAS fails on one. Then a thread is counted and has its L1 or V4 still to come.
+//       Consider the thread that takes the count to 0: every decrement before it leaves a thread that is counted. It
+//       reads pending after its decrement, so it sees the bit: a leaver does S3, which is (a); the service thread
+//       begins again at V5, or has seen a new thread counted there, for which (b) holds again. If kWaking is set at
+//       L1, (a) holds already.
+// (3) Suppose that V5 leaves a source out. If it does so because the token is held: V5's reading of the token precedes
+//     P5, so P6 sees the bit and reads pollers after V4, which is (a) or (b). If it does so because the head is not
+//     due: the message at the head of a ring stays there until it is due, and no message behind it may pass, so waking
+//     at that time is soon enough.
 #pragma once
 
 #include <atomic>
@@ -62,53 +66,53 @@ struct alignas(64) Doorbell {
   static constexpr int kPatience = 40;  // about a microsecond
 
   std::atomic<uint64_t> pending;
-  std::atomic<uint32_t> attendance;
+  std::atomic<uint32_t> pollers;
   std::atomic<uint32_t> wakes;
 
   static constexpr uint64_t bit(unsigned source) { return uint64_t{1} << source; }
 
-  // S2 and S3: after a message was published in the ring from `source`, with a sequentially consistent store.
+  // Does S2 and S3, after a message was published in the ring from `source` with a sequentially consistent store.
   void announce(unsigned source) {
     if ((pending.load(std::memory_order_seq_cst) & bit(source)) != 0) return;
     pending.fetch_or(bit(source), std::memory_order_seq_cst);
     // A processor that ends one wait often begins another within a microsecond (out of a barrier and into a lock); the
     // system call that would wake the service thread meanwhile costs this sender ten, and that processor its core.
-    // A thread that comes to attend reads `pending` after the bit was set; one that clears the bit drains the ring.
+    // A thread that begins to poll reads `pending` after the bit was set; a thread that clears the bit drains the ring.
     for (int i = 0; i < kPatience; ++i) {
-      // By a processor that polls without attending, too; what it leaves it announces itself (P6).
+      // A processor that polls without being counted may have cleared it, too; it announces what it leaves itself (P6).
       if ((pending.load(std::memory_order_seq_cst) & bit(source)) == 0) return;
-      if (attendance.load(std::memory_order_relaxed) != 0) break;
+      if (pollers.load(std::memory_order_relaxed) != 0) break;
       cpu_relax();
     }
-    wake_unless_attended();
+    wake_unless_polled();
   }
 
-  // S3.
-  void wake_unless_attended() {
-    if (attendance.load(std::memory_order_seq_cst) != 0) return;
+  // Does S3.
+  void wake_unless_polled() {
+    if (pollers.load(std::memory_order_seq_cst) != 0) return;
     uint32_t none = 0;
-    if (attendance.compare_exchange_strong(none, kWaking, std::memory_order_seq_cst)) wake();
+    if (pollers.compare_exchange_strong(none, kWaking, std::memory_order_seq_cst)) wake();
   }
 
-  // Wakes the service thread whether a thread attends or not: for reasons other than messages.
+  // Wakes the service thread whether a thread polls or not: for reasons other than messages.
   void wake() {
     wakes.fetch_add(1, std::memory_order_seq_cst);
-    // In virtual time a message's handler costs what the network model says.
+    // In virtual time the wake-up costs nothing: a message's handler costs what the network model says.
     const virtual_time::Unaccounted wake;
     futex_wake(wakes, FutexScope::kMachine, 1);
   }
 
-  void attend() { attendance.fetch_add(1, std::memory_order_seq_cst); }
+  void begin_polling() { pollers.fetch_add(1, std::memory_order_seq_cst); }
 
-  // L1 and V4. Returns the new value: 0 means that the caller must look for work and, if there is any, see to it.
-  uint32_t leave() { return attendance.fetch_sub(1, std::memory_order_seq_cst) - 1; }
+  // Does L1 or V4. Returns the new value: 0 means that the caller must look for work and, if there is any, see to it.
+  uint32_t end_polling() { return pollers.fetch_sub(1, std::memory_order_seq_cst) - 1; }
 
-  // V2. Returns whether the service thread now attends.
+  // Does V2. Returns whether the service thread is now counted in pollers.
   bool begin_service() {
-    uint32_t seen = attendance.load(std::memory_order_seq_cst);
+    uint32_t seen = pollers.load(std::memory_order_seq_cst);
     while (true) {
       const bool alone = (seen & kCount) == 0;
-      if (attendance.compare_exchange_weak(seen, alone ? 1 : seen & ~kWaking, std::memory_order_seq_cst)) return alone;
+      if (pollers.compare_exchange_weak(seen, alone ? 1 : seen & ~kWaking, std::memory_order_seq_cst)) return alone;
     }
   }
 };

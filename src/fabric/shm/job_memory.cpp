@@ -52,14 +52,14 @@ Status check_sizes(uint64_t nodes, uint64_t ring_bytes, uint64_t region_size) {
   return {};
 }
 
-// Whether a file of `bytes` that begins so is a job memory.
+// Checks that a file of `bytes` bytes that begins with `header` is a job memory.
 Status check_header(const JobHeader& header, int fd, uint64_t bytes) {
   if (header.magic != JobHeader::kMagic) return fail("descriptor {} is not the job memory of a Multigrain run", fd);
   if (header.version != JobHeader::kVersion)
     return fail(
         "the job memory has version {} and this library has {}: start the run with the mgrun that belongs to it",
         header.version, JobHeader::kVersion);
-  // What words.h maps grows more often than this header changes.
+  // The map of words (words.h) grows more often than this header changes.
   if (header.words_bytes != words::kBytes)
     return fail(
         "the job memory has {} bytes of words a node and this library has {}: start the run with the mgrun that "
@@ -95,7 +95,7 @@ Result<int> create_job_memory(const JobOptions& options) {
   const int fd = memfd_create("multigrain-job", MFD_ALLOW_SEALING);
   if (fd < 0) return fail_errno(errno, "cannot create the job memory");
   void* memory = MAP_FAILED;
-  // Sealed, so that no process can shrink it under the others.
+  // The memory is sealed, so that no process can shrink it while others use it.
   if (ftruncate(fd, static_cast<off_t>(layout.total)) == 0 &&
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
     memory = mmap(nullptr, sizeof(JobHeader), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -104,7 +104,7 @@ Result<int> create_job_memory(const JobOptions& options) {
     close(fd);
     return fail_errno(code, "cannot set up the job memory");
   }
-  // Everything that is not set here starts as the zeroes of a fresh memfd.
+  // Everything that is not set here is zero, because the memfd is new.
   auto& header = *static_cast<JobHeader*>(memory);
   header.version = JobHeader::kVersion;
   header.nodes = options.nodes;

@@ -1,19 +1,19 @@
 // The job memory: one memfd that every node of a run on this machine inherits and maps.
 //
-// It holds everything that nodes share except their frames: who takes part, each node's doorbell, the word segments
-// that remote atomics work on, and one ring of messages for each ordered pair of nodes. It has no name in a file
-// system and vanishes with the last process that holds it. All of it is sparse: what is not touched costs nothing.
+// It holds everything that nodes share except their frames: which processes take part, each node's doorbell, the word
+// segments that remote atomics work on, and one ring of messages for each ordered pair of nodes. It has no name in a
+// file system and vanishes with the last process that holds it. All of it is sparse: what is not touched costs no
+// memory.
 //
-//   offset                what
+//   offset                contents
 //   0                     JobHeader
 //   doorbells_offset      a Doorbell (one cache line) a node
 //   heads_offset          a RingHead (one cache line) an ordered pair, [source][destination]
 //   words_offset          the kWords segment of each node, words_bytes each
 //   rings_offset          the data of each ring, ring_bytes each, [source][destination]
-//   emulation_offset      what the clocks and links of an emulated machine need (fabric/emulation/emulation.h),
-//                         emulation_bytes
-//   lines_offset          the kLines segment of each node, lines_bytes each: far more address space than a process has
-//                         to spare, so it is not part of the mapping (lines_fd())
+//   emulation_offset      the clocks and links of an emulated machine (fabric/emulation/emulation.h), emulation_bytes
+//   lines_offset          the kLines segment of each node, lines_bytes each: they need far more address space than a
+//                         process has to spare, so they are not part of the mapping (lines_fd())
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@
 
 namespace multigrain {
 
-// What the launcher decides about a job.
+// The properties of a job, which the launcher decides.
 struct JobOptions {
   unsigned nodes = 1;
   unsigned processors_per_node = 1;
@@ -60,18 +60,18 @@ struct JobHeader {
   uint64_t lines_bytes;
   uint64_t total_bytes;
 
-  // 0 while all is well; 1 + the number of the node that ended before its time. Set by abort_job().
+  // 0 while all is well, or 1 + the number of the node that ended before its time. abort_job() sets it.
   alignas(64) std::atomic<uint32_t> aborted;
 
   struct alignas(64) NodeSlot {
-    std::atomic<uint32_t> pid;    // of the process that is this node; 0 before it attached
-    std::atomic<uint32_t> ready;  // free for start-up to use: a counter of the phases that the node has reached
+    std::atomic<uint32_t> pid;    // the node's process; 0 before it attached
+    std::atomic<uint32_t> ready;  // for start-up: counts the phases that the node has reached
   };
   NodeSlot node[NodeSet::kCapacity];
 };
 
-// How far the consumer of a ring has got: the producer reads it when it seems to have run out of room, and never
-// otherwise, so that the line stays with the consumer.
+// Says how far the consumer of a ring has got. The producer reads it only when the ring seems to have no room, so that
+// the cache line stays with the consumer.
 struct alignas(64) RingHead {
   std::atomic<uint64_t> position;
 };
@@ -80,7 +80,7 @@ struct alignas(64) RingHead {
 // the caller. Errors: options out of range; no descriptor or no memory.
 Result<int> create_job_memory(const JobOptions& options);
 
-// A mapping of the job memory. Movable; unmaps when it ends, unless it is borrowed.
+// A mapping of the job memory. It can be moved, and unmaps the memory when it ends, unless it is borrowed.
 class JobMemory {
  public:
   // Maps the job memory behind `fd` (which may be closed afterwards) and checks it: magic, version, layout, size.
@@ -90,7 +90,7 @@ class JobMemory {
   JobMemory& operator=(JobMemory&& other) noexcept;
   ~JobMemory();
 
-  // The same mapping without the duty to unmap it; this object must outlive it.
+  // Returns the same mapping without the duty to unmap it; this object must outlive the returned one.
   [[nodiscard]] JobMemory borrow() const { return {base_, bytes_, lines_fd_, false}; }
 
   [[nodiscard]] JobHeader& header() const { return *reinterpret_cast<JobHeader*>(base_); }
@@ -106,7 +106,7 @@ class JobMemory {
   [[nodiscard]] std::span<std::byte> emulation() const {
     return {base_ + header().emulation_offset, header().emulation_bytes};
   }
-  // Where the line tables are to be mapped from: the job memory's own descriptor. A node's is at lines_at() there.
+  // Line tables are mapped from this descriptor, which the job memory owns. A node's table begins at lines_at() there.
   [[nodiscard]] int lines_fd() const { return lines_fd_; }
   [[nodiscard]] uint64_t lines_at(NodeId node) const {
     return header().lines_offset + node.value * header().lines_bytes;
@@ -129,7 +129,7 @@ class JobMemory {
 };
 
 // Tells every node that `dead` has ended and that the run cannot go on; wakes all service threads, which end their
-// processes. The first call counts. For the launcher. Async-signal-safe.
+// processes. Only the first call has an effect. The launcher calls this. It is async-signal-safe.
 void abort_job(const JobMemory& job, NodeId dead);
 
 }  // namespace multigrain

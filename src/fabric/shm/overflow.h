@@ -1,8 +1,9 @@
-// Messages that a handler sent while the ring was full: kept here, in order, until there is room.
+// Messages that a handler sent while the ring was full are kept here, in order, until there is room: a handler may not
+// wait, and a message may not be dropped.
 //
-// A handler may not wait, and a message may not be dropped. Memory comes from mmap (a handler may run in the fault
-// handler, where malloc is out of bounds), is reused by size class, and goes back when the fabric ends. There is a
-// limit: a protocol that passes it sends without ever hearing an answer, and is broken.
+// Memory comes from mmap (a handler may run in the fault handler, where malloc is forbidden), is reused by size class,
+// and goes back when the fabric ends. There is a limit: a protocol that exceeds it sends without ever receiving an
+// answer, and is broken.
 #pragma once
 
 #include <array>
@@ -24,7 +25,7 @@ struct OverflowEntry {
   [[nodiscard]] std::byte* payload() { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
-// Memory for entries. Thread-safe, async-signal-safe.
+// Memory for entries. It is thread-safe and async-signal-safe.
 class OverflowPool {
  public:
   static constexpr size_t kMaxBytes = size_t{1} << 30;
@@ -34,7 +35,7 @@ class OverflowPool {
   OverflowPool& operator=(const OverflowPool&) = delete;
   ~OverflowPool();
 
-  // Room for a record with a payload of at most Fabric::kMaxPayload bytes. Ends the run beyond kMaxBytes.
+  // Returns room for a record with a payload of at most Fabric::kMaxPayload bytes. Ends the run beyond kMaxBytes.
   OverflowEntry* allocate(size_t payload);
   void release(OverflowEntry* entry);
 
@@ -55,12 +56,12 @@ class OverflowPool {
   size_t mapped_bytes_ MG_GUARDED_BY(lock_) = 0;
 };
 
-// The messages to one destination that wait for room. Under its ring's lock.
+// The messages to one destination that wait for room. The lock of the destination's ring guards it.
 class OverflowQueue {
  public:
   [[nodiscard]] bool empty() const { return first_ == nullptr; }
   void append(OverflowPool& pool, const Record& record, std::span<const std::byte> payload);
-  // Moves what fits into the ring. Returns whether the queue is empty now.
+  // Moves as many messages into the ring as fit. Returns whether the queue is empty now.
   bool drain_into(RingProducer& ring, OverflowPool& pool);
 
  private:

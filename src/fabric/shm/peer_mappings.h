@@ -1,9 +1,9 @@
-// Mappings of other nodes' frames or line tables: parts of a memfd of a peer's, a gigabyte each, mapped when they are
-// first accessed.
+// Mappings of other nodes' frames or line tables: parts of a peer's memfd, a gigabyte each, which are mapped when they
+// are first accessed.
 //
-// Mapping 64 regions of 16 TiB would take eight times the address space that a process has. What is really shared is
-// far less, so mappings appear on demand, in the path of the access itself, which may be the fault handler: mmap is a
-// bare system call, and the table is filled by compare-and-swap (the thread that comes second unmaps its own).
+// Mapping 64 regions of 16 TiB would take eight times the address space that a process has. Programs share far less
+// than that, so mappings appear on demand, in the path of the access itself, which may be the fault handler: mmap is a
+// bare system call, and the table is filled by compare-and-swap (the thread that comes second unmaps its own mapping).
 #pragma once
 
 #include <array>
@@ -30,11 +30,13 @@ class PeerMappings {
   // `fds`: the frames memfd of each node, at least `region_bytes` (a multiple of 4096) long; they must stay open.
   // Errors: a descriptor that is no such file; no address space for the table.
   Status open(std::span<const int> fds, uint64_t region_bytes);
-  // The same for `bytes` of each node in one file, node i's from starts[i] (a multiple of 4096) on; they are there.
+  // Does the same for memory of all nodes in one file: node i's `bytes` bytes begin at starts[i], a multiple of 4096.
+  // The file is long enough.
   Status open(int fd, std::span<const uint64_t> starts, uint64_t bytes);
 
-  // Where the byte at `offset` of the node's frames is mapped here; `run` receives how many bytes follow it in the same
-  // mapping. `offset` has been checked. Async-signal-safe. Ends the run if the kernel refuses it.
+  // Returns where the byte at `offset` of the node's memory is mapped here; `run` receives how many bytes the mapping
+  // has from there on. The caller has checked `offset`. This is async-signal-safe. It ends the run if the kernel
+  // refuses the mapping.
   std::byte* at(NodeId node, uint64_t offset, uint64_t& run);
 
  private:
@@ -44,12 +46,12 @@ class PeerMappings {
   Status open_table(size_t nodes, uint64_t bytes);
 
   std::array<int, NodeSet::kCapacity> fds_{};
-  std::array<uint64_t, NodeSet::kCapacity> starts_{};  // where a node's part of its file begins
+  std::array<uint64_t, NodeSet::kCapacity> starts_{};  // begin of each node's part of its file
   size_t nodes_ = 0;
   uint64_t region_bytes_ = 0;
-  uint64_t mappings_ = 0;                     // a node
-  std::atomic<std::byte*>* table_ = nullptr;  // [node][mapping]; mapped, so that only what is used has memory
-  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> mapped_{};  // how many there are, for the destructor
+  uint64_t mappings_ = 0;                     // number of mappings a node
+  std::atomic<std::byte*>* table_ = nullptr;  // [node][mapping]; from mmap, so that unused parts take no memory
+  std::array<std::atomic<uint64_t>, NodeSet::kCapacity> mapped_{};  // number made of each node's, for the destructor
 };
 
 }  // namespace multigrain

@@ -68,7 +68,7 @@ bool RingProducer::try_push(const Record& record, std::span<const std::byte> pay
   }
   word_at(slot).store(record.word, std::memory_order_seq_cst);
   if (skip != 0) {
-    // The consumer stands at `old`: it sees nothing of the record before it sees the skip.
+    // The consumer looks at `old`, so it sees the record only after it has seen the skip.
     clear_stale(old / kRecordAlign);
     word_at(data_ + old)
         .store(Record::make_word(RecordKind::kSkip, skip, SegmentId::kFrames), std::memory_order_seq_cst);

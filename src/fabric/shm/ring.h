@@ -3,13 +3,13 @@
 // A record starts on a cache line; a message without payload is exactly one line. The line's first word says that the
 // record is there and how long it is, and is written last, so the consumer learns of a message and gets it with one
 // transfer of one line: there is no shared tail. The consumer zeroes that word when it is done, and publishes how far
-// it has got in a line that the producer reads only when it seems to have no room.
+// it has got in a line that the producer reads only when the ring seems to have no room.
 //
 // Records never wrap, so that a handler sees its payload in one piece, in place; a skip record fills the end.
 //
-// The word after the last record must read as "nothing here". It does if its line last began a record (the consumer
-// zeroed it) or never was used, but it may hold old payload. The producer remembers which lines do (`stale_`) and
-// zeroes just those: for short messages no store to a line that the consumer has yet to read.
+// The word after the last record must read as "nothing here". It does if its line was last the beginning of a record
+// (the consumer has zeroed it) or was never used, but it may hold old payload. The producer remembers which lines do
+// (`stale_`) and zeroes only those: so for short messages it stores to no line that the consumer has yet to read.
 #pragma once
 
 #include <array>
@@ -28,10 +28,10 @@ inline constexpr size_t kRecordAlign = 64;
 
 enum class RecordKind : uint8_t { kNone = 0, kMessage = 1, kSkip = 2 };
 
-// The first line of a record. The payload follows.
+// The first line of a record. The payload follows it.
 struct alignas(kRecordAlign) Record {
-  // Bits 0-31: payload bytes (kMessage) or bytes up to the ring's end (kSkip). 32-39: RecordKind. 40-47: the slice's
-  // segment. The others are zero. 0 as a whole: no record yet.
+  // Bits 0-31 are the payload bytes (kMessage) or the bytes up to the ring's end (kSkip), bits 32-39 the RecordKind,
+  // and bits 40-47 the slice's segment. The other bits are zero. If the whole word is 0, there is no record yet.
   uint64_t word;
   Nanoseconds not_before;
   MessageHeader header;
@@ -49,11 +49,11 @@ constexpr size_t record_bytes(size_t payload) {
   return sizeof(Record) + ((payload + kRecordAlign - 1) & ~(kRecordAlign - 1));
 }
 
-// The longest record, the longest skip before it, and the line after it must fit into an empty ring.
+// An empty ring must have room for the longest record, the longest skip before it, and the line after it.
 inline constexpr size_t kMinRingBytes = size_t{256} << 10;
 static_assert(kMinRingBytes >= 2 * record_bytes(Fabric::kMaxPayload) + kRecordAlign);
 
-// The sending end, in the sending process. One thread at a time.
+// The sending end, in the sending process. One thread at a time may use it.
 class RingProducer {
  public:
   void bind(std::byte* data, RingHead* head, size_t bytes);
@@ -62,7 +62,7 @@ class RingProducer {
   // Copies the record into the ring and publishes it (sequentially consistent), or returns false if there is no room.
   // `record.word` must be a kMessage word that fits the payload.
   bool try_push(const Record& record, std::span<const std::byte> payload);
-  // Where the next record goes (or a skip): for prefetching.
+  // Returns where the next record or skip goes, for prefetching.
   [[nodiscard]] const std::byte* next() const { return data_ + (tail_ & (bytes_ - 1)); }
 
  private:
@@ -74,24 +74,24 @@ class RingProducer {
   RingHead* head_ = nullptr;
   size_t bytes_ = 0;
   uint64_t tail_ = 0;          // bytes ever written, skips included
-  uint64_t seen_head_ = 0;     // the consumer was at least here
-  uint64_t* stale_ = nullptr;  // a bit a line: its first word may be neither 0 nor a record; mapped, bytes_/64/8 long
+  uint64_t seen_head_ = 0;     // the consumer has come at least this far
+  uint64_t* stale_ = nullptr;  // a bit a line: its first word may hold old payload; from mmap, bytes_/64/8 long
 };
 
-// The receiving end, in the receiving process. One thread at a time.
+// The receiving end, in the receiving process. One thread at a time may use it.
 class RingConsumer {
  public:
   void bind(std::byte* data, RingHead* head, size_t bytes, NodeId source);
 
-  // The oldest message, checked for its form (not for its meaning), or nullptr if there is none. A record that cannot
-  // be right ends the run with a message naming the source.
+  // Returns the oldest message, or nullptr if there is none. It checks the record's form, not its meaning: a record
+  // that cannot be right ends the run with a message that names the source.
   [[nodiscard]] const Record* front();
-  // The payload of what front() returned, and its slice's segment.
+  // Return the payload of the message that front() returned, and its slice's segment.
   [[nodiscard]] std::span<const std::byte> payload() const;
   [[nodiscard]] SegmentId slice_segment() const;
-  // Gives the front's room back to the producer.
+  // Gives the room of that message back to the producer.
   void pop();
-  // Where the next record is or will be: for prefetching.
+  // Returns where the next record is or will be, for prefetching.
   [[nodiscard]] const std::byte* next() const { return data_ + (position_ & (bytes_ - 1)); }
 
  private:
@@ -101,7 +101,7 @@ class RingConsumer {
   RingHead* head_ = nullptr;
   size_t bytes_ = 0;
   uint64_t position_ = 0;  // bytes ever consumed
-  uint64_t word_ = 0;      // of the front
+  uint64_t word_ = 0;      // first word of the front record
   NodeId source_;
 };
 

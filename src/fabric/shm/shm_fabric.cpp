@@ -15,24 +15,24 @@
 namespace multigrain {
 namespace {
 
-constexpr unsigned kBatch = 32;                      // messages a poll() handles at most
-constexpr unsigned kFullRingSpins = 2000;            // polls of a sender that finds no room, before it sleeps
-constexpr Nanoseconds kFullRingSleep = 50'000;       // and how long it sleeps then
-constexpr Nanoseconds kOverflowRetry = 100'000;      // how long the service thread leaves a full ring alone
-constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins
+constexpr unsigned kBatch = 32;                      // a poll() handles at most so many messages
+constexpr unsigned kFullRingSpins = 2000;            // a sender without room polls so often before it sleeps
+constexpr Nanoseconds kFullRingSleep = 50'000;       // and then sleeps for so long between polls
+constexpr Nanoseconds kOverflowRetry = 100'000;      // the service thread tries a full ring again after this time
+constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // the service thread spins if it would sleep for less
 
-// Whether this thread is inside a message handler. initial-exec: the first use of dynamic TLS may call malloc, and this
-// may be the fault handler.
+// Says that this thread is inside a message handler. It is initial-exec because the first use of dynamic TLS may call
+// malloc, and this may be the fault handler.
 [[gnu::tls_model("initial-exec")]] thread_local bool t_handling = false;
 
-// __builtin_prefetch fetches for reading only, unless the compiler may assume a processor with this instruction; on one
-// without, it does nothing.
+// __builtin_prefetch fetches for reading only, unless the compiler may assume a processor with this instruction. On a
+// processor without it, the instruction does nothing.
 void prefetch_for_write(const void* line) {
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
 }
 
-// put_words() or get_words(), whichever `copy_words` is; but where that pays the C library's vectors move what lies
-// between the ends: between aligned words, they move words.
+// Does what `copy_words` does (put_words() or get_words()), but where that pays, the C library's vectors move what lies
+// between the ends: if source and target are aligned alike, the vectors move whole words.
 template <typename CopyWords>
 void copy_shared(std::byte* to, const std::byte* from, size_t length, CopyWords&& copy_words) {
   constexpr size_t kWorthACall = 128;
@@ -62,7 +62,7 @@ Result<std::unique_ptr<ShmFabric>> ShmFabric::attach(JobMemory job, NodeId self,
   if (!frames_fds.empty() && frames_fds.size() != nodes)
     return fail("a job of {} nodes needs {} frames descriptors, not {}", nodes, nodes, frames_fds.size());
   uint32_t earlier = 0;
-  // A second process (or a second fabric) of one node would read the same rings.
+  // This refuses a second process (or a second fabric) of one node, which would read the same rings.
   if (!job.header().node[self.value].pid.compare_exchange_strong(earlier, static_cast<uint32_t>(getpid())))
     return fail("node {} has been started already, as process {}", self.value, earlier);
   std::atomic<uint32_t>& pid = job.header().node[self.value].pid;
@@ -116,7 +116,7 @@ std::span<std::byte> ShmFabric::words() const {
 
 void ShmFabric::check_aborted() const {
   const uint32_t aborted = job_.header().aborted.load(std::memory_order_relaxed);
-  // Without a word: the launcher has said why, and a line of each node would bury that.
+  // The node writes no message: the launcher has said why, and a line from each node would bury that.
   if (aborted != 0) [[unlikely]]
     _exit(kAbortedStatus);
 }
@@ -193,7 +193,7 @@ Completion ShmFabric::start_put_pieces(NodeId to, SegmentId segment, uint64_t of
   if (end == 0) return {};
   uint64_t run = 0;
   std::byte* const target = at(to, segment, offset, run);
-  // A page lies in one mapping; anything longer goes the long way.
+  // A page lies in one mapping; a range that does not is put piece by piece.
   if (run < end) return Fabric::start_put_pieces(to, segment, offset, pieces);
   for (const Piece& piece : pieces) copy_shared(target + piece.offset, piece.bytes, piece.length, put_words);
   return {};
@@ -269,7 +269,7 @@ void ShmFabric::send(NodeId to, const MessageHeader& header, std::span<const std
   record.slice_length = slice.length;
   if (try_send(to, record, payload, context == SendContext::kHandler)) return;
 
-  attend();
+  begin_polling();
   for (unsigned tries = 0; !try_send(to, record, payload, false); ++tries) {
     if (poll() != 0) continue;
     if (tries < kFullRingSpins) {
@@ -278,14 +278,15 @@ void ShmFabric::send(NodeId to, const MessageHeader& header, std::span<const std
       sleep_ns(kFullRingSleep);
     }
   }
-  leave();
+  end_polling();
 }
 
-// Puts the record into the ring, behind what overflowed earlier. If there is no room: `keep` says to queue it instead.
+// Puts the record into the ring, behind messages that overflowed earlier. If there is no room, the record is queued if
+// `keep` is set; otherwise this returns false.
 bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::byte> payload, bool keep) {
   Outgoing& out = outgoing_[to.value];
   Doorbell& bell = job_.doorbell(to);
-  // Both lines that this is about to take from the receiver travel at the same time.
+  // The two lines that this thread is about to take from the receiver, doorbell and record, travel at the same time.
   prefetch_for_write(&bell);
   bool overflowed = false;
   {
@@ -300,8 +301,9 @@ bool ShmFabric::try_send(NodeId to, const Record& record, std::span<const std::b
     }
   }
   bell.announce(self_.value);
-  // Some thread must bring the rest along later: the argument of doorbell.h, with overflowing_ in the place of pending.
-  if (overflowed) bell_->wake_unless_attended();
+  // A thread must send the queued messages later: the argument of doorbell.h, with overflowing_ in the place of
+  // pending.
+  if (overflowed) bell_->wake_unless_polled();
   return true;
 }
 
@@ -309,7 +311,7 @@ void ShmFabric::flush_overflow() {
   for (uint64_t rest = overflowing_.load(std::memory_order_seq_cst); rest != 0; rest &= rest - 1) {
     const auto to = static_cast<uint16_t>(std::countr_zero(rest));
     Outgoing& out = outgoing_[to];
-    // A holder of the lock brings the queue along itself, if there is room.
+    // A thread that holds the lock sends the queue along itself, if there is room.
     if (!out.lock.try_lock()) continue;
     if (out.overflow.drain_into(out.ring, pool_)) overflowing_.fetch_and(~Doorbell::bit(to), std::memory_order_seq_cst);
     out.lock.unlock();
@@ -344,7 +346,7 @@ unsigned ShmFabric::drain(unsigned source, unsigned limit) {
   if (due != 0 && due > monotonic_ns()) return 0;
   if (in.token.load(std::memory_order_relaxed) != 0 || in.token.exchange(1, std::memory_order_seq_cst) != 0) return 0;
 
-  // The record's line travels while the doorbell's is taken back from the sender.
+  // The record's line travels while this thread takes the doorbell's line back from the sender.
   __builtin_prefetch(in.ring.next(), 0);
   unsigned handled = 0;
   bool more = false;
@@ -366,7 +368,7 @@ unsigned ShmFabric::drain(unsigned source, unsigned limit) {
   }
   if (more) bell_->pending.fetch_or(Doorbell::bit(source), std::memory_order_seq_cst);
   in.token.store(0, std::memory_order_seq_cst);
-  if ((bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(source)) != 0) bell_->wake_unless_attended();
+  if ((bell_->pending.load(std::memory_order_seq_cst) & Doorbell::bit(source)) != 0) bell_->wake_unless_polled();
   return handled;
 }
 
@@ -389,18 +391,18 @@ void ShmFabric::handle(unsigned source, const Record& record, RingConsumer& ring
   t_handling = false;
 }
 
-// --- Attendance
+// --- Polling
 
-void ShmFabric::attend() {
-  bell_->attend();
+void ShmFabric::begin_polling() {
+  bell_->begin_polling();
 }
 
-void ShmFabric::leave() {
-  const uint32_t left = bell_->leave();
+void ShmFabric::end_polling() {
+  const uint32_t left = bell_->end_polling();
   MG_CHECK((left & Doorbell::kCount) != Doorbell::kCount);
   if (left == 0 &&
       (bell_->pending.load(std::memory_order_seq_cst) != 0 || overflowing_.load(std::memory_order_seq_cst) != 0))
-    bell_->wake_unless_attended();
+    bell_->wake_unless_polled();
 }
 
 Nanoseconds ShmFabric::next_work() {
@@ -434,10 +436,10 @@ void ShmFabric::serve() {
       unsigned handled = 0;
       while (const unsigned batch = poll()) {
         handled += batch;
-        // A processor that has come to wait handles the rest itself.
-        if ((bell_->attendance.load(std::memory_order_relaxed) & Doorbell::kCount) > 1) break;
+        // A processor that has begun to wait handles the rest itself.
+        if ((bell_->pollers.load(std::memory_order_relaxed) & Doorbell::kCount) > 1) break;
       }
-      const uint32_t left = bell_->leave();
+      const uint32_t left = bell_->end_polling();
       if (left == 0) when = next_work();
       if (handled != 0) return;
     }

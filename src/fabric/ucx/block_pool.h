@@ -1,7 +1,7 @@
-// Memory for messages on their way, from mmap: it is needed in the fault handler, where malloc is out of bounds.
+// Memory for messages on their way. It comes from mmap, because the fault handler needs it, where malloc is forbidden.
 //
-// Blocks are reused by size class; memory goes back when the pool ends. There is a limit: a protocol that passes it
-// sends without ever hearing an answer, and is broken. One thread at a time.
+// Blocks are reused by size class; memory goes back when the pool ends. There is a limit: a protocol that exceeds it
+// sends without ever receiving an answer, and is broken. One thread at a time may use the pool.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
   ~BlockPool();
 
-  // Aligned to 64 bytes. Ends the run beyond kMaxBytes.
+  // Returns a block that is aligned to 64 bytes. Ends the run beyond kMaxBytes.
   void* allocate(size_t bytes);
   void release(void* block);
 

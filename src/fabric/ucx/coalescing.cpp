@@ -10,8 +10,8 @@
 namespace multigrain::ucx {
 namespace {
 
-// The batch that this thread is in. In a process with several fabrics, a batch of one in a batch of another is none.
-// initial-exec: the first use of dynamic TLS may call malloc.
+// The batch that this thread is in. In a process with several fabrics, a batch of one fabric inside a batch of another
+// does not count. The variable is initial-exec because the first use of dynamic TLS may call malloc.
 struct Batch {
   const Coalescing* coalescing = nullptr;
   unsigned depth = 0;
@@ -32,7 +32,7 @@ void Coalescing::begin_batch() {
 void Coalescing::end_batch() {
   if (!in_batch() || --t_batch.depth != 0) return;
   t_batch.coalescing = nullptr;
-  // What this thread has sent it sees; what other threads have sent, they see to.
+  // A relaxed load will do: this thread sees the messages that it has sent itself, and other threads send their own.
   if (filled_.load(std::memory_order_relaxed) == 0) return;
   const UcxLock lock(parts_);
   flush_all();
@@ -55,7 +55,7 @@ void Coalescing::append(unsigned to, const MessageHeader& header, std::span<cons
   if (peer.coalescing != nullptr && peer.coalescing->bytes + sizeof(WireMessage) + payload.size() > kMaxCoalescedBytes)
     send_buffer(to);
   if (peer.coalescing == nullptr) {
-    // Not CoalescingBuffer{}: the bytes need not be cleared.
+    // There are no braces behind CoalescingBuffer, because its bytes need not be cleared.
     peer.coalescing = new (parts_.pool.allocate(sizeof(CoalescingBuffer))) CoalescingBuffer;
     peer.coalescing->sender = &parts_.sender;
     peer.coalescing->wire = {.key = peer.connection.key, .from = parts_.context.self, .count = 0, .zero = 0};

@@ -38,14 +38,15 @@ int close_keeping_errno(int fd) {
 // --- Shared memory
 
 int anonymous_shm_open(const char* name, int flags, mode_t mode) {
-  // UCX opens by name only what it has just made (its peers use /proc). Anything else is not there.
+  // UCX opens by name only a file that it has just made (its peers use /proc). So no other file exists.
   if ((flags & O_CREAT) == 0) {
     errno = ENOENT;
     return -1;
   }
   const int fd = memfd_create(name + (*name == '/' ? 1 : 0), MFD_CLOEXEC);
   if (fd < 0) return -1;
-  // An anonymous file is everybody's to open who gets as far as /proc/PID/fd; that is the same user and root.
+  // Every process that may read /proc/PID/fd may open an anonymous file; these are the same user's and root's
+  // processes.
   if (fchmod(fd, mode & 0600) != 0) return close_keeping_errno(fd);
   return fd;
 }
@@ -56,7 +57,7 @@ int anonymous_shm_unlink(const char* /*name*/) {
 
 int roomy_statvfs(const char* path, struct statvfs* result) {
   if (strcmp(path, kSharedMemoryFolder) != 0) return ::statvfs(path, result);
-  // Anonymous files are limited by memory alone.
+  // Only memory limits anonymous files.
   *result = {};
   result->f_bsize = result->f_frsize = static_cast<unsigned long>(sysconf(_SC_PAGESIZE));
   result->f_blocks = result->f_bfree = result->f_bavail = uint64_t{1} << 30;
@@ -64,19 +65,19 @@ int roomy_statvfs(const char* path, struct statvfs* result) {
 }
 
 int refused_shmget(key_t /*key*/, size_t /*size*/, int /*flags*/) {
-  // The one error that UCX takes as "not here" without a word, where it asks for huge pages.
+  // This is the one error upon which UCX, when it tries huge pages, goes on without a message.
   errno = ENOMEM;
   return -1;
 }
 
 // --- Core files
 
-// Blocks from this length on are buffers: UCX takes them from its pools of many.
+// A block of at least this length may hold buffers: UCX allocates many buffers of a pool as one block.
 constexpr size_t kBuffers = 2048;
 
-// Whole pages, so neighbours of the block go with it. (While a thread is inside UCX its malloc is that of the boot heap,
-// where no memory of the program is.) Without the system call, in a kernel without core files, there is nothing to be
-// kept out of.
+// Keeps a block out of core files. This works on whole pages, so the block's neighbours are kept out, too. (While a
+// thread is inside UCX its malloc is that of the boot heap, where no memory of the program is.) If the kernel does not
+// have the system call because it makes no core files, there is nothing to keep the block out of.
 void* undumped(void* memory, size_t length) {
   if (memory == nullptr || memory == MAP_FAILED || length < kBuffers) return memory;
   static const auto page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -109,8 +110,8 @@ int undumped_posix_memalign(void** block, size_t alignment, size_t length) {
 
 // --- Doorbells: pipes in the place of datagram sockets
 
-// The "address" of a doorbell, which UCX puts into the shared memory for its peers. The numbers of the pipe itself
-// guard against a process that has got the identifier of one that is gone.
+// The "address" of a doorbell, which UCX puts into the shared memory for its peers. The pipe's device and inode numbers
+// guard against another process that has got the identifier of one that is gone.
 struct Address {
   static constexpr uint64_t kMagic = 0x6c6c6562726f6f64;
   uint64_t magic = 0;
@@ -126,7 +127,8 @@ static_assert(kAddressBytes <= sizeof(sockaddr_un));
 int open_descriptor(int process, int descriptor) {
   StackText path;
   path.text("/proc/").number(static_cast<unsigned>(process)).text("/fd/").number(static_cast<unsigned>(descriptor));
-  // Both ends: a pipe without a reader would kill its writer by SIGPIPE, one without a writer would be at its end.
+  // The descriptor is for reading and writing, so that the pipe always has both ends: a pipe without a reader would
+  // kill its writer by SIGPIPE, and a pipe without a writer would be at its end.
   return ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
 }
 
@@ -143,11 +145,11 @@ bool is_doorbell(int fd, struct stat* state) {
   return fstat(fd, state) == 0 && S_ISFIFO(state->st_mode);
 }
 
-// Doorbells of peers that were rung before. UCX rings them under the fabric's lock; the lock here is for processes with
-// several fabrics.
+// Doorbells of peers that this process has rung before. UCX rings them under the fabric's lock; the lock here is for
+// processes with several fabrics.
 class Doorbells {
  public:
-  // The descriptor for `address`, or -1 and errno.
+  // Returns the descriptor for `address`, or -1 and errno.
   int open(const Address& address) {
     const LockGuard held(lock_);
     Entry& entry = entries_[static_cast<size_t>(address.process * 31 + address.descriptor) % entries_.size()];
@@ -182,7 +184,7 @@ class Doorbells {
 };
 constinit Doorbells g_doorbells;
 
-// Of the type of a socket; the rest is flags.
+// These bits are the type of a socket; the other bits are flags.
 constexpr int kTypeMask = 0xf;
 
 int confined_socket(int domain, int type, int protocol) {
@@ -220,7 +222,7 @@ ssize_t confined_sendto(int fd, const void* bytes, size_t length, int flags, con
     memcpy(&address, reinterpret_cast<const std::byte*>(to) + offsetof(sockaddr_un, sun_path), sizeof address);
   const int doorbell = address.magic == Address::kMagic ? g_doorbells.open(address) : -1;
   if (doorbell >= 0) return ::write(doorbell, bytes, length);
-  // To go on would be to let the peer sleep: its work would come to a halt for seconds, and nobody could tell why.
+  // If this process went on, the peer would sleep for seconds, and the user could not tell why.
   if (address.magic == Address::kMagic && (errno == EMFILE || errno == ENFILE))
     panic("another node cannot be woken: the process has no descriptor left (ulimit -n)");
   errno = ECONNREFUSED;  // the peer is gone
@@ -228,7 +230,7 @@ ssize_t confined_sendto(int fd, const void* bytes, size_t length, int flags, con
 }
 
 ssize_t confined_recvfrom(int fd, void* bytes, size_t length, int flags, sockaddr* from, socklen_t* from_length) {
-  // For a socket this is the same, and a doorbell is none.
+  // For a socket read() does the same, and a doorbell is no socket.
   if (flags == 0 && from == nullptr) return ::read(fd, bytes, length);
   return ::recvfrom(fd, bytes, length, flags, from, from_length);
 }
@@ -265,33 +267,33 @@ void* address_of(Function* function) {
 
 }  // namespace
 
-std::span<const Redirection> redirections() {
-  static const Redirection functions[] = {{"shm_open", address_of(&anonymous_shm_open)},
-                                          {"shm_unlink", address_of(&anonymous_shm_unlink)},
-                                          {"statvfs", address_of(&roomy_statvfs)},
-                                          {"shmget", address_of(&refused_shmget)},
-                                          {"mmap", address_of(&undumped_mmap)},
-                                          {"malloc", address_of(&undumped_malloc)},
-                                          {"calloc", address_of(&undumped_calloc)},
-                                          {"realloc", address_of(&undumped_realloc)},
-                                          {"posix_memalign", address_of(&undumped_posix_memalign)},
-                                          {"socket", address_of(&confined_socket)},
-                                          {"bind", address_of(&confined_bind)},
-                                          {"getsockname", address_of(&confined_getsockname)},
-                                          {"sendto", address_of(&confined_sendto)},
-                                          {"recvfrom", address_of(&confined_recvfrom)},
-                                          {"pipe", address_of(&confined_pipe)},
-                                          {"epoll_create", address_of(&confined_epoll_create)},
-                                          {"epoll_create1", address_of(&confined_epoll_create1)},
-                                          {"timerfd_create", address_of(&confined_timerfd_create)},
-                                          {"open", address_of(&confined_open)}};
+std::span<const Interposition> interpositions() {
+  static const Interposition functions[] = {{"shm_open", address_of(&anonymous_shm_open)},
+                                            {"shm_unlink", address_of(&anonymous_shm_unlink)},
+                                            {"statvfs", address_of(&roomy_statvfs)},
+                                            {"shmget", address_of(&refused_shmget)},
+                                            {"mmap", address_of(&undumped_mmap)},
+                                            {"malloc", address_of(&undumped_malloc)},
+                                            {"calloc", address_of(&undumped_calloc)},
+                                            {"realloc", address_of(&undumped_realloc)},
+                                            {"posix_memalign", address_of(&undumped_posix_memalign)},
+                                            {"socket", address_of(&confined_socket)},
+                                            {"bind", address_of(&confined_bind)},
+                                            {"getsockname", address_of(&confined_getsockname)},
+                                            {"sendto", address_of(&confined_sendto)},
+                                            {"recvfrom", address_of(&confined_recvfrom)},
+                                            {"pipe", address_of(&confined_pipe)},
+                                            {"epoll_create", address_of(&confined_epoll_create)},
+                                            {"epoll_create1", address_of(&confined_epoll_create1)},
+                                            {"timerfd_create", address_of(&confined_timerfd_create)},
+                                            {"open", address_of(&confined_open)}};
   return functions;
 }
 
-Status check(const Redirected& redirected) {
-  if (redirected.count("shm_open") == 0) return {};  // it has no transport over shared memory
+Status check(const InterposedCalls& interposed) {
+  if (interposed.count("shm_open") == 0) return {};  // it has no transport over shared memory
   for (const char* needed : {"shm_unlink", "socket", "bind", "getsockname", "sendto", "recvfrom", "mmap"})
-    if (redirected.count(needed) == 0)
+    if (interposed.count(needed) == 0)
       return fail(
           "UCX's libraries make no call of {}(): Multigrain cannot keep other users out of this version of UCX's "
           "shared memory, and does not run over it (1.13 is known to work)",

@@ -11,9 +11,10 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr unsigned kBatch = 32;  // messages that a poll() handles at most
+constexpr unsigned kBatch = 32;  // a poll() handles at most so many messages
 
-// As in the other fabrics. initial-exec: the first use of dynamic TLS may call malloc.
+// Says that this thread is inside a handler, as in the other fabrics. It is initial-exec because the first use of
+// dynamic TLS may call malloc.
 [[gnu::tls_model("initial-exec")]] thread_local bool t_handling = false;
 
 }  // namespace
@@ -62,8 +63,8 @@ unsigned Dispatcher::poll() {
   unsigned handled = 0;
   for (uint64_t rest = std::rotr(bits, static_cast<int>(first)); rest != 0; rest &= rest - 1) {
     if (handled >= kBatch) {
-      // What this thread put into the queues and leaves there needs another thread.
-      parts_.polling.wake_if_unattended();
+      // The messages that this thread put into the queues and leaves there need another thread.
+      parts_.polling.wake_unless_polled();
       break;
     }
     const unsigned source = (first + static_cast<unsigned>(std::countr_zero(rest))) % 64;
@@ -73,7 +74,7 @@ unsigned Dispatcher::poll() {
   return handled;
 }
 
-// Handles messages of a source, at most `limit`, unless another thread does.
+// Handles messages of a source, at most `limit`, unless another thread does so.
 unsigned Dispatcher::drain(unsigned source, unsigned limit) {
   DispatchQueue& queue = parts_.peers[source].queue;
   const Nanoseconds due = queue.due.load(std::memory_order_relaxed);
@@ -89,7 +90,7 @@ unsigned Dispatcher::drain(unsigned source, unsigned limit) {
   if (more) pending_.fetch_or(bit(source), std::memory_order_seq_cst);
   if (handled != 0) announce_handled(source);
   queue.token.store(0, std::memory_order_seq_cst);
-  if ((pending_.load(std::memory_order_seq_cst) & bit(source)) != 0) parts_.polling.wake_if_unattended();
+  if ((pending_.load(std::memory_order_seq_cst) & bit(source)) != 0) parts_.polling.wake_unless_polled();
   return handled;
 }
 
@@ -123,7 +124,7 @@ unsigned Dispatcher::handle_queue(unsigned source, unsigned limit, bool& more) {
   }
 }
 
-// Sends the credits by themselves, unless other messages to the source have brought most of them.
+// Sends the credits by a control message, unless other messages to the source have announced most of them.
 void Dispatcher::announce_handled(unsigned source) {
   const ReceiveCredits& credits = parts_.peers[source].receive_credits;
   if (!credits.must_announce()) return;
@@ -145,7 +146,7 @@ void Dispatcher::handle(unsigned source, Incoming& in) {
   t_handling = false;
 }
 
-// A slice that came along lies behind the payload; fetch() is called with what handle() passed on.
+// A slice that was carried along lies behind the payload: `message` is the one that handle() passed to the handler.
 void Dispatcher::fetch(const Message& message, uint32_t from, std::span<std::byte> bytes) {
   MG_CHECK(from <= message.slice.length && bytes.size() <= message.slice.length - from, bytes.size());
   if (message.slice.length <= kMaxCarriedSlice) {

@@ -1,5 +1,6 @@
-// Dispatch: hands the messages in the queues to their handlers, without the lock, one thread a source (its token). So
-// handlers may send, and messages of one source are handled one after the other.
+// Dispatch: hands the messages in the queues to their handlers, without the lock. At most one thread at a time, which
+// holds the source's token, does so for one source. So handlers may send, and messages of one source are handled one
+// after the other.
 #pragma once
 
 #include <array>
@@ -24,11 +25,12 @@ class Dispatcher {
   unsigned poll();
   void fetch(const Message& message, uint32_t from, std::span<std::byte> bytes);
 
-  // Whether the calling thread is in a handler.
+  // Returns whether the calling thread is in a handler.
   [[nodiscard]] static bool handling();
-  // Whether a queue may hold messages.
+  // Returns whether a queue may hold messages.
   [[nodiscard]] bool has_messages() const { return pending_.load(std::memory_order_seq_cst) != 0; }
-  // When there will be messages that no thread is handling: 0 now, kNever only after another thread wakes this one.
+  // Returns when there will be messages that no thread is handling: 0 now, kNever only after another thread wakes this
+  // one.
   [[nodiscard]] Nanoseconds next_work() const;
 
   void enqueue(unsigned source, Incoming* in) MG_REQUIRES(inside_ucx);
@@ -51,7 +53,7 @@ class Dispatcher {
 
   Parts& parts_;
   alignas(64) std::atomic<uint64_t> pending_{0};  // a bit a source: its queue may hold messages
-  std::atomic<Incoming*> done_{nullptr};          // handled, to be recycled under the lock
+  std::atomic<Incoming*> done_{nullptr};          // handled messages, to be recycled under the lock
   std::atomic<unsigned> first_source_{0};
   std::array<Handler, 256> handlers_{};
 };

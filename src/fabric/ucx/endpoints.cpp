@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::seconds kConnectTimeout{60};
 constexpr Nanoseconds kHandshakePoll = 20'000;
 
-// What a node tells the others in exchange #2. The address and the key of its words follow.
+// The begin of a node's card, which all nodes get in exchange #2. The address and the key of its words follow.
 struct CardHead {
   static constexpr uint64_t kMagic = 0x3278637567746c6d;
   uint64_t magic;
@@ -29,15 +29,15 @@ struct CardHead {
   uint32_t words_key_bytes;
 };
 
-// The device in a line of lanes_of(): "tcp/eth0"; empty if it has none.
+// Returns the device in a line of lanes_of(), such as "tcp/eth0"; it is empty if the line has none.
 std::string_view device_of(std::string_view line) {
   const size_t colon = line.find(':', line.find(':') + 1);
   if (colon == std::string_view::npos) return {};
   return line.substr(colon + 1, line.find_first_of(" .", colon) - colon - 1);
 }
 
-// Whether the network itself does puts on that lane. (How UCX names the lanes for that depends on its version; on these
-// transports it has some, for memory that is not ours.)
+// Returns whether the network itself does puts on that lane. (The name of lanes for puts depends on UCX's version. The
+// transports below have such lanes too, but only for memory of other kinds than ours.)
 bool puts(std::string_view line) {
   const std::string_view device = device_of(line);
   const std::string_view transport = device.substr(0, device.find('/'));
@@ -99,8 +99,8 @@ Result<std::vector<Card>> Endpoints::exchange_cards(Wireup& wireup) {
   for (unsigned n = 0; n < context.nodes; ++n) {
     if (n == context.self) continue;
     if (Status accepted = accept_card(n, (*cards)[n]); !accepted) return tl::unexpected(accepted.error());
-    // The lower of two nodes connects; the higher one waits for its hello. Two connections that cross would do, but UCX
-    // gives one of them up again, with a warning.
+    // The lower of two nodes connects; the higher one waits for the hello. Two connections that cross would work, but
+    // UCX gives one of them up again, with a warning.
     if (context.self < n) {
       const UcxLock lock(parts_);
       if (Status made = make_endpoint(n, (*cards)[n]); !made) return tl::unexpected(made.error());
@@ -163,7 +163,7 @@ Status Endpoints::make_endpoint(unsigned n, const Card& card) {
 
 struct Endpoints::Handshake {
   const std::vector<Card>& cards;
-  unsigned missing;  // a node that this one still waits for; that of the count: none
+  unsigned missing;  // a node that this one still waits for; the number of nodes: none
   bool flushing = false;
   std::array<void*, NodeSet::kCapacity> flushes{};
   bool ready_sent = false;
@@ -213,9 +213,10 @@ Status Endpoints::answer_hellos(Handshake& handshake) {
   return {};
 }
 
-// UCX must have nothing left to do, here or there, that needs this node to make progress: perhaps no thread enters it
-// again soon. So each node flushes its connections, which may need the other's help, and leaves when all have.
-// Returns whether this node's connections are flushed.
+// When the handshake is over, UCX may have nothing left to do, at either end of a connection, that needs this node to
+// make progress: perhaps no thread of the node enters UCX again soon. So each node flushes its connections, which may
+// need the peer's help, and ends the handshake when all nodes have flushed theirs. Returns whether this node's
+// connections are flushed.
 bool Endpoints::flush_all(Handshake& handshake) {
   const unsigned nodes = parts_.context.nodes;
   if (handshake.missing == nodes && !handshake.flushing) {
@@ -282,7 +283,7 @@ void Endpoints::close() {
 
 // --- What UCX chose
 
-// The lanes of a connection, as UCX describes them: a line each. It tells that only to a stream.
+// Returns a line for each lane of a connection, as UCX describes them. UCX writes that only to a stream:
 //   lane[0]:  1:tcp/eth0.0 md[1]  -> md[1]/tcp/sysdev[255] am am_bw#0 keepalive
 std::vector<std::string> Endpoints::lanes_of(const Peer& peer) const {
   char* text = nullptr;

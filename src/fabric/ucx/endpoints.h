@@ -1,10 +1,11 @@
-// Connecting: the exchange of addresses, an endpoint to every other node, and the handshake that tries each of them.
+// Connecting: the exchange of addresses, an endpoint to every other node, and the handshake that tries each endpoint.
 //
-//   exchange    every node's card: UCX's address of its worker, where its segments are, and the key to its words
-//   hello       to each node by a new endpoint. The lower of two nodes connects; the higher one makes its endpoint when
-//               the hello has come
-//   welcome     the answer: the way back works
-//   ready       the sender has flushed all its endpoints. A node leaves when all others are ready
+//   exchange    Every node gives its card to all nodes: UCX's address of its worker, where its segments are, and the
+//               key to its words.
+//   hello       The lower of two nodes makes an endpoint and sends a hello; the higher node makes its endpoint when the
+//               hello has come, and sends one, too.
+//   welcome     The answer to a hello says that the way back works.
+//   ready       The sender has flushed all its endpoints. A node ends the handshake when all other nodes are ready.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +26,12 @@ class Endpoints {
  public:
   explicit Endpoints(Parts& parts) : parts_(parts) {}
 
-  // Every connection is made and tried now: one that does not work is reported here, and not at some page fault.
+  // Makes and tries every connection, so that a connection that does not work is reported here, not at some page fault.
   Status connect(Wireup& wireup);
-  // What UCX chose, for people: "tcp over eth0", say.
+  // Describes what UCX chose, for people: for instance "tcp over eth0".
   [[nodiscard]] std::string description() const;
 
-  // Send what is under way, as far as that is soon; close the endpoints.
+  // flush() sends what is under way, and gives up after a second; close() closes the endpoints.
   void flush() MG_REQUIRES(inside_ucx);
   void close() MG_REQUIRES(inside_ucx);
 

@@ -25,7 +25,7 @@
 #include "base/stack_text.h"
 #include "fabric/ucx/confine.h"
 #include "fabric/ucx/gate_token.h"
-#include "fabric/ucx/linkage.h"
+#include "fabric/ucx/interposed_calls.h"
 
 namespace multigrain {
 namespace {
@@ -36,20 +36,22 @@ using gate::Mac;
 using gate::Nonce;
 using gate::Token;
 
-// How long a connection may take to come up. UCX calls connect under its locks, where the heartbeats wait, so this must
-// be shorter than a node's silence that counts as its end; a lost first packet is sent again after one second.
+// A connection may take this long to come up. UCX calls connect under its locks, where the heartbeats wait, so this
+// must be shorter than the silence after which a node counts as gone; a lost first packet is sent again after one
+// second.
 constexpr int kConnectLimitMs = 2500;
-// How long the kernel keeps a connection that says nothing before the gate sees (and closes) it.
+// The kernel keeps a connection on which no byte comes for this long before the gate sees (and closes) it.
 constexpr int kSilenceSeconds = 3;
-// A call of accept refuses at most so many strangers before it lets UCX do something else. UCX calls again.
-constexpr int kStrangersAtOnce = 32;
-// Descriptors that UCX's connections may have; connections beyond are refused.
+// A call of accept refuses at most this many connections before it lets UCX do something else. UCX calls again.
+constexpr int kMaxRefusalsAtOnce = 32;
+// UCX's connections may have descriptors below this one; the gate refuses other connections.
 constexpr int kMaxDescriptor = 1 << 16;
-// Tokens that are kept so that none is taken twice, so connections that may be let in during one run. A node makes a few
-// for each other node, and 64 nodes are the most.
+// The gate keeps this many tokens, so that none is accepted twice; so many connections may be let in during one run. A
+// node makes a few for each other node, and there are at most 64 nodes.
 constexpr size_t kMaxTokens = size_t{1} << 16;
 
-// --- Lines on standard error. Written on UCX's own thread, perhaps in the fault handler: no heap, no stdio.
+// --- Lines on standard error. UCX's own thread or another writes them, perhaps in the fault handler: so they use
+// no heap and no stdio.
 
 StackText& end_point(StackText& line, const sockaddr_storage& address) {
   char name[INET6_ADDRSTRLEN] = "?";
@@ -72,10 +74,10 @@ StackText& end_point(StackText& line, const sockaddr_storage& address) {
   return line.text(":").number(ntohs(port));
 }
 
-// Lets through a burst of lines and then a few a second; counts the others.
+// Lets through a burst of lines and then a few a second; counts the lines that it withholds.
 class LineLimit {
  public:
-  // Whether a line may be written; then `*withheld` is how many were not since the last that was.
+  // Returns whether a line may be written; then `*withheld` receives how many lines were withheld since the last one.
   bool may_write(uint64_t* withheld) {
     const LockGuard held(lock_);
     const Nanoseconds now = monotonic_ns();
@@ -110,8 +112,8 @@ class LineLimit {
   uint64_t withheld_ MG_GUARDED_BY(lock_) = 0;
 };
 
-// --- Tokens that were used: a set of nonces that only grows. Nonces are random, so their first bytes spread them; and
-// only tokens of holders of the secret come here, so nobody can fill it on purpose.
+// --- Tokens that were used: a set of nonces that only grows. Nonces are random, so their first bytes spread them. Only
+// tokens of processes that hold the secret come here, so no other process can fill the set on purpose.
 
 class UsedTokens {
  public:
@@ -144,7 +146,7 @@ class UsedTokens {
   std::array<Entry, kSlots> entries_ MG_GUARDED_BY(lock_){};
 };
 
-// --- Connections that this node opened and that have not answered yet, by descriptor. UCX serialises the calls for one
+// --- Connections that this node opened and that await the answer, by descriptor. UCX serialises the calls for one
 // descriptor; the flag orders connect on one thread before recv on another.
 
 struct Awaited {
@@ -157,26 +159,26 @@ struct Gate {
   unsigned node = 0;
   std::string interface;
   unsigned users = 0;  // changed with g_install held
-  Redirected redirected;
-  std::atomic<int> spare{-1};  // a descriptor to give up when there are no more
+  InterposedCalls interposed;
+  std::atomic<int> spare{-1};  // given up when the process has no descriptor left
 
-  LineLimit strangers;
-  LineLimit impostor_lines;
-  std::atomic<uint64_t> listening{0}, let_in{0}, refused{0}, called{0}, impostors{0};
+  LineLimit refusal_lines;
+  LineLimit unauthenticated_lines;
+  std::atomic<uint64_t> listening{0}, let_in{0}, refused{0}, called{0}, unauthenticated{0};
 };
 
 Mutex g_install;
-// Static memory: it takes no pages before it is used, and needs no allocation inside UCX's calls.
+// These are static memory, which takes no pages before it is used, and needs no allocation inside UCX's calls.
 constinit Awaited g_awaited[kMaxDescriptor];
 constinit UsedTokens g_used;
 Gate& the_gate() {
   static Gate* const gate = new Gate;  // outlives UCX's threads
   return *gate;
 }
-// Set while the gate is in; the replacements need no lock for it.
+// The gate while it is installed; the replacements read it without a lock.
 std::atomic<Gate*> g_gate{nullptr};
 
-// `limit`: for what others can bring about; null: for what happens once.
+// Writes a line. `limit` is for lines that peers can cause; it is null for lines that come once.
 void say(const Gate& gate, LineLimit* limit, const char* what, const sockaddr_storage& peer, const char* reason) {
   uint64_t withheld = 0;
   if (limit != nullptr && !limit->may_write(&withheld)) return;
@@ -192,14 +194,14 @@ bool is_internet(const sockaddr* address, socklen_t length) {
          (address->sa_family == AF_INET || address->sa_family == AF_INET6);
 }
 
-// Programs that this one executes must not hold its connections open.
+// Keeps programs that this one executes from holding its connections open.
 void close_on_exec(int fd) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-// --- The replacements. They follow the C library's manner: -1 and errno.
+// --- The replacements. They report errors as the C library does, by -1 and errno.
 
-// Connects and waits until that has come to an end. The socket does not block.
+// Connects a socket that does not block, and waits until it is connected or has failed, for at most `limit_ms`.
 int connect_within(int fd, const sockaddr* address, socklen_t length, int limit_ms) {
   if (::connect(fd, address, length) == 0) return 0;
   if (errno != EINPROGRESS && errno != EINTR && errno != EALREADY) return -1;
@@ -251,13 +253,13 @@ int gate_connect(int fd, const sockaddr* address, socklen_t length) {
   Awaited& awaited = g_awaited[fd];
   awaited.answer = gate->key->answer(token);
   awaited.waiting.store(true, std::memory_order_release);
-  // The first bytes of a new connection always fit into its buffer; if not, something is wrong with it.
+  // The first bytes of a new connection always fit into its buffer; if they do not, the connection is broken.
   if (::send(fd, &token, sizeof token, MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(sizeof token)) {
     errno = ECONNRESET;
     return -1;
   }
   gate->called.fetch_add(1, std::memory_order_relaxed);
-  // UCX asked either for a connect that blocks or for one that does not; both find it done.
+  // UCX asked either for a connect that blocks or for one that does not; in both cases the connection is up now.
   return fcntl(fd, F_SETFL, flags) == 0 ? 0 : -1;
 }
 
@@ -273,18 +275,19 @@ ssize_t gate_recv(int fd, void* bytes, size_t length, int flags) {
       awaited.waiting.store(false, std::memory_order_release);
       return ::recv(fd, bytes, length, flags);
     }
-    // The answer is the first thing that a node sends, in one piece; a right one that is still on its way agrees with
-    // what is there of it.
+    // A node sends the answer first, in one piece. If only a part of it has come, that part agrees with the right
+    // answer.
     if (got < static_cast<ssize_t>(answer.size()) && memcmp(answer.data(), awaited.answer.data(), size_t(got)) == 0) {
       errno = EAGAIN;
       return -1;
     }
     if (gate != nullptr) {
-      gate->impostors.fetch_add(1, std::memory_order_relaxed);
+      gate->unauthenticated.fetch_add(1, std::memory_order_relaxed);
       sockaddr_storage peer{};
       socklen_t size = sizeof peer;
       getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size);
-      say(*gate, &gate->impostor_lines, "broke its connection to", peer, "who is there does not hold the job's secret");
+      say(*gate, &gate->unauthenticated_lines, "broke its connection to", peer,
+          "the process there does not hold the job's secret");
     }
     ::shutdown(fd, SHUT_RDWR);
     errno = ECONNRESET;
@@ -293,7 +296,7 @@ ssize_t gate_recv(int fd, void* bytes, size_t length, int flags) {
   return ::recv(fd, bytes, length, flags);
 }
 
-// Whether `address` is one of the interface's (or of one of several, with commas between them).
+// Returns whether `address` is an address of one of the interfaces, which have commas between them.
 bool belongs_to(const sockaddr_storage& address, const std::string& interfaces) {
   gate::End wanted;
   if (!gate::end_of(address, &wanted)) return false;
@@ -345,7 +348,7 @@ int gate_listen(int fd, int backlog) {
   return listening;
 }
 
-// What is wrong with a connection that came in; null: nothing, and it was answered.
+// Returns what is wrong with a connection that came in; null: nothing is wrong, and the answer has been sent.
 const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
   sockaddr_storage here{};
   socklen_t size = sizeof here;
@@ -355,7 +358,7 @@ const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
     return "it broke at once";
   Token token;
   const ssize_t got = ::recv(fd, &token, sizeof token, MSG_DONTWAIT);
-  if (got == 0) return "it was closed without a word";
+  if (got == 0) return "it was closed before it sent anything";
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? "it said nothing" : "it broke at once";
   if (got < static_cast<ssize_t>(sizeof token)) return "it did not send a whole token";
   switch (gate.key->check(token, connection)) {
@@ -382,8 +385,8 @@ const char* reason_to_refuse(Gate& gate, int fd, const sockaddr_storage& peer) {
   return nullptr;
 }
 
-// The next connection of a listening socket. UCX closes the socket for good after any error but EAGAIN, so what a
-// stranger can bring about must not be another one.
+// Returns the next connection of a listening socket. UCX closes the socket for good after any error but EAGAIN, so an
+// unauthenticated peer must not be able to cause another error.
 int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t* size) {
   while (true) {
     const int fd = ::accept4(listening, reinterpret_cast<sockaddr*>(peer), size, SOCK_CLOEXEC);
@@ -397,8 +400,8 @@ int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t
         return -1;
       case EMFILE:
       case ENFILE: {
-        // Nobody could ever be refused, and UCX would be called for ever: take one connection on the spare descriptor
-        // and close it. A node that was hit by this connects again.
+        // Without a descriptor no connection could be refused, and UCX would be called for ever. So the gate takes one
+        // connection by the spare descriptor and closes it. If it was a node's, the node connects again.
         const int spare = gate.spare.exchange(-1);
         if (spare >= 0) {
           ::close(spare);
@@ -406,7 +409,7 @@ int next_connection(Gate& gate, int listening, sockaddr_storage* peer, socklen_t
           if (shed >= 0) ::close(shed);
           gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
           gate.refused.fetch_add(1, std::memory_order_relaxed);
-          say(gate, &gate.strangers, "refused a connection to", sockaddr_storage{},
+          say(gate, &gate.refusal_lines, "refused a connection to", sockaddr_storage{},
               "the process has no descriptor left (ulimit -n)");
         }
         errno = EAGAIN;
@@ -427,7 +430,7 @@ int gate_accept4(int listening, sockaddr* address, socklen_t* length, int flags)
   if (gate == nullptr || getsockname(listening, reinterpret_cast<sockaddr*>(&here), &here_size) != 0 ||
       !gate::end_of(here, &end))
     return ::accept4(listening, address, length, flags);
-  for (int strangers = 0; strangers < kStrangersAtOnce; ++strangers) {
+  for (int refusals = 0; refusals < kMaxRefusalsAtOnce; ++refusals) {
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
     const int fd = next_connection(*gate, listening, &peer, &size);
@@ -438,7 +441,7 @@ int gate_accept4(int listening, sockaddr* address, socklen_t* length, int flags)
     if (reason != nullptr) {
       ::close(fd);
       gate->refused.fetch_add(1, std::memory_order_relaxed);
-      say(*gate, &gate->strangers, "refused a connection from", peer, reason);
+      say(*gate, &gate->refusal_lines, "refused a connection from", peer, reason);
       continue;
     }
     g_awaited[fd].waiting.store(false, std::memory_order_release);
@@ -479,31 +482,31 @@ Status install_gate(const JobSecret& secret, unsigned node, std::string_view int
   gate.node = node;
   gate.interface = interface;
 
-  // Calls of the C library are made in libucs alone today; its siblings are looked through in case that changes.
+  // Today libucs alone calls the C library's functions; UCX's other libraries are searched in case that changes.
   constexpr const char* kLibraries[] = {"libucs.so", "libuct", "libucp.so"};
-  std::vector<Redirection> functions = {{"connect", address_of(&gate_connect)},
-                                        {"listen", address_of(&gate_listen)},
-                                        {"accept", address_of(&gate_accept)},
-                                        {"accept4", address_of(&gate_accept4)},
-                                        {"recv", address_of(&gate_recv)}};
-  functions.insert(functions.end(), confine::redirections().begin(), confine::redirections().end());
-  Result<Redirected> redirected = Redirected::redirect(kLibraries, functions);
-  if (!redirected) return tl::unexpected(redirected.error());
+  std::vector<Interposition> functions = {{"connect", address_of(&gate_connect)},
+                                          {"listen", address_of(&gate_listen)},
+                                          {"accept", address_of(&gate_accept)},
+                                          {"accept4", address_of(&gate_accept4)},
+                                          {"recv", address_of(&gate_recv)}};
+  functions.insert(functions.end(), confine::interpositions().begin(), confine::interpositions().end());
+  Result<InterposedCalls> interposed = InterposedCalls::install(kLibraries, functions);
+  if (!interposed) return tl::unexpected(interposed.error());
   for (const char* needed : {"connect", "listen", "recv"})
-    if (redirected->count(needed) == 0)
+    if (interposed->count(needed) == 0)
       return fail(
-          "UCX's libraries make no call of {}(): Multigrain cannot keep strangers out of this version of UCX's TCP "
-          "transport, and does not run over it (1.13 is known to work)",
+          "UCX's libraries make no call of {}(): Multigrain cannot keep unauthenticated peers out of this version of "
+          "UCX's TCP transport, and does not run over it (1.13 is known to work)",
           needed);
-  if (redirected->count("accept") + redirected->count("accept4") == 0)
+  if (interposed->count("accept") + interposed->count("accept4") == 0)
     return fail(
-        "UCX's libraries make no call of accept(): Multigrain cannot keep strangers out of this version of UCX's TCP "
-        "transport, and does not run over it (1.13 is known to work)");
-  if (Status confined = confine::check(*redirected); !confined) return confined;
-  gate.redirected = std::move(*redirected);
+        "UCX's libraries make no call of accept(): Multigrain cannot keep unauthenticated peers out of this version of "
+        "UCX's TCP transport, and does not run over it (1.13 is known to work)");
+  if (Status confined = confine::check(*interposed); !confined) return confined;
+  gate.interposed = std::move(*interposed);
   gate.spare.store(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  gate.strangers.reset();
-  gate.impostor_lines.reset();
+  gate.refusal_lines.reset();
+  gate.unauthenticated_lines.reset();
   gate.users = 1;
   g_gate.store(&gate, std::memory_order_release);
   return {};
@@ -514,11 +517,12 @@ void remove_gate() {
   Gate& gate = the_gate();
   if (gate.users == 0) return;
   if (--gate.users != 0) return;
-  if (const Status restored = gate.redirected.restore(); !restored) panic("UCX's linkage tables cannot be put back");
+  if (const Status restored = gate.interposed.restore(); !restored)
+    panic("the calls of UCX's libraries cannot be restored");
   g_gate.store(nullptr, std::memory_order_release);
   if (const int spare = gate.spare.exchange(-1); spare >= 0) ::close(spare);
   confine::close_doorbells();
-  if (const uint64_t withheld = gate.strangers.take_withheld(); withheld != 0)
+  if (const uint64_t withheld = gate.refusal_lines.take_withheld(); withheld != 0)
     StackText()
         .text("multigrain: node ")
         .number(gate.node)
@@ -531,7 +535,7 @@ void remove_gate() {
 GateCounts gate_counts() {
   const Gate& gate = the_gate();
   return GateCounts{gate.listening.load(), gate.let_in.load(), gate.refused.load(), gate.called.load(),
-                    gate.impostors.load()};
+                    gate.unauthenticated.load()};
 }
 
 }  // namespace multigrain

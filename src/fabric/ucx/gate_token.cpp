@@ -8,7 +8,7 @@
 namespace multigrain::gate {
 namespace {
 
-// The last byte is the version: another one is another protocol.
+// The last byte is the version of the protocol.
 constexpr std::array<uint8_t, 8> kMagic = {'M', 'G', ' ', 'g', 'a', 't', 'e', 1};
 constexpr char kKeyPurpose[] = "multigrain: key of the gates";
 constexpr uint8_t kTokenPurpose = 't';
@@ -42,7 +42,7 @@ Status Key::prepare() {
 }
 
 Key::Key(const JobSecret& secret) {
-  // A keyed hash of a constant: cannot fail for lengths within BLAKE2b's bounds.
+  // The key is a keyed hash of a constant. The call cannot fail, because the lengths are within BLAKE2b's bounds.
   crypto_generichash(key_.data(), key_.size(), reinterpret_cast<const unsigned char*>(kKeyPurpose), sizeof kKeyPurpose,
                      reinterpret_cast<const unsigned char*>(secret.data()), secret.size());
 }

@@ -1,9 +1,10 @@
-// What a node says first on a TCP connection to another one, and what it hears in return.
+// The first bytes that a node sends on a TCP connection to another node, and the answer to them.
 //
-// The caller sends a token: who it is, a random number, both ends' addresses as it sees them, and a keyed MAC over
-// all that. The called node answers with a MAC over the token. Neither waits for the other: the caller goes on sending
-// (nodes connect to each other at the same time, under locks of UCX), and believes nothing that it receives before a
-// right answer has come. Fixed lengths, no length field, nothing to parse. Everything here is async-signal-safe.
+// The caller sends a token: its node number, a random number, both ends' addresses as it sees them, and a keyed MAC
+// over all that. The called node answers with a MAC over the token. Neither waits for the other: the caller goes on
+// sending (nodes connect to each other at the same time, under locks of UCX), and believes nothing that it receives
+// before a right answer has come. All lengths are fixed, so there is no length field, and nothing to parse. Everything
+// here is async-signal-safe.
 #pragma once
 
 #include <sys/socket.h>
@@ -24,7 +25,7 @@ struct End {
   bool operator==(const End&) const = default;
 };
 
-// Nothing if `from` is not an internet address.
+// Stores the end with the address `from`. Returns false if that is not an internet address.
 [[nodiscard]] bool end_of(const sockaddr_storage& from, End* end);
 
 struct Connection {
@@ -35,7 +36,7 @@ struct Connection {
 using Mac = std::array<uint8_t, 32>;
 using Nonce = std::array<uint8_t, 16>;
 
-// As it is on the wire: bytes only, so no padding and no byte order.
+// A token as it is on the wire. It consists of bytes only, so it has no padding and no byte order.
 struct Token {
   std::array<uint8_t, 8> magic{};
   std::array<uint8_t, 2> node{};  // the caller's number, low byte first
@@ -46,10 +47,11 @@ struct Token {
 };
 static_assert(sizeof(Token) == 94 && alignof(Token) == 1);
 
-// The key of the gates, drawn from the job's secret: what one part of a run gives away is of no use to another.
+// The key of the gates. It is drawn from the job's secret, so that no other key that is drawn from the secret opens a
+// gate.
 class Key {
  public:
-  // Everything above needs this once before: prepares the library of primitives (libsodium).
+  // Prepares the library of primitives (libsodium). The caller does this once, before it uses anything else in here.
   static Status prepare();
 
   Key() = default;
@@ -58,13 +60,13 @@ class Key {
   Key(const Key&) = default;
   Key& operator=(const Key&) = default;
 
-  // A fresh token for this connection. Draws its nonce from the kernel.
+  // Makes a new token for this connection. The kernel supplies its nonce.
   [[nodiscard]] Token make_token(unsigned node, const Connection& connection) const;
-  // The answer to a token that is right.
+  // Returns the answer to a token that is right.
   [[nodiscard]] Mac answer(const Token& token) const;
 
   enum class Verdict : uint8_t { kRight, kNoToken, kOtherSecret, kOtherConnection };
-  // Whether `token` was made by a holder of the secret, for this very connection.
+  // Finds out whether a node that holds the secret has made `token`, for this very connection.
   [[nodiscard]] Verdict check(const Token& token, const Connection& connection) const;
 
   bool operator==(const Key& other) const;
@@ -74,7 +76,7 @@ class Key {
   std::array<uint8_t, 32> key_{};
 };
 
-// Equal, in a time that does not tell where they differ.
+// Returns whether they are equal, in a time that does not tell where they differ.
 [[nodiscard]] bool same(const Mac& a, const Mac& b);
 
 }  // namespace multigrain::gate

@@ -1,6 +1,6 @@
-// That the calling thread is inside UCX, with the lock of worker.h: as a capability without state, which a UcxLock
-// (parts.h) acquires, for Clang's analysis (base/thread_annotations.h). The lock itself is of Parts, which the parts'
-// headers do not know.
+// The fact that the calling thread is inside UCX and has the lock of worker.h, as a capability without state for
+// Clang's analysis (base/thread_annotations.h). A UcxLock (parts.h) acquires it. The lock itself cannot be the
+// capability, because it is a member of Parts, which the parts' headers do not know.
 #pragma once
 
 #include "base/thread_annotations.h"
@@ -8,8 +8,9 @@
 namespace multigrain::ucx {
 
 struct MG_CAPABILITY("lock of UCX") InsideUcx {
-  // In what UCX calls back, which it does only inside a call; while a fabric is made, which no other thread knows yet; and in
-  // a lambda, of which the analysis does not see from where it is called.
+  // Functions that UCX calls back call this, because UCX calls back only inside a call; so does code that makes a
+  // fabric, which no other thread knows yet; and so do lambdas, since the analysis does not see from where they are
+  // called.
   void assume_held() const MG_ASSUMES_HELD() {}
 };
 inline constexpr InsideUcx inside_ucx;  // NOLINT(readability-identifier-naming): in annotations it stands for a lock

@@ -10,7 +10,7 @@
 namespace multigrain::ucx {
 namespace {
 
-// The nodes have met before: none is late by more than the loading of a library.
+// The nodes have exchanged cards before, so no node is late by more than the time to load a library.
 constexpr std::chrono::seconds kPatience{60};
 constexpr char kPairPurpose[] = "multigrain: key of a pair of nodes";
 
@@ -57,7 +57,7 @@ Status agree(Wireup& wireup, JobSecret& secret) {
 }
 
 uint64_t pair_key(const JobSecret& secret, unsigned from, unsigned to) {
-  // As long as the shortest hash that the library makes; its first bytes are the key.
+  // The hash is the shortest that the library makes; its first bytes are the key.
   std::array<unsigned char, crypto_generichash_BYTES_MIN> hash{};
   const std::array<unsigned char, 4> pair = {static_cast<unsigned char>(from), static_cast<unsigned char>(from >> 8),
                                              static_cast<unsigned char>(to), static_cast<unsigned char>(to >> 8)};

@@ -16,37 +16,40 @@ namespace {
 struct Setting {
   const char* name;
   const char* value;
-  bool forced;  // another value would break the run
+  bool forced;  // any other value would break the run
 };
 
 // UCX reads its environment when its libraries are loaded and when it is opened.
 constexpr Setting kSettings[] = {
-    // Page faults are ours: UCX must not catch SIGSEGV and SIGBUS, nor SIGHUP for its debug log.
+    // The runtime handles page faults, so UCX must not catch SIGSEGV and SIGBUS, nor SIGHUP for its debug log.
     {"UCX_HANDLE_ERRORS", "none", true},
     {"UCX_DEBUG_SIGNO", "0", true},
-    // UCX would patch mmap, munmap, malloc, dlopen and their kin to learn of memory that goes away. We register what we
-    // export, and it stays; the patches would run inside our fault handler and our malloc.
+    // UCX would patch mmap, munmap, malloc, dlopen and similar functions to learn of memory that goes away. The fabric
+    // registers the memory that it exports, which stays; the patches would run inside the runtime's fault handler and
+    // malloc.
     {"UCX_MEM_EVENTS", "n", true},
     {"UCX_MEM_MMAP_HOOK_MODE", "none", true},
     {"UCX_MEM_MALLOC_HOOKS", "n", true},
     {"UCX_MEM_MALLOC_RELOC", "n", true},
     {"UCX_MEM_DYNAMIC_MMAP_THRESH", "n", true},
     {"UCX_MEM_DLOPEN_PROCESS_RPATH", "n", true},
-    // A thread that shows UCX's insides as a file system.
+    // UCX would start a thread that shows its state as a file system.
     {"UCX_VFS_ENABLE", "n", true},
-    // Endpoints must report that a peer is gone; UCX uses its shared-memory transports for such only if told so.
+    // Endpoints must report that a peer is gone; UCX uses its shared-memory transports for such endpoints only if it is
+    // told to.
     {"UCX_POSIX_ERROR_HANDLING", "y", false},
-    // Shared memory without a name in a file system (confine.h).
+    // With these, shared memory has no name in a file system (confine.h).
     {"UCX_POSIX_DIR", "/dev/shm", true},
     {"UCX_POSIX_USE_PROC_LINK", "y", true},
-    // The fabric has heartbeats of its own, faster than these.
+    // The fabric has heartbeats of its own, which are faster than UCX's.
     {"UCX_KEEPALIVE_INTERVAL", "inf", false},
-    // Standard output is the program's.
+    // Standard output belongs to the program.
     {"UCX_LOG_FILE", "stderr", false},
     {"UCX_WARN_UNUSED_ENV_VARS", "n", false},
 };
 
-// The variables are set while it lives; afterwards the environment is again as the program and its children expect it.
+// While it exists, the variables are set; afterwards the environment is again as the program and its children expect
+// it.
 class UcxEnvironment {
  public:
   UcxEnvironment() {
@@ -79,7 +82,7 @@ class UcxEnvironment {
   std::vector<Saved> saved_;
 };
 
-// UCX's libraries come with the module, and read their environment then.
+// Loads the module, and with it UCX's libraries, which read their environment then.
 Result<void*> load_function(const char* name) {
   Result<void*> function = load_module("ucx", name);
   if (!function) return fail("{}; UCX is in the package libucx0", function.error().message);
@@ -100,10 +103,10 @@ Result<std::shared_ptr<const Secret<JobSecret>>> agree_on_secret(Wireup& wireup)
 }
 
 Result<std::unique_ptr<UcxFabric>> load_ucx_fabric(const UcxOptions& options) {
-  // UCX would warn, and take another.
+  // UCX would only warn of a device that it does not know, and take another.
   if (const Status checked = check_devices(options.interface); !checked)
     return fail("MULTIGRAIN_INTERFACE: {}", checked.error().message);
-  // The environment is the process's: several fabrics of one process open one after the other.
+  // A process has one environment, so several fabrics of one process open one after the other.
   static Mutex one_at_a_time;
   const LockGuard guard(one_at_a_time);
   const UcxEnvironment environment;

@@ -1,7 +1,7 @@
-// The parts of a node's ucx fabric, one a mechanism, and the lock that they share (worker.h).
+// The parts of a node's ucx fabric, one for each mechanism, and the lock that they share (worker.h).
 //
-// Each part is a class in a header of its own, owns its state, and reaches the others through here. Peers are common to
-// them: each part owns the structure of peer.h that is named after it.
+// Each part is a class in a header of its own, owns its state, and reaches the other parts through Parts. All parts
+// share the peers: each part owns the structure of peer.h whose comment names the part's header.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct Parts {
   WireContext context;
   bool connected = false;
   Worker worker{options};
-  BlockPool pool MG_GUARDED_BY(inside_ucx);  // of the blocks of messages
+  BlockPool pool MG_GUARDED_BY(inside_ucx);  // blocks of messages
   Endpoints endpoints{*this};
   Segments segments{*this};
   Sender sender{*this};
@@ -48,8 +48,8 @@ struct Parts {
   std::array<Peer, NodeSet::kCapacity> peers;
 };
 
-// While it exists, its thread is the only one inside UCX. Without analysis in here: that the spin lock stands for inside_ucx
-// is what this class is for.
+// While it exists, its thread is the only one inside UCX. Its functions have no thread-safety analysis, because the
+// analysis does not know that the spin lock stands for inside_ucx.
 class MG_SCOPED_CAPABILITY UcxLock {
  public:
   explicit UcxLock(Parts& parts) MG_ACQUIRE(inside_ucx) MG_NO_THREAD_SAFETY_ANALYSIS : parts_(parts) {
@@ -57,7 +57,7 @@ class MG_SCOPED_CAPABILITY UcxLock {
     parts.worker.lock().lock();
     stay_if_stopped();
   }
-  // Takes the lock only if it is free; see locked().
+  // Takes the lock only if it is free; locked() says whether it was.
   UcxLock(Parts& parts, std::try_to_lock_t) MG_EXCLUDES(inside_ucx) MG_NO_THREAD_SAFETY_ANALYSIS : parts_(parts) {
     if (!parts.worker.lock().try_lock()) {
       locked_ = false;
@@ -72,7 +72,7 @@ class MG_SCOPED_CAPABILITY UcxLock {
     parts_.worker.leave_library();
     if (parts_.failures.to_report()) [[unlikely]]
       parts_.failures.report();
-    if (wakes_) parts_.polling.wake_if_unattended();
+    if (wakes_) parts_.polling.wake_unless_polled();
   }
   UcxLock(const UcxLock&) = delete;
   UcxLock& operator=(const UcxLock&) = delete;
@@ -83,7 +83,7 @@ class MG_SCOPED_CAPABILITY UcxLock {
     parts_.dispatcher.recycle();
     return count;
   }
-  // This thread goes on to handle messages itself.
+  // This thread goes on to handle messages itself, so the end of this object does not wake the service thread.
   void will_handle_messages() { wakes_ = false; }
 
  private:

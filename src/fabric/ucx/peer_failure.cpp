@@ -9,7 +9,7 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr Nanoseconds kFirstHeartbeat = 60 * kSecond;  // a node that starts may be silent for so long
+constexpr Nanoseconds kFirstHeartbeat = 60 * kSecond;  // a node that starts may be silent for this long
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void PeerFailures::check_heartbeats() {
   if (now < next_check_) return;
   const bool first = next_heartbeat_ == 0;
   const Nanoseconds period = std::min(kSecond / 2, silence_limit / 8);
-  // While this process itself was stopped, no peer's silence counts.
+  // If this process itself was stopped, that time does not count as a peer's silence.
   const Nanoseconds pause = first ? 0 : now - (next_check_ - period / 2);
   const Nanoseconds own_pause = pause > 3 * period ? pause : 0;
   next_check_ = now + period / 2;

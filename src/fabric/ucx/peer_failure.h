@@ -1,7 +1,7 @@
-// Failure detection: which nodes are gone, and telling it to the run.
+// Failure detection: finds out which nodes are gone, and tells the run.
 //
-// Heartbeats form a star: every node and node 0 say twice a second that they are there, and node 0 tells the others
-// which node is not. Everything that arrives counts as a sign of life.
+// Heartbeats form a star: every node sends them to node 0, and node 0 to every node, twice a second; node 0 tells the
+// other nodes when one is gone. Every message that arrives counts as a sign of life.
 #pragma once
 
 #include <atomic>
@@ -15,31 +15,31 @@ namespace multigrain::ucx {
 
 struct Parts;
 
-// Why a peer has failed, for a message; `by_node_0`: node 0 has found it.
+// Returns why a peer has failed, for a message to the user. `by_node_0`: node 0 has reported the failure.
 const char* text_of(FailureReason reason, bool by_node_0);
 
 class PeerFailures {
  public:
   explicit PeerFailures(Parts& parts) : parts_(parts) {}
 
-  // By the service thread, again and again: sends heartbeats, and finds the nodes that are silent.
+  // The service thread calls this again and again. It sends heartbeats, and finds the nodes that are silent.
   void check_heartbeats();
-  // When check_heartbeats() has something to do next.
+  // Returns when check_heartbeats() has something to do next.
   [[nodiscard]] Nanoseconds next_check() const { return next_check_; }
 
-  // The first failure of a peer ends what waits for it.
+  // Notes that a peer has failed. The first time, this ends the operations that await the peer.
   void peer_failed(unsigned node, FailureReason reason, bool by_node_0) MG_REQUIRES(inside_ucx);
-  // Whether a peer has failed of which the run has not been told.
+  // Returns whether a peer has failed and the run has not been told.
   [[nodiscard]] bool to_report() const { return to_report_.load(std::memory_order_relaxed) != 0; }
-  // Tells it. The callback may do whatever it likes.
+  // Tells the run. The callback may do anything, even end the process.
   void report() MG_EXCLUDES(inside_ucx);
-  // The fabric ends, and reports no more.
+  // The fabric ends, and reports no more failures.
   void drop_reports() { to_report_.store(0); }
 
  private:
   Parts& parts_;
   std::atomic<uint64_t> to_report_{0};  // a bit a node
-  // Of the service thread:
+  // Only the service thread uses these.
   Nanoseconds next_check_ = 0;
   Nanoseconds next_heartbeat_ = 0;
 };

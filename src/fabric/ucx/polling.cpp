@@ -16,12 +16,12 @@ namespace multigrain::ucx {
 namespace {
 
 constexpr Nanoseconds kNever = Dispatcher::kNever;
-// Waits that follow each other within kBurst are a burst; in one, the service thread polls every kPollInterval. Where
-// it polls more often it takes the core from processors that poll (half as often: page faults over TCP 20 for 40 us),
-// and less often lets a request wait that comes when the burst is over.
-constexpr Nanoseconds kBurst = 200'000;
+// Waits that follow each other within kPollingPhaseGap make a polling phase, in which the service thread polls every
+// kPollInterval. A shorter interval takes the core from processors that poll (page faults over TCP took 40 us with half
+// of this one, and take 20 us with this one); a longer one lets a request wait that comes when the phase is over.
+constexpr Nanoseconds kPollingPhaseGap = 200'000;
 constexpr Nanoseconds kPollInterval = 100'000;
-constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // shorter than this, the service thread spins
+constexpr Nanoseconds kTimerWorthSleeping = 20'000;  // the service thread spins if it would sleep for less
 
 }  // namespace
 
@@ -57,7 +57,7 @@ bool Polling::progress() {
 
 void Polling::begin_progress() {
   if (progressing_.fetch_add(1, std::memory_order_seq_cst) != 0) return;
-  if (!listening_.load(std::memory_order_seq_cst)) return;  // a burst, or another thread mutes it
+  if (!listening_.load(std::memory_order_seq_cst)) return;  // a polling phase, or another thread mutes it
   const UcxLock lock(parts_);
   if (listening_.load(std::memory_order_relaxed) && progressing_.load(std::memory_order_seq_cst) != 0) listen(false);
 }
@@ -68,9 +68,9 @@ void Polling::end_progress() {
   if (left != 0) return;
   const Nanoseconds now = monotonic_ns();
   const Nanoseconds before = last_end_.exchange(now, std::memory_order_relaxed);
-  if (now - before < kBurst) {
-    if (burst_polling_.load(std::memory_order_seq_cst)) return;
-    burst_polling_.store(true, std::memory_order_seq_cst);
+  if (now - before < kPollingPhaseGap) {
+    if (polling_phase_.load(std::memory_order_seq_cst)) return;
+    polling_phase_.store(true, std::memory_order_seq_cst);
     wake();
     return;
   }
@@ -88,8 +88,8 @@ void Polling::listen(bool on) {
   listening_.store(on, std::memory_order_seq_cst);
 }
 
-// Asks UCX to make its descriptor readable at the next arrival, and lets that wake the service thread. False: there is
-// an arrival already.
+// Asks UCX to make its descriptor readable at the next arrival, and lets that wake the service thread. Returns false if
+// there is an arrival already.
 bool Polling::try_listen() {
   const ucs_status_t status = ucp_worker_arm(parts_.worker.worker());
   if (status == UCS_ERR_BUSY) return false;
@@ -98,22 +98,22 @@ bool Polling::try_listen() {
   return true;
 }
 
-// --- Attendance
+// --- Handling messages
 
-void Polling::attend() {
-  attendance_.fetch_add(1, std::memory_order_seq_cst);
+void Polling::begin_polling() {
+  pollers_.fetch_add(1, std::memory_order_seq_cst);
   begin_progress();
 }
 
-void Polling::leave() {
-  const uint32_t left = attendance_.fetch_sub(1, std::memory_order_seq_cst) - 1;
+void Polling::end_polling() {
+  const uint32_t left = pollers_.fetch_sub(1, std::memory_order_seq_cst) - 1;
   MG_CHECK(left != ~uint32_t{0});
   end_progress();
-  wake_if_unattended();
+  wake_unless_polled();
 }
 
-void Polling::wake_if_unattended() {
-  if (!parts_.dispatcher.has_messages() || attendance_.load(std::memory_order_seq_cst) != 0) return;
+void Polling::wake_unless_polled() {
+  if (!parts_.dispatcher.has_messages() || pollers_.load(std::memory_order_seq_cst) != 0) return;
   if (!waking_.exchange(true, std::memory_order_seq_cst)) wake();
 }
 
@@ -136,7 +136,7 @@ void Polling::serve() {
     if (stop_serving_.exchange(false, std::memory_order_seq_cst)) return;
     parts_.failures.check_heartbeats();
     Nanoseconds when = kNever;
-    if (handle_unattended(when)) return;
+    if (handle_unless_polled(when)) return;
     if (when == 0) continue;
     const Nanoseconds nap = prepare_to_sleep();
     if (nap == 0) continue;
@@ -151,35 +151,37 @@ void Polling::serve() {
   }
 }
 
-// Handles messages, if no other thread attends. Returns whether there were any; if not, when there will be.
-bool Polling::handle_unattended(Nanoseconds& next_work) {
+// Handles messages, if no other thread polls. Returns whether there were any. If there were none, `next_work` receives
+// when there will be.
+bool Polling::handle_unless_polled(Nanoseconds& next_work) {
   uint32_t none = 0;
-  if (!attendance_.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return false;
+  if (!pollers_.compare_exchange_strong(none, 1, std::memory_order_seq_cst)) return false;
   unsigned handled = 0;
   while (const unsigned batch = parts_.dispatcher.poll()) {
     handled += batch;
-    // A processor that has come to wait handles the rest itself.
-    if (attendance_.load(std::memory_order_relaxed) > 1) break;
+    // A processor that has begun to wait handles the rest itself.
+    if (pollers_.load(std::memory_order_relaxed) > 1) break;
   }
-  const uint32_t left = attendance_.fetch_sub(1, std::memory_order_seq_cst) - 1;
+  const uint32_t left = pollers_.fetch_sub(1, std::memory_order_seq_cst) - 1;
   if (left == 0) next_work = parts_.dispatcher.next_work();
   return handled != 0;
 }
 
-// Sees to it that arrivals are noticed while the service thread sleeps, and returns for how long it may at most; 0:
-// there is something to do first.
+// Sees to it that arrivals are noticed while the service thread sleeps, and returns for how long it may sleep at most;
+// 0: there is something to do first.
 Nanoseconds Polling::prepare_to_sleep() {
   UcxLock lock(parts_);
   lock.will_handle_messages();
-  if (burst_polling_.load(std::memory_order_seq_cst)) {
+  if (polling_phase_.load(std::memory_order_seq_cst)) {
     const Nanoseconds since = monotonic_ns() - last_end_.load(std::memory_order_relaxed);
     if (progressing_.load(std::memory_order_seq_cst) != 0) {
-      if (since < kBurst) return kPollInterval;
+      if (since < kPollingPhaseGap) return kPollInterval;
     } else if (since < kPollInterval && !listening_.load(std::memory_order_relaxed)) {
       return kPollInterval - since;
     }
-    // The burst is over. A thread that ends its scope from now on sees that; one that did before is seen below.
-    burst_polling_.store(false, std::memory_order_seq_cst);
+    // The polling phase is over. A thread that ends its scope from now on sees that; this thread sees below if another
+    // has ended its scope before.
+    polling_phase_.store(false, std::memory_order_seq_cst);
   }
   if (progressing_.load(std::memory_order_seq_cst) != 0) return kNever;
   if (!try_listen()) {
@@ -189,7 +191,7 @@ Nanoseconds Polling::prepare_to_sleep() {
   return kNever;
 }
 
-// For at most this long, or until this thread is woken.
+// Sleeps for at most this long, or until another thread or an arrival wakes this one.
 void Polling::sleep(Nanoseconds longest) {
   const timespec limit{static_cast<time_t>(longest / kSecond), static_cast<long>(longest % kSecond)};
   std::array<epoll_event, 2> events{};

@@ -12,7 +12,7 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr size_t kMinZeroCopyBytes = 2048;  // longer data stays in UCX's buffer, if UCX offers that
+constexpr size_t kMinZeroCopyBytes = 2048;  // data of this length stays in UCX's buffer, if UCX offers that
 constexpr unsigned kRefusalsShown = 10;
 
 std::span<const std::byte> bytes_at(const void* begin, size_t length) {
@@ -36,7 +36,7 @@ Status Receiver::open() {
     return static_cast<Receiver*>(self)->receive_message(bytes_at(header, header_length), data, length,
                                                          param->recv_attr);
   });
-  // The others are sent without a rendezvous: what comes with one is not from a node of the job.
+  // Nodes send the other kinds without a rendezvous, so a message with one does not come from a node of the job.
   if (status == UCS_OK)
     status = set(kCoalescedId, [](void* self, const void* header, size_t header_length, void* data, size_t length,
                                   const ucp_am_recv_param_t* param) {
@@ -81,7 +81,7 @@ void Receiver::refuse(const char* reason) {
   if (++refused_ > kRefusalsShown) return;
   char line[256];
   const int length =
-      std::snprintf(line, sizeof line, "multigrain: node %u: refused a message of a stranger: %s%s\n",
+      std::snprintf(line, sizeof line, "multigrain: node %u: refused a message from an unauthenticated peer: %s%s\n",
                     parts_.context.self, reason, refused_ == kRefusalsShown ? " (no more is said of these)" : "");
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, static_cast<size_t>(length));
 }
@@ -115,7 +115,7 @@ ucs_status_t Receiver::receive_message(std::span<const std::byte> header, void* 
   return held ? UCS_INPROGRESS : UCS_OK;
 }
 
-// The data of a long message is still at the sender. `data`: what UCX wants to be given back for it.
+// Receives a long message, whose data is still at the sender. `data` is UCX's handle for it.
 ucs_status_t Receiver::receive_rendezvous(Incoming* in, void* data, size_t length) {
   ucp_request_param_t parameters{};
   parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -124,7 +124,7 @@ ucs_status_t Receiver::receive_rendezvous(Incoming* in, void* data, size_t lengt
     Receiver& receiver = *arrived->receiver;
     inside_ucx.assume_held();
     ucp_request_free(request);
-    // With an error the sender is gone, or this fabric is ending: the message is dropped.
+    // An error means that the sender is gone, or that this fabric is ending: the message is dropped.
     if (status == UCS_OK) {
       receiver.accept(arrived->wire.from, arrived);
     } else {
@@ -176,7 +176,7 @@ Incoming* Receiver::admit(const WireMessage& wire, size_t length, size_t copied)
   return in;
 }
 
-// Puts a message that is complete into its order: UCX promises none.
+// Puts a message that is complete into its place in the order of numbers, because UCX promises no order.
 void Receiver::accept(unsigned source, Incoming* in) {
   Reordering& reordering = parts_.peers[source].reordering;
   if (in->wire.sequence != reordering.expected) {
@@ -201,7 +201,7 @@ void Receiver::pass_on(unsigned source, Incoming* in) {
   parts_.dispatcher.enqueue(source, in);
 }
 
-// Without analysis: it needs no lock of a queue when no thread handles messages.
+// There is no thread-safety analysis here: while no thread handles messages, this needs no lock of a queue.
 void Receiver::release_held() MG_NO_THREAD_SAFETY_ANALYSIS {
   for (const Peer& peer : parts_.peers) {
     for (const Incoming* list : {peer.reordering.early, peer.queue.first}) {
@@ -241,7 +241,7 @@ void Receiver::handle_control(unsigned source, const WireControl& wire, const vo
       parts_.failures.peer_failed(source, FailureReason::kEnded, false);
       break;
     case ControlKind::kPeerFailed:
-      // If that is this node itself: node 0 has given it up, and so node 0 has failed for it.
+      // If the failed node is this node itself, node 0 has given this node up; then node 0 has failed for this node.
       parts_.failures.peer_failed(wire.a == parts_.context.self ? 0 : static_cast<unsigned>(wire.a),
                                   static_cast<FailureReason>(wire.b), true);
       break;

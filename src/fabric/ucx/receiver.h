@@ -1,5 +1,5 @@
-// Receiving: UCX's callbacks. They check what has come and put messages into the order of
-// their numbers. They never run a handler: that is the dispatcher's.
+// Receiving: the functions that UCX calls for each active message. They check what has come and put messages into the
+// order of their numbers. They never run a handler; the dispatcher does that.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -25,20 +25,20 @@ struct Incoming {
   WireMessage wire;
   Nanoseconds due;  // 0: at once
   std::byte* data;
-  void* held;  // to be released with ucp_am_data_release; or null
+  void* held;  // UCX's buffer, for ucp_am_data_release; or null
 };
 
 class Receiver {
  public:
   explicit Receiver(Parts& parts) : parts_(parts) {}
 
-  // Makes UCX call this for everything that arrives.
+  // Registers this object's functions with UCX, which then calls them for every message that arrives.
   Status open();
 
-  // False: what has come is not from a node of the job, and is dropped, which is said the first few times. What comes
-  // from node `from` of the job and cannot be right ends the run.
+  // Returns false if a message does not come from a node of the job: the caller drops it, and the first few times a
+  // line on standard error says so. A message that comes from node `from` of the job and cannot be right ends the run.
   bool approve(const Checked& checked, const uint16_t& from) MG_REQUIRES(inside_ucx);
-  // Gives back UCX's buffers of messages that are never going to be handled, when no thread handles any.
+  // Gives back UCX's buffers of messages that no handler will see. The caller knows that no thread handles messages.
   void release_held() MG_REQUIRES(inside_ucx);
 
  private:

@@ -8,11 +8,11 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr Nanoseconds kOperationSpin = 60'000;      // how long a remote operation is waited for by polling
-constexpr Nanoseconds kOperationSleep = 1'000'000;  // and how long at most without progress, should nobody serve
-constexpr Nanoseconds kWatchedSleep = 20'000;       // the same where another thread makes progress
+constexpr Nanoseconds kOperationSpin = 60'000;      // a thread polls this long for its operation before it sleeps
+constexpr Nanoseconds kOperationSleep = 1'000'000;  // it sleeps this long at most if no other thread makes progress
+constexpr Nanoseconds kWatchedSleep = 20'000;       // it sleeps this long at most if another thread makes progress
 
-// `operand` and `result` stay where they are until it is complete.
+// `operand` and `result` stay where they are until the operation is complete.
 void* start_atomic(Peer& peer, ucp_rkey_h key, SegmentId segment, uint64_t offset, ucp_atomic_op_t what,
                    const void* operand, uint64_t* result, ucp_request_param_t& parameters) MG_REQUIRES(inside_ucx) {
   parameters.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
@@ -86,7 +86,7 @@ void RemoteOperations::wait(Completion completion) {
   wait_asleep(completion);
 }
 
-// For a bounded time. The caller has a ProgressScope. Returns whether the operation is complete.
+// Polls for a bounded time. The caller has a ProgressScope. Returns whether the operation is complete.
 bool RemoteOperations::wait_polling(Completion completion) {
   if (is_complete(completion)) return true;
   Nanoseconds start = monotonic_ns();
@@ -101,8 +101,9 @@ bool RemoteOperations::wait_polling(Completion completion) {
   return false;
 }
 
-// It takes long: the service thread makes progress, or a thread that polls. But that may be this very thread, in an
-// outer scope; and without a service thread there may be none: so this thread makes progress from time to time.
+// Waits for an operation that takes long. The service thread, or a thread that polls, makes progress meanwhile. But the
+// polling thread may be this very thread, in an outer scope, and without a service thread there may be no other. So
+// this thread makes progress from time to time.
 void RemoteOperations::wait_asleep(Completion completion) {
   std::atomic<uint32_t>& word = operations_[(completion.id & 0xffff) - 1].word;
   const auto pending = static_cast<uint32_t>(completion.id >> 16) << 1;
@@ -115,8 +116,8 @@ void RemoteOperations::wait_asleep(Completion completion) {
   }
 }
 
-// Starts an operation and waits for it. The scope begins before the request goes out: its answer is not to wake the
-// service thread.
+// Starts an operation and waits for it. The scope begins before the request goes out, so that the answer does not wake
+// the service thread.
 template <typename Start>
 void RemoteOperations::carry_out(Start&& start) {
   Completion completion;
@@ -153,8 +154,8 @@ Completion RemoteOperations::start_put(NodeId to, SegmentId segment, uint64_t of
     return {};
   }
   const uint64_t size = bytes.size();
-  // One word is stored once: where UCX copies in software it may store it twice, and would undo the update of a node
-  // that has taken a lock in between. What was there goes where no thread reads.
+  // A single word is put by an atomic swap, which stores it once: where UCX copies in software it may store the word
+  // twice, and would undo the update of a node that has taken a lock in between. No thread reads the old value.
   if (size == sizeof(uint64_t) && offset % sizeof(uint64_t) == 0)
     return start_operation(to, segment, offset, size,
                            [&](Peer& peer, ucp_rkey_h key, uint64_t, uint64_t, ucp_request_param_t& parameters) {
@@ -170,8 +171,9 @@ Completion RemoteOperations::start_put(NodeId to, SegmentId segment, uint64_t of
         void* const request = ucp_put_nbx(endpoint, bytes.data() + done, length,
                                           peer.segments.base[index(segment)] + offset + done, key, &parameters);
         if (done + length != size || UCS_PTR_IS_ERR(request)) return request;
-        // UCX has completed a put when the buffer is free again. It can be seen there when the endpoint is flushed, and
-        // a flush ends after all that was begun before it: so the put needs no counting of its own here.
+        // UCX has completed a put when the buffer is free again, but the put is visible at the target only when the
+        // endpoint has been flushed. So a flush follows the last put; it ends after all requests that were started
+        // before it. The put is a part that its callback ends, so it is counted here; the caller counts the flush.
         if (UCS_PTR_IS_PTR(request)) ++static_cast<Operation*>(parameters.user_data)->parts;
         return ucp_ep_flush_nbx(endpoint, &parameters);
       });
@@ -249,7 +251,7 @@ uint64_t RemoteOperations::compare_and_swap(NodeId at, SegmentId segment, uint64
     parts_.segments.own_word(segment, offset).compare_exchange_strong(expected, desired, std::memory_order_seq_cst);
     return expected;
   }
-  // UCX takes the new value where it puts the old one.
+  // UCX takes the new value from the place in which it puts the old one.
   return atomic(at, segment, offset, UCP_ATOMIC_OP_CSWAP, expected, desired);
 }
 

@@ -1,7 +1,7 @@
-// Operations on other nodes' memory: puts, gets and atomics, and the table of those under way.
+// Operations on other nodes' memory: puts, gets and atomics, and the table of operations under way.
 //
-// A put is complete when it can be seen on the target: its endpoint has been flushed. Atomics are UCX's, in its mode
-// "cpu": carried out by the target's processors, so that the target's own atomic instructions agree with them.
+// A put is complete when it is visible at the target: its endpoint has been flushed. UCX carries out the atomics, in
+// its mode "cpu": the target's processors do them, so that the target's own atomic instructions agree with them.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -21,13 +21,13 @@ class RemoteOperations;
 class UcxLock;
 struct Parts;
 
-// A remote operation under way. Bits 1.. of `word`: its generation, which grows when it ends; bit 0: a thread sleeps
-// until it does.
+// A remote operation under way. Bits 1.. of `word` are its generation, which grows when the operation ends; bit 0 says
+// that a thread sleeps until it ends.
 struct Operation {
   std::atomic<uint32_t> word{0};
-  uint32_t parts = 0;  // that UCX has still to complete
+  uint32_t parts = 0;  // requests that UCX has yet to complete
   uint16_t next_free = 0;
-  uint16_t awaits_node = 0;  // a scattered put as a message: 1 + the node that has to say when the pieces are there
+  uint16_t awaits_node = 0;  // a scattered put as a message awaits the answer of this node (1 + its number)
   RemoteOperations* operations = nullptr;
 };
 
@@ -47,15 +47,15 @@ class RemoteOperations {
   [[nodiscard]] bool is_complete(Completion completion) const;
   void wait(Completion completion);
 
-  // Takes a free operation, of one part, which is ended with end_part().
+  // Takes a free operation, which has one part; end_part() ends it.
   Completion begin(UcxLock& lock, Operation*& operation) MG_REQUIRES(inside_ucx);
   void end_part(Operation& operation) MG_REQUIRES(inside_ucx);
-  // The operation of a completion that another node names, if it is under way and awaits that node; or null.
+  // Returns the operation of a completion that another node names, if it is under way and awaits that node; or null.
   Operation* awaiting(unsigned node, uint64_t completion) MG_REQUIRES(inside_ucx);
-  // Ends the operations that await a node that has failed. All others end with an error of UCX's.
+  // Ends the operations that await a node that has failed. UCX ends all other operations to that node with an error.
   void peer_failed(unsigned node) MG_REQUIRES(inside_ucx);
   // Runs `requests(peer, parameters, take)`, which passes each of UCX's requests that make up the operation to `take`.
-  // Outside of the lock. (start_requests.h)
+  // The caller does not hold the lock. (start_requests.h)
   template <typename Requests>
   Completion start_requests(NodeId node, Requests&& requests);
 
@@ -74,7 +74,7 @@ class RemoteOperations {
   Parts& parts_;
   std::array<Operation, kOperations> operations_;
   uint16_t free_ MG_GUARDED_BY(inside_ucx) = 0;  // 1 + index; 0: none
-  uint64_t discarded_ = 0;                       // what UCX found where single words were put; never read
+  uint64_t discarded_ = 0;                       // old values of words that were put; never read
 };
 
 }  // namespace multigrain::ucx

@@ -48,7 +48,7 @@ Completion ScatteredPuts::put_each(NodeId to, SegmentId segment, uint64_t offset
   });
 }
 
-// Sends all pieces as one message. The operation ends when the target says that they are there.
+// Sends all pieces as one message. The operation ends when the target answers that it has deposited them.
 Completion ScatteredPuts::send(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces,
                                uint32_t count, uint64_t data_bytes) {
   UcxLock lock(parts_);
@@ -78,7 +78,8 @@ Completion ScatteredPuts::send(NodeId to, SegmentId segment, uint64_t offset, st
   out->wire.count = count;
   out->wire.from = parts_.context.self;
   out->wire.segment = static_cast<uint8_t>(segment);
-  // Before the message goes out: if the peer fails in the middle of this, the operation has ended.
+  // This is set before the message goes out: if sending finds that the peer has failed, peer_failed() ends the
+  // operation.
   operation->awaits_node = static_cast<uint16_t>(to.value + 1);
   parts_.sender.send_active_message(to.value, kPiecesId, out, std::as_bytes(std::span(&out->wire, 1)),
                                     {data, data_bytes}, UCP_AM_SEND_FLAG_EAGER);

@@ -1,8 +1,8 @@
 // Scattered puts (Fabric::start_put_pieces): many short pieces of one page, which are one operation.
 //
 // Where the network can put (it has a lane for that), each piece is a put, and one flush follows them all. Where it
-// cannot, UCX would send each as a message with an answer of its own, which the target's progress carries out: there
-// all pieces are one message, which the target answers when they are where they belong.
+// cannot, UCX would send each put as a message with an answer of its own, which the target's progress carries out.
+// There all pieces are one message, which the target answers when they are where they belong.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class ScatteredPuts {
 
   Completion start(NodeId to, SegmentId segment, uint64_t offset, std::span<const Piece> pieces);
 
-  // Deposits the pieces of a message. All of it is checked before the first byte is written.
+  // Deposits the pieces of a message. The whole message is checked before the first byte is written.
   void receive(std::span<const std::byte> header, std::span<const std::byte> data) MG_REQUIRES(inside_ucx);
   // `source` says that pieces are deposited; `completion` is that of their operation.
   void deposited(unsigned source, uint64_t completion) MG_REQUIRES(inside_ucx);

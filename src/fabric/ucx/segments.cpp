@@ -11,8 +11,8 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr unsigned kKeySpins = 500;        // polls of a thread that waits for a key, before it sleeps
-constexpr Nanoseconds kKeySleep = 50'000;  // and how long it sleeps then
+constexpr unsigned kKeySpins = 500;        // a thread that waits for a key polls so often before it sleeps
+constexpr Nanoseconds kKeySleep = 50'000;  // and then sleeps for so long between polls
 
 }  // namespace
 

@@ -1,7 +1,8 @@
-// The memory that nodes export to each other: this node's, registered with UCX, and the keys to that of the others.
+// The memory that nodes export to each other: this node's memory, registered with UCX, and the keys to the other nodes'
+// memory.
 //
 // The words are registered at the start. Frames and the line table are registered in chunks, each when another node
-// first asks for its key, which it does when it first accesses the chunk.
+// first asks for its key, which that node does when it first accesses the chunk.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -34,12 +35,12 @@ class Segments {
 
   explicit Segments(Parts& parts) : parts_(parts) {}
 
-  // Supplies the words of this node, and registers them.
+  // Makes the memory of this node's words, and registers it.
   Status open();
-  // Give back the keys of other nodes' memory, and then what this node has registered.
+  // Give back the keys of other nodes' memory, and then the registrations of this node's memory.
   void destroy_keys() MG_REQUIRES(inside_ucx);
   void unregister() MG_REQUIRES(inside_ucx);
-  // Outside of the lock: gives back the memory itself.
+  // Gives back the memory itself. The caller does not hold the lock.
   void close();
 
   void export_segment(SegmentId segment, std::byte* base, uint64_t length);
@@ -52,7 +53,7 @@ class Segments {
   void check_range(NodeId node, SegmentId segment, uint64_t offset, uint64_t length) const;
   void check_word(NodeId at, SegmentId segment, uint64_t offset) const;
 
-  // This node's own memory at `offset`.
+  // Returns this node's own memory at `offset`.
   [[nodiscard]] std::byte* own(SegmentId segment, uint64_t offset) const {
     return exported_[index(segment)].base + offset;
   }
@@ -60,21 +61,22 @@ class Segments {
     return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(own(segment, offset)));
   }
 
-  // How much of [offset, offset + length) lies in the chunk of its first byte.
+  // Returns how much of [offset, offset + length) lies in the chunk of its first byte.
   [[nodiscard]] static uint64_t in_one_chunk(SegmentId segment, uint64_t offset, uint64_t length);
-  // The key to the chunk with `offset`, asked for if this is the first use. Null: the node has failed.
+  // Returns the key to the chunk with `offset`, and asks the node for it first if this node has not got it. Null: the
+  // node has failed.
   ucp_rkey_h remote_key(unsigned node, SegmentId segment, uint64_t offset);
-  // Sees to it that remote_key() has all keys of the range. False: the node has failed.
+  // Sees to it that remote_key() has all keys of the range. Returns false if the node has failed.
   bool get_keys(NodeId node, SegmentId segment, uint64_t offset, uint64_t length);
 
-  // Control messages that ask for a key, and bring it.
+  // Handle the control messages that ask for a key, and that bring one.
   void answer_key_request(unsigned source, const WireControl& request) MG_REQUIRES(inside_ucx);
   void accept_key(unsigned source, const WireControl& wire, const void* data) MG_REQUIRES(inside_ucx);
 
  private:
-  // A key that has been asked for. No key has this address.
+  // Stands for a key that has been requested. No key has this address.
   static ucp_rkey_h requested() { return reinterpret_cast<ucp_rkey_h>(uintptr_t{1}); }
-  // The number of the chunk with `offset` of kFrames or kLines, among all.
+  // Returns the number, among all chunks, of the chunk with `offset` of kFrames or kLines.
   [[nodiscard]] uint64_t chunk_of(SegmentId segment, uint64_t offset) const {
     return offset / kChunkBytes + (segment == SegmentId::kLines ? frame_chunks_ : 0);
   }
@@ -84,7 +86,7 @@ class Segments {
   Parts& parts_;
   std::array<Export, static_cast<size_t>(SegmentId::kCount)> exported_{};
   ucp_mem_h words_memory_ = nullptr;
-  // Chunks of the frames, then those of the line table.
+  // The registered chunks of the frames, then those of the line table.
   std::atomic<ucp_mem_h>* chunk_memory_ = nullptr;
   uint64_t frame_chunks_ = 0;
   uint64_t chunks_ = 0;

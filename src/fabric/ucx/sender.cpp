@@ -10,8 +10,8 @@
 namespace multigrain::ucx {
 namespace {
 
-constexpr unsigned kFullSpins = 500;        // polls of a sender that has no credits, before it sleeps
-constexpr Nanoseconds kFullSleep = 50'000;  // and how long it sleeps then
+constexpr unsigned kFullSpins = 500;        // a sender without credits polls so often before it sleeps
+constexpr Nanoseconds kFullSleep = 50'000;  // and then sleeps for so long between polls
 
 template <typename Wire>
 std::span<const std::byte> bytes_of(const Wire& wire) {
@@ -29,9 +29,9 @@ void Sender::send(NodeId to, const MessageHeader& header, std::span<const std::b
     parts_.segments.check_range(NodeId(parts_.context.self), slice.segment, slice.offset, slice.length);
   if (try_send(to, header, payload, slice, not_before, context == SendContext::kHandler)) return;
 
-  // This thread waits now, and handles messages meanwhile: it is not in a batch.
+  // This thread waits now, and handles messages meanwhile, so it may not be in a batch.
   const Coalescing::Suspended suspended(parts_);
-  parts_.polling.attend();
+  parts_.polling.begin_polling();
   for (unsigned tries = 0; !try_send(to, header, payload, slice, not_before, false); ++tries) {
     if (parts_.dispatcher.poll() != 0) continue;
     if (tries < kFullSpins) {
@@ -40,10 +40,11 @@ void Sender::send(NodeId to, const MessageHeader& header, std::span<const std::b
       sleep_ns(kFullSleep);
     }
   }
-  parts_.polling.leave();
+  parts_.polling.end_polling();
 }
 
-// Sends, behind what waits already. If there are no credits: `keep` says to queue the message instead.
+// Sends the message, behind messages that wait already. If there are no credits, the message is queued if `keep` is
+// set; otherwise this returns false.
 bool Sender::try_send(NodeId to, const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                       Nanoseconds not_before, bool keep) {
   const bool carried = slice.length != 0 && slice.length <= kMaxCarriedSlice;
@@ -53,7 +54,7 @@ bool Sender::try_send(NodeId to, const MessageHeader& header, std::span<const st
   if (peer.liveness.failed.load(std::memory_order_relaxed)) return true;
   const bool fits = peer.sending.first == nullptr && peer.send_credits.allow(message_cost(data_bytes));
   if (!fits) {
-    // What brings credits is an answer to what is kept in the buffer.
+    // An answer to the messages in the buffer may be what brings credits.
     parts_.coalescing.flush(to.value);
     if (!keep) return false;
   } else if (slice.length == 0 && not_before == 0 && payload.size() <= kMaxCoalescedPayload &&
@@ -73,7 +74,7 @@ bool Sender::try_send(NodeId to, const MessageHeader& header, std::span<const st
 }
 
 // UCX may need the header and the payload after the call that sends them, so they are copied. The slice stays as it is
-// until the receiver's handler has returned (fabric.h), so it need not be, unless a payload goes before it.
+// until the receiver's handler has returned (fabric.h), so it is copied only if a payload goes before it.
 Outgoing* Sender::make_message(const MessageHeader& header, std::span<const std::byte> payload, RemoteSlice slice,
                                bool carried, Nanoseconds not_before) {
   const bool joined = carried && !payload.empty();
@@ -105,7 +106,7 @@ void Sender::transmit(unsigned to, Outgoing* out) {
   out->wire.sequence = peer.sending.next_sequence++;
   out->wire.handled = peer.receive_credits.announce();
   if (out->not_before != 0) {
-    // Hosts have clocks of their own: what travels is how much time is left.
+    // Hosts have different clocks, so the message carries how much time is left.
     const Nanoseconds now = monotonic_ns();
     out->wire.delay_ns = out->not_before > now ? out->not_before - now : 0;
   }
@@ -114,7 +115,7 @@ void Sender::transmit(unsigned to, Outgoing* out) {
 
 void Sender::acknowledge(unsigned from, uint64_t handled) {
   Peer& peer = parts_.peers[from];
-  if (handled <= peer.send_credits.acknowledged()) return;  // overtaken by a later one
+  if (handled <= peer.send_credits.acknowledged()) return;  // a later announcement has overtaken it
   if (!peer.send_credits.acknowledge(handled)) panic("more messages than were sent have been handled, says node", from);
   if (peer.sending.first == nullptr) return;
   while (Outgoing* const out = peer.sending.first) {

@@ -1,5 +1,5 @@
-// Sending: messages, within the peer's credits (credits.h); control messages, which take none; and the one way in which
-// all active messages leave.
+// Sending: messages, within the peer's credits (credits.h); control messages, which take no credits; and the one
+// function by which all active messages leave.
 //
 // A message that a handler sends while there are no credits waits in the peer's queue, and goes out in
 // the very progress that brings the credits.
@@ -19,13 +19,13 @@ namespace multigrain::ucx {
 class Sender;
 struct Parts;
 
-// What an active message is sent from: a block of the pool, which begins with this and goes back when UCX is done.
+// An active message is sent from a block of the pool, which begins with this and goes back when UCX is done.
 struct SendBlock {
   Sender* sender = nullptr;
   bool control = false;
 };
 
-// A message that is being sent, or waits for credits. What is copied of its data follows.
+// A message that is being sent, or waits for credits. The part of its data that is copied follows.
 struct Outgoing : SendBlock {
   Outgoing* next;
   WireMessage wire;
@@ -43,13 +43,13 @@ class Sender {
 
   void send_control(unsigned to, ControlKind kind, uint64_t a = 0, uint64_t b = 0, std::span<const std::byte> data = {})
       MG_REQUIRES(inside_ucx);
-  // The peer announces that it has handled so much of what this node sent.
+  // The peer announces that it has handled messages of this node that cost `handled` in all.
   void acknowledge(unsigned from, uint64_t handled) MG_REQUIRES(inside_ucx);
-  // Sends `header` and `data`, which lie in `block` or stay where they are until it goes back. `flags`: those of
-  // ucp_am_send_nbx. If the connection is found broken, the peer has failed.
+  // Sends `header` and `data`, which lie in `block` or stay where they are until it goes back. `flags` are the flags of
+  // ucp_am_send_nbx. If the connection proves to be broken, the peer has failed.
   void send_active_message(unsigned to, unsigned id, SendBlock* block, std::span<const std::byte> header,
                            std::span<const std::byte> data, uint32_t flags) MG_REQUIRES(inside_ucx);
-  // Whether UCX has not sent all control messages yet.
+  // Returns whether UCX has yet to send control messages.
   [[nodiscard]] bool controls_under_way() const MG_REQUIRES(inside_ucx) { return controls_under_way_ != 0; }
 
  private:

@@ -1,4 +1,5 @@
-// How an operation that is made of several requests of UCX's is started.
+// RemoteOperations::start_requests(): starts an operation that is made of several of UCX's requests. The template is
+// not in remote_operations.h because it needs parts.h, which includes that header.
 #pragma once
 
 #include "fabric/ucx/parts.h"

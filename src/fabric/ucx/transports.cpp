@@ -10,10 +10,10 @@ namespace {
 constexpr std::string_view kSystemV = "sysv";
 constexpr std::string_view kAll = "all";
 
-// Names that stand for System V shared memory and others.
+// A name that stands for System V shared memory and other transports.
 struct Group {
   std::string_view name;
-  std::array<std::string_view, 4> others;  // an empty one is none
+  std::array<std::string_view, 4> others;  // empty elements stand for none
 };
 constexpr Group kGroups[] = {
     {"mm", {"posix", "xpmem"}}, {"sm", {"posix", "xpmem", "knem", "cma"}}, {"shm", {"posix", "xpmem", "knem", "cma"}}};
@@ -28,7 +28,8 @@ std::vector<std::string_view> items_of(std::string_view list) {
   return items;
 }
 
-// "\sysv" is the transport of that name and no group; "ud:aux" is the transport for UCX's own connecting.
+// Returns the name of a transport without UCX's marks: "\sysv" is the transport of that name and no group; "ud:aux" is
+// the transport ud, used only while UCX connects.
 std::string_view plain_name(std::string_view item) {
   if (item.starts_with('\\')) item.remove_prefix(1);
   return item.substr(0, item.find(':'));
@@ -40,7 +41,7 @@ Result<std::string> without_system_v(std::string_view wanted, std::span<const st
   const bool negated = wanted.starts_with('^');
   const std::vector<std::string_view> items = items_of(negated ? wanted.substr(1) : wanted);
   const bool has_system_v = std::ranges::find(available, kSystemV) != available.end();
-  // UCX would warn of a name that it does not know.
+  // System V is left out by name only if this UCX has it, because UCX would warn of a name that it does not know.
   if (negated) return std::string(wanted) + (has_system_v ? ",sysv" : "");
   if (std::ranges::find(items, kAll) != items.end()) return std::string(has_system_v ? "^sysv" : kAll);
 

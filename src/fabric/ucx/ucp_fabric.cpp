@@ -13,7 +13,7 @@
 namespace multigrain::ucx {
 namespace {
 
-// How long a node that ends waits until the others have been told.
+// A node that ends waits for at most this long until the other nodes have been told.
 constexpr Nanoseconds kDisconnectGrace = 100'000'000;
 
 }  // namespace
@@ -69,7 +69,7 @@ Status UcpFabric::connect(Wireup& wireup) {
 
 UcpFabric::~UcpFabric() {
   Worker& worker = parts_.worker;
-  if (worker.stopped()) return;  // other threads wait in it for the end of the process
+  if (worker.stopped()) return;  // other threads wait inside for the end of the process
   worker.enter_library();
   if (worker.worker() != nullptr) {
     const UcxLock lock(parts_);
@@ -95,7 +95,8 @@ void UcpFabric::close_ucx() {
 
 void UcpFabric::stop() {
   UcxLock lock(parts_);
-  // Not every transport tells the others that a process is gone (shared memory does not), and silence takes seconds.
+  // The other nodes are told, because not every transport shows them that a process is gone (shared memory does not),
+  // and they would notice the silence only after seconds.
   if (parts_.connected) {
     parts_.coalescing.flush_all();
     for (unsigned n = 0; n < parts_.context.nodes; ++n)
@@ -108,7 +109,7 @@ void UcpFabric::stop() {
 
 }  // namespace multigrain::ucx
 
-// Through arguments: a function of C linkage returns no C++ object.
+// The results go through arguments, because a function of C linkage returns no C++ object.
 extern "C" [[gnu::visibility("default")]] void multigrain_ucx_open(
     const multigrain::UcxOptions& options, multigrain::Result<std::unique_ptr<multigrain::UcxFabric>>& result);
 

@@ -1,5 +1,5 @@
-// The ucx fabric, in the module multigrain-ucx.so: the contract of fabric.h, handed on to the parts that keep it
-// (parts.h).
+// The ucx fabric, in the module multigrain-ucx.so: it implements the contract of fabric.h by forwarding each operation
+// to the part that carries it out (parts.h).
 #pragma once
 
 #include <cstdint>
@@ -77,8 +77,8 @@ class UcpFabric final : public UcxFabric, public MappedObject {
   void begin_batch() override { parts_.coalescing.begin_batch(); }
   void end_batch() override { parts_.coalescing.end_batch(); }
 
-  void attend() override { parts_.polling.attend(); }
-  void leave() override { parts_.polling.leave(); }
+  void begin_polling() override { parts_.polling.begin_polling(); }
+  void end_polling() override { parts_.polling.end_polling(); }
   void serve() override { parts_.polling.serve(); }
   void wake_service() override { parts_.polling.wake_service(); }
 

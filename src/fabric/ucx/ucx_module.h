@@ -1,4 +1,4 @@
-// The functions of multigrain-ucx.so.
+// The functions of multigrain-ucx.so. load.cpp finds them by their names, so that nothing else is linked with UCX.
 #pragma once
 
 #include "fabric/ucx/ucx_fabric.h"

@@ -8,11 +8,13 @@ namespace {
 // Reads the structure and finds out whether it comes from a node of the job.
 template <typename Header>
 Checked read(const WireContext& context, std::span<const std::byte> header, Header& out) {
-  // A length that no node sends: the key, if there is one, proves nothing.
-  if (header.size() != sizeof(Header)) return {Verdict::kStranger, "its header has a wrong length"};
+  // No node sends a header of another length, so a key in it, if there is one, proves nothing.
+  if (header.size() != sizeof(Header)) return {Verdict::kUnauthenticated, "its header has a wrong length"};
   std::memcpy(&out, header.data(), sizeof(Header));
-  if (out.from >= context.nodes || out.from == context.self) return {Verdict::kStranger, "it names no other node"};
-  if (out.key != context.key[out.from]) return {Verdict::kStranger, "it has not the key of the node that it names"};
+  if (out.from >= context.nodes || out.from == context.self)
+    return {Verdict::kUnauthenticated, "it names no other node"};
+  if (out.key != context.key[out.from])
+    return {Verdict::kUnauthenticated, "it has not the key of the node that it names"};
   return {Verdict::kGood};
 }
 
@@ -69,7 +71,7 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
         return {Verdict::kBroken, "a remote key for memory that does not exist was the matter of a message from node"};
       return {Verdict::kGood};
     case ControlKind::kDeposited:
-      // `a` is checked by the part that knows what is under way.
+      // ScatteredPuts::deposited(), which knows the operations under way, checks `a`.
       if (out.b != 0) return {Verdict::kBroken, "a control message with unknown fields came from node"};
       return {Verdict::kGood};
     case ControlKind::kNone:
@@ -92,7 +94,7 @@ Checked decode(const WireContext& context, std::span<const std::byte> header, si
   if (out.zero != 0) return {Verdict::kBroken, "pieces with unknown fields came from node"};
   if (out.segment >= static_cast<uint8_t>(SegmentId::kCount) || out.offset > context.segment_bytes[out.segment])
     return {Verdict::kBroken, "pieces for memory that does not exist came from node"};
-  // A byte each, at least.
+  // A piece has at least one byte.
   if (out.count == 0 || data_bytes > kMaxPiecesBytes || data_bytes < out.count * (sizeof(WirePiece) + 1))
     return {Verdict::kBroken, "pieces of a wrong length came from node"};
   return {Verdict::kGood};
@@ -131,8 +133,8 @@ Checked next_record(const WireContext& context, const WireCoalesced& all, unsign
   if (left == 1 && !rest.empty())
     return {Verdict::kBroken, "coalesced messages with something behind the last came from node"};
   Checked checked = decode(context, header, payload.size(), out);
-  // A sender that knew the key of them all knows that of the message.
-  if (checked.verdict == Verdict::kStranger)
+  // The sender knew the key of the coalesced message, so it knows the key of each record, which is the same.
+  if (checked.verdict == Verdict::kUnauthenticated)
     checked = {Verdict::kBroken, "coalesced messages of which one has not their key came from node"};
   return checked;
 }

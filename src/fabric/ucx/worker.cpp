@@ -19,8 +19,8 @@
 namespace multigrain::ucx {
 namespace {
 
-// A setting as UCX has it: from its environment, its configuration file, or its default. It tells that only to a
-// stream, a line each.
+// Returns a setting as UCX has it: from its environment, its configuration file, or its default. UCX writes its
+// settings only to a stream, a line each.
 std::string setting_of(const ucp_config_t* config, std::string_view name) {
   char* text = nullptr;
   size_t length = 0;
@@ -62,9 +62,9 @@ std::vector<std::string> available_transports() {
   return names;
 }
 
-// UCX's asynchronous thread accepts connections, and allocates. It has no entry that this could wrap, but it takes
-// event handlers: one of ours runs on it, and calls enter_library() there for good. It exists as long as it has a
-// handler.
+// UCX's asynchronous thread accepts connections, and allocates. There is no function of it that could be wrapped, but
+// it takes event handlers: a handler of ours runs on it, and calls enter_library() there, once and for all. The thread
+// exists as long as it has a handler.
 class Worker::AsyncThread {
  public:
   static Result<AsyncThread*> start(const Worker& worker) {
@@ -118,7 +118,8 @@ Status Worker::open_context(std::span<const std::string> available) {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return fail_ucx("cannot read UCX's configuration (the UCX_* variables)", status);
-  // The word's own node uses its processors' atomic instructions, so everybody's must go through its processors.
+  // The node that owns a word uses its processors' atomic instructions, so all nodes' atomics must go through those
+  // processors.
   status = ucp_config_modify(config, "ATOMIC_MODE", "cpu");
   const Result<std::string> transports = without_system_v(setting_of(config, "UCX_TLS"), available);
   if (!transports) {

@@ -20,7 +20,7 @@ void make_nonblocking(int fd) {
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-// No SIGPIPE where that can be avoided: for pipes, whoever uses them has it blocked.
+// Avoids SIGPIPE where that is possible; a process that uses pipes here has the signal blocked.
 ssize_t write_quietly(int fd, const std::byte* bytes, size_t size) {
   const ssize_t sent = ::send(fd, bytes, size, MSG_NOSIGNAL);
   return sent < 0 && errno == ENOTSOCK ? ::write(fd, bytes, size) : sent;
@@ -164,7 +164,7 @@ void FrameStream::flush() {
     }
     written_ += static_cast<size_t>(sent);
   }
-  // What has gone out is dropped now and then, not with each write.
+  // The queue drops the bytes that were written now and then, not with each write.
   if (broken_ || written_ == queue_.size()) {
     queue_.clear();
     written_ = 0;
@@ -183,7 +183,7 @@ bool FrameStream::receive() {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (got <= 0) return false;
     parser_.feed(std::span(buffer).first(static_cast<size_t>(got)));
-    // The rest will do the next time: one talkative stream must not keep its reader from the others.
+    // The next call reads the rest, so that one busy stream does not keep its reader from the others.
     return true;
   }
 }

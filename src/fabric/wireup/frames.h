@@ -2,8 +2,8 @@
 // ssh's standard input and output to each host).
 //
 // A frame is 8 bytes of header (two bytes of magic, a version, the type, the payload's length, little-endian), then the
-// payload. What comes in is checked as it comes: a length beyond the limit is refused when its header has been read,
-// before anything is allocated for it.
+// payload. Frames are checked as they come in: a length beyond the limit is refused when the header has been read,
+// before memory is allocated for the payload.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace multigrain {
 
-// Room for a card (Wireup::kMaxCard) and for the longest argument or variable that Linux hands to a program (128 KiB),
-// with the fields around them.
+// A payload has room for a card (Wireup::kMaxCard) and for the longest argument or variable that Linux hands to a
+// program (128 KiB), with the fields around them.
 inline constexpr size_t kMaxFramePayload = 256 * 1024;
 inline constexpr size_t kFrameHeader = 8;
 
@@ -31,21 +31,22 @@ struct Frame {
 // Appends the frame to `out`. The payload is at most kMaxFramePayload long.
 void append_frame(std::vector<std::byte>& out, uint8_t type, std::span<const std::byte> payload);
 
-// Cuts a stream into frames again. Keeps at most what has not been asked for by next().
+// Cuts a stream into frames again. It keeps at most the bytes that next() has not returned yet.
 class FrameParser {
  public:
   void feed(std::span<const std::byte> bytes);
-  // The next complete frame, or nothing yet. Error: this is not a stream of frames; nothing more can be had from it.
+  // Returns the next complete frame, or nothing if it has not come yet. Error: this is not a stream of frames; no more
+  // frames can be read from it.
   Result<std::optional<Frame>> next();
-  // Whether the stream ended (or stopped) inside a frame.
+  // Returns whether the stream ended (or stopped) inside a frame.
   [[nodiscard]] bool in_frame() const { return start_ != buffer_.size(); }
 
  private:
   std::vector<std::byte> buffer_;
-  size_t start_ = 0;  // of what has not been returned
+  size_t start_ = 0;  // begin of the bytes that were not returned
 };
 
-// Fields of a payload: numbers are little-endian, texts and blobs have their length in front.
+// Writes the fields of a payload: numbers are little-endian, texts and blobs have their length in front.
 class FieldWriter {
  public:
   FieldWriter& number(uint64_t value);
@@ -57,17 +58,17 @@ class FieldWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Reads them back. What is missing or too long reads as 0 or empty, and complete() is false from then on: read all
-// fields, check that, and only then use them.
+// Reads the fields of a payload. A field that is missing or too long reads as 0 or empty, and complete() is false from
+// then on: a caller reads all fields, checks complete(), and only then uses them.
 class FieldReader {
  public:
   explicit FieldReader(std::span<const std::byte> payload) : rest_(payload) {}
   uint64_t number();
-  // A number up to `maximum`; a larger one is damage.
+  // Reads a number up to `maximum`; a larger number counts as damage.
   uint64_t number(uint64_t maximum);
   std::string text();
   std::span<const std::byte> blob();
-  // Every field was there, and nothing follows the last.
+  // Returns whether every field was there, and nothing follows the last.
   [[nodiscard]] bool complete() const { return good_ && rest_.empty(); }
 
  private:
@@ -75,7 +76,7 @@ class FieldReader {
   std::span<const std::byte> rest_;
 };
 
-// Frames over descriptors, without waiting: what cannot be written at once is kept, in order.
+// Frames over descriptors, without waiting: bytes that cannot be written at once are kept, in order.
 class FrameStream {
  public:
   // Takes over the descriptors, which may be the same one, and makes them non-blocking.
@@ -89,20 +90,20 @@ class FrameStream {
   [[nodiscard]] int in() const { return in_; }
   [[nodiscard]] int out() const { return out_; }
 
-  // Queues a frame and writes what can be written. That the other side is gone shows in receive().
+  // Queues a frame and writes as much as can be written. If the other side is gone, receive() shows that.
   void send(uint8_t type, std::span<const std::byte> payload = {});
-  // Bytes that are queued; if there are any, poll out() for POLLOUT and call flush().
+  // Returns how many bytes are queued. If there are any, the caller polls out() for POLLOUT and calls flush().
   [[nodiscard]] size_t queued() const { return queue_.size() - written_; }
   void flush();
 
-  // Reads what can be read without waiting. False: the other side has closed the stream; what came before it can still
-  // be had from next().
+  // Reads what can be read without waiting. Returns false if the other side has closed the stream; next() still returns
+  // the frames that came before.
   bool receive();
   Result<std::optional<Frame>> next() { return parser_.next(); }
-  // Bytes that were read from the stream by others, before it became one of frames.
+  // Takes bytes that other code has read from the stream, before it became a stream of frames.
   void feed(std::span<const std::byte> bytes) { parser_.feed(bytes); }
 
-  // Closes it both ways; the other side sees its end.
+  // Closes the stream both ways; the other side sees its end.
   void close();
 
  private:
@@ -110,7 +111,7 @@ class FrameStream {
   int out_;
   FrameParser parser_;
   std::vector<std::byte> queue_;
-  size_t written_ = 0;  // of the queue
+  size_t written_ = 0;  // bytes of the queue that were written
   bool broken_ = false;
 };
 

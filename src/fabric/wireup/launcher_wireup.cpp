@@ -35,7 +35,7 @@ class LauncherWireup final : public Wireup {
  private:
   using Cards = std::vector<std::optional<Card>>;
 
-  // The next frame; nothing if none came in time.
+  // Returns the next frame; nothing if none came in time.
   Result<std::optional<Frame>> wait_for_frame(Clock::time_point deadline);
   Status take(const Frame& frame);
   [[nodiscard]] Cards& cards_of(uint64_t round) { return cards_[round % cards_.size()]; }
@@ -44,8 +44,8 @@ class LauncherWireup final : public Wireup {
   FrameStream stream_;
   NodeId self_;
   unsigned nodes_ = 0;
-  uint64_t round_ = 0;  // the exchange that goes on, or comes next
-  // Of this exchange and of the next: a node that is through with this one may be ahead by one.
+  uint64_t round_ = 0;  // number of the current or next exchange
+  // The cards of this exchange and of the next: a node that has finished this exchange may be ahead by one.
   std::array<Cards, 2> cards_;
 };
 
@@ -62,7 +62,7 @@ Result<std::optional<Frame>> LauncherWireup::wait_for_frame(Clock::time_point de
     if ((polled.revents & POLLOUT) != 0) stream_.flush();
     if ((polled.revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
     if (stream_.receive()) continue;
-    // It may have said something before it went.
+    // The launcher may have sent a frame before it closed its end.
     frame = stream_.next();
     if (!frame || *frame) return frame;
     return fail("the launcher (mgrun) is gone");

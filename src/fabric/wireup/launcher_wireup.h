@@ -2,11 +2,11 @@
 // pair, over which frames travel.
 //
 //   launcher to node   kWelcome  version, this node, number of nodes          once, before anything else
-//   node to launcher   kCard     round, the card                              its part of an exchange
+//   node to launcher   kCard     round, the card                              the node's part of an exchange
 //   launcher to node   kCard     round, node, the card                        from each node, its own included
-//   node to launcher   kFinish                                                nothing more comes from this node
+//   node to launcher   kFinish                                                the node sends nothing more
 //
-// Afterwards the launcher closes its end when the node is to end; it also closes when the launcher is gone.
+// Afterwards the launcher closes its end when the node is to end; the end is closed, too, when the launcher is gone.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ inline constexpr uint8_t kCard = 2;
 inline constexpr uint8_t kFinish = 3;
 }  // namespace wireup_frame
 
-// Takes over the descriptor, which no program that the node executes will inherit. Errors: it is not open, or what
-// comes from it is not a launcher's welcome.
+// Takes over the descriptor, and keeps programs that the node executes from inheriting it. Errors: it is not open, or
+// the first frame on it is not a launcher's welcome.
 Result<std::unique_ptr<Wireup>> open_launcher_wireup(int fd);
 
 }  // namespace multigrain

@@ -1,4 +1,4 @@
-// What the launcher's library says about this process and what the runtime was told must agree.
+// Checks that the launcher's library and the environment agree on which node this process is.
 #pragma once
 
 #include <cstdlib>

@@ -1,11 +1,11 @@
-// Wire-up: how the nodes of a run learn of each other before the fabric can carry anything.
+// Wire-up: by it the nodes of a run learn of each other before the fabric can carry anything.
 //
-// The launcher's own channel does it, whichever the launcher is: mgrun over a descriptor that the node inherits
-// (launcher_wireup.h), Open MPI's mpirun and Slurm over PMIx, MPICH's mpirun and Slurm over PMI-2. That channel is what
-// the run trusts: it is the launcher that says which process is which node, and what travels here nobody else can
-// change (ssh, munge, or a socket pair). So the secret of the job is spread by it, sealed (fabric/ucx/job_secret.h).
+// It uses the launcher's own channel: mgrun's is a descriptor that the node inherits (launcher_wireup.h), that of Open
+// MPI's mpirun and of Slurm is PMIx, and that of MPICH's mpirun and of Slurm is PMI-2. The run trusts this channel: the
+// launcher says which process is which node, and only it can change what travels here (ssh, munge, or a socket pair).
+// So the secret of the job travels over it, sealed (fabric/ucx/job_secret.h).
 //
-// Used during start-up by one thread, from ordinary code.
+// One thread uses it during start-up, from ordinary code.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 
 namespace multigrain {
 
-// What a node tells the others. Opaque here.
+// The bytes that a node gives to all nodes in an exchange. They mean nothing to the wire-up.
 using Card = std::vector<std::byte>;
 
 class Wireup {
@@ -32,21 +32,21 @@ class Wireup {
   [[nodiscard]] virtual NodeId self() const = 0;
   [[nodiscard]] virtual unsigned nodes() const = 0;
 
-  // Gives this node's card and returns everybody's, in the order of nodes. Collective: the n-th call of each node meets
-  // the n-th of the others. Errors: a node that did not come within `timeout` (which one, where that is known), a
-  // launcher that is gone, a card that is too long.
+  // Gives this node's card to all nodes and returns the cards of all, in the order of nodes. All nodes call this
+  // together: the n-th call of each node meets the n-th calls of the other nodes. Errors: a node did not call within
+  // `timeout` (the message names it, where that is known); the launcher is gone; a card is too long.
   virtual Result<std::vector<Card>> exchange(std::span<const std::byte> card, std::chrono::seconds timeout) = 0;
 
-  // The wire-up is over: the launcher's library is told so, and let go. What follows is the launcher's affair only as
-  // far as it watches processes. Nothing but end_descriptor() may be used afterwards.
+  // Ends the wire-up: tells the launcher's library so, and releases it. Afterwards the launcher only watches the run's
+  // processes, and the caller may use nothing here but end_descriptor().
   virtual Status finish() = 0;
 
-  // A descriptor that becomes readable, during the run, when the launcher is gone or wants this node to end; -1 if this
-  // launcher ends its processes by itself. Valid as long as this object.
+  // Returns a descriptor that becomes readable, during the run, when the launcher is gone or wants this node to end; -1
+  // if this launcher ends its processes by itself. It is valid as long as this object exists.
   [[nodiscard]] virtual int end_descriptor() const { return -1; }
 };
 
-// The wire-up that MULTIGRAIN_WIREUP names: "fd:N", "pmix" or "pmi2". Its library is loaded only now.
+// Opens the wire-up that MULTIGRAIN_WIREUP names: "fd:N", "pmix" or "pmi2". This call loads its library.
 Result<std::unique_ptr<Wireup>> open_wireup(std::string_view name);
 
 }  // namespace multigrain

@@ -1,4 +1,4 @@
-// What a module for wire-up (multigrain-pmix.so, multigrain-pmi2.so) supplies, beside its library's secrets.
+// The interface of a module for wire-up (multigrain-pmix.so, multigrain-pmi2.so), which hides the launcher's library.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@ namespace multigrain {
 
 inline constexpr const char* kOpenWireupSymbol = "multigrain_open_wireup";
 
-// The module's one function, extern "C" and visible under that name: opens the wire-up of the launcher that started
-// this process and stores it, or why that cannot be, in `out`.
+// The module's one function, which is extern "C" and visible under that name. It opens the wire-up of the launcher that
+// started this process and stores it, or the error, in `out`.
 using OpenWireupFunction = void(Result<std::unique_ptr<Wireup>>* out);
 
-// Its body, for a module whose wire-up has an open().
+// The body of that function, for a module whose wire-up has an open().
 template <typename ModuleWireup>
 void open_wireup_of_module(Result<std::unique_ptr<Wireup>>* out) {
   auto wireup = std::make_unique<ModuleWireup>();

@@ -57,9 +57,9 @@ long Requests::ask(ThreadBlock& thread, Request request, std::span<const std::by
   header.type = guest_message::kRequest;
   header.small = away.slot_;
   {
-    Attendance attendance(fabric_);
+    PollingScope polling(fabric_);
     fabric_.send(kHome, header, SendContext::kOrdinary);
-    wait_until(attendance, policy_, away.changed_,
+    wait_until(polling, policy_, away.changed_,
                [&away] { return away.has_reply_.load(std::memory_order_acquire) != 0; });
   }
   if (away.has_signal_) {

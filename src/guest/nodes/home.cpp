@@ -139,7 +139,7 @@ void Shadow::poll_for_request() {
   if (home_.policy_.spin_ticks < limit) return;
   home_.polling_.fetch_add(1, std::memory_order_relaxed);
   {
-    Attendance attendance(home_.fabric_);
+    PollingScope polling(home_.fabric_);
     const uint64_t start = ticks();
     while (requests_.load(std::memory_order_acquire) == served_ && block_.pending_signal == 0 &&
            ticks() - start < limit && home_.has_core_for_pollers())
@@ -450,9 +450,9 @@ long Home::start_thread(const ThreadStart& start, const ThreadBlock& parent, uin
   header.type = guest_message::kStart;
   header.small = *slot;
   {
-    Attendance attendance(fabric_);
+    PollingScope polling(fabric_);
     fabric_.send(node, header, payload, {}, SendContext::kOrdinary);
-    wait_until(attendance, policy_, shadow->changed_,
+    wait_until(polling, policy_, shadow->changed_,
                [shadow] { return shadow->has_started_.load(std::memory_order_acquire) != 0; });
   }
   shadow->may_end_.release();

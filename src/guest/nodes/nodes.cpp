@@ -275,10 +275,10 @@ void Nodes::forget(Range range) {
   header.type = guest_message::kForget;
   header.word = {range.begin, range.end, version_.fetch_add(1) + 1};
   forgotten_.store(0);
-  Attendance attendance(node_.fabric());
+  PollingScope polling(node_.fabric());
   for (unsigned n = 1; n < node_.config().nodes; ++n)
     node_.fabric().send(NodeId(static_cast<uint16_t>(n)), header, SendContext::kOrdinary);
-  wait_until(attendance, node_.wait(), changed_, [this] { return forgotten_.load() + 1 == node_.config().nodes; });
+  wait_until(polling, node_.wait(), changed_, [this] { return forgotten_.load() + 1 == node_.config().nodes; });
 }
 
 void Nodes::on_forget(void* self, const Message& message) {

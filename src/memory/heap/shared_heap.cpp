@@ -157,9 +157,9 @@ SharedHeap::Answer SharedHeap::ask_manager(MessageHeader request, const Placemen
   }
   // The manager's own callers wait for acknowledgements like those of any other node.
   request.extra = begin_call(kManager);
-  Attendance attendance(fabric_);
+  PollingScope polling(fabric_);
   serve_allocate(kManager, request);
-  return end_call(attendance, request.extra);
+  return end_call(polling, request.extra);
 }
 
 void SharedHeap::serve_allocate(NodeId from, const MessageHeader& request) {
@@ -445,9 +445,9 @@ uint32_t SharedHeap::begin_call(NodeId to) {
   return taken;
 }
 
-SharedHeap::Answer SharedHeap::end_call(Attendance& attendance, uint32_t number) {
+SharedHeap::Answer SharedHeap::end_call(PollingScope& polling, uint32_t number) {
   Call& call = calls_[number];
-  wait_until(attendance, policy_, call.event, [&] { return call.state.load(std::memory_order_acquire) == kAnswered; });
+  wait_until(polling, policy_, call.event, [&] { return call.state.load(std::memory_order_acquire) == kAnswered; });
   const Answer answer = call.answer;
   call.state.store(kIdle, std::memory_order_seq_cst);
   if (without_call_.load(std::memory_order_seq_cst) != 0) call_ended_.notify();
@@ -456,9 +456,9 @@ SharedHeap::Answer SharedHeap::end_call(Attendance& attendance, uint32_t number)
 
 SharedHeap::Answer SharedHeap::call(NodeId to, MessageHeader request) {
   request.extra = begin_call(to);
-  Attendance attendance(fabric_);
+  PollingScope polling(fabric_);
   fabric_.send(to, request, SendContext::kOrdinary);
-  return end_call(attendance, request.extra);
+  return end_call(polling, request.extra);
 }
 
 }  // namespace multigrain

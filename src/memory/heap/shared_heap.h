@@ -195,7 +195,7 @@ class SharedHeap {
   std::optional<Region::Run> next_touched(NodeId node, PageId first, uint64_t count);
 
   uint32_t begin_call(NodeId to);
-  Answer end_call(Attendance& attendance, uint32_t call);
+  Answer end_call(PollingScope& polling, uint32_t call);
   Answer call(NodeId to, MessageHeader request);
   std::optional<NodeId> learn_home(PageId page, bool claim);
   void announce_new_extents() MG_REQUIRES(manager_lock_);

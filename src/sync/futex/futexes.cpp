@@ -91,8 +91,8 @@ bool Futexes::Place::is_answered() const {
   return answer != raw(FutexAnswer::kNone) && answer != kAsleep;
 }
 
-FutexAnswer Futexes::Place::await(Attendance& attendance) {
-  wait_until(attendance, futexes_.policy_, slot().event, [&] { return is_answered(); });
+FutexAnswer Futexes::Place::await(PollingScope& polling) {
+  wait_until(polling, futexes_.policy_, slot().event, [&] { return is_answered(); });
   return static_cast<FutexAnswer>(slot().answer.load(std::memory_order_relaxed));
 }
 
@@ -103,12 +103,12 @@ FutexAnswer Futexes::Place::ask(const FutexRequest& request) {
   if (futexes_.self_ == futexes_.server_) {
     tell(request);
     if (is_answered()) return static_cast<FutexAnswer>(slot().answer.load(std::memory_order_relaxed));
-    Attendance attendance(futexes_.fabric_);
-    return await(attendance);
+    PollingScope polling(futexes_.fabric_);
+    return await(polling);
   }
-  Attendance attendance(futexes_.fabric_);
+  PollingScope polling(futexes_.fabric_);
   tell(request);
-  return await(attendance);
+  return await(polling);
 }
 
 // Runs at the server. The guard is held while answers are sent, so that those to one slot go out in the engine's order.
@@ -190,16 +190,16 @@ long Futexes::wait(Caller& caller, uint64_t address, uint32_t expected, uint32_t
   place.tell({.call = FutexCall::kConfirm});
   const long slept = place.sleep(caller, deadline);
   if (slept == 0) return 0;
-  Attendance attendance(fabric_);
+  PollingScope polling(fabric_);
   place.tell({.call = FutexCall::kLeave});
-  return place.await(attendance) == FutexAnswer::kWoken ? 0 : slept;
+  return place.await(polling) == FutexAnswer::kWoken ? 0 : slept;
 }
 
 // Returns 0 if the thread was woken, otherwise why it sleeps no longer.
 long Futexes::Place::sleep(Caller& caller, const Deadline& deadline) {
   const virtual_time::Wait waiting(&slot().event, slot().event.when());
   if (futexes_.policy_.spin_ticks != 0 && !NoHandlersScope::on()) {
-    const Attendance attendance(futexes_.fabric_);
+    const PollingScope polling(futexes_.fabric_);
     const uint64_t start = ticks();
     while (!is_answered() && ticks() - start < futexes_.policy_.spin_ticks)
       if (futexes_.fabric_.poll() == 0) cpu_relax();

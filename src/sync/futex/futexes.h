@@ -105,7 +105,7 @@ class Futexes {
     void expect();
     void tell(const FutexRequest& request);
     long sleep(Caller& caller, const Deadline& deadline);
-    FutexAnswer await(Attendance& attendance);
+    FutexAnswer await(PollingScope& polling);
     [[nodiscard]] uint32_t result() const { return slot().result.load(std::memory_order_relaxed); }
 
    private:

@@ -1,4 +1,4 @@
-// The gate, between UCX's own socket functions (libucs) and ordinary sockets that play the stranger.
+// The gate, between UCX's own socket functions (libucs) and ordinary sockets that play unauthenticated peers.
 #include "fabric/ucx/gate.h"
 
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "fabric/ucx/gate_token.h"
-#include "fabric/ucx/linkage.h"
+#include "fabric/ucx/interposed_calls.h"
 
 extern "C" {
 #include <ucs/sys/sock.h>
@@ -80,7 +80,7 @@ class GateTest : public ::testing::Test {
     return fd;
   }
   // A connection of an ordinary program.
-  int stranger(uint16_t from_port = 0) {
+  int plain_connection(uint16_t from_port = 0) {
     const int fd = keep(socket(AF_INET, SOCK_STREAM, 0));
     if (from_port != 0) {
       const int yes = 1;
@@ -187,38 +187,38 @@ TEST_F(GateTest, ConnectReportsWhatTheLibraryDoes) {
 
 TEST_F(GateTest, RefusesWhoHasNoToken) {
   const std::string noise(500, 'x');
-  const std::string line = refusal(stranger(), noise.data(), noise.size());
+  const std::string line = refusal(plain_connection(), noise.data(), noise.size());
   EXPECT_THAT(line, HasSubstr("multigrain: node 5: refused a connection from 127.0.0.1:"));
   EXPECT_THAT(line, HasSubstr("it did not send a token of this version"));
 }
 
 TEST_F(GateTest, RefusesUcxWithoutAGate) {
   const uint64_t magic = 0xCAFEBABE12345678u;  // what UCX's TCP transport says first
-  EXPECT_THAT(refusal(stranger(), &magic, sizeof magic), HasSubstr("did not send a whole token"));
+  EXPECT_THAT(refusal(plain_connection(), &magic, sizeof magic), HasSubstr("did not send a whole token"));
 }
 
 TEST_F(GateTest, RefusesAnotherSecret) {
-  const int fd = stranger();
+  const int fd = plain_connection();
   const gate::Token token = token_for(fd, secret_of(8));
   EXPECT_THAT(refusal(fd, &token, sizeof token), HasSubstr("does not hold the job's secret"));
 }
 
 TEST_F(GateTest, RefusesAllPartsOfAToken) {
   for (const size_t length : {1u, 8u, 47u, 93u}) {
-    const int fd = stranger();
+    const int fd = plain_connection();
     const gate::Token token = token_for(fd, secret_of(7));
     EXPECT_THAT(refusal(fd, &token, length), HasSubstr("did not send a whole token")) << length;
   }
 }
 
 TEST_F(GateTest, RefusesATokenOfAnotherConnection) {
-  const int first = stranger();
+  const int first = plain_connection();
   const gate::Token token = token_for(first, secret_of(7));
-  EXPECT_THAT(refusal(stranger(), &token, sizeof token), HasSubstr("made for another connection"));
+  EXPECT_THAT(refusal(plain_connection(), &token, sizeof token), HasSubstr("made for another connection"));
 }
 
 TEST_F(GateTest, RefusesATokenTheSecondTimeEvenFromTheSameAddress) {
-  const int first = stranger();
+  const int first = plain_connection();
   const gate::Token token = token_for(first, secret_of(7));
   const uint16_t from_port = [&] {
     const sockaddr_storage name = name_of(first);
@@ -235,11 +235,11 @@ TEST_F(GateTest, RefusesATokenTheSecondTimeEvenFromTheSameAddress) {
   close(first);
   open_.erase(std::find(open_.begin(), open_.end(), first));
   EXPECT_TRUE(is_closed(let_in));
-  EXPECT_THAT(refusal(stranger(from_port), &token, sizeof token), HasSubstr("was used before"));
+  EXPECT_THAT(refusal(plain_connection(from_port), &token, sizeof token), HasSubstr("was used before"));
 }
 
 TEST_F(GateTest, DoesNotSeeTheSilentAtFirstAndClosesThemAfterwards) {
-  const int silent = stranger();
+  const int silent = plain_connection();
   EXPECT_EQ(accept_one(200), -1);
   EXPECT_EQ(gate_counts().refused, before_.refused) << "the kernel keeps a connection that says nothing";
   ::testing::internal::CaptureStderr();
@@ -252,7 +252,7 @@ TEST_F(GateTest, DoesNotSeeTheSilentAtFirstAndClosesThemAfterwards) {
 TEST_F(GateTest, AnswersAfterACrowd) {
   ::testing::internal::CaptureStderr();
   const int crowd = 300;
-  for (int i = 0; i < crowd; ++i) send(stranger(), "knock knock", 11, MSG_NOSIGNAL);
+  for (int i = 0; i < crowd; ++i) send(plain_connection(), "knock knock", 11, MSG_NOSIGNAL);
   int caller = -1;
   ASSERT_EQ(ucs_socket_create(AF_INET, SOCK_STREAM, &caller), UCS_OK);
   keep(caller);
@@ -273,18 +273,18 @@ TEST_F(GateTest, AnswersAfterACrowd) {
   EXPECT_GT(std::count(lines.begin(), lines.end(), '\n'), 0);
 }
 
-TEST_F(GateTest, BreaksAConnectionToAnImpostor) {
+TEST_F(GateTest, BreaksAConnectionToAnUnauthenticatedServer) {
   // A program that has got hold of a port that a node was to listen on.
-  const int impostor = keep(socket(AF_INET, SOCK_STREAM, 0));
+  const int other_server = keep(socket(AF_INET, SOCK_STREAM, 0));
   const sockaddr_in any_port = loopback(0);
-  ASSERT_EQ(bind(impostor, reinterpret_cast<const sockaddr*>(&any_port), sizeof any_port), 0);
-  ASSERT_EQ(listen(impostor, 1), 0);
-  sockaddr_storage name = name_of(impostor);
+  ASSERT_EQ(bind(other_server, reinterpret_cast<const sockaddr*>(&any_port), sizeof any_port), 0);
+  ASSERT_EQ(listen(other_server, 1), 0);
+  sockaddr_storage name = name_of(other_server);
   int caller = -1;
   ASSERT_EQ(ucs_socket_create(AF_INET, SOCK_STREAM, &caller), UCS_OK);
   keep(caller);
   ASSERT_EQ(ucs_socket_connect(caller, reinterpret_cast<const sockaddr*>(&name)), UCS_OK);
-  const int theirs = keep(accept(impostor, nullptr, nullptr));
+  const int theirs = keep(accept(other_server, nullptr, nullptr));
   ASSERT_GE(theirs, 0);
   gate::Token token;
   ASSERT_EQ(recv(theirs, &token, sizeof token, MSG_WAITALL), static_cast<ssize_t>(sizeof token));
@@ -295,7 +295,7 @@ TEST_F(GateTest, BreaksAConnectionToAnImpostor) {
   size_t length = sizeof bytes;
   EXPECT_EQ(ucs_socket_recv_nb(caller, bytes, &length), UCS_ERR_CONNECTION_RESET);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("does not hold the job's secret"));
-  EXPECT_EQ(gate_counts().impostors, before_.impostors + 1);
+  EXPECT_EQ(gate_counts().unauthenticated, before_.unauthenticated + 1);
   length = sizeof bytes;
   EXPECT_NE(ucs_socket_recv_nb(caller, bytes, &length), UCS_OK) << "nor later";
 }
@@ -322,7 +322,7 @@ TEST_F(GateTest, WaitsForAnAnswerThatComesInPieces) {
   ASSERT_EQ(send(theirs, "data", 4, 0), 4);
   ASSERT_EQ(ucs_socket_recv(caller, bytes, 4), UCS_OK);
   EXPECT_EQ(memcmp(bytes, "data", 4), 0);
-  EXPECT_EQ(gate_counts().impostors, before_.impostors);
+  EXPECT_EQ(gate_counts().unauthenticated, before_.unauthenticated);
 }
 
 TEST_F(GateTest, DoesNotListenOnEveryInterface) {
@@ -356,7 +356,7 @@ TEST_F(GateTest, IsOneARun) {
   EXPECT_FALSE(install_gate(secret_of(7), 5, "lo"));
   remove_gate();
   // The first is still there.
-  EXPECT_THAT(refusal(stranger(), std::string(94, 'x').data(), 94), HasSubstr("refused"));
+  EXPECT_THAT(refusal(plain_connection(), std::string(94, 'x').data(), 94), HasSubstr("refused"));
 }
 
 TEST(Gate, ListensOnTheChosenInterfaceOnly) {
@@ -392,10 +392,10 @@ TEST(Gate, IsGoneAfterItWasRemoved) {
   for (int fd : {caller, called, listener}) close(fd);
 }
 
-TEST(Linkage, FindsWhatALibraryCallsAndPutsItBack) {
+TEST(InterposedCalls, FindsWhatALibraryCallsAndPutsItBack) {
   const char* const libraries[] = {"libucs.so"};
-  const Redirection none[] = {{"no_such_function", nullptr}};
-  auto nothing = Redirected::redirect(libraries, none);
+  const Interposition none[] = {{"no_such_function", nullptr}};
+  auto nothing = InterposedCalls::install(libraries, none);
   ASSERT_TRUE(nothing);
   EXPECT_EQ(nothing->count("no_such_function"), 0u);
 
@@ -405,14 +405,14 @@ TEST(Linkage, FindsWhatALibraryCallsAndPutsItBack) {
     errno = EACCES;
     return -1;
   };
-  const Redirection one[] = {{"socket", reinterpret_cast<void*>(replacement)}};
-  auto redirected = Redirected::redirect(libraries, one);
-  ASSERT_TRUE(redirected);
-  EXPECT_EQ(redirected->count("socket"), 1u);
+  const Interposition one[] = {{"socket", reinterpret_cast<void*>(replacement)}};
+  auto interposed = InterposedCalls::install(libraries, one);
+  ASSERT_TRUE(interposed);
+  EXPECT_EQ(interposed->count("socket"), 1u);
   int fd = -1;
   EXPECT_NE(ucs_socket_create(AF_INET, SOCK_STREAM, &fd), UCS_OK);
   EXPECT_EQ(calls, 1);
-  ASSERT_TRUE(redirected->restore());
+  ASSERT_TRUE(interposed->restore());
   ASSERT_EQ(ucs_socket_create(AF_INET, SOCK_STREAM, &fd), UCS_OK);
   EXPECT_EQ(calls, 1);
   close(fd);

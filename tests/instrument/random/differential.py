@@ -62,7 +62,7 @@ def random_way(seed):
     if r.random() < 0.2:
         run.append("--takes-stores")
     if r.random() < 0.15:
-        run.append("--mail")
+        run.append("--messages")
     return Way(tuple(options), tuple(run))
 
 

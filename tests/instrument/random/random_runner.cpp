@@ -1,7 +1,8 @@
 // Runs programs of random_programs.py that were built twice, plainly and with checks, and compares what they leave in
 // memory. Those with checks work on lines that an adversary takes away (fake_line_protocol.h).
 //
-//   random_runner --plain plain.so --checked checked.so [--rounds N] [--line-shift N] [--seed N] [--takes-stores] [--mail]
+//   random_runner --plain plain.so --checked checked.so [--rounds N] [--line-shift N] [--seed N] [--takes-stores]
+//                 [--messages]
 //
 // Prints "NAME wrong: ..." for each program that left something else, and exits with 1 then. A program that crashes or
 // does not end in time takes the runner with it: the last line names the program, and the exit status is 3 or 4.
@@ -80,7 +81,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", seed, "of the adversary and of the programs' memory");
   app.add_option("--limit", limit, "seconds after which the runner gives up");
   app.add_flag("--takes-stores", options.takes_stores, "the protocol makes most stores that it is offered");
-  app.add_flag("--mail", options.has_mail, "every poll finds messages");
+  app.add_flag("--messages", options.has_messages, "every poll finds messages");
   CLI11_PARSE(app, argc, argv);
 
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM}) std::signal(signal, die);

@@ -142,7 +142,7 @@ TEST_P(SharedHeapRandomTest, NodesAgreeAndBlocksDoNotOverlap) {
     }
   }
   machine.network.run();
-  for (uint16_t node = 0; node < nodes; ++node) EXPECT_EQ(machine.network.node(NodeId(node)).attending(), 0u);
+  for (uint16_t node = 0; node < nodes; ++node) EXPECT_EQ(machine.network.node(NodeId(node)).pollers(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SharedHeapRandomTest, ::testing::Range(1, 21));

@@ -48,8 +48,8 @@ class QueueFabric final : public Fabric {
     handlers_[header.type].first(handlers_[header.type].second, Message{from, header, {}, {}});
     return 1;
   }
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
   void serve() override {
     {
       std::unique_lock lock(queue_mutex_);

@@ -71,8 +71,8 @@ class SocketFabric final : public Fabric {
     return got > 0 ? 1 : 0;
   }
 
-  void attend() override {}
-  void leave() override {}
+  void begin_polling() override {}
+  void end_polling() override {}
   void serve() override {
     pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
     ::poll(&readable, 1, -1);

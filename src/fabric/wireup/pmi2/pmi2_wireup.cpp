@@ -1,8 +1,8 @@
 // Wire-up over PMI-2: MPICH's mpirun (hydra) and Slurm's srun --mpi=pmi2, both through Slurm's client library, which
 // speaks the PMI-2 wire protocol over the descriptor PMI_FD.
 //
-// PMI-2 carries short texts under short names, so a card is cut into pieces and written in hexadecimal. Its calls wait
-// without limit; a watchdog cuts the descriptor when time is over, and they fail.
+// PMI-2 carries short texts under short names, so a card is cut into pieces and written in hexadecimal. PMI-2's calls
+// wait without limit, so a watchdog shuts the descriptor down when time is over, and the calls fail.
 #include <slurm/pmi2.h>
 #include <sys/socket.h>
 
@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kBytesPerValue = 504;
 static_assert(2 * kBytesPerValue < PMI2_MAX_VALLEN);
 
-// Makes reads of a socket fail from a time on, unless it is destroyed before.
+// Makes reads of a socket fail from `deadline` on, unless this object is destroyed before.
 class Watchdog {
  public:
   Watchdog(int fd, Clock::time_point deadline)
@@ -43,7 +43,8 @@ class Watchdog {
           }
           if (off_) return;
           barked_ = true;
-          // Only our end: a launcher that saw an end of file would kill this process before it has said why.
+          // This shuts down only the reading direction: if the launcher saw an end of file, it would kill this process
+          // before the process has said why.
           shutdown(fd, SHUT_RD);
         }) {}
   ~Watchdog() {
@@ -67,7 +68,7 @@ class Watchdog {
   ConditionVariable changed_;
   bool off_ MG_GUARDED_BY(mutex_) = false;
   bool barked_ MG_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // the last member, because it uses the others
 };
 
 class Pmi2Wireup final : public Wireup {
@@ -113,7 +114,7 @@ Status Pmi2Wireup::open() {
   return check_rank(rank_, nodes_);
 }
 
-// The first piece is the number of bytes.
+// Publishes the card in pieces, the first of which is the number of bytes.
 Status Pmi2Wireup::publish(std::span<const std::byte> card) const {
   int status = PMI2_KVS_Put(key(rank_, 0).c_str(), std::to_string(card.size()).c_str());
   for (size_t piece = 1; status == PMI2_SUCCESS && !card.empty(); ++piece) {
@@ -164,7 +165,7 @@ Result<std::vector<Card>> Pmi2Wireup::exchange(std::span<const std::byte> card, 
                              : because(fmt::format("PMI-2's fence failed (error {}): the launcher is gone", status));
   std::vector<Card> cards;
   for (unsigned node = 0; node < nodes_; ++node) {
-    // Hydra's fence does not wait for a process that has not spoken yet, but the get of its card does.
+    // Hydra's fence does not wait for a process that has not called PMI-2 yet, but the get of that process's card does.
     Result<Card> one = card_of(node);
     if (!one) return because(one.error().message);
     cards.push_back(std::move(*one));
@@ -176,14 +177,14 @@ Result<std::vector<Card>> Pmi2Wireup::exchange(std::span<const std::byte> card, 
 Status Pmi2Wireup::finish() {
   MG_CHECK(open_);
   open_ = false;
-  // Now and not at exit: from here on the launcher does not mind how this process ends.
+  // This is done now and not at exit, because afterwards the launcher does not mind how this process ends.
   if (const int status = PMI2_Finalize(); status != PMI2_SUCCESS)
     return fail("the launcher does not let this node leave PMI-2 (error {})", status);
   return {};
 }
 
-// Without finish() the wire-up has failed, and this process is about to end. It does not take leave of the launcher: so
-// that takes its end for what it is, and ends the others.
+// There is no destructor that finalises PMI-2. Without finish() the wire-up has failed, and this process is about to
+// end: the launcher must see that as a failure, so that it ends the other processes.
 
 }  // namespace
 }  // namespace multigrain

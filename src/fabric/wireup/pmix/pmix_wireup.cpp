@@ -1,7 +1,7 @@
 // Wire-up over PMIx: Open MPI's mpirun from version 4, prterun, and Slurm's srun --mpi=pmix.
 //
-// Everything that waits for others is started, and waited for with a deadline of our own: what becomes of PMIX_TIMEOUT
-// is the server's choice, and most ignore it.
+// Each call that depends on other processes is started without waiting, and then waited for with a deadline of our own,
+// because most servers ignore PMIX_TIMEOUT.
 #include <fmt/ranges.h>
 #include <pmix.h>
 
@@ -24,13 +24,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a node's card may take once all are known to be there, or are known not to be.
+// A node's card may take this long when it is already known whether all nodes have come.
 constexpr std::chrono::seconds kAfterwards{5};
 
-// One request to PMIx, answered on PMIx's own thread, perhaps after we have given up. So it belongs to both.
+// One request to PMIx. PMIx's own thread answers it, perhaps after the waiting thread has given up, so both threads own
+// it.
 class Request {
  public:
-  // For PMIx's `cbdata`: the share of the answer, which take() gives back.
+  // Returns PMIx's `cbdata`: the answering thread's share of the request, which take() turns back into a pointer.
   static void* share(const std::shared_ptr<Request>& request) { return new std::shared_ptr<Request>(request); }
   static std::shared_ptr<Request> take(void* shared) {
     const std::unique_ptr<std::shared_ptr<Request>> share(static_cast<std::shared_ptr<Request>*>(shared));
@@ -45,7 +46,7 @@ class Request {
     changed_.notify_all();
   }
 
-  // False if there was no answer by then.
+  // Returns false if there was no answer by then.
   bool wait_until(Clock::time_point deadline) {
     const LockGuard lock(mutex_);
     while (!answered_ && changed_.wait_until(mutex_, deadline)) {
@@ -53,7 +54,8 @@ class Request {
     return answered_;
   }
 
-  // After wait_until() has said true: there is one answer, so nobody changes it any more.
+  // The caller uses these after wait_until() has returned true: there is only one answer, so it does not change any
+  // more.
   [[nodiscard]] pmix_status_t status() const MG_NO_THREAD_SAFETY_ANALYSIS { return status_; }
   [[nodiscard]] Card& card() MG_NO_THREAD_SAFETY_ANALYSIS { return card_; }
 
@@ -80,7 +82,8 @@ void get_answered(pmix_status_t status, pmix_value_t* value, void* shared) {
   Request::take(shared)->answer(status, std::move(card));
 }
 
-// PMIx_Init ignores SIGPIPE in some versions; the program shall find signals as it was started.
+// Keeps the action of SIGPIPE, which PMIx_Init sets to "ignore" in some versions: the program must find its signals as
+// they were when it was started.
 class SignalsKept {
  public:
   SignalsKept() { sigaction(SIGPIPE, nullptr, &pipe_); }
@@ -110,7 +113,7 @@ class PmixWireup final : public Wireup {
   unsigned nodes_ = 0;
   unsigned round_ = 0;
   bool open_ = false;
-  // Read by PMIx until a fence is over, which it may never be.
+  // PMIx reads this until a fence is over, which may never happen.
   pmix_info_t collect_{};
 };
 
@@ -137,7 +140,7 @@ Status PmixWireup::open() {
 Status PmixWireup::publish(const std::string& key, std::span<const std::byte> card) {
   pmix_value_t value{};
   value.type = PMIX_BYTE_OBJECT;
-  // PMIx copies it.
+  // PMIx copies the bytes.
   value.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(card.data()));
   value.data.bo.size = card.size();
   pmix_status_t status = PMIx_Put(PMIX_GLOBAL, key.c_str(), &value);
@@ -173,7 +176,8 @@ std::vector<unsigned> PmixWireup::silent_nodes(const std::string& key) const {
 Result<std::vector<Card>> PmixWireup::exchange(std::span<const std::byte> card, std::chrono::seconds timeout) {
   if (card.size() > kMaxCard) return fail("a card of {} bytes; the longest is {}", card.size(), kMaxCard);
   const Clock::time_point deadline = Clock::now() + timeout;
-  // A key is written once: what a server or its shared-memory store hands out can then never be the last round's.
+  // Each round has its own key, so that a server, or its shared-memory store, cannot hand out the card of an earlier
+  // round.
   const std::string key = fmt::format("multigrain-{}", round_++);
   if (const Status published = publish(key, card); !published) return tl::unexpected<Error>(published.error());
 
@@ -208,16 +212,16 @@ Result<std::vector<Card>> PmixWireup::exchange(std::span<const std::byte> card, 
 Status PmixWireup::finish() {
   MG_CHECK(open_);
   open_ = false;
-  // Now and not at exit: from here on the launcher does not mind how this process ends, and PMIx's thread is gone
-  // before the program runs.
+  // This is done now and not at exit, because afterwards the launcher does not mind how this process ends, and PMIx's
+  // thread is gone before the program runs.
   const SignalsKept kept;
   if (const pmix_status_t status = PMIx_Finalize(nullptr, 0); status != PMIX_SUCCESS)
     return fail("PMIx cannot be left: {}", PMIx_Error_string(status));
   return {};
 }
 
-// Without finish() the wire-up has failed, and this process is about to end. It does not take leave of the launcher: so
-// that takes its end for what it is, and ends the others.
+// There is no destructor that finalises PMIx. Without finish() the wire-up has failed, and this process is about to
+// end: the launcher must see that as a failure, so that it ends the other processes.
 
 }  // namespace
 }  // namespace multigrain

@@ -1,4 +1,5 @@
-// Strangers at the ports of two nodes with the ucx fabric: the same as strangers_test.cpp, through everything above it.
+// Unauthenticated peers at the ports of two nodes with the ucx fabric: this is unauthenticated_peers_test.cpp with the
+// whole fabric above UCX.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -9,7 +10,7 @@
 #include <thread>
 
 #include "../ucx_job.h"
-#include "strangers.h"
+#include "unauthenticated_peers.h"
 
 namespace multigrain::testing {
 namespace {
@@ -60,15 +61,15 @@ void play(Board& board, const UcxJob& job, unsigned self) {
     side.seen = 1;
     hit(side, 1);
   }
-  fabric->attend();
+  fabric->begin_polling();
   while (!board.stop.load()) {
     if (fabric->poll() == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  fabric->leave();
+  fabric->end_polling();
   fabric->stop();
 }
 
-TEST(FabricStrangers, AreRefusedWhileTheTrafficGoesOn) {
+TEST(FabricUnauthenticatedPeers, AreRefusedWhileTheTrafficGoesOn) {
   ASSERT_TRUE(gate::Key::prepare());
   void* const shared = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
@@ -112,14 +113,14 @@ TEST(FabricStrangers, AreRefusedWhileTheTrafficGoesOn) {
   all.insert(all.end(), first.begin(), first.end());
   const size_t before[] = {descriptors(nodes[0]), descriptors(nodes[1])};
   {
-    Strangers strangers;
+    UnauthenticatedPeers peers;
     for (const sockaddr_in& port : all) {
       EXPECT_EQ(ntohl(port.sin_addr.s_addr), INADDR_LOOPBACK);
-      strangers.knock(port, secret_of(1), secret_of(2));
+      peers.knock(port, secret_of(1), secret_of(2));
       EXPECT_TRUE(more_rounds()) << text();
     }
-    if (!all.empty()) strangers.crowd(all, 200);
-    EXPECT_EQ(strangers.still_connected(5000), 0u);
+    if (!all.empty()) peers.crowd(all, 200);
+    EXPECT_EQ(peers.still_connected(5000), 0u);
     EXPECT_TRUE(more_rounds()) << text();
   }
   EXPECT_TRUE(eventually([&] { return descriptors(nodes[0]) == before[0] && descriptors(nodes[1]) == before[1]; }))

@@ -1,6 +1,6 @@
-// UCX itself over loopback TCP in two processes, and strangers at their ports: the traffic goes on, the strangers are
-// refused, nothing stays behind.
-#include "strangers.h"
+// UCX itself over loopback TCP in two processes, and unauthenticated peers at their ports: the traffic goes on, the
+// peers are refused, and nothing stays behind.
+#include "unauthenticated_peers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using testing::secret_of;
-using testing::Strangers;
 using testing::token_for;
+using testing::UnauthenticatedPeers;
 
 // What the two processes and the test share.
 struct Board {
@@ -158,7 +158,7 @@ class Bouncer {
   bool broken_ = false;
 };
 
-class StrangersTest : public ::testing::Test {
+class UnauthenticatedPeersTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(gate::Key::prepare());
@@ -170,7 +170,7 @@ class StrangersTest : public ::testing::Test {
   }
   void TearDown() override {
     stop();
-    strangers_.leave();
+    peers_.leave();
     close(output_);
     munmap(board_, sizeof(Board));
   }
@@ -238,11 +238,11 @@ class StrangersTest : public ::testing::Test {
   Board* board_ = nullptr;
   int output_ = -1;
   std::array<pid_t, 2> nodes_{};
-  Strangers strangers_;
+  UnauthenticatedPeers peers_;
   bool ends_well_ = true;  // nodes that cannot meet may say so at the end
 };
 
-TEST_F(StrangersTest, AreRefusedWhileTheTrafficGoesOn) {
+TEST_F(UnauthenticatedPeersTest, AreRefusedWhileTheTrafficGoesOn) {
   start(secret_of(1), secret_of(1));
   ASSERT_TRUE(more_rounds()) << output();
   const std::vector<sockaddr_in> first = ports(0);
@@ -258,19 +258,19 @@ TEST_F(StrangersTest, AreRefusedWhileTheTrafficGoesOn) {
 
   uint64_t knocks = 0;
   for (const sockaddr_in& port : all) {
-    strangers_.leave();
-    knocks += strangers_.knock(port, secret_of(1), secret_of(2));
+    peers_.leave();
+    knocks += peers_.knock(port, secret_of(1), secret_of(2));
     ASSERT_TRUE(more_rounds()) << output();
   }
   EXPECT_TRUE(eventually([&] { return refused() >= knocks; })) << refused() << " of " << knocks << "\n" << output();
 
   constexpr unsigned kCrowd = 300;
-  strangers_.crowd(all, kCrowd);
+  peers_.crowd(all, kCrowd);
   EXPECT_TRUE(eventually([&] { return refused() >= knocks + kCrowd; })) << refused();
   ASSERT_TRUE(more_rounds()) << output();
   EXPECT_EQ(let_in(), let_in_before);
 
-  strangers_.leave();
+  peers_.leave();
   EXPECT_TRUE(eventually([&] {
     return descriptors(0) == descriptors_before[0] && descriptors(1) == descriptors_before[1];
   })) << descriptors(0)
@@ -283,7 +283,7 @@ TEST_F(StrangersTest, AreRefusedWhileTheTrafficGoesOn) {
   EXPECT_THAT(lines, HasSubstr("does not hold the job's secret"));
 }
 
-TEST_F(StrangersTest, WhoHoldsTheSecretAndGoesAwayDoesNoHarm) {
+TEST_F(UnauthenticatedPeersTest, WhoHoldsTheSecretAndGoesAwayDoesNoHarm) {
   // What a node looks like that dies at its first word, over and over.
   start(secret_of(1), secret_of(1));
   ASSERT_TRUE(more_rounds()) << output();
@@ -291,19 +291,19 @@ TEST_F(StrangersTest, WhoHoldsTheSecretAndGoesAwayDoesNoHarm) {
   ASSERT_FALSE(at.empty());
   const size_t before = descriptors(0);
   for (int i = 0; i < 20; ++i) {
-    const int fd = strangers_.connect_to(at[0]);
+    const int fd = peers_.connect_to(at[0]);
     const gate::Token token = token_for(fd, secret_of(1));
-    Strangers::say(fd, &token, sizeof token);
+    UnauthenticatedPeers::say(fd, &token, sizeof token);
     gate::Mac answer;
     ASSERT_EQ(recv(fd, answer.data(), answer.size(), MSG_WAITALL), static_cast<ssize_t>(answer.size()));
     EXPECT_EQ(answer, gate::Key(secret_of(1)).answer(token));
   }
-  strangers_.leave();
+  peers_.leave();
   ASSERT_TRUE(more_rounds()) << output();
   EXPECT_TRUE(eventually([&] { return descriptors(0) == before; })) << descriptors(0) << ", before " << before;
 }
 
-TEST_F(StrangersTest, NodesOfTwoRunsDoNotMeet) {
+TEST_F(UnauthenticatedPeersTest, NodesOfTwoRunsDoNotMeet) {
   ends_well_ = false;
   start(secret_of(1), secret_of(2));
   EXPECT_TRUE(eventually([&] {

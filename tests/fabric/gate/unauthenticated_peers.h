@@ -1,4 +1,4 @@
-// Who comes to a node's ports and does not belong to its run; and what can be seen of a node from outside.
+// Peers that connect to a node's ports and do not belong to its run; and what can be seen of a node from outside.
 #pragma once
 
 #include <arpa/inet.h>
@@ -83,12 +83,12 @@ inline gate::Token token_for(int fd, const JobSecret& secret) {
   return gate::Key(secret).make_token(1, connection);
 }
 
-class Strangers {
+class UnauthenticatedPeers {
  public:
-  Strangers() = default;
-  Strangers(const Strangers&) = delete;
-  Strangers& operator=(const Strangers&) = delete;
-  ~Strangers() { leave(); }
+  UnauthenticatedPeers() = default;
+  UnauthenticatedPeers(const UnauthenticatedPeers&) = delete;
+  UnauthenticatedPeers& operator=(const UnauthenticatedPeers&) = delete;
+  ~UnauthenticatedPeers() { leave(); }
 
   int connect_to(const sockaddr_in& to) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

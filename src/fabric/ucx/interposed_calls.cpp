@@ -1,4 +1,4 @@
-#include "fabric/ucx/linkage.h"
+#include "fabric/ucx/interposed_calls.h"
 
 #include <elf.h>
 #include <link.h>
@@ -17,23 +17,23 @@ namespace {
 struct Tables {
   const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
-  const ElfW(Rela) * plt = nullptr;  // functions, bound on their first call
+  const ElfW(Rela) * plt = nullptr;  // functions that are bound on their first call
   size_t plt_count = 0;
-  const ElfW(Rela) * others = nullptr;  // among them functions that are bound at load
+  const ElfW(Rela) * others = nullptr;  // other relocations, also of functions that are bound at load
   size_t others_count = 0;
 };
 
 struct Search {
   std::span<const char* const> libraries;
-  std::span<const Redirection> functions;
-  // name, place, replacement, read-only
-  void (*found)(void* context, const Redirection& function, void** place, bool read_only);
+  std::span<const Interposition> functions;
+  // The search calls this for each entry `place` of `function`.
+  void (*found)(void* context, const Interposition& function, void** place, bool read_only);
   void* context;
 };
 
 Tables tables_of(const dl_phdr_info& object, const ElfW(Dyn) * dynamic) {
   Tables tables;
-  // The loader leaves absolute addresses here, but for objects without write access to their dynamic section.
+  // The loader stores absolute addresses here, except for objects whose dynamic section it cannot write.
   const auto pointer = [&](ElfW(Addr) value) { return value < object.dlpi_addr ? value + object.dlpi_addr : value; };
   size_t plt_bytes = 0;
   size_t others_bytes = 0;
@@ -94,7 +94,7 @@ int visit(dl_phdr_info* object, size_t, void* context) {
       const auto type = ELF64_R_TYPE(entries[i].r_info);
       if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64) continue;
       const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(entries[i].r_info)];
-      for (const Redirection& function : search.functions) {
+      for (const Interposition& function : search.functions) {
         if (strcmp(tables.names + symbol.st_name, function.name) != 0) continue;
         const ElfW(Addr) place = object->dlpi_addr + entries[i].r_offset;
         search.found(search.context, function, reinterpret_cast<void**>(place),
@@ -109,12 +109,12 @@ int visit(dl_phdr_info* object, size_t, void* context) {
 
 }  // namespace
 
-Result<Redirected> Redirected::redirect(std::span<const char* const> libraries,
-                                        std::span<const Redirection> functions) {
-  Redirected made;
+Result<InterposedCalls> InterposedCalls::install(std::span<const char* const> libraries,
+                                                 std::span<const Interposition> functions) {
+  InterposedCalls made;
   Search search{libraries, functions,
-                [](void* context, const Redirection& function, void** place, bool read_only) {
-                  static_cast<Redirected*>(context)->slots_.push_back(
+                [](void* context, const Interposition& function, void** place, bool read_only) {
+                  static_cast<InterposedCalls*>(context)->slots_.push_back(
                       Slot{function.name, place, nullptr, function.replacement, read_only});
                 },
                 &made};
@@ -122,7 +122,7 @@ Result<Redirected> Redirected::redirect(std::span<const char* const> libraries,
   for (Slot& slot : made.slots_) {
     slot.before = *slot.place;
     if (Status written = write(slot, slot.after); !written) {
-      // All or nothing: a gate with a hole would be worse than none. What was not written yet is unchanged by this.
+      // The entries that were written are restored: a gate with a hole would be worse than none.
       for (Slot& undone : made.slots_) {
         if (&undone == &slot) break;
         if (const Status back = write(undone, undone.before); !back) break;
@@ -133,27 +133,27 @@ Result<Redirected> Redirected::redirect(std::span<const char* const> libraries,
   return made;
 }
 
-unsigned Redirected::count(const char* name) const {
+unsigned InterposedCalls::count(const char* name) const {
   unsigned found = 0;
   for (const Slot& slot : slots_) found += strcmp(slot.name, name) == 0 ? 1 : 0;
   return found;
 }
 
-Status Redirected::restore() {
+Status InterposedCalls::restore() {
   for (const Slot& slot : slots_)
     if (Status written = write(slot, slot.before); !written) return written;
   slots_.clear();
   return {};
 }
 
-Status Redirected::write(const Slot& slot, void* value) {
+Status InterposedCalls::write(const Slot& slot, void* value) {
   const auto page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   auto* page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot.place) & ~(page_size - 1));
   if (slot.read_only && mprotect(page, page_size, PROT_READ | PROT_WRITE) != 0)
-    return fail_errno(errno, "cannot change the linkage table of a UCX library");
+    return fail_errno(errno, "cannot change the global offset table of a UCX library");
   std::atomic_ref(*slot.place).store(value, std::memory_order_release);
   if (slot.read_only && mprotect(page, page_size, PROT_READ) != 0)
-    return fail_errno(errno, "cannot protect the linkage table of a UCX library again");
+    return fail_errno(errno, "cannot protect the global offset table of a UCX library again");
   return {};
 }
 
