@@ -120,7 +120,7 @@ bool takes_handles(StringRef name) {
       "pclose", "flockfile", "ftrylockfile", "funlockfile", "getw", "putw", "__uflow", "__overflow", "readdir",
       "readdir64", "closedir", "rewinddir", "seekdir", "telldir", "dirfd", "dlclose", "freelocale", "duplocale",
       "uselocale", "freeaddrinfo", "iconv_close",
-      // These take buffers that say where execution goes on.
+      // These save or restore the place where execution goes on, or call a function once.
       "setjmp", "_setjmp", "__sigsetjmp", "sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk",
       "call_once",
       // These take the program's arguments.

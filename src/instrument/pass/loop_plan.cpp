@@ -46,7 +46,7 @@ class Planner {
         if (isa<DbgInfoIntrinsic>(instruction)) continue;
         ++size;
         if (!is_allowed(instruction, *inside, plan))
-          return no("not possible with hazards open, or not known", &instruction);
+          return no("not possible under hazards, or not known", &instruction);
       }
     }
     if (plan.runs.empty()) return no("nothing is shared");
