@@ -1,6 +1,6 @@
-/* What says that an object file has access checks, and of which version of their contract: an ELF note, as assembly
- * (docs/internals/fine-grain.md). The compiler's pass puts it into each module that it checks; who spells checks out,
- * as tests and mgbench do, puts it into the program. */
+/* This ELF note, written as assembly, says that an object file has access checks, and of which version of their
+ * contract (docs/internals/fine-grain.md). The compiler's pass puts it into each module that it checks. Programs with
+ * checks written out by hand, as in tests and mgbench, include it themselves. */
 #ifndef MULTIGRAIN_INSTRUMENT_NOTE_H
 #define MULTIGRAIN_INSTRUMENT_NOTE_H
 

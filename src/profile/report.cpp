@@ -95,10 +95,10 @@ constexpr std::array kThreadColumns = {Column{Category::kUser, "user"}, Column{C
 constexpr std::array<const char*, kThreadCounters.size()> kThreadCounterColumns = {
     "read", "write", "upgrade", "local", "fetched", "calls", "futex", "to node 0"};
 
-// Time stamp counters of two sockets may differ by a few ticks, and a signal may come between taking a time stamp
-// and using it: an almost empty category can come out negative. The largest category gives what that one lacks;
-// the sum stays.
-void lift_negatives(std::array<uint64_t, kCategoryCount>& ticks) {
+// Sets negative categories to zero, and subtracts the difference from the largest category, so that the sum stays the
+// same. An almost empty category may be negative, because the time stamp counters of two sockets may differ by a few
+// ticks, and because a signal may come between taking a time stamp and using it.
+void remove_negative_categories(std::array<uint64_t, kCategoryCount>& ticks) {
   uint64_t lacking = 0;
   for (uint64_t& value : ticks) {
     if (static_cast<int64_t>(value) >= 0) continue;
@@ -114,7 +114,7 @@ ThreadTimes to_times(const ProfileSnapshot& profile, double ticks_per_us) {
     return static_cast<uint64_t>(std::llround(static_cast<double>(ticks) * 1000.0 / ticks_per_us));
   };
   std::array<uint64_t, kCategoryCount> ticks = profile.ticks;
-  lift_negatives(ticks);
+  remove_negative_categories(ticks);
   // Converting the running sum rather than each category keeps the sum exact.
   ThreadTimes times;
   uint64_t sum_ticks = 0;

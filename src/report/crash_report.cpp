@@ -20,8 +20,9 @@ namespace {
 
 using Statuses = std::span<const NodeStatus* const>;
 
-// What the kernel says of an address that is not canonical, which it does not know then.
+// An address below this is taken for a null pointer with an offset.
 constexpr uint64_t kNullPage = 65536;
+// An address at most this far from a known one is taken to belong to it.
 constexpr uint64_t kNear = 65536;
 
 constexpr const char* kRegisters[] = {"r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15",
@@ -61,7 +62,8 @@ constexpr std::string_view kFlag =
     "the flag value that stands in the lines which a node has not got: code that was compiled without access checks (a "
     "library, perhaps) has read shared memory under a line protocol; see docs/user/mgcc.md";
 
-// Of a general protection fault: the processor does not say which address it was.
+// Describes a general protection fault. The processor does not say which address caused it, so the registers are
+// searched for the flag value.
 std::string not_canonical(const CrashRecord& crash) {
   std::string text = "at an address that no program can have (not canonical)";
   for (size_t i = 0; i < std::size(kRegisters); ++i)
@@ -84,7 +86,8 @@ bool is_stack_overflow(const CrashRecord& crash, const ProcessorStatus& processo
   const uint64_t low = processor.stack_low.load(std::memory_order_relaxed);
   const uint64_t high = processor.stack_high.load(std::memory_order_relaxed);
   if (low == 0 || crash.stack_pointer >= high) return false;
-  // The stack's end and what guards it lie between the stack pointer, or what was touched below it, and the rest.
+  // The stack overflowed if the stack pointer, or the address that was accessed, is near the stack's low end or beyond
+  // it, where the guard pages are.
   return crash.stack_pointer < low + kNear || (crash.address < low + kNear && crash.address + kNear > low);
 }
 
@@ -99,7 +102,7 @@ std::string in_region(const NodeStatus& node, Statuses all, uint64_t address, Sy
   return fmt::format("{} bytes beyond the end of {}, the nearest below it that is known", into - block->size, what);
 }
 
-// Whose memory it is.
+// Says to what the memory at the accessed address belongs.
 std::string whose(const NodeStatus& node, Statuses all, Symbols& symbols) {
   const CrashRecord& crash = node.crash;
   const uint64_t address = crash.address;
@@ -182,7 +185,7 @@ std::string describe_crash(const NodeStatus& node, Statuses others) {
   };
   const auto add = [&](const CrashRecord::Frame& frame) {
     for (const std::string& function : symbols.describe_all(frame.pc, frame.is_call != 0)) {
-      // What calls the program's functions is of no interest.
+      // The runtime's functions that call the program's are left out.
       in_program = in_program && !function.starts_with("multigrain::Processors::");
       if (!in_program || function.starts_with("run_here ")) continue;
       if (function == before) {
@@ -218,7 +221,8 @@ std::string describe_mistake(const NodeStatus& node, Statuses others) {
   if (node.magic.load(std::memory_order_acquire) != NodeStatus::kMagic ||
       mistake.state.load(std::memory_order_acquire) != 2)
     return {};
-  // Its own code alone; a library's is where the process, which is gone, had put it.
+  // Only the program's own code can be looked up. The process is gone, and the record does not say where it
+  // had loaded libraries.
   const LoadedModule program{text_of(node.program), node.program_base};
   Symbols symbols = Symbols::of_modules({&program, 1});
   const SyncHandle lock = SyncHandle::decode(SyncId(mistake.lock));

@@ -1,4 +1,5 @@
-// What a node that died of a signal left in its status (status/node_status.h), as text.
+// A node that dies of a signal leaves a record in its status (status/node_status.h). The launcher turns the record into
+// text with these functions.
 #pragma once
 
 #include <span>
@@ -8,11 +9,11 @@
 
 namespace multigrain {
 
-// Lines without an end, or nothing if the node left no record. `others`: the statuses of all nodes whose memory is
-// here, this one among them.
+// Returns lines of text without a newline at the end, or an empty string if the node left no record. `others` are the
+// statuses of all nodes whose memory is mapped in this process, this node's among them.
 std::string describe_crash(const NodeStatus& node, std::span<const NodeStatus* const> others);
 
-// The same of a mistake for which a processor of the node ended the run.
+// Does the same for a mistake of the program because of which a processor of the node ended the run.
 std::string describe_mistake(const NodeStatus& node, std::span<const NodeStatus* const> others);
 
 }  // namespace multigrain

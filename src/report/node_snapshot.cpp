@@ -13,7 +13,8 @@
 namespace multigrain {
 namespace {
 
-// What a packed snapshot may take: more texts than that are left out. Numbers alone take less than half of a frame.
+// A packed snapshot must fit into a frame. Texts beyond this number of bytes are left out. Numbers alone take less
+// than half of a frame.
 constexpr size_t kMaxTexts = 96 * 1024;
 constexpr size_t kMaxText = 256;
 static_assert(Config::kMaxProcessorsPerNode * (8 * 12 + ProcessorStatus::kMaxHeld * 16) + kMaxTexts < kMaxFramePayload);

@@ -1,5 +1,5 @@
-// What the processors of one node do at one moment, taken from the node's status and made readable: addresses are lines
-// already, so that it can be sent to another host.
+// A snapshot says what the processors of one node do at one moment. It is taken from the node's status, and has source
+// lines in place of addresses, so that it can be sent to another host.
 #pragma once
 
 #include <sys/types.h>
@@ -28,9 +28,9 @@ struct ProcessorSnapshot {
   uint64_t object = 0;
   uint64_t lock = 0;
   bool sleeps = false;
-  Nanoseconds slept = 0;  // since the wait began to sleep
-  std::string line;       // of the call
-  std::string function;   // that it runs or ran last
+  Nanoseconds slept = 0;  // the time since the processor fell asleep
+  std::string line;       // the line of the call
+  std::string function;   // the function that the processor runs or ran last
   std::string made;       // where the object was created; empty: not known
   std::vector<Held> held;
 };
@@ -39,25 +39,26 @@ struct NodeSnapshot {
   unsigned node = 0;
   bool attached = false;       // the process has become a node; the rest is valid
   bool leaves = false;         // the program is ending
-  bool stopped = false;        // the process is (SIGSTOP, a debugger)
-  unsigned other_threads = 0;  // of the program, besides its processors
+  bool stopped = false;        // the process is stopped (SIGSTOP, a debugger)
+  unsigned other_threads = 0;  // the program's threads that are no processors
   std::vector<ProcessorSnapshot> processors;
 };
 
-// Whether all processors of the node that run sleep in Multigrain, and a number that changes when one has run since; 0:
-// not all. `anyone`: whether any runs at all. Cheap: reads memory, asks nobody.
+// This says whether the processors of a node sleep. A processor counts if it has been started and has not returned.
+// stillness_of() only reads memory, so it is cheap.
 struct Stillness {
-  bool still = false;
-  bool anyone = false;
-  uint64_t digest = 0;
+  bool still = false;   // all processors that count sleep in Multigrain
+  bool anyone = false;  // there is a processor that counts
+  uint64_t digest = 0;  // changes when a processor has run since; 0: not all sleep
   bool operator==(const Stillness&) const = default;
 };
 Stillness stillness_of(const NodeStatus& node);
 
-// `pid`: the node's process.
+// Takes a snapshot of a node. `pid` is its process, and `all` are the statuses of all nodes whose memory is
+// mapped in this process.
 NodeSnapshot take_snapshot(const NodeStatus& node, pid_t pid, std::span<const NodeStatus* const> all);
 
-// For agents. An error: what came is no snapshot.
+// Agents send packed snapshots to mgrun. unpack() returns nothing if the bytes are no snapshot.
 std::vector<std::byte> pack(const NodeSnapshot& snapshot);
 std::optional<NodeSnapshot> unpack(std::span<const std::byte> bytes);
 

@@ -7,12 +7,12 @@
 namespace multigrain {
 namespace {
 
-// Adds what one node's entry says.
+// Adds the facts of one node's entry.
 void add(KnownOrigin& known, const Origin& origin, unsigned node) {
   const uint64_t made = origin.made.load(std::memory_order_relaxed);
   const uint64_t freed = origin.freed.load(std::memory_order_relaxed);
   const uint64_t when = origin.when.load(std::memory_order_relaxed);
-  // A block's address is used again: the latest allocation counts, and frees after it.
+  // The address of a freed block may be used again, so the latest allocation counts, and frees after it.
   if (made != 0 && (known.made == 0 || when >= known.made_when)) {
     known.made = made;
     known.made_by = node;
@@ -25,7 +25,8 @@ void add(KnownOrigin& known, const Origin& origin, unsigned node) {
   }
 }
 
-// Entries of one key in several nodes: an allocation by one that came after a free by another undoes that.
+// Merges the entries of several nodes with the same key. If one node allocated the block after another had freed it,
+// the free no longer counts.
 std::optional<KnownOrigin> merge(std::span<const NodeStatus* const> nodes, uint64_t key) {
   KnownOrigin known;
   known.key = key;

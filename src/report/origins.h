@@ -1,4 +1,6 @@
-// What the nodes' tables of origins (status/node_status.h) say about an address of shared memory, or about a handle.
+// Nodes keep tables of origins (status/node_status.h): where in the program blocks of shared memory and
+// objects of synchronisation were made and freed. Reports of crashes and of waiting processors look addresses
+// and handles up there.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +13,24 @@
 
 namespace multigrain {
 
-// A block, or an object of synchronisation, of which something is known.
+// The known origin of a block or of an object of synchronisation.
 struct KnownOrigin {
-  uint64_t key = 0;
+  uint64_t key = 0;   // the block's address, or the object's handle
   uint64_t size = 0;  // 0: not known, or no block
-  uint64_t made = 0;  // where; 0: not known
+  uint64_t made = 0;  // the address of the call; 0: not known
   unsigned made_by = 0;
-  uint64_t freed = 0;  // where; 0: it was not, as far as is known
+  uint64_t freed = 0;  // the address of the call; 0: no free is known
   unsigned freed_by = 0;
   uint64_t made_when = 0;  // ticks
 };
 
-// The entry with that key.
+// Finds the entry with that key.
 std::optional<KnownOrigin> find_origin(std::span<const NodeStatus* const> nodes, uint64_t key);
-// The block that contains the address, or else the nearest that ends before it.
+// Finds the block that contains the address, or else the nearest block below it.
 std::optional<KnownOrigin> find_block(std::span<const NodeStatus* const> nodes, uint64_t address);
 
-// "a block of 4096 bytes (allocated by node 1 at a.c:7, freed by node 0 at b.c:9)"
+// Returns, for instance, "a block of 4096 bytes at 0x200000001000, allocated by node 1 at a.c:7 and freed by node 0 at
+// b.c:9". `line` turns the address of a call into a source line.
 std::string describe_block(const KnownOrigin& block, const std::function<std::string(uint64_t)>& line);
 
 }  // namespace multigrain

@@ -12,7 +12,7 @@
 namespace multigrain {
 namespace {
 
-// Debug information is looked for beside the file and in /usr/lib/debug; never on the network.
+// libdw looks for debug information beside the file and in /usr/lib/debug, and never on the network.
 char* g_debug_path = nullptr;
 constexpr Dwfl_Callbacks kProcess{.find_elf = dwfl_linux_proc_find_elf,
                                   .find_debuginfo = dwfl_standard_find_debuginfo,
@@ -24,7 +24,7 @@ constexpr Dwfl_Callbacks kFiles{.find_elf = dwfl_build_id_find_elf,
                                 .debuginfo_path = &g_debug_path};
 
 Dwfl* begin(const Dwfl_Callbacks& callbacks) {
-  // Would ask a server for what is not here.
+  // With this variable set, libdw would ask a server for debug information that is not on this machine.
   unsetenv("DEBUGINFOD_URLS");
   Dwfl* const session = dwfl_begin(&callbacks);
   if (session != nullptr) dwfl_report_begin(session);
@@ -32,7 +32,7 @@ Dwfl* begin(const Dwfl_Callbacks& callbacks) {
 }
 
 std::string readable(const char* name) {
-  // A function of C may be called what C++ calls a type ("f", float).
+  // The name of a C function may look like the mangled name of a C++ type ("f" is float).
   if (!std::string_view(name).starts_with("_Z")) return name;
   int status = 0;
   char* const plain = abi::__cxa_demangle(name, nullptr, nullptr, &status);
@@ -59,8 +59,8 @@ std::string place(std::string_view file, int line) {
   return fmt::format("{}:{}", file_name(file), line);
 }
 
-// The functions that contain the address, from the innermost on: those that were inlined, then the one that holds them.
-// Each with the line at which the one before was called.
+// Returns the functions that contain the address, from the innermost on: first the inlined functions, then the function
+// that contains them. Each has the line at which it calls the function before it.
 std::vector<std::string> inlined_at(Dwfl_Module* module, Dwarf_Addr address, const std::string& line) {
   Dwarf_Addr bias = 0;
   Dwarf_Die* const unit = dwfl_module_addrdie(module, address, &bias);

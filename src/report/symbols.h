@@ -1,4 +1,5 @@
-// Addresses of a node's process, as functions and source lines.
+// Reports name functions and source lines, while a node's status has only addresses. This turns addresses of a node's
+// process into functions and lines.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +14,7 @@ struct Dwfl;
 
 namespace multigrain {
 
-// A file with code, and what was added to its addresses when it was loaded.
+// A file with code, and the number that was added to its addresses when it was loaded.
 struct LoadedModule {
   std::string path;
   uint64_t base = 0;
@@ -21,25 +22,26 @@ struct LoadedModule {
 
 class Symbols {
  public:
-  // Of a process that runs.
+  // Reads the symbols of a process that runs.
   static Symbols of_process(pid_t pid);
-  // Of one that is gone.
+  // Reads the symbols of the files that a process had loaded, which may have ended.
   static Symbols of_modules(std::span<const LoadedModule> modules);
   Symbols(Symbols&& other) noexcept;
   Symbols& operator=(Symbols&&) = delete;
   ~Symbols();
 
-  // "inner at crash.c:8", or without debug information "inner+0x12 in prog", or "0x401234" where nothing is known. Of
-  // the address to which a call returns, the call. With the functions that the compiler put in its place: an entry each,
-  // from the innermost on.
+  // Describes an address: "inner at crash.c:8", or without debug information "inner+0x12 in prog", or "0x401234" if
+  // nothing is known. If a call returns to the address, the call is described. If the code there is inlined, each of
+  // the functions gets an entry, from the innermost on.
   std::vector<std::string> describe_all(uint64_t address, bool is_return_address);
-  // The innermost.
+  // Describes the innermost function only.
   std::string describe(uint64_t address, bool is_return_address) {
     return describe_all(address, is_return_address).front();
   }
-  // The line alone, "crash.c:8", of the call that returns to the address; or as describe() where there is none.
+  // Returns the line alone, "crash.c:8", of the call that returns to the address, or what describe() returns if the
+  // line is not known.
   std::string line_of_call(uint64_t return_address);
-  // The name of the function that begins there; or as describe().
+  // Returns the name of the function that begins at the address, or what describe() returns.
   std::string function_at(uint64_t address);
 
  private:

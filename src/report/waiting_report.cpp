@@ -22,7 +22,7 @@ std::string seconds(Nanoseconds time) {
   return fmt::format("{:.1f} s", static_cast<double>(time) * 1e-9);
 }
 
-// "lock 3", "barrier 0 of node 2".
+// Returns, for instance, "lock 3" or "barrier 0 of node 2".
 std::string name_of(const char* kind, uint64_t object) {
   const SyncHandle handle = handle_of(object);
   if (handle.creator == NodeId(0)) return fmt::format("{} {}", kind, handle.index);
@@ -48,9 +48,9 @@ class Analysis {
   }
 
   [[nodiscard]] std::string list() const;
-  // The cycles of processors that wait for each other's locks; a sentence each.
+  // Returns a sentence for each cycle of processors that wait for each other's locks.
   [[nodiscard]] std::vector<std::string> cycles() const;
-  // The barriers at which somebody waits; a sentence each.
+  // Returns a sentence for each barrier at which a processor waits.
   [[nodiscard]] std::vector<std::string> barriers() const;
 
  private:
@@ -70,7 +70,8 @@ class Analysis {
   std::map<uint64_t, Holder> holders_;
 };
 
-// What it waits for, as "lock 3 (created at a.c:6), which processor 1 took at a.c:9 and holds".
+// Says for what the processor waits, for instance "lock 3 (created at a.c:6), which processor 1 took
+// at a.c:9 and holds".
 std::string Analysis::waits_for(const ProcessorSnapshot& processor) const {
   const auto created = [&](std::string name) {
     return processor.made.empty() ? name : fmt::format("{} (created at {})", name, processor.made);
@@ -138,7 +139,7 @@ std::vector<std::string> Analysis::cycles() const {
   unsigned walk = 0;
   for (const ProcessorSnapshot* const start : processors_) {
     ++walk;
-    // Each waits for one lock, which one holds: there is one way to go.
+    // A processor waits for one lock, and a lock has one holder, so there is only one way to follow.
     const ProcessorSnapshot* at = start;
     while (at != nullptr && wants_lock(*at) && walk_of.emplace(at, walk).second) {
       const Holder* const holder = holder_of(at->object);

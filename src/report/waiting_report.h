@@ -1,4 +1,5 @@
-// Who waits for what, and who has it: out of what all nodes' processors do.
+// If a program hangs, its user wants to know which processors wait for which locks and barriers, and which processors
+// hold them. This report says so, from snapshots of all nodes.
 #pragma once
 
 #include <span>
@@ -9,11 +10,11 @@
 namespace multigrain {
 
 struct WaitingReport {
-  std::string text;      // lines without an end
-  bool certain = false;  // nothing of the program can wake any of those who sleep
+  std::string text;      // lines without a newline at the end
+  bool certain = false;  // nothing in the program can wake the processors that sleep
 };
 
-// `slept`: for how long every processor has been asleep; 0: somebody asks what the processors do.
+// `slept` is for how long every processor has been asleep. It is 0 if the user has asked what the processors do.
 WaitingReport describe_waiting(std::span<const NodeSnapshot> nodes, Nanoseconds slept);
 
 }  // namespace multigrain

@@ -1,4 +1,4 @@
-// mgbench --protocol shasta: misses of blocks, locks and fences, and what larger blocks bring.
+// mgbench --protocol shasta measures misses of blocks, locks and fences, and the gain by larger blocks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,11 +27,11 @@ int measure_blocks(const PrimitivesOptions& options) {
   };
   Summaries all = blocks("fetch", options.effort.rounds);
   all.merge(blocks("locks", options.effort.rounds));
-  // The emulated machine has no targets, and 16 MiB take it long.
+  // There are no targets for the emulated machine, and it would take long to read 16 MiB.
   const bool has_targets = options.clock_scale.empty();
   double ratio = 0;
   if (has_targets) {
-    // A reading of 16 MiB is many measurements in one.
+    // Reading 16 MiB contains many measurements, so fewer rounds are enough.
     all.merge(blocks("stream", std::max(1u, options.effort.rounds / 4)));
     ratio = all.at("16 MiB read, blocks of 64").p50 / all.at("16 MiB read, blocks of 2048").p50;
   }

@@ -1,4 +1,4 @@
-// mgbench checks: what compiled access checks cost the workloads.
+// mgbench checks measures what compiled access checks cost the workloads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,15 +20,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders under workloads/ (workloads/CMakeLists.txt): plainly compiled, with polls and all optimisations of the
-// checks, without polls, with one of the optimisations switched off each, with none.
+// The folders under workloads/ (workloads/CMakeLists.txt) have the workloads compiled in these ways: plainly, with
+// polls and all optimisations of the checks, without polls, with one of the optimisations switched off, and with all of
+// them switched off.
 constexpr std::array kWays = {"plain",   "fine",     "no-polls",     "no-loops",    "no-nests",
                               "no-rows", "no-batch", "no-group",     "no-narrow",   "no-expand",
                               "no-hold", "no-pages", "no-arguments", "no-versions", "no-all"};
 
 constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
 
-// What the issues ask for; the papers' own figures are in docs/user/mgcc.md.
+// The goals for the geometric mean and the worst of the ratios. The papers' own figures are in docs/user/mgcc.md.
 struct Goal {
   const char* way;
   const char* what;
@@ -38,7 +39,7 @@ constexpr std::array kGoals = {Goal{"no-polls", "checks", 1.22, 1.5}, Goal{"fine
 
 struct WorkloadRow {
   std::string name;
-  std::map<std::string, double> seconds;  // by way: the shortest run
+  std::map<std::string, double> seconds;  // the shortest run of each way
 
   [[nodiscard]] double ratio(const std::string& way) const {
     const auto plain = seconds.find("plain");
@@ -47,7 +48,7 @@ struct WorkloadRow {
   }
 };
 
-// The time that a workload says its parallel section took, or kNotMeasured.
+// Runs a workload. Returns the time that it reports for its parallel section, or kNotMeasured.
 double run_once(const fs::path& mgrun, const fs::path& program, const std::string& size) {
   const std::string command =
       fmt::format("'{}' --nodes 1 --procs-per-node 1 '{}' --size {}", mgrun.string(), program.string(), size);
@@ -136,7 +137,7 @@ int measure_checks(const ChecksOptions& options) {
   }
   std::sort(rows.begin(), rows.end(), [](const WorkloadRow& a, const WorkloadRow& b) { return a.name < b.name; });
   for (WorkloadRow& row : rows) {
-    // In turns, so that a disturbance of the machine hits all ways alike.
+    // The ways take turns, so that a disturbance of the machine hits all of them alike.
     for (unsigned round = 0; round < options.rounds; ++round) {
       for (const char* way : kWays) {
         const fs::path program = workloads / way / row.name;

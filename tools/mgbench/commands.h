@@ -1,5 +1,5 @@
-// The subcommands of mgbench. Each has a file of its own, named for it, with one function that adds it to the command
-// line; main.cpp lists them all.
+// Each subcommand of mgbench has a file of its own, named for it, with one function that adds it to the command line.
+// These are the functions; main.cpp lists them all.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,19 +9,19 @@ namespace multigrain::bench {
 
 struct Command {
   CLI::App* app = nullptr;  // the subcommand, made by app.add_subcommand(...)
-  // Measures and prints once the command line has been read; its value is the exit status. Options live as long as the
-  // callable: it owns them in a shared_ptr.
+  // Measures and prints when the command line has been read. Returns the exit status. The callable owns its options in
+  // a shared_ptr, so that they live as long as it.
   std::function<int()> run;
 };
 
-// What mgbench does without a subcommand; adds its options to the program's own.
+// Adds the options of mgbench without a subcommand.
 Command add_primitives(CLI::App& app);
 
 Command add_fabric(CLI::App& app);
 Command add_checks(CLI::App& app);
 Command add_rights(CLI::App& app);
 Command add_trace(CLI::App& app);
-// Of mgbench itself, in processes of their own; --help does not name them.
+// mgbench itself starts these in processes of their own, and --help does not list them.
 Command add_floors(CLI::App& app);
 Command add_ucp_floor(CLI::App& app);
 

@@ -1,17 +1,18 @@
-// mgbench fabric: what the ucx fabric's operations cost between two processes of this machine.
+// mgbench fabric measures what the ucx fabric's operations cost between two processes of this machine.
 //
-// One process measures, the other is the target, in one of three ways: it polls, as a processor that waits does; it is
-// asleep; or it computes and only its service thread is there. The transport is UCX's choice: set UCX_TLS (tcp, or
+// One process measures. The other is the target, in one of three states: it polls, as a processor that waits does; it
+// sleeps; or it computes, so that only its service thread answers. UCX chooses the transport: set UCX_TLS (tcp, or
 // posix,cma). Compare, in the same minute and with the same UCX_TLS, with ucx_perftest (package ucx-utils):
 //
-//   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_am_lat -s 64      one way; a page fetch is at best this and
-//   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_am_lat -s 4096    this
+//   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_am_lat -s 64      one way; at best a page fetch takes this time
+//   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_am_lat -s 4096    and this time together
 //   ucx_perftest & ucx_perftest 127.0.0.1 -t ucp_get -s 65536 -O 16
 //
-// Over TCP its ucp_get with one operation at a time says nothing: its target makes no progress (1 ms).
+// Over TCP the figures of ucp_get with one operation at a time are useless: ucx_perftest's target makes
+// no progress (1 ms).
 //
-// Prints a line an operation: name, median and 99th percentile in microseconds (or MB/s
-// for the last rows), count.
+// mgbench fabric prints a line for each operation: name, median and 99th percentile in microseconds (or MB/s for the
+// last rows), count.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -44,21 +45,22 @@ namespace {
 
 constexpr uint64_t kFrames = uint64_t{128} << 20;
 constexpr size_t kPage = 4096;
-constexpr MessageType kRequest = message_range::kTest;  // asks for the page `word[0]`
+constexpr MessageType kRequest = message_range::kTest;  // requests the page `word[0]`
 constexpr MessageType kReply = message_range::kTest + 1;
 constexpr MessageType kPing = message_range::kTest + 2;
 
 enum class Target : uint32_t { kStarting, kPolls, kSleeps, kComputes, kEnds };
 
-// What the two processes share beside the network: cards at the start, and what the target is to do.
+// The memory that the two processes share beside the network: cards at the start, and the state that the
+// target is to take.
 struct Shared {
-  std::atomic<uint32_t> length[2];  // of each card, plus 1; 0: not there yet
+  std::atomic<uint32_t> length[2];  // the length of each card, plus 1; 0: the card is not there yet
   std::byte card[2][32 * 1024];
   std::atomic<Target> wanted;
   std::atomic<Target> is;
 };
 
-// For one exchange, which is all that a fabric makes.
+// Makes one exchange of cards, as a fabric needs no more.
 class SharedWireup final : public Wireup {
  public:
   SharedWireup(Shared& shared, unsigned self) : shared_(shared), self_(self) {}
@@ -127,7 +129,7 @@ void join(unsigned self) {
   g_node.fabric->set_handler(
       kReply,
       [](void*, const Message& message) {
-        // Where a page goes: into this node's frame of it.
+        // The page goes into this node's frame.
         g_node.fabric->fetch(message, {g_node.frames + message.slice.offset, message.slice.length});
         g_node.replies.fetch_add(1);
         g_node.event.notify();
@@ -145,7 +147,8 @@ void join(unsigned self) {
 
 void start_service() {
   std::thread([] {
-    // Above the processors, even if somebody runs this program with real-time priority for the sake of clean figures.
+    // The service threads must have a higher priority than the processors, even if the user runs this program with
+    // real-time priority to get clean figures.
     const sched_param lowest{.sched_priority = sched_get_priority_min(SCHED_RR) + 1};
     if (pthread_setschedparam(pthread_self(), SCHED_RR, &lowest) != 0)
       fmt::print(stderr, "mgbench fabric: the service threads run without real-time priority\n");
@@ -229,7 +232,7 @@ void measure_against(const char* how) {
           [&](unsigned i) { fabric.get(peer, SegmentId::kFrames, kPage * (i % 4096), page); });
   measure("put of 4 KiB" + suffix, g_rounds,
           [&](unsigned i) { fabric.put(peer, SegmentId::kFrames, kPage * (i % 4096), page); });
-  // What diffs come to: short runs all over a page.
+  // Diffs are such runs: short ones all over a page.
   for (const unsigned pieces : {1u, 8u, 64u}) {
     std::vector<Piece> runs;
     runs.reserve(pieces);
@@ -241,7 +244,7 @@ void measure_against(const char* how) {
   measure("fetch_add" + suffix, g_rounds, [&](unsigned) { fabric.fetch_add(peer, SegmentId::kWords, 64, 1); });
 }
 
-// Bytes a second, in MB, of one go.
+// Measures the bandwidth of `go`, in MB a second.
 template <typename Go>
 void bandwidth(const std::string& name, uint64_t bytes, Go&& go) {
   std::vector<double> samples;
@@ -261,7 +264,7 @@ void measure_bandwidth() {
   constexpr uint64_t kBytes = uint64_t{64} << 20;
   for (const size_t piece : {kPage, size_t{65536}, size_t{1} << 20}) {
     bandwidth(fmt::format("started gets of {} B, 64 MiB", piece), kBytes, [&] {
-      const PollingScope polling(fabric);  // the answers are not to wake the service thread
+      const PollingScope polling(fabric);  // so that replies do not wake the service thread
       std::vector<Completion> under_way;
       for (uint64_t at = 0; at < kBytes; at += piece)
         under_way.push_back(fabric.start_get(peer, SegmentId::kFrames, at, {g_node.frames + at, piece}));
@@ -294,7 +297,7 @@ int measure_fabric() {
     return 1;
   }
   g_node.secret = std::move(secret);
-  // By hand: the other process is a copy of this one, and no other program.
+  // This calls fork(), because the other process is a copy of this one and runs no other program.
   const pid_t child = fork();
   if (child == 0) be_target();
   join(0);
@@ -309,7 +312,7 @@ int measure_fabric() {
   measure_against("computes");
   want(Target::kEnds);
   waitpid(child, nullptr, 0);
-  // The service thread is still there, and what it uses must not go away under it.
+  // The service thread still runs, so destructors must not free the objects that it uses.
   _exit(std::fflush(stdout) == 0 ? 0 : 1);
 }
 

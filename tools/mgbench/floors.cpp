@@ -1,4 +1,5 @@
-// The floors, measured without the runtime: the same system calls and copies, and nothing else.
+// This measures the floors, without the runtime: the same system calls and copies that the runtime
+// makes, and nothing else.
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -50,7 +51,8 @@ double time_ns(Work&& work) {
   return static_cast<double>(ticks() - start) * 1000.0 / ticks_per_us();
 }
 
-// Two threads on two cores that hand a word to and fro; `wait` is how one waits for the other's value.
+// Lets two threads on two cores pass a word to each other, and returns the times of the round trips. `wait` waits for
+// the other thread's value.
 template <typename Wait, typename Notify>
 std::vector<double> round_trips(unsigned count, Wait&& wait, Notify&& notify) {
   struct alignas(64) Line {

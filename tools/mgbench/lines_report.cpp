@@ -1,4 +1,4 @@
-// mgbench --protocol dszoom: a miss of a line beside what it cannot do without, and false sharing under each protocol.
+// mgbench --protocol dszoom measures a miss of a line beside its floor, and false sharing under each protocol.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace multigrain::bench {
 namespace {
 
-// What is aimed at: the protocol's own part of a load that misses, and how much faster than pages lines are where each
-// has one writer.
+// The targets are the protocol's own part of a load that misses, and how much faster lines are than pages if each
+// line has one writer.
 constexpr double kHandlingTargetNs = 500, kFalseSharingTarget = 5;
 
 }  // namespace
@@ -31,7 +31,8 @@ int measure_lines(const PrimitivesOptions& options) {
   const double mgs = lines("false-sharing", "4", "mgs").at(kSharing).p50;
   const double hlrc = lines("false-sharing", "4", "hlrc").at(kSharing).p50;
   const double faster = std::min(mgs, hlrc) / dszoom;
-  // Handling: beyond the floor, and beyond what the emulated network adds to the round trip.
+  // The handling is what the miss takes beyond the floor and beyond the time that the emulated network adds
+  // to the round trip.
   const double round_trip = 2.0 * static_cast<double>(parse_network_model(options.net)->latency_ns);
   const double handling = misses.at("load miss, 2 hops").p50 - floor - round_trip;
   if (options.json) {

@@ -1,7 +1,7 @@
-// mgbench: what each primitive costs here, beside the floor that it cannot beat.
+// mgbench measures what each primitive costs on this machine, beside the floor that it cannot beat.
 //
-// mgbench measures the floors itself: it is no Multigrain program, because nothing of the runtime may be in their way.
-// What it measures of the runtime are programs (programs/), which it runs under mgrun and whose figures it collects.
+// mgbench measures the floors itself. It is no Multigrain program, because the runtime must not disturb them. To
+// measure the runtime, it runs programs (programs/) under mgrun and collects their figures.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -16,14 +16,14 @@ namespace {
 
 using multigrain::bench::Command;
 
-// A mistake of the command line, and the exit status of such.
+// Reports a mistake in the command line, and returns the exit status.
 int refuse(const CLI::App& app, const std::string& sentence) {
   const std::string name = app.get_parent() == nullptr ? "mgbench" : "mgbench " + app.get_name();
   fmt::print(stderr, "{}: {} ({} --help lists the options)\n", name, sentence, name);
   return 2;
 }
 
-// The subcommand that the command line names, or the program itself.
+// Returns the subcommand that the command line names, or the program itself.
 const Command& chosen(const std::vector<Command>& commands) {
   for (const Command& command : commands)
     if (command.app->get_parent() != nullptr && command.app->parsed()) return command;
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
       "has a --help of its own."};
   app.name("mgbench");
   app.require_subcommand(0, 1);
-  // One line a subcommand; the first is the program without one.
+  // The first command is the program without a subcommand.
   const std::vector<Command> commands = {
       add_primitives(app), add_fabric(app), add_checks(app),    add_rights(app),
       add_trace(app),      add_floors(app), add_ucp_floor(app),
@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   try {
     return command.run();
   } catch (const std::system_error&) {
-    // Printing failed; why is said at the end.
+    // Printing failed. fail_if_output_is_lost() reports the reason when the process ends.
     return 1;
   }
 }

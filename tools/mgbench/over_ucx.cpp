@@ -1,4 +1,5 @@
-// Page faults and reading ahead over UCX, beside what UCX's own benchmark gets from the same transport.
+// mgbench --fabric ucx measures page faults and reading ahead over UCX, beside the figures of UCX's own benchmark over
+// the same transport.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -13,14 +14,14 @@
 namespace multigrain::bench {
 namespace {
 
-// What is aimed at: a page fetched in at most 1.3 times UCX's time for the messages that it takes, beside the fault;
-// and read ahead with at least 0.8 of its bandwidth.
+// The targets are to fetch a page in at most 1.3 times UCX's time for the same messages, beside the fault, and to read
+// ahead with at least 0.8 of UCX's bandwidth.
 constexpr double kLatencyTarget = 1.3, kBandwidthTarget = 0.8;
 
 struct UcxRow {
   std::string transport, what, floor_text;
   double ours = 0, floor = 0;  // microseconds, or MB/s
-  double target = 0;           // 0: none
+  double target = 0;           // 0: there is none
   bool is_rate = false;
 
   [[nodiscard]] const char* verdict() const {
@@ -48,11 +49,11 @@ int compare_with_ucx(const PrimitivesOptions& options, const Summaries& floors) 
            std::to_string(options.effort.pages), std::to_string(options.effort.rounds)},
           {{"UCX_TLS", transport.tls},
            {"UCX_NET_DEVICES", transport.devices},
-           // The floor's processes poll for as long as it takes; so do ours where that is what is compared.
+           // The floor's processes always poll, so the nodes must poll as well where the two are compared.
            {"MULTIGRAIN_SPIN", std::string_view(name) == "faults" ? "1000000" : nullptr}});
     };
     const Summaries faults = role("faults", "0"), busy = role("faults-busy", "0"), scan = role("scan", "64");
-    // The same messages between buffers that are not in the cache, as pages are not.
+    // This sends the same messages between buffers that, like pages, are not in the processor's cache.
     const Summaries walking =
         run_and_collect({path_of_mgbench(), "ucp-floor", std::to_string(page_size),
                          std::to_string(options.effort.pages), std::to_string(options.effort.rounds)},

@@ -16,10 +16,10 @@
 namespace multigrain::bench {
 namespace {
 
-// The table: what is measured, and the sum of floors that it cannot be cheaper than.
+// A row of the table is a primitive and its floor, the sum of costs that the primitive cannot be cheaper than.
 struct Row {
   const char* name;
-  std::vector<const char*> floor;  // added up
+  std::vector<const char*> floor;  // the summands
   const char* floor_text;
 };
 
@@ -61,15 +61,15 @@ const std::vector<Row>& rows() {
   return all;
 }
 
-// Whether the protocol does what the row measures: under sc a release has nothing to do.
+// Tells whether the protocol has the row's primitive. Under sc a release has nothing to do.
 bool is_of(const Row& row, const std::string& protocol) {
   const std::string_view name = row.name;
   return protocol != "sc" || (!name.starts_with("release") && name != "single-writer transition");
 }
 
-// What the row cannot be cheaper than under the protocol: under hlrc no other processor has to be reached for a page or
-// a release; under sc there are no twins, and the node that has a page to itself sends it to the requester at once, but an
-// upgrade asks the home.
+// Returns the summands of the row's floor under the protocol. Under hlrc no other processor has to be reached for a
+// page or a release. Under sc there are no twins, and the node that has a page to itself sends it to the requester
+// directly, but an upgrade asks the home.
 std::vector<const char*> floor_parts(const Row& row, const std::string& protocol) {
   std::vector<const char*> parts = row.floor;
   const std::string_view name = row.name;
@@ -143,7 +143,7 @@ void print_json(const Summaries& floors, const Summaries& measured, const Primit
   fmt::print("{}\n", out.dump(2));
 }
 
-// Says what is wrong with the options that are names and quantities, if something is.
+// Checks the options that are names and quantities.
 Status check_options(const PrimitivesOptions& options) {
   const auto page_size = parse_size(options.page_size);
   if (page_size) {
@@ -228,7 +228,8 @@ Command add_primitives(CLI::App& app) {
          "--protocol", options->protocol,
          "mgs, hlrc or sc, without reading ahead; dszoom: misses of lines; or shasta: misses of blocks, and locks")
       ->check(CLI::IsMember(choices_of("MULTIGRAIN_PROTOCOL")));
-  app.add_option("--model", options->model, "the memory model of shasta: sc (default), tso or rc")
+  app.add_option("--model", options->model,
+                 "the memory model of shasta: sc (default), rc, or tso, which is implemented as sc")
       ->check(CLI::IsMember(choices_of("MULTIGRAIN_MODEL")));
   app.add_option("--clock-scale", options->clock_scale,
                  "shasta's locks and fetches in virtual time, on processors slower by this, as for mgrun");

@@ -1,4 +1,5 @@
-// What mgbench does without a subcommand: the cost of each primitive under one protocol, beside its floor.
+// Without a subcommand, mgbench measures the cost of each primitive under one protocol, beside its floor. The files
+// that do so share these declarations.
 #pragma once
 
 #include <string>
@@ -15,14 +16,14 @@ struct PrimitivesOptions {
   bool json = false, list = false;
 };
 
-// Page faults and reading ahead over UCX, each transport beside ucx_perftest, one after the other in one run. The value
-// of this function and of the next two is the exit status.
+// Measures page faults and reading ahead over UCX, each transport beside ucx_perftest, one after the other in one run.
+// This function and the next two return the exit status.
 int compare_with_ucx(const PrimitivesOptions& options, const Summaries& floors);
 
-// A miss of a line under dszoom beside what it cannot do without, and false sharing under each protocol.
+// Measures a miss of a line under dszoom beside its floor, and false sharing under each protocol.
 int measure_lines(const PrimitivesOptions& options);
 
-// What [Shasta] measures of blocks (section 6.1, Table 1), and what larger blocks bring.
+// Measures blocks as [Shasta] does (section 6.1, Table 1), and the gain by larger blocks.
 int measure_blocks(const PrimitivesOptions& options);
 
 }  // namespace multigrain::bench

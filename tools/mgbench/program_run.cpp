@@ -25,7 +25,7 @@ Summaries run_and_collect(const std::vector<std::string>& command, const Environ
   for (const auto& [name, value] : environment)
     if (value != nullptr) start.environment.push_back(fmt::format("{}={}", name, value));
   start.output = pipe_ends[1];
-  // Whatever ends mgbench ends the run.
+  // When mgbench ends for any reason, the run must end, too.
   start.parent_death_signal = SIGTERM;
   const auto child = start_child(start);
   if (!child) {

@@ -1,4 +1,4 @@
-// The processes that measure for mgbench, and what they tell it.
+// mgbench lets other processes measure, and collects the figures that they print.
 #pragma once
 
 #include <filesystem>
@@ -18,8 +18,9 @@ using Environment = std::vector<std::pair<const char*, const char*>>;
 // mgbench if the command fails.
 Summaries run_and_collect(const std::vector<std::string>& command, const Environment& environment = {});
 
-// The executables: mgbench itself, mgrun beside it, and a program of programs/ by its name ("pages" or "lines"), which
-// is no command and lies beside the libraries. They end mgbench if the installation is incomplete.
+// These return the paths of mgbench itself, of mgrun beside it, and of a program of programs/ by its name ("pages"
+// or "lines"). The programs are no commands and lie beside the libraries. If a program is missing from the
+// installation, mgbench ends.
 std::string path_of_mgbench();
 std::string path_of_mgrun();
 std::string path_of_program(const char* name);

@@ -1,9 +1,9 @@
-// The rights-change wall ([GeNIMA], V.E and figure 3): threads of one process change the rights of single
-// pages at the same time, each of its own, and no page of a thread is beside another of its own.
+// mgbench rights measures the rights-change wall ([GeNIMA], V.E and figure 3): the threads of one process change the
+// rights of single pages at the same time. Each thread has pages of its own, no two of which are neighbours.
 //
-// With both mechanisms, for growing numbers of threads. A figure is the time that a call takes on a core of its own:
-// the time of the whole, times the cores that worked on it, divided by the calls. Where calls do not hinder each other
-// it is the same for every number of threads.
+// It measures both mechanisms, for growing numbers of threads. A figure is the time that a call takes on a core of its
+// own: the whole time, times the number of cores that worked, divided by the number of calls. If calls do not hinder
+// each other, it is the same for every number of threads.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -25,8 +25,8 @@ namespace {
 constexpr unsigned kPagesPerThread = 256;
 
 struct Costs {
-  double upgrade = 0;    // microseconds; from readable to writable
-  double downgrade = 0;  // from writable to no right
+  double upgrade = 0;    // microseconds, from readable to writable
+  double downgrade = 0;  // microseconds, from writable to no right
 };
 
 std::vector<unsigned> cores_of_this_process() {
@@ -51,7 +51,7 @@ Result<Costs> measure(AccessMechanism mechanism, unsigned threads, unsigned roun
   Nanoseconds begin = 0;
   std::barrier meeting(threads);
   const double cores_used = static_cast<double>(std::min<size_t>(threads, cores.size()));
-  // Everybody does `change` to each page of its own; thread 0 takes the time.
+  // Every thread applies `change` to each of its own pages, and thread 0 takes the time.
   const auto together = [&](unsigned thread, std::vector<double>* samples, auto&& change) {
     meeting.arrive_and_wait();
     if (thread == 0) begin = monotonic_ns();
@@ -76,7 +76,7 @@ Result<Costs> measure(AccessMechanism mechanism, unsigned threads, unsigned roun
     });
   }
   for (std::thread& thread : running) thread.join();
-  // What else runs on the machine only adds.
+  // Other work on the machine can only add to the times, so the least counts.
   return Costs{*std::min_element(upgrades.begin(), upgrades.end()),
                *std::min_element(downgrades.begin(), downgrades.end())};
 }

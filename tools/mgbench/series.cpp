@@ -1,4 +1,5 @@
-// What is measured, as lines of text between the processes of one mgbench run.
+// The processes that measure send their results to mgbench as lines of text. mgbench and its programs share this file,
+// which has the roles and the lines' format.
 
 #include <algorithm>
 #include <cstdio>
@@ -8,8 +9,8 @@
 namespace multigrain::bench {
 
 const std::vector<Role>& roles() {
-  // A second is longer than any wait here: its processors poll. Where the run chooses, it is 100 us with two processors
-  // on two cores, and hardly any with more.
+  // A second is longer than any wait of these roles, so with 1000000 processors always poll. If the run chooses,
+  // processors poll for 100 us with two processors on two cores, and hardly at all with more.
   static const std::vector<Role> all = {
       {"faults", 2, "1000000"},
       {"faults-woken", 2, nullptr},

@@ -21,7 +21,7 @@ class Shared {
     trace_.refer(processor, site, base_ + i * sizeof(T), Access::kWrite, sizeof(T));
     items_[i] = value;
   }
-  // Before the trace begins.
+  // Gives access without a reference, before the trace begins.
   T& unseen(size_t i) { return items_[i]; }
 
  private:
@@ -30,7 +30,7 @@ class Shared {
   std::vector<T> items_;
 };
 
-// Item `i` of `count` belongs to the processor whose share it lies in.
+// The items from `begin` to `end`, which belong to one processor.
 struct Share {
   size_t begin, end;
 };
@@ -149,7 +149,7 @@ void quicksort(KernelTrace& trace) {
   trace.meet();
 }
 
-// Like mp3d: particles move through cells and collide with what was in the cell before.
+// As in mp3d, particles move through cells and collide with the particles that were in the cell before.
 void particles(KernelTrace& trace) {
   constexpr size_t count = 20000, side = 24, cells = side * side * side, fields = 6, cell_fields = 4;
   Shared<float> body(trace, count * fields), cell(trace, cells * cell_fields);
@@ -184,7 +184,7 @@ void particles(KernelTrace& trace) {
   }
 }
 
-// Chains of a hash table, in the order in which memory was handed out: as irregular as programs get.
+// Follows the chains of a hash table whose nodes are in random order, which is as irregular as programs get.
 void chase_pointers(KernelTrace& trace) {
   constexpr size_t nodes = 60000, buckets = 4096, words = 4;  // key, count, next, unused
   Shared<uint64_t> heads(trace, buckets), node(trace, nodes * words);

@@ -1,6 +1,6 @@
-// Reference streams of real programs, for measuring and testing the trace format and the analyses before any recorder
-// runs: small parallel kernels that really compute, with their accesses to shared arrays written down by hand. Every
-// statement that accesses an array is a site of its own, as a recorder would have it.
+// These kernels make reference streams as real programs do, to measure and test the trace format and the analyses
+// without a recorder. They are small parallel programs that really compute, and note their accesses to shared arrays
+// themselves. Every statement that accesses an array is a site of its own, as with a recorder.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace multigrain::trace::bench {
 
-// Collects what each processor refers to and merges it into one order, in runs of random length as they come out of a
-// machine whose processors take turns.
+// Collects the references of each processor and merges them into one order, in runs of random length, as if the
+// processors of a machine took turns.
 class KernelTrace {
  public:
   using Sink = std::function<void(std::span<const Reference>)>;
 
-  // Runs have 1 to `longest_run` references.
+  // A run has 1 to `longest_run` references.
   KernelTrace(unsigned processors, unsigned longest_run, uint64_t seed, Sink sink)
       : longest_run_(longest_run), random_(seed), of_(processors), sink_(std::move(sink)) {}
 
@@ -34,9 +34,10 @@ class KernelTrace {
                               .access = access,
                               .size = static_cast<uint8_t>(size)});
   }
-  // What was collected since the last meeting happened at the same time: merges it and gives it away.
+  // The processors meet: what they did since the last meeting happened at the same time. Merges the references that
+  // were collected since then, and passes them to the sink.
   void meet();
-  // Addresses for `bytes`, not touching what others got.
+  // Returns an address with `bytes` bytes that no other call has returned.
   uint64_t place(size_t bytes);
 
   std::mt19937_64& random() { return random_; }
@@ -53,18 +54,17 @@ class KernelTrace {
 
 struct Kernel {
   const char* name;
-  // Runs once; about how many references that is.
-  void (*run)(KernelTrace& trace);
-  uint64_t references;
+  void (*run)(KernelTrace& trace);  // runs the kernel once
+  uint64_t references;              // roughly, of one run
 };
 const std::vector<Kernel>& kernels();
 
 // Sites that the kernels use: 1 to kKernelSites - 1.
 constexpr SiteId kKernelSites = 64;
-// A header that fits the kernels' traces.
+// Returns a header that fits the kernels' traces.
 TraceHeader kernel_header(unsigned processors);
 
-// Runs the kernels in turn, each until it has had its share, until `trace` has `references`.
+// Runs the kernels one after the other, each until it has made its share of `references`.
 void run_kernels(KernelTrace& trace, uint64_t references);
 
 }  // namespace multigrain::trace::bench

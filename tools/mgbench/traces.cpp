@@ -1,4 +1,4 @@
-// mgbench trace: what reading a trace and analysing it costs here.
+// mgbench trace measures what it costs on this machine to write a trace, to read it and to analyse it.
 #include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,27 +35,27 @@ struct Measurement {
   std::string name;
   uint64_t references = 0;
   double bytes_per_reference = 0;
-  double write_per_us = 0;         // references a microsecond: million a second
+  double write_per_us = 0;         // references a microsecond, which is million a second
   double decode_per_us = 0;        // by one thread's processor time
   double decode_ahead_per_us = 0;  // by the clock, with threads that decode ahead
 };
 
-// Optimal placement, read from a file by one thread; with two for the last figures of a sweep.
+// A measurement of optimal placement. One thread reads the file and computes; for the last two figures two threads do.
 struct PlacementMeasurement {
   std::string name;
   size_t machines = 1;
   double per_us = 0;         // by processor time, reading included
-  double mcpr = 0;           // of the first machine
-  double bytes_a_block = 0;  // of the machine that takes the most
+  double mcpr = 0;           // the first machine's MCPR
+  double bytes_a_block = 0;  // for the machine that needs the most
   double limit = 0;          // 64, and 8 for each processor
   double clock_per_us = 0;   // by the clock, one thread
   double two_per_us = 0;     // by the clock, two threads; 0: not measured
-  // What two threads would reach on two idle cores: their common processor time, if it splits evenly. Where others use
-  // the cores this is what can be known.
+  // The rate that two threads would reach on two idle cores, computed from their common processor time as if it were
+  // split evenly. It is a better estimate than the clock's if other processes use the cores.
   double two_even_per_us = 0;
 };
 
-// A file that disappears.
+// A temporary file, which the destructor removes.
 class Scratch {
  public:
   explicit Scratch(const std::string& directory) {
@@ -77,12 +77,12 @@ class Scratch {
   std::string path_;
 };
 
-// Time that this thread computed: what one core does, whoever else uses it.
+// Returns the processor time of this thread, which does not depend on other processes that use the core.
 Nanoseconds thread_ns() {
   return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-// The same of all threads of the process.
+// Returns the processor time of all threads of the process.
 Nanoseconds process_ns() {
   return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
@@ -91,7 +91,7 @@ double per_us(uint64_t count, Nanoseconds ns) {
   return ns == 0 ? 0 : static_cast<double>(count) * 1000 / static_cast<double>(ns);
 }
 
-// Reads all of a trace as an analysis does; the sum keeps the compiler from leaving the work out.
+// Reads a whole trace as an analysis does. The sum keeps the compiler from leaving the work out.
 Result<double> decode_rate(const std::string& path, unsigned threads) {
   auto file = TraceFile::open(path, {.threads = threads});
   if (!file) return tl::unexpected<Error>(file.error());
@@ -198,7 +198,7 @@ Result<std::vector<PlacementMeasurement>> measure_placement(const std::string& p
 
 struct Measurements {
   std::vector<Measurement> traces;
-  std::vector<PlacementMeasurement> placements;  // of the last trace
+  std::vector<PlacementMeasurement> placements;  // for the last trace
 };
 
 // Runs a kernel, or all of them in turn, writes the references and reads them back.

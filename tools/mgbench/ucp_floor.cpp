@@ -1,11 +1,11 @@
-// UCP by itself, doing what a page fault and reading ahead need of it: the floor that is honest.
+// This lets UCP by itself do what a page fault and reading ahead need of it, which is the honest floor of both.
 //
-// ucx_perftest sends the same few kilobytes again and again, which stay in the cache of both cores. Pages do not: the
-// home has written them some time ago, and they go to frames that nobody has touched lately. So here a request of 32
-// bytes is answered with the page that it names, out of memory that the answering process wrote before each round,
-// page after page, and the asking process copies each to a place of its own.
+// ucx_perftest sends the same few kilobytes again and again, which stay in the caches of both cores. Pages do not: the
+// home wrote them some time ago, and they go to frames that no processor has touched lately. So here the home process
+// wrote its memory page after page before each round. It answers a request of 32 bytes with the page that the request
+// names, and the requester copies each page to a place of its own.
 //
-// A module (src/fabric/module.h), because nothing else of mgbench needs UCX; mgbench ucp-floor loads it.
+// This is a module (src/fabric/module.h), because nothing else of mgbench needs UCX. mgbench ucp-floor loads it.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -75,7 +75,7 @@ class Side {
     connect(socket);
   }
 
-  // Answers until it is told to end.
+  // Answers requests until one says that the process is to end.
   void answer() {
     while (true) {
       ucp_worker_progress(worker_);
@@ -91,7 +91,7 @@ class Side {
     }
   }
 
-  // Asks for all pages, at most `ahead` at a time.
+  // Requests all pages, at most `ahead` at a time.
   void fetch_all(uint64_t pages, uint64_t ahead) {
     const uint64_t before = arrived_;
     for (uint64_t page = 0; page < pages; ++page) {
@@ -143,7 +143,7 @@ class Side {
 
   void ask(const Request& request) { send(kRequestId, &request, sizeof request, nullptr, 0); }
 
-  // The header must stay until the request has ended, so one that does not end at once is waited for.
+  // The header must stay until the UCX request has ended, so this waits for a request that does not end at once.
   void send(unsigned id, const void* header, size_t header_length, const void* data, size_t length) {
     ucp_request_param_t parameters{};
     parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -181,7 +181,7 @@ class Side {
   char value_ = 0;
 };
 
-// To one of the cores that this process may use, if there are two.
+// Pins this process to one of the cores that it may use, if there are two.
 void pin(unsigned which) {
   cpu_set_t usable, one;
   if (sched_getaffinity(0, sizeof usable, &usable) != 0 || CPU_COUNT(&usable) < 2) return;
@@ -217,7 +217,8 @@ void measure(Side& side, size_t page_size, unsigned pages, unsigned rounds) {
 }  // namespace
 }  // namespace multigrain::bench
 
-// Measures between this process and a child of it, over what UCX_TLS says, and prints the series. Returns the exit status.
+// Measures between this process and a child of it, over the transport of UCX_TLS, and prints the series.
+// Returns the exit status.
 extern "C" [[gnu::visibility("default")]] int multigrain_measure_ucp_floor(size_t page_size, unsigned pages,
                                                                            unsigned rounds) {
   using namespace multigrain::bench;
@@ -227,7 +228,7 @@ extern "C" [[gnu::visibility("default")]] int multigrain_measure_ucp_floor(size_
     return 1;
   }
   const size_t most = kScanBytes / page_size > pages ? kScanBytes / page_size : pages;
-  // By hand: the other process is a copy of this one, and no other program.
+  // This calls fork(), because the other process is a copy of this one and runs no other program.
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

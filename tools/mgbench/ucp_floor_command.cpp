@@ -1,4 +1,4 @@
-// mgbench ucp-floor: loads what measures UCP by itself, and runs it.
+// mgbench ucp-floor loads the module that measures UCP by itself, and runs it.
 #include <fmt/format.h>
 
 #include <cstdio>

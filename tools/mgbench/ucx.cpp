@@ -22,7 +22,7 @@ constexpr int kFirstPort = 13450;
 constexpr int kTries = 50;
 constexpr useconds_t kBetweenTries = 100'000;
 
-// Two of the cores that this process may use, or none.
+// Returns two of the cores that this process may use, or none if there are not two.
 std::vector<std::string> two_cores() {
   cpu_set_t usable;
   std::vector<std::string> cores;
@@ -32,7 +32,7 @@ std::vector<std::string> two_cores() {
   return cores.size() == 2 ? cores : std::vector<std::string>{};
 }
 
-// Starts the command with its standard output in `out`, which may be kNullDescriptor.
+// Starts the command with `out` as its standard output, which may be kNullDescriptor.
 Result<pid_t> start(const std::vector<std::string>& command, const Transport& transport, int out) {
   ChildStart child;
   child.command = command;
@@ -47,8 +47,8 @@ Result<pid_t> start(const std::vector<std::string>& command, const Transport& tr
   return fail_errno(process.error().code, "cannot start ucx_perftest");
 }
 
-// The numbers of the last line that ucx_perftest -f -v prints: iterations, then latencies (median, average, overall) in
-// microseconds, bandwidths (average, overall) in MiB a second, message rates.
+// Returns the numbers of the last line that ucx_perftest -f -v prints: iterations, latencies (median, average, overall)
+// in microseconds, bandwidths (average, overall) in MiB a second, message rates.
 Result<std::vector<double>> last_line(const std::string& text) {
   std::istringstream lines(text);
   std::string line, last;
@@ -68,7 +68,7 @@ Result<std::vector<double>> last_line(const std::string& text) {
   return numbers;
 }
 
-// One test between a server and a client, each on a core of its own.
+// Runs one test between a server and a client, each on a core of its own.
 Result<std::vector<double>> measure(const Transport& transport, const char* test, size_t bytes, unsigned outstanding) {
   static int port = kFirstPort;
   const std::vector<std::string> cores = two_cores();
@@ -103,7 +103,7 @@ Result<std::vector<double>> measure(const Transport& transport, const char* test
       break;
     }
     status = wait_for_child(*asking);
-    // Status other than 0: the server does not listen yet.
+    // If the status is not 0, the server does not listen yet.
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) result = last_line(text);
   }
   if (!result) kill(serving, SIGKILL);

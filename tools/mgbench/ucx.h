@@ -1,4 +1,5 @@
-// mgbench over UCX: page fetches and prefetching, beside what UCX's own benchmark gets from the same transport.
+// mgbench compares page fetches and prefetching over UCX with the figures of UCX's own benchmark over the same
+// transport. This runs that benchmark.
 #pragma once
 
 #include <map>
@@ -17,19 +18,20 @@ struct Transport {
   const char* devices;  // for UCX_NET_DEVICES; nullptr: any
 };
 
-// Both kinds that nodes on one machine can use: TCP over the loopback interface, and shared memory.
+// Returns both kinds that nodes on one machine can use: TCP over the loopback interface, and shared memory.
 const std::vector<Transport>& transports();
 
-// What ucx_perftest measures for messages or gets of `bytes` between two processes on two cores of this machine. Not
-// the latency of one get (ucp_get): where that needs the target's processor, as over TCP, its target makes no progress
-// while it waits for the end of the test, and UCX's own timer, a millisecond, is all that is measured.
+// The figures of ucx_perftest for messages or gets of `bytes` between two processes on two cores of this machine. The
+// latency of one get (ucp_get) is not among the figures: where a get needs the target's processor, as over TCP,
+// ucx_perftest's target makes no progress while it waits for the end of the test, so the test would measure only UCX's
+// own timer, a millisecond.
 struct Perftest {
   double request_us = 0;    // a message of 32 bytes, one way (ucp_am_lat)
   double reply_us = 0;      // a message of `bytes`, one way (ucp_am_lat)
   double message_MBps = 0;  // messages of `bytes`, one after the other (ucp_am_bw); 10^6 bytes a second
   double get_MBps = 0;      // gets of `bytes`, 32 at a time (ucp_get)
 };
-// Errors: ucx_perftest is not installed (and which package has it), or failed.
+// Runs the tests. An error says that ucx_perftest is not installed, and which package has it, or that it failed.
 Result<Perftest> run_perftest(const Transport& transport, size_t bytes);
 
 }  // namespace multigrain::bench

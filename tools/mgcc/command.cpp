@@ -11,7 +11,7 @@
 namespace multigrain::compiler {
 namespace {
 
-// Options of clang whose value is the next argument, which is then no input.
+// Tells whether it is an option of Clang whose value is the next argument. That argument is then no input file.
 bool takes_value(std::string_view option) {
   static constexpr std::array kOptions = {"-o",
                                           "-I",
@@ -56,7 +56,8 @@ bool takes_value(std::string_view option) {
   return std::ranges::find(kOptions, option) != kOptions.end();
 }
 
-// Options with which the compiler does not link, or not a program or library that code of ours could be part of.
+// Tells whether it is an option with which the compiler does not link, or links something that libmultigrain
+// cannot be part of.
 bool forbids_linking(std::string_view option) {
   static constexpr std::array kOptions = {
       "-c",           "-S",        "-E",       "-M", "-MM", "-r", "-nostdlib", "-nodefaultlibs", "-fsyntax-only",
@@ -64,7 +65,7 @@ bool forbids_linking(std::string_view option) {
   return std::ranges::find(kOptions, option) != kOptions.end();
 }
 
-// Whether the argument is -fsanitize= with one of these in its list.
+// Tells whether the argument is -fsanitize= with one of these in its list.
 bool asks_for_sanitizer(std::string_view argument, std::initializer_list<std::string_view> any_of) {
   constexpr std::string_view kOption = "-fsanitize=";
   if (!argument.starts_with(kOption)) return false;
@@ -77,7 +78,7 @@ bool asks_for_sanitizer(std::string_view argument, std::initializer_list<std::st
   return false;
 }
 
-// What -fmultigrain-checks= may be given: as plugin.cpp of the pass.
+// Checks the list of -fmultigrain-checks=. The words are those of the pass (src/instrument/pass/plugin.cpp).
 Status check_list(std::string_view list) {
   static constexpr std::array kWords = {"loops",    "nests", "rows",      "batch", "group",    "narrow", "expand",
                                         "prefetch", "hold",  "arguments", "pages", "versions", "verify", "all"};
@@ -173,13 +174,14 @@ Result<Request> understand(const std::vector<std::string>& arguments) {
 std::vector<std::string> compile_flags(const Request& request, const Places& places) {
   std::vector<std::string> flags = {"-I" + places.includes};
   if (!request.checks) return flags;
-  // -fplugin loads it before options are read, so that -mllvm knows those of the pass. Not -mllvm alone: with -flto
-  // that reaches the linker, too.
+  // -fplugin loads the pass before options are read, so that -mllvm knows the options of the pass. They are passed by
+  // -Xclang -mllvm, because with -flto an -mllvm alone would reach the linker, too.
   flags.push_back("-fplugin=" + places.pass);
   flags.push_back("-fpass-plugin=" + places.pass);
-  // Templates of libstdc++ are to be instantiated where checks are.
+  // Templates of libstdc++ must be instantiated in the program, so that they have checks.
   flags.insert(flags.end(), {"-isystem", places.includes + "/multigrain/libstdc++"});
-  // No pass has this name: so that the pass knows where in the source a call is, also without -g.
+  // No pass has this name. The option makes Clang keep source locations, so that the pass can name the line of a
+  // call even without -g.
   flags.push_back("-Rpass=^multigrain$");
   const auto option = [&](const std::string& word) {
     flags.insert(flags.end(), {"-Xclang", "-mllvm", "-Xclang", word});
@@ -200,8 +202,8 @@ std::vector<std::string> link_flags(const Places& places) {
 std::vector<std::string> command(const Request& request, const Places& places) {
   std::vector<std::string> words = {places.compiler};
   const auto add = [&](const std::vector<std::string>& more) { words.insert(words.end(), more.begin(), more.end()); };
-  // An assembler file needs no plugin, an object file no header, and a file of arguments may say -c: that is nothing to
-  // warn about.
+  // The compiler must not warn that it does not use these: an assembler file needs no plugin, an object file needs no
+  // header, and a file of arguments may contain -c.
   const auto add_quietly = [&](const std::vector<std::string>& more) {
     add({"--start-no-unused-arguments"});
     add(more);
@@ -209,7 +211,7 @@ std::vector<std::string> command(const Request& request, const Places& places) {
   };
   add_quietly(compile_flags(request, places));
   add(request.arguments);
-  // A part of `undefined` whose library reads the table of virtual functions of an object without checks.
+  // vptr is a part of `undefined`. Its library reads the pointer to an object's virtual table without checks.
   if (request.checks && request.sanitizes_undefined) add({"-fno-sanitize=vptr"});
   if (request.links) add_quietly(link_flags(places));
   return words;

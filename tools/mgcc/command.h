@@ -1,4 +1,5 @@
-// What mgcc makes of its command line.
+// mgcc turns its command line into a command of Clang: it takes out its own options, and adds the plugin, the
+// headers and the library.
 #pragma once
 
 #include <string>
@@ -10,18 +11,18 @@ namespace multigrain::compiler {
 
 enum class Show { kNothing, kAll, kCompile, kLink };
 
-// How the user's arguments are to be understood.
+// The requests in the user's arguments.
 struct Request {
   Show show = Show::kNothing;
   bool help = false;
-  bool version = false;                // our own
+  bool version = false;                // Multigrain's version
   bool checks = true;                  // -fno-multigrain-checks
   bool links = false;                  // the compiler would link
-  bool openmp = false;                 // -fopenmp, which needs the compiler's runtime for it
+  bool openmp = false;                 // -fopenmp, which needs the compiler's OpenMP runtime
   bool sanitizes_undefined = false;    // -fsanitize=undefined
   std::vector<std::string> arguments;  // for the compiler
-  // For the pass.
-  std::string optimisations;  // what -fmultigrain-checks= said, the last word on each last
+  // The following members are options of the pass.
+  std::string optimisations;  // the lists of all -fmultigrain-checks=; of contradicting words the last counts
   bool polls = true;
   bool sequential = false;
   bool asm_is_error = false;
@@ -29,10 +30,10 @@ struct Request {
   std::string unchecked_call;  // "ignore", "warn" or "error"; empty: the pass's default
 };
 
-// Takes out what is ours. An error says which option makes no sense.
+// Separates mgcc's own options from the compiler's arguments. An error says which option makes no sense.
 Result<Request> understand(const std::vector<std::string>& arguments);
 
-// Where the compiler and what it needs are.
+// The places of the compiler and of the files that it needs.
 struct Places {
   std::string compiler;
   std::string includes;
@@ -42,9 +43,9 @@ struct Places {
 
 std::vector<std::string> compile_flags(const Request& request, const Places& places);
 std::vector<std::string> link_flags(const Places& places);
-// The whole command.
+// Returns the whole command.
 std::vector<std::string> command(const Request& request, const Places& places);
-// As a shell would read it.
+// Returns the words as one line that a shell reads as these words.
 std::string quoted(const std::vector<std::string>& words);
 
 }  // namespace multigrain::compiler

@@ -1,4 +1,5 @@
-// mgcc and mg++: clang with the pass that compiles access checks in, and with what programs of Multigrain need.
+// mgcc and mg++ run Clang with the pass that compiles access checks in, and with the headers and the library that
+// programs of Multigrain need.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -48,7 +49,7 @@ All options are clang's, but for these:
                              [no-]all     all of these
                              and, off unless it is asked for:
                              verify       a call before each access under a hazard, which ends the program if none
-                                          is open: to look for faults of the checks themselves
+                                          is published: to look for faults of the checks themselves
   -fno-multigrain-polls      no polls in loops: for programs that never run under --protocol shasta
   -fmultigrain-sequential    plain accesses of memory that may be shared stay in the order of the program's text, with
                              a fence behind each store: data races are sequentially consistent (slow)
@@ -68,7 +69,7 @@ int complain(const Error& error) {
   return 2;
 }
 
-// The version that a compiler reports, or 0.
+// Returns the version that a compiler reports, or 0.
 int major_version_of(const std::string& compiler) {
   const std::string question = "'" + compiler + "' -dumpversion 2>/dev/null";
   std::FILE* const answer = popen(question.c_str(), "r");
@@ -88,7 +89,7 @@ Result<std::string> find_compiler() {
     return wanted;
   }
   if (access(MULTIGRAIN_COMPILER, X_OK) == 0) return MULTIGRAIN_COMPILER;
-  // Installed on another machine than it was built on.
+  // The path may not exist if Multigrain was built on another machine.
   const std::string name = std::filesystem::path(MULTIGRAIN_COMPILER).filename();
   if (major_version_of(name) == 19) return name;
   return fail("cannot find {}: install clang 19 (on Debian: apt install clang-19), or name one in " MULTIGRAIN_OVERRIDE,
@@ -107,14 +108,15 @@ Result<Places> find_places() {
   const auto library = find_beside_executable({"../" MULTIGRAIN_LIBDIR, "../lib"}, {"libmultigrain.so"});
   if (!library) return tl::unexpected(library.error());
   places.library = *library;
-  // In the build tree the headers are the source's.
+  // mgcc in the build tree uses the headers of the source tree.
   const auto includes = find_beside_executable({"../" MULTIGRAIN_INCLUDEDIR}, {"multigrain/multigrain.h"});
   places.includes = includes ? includes->string() : MULTIGRAIN_SOURCE_INCLUDES;
   return places;
 }
 
-// Debian has clang's OpenMP in a package of its own; without it clang says that omp.h is not found, or the linker that
-// libomp is not. In clang's own folder: GCC's omp.h, which -print-file-name would find, is of another runtime.
+// Fails if Clang's OpenMP runtime, which Debian has in a package of its own, is not installed. Otherwise Clang would
+// say that omp.h is not found, or the linker that libomp is not. The header must be in Clang's own folder:
+// -print-file-name might find GCC's omp.h, which belongs to another runtime.
 Status check_openmp(const std::string& compiler) {
   const std::string question = "'" + compiler + "' -print-resource-dir 2>/dev/null";
   std::FILE* const answer = popen(question.c_str(), "r");

@@ -1,5 +1,5 @@
-// mgrun: runs a Multigrain program on an emulated cluster on this machine or on several hosts, as mpirun does with MPI
-// programs.
+// mgrun runs a Multigrain program on an emulated cluster on this machine or on several hosts, as mpirun does
+// with MPI programs.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@
 
 namespace {
 
-// A descriptor that mgrun opens must not be taken for a standard one that is closed. What is written there fails, as it
-// would without mgrun.
+// Opens the standard descriptors that are closed, so that mgrun's own descriptors do not get their numbers. They are
+// read-only, so that writing to them fails, as it would without mgrun.
 void fill_standard_descriptors() {
   while (true) {
     const int fd = open("/dev/null", O_RDONLY);
@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   fill_standard_descriptors();
   // A file that grows beyond the limit (ulimit -f) is an error with a sentence, not a sudden end.
   signal(SIGXFSZ, SIG_IGN);
-  // What mgrun starts on other hosts; not for users.
+  // mgrun starts itself with this option on other hosts. It is not for users.
   if (argc == 2 && std::string_view(argv[1]) == "--agent") return multigrain::run_agent();
   multigrain::fail_if_output_is_lost("mgrun");
   auto parsed = multigrain::parse_command_line(argc, argv);

@@ -13,13 +13,15 @@ using namespace llvm;
 
 namespace {
 
-// Whether all calls of the function are calls of this file that name it, or can be made so.
+// Tells whether all calls of the function are direct calls in this file, or become that if the function
+// is made local to it.
 bool callers_are_known(const Function& function) {
   if (function.isDeclaration() || function.isVarArg() || function.isIntrinsic()) return false;
-  // The body that is linked in another file's place does the same, so this file may keep to its own.
+  // All files' bodies of an inline function do the same, so this file may use its own.
   if (!function.hasLocalLinkage()) {
     if (!function.hasLinkOnceODRLinkage()) return false;
-    // With others in its group, such as a constructor's two forms, the other files would miss it.
+    // If its group (comdat) has other functions in it, such as the two forms of a constructor, other files may rely on
+    // this file's group to contain it.
     const Comdat* const group = function.getComdat();
     if (group != nullptr && (group->getName() != function.getName() || group->getUsers().size() != 1)) return false;
   }
@@ -40,8 +42,8 @@ bool is_private_in_all_calls(const Argument& argument) {
 
 bool mark_private_arguments(Module& module) {
   if (!options().arguments) return false;
-  // All that may be, and then one after the other is taken back that a call disproves; so that an argument which a
-  // function hands to itself is no obstacle.
+  // All candidates are marked first, and then each one is unmarked that a call disproves. So an argument that a
+  // function passes to itself is no obstacle.
   std::vector<Argument*> marked;
   for (Function& function : module) {
     if (!callers_are_known(function)) continue;

@@ -15,7 +15,7 @@ using namespace llvm;
 
 namespace {
 
-// `name` is the library's function.
+// Calls the wrapper of the library's function `name`.
 CallInst* call_wrapper(IRBuilder<>& builder, FunctionCallee library, StringRef name, ArrayRef<Value*> operands) {
   name.consume_front("__");
   FunctionType* const type = library.getFunctionType();
@@ -27,12 +27,12 @@ CallInst* call_wrapper(IRBuilder<>& builder, FunctionCallee library, StringRef n
   const FunctionCallee wrapper = module.getOrInsertFunction(("__multigrain_" + name).str(),
                                                             FunctionType::get(type->getReturnType(), types, false));
   CallInst* const call = builder.CreateCall(wrapper, arguments);
-  // How a truth value is returned.
+  // The binary interface extends a returned truth value with zeros.
   if (!type->getReturnType()->isVoidTy()) call->addRetAttr(Attribute::ZExt);
   return call;
 }
 
-// One access that is not aligned, by the library.
+// An atomic access that is not aligned and that the library makes.
 class Unaligned {
  public:
   Unaligned(Instruction& instruction, Value* object, Type* type)
@@ -40,7 +40,7 @@ class Unaligned {
         object_(object),
         type_(type),
         size_(builder_.getInt64(instruction.getDataLayout().getTypeStoreSize(type))),
-        order_(builder_.getInt32(5)) {}  // the strongest
+        order_(builder_.getInt32(5)) {}  // memory_order_seq_cst, the strongest
 
   IRBuilder<>& builder() { return builder_; }
 
@@ -58,7 +58,7 @@ class Unaligned {
     return builder_.CreateLoad(type_, to);
   }
   void store(Value* value) { call("__atomic_store", builder_.getVoidTy(), {size_, object_, local(value), order_}); }
-  // Leaves what it found in `expected` if that was something else.
+  // If the object's value is not the expected one, stores the object's value to `expected`.
   Value* compare_exchange(AllocaInst* expected, AllocaInst* desired) {
     return call("__atomic_compare_exchange", builder_.getInt1Ty(), {size_, object_, expected, desired, order_, order_});
   }
@@ -84,7 +84,8 @@ void replace(Instruction& old, Value* with) {
   old.eraseFromParent();
 }
 
-// Again and again, until nobody was between the load and the exchange.
+// Replaces the update by a load and a loop around a compare-and-swap, which ends when no other thread has changed the
+// object between the two.
 void replace_update(AtomicRMWInst& update) {
   Unaligned access(update, update.getPointerOperand(), update.getType());
   AllocaInst* const old = access.local();

@@ -1,4 +1,4 @@
-// A function that gets checks, as the parts of the pass that put them in see it (checks.h).
+// This is the state that the parts of the pass (checks.h) share while they put checks into one function.
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
@@ -15,10 +15,11 @@ struct CheckedFunction {
   CheckedFunction(llvm::Function& function, llvm::AAResults& aliases);
 
   [[nodiscard]] llvm::iterator_range<llvm::inst_iterator> all_instructions() const { return instructions(function); }
-  // A variable on the stack.
+  // Makes a variable on the stack.
   [[nodiscard]] llvm::AllocaInst* local(llvm::Type* type) const;
   void replace(llvm::Instruction& old, llvm::Value* with);
-  // Whether the load gets a check of its value. An atomic load too wide for that goes through a hazard, as a store does.
+  // Tells whether the instruction is a load that gets a check of its value. An atomic load that is too wide for that is
+  // made under a hazard, as a store is.
   [[nodiscard]] bool is_checked_load(const llvm::Instruction& instruction) const;
 
   llvm::Function& function;
@@ -29,7 +30,7 @@ struct CheckedFunction {
   llvm::IntegerType* const i32;
   llvm::IntegerType* const i64;
   llvm::PointerType* const ptr;
-  // Weights of branches that are rarely, and that are mostly taken.
+  // The weights of branches that are rarely taken, and of those that are mostly taken.
   llvm::MDNode* const rarely;
   llvm::MDNode* const mostly;
   // The instructions that a loop's hazards cover (covered.h).
@@ -39,7 +40,7 @@ struct CheckedFunction {
   bool changed = false;
 };
 
-// Whether no access moves from before the instruction to behind it, or the other way.
+// Tells whether no access may move across the instruction, in either direction.
 bool is_barrier(const llvm::Instruction& instruction);
 
 }  // namespace multigrain::checks

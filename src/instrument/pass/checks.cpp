@@ -20,7 +20,7 @@ using namespace llvm;
 
 namespace {
 
-// Puts the stores in that clear the hazards of loops.cpp, where it has marked their ends.
+// Replaces the marks (kBatchEnd) at the ends of loops' hazards by the stores that clear these hazards.
 void clear_hazards_of_loops(CheckedFunction& function) {
   for (Instruction& instruction : make_early_inc_range(function.all_instructions())) {
     if (!is_call_of(instruction, kBatchEnd)) continue;
@@ -41,7 +41,7 @@ bool insert_checks(Function& checked, AAResults& aliases) {
   function.covered = covered_by_hazards(checked);
   prepare_accesses(function);
   loop_hazard.find(function.accesses, function.covered);
-  // Checks split blocks, so the groups and batches of all blocks are formed before.
+  // The checks split blocks, so the groups and batches of all blocks are formed before.
   std::vector<LoadGroup> load_groups;
   std::vector<Batch> batches;
   for (BasicBlock& block : checked) {

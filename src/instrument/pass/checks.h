@@ -1,5 +1,5 @@
-// The checks themselves: a load is compared with the flag value, a store is announced in a hazard
-// (docs/internals/fine-grain.md).
+// This is the pass that puts the checks themselves into a function: loaded values are compared with the flag value, and
+// stores are announced in hazards (docs/internals/fine-grain.md).
 #pragma once
 
 #include <llvm/Analysis/AliasAnalysis.h>
@@ -7,11 +7,12 @@
 
 namespace multigrain::checks {
 
-// Puts checks to every access of the function that may reach shared memory and is not covered by a loop's hazards
-// (loops.h). Runs last, when what is left in memory is the program's. Whether the function changed.
+// Adds a check to every access of the function that may reach shared memory and is not covered by a loop's
+// hazards (loops.h). It runs last, when only the program's own accesses to memory are left. Returns whether
+// the function changed.
 bool insert_checks(llvm::Function& function, llvm::AAResults& aliases);
 
-// The note in the object file by which a run can tell that the code has checks (docs/internals/fine-grain.md).
+// Adds the note to the object file by which a run can tell that the code has checks (docs/internals/fine-grain.md).
 void add_note(llvm::Module& module);
 
 }  // namespace multigrain::checks

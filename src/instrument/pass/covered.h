@@ -1,4 +1,5 @@
-// Where hazards around loops are published (loops.h), as found in the code that the optimiser has made of them.
+// Hazards around loops are published before the optimiser goes on (loops.h). This analysis finds the instructions that
+// they cover in the code that the optimiser has made since.
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
@@ -6,8 +7,8 @@
 
 namespace multigrain::checks {
 
-// What lies between a call that publishes a loop's hazards successfully and those that clear them: it needs no checks, and
-// must not poll.
+// Returns the instructions between a call that publishes a loop's hazards successfully and the calls that clear them.
+// They need no checks, and must not poll.
 llvm::DenseSet<const llvm::Instruction*> covered_by_hazards(llvm::Function& function);
 
 }  // namespace multigrain::checks

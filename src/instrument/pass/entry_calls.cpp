@@ -13,7 +13,8 @@ void drop_promises(Function& function) {
   for (const Attribute::AttrKind kind :
        {Attribute::NoSync, Attribute::Speculatable, Attribute::NoFree, Attribute::NoRecurse, Attribute::WillReturn})
     function.removeFnAttr(kind);
-  // Under which the comparison of a number with itself would be known.
+  // This attribute would let the compiler decide the comparison of a number with itself, by which floating-point
+  // loads are checked.
   function.removeFnAttr("no-nans-fp-math");
   for (Argument& argument : function.args())
     for (const Attribute::AttrKind kind :
@@ -27,7 +28,7 @@ FunctionCallee cold_entry(Module& module, const char* name, FunctionType* type) 
   function->setCallingConv(CallingConv::PreserveAll);
   function->addFnAttr(Attribute::NoUnwind);
   function->addFnAttr(Attribute::Cold);
-  function->addFnAttr(Attribute::NonLazyBind);  // the dynamic linker's detour keeps no vector registers
+  function->addFnAttr(Attribute::NonLazyBind);  // lazy binding in the dynamic linker does not keep vector registers
   return callee;
 }
 
@@ -41,7 +42,8 @@ Instruction* if_not_zero(Instruction& before, const char* name) {
   Module& module = *before.getModule();
   IRBuilder<> builder(&before);
   const auto look = [&](Type* type, Value* at) {
-    // Volatile: it changes while the program looks at it. No sanitize: it is not the program's.
+    // The load is volatile because the runtime changes the word. The metadata says that the load is not the program's
+    // own, so that it gets no check.
     LoadInst* const load = builder.CreateAlignedLoad(type, at, Align(8), true);
     load->setNoSanitizeMetadata();
     return load;

@@ -1,20 +1,24 @@
-// Calls of the runtime's entries (instrument/abi.h), which all that this pass puts into functions makes.
+// Everything that the pass puts into functions calls the runtime's entries (instrument/abi.h). These
+// helpers make such calls.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
 
 namespace multigrain::checks {
 
-// What passes that run later (with -flto) were promised of the function does not hold for what is put into it.
+// Removes the function's attributes that do not hold for the code that is put into it. Passes that run later (with
+// -flto) would rely on them.
 void drop_promises(llvm::Function& function);
 
-// An entry of the runtime whose name ends in _miss (instrument/abi.h), and a call of it: it keeps registers.
+// These declare an entry of the runtime that keeps registers (in instrument/abi.h: its name ends in _miss), and
+// make a call of it.
 llvm::FunctionCallee cold_entry(llvm::Module& module, const char* name, llvm::FunctionType* type);
 llvm::CallInst* call_cold_entry(llvm::IRBuilderBase& builder, llvm::FunctionCallee callee,
                                 llvm::ArrayRef<llvm::Value*> arguments);
 
-// Three instructions in front of another one: load the pointer of that name (instrument/abi.h), compare the word behind it
-// with 0, branch. Returns what to put into the cold branch before.
+// Puts three instructions in front of `before`: load the pointer of that name (instrument/abi.h), compare the
+// word behind it with 0, branch. Returns the end of the cold branch, in front of which the caller inserts what
+// is to happen there.
 llvm::Instruction* if_not_zero(llvm::Instruction& before, const char* name);
 
 }  // namespace multigrain::checks

@@ -18,7 +18,8 @@ using namespace llvm;
 
 namespace {
 
-// Where the sequence begins: at the last load of the address on the straight way to the loop, or at the end of that.
+// Finds where the sequence of load and compare-and-swap begins: at the last load of the address in the block before the
+// loop, or at the end of that block. Returns nullptr if there is no such block.
 Instruction* beginning(const Loop& loop, const Value* address) {
   BasicBlock* const before = loop.getLoopPredecessor();
   if (before == nullptr) return nullptr;
@@ -26,7 +27,7 @@ Instruction* beginning(const Loop& loop, const Value* address) {
     if (const auto* load = dyn_cast<LoadInst>(&instruction); load != nullptr && load->getPointerOperand() == address)
       return &instruction;
     if (&instruction == address) break;
-    // What may change what the load finds, or wait, is another sequence.
+    // A call may change the loaded value, or wait: a load before it belongs to another sequence.
     if (isa<CallBase>(instruction) && !is_harmless_call(cast<CallBase>(instruction))) break;
   }
   return before->getTerminator();
@@ -39,7 +40,7 @@ void prefetch(Instruction& before, Value* address) {
   auto* const i64 = builder.getInt64Ty();
   const auto look = [&](IRBuilder<>& at, Value* pointer) {
     LoadInst* const load = at.CreateAlignedLoad(i64, pointer, Align(8), true);
-    load->setNoSanitizeMetadata();  // it is not the program's
+    load->setNoSanitizeMetadata();  // the load is not the program's own and gets no check
     return load;
   };
   Value* const number = builder.CreatePtrToInt(address, i64);
@@ -70,7 +71,7 @@ bool prefetch_for_loops(Function& function, FunctionAnalysisManager& analyses) {
   for (Instruction& instruction : instructions(function))
     if (auto* exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) exchanges.push_back(exchange);
   if (exchanges.empty()) return false;
-  // All places first: what is put in splits blocks.
+  // All places are collected first, because the inserted code splits blocks.
   SetVector<std::pair<Instruction*, Value*>> places;
   auto& loops = analyses.getResult<LoopAnalysis>(function);
   for (AtomicCmpXchgInst* exchange : exchanges) {

@@ -13,15 +13,15 @@ using namespace llvm;
 
 namespace {
 
-// By which another thread of the node, which loads from the same memory but does not see what is queued for this one
-// (docs/internals/shasta.md), learns that it may go on.
+// Tells whether the call lets another thread of the node go on. That thread loads from the same memory, but does not
+// see the stores that this thread has queued (docs/internals/shasta.md).
 bool lets_another_thread_go_on(const CallBase& call) {
   static const StringSet<> names = {
       "pthread_mutex_unlock", "pthread_rwlock_unlock", "pthread_spin_unlock", "pthread_cond_signal",
       "pthread_cond_broadcast", "pthread_cond_wait", "pthread_cond_timedwait", "pthread_cond_clockwait",
       "pthread_barrier_wait", "pthread_create", "pthread_exit", "sem_post", "mtx_unlock", "cnd_signal", "cnd_broadcast",
       "cnd_wait", "cnd_timedwait", "thrd_create", "thrd_exit", "__cxa_guard_release",
-      // Of the C++ library: std::thread, std::condition_variable.
+      // std::thread and std::condition_variable of the C++ library.
       "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
       "_ZNSt18condition_variable10notify_oneEv", "_ZNSt18condition_variable10notify_allEv",
       "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"};
@@ -29,12 +29,12 @@ bool lets_another_thread_go_on(const CallBase& call) {
   return callee != nullptr && callee->isDeclaration() && names.contains(callee->getName());
 }
 
-// The order of C11: what comes before an operation of release order is visible to whoever sees the operation.
-// Sequentially consistent operations need more: a store by the one, and a load by the next of them, must not pass each
-// other. A fence in front of each sees to that, as it does on processors of IBM's POWER, whose fences these resemble.
+// In C11, a thread that sees an operation of release order also sees everything that comes before the operation.
+// Sequentially consistent operations need more: the store of one and the load of the next must not be reordered. A
+// fence in front of each of them ensures that, as it does on processors of IBM's POWER, whose fences these resemble.
 bool is_release(const Instruction& instruction) {
   if (const auto* call = dyn_cast<CallBase>(&instruction)) return lets_another_thread_go_on(*call);
-  // Between a thread and its own signal handlers.
+  // Orders of the scope `singlethread` hold between a thread and its own signal handlers only.
   if (const auto scope = getAtomicSyncScopeID(&instruction); !scope || *scope == SyncScope::SingleThread) return false;
   if (const auto* load = dyn_cast<LoadInst>(&instruction))
     return load->getOrdering() == AtomicOrdering::SequentiallyConsistent;
@@ -46,8 +46,8 @@ bool is_release(const Instruction& instruction) {
   return fence != nullptr && isReleaseOrStronger(fence->getOrdering());
 }
 
-// A full fence by a locked instruction that changes nothing: mfence, which clang takes, costs several times as much
-// (measured: 57 ns and 6 ns), as it waits for stores that bypass the caches, too.
+// Replaces the fence by a locked instruction that changes nothing. Clang's choice, mfence, costs several times as much
+// (57 ns, measured, against 6 ns), because it also waits for stores that bypass the caches.
 void make_cheap(FenceInst& fence) {
   IRBuilder<> builder(&fence);
   auto* const type = FunctionType::get(builder.getVoidTy(), false);

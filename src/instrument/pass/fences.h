@@ -1,13 +1,14 @@
-// Fences: before what releases, the stores of this node become visible to all (LineProtocol::fence).
+// This pass inserts fences: before a release operation, the stores of this node become visible to all nodes
+// (LineProtocol::fence). Protocols that delay stores need that.
 #pragma once
 
 #include <llvm/IR/Function.h>
 
 namespace multigrain::checks {
 
-// In front of every atomic and every fence of release order, of every sequentially consistent one, and of calls by
-// which another thread may go on: a look at __multigrain_outstanding (instrument/abi.h). Before insert_checks(), which
-// forgets orders. Whether the function changed.
+// Puts a test of __multigrain_outstanding (instrument/abi.h) in front of every atomic and every fence of release order,
+// of every sequentially consistent one, and of calls that let another thread go on. It runs before insert_checks(),
+// which makes all atomics sequentially consistent. Returns whether the function changed.
 bool insert_fences(llvm::Function& function);
 
 }  // namespace multigrain::checks

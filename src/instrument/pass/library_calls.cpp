@@ -20,16 +20,17 @@ using namespace llvm;
 
 namespace {
 
-// Whether a wrapped function may reach shared memory by its arguments.
+// Tells whether a wrapped function may reach shared memory by its arguments.
 bool reaches_shared(const CallBase& call, StringRef name) {
-  // By a list of arguments; by what a place of the program's own has from the call before; by nodes that hang on one which
-  // is not shared. And dlsym finds such functions.
+  // Some functions may reach shared memory even if no argument is shared: by a list of arguments; by a pointer that an
+  // earlier call left in the program's own memory; by nodes that are linked to a private node. dlsym may return such
+  // functions, and must return their wrappers.
   static const StringSet<> always = {"strtok",  "strtok_r", "__strtok_r", "strsep",
                                      "getline", "getdelim", "__getdelim", "dlsym"};
   if (always.contains(name) || name.contains("_List_node_base") || name.contains("_Rb_tree_")) return true;
   if ((name.starts_with("v") || name.starts_with("__v")) && (name.contains("printf") || name.contains("scanf")))
     return true;
-  // A stream is the C library's.
+  // A stream is the C library's own object, and private.
   const bool stream_is_first = name == "fscanf" || name == "fprintf" || name == "__fprintf_chk";
   return any_of(drop_begin(call.args(), stream_is_first ? 1 : 0), [](const Use& argument) {
     return argument->getType()->isPointerTy() && may_be_shared(argument.get());
@@ -53,7 +54,8 @@ void warn(const Function& caller, const DebugLoc& location, const Twine& what, b
       location, is_error ? DS_Error : DS_Warning));
 }
 
-// The runtime ends the run if the argument is shared, and kept coherent by lines.
+// Inserts a test in front of the call: if the pointer is shared, the code calls the runtime, which ends the run if the
+// memory is kept coherent by lines.
 void look_at(CallBase& call, Value* pointer) {
   Module& module = *call.getModule();
   IRBuilder<> builder(&call);
@@ -80,7 +82,7 @@ void look_at(CallBase& call, Value* pointer) {
                      {pointer, address, builder.CreateGlobalString(callee.getName()), file, builder.getInt32(line)});
 }
 
-// A call of a function that has no wrapper.
+// Handles a call of a function that has no wrapper.
 bool look_at_arguments(CallBase& call, const Function& callee, Library kind) {
   SmallVector<Value*, 4> suspects;
   bool likely = false;
@@ -88,7 +90,7 @@ bool look_at_arguments(CallBase& call, const Function& callee, Library kind) {
     const Use& argument = call.getArgOperandUse(i);
     if (!argument->getType()->isPointerTy() || !may_be_shared(argument.get()) || call.isByValArgument(i)) continue;
     suspects.push_back(argument.get());
-    // The object of a member function is private mostly, such as a stream that was handed over by reference.
+    // The object of a member function is mostly private, such as a stream that is passed by reference.
     likely |= !(i == 0 && callee.getName().starts_with("_ZN"));
   }
   if (suspects.empty()) return false;
@@ -102,7 +104,7 @@ bool look_at_arguments(CallBase& call, const Function& callee, Library kind) {
   return true;
 }
 
-// A function of this file that looks at its arguments and calls the other.
+// Returns a function of this file that tests its arguments and then calls the given function.
 Function* make_looking(Function& function) {
   Module& module = *function.getParent();
   const std::string name = ("multigrain.looking." + function.getName()).str();
@@ -128,7 +130,7 @@ bool is_called_by(const Use& use) {
   return call != nullptr && call->isCallee(&use);
 }
 
-// Where a pointer to the function is made, if that is in code.
+// Returns the first instruction that makes a pointer to the function, or nullptr if there is none.
 const Instruction* first_user(const Function& function) {
   for (const Use& use : function.uses())
     if (!is_called_by(use))
@@ -145,7 +147,7 @@ bool redirect_library_call(CallBase& call) {
   if (is_wrapped(*callee) && callee->getFunctionType() == call.getFunctionType()) {
     if (!reaches_shared(call, without_prefix(callee->getName()))) return false;
     call.setCalledFunction(wrapper_in(*call.getModule(), *callee));
-    // What the compiler knew of the library's function does not hold for one that may wait for other nodes.
+    // The attributes of the library's function do not hold for the wrapper, which may wait for other nodes.
     call.setAttributes(AttributeList());
     return true;
   }

@@ -21,7 +21,7 @@ using namespace llvm;
 
 namespace {
 
-// Whether a type of the intermediate language is what the binary interface makes of T.
+// Tells whether a type of the intermediate language is the one that the binary interface gives to T.
 template <typename T>
 bool is_type(const Type* type) {
   if constexpr (std::is_void_v<T>)
@@ -67,7 +67,7 @@ const StringMap<HasType>& wrapped() {
   return functions;
 }
 
-// What the libraries of the machine on which this was built export.
+// Tells whether a library of the machine on which this was built exports the name.
 bool is_exported(StringRef name) {
   static constexpr const char* kNames[] = {
 #include "library_symbols.inc"
@@ -81,7 +81,7 @@ bool has_prefix(StringRef name, ArrayRef<const char*> prefixes) {
 
 bool accepts(StringRef name) {
   static const StringSet<> names = {
-      // The runtime stands in front of them (src/runtime/interpose).
+      // The runtime interposes these (src/runtime/interpose).
       "read", "write", "pread", "pread64", "pwrite", "pwrite64", "readv", "writev", "preadv", "preadv64", "pwritev",
       "pwritev64", "preadv2", "preadv64v2", "pwritev2", "pwritev64v2", "__read_chk", "__pread_chk", "__pread64_chk",
       "fread", "fread_unlocked", "__fread_chk", "__fread_unlocked_chk", "fwrite", "fwrite_unlocked", "fputs",
@@ -99,20 +99,20 @@ bool accepts(StringRef name) {
       "recv", "recvfrom", "recvmsg", "send", "sendto", "sendmsg", "socketpair", "__recv_chk", "__recvfrom_chk",
       "sigaction", "sigprocmask", "pthread_sigmask", "signal", "malloc", "calloc", "realloc", "reallocarray", "free",
       "malloc_usable_size",
-      // They keep the pointer, hand it on, or tell the system of the memory, and do not look there.
+      // These keep the pointer, pass it on, or name the memory to the system, and do not access it.
       "atexit", "on_exit", "at_quick_exit", "bsd_signal", "sysv_signal", "pthread_setspecific", "pthread_getspecific",
       "pthread_exit", "tss_set", "madvise", "posix_madvise", "mprotect", "munmap", "msync", "mlock", "munlock", "mmap",
       "mmap64", "__assert_fail", "__assert_perror_fail", "__stack_chk_fail", "_exit", "__libc_start_main"};
-  // Exceptions, and what operator delete is handed.
+  // The functions of exceptions and operator delete do not follow the pointers that they are given.
   return names.contains(name) ||
          has_prefix(name, {"__cxa_", "_Unwind_", "__gxx_", "_ZdlPv", "_ZdaPv",
-                           // What the streams' templates do files by ends in read, write and open.
+                           // The streams' templates access files by this class, which ends up in read, write and open.
                            "_ZNSt12__basic_fileIcE", "_ZNKSt12__basic_fileIcE"});
 }
 
 bool takes_handles(StringRef name) {
   static const StringSet<> names = {
-      // Streams and folders, which come from the library.
+      // These take streams and folders, which the library itself allocates.
       "fclose", "fflush", "fflush_unlocked", "feof", "feof_unlocked", "ferror", "ferror_unlocked", "clearerr",
       "clearerr_unlocked", "fileno", "fileno_unlocked", "fseek", "fseeko", "fseeko64", "ftell", "ftello", "ftello64",
       "rewind", "fgetc", "fgetc_unlocked", "getc", "getc_unlocked", "_IO_getc", "fputc", "fputc_unlocked", "putc",
@@ -120,14 +120,15 @@ bool takes_handles(StringRef name) {
       "pclose", "flockfile", "ftrylockfile", "funlockfile", "getw", "putw", "__uflow", "__overflow", "readdir",
       "readdir64", "closedir", "rewinddir", "seekdir", "telldir", "dirfd", "dlclose", "freelocale", "duplocale",
       "uselocale", "freeaddrinfo", "iconv_close",
-      // Where a call is left for another.
+      // These save or restore the place where execution goes on, or call a function once.
       "setjmp", "_setjmp", "__sigsetjmp", "sigsetjmp", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk",
       "call_once",
-      // The program's arguments.
+      // These take the program's arguments.
       "getopt", "__posix_getopt", "getopt_long", "getopt_long_only"};
   return names.contains(name) ||
          has_prefix(name, {"pthread_", "__pthread_", "sem_", "mtx_", "cnd_", "thrd_", "tss_"}) ||
-         // Of C++: locales, streams' state, exceptions, paths, what threads wait for each other with.
+         // The classes of C++: locales, streams' state, exceptions, paths, and those by which threads
+         // wait for each other.
          has_prefix(name, {"_ZNSt6locale",
                            "_ZNKSt6locale",
                            "_ZNSt8ios_base",

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The names of the functions that libraries export, as lines of C++ strings in the order of strcmp, for library_names.cpp.
+# Prints the names of the functions that libraries export, as lines of C++ strings in the order of strcmp, for
+# library_names.cpp.
 # Usage: list_symbols.sh NM LIBRARY ... > FILE
 set -e
 nm=$1

@@ -16,21 +16,21 @@ using namespace llvm;
 
 namespace {
 
-constexpr unsigned kLargestGroup = 8;  // loads that share a branch
+constexpr unsigned kLargestGroup = 8;  // loads
 
 class LoadChecks {
  public:
   explicit LoadChecks(CheckedFunction& function) : f_(function) {}
 
   // Consecutive loads whose addresses do not depend on each other's values are made together and checked by one branch.
-  // A load moves up to those before it if nothing in between may store there.
+  // A load moves up to the loads before it if nothing in between may store to its address.
   void form_groups(BasicBlock& block, std::vector<LoadGroup>& groups) {
     LoadGroup group;
     const auto finish = [&] {
       if (!group.empty()) groups.push_back(group);
       group.clear();
     };
-    SmallVector<Instruction*> writers;  // since the group's last load
+    SmallVector<Instruction*> writers;  // behind the group's last load
     unsigned distance = 0;
     for (Instruction& instruction : make_early_inc_range(block)) {
       ++distance;
@@ -69,7 +69,7 @@ class LoadChecks {
     SmallVector<Value*, 8> conditions;
     SmallVector<Value*, 8> floats;
     for (LoadInst* load : group) add_flag_condition(builder, *load, conditions, floats);
-    // One comparison looks at two numbers: it is unordered if either is none.
+    // One comparison checks two loaded numbers: it is unordered if either of them is a NaN, as the flag value is.
     DenseMap<Type*, Value*> waiting;
     for (Value* number : floats) {
       Value*& other = waiting[number->getType()];
@@ -95,11 +95,13 @@ class LoadChecks {
     BasicBlock* const head = missed->getSinglePredecessor();
     BasicBlock* const tail = cast<BranchInst>(then)->getSuccessor(0);
     IRBuilder<> slow(then);
-    // All again, in order: a load that was made before its predecessor missed would be out of order.
+    // After a miss all loads of the group are made again, in order: a value that was loaded before an earlier load
+    // missed would be out of order.
     SmallVector<std::pair<LoadInst*, Value*>, 8> values;
     SmallVector<LoadInst*, 8> words;
     if (any_of(group, [this](const LoadInst* load) { return is_narrow(f_, *load); })) {
-      // Here, too, with whole words in place of narrow loads, and then checked as such.
+      // A narrow load's value alone does not tell whether it missed. So the loads are made again as loads of whole
+      // words, which are then checked as such.
       SmallVector<Value*, 8> shifts;
       for (LoadInst* load : group) {
         slow.SetCurrentDebugLocation(load->getDebugLoc());
@@ -120,7 +122,8 @@ class LoadChecks {
     for (auto& [load, value] : values) {
       PHINode* const phi = PHINode::Create(load->getType(), 2, "", tail->begin());
       phi->setDebugLoc(load->getDebugLoc());
-      // In the head are the comparisons, and, of a loop of one block, what the next iteration gets.
+      // The head keeps the loaded value for the comparisons. But if the head is a loop's only block, its phi nodes are
+      // those of the next iteration, and get the checked value.
       load->replaceUsesWithIf(phi, [&](Use& use) {
         const auto* const user = cast<Instruction>(use.getUser());
         return user != phi && (user->getParent() != head || isa<PHINode>(user));
@@ -137,7 +140,7 @@ class LoadChecks {
     const MemoryLocation location = MemoryLocation::get(&load);
     for (Instruction* writer : writers)
       if (isModSet(f_.aliases.getModRefInfo(writer, location))) return false;
-    // What computes its address, between the two, in order.
+    // The instructions between the two loads that compute the address move as well, in order.
     SmallVector<Instruction*, 8> needed;
     SmallVector<Value*, 8> work = {load.getPointerOperand()};
     while (!work.empty()) {
@@ -145,7 +148,7 @@ class LoadChecks {
       if (instruction == nullptr || instruction->getParent() != load.getParent()) continue;
       if (is_contained(group, instruction)) return false;
       if (isa<PHINode>(instruction) || instruction->comesBefore(&last)) {
-        // Above the group's last load, but a value of the group may flow into it there.
+        // The instruction stands above the group's last load, but may depend on the value of another load of the group.
         if (depends_on(*instruction, group)) return false;
         continue;
       }
@@ -182,12 +185,13 @@ class LoadChecks {
     return false;
   }
 
-  // Whether a loaded value may be, or have in it, the flag value. A number of conditions, any of which says so.
+  // Adds conditions of which at least one is true if the loaded value may be, or contain, the flag value.
   void add_flag_condition(IRBuilder<>& builder, LoadInst& load, SmallVectorImpl<Value*>& conditions,
                           SmallVectorImpl<Value*>& floats) {
     Type* const type = load.getType();
     const uint64_t size = f_.layout.getTypeStoreSize(type);
-    const bool precise = load.getAlign() < Align(std::min<uint64_t>(size, 8));  // words of different lines
+    // The words of the value may be of different lines, so each is compared.
+    const bool precise = load.getAlign() < Align(std::min<uint64_t>(size, 8));
     if (is_unaligned(f_, load)) {
       conditions.push_back(may_have_part_of_flag(builder, load, size));
       return;
@@ -233,7 +237,7 @@ class LoadChecks {
                      lanes, ConstantVector::getSplat(words->getElementCount(), builder.getInt32(MG_FINE_FLAG32)))));
   }
 
-  // Whether any byte is as great as the flag value's are.
+  // Tests whether any byte is at least as great as the smallest byte of the flag value.
   Value* may_have_part_of_flag(IRBuilder<>& builder, LoadInst& load, uint64_t size) {
     Type* const type = load.getType();
     Value* whole = &load;
@@ -243,7 +247,8 @@ class LoadChecks {
       Value* const least = ConstantVector::getSplat(bytes->getElementCount(), builder.getInt8(MG_FINE_FLAG8));
       return any_lane(builder, builder.CreateICmpUGE(builder.CreateBitCast(whole, bytes), least));
     }
-    // A byte of the inverse that is less than n lends from its highest bit if n is taken away, which it had not.
+    // The inverse of a byte that may be of the flag value is less than n = 0x100 - MG_FINE_FLAG8. If n is subtracted
+    // from such a byte, it borrows, and its highest bit becomes 1, which was 0 before.
     const auto bits = static_cast<unsigned>(size * 8);
     const auto in_each = [&](uint64_t byte) { return builder.getInt(APInt::getSplat(bits, APInt(8, byte))); };
     whole = builder.CreateBitCast(whole, builder.getIntNTy(bits));
@@ -258,7 +263,7 @@ class LoadChecks {
     return builder.CreateICmpNE(bits, ConstantInt::get(bits->getType(), 0));
   }
 
-  // The load's value by way of the runtime.
+  // Loads the value by way of the runtime.
   Value* load_again(IRBuilder<>& builder, LoadInst& load) {
     Type* const type = load.getType();
     const uint64_t size = f_.layout.getTypeStoreSize(type);

@@ -1,4 +1,5 @@
-// Checks of loads: the value that was loaded is compared with the flag value (docs/internals/fine-grain.md).
+// This part of the pass checks loads: the code compares each loaded value with the flag value, and calls the runtime if
+// they may be equal (docs/internals/fine-grain.md).
 #pragma once
 
 #include <vector>
@@ -7,13 +8,13 @@
 
 namespace multigrain::checks {
 
-// Loads whose values are checked by one branch, in the order of the program.
+// Loads whose values one branch checks, in the order of the program.
 using LoadGroup = llvm::SmallVector<llvm::LoadInst*, 8>;
 
 // Appends the groups of a block's loads to `groups`. Loads of one group are moved together.
 void form_load_groups(CheckedFunction& function, llvm::BasicBlock& block, std::vector<LoadGroup>& groups);
 
-// Puts the check behind the group's last load.
+// Inserts the check behind the group's last load.
 void check_loads(CheckedFunction& function, llvm::ArrayRef<llvm::LoadInst*> group);
 
 }  // namespace multigrain::checks

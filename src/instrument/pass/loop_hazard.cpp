@@ -24,10 +24,11 @@ using namespace llvm;
 
 namespace {
 
-// A requester waits no longer than for so many instructions (as the program was before it had checks). Few would do for
-// the locked instruction's own price, but it also waits for the stores before it, each of which may have missed the cache.
+// A requester waits for this many instructions at most (counted before checks are inserted). Fewer would make up for
+// the price of the locked instruction itself, but the locked instruction also waits for the stores before it, each of
+// which may have missed the processor's cache.
 constexpr uint64_t kLoopHazardInstructions = 4096;
-// Iterations of loops with hazards of their own that count as one instruction (log2).
+// The number of iterations of loops with hazards of their own that count as one instruction (log2).
 constexpr uint64_t kCheapIterationsShift = 3;
 constexpr const char* kPublishLoopHazard = "__multigrain_publish_loop_hazard";
 constexpr const char* kCacheRights = "__multigrain_cache_rights";
@@ -36,14 +37,16 @@ bool has_any_of(const Loop& loop, const DenseSet<const BasicBlock*>& blocks) {
   return any_of(loop.blocks(), [&](const BasicBlock* block) { return blocks.contains(block); });
 }
 
-// An entry of the runtime, which clears all hazards before it waits; polls and fences only if there is none.
+// Tells whether the call is of one of the runtime's entries that keep registers. They clear all hazards before they
+// wait, except polls and fences, which do nothing while a hazard is published. finish() clears the loop hazard
+// before all of them.
 bool is_cold(const CallBase& call) {
   return call.getCallingConv() == CallingConv::PreserveAll && !is_call_of(call, kPublishLoopHazard) &&
          !is_call_of(call, kCacheRights);
 }
 
-// A loop of some computations and a poll alone, such as on the bits of an index: to count its iterations costs less than
-// to publish a hazard again behind it.
+// Tells whether the loop consists of a few computations and a poll, as a loop over the bits of an index does. To count
+// its iterations costs less than to publish the loop hazard again behind it.
 bool is_small(const Loop& loop) {
   constexpr unsigned kSmall = 24;
   if (!loop.isInnermost() || loop.getLoopLatch() == nullptr) return false;
@@ -65,7 +68,7 @@ bool is_small(const Loop& loop) {
 }  // namespace
 
 void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<const Instruction*>& covered) {
-  // What returns twice may return to where the hazard was thought to be published.
+  // A function that returns twice (setjmp) may return to code that takes the hazard for published when it is cleared.
   if (!options().hold || function_.callsFunctionThatReturnsTwice()) return;
   DenseSet<const BasicBlock*> stores;
   for (const Instruction* access : accesses)
@@ -74,10 +77,10 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
   if (stores.empty()) return;
   const DominatorTree dominators(function_);
   const LoopInfo loops(dominators);
-  // In a cycle that is no loop nobody would count iterations.
+  // In a cycle that is no natural loop, iterations would not be counted.
   ReversePostOrderTraversal<Function*> order(&function_);
   if (containsIrreducibleCFG<const BasicBlock*>(order, loops)) return;
-  // Inside, loops with hazards of their own do better under the loop hazard, too.
+  // Inner loops with hazards of their own are faster under the loop hazard, too.
   DenseSet<const BasicBlock*> uses = stores;
   for (const Instruction& instruction : instructions(function_))
     if (const auto* call = dyn_cast<CallInst>(&instruction); call != nullptr && is_call_of(*call, kBatchBegin))
@@ -107,17 +110,18 @@ void LoopHazard::find(const SetVector<Instruction*>& accesses, const DenseSet<co
 void LoopHazard::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
                       const DenseSet<const Instruction*>& covered) {
   const size_t polls_before = polls_.size();
-  DenseSet<const BasicBlock*> without;  // in loops inside that have no use for it
+  DenseSet<const BasicBlock*> without;  // blocks of inner loops that do not use the hazard
   for (const Loop* inside : loop) {
     if (has_any_of(*inside, uses)) {
       find(*inside, uses, covered);
       continue;
     }
-    // A loop under a piece's hazards: the vectoriser leaves one when it has moved the piece's accesses in front of the
-    // loop and behind it. Nothing may clear the hazards there. The loop is bounded, and counted at the piece's end.
+    // A loop without stores may be under a piece's hazards: the vectoriser leaves such a loop when it has moved the
+    // piece's accesses in front of it and behind it. Nothing may clear the hazards there. The loop is bounded, and its
+    // iterations are counted at the piece's end.
     const bool is_covered = covered.contains(inside->getHeader()->getTerminator());
     if (!is_covered && is_small(*inside)) {
-      // To count what ends soon anyway would cost more than it does.
+      // To count the iterations of a loop that ends soon anyway would cost more than the loop.
       if (most_iterations_of_shifts(*inside) == 0) count_iterations(*inside, polls_.size());
       continue;
     }
@@ -126,7 +130,7 @@ void LoopHazard::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
     for (BasicBlock* before : predecessors(inside->getHeader())) {
       if (inside->contains(before)) continue;
       Instruction* const branch = before->getTerminator();
-      // Where the branch may go elsewhere as well, the hazard stays published there: a piece may begin there.
+      // If the branch may go elsewhere as well, the hazard stays published on that way, where a piece may begin.
       if (branch->getNumSuccessors() == 1)
         clear_before_.insert(branch);
       else
@@ -146,7 +150,8 @@ void LoopHazard::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
       } else if (!covered.contains(call)) {
         clear_before_.insert(call);
       } else if (!is_short_copy(*call)) {
-        // The piece's hazards, of which this may be one, stay published until its end: loops.cpp has let no such call in.
+        // The hazards over a piece, of which the loop hazard may be one, stay published until its end, so loop_plan.cpp
+        // has not let such a call in.
         report_fatal_error("multigrain: a call stands under a loop's hazards in " + Twine(function_.getName()) +
                                ": please report this, and compile with -fmultigrain-checks=no-loops",
                            false);
@@ -163,9 +168,9 @@ void LoopHazard::find(const Loop& loop, const DenseSet<const BasicBlock*>& uses,
 void LoopHazard::count_iterations(const Loop& loop, size_t polls_before) {
   uint64_t length = 0;
   CallInst* poll = nullptr;
-  bool has_pieces = false;  // which are long, and count for little
+  bool has_pieces = false;  // pieces are long, and count for little
   for (BasicBlock* block : loop.blocks()) {
-    // Loops inside are counted by themselves, or end soon, or the hazard is not published there.
+    // Inner loops are counted by themselves, or end soon, or run without the hazard.
     if (any_of(loop, [&](const Loop* inside) { return inside->contains(block); })) continue;
     const auto instructions = block->instructionsWithoutDebug();
     length += static_cast<uint64_t>(std::distance(instructions.begin(), instructions.end()));
@@ -181,11 +186,12 @@ void LoopHazard::count_iterations(const Loop& loop, size_t polls_before) {
   if (poll != nullptr) polls_.push_back(poll);
   SmallVector<BasicBlock*, 4> latches;
   loop.getLoopLatches(latches);
-  // The count of all loops of a nest is one. It may always run out here, and a loop inside may have polled for this one.
+  // All loops of a nest share one count. It may always run out in this loop, and the poll of an inner loop may have
+  // stood for this loop as well.
   for (BasicBlock* latch : latches) back_edges_[latch->getTerminator()] = {length, polls_.size() > polls_before};
 }
 
-// The poll that an iteration of a loop begins with. When the count runs out is soon enough for it.
+// Removes the poll with which each iteration of a loop begins. It is soon enough to poll when the count runs out.
 void LoopHazard::remove(CallInst& poll) {
   BasicBlock* const calls = poll.getParent();
   BasicBlock* const header = calls->getSinglePredecessor();
@@ -196,7 +202,7 @@ void LoopHazard::remove(CallInst& poll) {
   auto* const pointer = cast<LoadInst>(word->getPointerOperand());
   blocks_.erase(calls);
   behind->removePredecessor(calls);
-  // The block owns it, which the analyzer does not see.
+  // The block owns the branch, which the analyser does not see.
   BranchInst::Create(behind, branch->getIterator());  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
   for (Instruction* each : {static_cast<Instruction*>(branch), static_cast<Instruction*>(compare),
                             static_cast<Instruction*>(word), static_cast<Instruction*>(pointer)})
@@ -209,7 +215,8 @@ Value* LoopHazard::epoch(IRBuilder<>& builder) {
 }
 
 void LoopHazard::publish(IRBuilder<>& builder) {
-  // Out of line: seldom, and the loop's registers are better spent on the looks at lines' words.
+  // The hazard is published out of line, because it happens seldom, and because the loop's registers are better used to
+  // check lines' words.
   auto* const type = FunctionType::get(builder.getInt64Ty(), {}, false);
   builder.CreateStore(call_cold_entry(builder, cold_entry(*function_.getParent(), kPublishLoopHazard, type), {}),
                       epoch_);
@@ -246,7 +253,7 @@ void LoopHazard::finish() {
                                             {call->getArgOperand(0), call->getArgOperand(1)});
     Value* const refused = builder.CreateICmpEQ(epoch, builder.getInt64(0));
     builder.CreateStore(builder.CreateSelect(refused, builder.getInt64(MG_FINE_NO_LOOP_HAZARD), epoch), epoch_);
-    // Nothing that it returns but 0 has only zeros in its lower half: an epoch in which rights are cached is odd.
+    // The lower half of the result is 0 only if the result is 0: an epoch in which rights are cached is odd.
     call->replaceAllUsesWith(builder.CreateTrunc(epoch, call->getType()));
     call->eraseFromParent();
   }

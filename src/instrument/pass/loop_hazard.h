@@ -1,11 +1,12 @@
-// The loop hazard: one hazard that covers the stores of many iterations (docs/internals/fine-grain.md, "The loop
-// hazard").
+// The loop hazard is one hazard that covers the stores of many iterations (docs/internals/fine-grain.md,
+// "The loop hazard").
 //
-// The price of a hazard is its locked instruction. In a loop whose addresses are not known before, one hazard is published
-// over all lines at the first store, and stays published: each store then only checks its own line's word, which is right
-// because the hazard was published before. It is cleared where code may wait or take long: before calls, before loops
-// without use for it, behind the loop, and after some thousand instructions. Loops that have hazards of their own (loops.h)
-// do without them while it is published: their lines are checked all the same.
+// The price of a hazard is its locked instruction. In a loop whose addresses are not known before, the first store
+// publishes a hazard over all lines, which stays published. Each further store only checks its own line's word,
+// which is enough because the hazard was published before. The hazard is cleared where code may wait or take long:
+// before calls, before loops that do not use it, behind the loop, and after some thousand instructions. Loops that
+// have hazards of their own (loops.h) do not publish them while the loop hazard is published. Their lines are
+// checked all the same.
 #pragma once
 
 #include <llvm/ADT/DenseSet.h>
@@ -21,29 +22,31 @@ class LoopHazard {
  public:
   explicit LoopHazard(llvm::Function& function) : function_(function) {}
 
-  // Finds the loops that use the loop hazard: those with a store among `accesses`. Before blocks are split for checks.
-  // What is `covered` has hazards of its own already.
+  // Finds the loops that use the loop hazard: those with a store among `accesses`. It runs before blocks are split for
+  // checks. The instructions in `covered` have hazards of their own already.
   void find(const llvm::SetVector<llvm::Instruction*>& accesses,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
-  // Whether the block, one of those there were when find() was called, is in such a loop.
+  // Tells whether the block is in such a loop. The block must have existed when find() was called.
   [[nodiscard]] bool covers(const llvm::BasicBlock* block) const { return blocks_.contains(block); }
 
-  // The rights epoch in which the hazard was published, or that none is (checked_memory.h: MG_FINE_NO_LOOP_HAZARD).
+  // Loads the rights epoch in which the hazard was published, or MG_FINE_NO_LOOP_HAZARD (checked_memory.h) if
+  // it is not published.
   llvm::Value* epoch(llvm::IRBuilder<>& builder);
   void publish(llvm::IRBuilder<>& builder);
-  // With the hazard published: enters the pages of [address, address + size) into the rights cache.
+  // Enters the pages of [address, address + size) into the rights cache. The hazard must be published.
   void cache_rights(llvm::IRBuilder<>& builder, llvm::Value* address, uint64_t size);
-  // The line shift, and where the word of a line would be that began at address 0: computed once.
+  // The line shift, and the address that the word of a line at address 0 would have. Both are computed once a
+  // call of the function.
   [[nodiscard]] llvm::Value* shift() const { return shift_; }
   [[nodiscard]] llvm::Value* table() const { return table_; }
 
-  // When all checks are there: closes it where it has to be.
+  // Clears the hazard wherever it has to be cleared. It runs when all checks have been inserted.
   void finish();
 
  private:
   void find(const llvm::Loop& loop, const llvm::DenseSet<const llvm::BasicBlock*>& uses,
             const llvm::DenseSet<const llvm::Instruction*>& covered);
-  // `polls_before`: how many polls were found before this loop, and those inside, were looked at.
+  // `polls_before` is how many polls had been found before this loop and the loops inside it were looked at.
   void count_iterations(const llvm::Loop& loop, size_t polls_before);
   void remove(llvm::CallInst& poll);
   void note_cleared(llvm::IRBuilder<>& builder);
@@ -51,21 +54,22 @@ class LoopHazard {
 
   llvm::Function& function_;
   llvm::DenseSet<const llvm::BasicBlock*> blocks_;
-  llvm::SetVector<llvm::Instruction*> clear_before_;  // calls, and the ends of blocks before loops without use for it
-  llvm::SetVector<std::pair<llvm::Instruction*, llvm::BasicBlock*>>
-      clear_on_edges_;                                          // branches to such loops or elsewhere
+  // Calls, and the ends of blocks before loops that do not use the hazard.
+  llvm::SetVector<llvm::Instruction*> clear_before_;
+  // Branches that lead either to such a loop or elsewhere, and the loop's header.
+  llvm::SetVector<std::pair<llvm::Instruction*, llvm::BasicBlock*>> clear_on_edges_;
   llvm::SetVector<llvm::CallInst*> batch_begins_, batch_ends_;  // calls around loops with hazards of their own
   struct Iteration {
     uint64_t length;  // instructions
-    bool polls;       // when the count runs out
+    bool polls;       // it polls when the count runs out
   };
   llvm::MapVector<llvm::Instruction*, Iteration> back_edges_;
-  llvm::SmallVector<llvm::CallInst*> polls_;  // that the count stands for
+  llvm::SmallVector<llvm::CallInst*> polls_;  // the polls that the count replaces
   llvm::SetVector<llvm::BasicBlock*> exits_;
   llvm::Value* shift_ = nullptr;
   llvm::Value* table_ = nullptr;
   llvm::AllocaInst* epoch_ = nullptr;
-  llvm::AllocaInst* left_ = nullptr;  // instructions until it is closed
+  llvm::AllocaInst* left_ = nullptr;  // instructions until the hazard is cleared
 };
 
 }  // namespace multigrain::checks

@@ -12,7 +12,7 @@ using namespace llvm;
 
 namespace {
 
-constexpr unsigned kLargestNest = 300;  // instructions: a nest is in the program twice
+constexpr unsigned kLargestNest = 300;  // instructions; the limit exists because a nest is copied
 
 class Planner {
  public:
@@ -46,7 +46,7 @@ class Planner {
         if (isa<DbgInfoIntrinsic>(instruction)) continue;
         ++size;
         if (!is_allowed(instruction, *inside, plan))
-          return no("not possible with hazards open, or not known", &instruction);
+          return no("not possible under hazards, or not known", &instruction);
       }
     }
     if (plan.runs.empty()) return no("nothing is shared");
@@ -75,7 +75,7 @@ class Planner {
     return plan;
   }
 
-  // Of a rotated loop with one way out and a number of iterations that is known before.
+  // Counts a rotated loop with one exit and a number of iterations that is known before it begins.
   std::optional<Count> count(const Loop& loop) {
     BasicBlock* const latch = loop.getLoopLatch();
     if (latch == nullptr || loop.getExitingBlock() != latch || loop.getUniqueExitBlock() == nullptr) return {};
@@ -87,8 +87,8 @@ class Planner {
     return Count{a_.evolution.getNoopOrZeroExtend(times, a_.i64), {}};
   }
 
-  // for (i = begin; i < end; i += step) where the compiler cannot exclude that i goes beyond all numbers before it is end,
-  // or that step is 0: it does not, under conditions that are easily checked.
+  // Counts for (i = begin; i < end; i += step) where the compiler cannot exclude that i overflows before it reaches
+  // end, or that step is 0. Neither is the case under conditions that are easily tested.
   std::optional<Count> count_of_steps(const Loop& loop, const BranchInst& branch) {
     auto* const compare = dyn_cast<ICmpInst>(branch.getCondition());
     if (compare == nullptr || !compare->getOperand(0)->getType()->isIntegerTy()) return {};
@@ -113,7 +113,7 @@ class Planner {
     const SCEV* const begin = a_.evolution.getMinusSCEV(recurrence->getStart(), step);
     const SCEV* const greatest =
         a_.evolution.getConstant(is_signed ? APInt::getSignedMaxValue(bits) : APInt::getMaxValue(bits));
-    // The last sum, which is not below the end, is a number still.
+    // The last sum, which is not below the end, must not overflow either.
     const SCEV* const room = a_.evolution.getMinusSCEV(greatest, a_.evolution.getMinusSCEV(step, one));
     Count result;
     result.conditions.push_back({predicate, begin, end});
@@ -125,10 +125,10 @@ class Planner {
     return result;
   }
 
-  // Of a loop that count() counts.
+  // Returns the count of a loop that count() can count.
   const SCEV* count_of(const Loop& loop) { return count(loop)->back_edges; }
 
-  // An inner loop that runs in every iteration of its parent, but for one that has no iterations.
+  // Tells whether an inner loop runs in every iteration of its parent in which it has iterations.
   bool runs_every_iteration(const Loop& inner) {
     const std::optional<Count> counted = count(inner);
     if (!counted || !inner.isLoopSimplifyForm()) return false;
@@ -137,7 +137,8 @@ class Planner {
     if (a_.dominators.dominates(inner.getLoopPreheader(), latch)) return true;
     const BranchInst* const guard = inner.getLoopGuardBranch();
     if (guard == nullptr || !a_.dominators.dominates(guard->getParent(), latch)) return false;
-    // Of other conditions nothing would be known about the addresses if they do not hold.
+    // The guard must test the loop's own bounds. If it tests anything else and is false, nothing is known
+    // about the addresses.
     const auto* const compare = dyn_cast<ICmpInst>(guard->getCondition());
     if (compare == nullptr || !compare->getOperand(0)->getType()->isIntegerTy()) return false;
     SmallPtrSet<const SCEV*, 8> unknown;
@@ -155,7 +156,8 @@ class Planner {
     return related;
   }
 
-  // Whether hazards may be published across the instruction; of an access that may be shared, adds what it touches.
+  // Tells whether hazards may be published across the instruction. Adds the memory of an access that may be
+  // shared to the plan.
   bool is_allowed(Instruction& instruction, const Loop& inside, Plan& plan) {
     if (auto* memory = dyn_cast<MemIntrinsic>(&instruction)) {
       if (!is_short_copy(*memory)) return false;
@@ -186,7 +188,7 @@ class Planner {
                   Plan& plan) {
     if (!may_be_shared(pointer)) return true;
     if (stores && options().sequential) return false;
-    // Only what is accessed for certain: of other addresses it is not known that there is memory.
+    // The access must be certain: there may be no memory at an address that is not accessed.
     if (!a_.dominators.dominates(instruction.getParent(), inside.getLoopLatch())) return false;
     const SCEV* const address = a_.evolution.getPtrToIntExpr(a_.evolution.getSCEV(pointer), a_.i64);
     if (isa<SCEVCouldNotCompute>(address)) return false;
@@ -205,8 +207,9 @@ class Planner {
     return true;
   }
 
-  // Whether the loop inside goes from row to row of what the run touches, such as of a part of a matrix: far, or, for all
-  // that is known, perhaps far. Then the run becomes that of one row, and only the rows' lines will be looked at.
+  // Tells whether the inner loop goes from row to row of the run, such as the rows of a part of a matrix, in steps
+  // that are far or, as far as is known, may be far. If so, the run becomes that of one row, and only the rows'
+  // lines will be checked.
   bool has_rows(LoopRun& run, const Loop& inside, const Loop& loop) {
     if (run.stride != nullptr || !options().rows) return false;
     const SCEV* const step = row_stride(run, inside);
@@ -220,8 +223,8 @@ class Planner {
     return true;
   }
 
-  // By how much all ends of what the run touches move from one of the loop's iterations to the next; null if that is not
-  // far, or not the same for all.
+  // Returns by how much all ends of the run move from one of the loop's iterations to the next, or null if that is not
+  // far, or not the same for all ends.
   const SCEV* row_stride(const LoopRun& run, const Loop& loop) {
     constexpr uint64_t kFar = 128;
     const SCEV* step = nullptr;
@@ -236,7 +239,7 @@ class Planner {
     return known != nullptr && known->getAPInt().abs().ule(kFar) ? nullptr : step;
   }
 
-  // From what is least and greatest in one iteration of a loop to what is in all of them.
+  // Extends the least and the greatest addresses from one iteration of a loop to all of its iterations.
   bool extend_range_over(const Loop& loop, SmallVectorImpl<const SCEV*>& least,
                          SmallVectorImpl<const SCEV*>& greatest) {
     const SCEV* const count = count_of(loop);
@@ -263,7 +266,7 @@ class Planner {
     return true;
   }
 
-  // Start and step are known before the loop.
+  // Tells whether the start and the step of an address are known before the loop.
   bool is_linear(const SCEV* end, const Loop& loop) {
     if (a_.evolution.isLoopInvariant(end, &loop)) return a_.evolution.isAvailableAtLoopEntry(end, &loop);
     const auto* const recurrence = dyn_cast<SCEVAddRecExpr>(end);
@@ -272,7 +275,7 @@ class Planner {
            a_.evolution.isAvailableAtLoopEntry(recurrence->getStepRecurrence(a_.evolution), &loop);
   }
 
-  // For a nest: what its innermost loops' iterations are, at the most, in one of the loop's.
+  // Computes for a nest how many iterations its innermost loops have at most in one iteration of the loop.
   bool count_inner(const Loop& loop, Plan& plan) {
     for (const Loop* innermost : loop.getLoopsInPreorder()) {
       if (!innermost->isInnermost()) continue;

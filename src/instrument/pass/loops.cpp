@@ -10,10 +10,10 @@
 #include <llvm/Transforms/Utils/LoopSimplify.h>
 #include <llvm/Transforms/Utils/LoopUtils.h>
 
-#include "loop_pieces.h"
 #include "loop_plan.h"
 #include "options.h"
 #include "shared.h"
+#include "strip_mining.h"
 
 namespace multigrain::checks {
 
@@ -32,7 +32,7 @@ class LoopGuard {
         libraries_(libraries),
         assumptions_(assumptions) {}
 
-  // Handles one loop; false if there is none left.
+  // Transforms one loop. Returns false if there is none left to transform.
   bool transform_one_loop(DenseSet<BasicBlock*>& rejected) {
     for (Loop* loop : loops_.getLoopsInPreorder()) {
       if (rejected.contains(loop->getHeader()) || is_guarded(*loop)) continue;
@@ -41,7 +41,7 @@ class LoopGuard {
       if (frozen.empty()) {
         done = handle(*loop);
       } else {
-        // What is known of the values as they were would be in the way.
+        // A new analysis is needed: the old one still has the expressions of the values that are now hidden.
         ScalarEvolution evolution(function_, libraries_, assumptions_, dominators_, loops_);
         done = LoopGuard(function_, loops_, dominators_, evolution, libraries_, assumptions_).handle(*loop);
       }
@@ -63,12 +63,13 @@ class LoopGuard {
                                 function_.getParent()->getDataLayout(),
                                 Type::getInt64Ty(function_.getContext())};
     std::optional<Plan> plan = plan_for(analyses, loop);
-    return plan && divide_into_pieces(analyses, loop, *plan);
+    return plan && strip_mine(analyses, loop, *plan);
   }
 
  private:
-  // Where the program computes what a loop begins with from much else, ends and addresses would be expressions of all
-  // of that, to be computed once more, if they can be at all. While one loop is looked at, such values are hidden.
+  // Hides the loop's inputs that the program computes by long expressions. Otherwise bounds and addresses would repeat
+  // these expressions, and would have to be computed once more, if they can be computed at all. The values stay hidden
+  // while one loop is handled.
   SmallVector<FreezeInst*> freeze_inputs(const Loop& loop) {
     constexpr unsigned kSimple = 5;
     SmallVector<FreezeInst*> frozen;

@@ -1,5 +1,5 @@
-// Hazards around loops: one check of what a loop will access instead of one for each access, early enough that the loop
-// can still become vectors (docs/user/mgcc.md).
+// This pass publishes hazards around loops: one check of all that a loop will access replaces the checks of its
+// accesses. It runs early enough that the loop can still be vectorised (docs/user/mgcc.md).
 #pragma once
 
 #include <llvm/Analysis/LoopInfo.h>
@@ -7,15 +7,15 @@
 
 namespace multigrain::checks {
 
-// For each loop whose addresses are known before it begins: a copy that runs without checks, in pieces of bounded
-// length, each with hazards published over what it accesses; and the loop as it was, for pieces whose hazards cannot be
-// published, or are not worth it. Whether the function changed.
+// Strip-mines each loop whose addresses are known before it begins (strip_mining.h). A copy of the loop runs a piece
+// without checks, with hazards published over the memory that the piece accesses. The original loop runs the pieces
+// whose hazards cannot be published, or are not worth it. Returns whether the function changed.
 bool guard_loops(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
 
-// The property of a loop's branch that says so (LLVM's loop metadata).
+// The property of a loop's branch (LLVM's loop metadata) that says that guard_loops() has handled the loop.
 inline constexpr const char* kGuardedLoop = "multigrain.loop.done";
 
-// Whether the loop was made by that, or left over.
+// Tells whether guard_loops() has made the loop, or has kept it as an original loop.
 bool is_guarded(const llvm::Loop& loop);
 
 }  // namespace multigrain::checks

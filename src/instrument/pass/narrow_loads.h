@@ -1,24 +1,27 @@
-// Loads of less than a word, and those whose words may be of different lines (docs/internals/fine-grain.md).
+// Two kinds of loads cannot be checked by comparing whole words with the flag value: those of less than a word, and
+// those whose parts may be of different lines (docs/internals/fine-grain.md). This tells them apart and loads the
+// words around them.
 #pragma once
 
 #include "checked_function.h"
 
 namespace multigrain::checks {
 
-// Natural: whole words at the alignment of words, so that no part of a word is of another line than the rest.
+// Tells whether a size is natural: whole words, which at the alignment of words never have parts in different lines.
 bool is_natural(uint64_t size);
-// One or two bytes within a word.
+// Tells whether the load is of one or two bytes within a word.
 bool is_narrow(const CheckedFunction& function, const llvm::LoadInst& load);
-// Of parts of words, perhaps of different lines, such as two bytes that the compiler loads at once.
+// Tells whether the load may be of parts of words, perhaps in different lines, such as two bytes that the
+// compiler loads at once.
 bool is_unaligned(const CheckedFunction& function, const llvm::LoadInst& load);
 
-// The aligned word that holds what a narrow load loads, and by how many bits that is to be shifted.
+// The aligned word that contains the value of a narrow load, and by how many bits it is to be shifted.
 struct Word {
   llvm::LoadInst* load;
   llvm::Value* shift;
 };
 Word load_word_around(const CheckedFunction& function, llvm::IRBuilder<>& builder, llvm::LoadInst& load);
-// The value of the narrow load's type that the word holds.
+// Extracts the value, of the narrow load's type, from the word.
 llvm::Value* part_of(const CheckedFunction& function, llvm::IRBuilder<>& builder, const Word& word, llvm::Type* type);
 
 }  // namespace multigrain::checks

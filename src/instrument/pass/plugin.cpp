@@ -1,4 +1,5 @@
-// The plugin that mgcc loads into clang: where the passes run, and the options that switch them.
+// mgcc loads this plugin into Clang. It says where in Clang's pipeline the passes run, and reads the options that
+// switch them on and off.
 #include <llvm/ADT/DenseSet.h>
 #include <llvm/ADT/SCCIterator.h>
 #include <llvm/ADT/StringSwitch.h>
@@ -94,7 +95,7 @@ struct SequentialPass : PassInfoMixin<SequentialPass> {
     for (Function& function : module) changed |= keep_accesses_in_order(function);
     return changed ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
-  // LLVM calls it so: also functions that are not optimised are wanted.
+  // The pass must also run on functions that are not optimised. LLVM prescribes the name.
   static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
@@ -104,7 +105,7 @@ struct LoopPass : PassInfoMixin<LoopPass> {
   }
 };
 
-// Functions that call themselves, perhaps by way of others.
+// Returns the functions that call themselves, directly or by way of other functions.
 DenseSet<Function*> find_recursive(CallGraph& calls) {
   DenseSet<Function*> recursive;
   for (auto component = scc_begin(&calls); !component.isAtEnd(); ++component)
@@ -136,7 +137,7 @@ struct CheckPass : PassInfoMixin<CheckPass> {
         changed |= something;
       };
       did(expand_short_copies(*function, functions));
-      // Brings loops into another form at least, by which no promise is broken.
+      // This changes at least the loops' form, which breaks no promise, so it is not counted as a change.
       if (make_versions_of_loops(*function, functions)) functions.invalidate(*function, PreservedAnalyses::none());
       did(announce_spins(*function, functions.getResult<LoopAnalysis>(*function)));
       did(insert_fences(*function));
@@ -151,7 +152,7 @@ struct CheckPass : PassInfoMixin<CheckPass> {
     add_note(module);
     return PreservedAnalyses::none();
   }
-  // LLVM calls it so: also functions that are not optimised are wanted.
+  // The pass must also run on functions that are not optimised. LLVM prescribes the name.
   static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 
@@ -166,16 +167,16 @@ const Options& options() {
 
 extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "multigrain-checks", "1", [](llvm::PassBuilder& builder) {
-            // Before everything that changes the order of accesses.
+            // This pass runs before all passes that change the order of accesses.
             if (multigrain::checks::options().sequential)
               builder.registerPipelineStartEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
                 passes.addPass(multigrain::checks::SequentialPass());
               });
-            // When functions have been put into each other, and before the passes that ask what may be shared.
+            // This pass runs after functions have been inlined, and before the passes that ask what may be shared.
             builder.registerOptimizerEarlyEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
               passes.addPass(multigrain::checks::ArgumentPass());
             });
-            // Behind everything that simplifies loops and before they are turned into vectors.
+            // This pass runs after all passes that simplify loops, and before loops are vectorised.
             builder.registerVectorizerStartEPCallback([](llvm::FunctionPassManager& passes, llvm::OptimizationLevel) {
               passes.addPass(multigrain::checks::LoopPass());
             });

@@ -20,9 +20,11 @@ using namespace llvm;
 
 namespace {
 
-// What may run between two polls: about a microsecond, the doorbell's patience (src/fabric/shm/doorbell.h).
-constexpr uint64_t kSoon = 4096;  // cheap instructions
-constexpr uint64_t kCall = 50;    // what a call counts for; what is called polls if it takes long
+// Between two polls a processor may execute this many cheap instructions: about a microsecond, which is how long the
+// doorbell waits (src/fabric/shm/doorbell.h).
+constexpr uint64_t kSoon = 4096;
+// A call counts as this many instructions. If it takes longer, the called function polls.
+constexpr uint64_t kCall = 50;
 
 uint64_t weight(const Instruction& instruction) {
   if (isa<PHINode, DbgInfoIntrinsic>(instruction)) return 0;
@@ -41,7 +43,7 @@ class Chooser {
         begins_(begins),
         ends_(ends) {
     for (const Loop* loop : loops_) look_at(*loop);
-    // What goes round without being a loop in the analysis' sense: jumps into its middle.
+    // A cycle is no loop to the analysis if there are jumps into its middle.
     SmallVector<std::pair<const BasicBlock*, const BasicBlock*>> edges;
     FindFunctionBackedges(function, edges);
     for (auto& [from, to] : edges) {
@@ -53,8 +55,8 @@ class Chooser {
   }
 
  private:
-  // Chooses the places in a loop. Returns how much may be executed without a poll on the way through it, in cheap
-  // instructions; nothing if that is not known.
+  // Chooses the places in a loop. Returns how many cheap instructions may be executed without a poll on the way through
+  // it, or nothing if that is not known.
   std::optional<uint64_t> look_at(const Loop& loop) {
     uint64_t once = 0;
     bool known = true;
@@ -76,7 +78,7 @@ class Chooser {
     if (times == 0) times = most_iterations_of_shifts(loop);
     const uint64_t all = SaturatingMultiply(once, uint64_t{times});
     if (known && times != 0 && all <= kSoon) return all;
-    // A piece of bounded length; or vectors, which a branch in their midst would undo.
+    // A loop under hazards is a piece of bounded length. A vectorised loop must not be torn apart by a branch.
     if (covered_.contains(loop.getHeader()->getTerminator())) return kSoon;
     if (getBooleanLoopAttribute(&loop, "llvm.loop.isvectorized")) return std::nullopt;
     SmallVector<BasicBlock*, 4> latches;
@@ -86,10 +88,10 @@ class Chooser {
     };
     if (any_of(drop_begin(polling_, polls_before), passed)) return once;
     if (swaps) {
-      // Not between a load and the compare-and-swap that it is for: what has come may take the line away.
+      // There must be no poll between a load and its compare-and-swap: a message may take the line away.
       for (BasicBlock* latch : latches) ends_.push_back(latch->getTerminator());
     } else {
-      // At the end, the poll would come between the count and the branch that tests it.
+      // At the end of the loop, the poll would stand between the loop's count and the branch that tests the count.
       begins_.push_back(loop.getHeader());
       polling_.push_back(loop.getHeader());
     }
@@ -102,7 +104,7 @@ class Chooser {
   const DenseSet<const Instruction*> covered_;
   SmallVectorImpl<BasicBlock*>& begins_;
   SmallVectorImpl<Instruction*>& ends_;
-  SmallVector<const BasicBlock*> polling_;  // where each passage polls
+  SmallVector<const BasicBlock*> polling_;  // blocks that poll whenever they are passed
 };
 
 }  // namespace

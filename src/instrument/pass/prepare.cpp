@@ -24,8 +24,9 @@ class Preparation {
  public:
   explicit Preparation(CheckedFunction& function) : f_(function) {}
 
-  // A store that bypasses the caches may become visible after the plain store that clears its hazard, and so in a line that
-  // a requester has taken meanwhile. Its hint is worth less than the fence that would be needed before each hazard is cleared.
+  // Makes non-temporal stores ordinary ones. A store that bypasses the caches may become visible after the plain store
+  // that clears its hazard, and so in a line that a requester has taken meanwhile. The hint is worth less than the
+  // fence that would be needed before each hazard is cleared.
   void drop_non_temporal() {
     for (Instruction& instruction : f_.all_instructions())
       if (auto* store = dyn_cast<StoreInst>(&instruction); store != nullptr &&
@@ -34,12 +35,12 @@ class Preparation {
         store->setMetadata(LLVMContext::MD_nontemporal, nullptr);
   }
 
-  // Brings everything into the form of loads, stores and atomics that the checks know, and collects them.
+  // Turns all accesses into loads, stores and atomics that the checks can handle, and collects them.
   void prepare_all() {
     std::vector<Instruction*> instructions;
     for (Instruction& instruction : f_.all_instructions()) instructions.push_back(&instruction);
     for (Instruction* instruction : instructions) {
-      // What this pass has put in itself looks at no shared memory.
+      // The instructions that this pass has inserted itself do not access shared memory.
       if (f_.covered.contains(instruction) || instruction->hasMetadata(LLVMContext::MD_nosanitize)) continue;
       prepare(*instruction);
     }
@@ -73,14 +74,14 @@ class Preparation {
     Value* const pointer = load.getPointerOperand();
     Type* const type = load.getType();
     if (!may_be_shared(pointer)) return;
-    // What is known of the program's value does not hold for the flag value.
+    // Metadata about the program's value does not hold for the flag value.
     load.dropUnknownNonDebugMetadata({LLVMContext::MD_tbaa});
     const TypeSize scalable = f_.layout.getTypeStoreSize(type);
     if (scalable.isScalable() || scalable.getFixedValue() == 0) return;
     const uint64_t size = scalable.getFixedValue();
     if (load.isAtomic()) {
       load.setOrdering(AtomicOrdering::SequentiallyConsistent);
-      if (size > 8) {  // a locked instruction of its own
+      if (size > 8) {  // it becomes a locked instruction under a hazard
         f_.accesses.insert(&load);
         return;
       }
@@ -114,10 +115,11 @@ class Preparation {
     f_.replace(load, builder.CreateLoad(load.getType(), value));
   }
 
-  // One or two bytes. If they cannot be the flag value's, that is all; else check_loads() has a look at the word.
+  // Prepares a load of one or two bytes. If they may be a part of the flag value, the code of check_loads() loads and
+  // checks the word around them.
   void prepare_narrow(LoadInst& load) {
     if (!options().narrow || load.isVolatile()) {
-      // A volatile load is made once.
+      // A volatile load must be made only once, so the word is loaded at once.
       IRBuilder<> builder(&load);
       const Word word = load_word_around(f_, builder, load);
       f_.replace(load, part_of(f_, builder, word, load.getType()));
@@ -170,7 +172,7 @@ class Preparation {
   void prepare_call(CallBase& call) {
     if (call.isInlineAsm()) return report_assembly(call);
     if (auto* intrinsic = dyn_cast<IntrinsicInst>(&call)) return prepare_intrinsic(*intrinsic);
-    // An argument passed by value is read by the call.
+    // The call itself reads an argument that is passed by value, so it gets a private copy.
     for (unsigned i = 0; i < call.arg_size(); ++i) {
       Type* const type = call.getParamByValType(i);
       if (type == nullptr || !may_be_shared(call.getArgOperand(i))) continue;
@@ -186,7 +188,8 @@ class Preparation {
     f_.changed |= redirect_library_call(call);
   }
 
-  // An operand in memory that the compiler does not see: nobody can put a check there.
+  // Reports inline assembly that may access shared memory. The compiler does not see the access, so it
+  // cannot be checked.
   void report_assembly(CallBase& call) {
     const auto* const assembly = cast<InlineAsm>(call.getCalledOperand());
     const InlineAsm::ConstraintInfoVector constraints = assembly->ParseConstraints();
@@ -202,7 +205,7 @@ class Preparation {
       Value* const operand = call.getArgOperand(argument++);
       if (!operand->getType()->isPointerTy() || !may_be_shared(operand)) continue;
       const bool in_memory = constraint.isIndirect || is_contained(constraint.Codes, "m");
-      if (!in_memory && !clobbers_memory) continue;  // the address as a number
+      if (!in_memory && !clobbers_memory) continue;  // the assembly uses the address as a number only
       f_.context.diagnose(DiagnosticInfoInlineAsm(
           call,
           "multigrain: inline assembly accesses memory that may be shared; its accesses are not checked: use atomics "
@@ -233,7 +236,7 @@ class Preparation {
     f_.changed |= look_at_intrinsic(intrinsic);
   }
 
-  // Lane by lane.
+  // Replaces a masked access by an access of each lane, which is checked if it may be shared.
   void prepare_masked(IntrinsicInst& intrinsic) {
     const Intrinsic::ID id = intrinsic.getIntrinsicID();
     const bool stores =
@@ -248,7 +251,7 @@ class Preparation {
     Type* const element = type->getElementType();
     const uint64_t size = f_.layout.getTypeStoreSize(element);
     Value* result = stores ? nullptr : intrinsic.getArgOperand(packed ? 2 : 3);
-    Value* next = where;  // of packed accesses
+    Value* next = where;  // the address of a packed access' next lane
     for (unsigned lane = 0; lane < type->getNumElements(); ++lane) {
       IRBuilder<> builder(&intrinsic);
       Value* const wanted = builder.CreateExtractElement(mask, lane);

@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kPrivate = "multigrain-private";
 
-// The private heap (layout.h). Not operator new, which a program may replace by one that returns shared memory.
+// Tells whether the call allocates from the private heap (layout.h). operator new is not among the functions, because a
+// program may replace it by one that returns shared memory.
 bool is_private_allocator(const CallBase& call) {
   const Function* const callee = call.getCalledFunction();
   if (callee == nullptr) return false;
@@ -43,7 +44,7 @@ bool is_private_object(const Value* object) {
   return is_virtual_table(object);
 }
 
-// The C library's mathematical functions, with their forms for float and long double.
+// Tells whether the name is that of a mathematical function of the C library, or of its form for float or long double.
 bool is_mathematical(StringRef name) {
   static const StringSet<> names = {"sin",  "cos",  "tan",   "asin",  "acos",  "atan",   "atan2", "sinh",     "cosh",
                                     "tanh", "exp",  "exp2",  "expm1", "log",   "log2",   "log10", "log1p",    "pow",
@@ -61,13 +62,13 @@ bool is_call_of(const Value& value, StringRef name) {
 }
 
 bool may_be_shared(const Value* pointer) {
-  if (pointer->getType()->getPointerAddressSpace() != 0) return false;  // of fs and gs: thread-local
+  if (pointer->getType()->getPointerAddressSpace() != 0) return false;  // fs and gs lead to thread-local memory
   SmallVector<const Value*, 4> objects;
   getUnderlyingObjects(pointer, objects, nullptr, 12);
   return any_of(objects, [](const Value* object) { return !is_private_object(object); });
 }
 
-bool is_known_shared(const Value* pointer) {
+bool is_certainly_shared(const Value* pointer) {
   SmallVector<const Value*, 4> objects;
   getUnderlyingObjects(pointer, objects, nullptr, 12);
   return all_of(objects, [](const Value* object) { return is_call_of(*object, kSharedMark); });

@@ -21,7 +21,8 @@ bool is_local(const Value* pointer) {
 
 using Locals = SmallPtrSet<const Value*, 8>;
 
-// What the loop changes without memory (or, where nothing is optimised, with locals).
+// Returns the objects to which the loop stores. Where the code is not optimised, the loop's own
+// variables are among them.
 Locals changed_by(const Loop& loop) {
   Locals changed;
   for (const BasicBlock* block : loop.blocks())
@@ -31,8 +32,9 @@ Locals changed_by(const Loop& loop) {
   return changed;
 }
 
-// The same in each iteration, as far as the loop itself goes: made of what does not change, and of what lies in memory
-// that it does not store to. The next element of a list is not.
+// Tells whether the value is the same in each iteration as far as the loop itself is concerned: it is computed
+// from values that do not change, and from memory to which the loop does not store. The next element of a list
+// is not such a value.
 bool stays(const Value* value, const Loop& loop, const Locals& changed, Locals& seen) {
   if (changed.contains(value)) return false;
   const auto* const instruction = dyn_cast<Instruction>(value);
@@ -42,7 +44,7 @@ bool stays(const Value* value, const Loop& loop, const Locals& changed, Locals& 
   return all_of(instruction->operands(), [&](const Use& operand) { return stays(operand.get(), loop, changed, seen); });
 }
 
-// What a loop that waits may call: nothing that changes memory, or takes long.
+// Tells whether a loop that waits may make the call: it must neither change memory nor take long.
 bool is_pause(const CallBase& call) {
   if (const auto* intrinsic = dyn_cast<IntrinsicInst>(&call))
     return intrinsic->getIntrinsicID() == Intrinsic::x86_sse2_pause || is_harmless_call(call);
@@ -96,7 +98,7 @@ bool announce_spins(Function& function, LoopInfo& loops) {
     SmallVector<BasicBlock*, 4> latches;
     loop->getLoopLatches(latches);
     for (BasicBlock* latch : latches) {
-      // With the debug location of the branch back.
+      // The call gets the debug location of the branch back.
       IRBuilder<> builder(latch->getTerminator());
       builder.CreateCall(spin)->setDoesNotThrow();
       changed = true;

@@ -9,9 +9,9 @@ using namespace llvm;
 
 namespace {
 
-constexpr unsigned kLongestGroup = 200;  // instructions between a batch's first store and its last
+constexpr unsigned kLongestGroup = 200;  // instructions since the batch's first store
 
-// Adds an extent to a batch's runs, if they can take it.
+// Adds an extent to a batch's runs. Returns false if the batch has no room for it.
 static bool add(Batch& batch, const Extent& extent) {
   for (Run& run : batch.runs) {
     if (run.base != extent.base) continue;
@@ -73,7 +73,7 @@ void form_batches(const CheckedFunction& function, const LoopHazard& loop_hazard
       const bool alone = instruction.isAtomic() || instruction.isVolatile();
       if (alone || !options().batch_stores || distance > kLongestGroup) finish();
       if (!batch.accesses.empty()) {
-        // Its address must be known where the hazards are published.
+        // The store's address must be known where the batch's hazards are published.
         auto* const base = dyn_cast<Instruction>(extent.base);
         const bool early = base == nullptr || base->getParent() != &block || isa<PHINode>(base) ||
                            base->comesBefore(batch.accesses.front());

@@ -1,4 +1,5 @@
-// Stores and atomics that share hazards.
+// A hazard costs a locked instruction, so stores that stand close together share hazards. This part of the pass
+// forms such batches.
 #pragma once
 
 #include <vector>
@@ -10,26 +11,26 @@
 namespace multigrain::checks {
 
 inline constexpr uint64_t kSmallestLine = uint64_t{1} << MG_FINE_MIN_LINE_SHIFT;
-// Bytes of a run of stores: three lines at the most, whatever their size.
+// The greatest length of a run of stores, in bytes. It has parts of three lines at the most, whatever the lines' size.
 inline constexpr int64_t kLargestRun = 64;
 
-// Bytes that a batch's accesses store to, one hazard for all of them.
+// A run of bytes that a batch's accesses store to. One hazard covers it.
 struct Run {
   llvm::Value* base;
-  llvm::Instruction* access;  // one of the run's
-  int64_t access_begin;       // where that begins
+  llvm::Instruction* access;  // one of the run's accesses
+  int64_t access_begin;       // where that access begins, from the base
   int64_t begin, end;         // from the base
-  bool within_line;           // it cannot cross lines
+  bool within_line;           // the run cannot cross lines
 };
 
-// Stores between which nothing is called or may miss, or one atomic.
+// A batch is a sequence of stores, between which there is no call and no access that may miss, or one atomic.
 struct Batch {
   llvm::SmallVector<llvm::Instruction*, 8> accesses;
   llvm::SmallVector<Run, 4> runs;
   bool under_loop_hazard = false;
 };
 
-// What one access stores to or loads from.
+// The bytes that one access stores to or loads from.
 struct Extent {
   llvm::Value* base;
   llvm::Instruction* access;
@@ -38,12 +39,13 @@ struct Extent {
 };
 Extent extent_of(const CheckedFunction& function, llvm::Instruction& access);
 
-// Appends the batches of a block to `batches`. After the loop hazard's loops were found.
+// Appends the batches of a block to `batches`. The loop hazard's loops must have been found before.
 void form_batches(const CheckedFunction& function, const LoopHazard& loop_hazard, llvm::BasicBlock& block,
                   std::vector<Batch>& batches);
 
-// What was a load when the batch was formed may be the outcome of its check by now; and what was an address at an
-// offset, where the bodies of other batches meet their copies, a base itself.
+// Computes a run's base anew after other checks were inserted. A base that was a load when the batch was formed may
+// have been replaced by the result of the load's check. An address at an offset from a base may have become a base
+// itself, where the body of another batch and its copy meet.
 void recompute_run(const CheckedFunction& function, Run& run);
 
 }  // namespace multigrain::checks

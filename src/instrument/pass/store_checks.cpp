@@ -18,7 +18,7 @@ class StoreChecks {
  public:
   StoreChecks(CheckedFunction& function, LoopHazard& loop_hazard) : f_(function), loop_hazard_(loop_hazard) {}
 
-  // Stores of one run, in a loop that uses the loop hazard.
+  // Checks stores of one run in a loop that uses the loop hazard.
   void check_under_loop_hazard(Batch& batch) {
     const Run& run = batch.runs.front();
     const DebugLoc location = batch.accesses.front()->getDebugLoc();
@@ -36,9 +36,9 @@ class StoreChecks {
     builder.SetCurrentDebugLocation(location);
     GuardedRun o;
     o.begin = address_of(builder, run);
-    if (is_known_shared(run.base))
+    if (is_certainly_shared(run.base))
       builder.CreateBr(shared);
-    else  // mostly the object is known before the loop, and computed there whether it is shared
+    else  // mostly the object is known before the loop, and the optimiser moves the test there
       builder.CreateCondBr(is_in_view(builder, builder.CreatePtrToInt(object_of(run.base), f_.i64)), shared, body);
 
     builder.SetInsertPoint(shared);
@@ -63,20 +63,21 @@ class StoreChecks {
     f_.changed = true;
   }
 
-  // Stores that have hazards of their own, or an atomic.
+  // Checks stores that have hazards of their own, or an atomic.
   void guard_with_hazard(Batch& batch) {
     Instruction& first = *batch.accesses.front();
     Instruction& last = *batch.accesses.back();
     const DebugLoc location = first.getDebugLoc();
-    // head: is anything shared? publishing: publish the hazards, check the line table; body: first .. last; tail: behind.
+    // `head` tests whether anything is shared. `publishing` publishes the hazards and checks the line table. `body` has
+    // the instructions from the batch's first access to its last, and `tail` what follows.
     BasicBlock* const head = first.getParent();
     BasicBlock* const body = SplitBlock(head, &first);
     BasicBlock* const tail = SplitBlock(body, last.getNextNode());
     BasicBlock* const publishing = BasicBlock::Create(f_.context, "", &f_.function, body);
     BasicBlock* const missed = BasicBlock::Create(f_.context, "", &f_.function);
 
-    // The slow way: what lies between is executed once more in another form, if the batch cannot begin. One store within
-    // a line always begins.
+    // If the batch cannot begin, another copy of the body runs, without hazards (the slow path). One store within a
+    // line can always begin.
     SmallVector<Instruction*, 8> slow_accesses;
     const bool simple = batch.accesses.size() == 1 && batch.runs.front().within_line;
     BasicBlock* const slow = simple ? nullptr : copy_body(body, tail, batch, slow_accesses);
@@ -119,15 +120,16 @@ class StoreChecks {
     builder.CreateAlignedStore(value, pointer, Align(8))->setAtomic(AtomicOrdering::Release);
   }
 
-  // Computed for each run before its check.
+  // The values that the code computes for each run before its check.
   struct GuardedRun {
     Value* begin;
     Value* shared;
     Value* first_line = nullptr;
-    Value* last_line = nullptr;  // null: the first
+    Value* last_line = nullptr;  // null: it is the first line
   };
 
-  // A copy of a batch's body, for the slow way, whose values reach `tail` as well; before the body is changed.
+  // Copies a batch's body for the slow path, and connects the copy's values to `tail`. It runs before
+  // the body is changed.
   BasicBlock* copy_body(BasicBlock* body, BasicBlock* tail, const Batch& batch,
                         SmallVectorImpl<Instruction*>& accesses) {
     ValueToValueMapTy map;
@@ -155,7 +157,7 @@ class StoreChecks {
     Value* const base = builder.CreatePtrToInt(run.base, f_.i64);
     return run.begin == 0 ? base : builder.CreateAdd(base, builder.getInt64(static_cast<uint64_t>(run.begin)));
   }
-  // A pointer into the same object, which is shared as a whole or not at all, as far back as it is known.
+  // Follows the pointer back to an earlier pointer into the same object. An object is shared as a whole or not at all.
   static Value* object_of(Value* pointer) {
     while (auto* const within = dyn_cast<GEPOperator>(pointer)) {
       if (!within->isInBounds()) break;
@@ -166,14 +168,15 @@ class StoreChecks {
   Value* is_in_view(IRBuilder<>& builder, Value* address) {
     return builder.CreateICmpEQ(builder.CreateLShr(address, MG_FINE_VIEW_SHIFT), builder.getInt64(MG_FINE_VIEW_TAG));
   }
-  // Of a run that begins so far behind where lines are counted from.
+  // Computes a run's first and last line. `offset` is the run's distance from the place where line 0 begins.
   static void find_lines(IRBuilder<>& builder, const Run& run, Value* offset, Value* shift, GuardedRun& guarded) {
     guarded.first_line = builder.CreateLShr(offset, shift);
     if (run.within_line) return;
     Value* const end = builder.CreateAdd(offset, builder.getInt64(static_cast<uint64_t>(run.end - run.begin - 1)));
     guarded.last_line = builder.CreateLShr(end, shift);
   }
-  // Whether this node may store to the run's lines; `instead`, if not null, is looked at if the run is not shared.
+  // Computes whether this node may store to the run's lines. If the run is not shared, the word at `instead`, if not
+  // null, is tested in place of the lines' words.
   Value* is_exclusive(IRBuilder<>& builder, const Run& run, const GuardedRun& guarded, Value* table, Value* instead) {
     const auto look = [&](Value* line) {
       Value* pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(line, 3), table), f_.ptr);
@@ -184,7 +187,7 @@ class StoreChecks {
     Value* good = look(guarded.first_line);
     if (guarded.last_line == nullptr) return good;
     good = builder.CreateAnd(good, look(guarded.last_line));
-    // Runs of up to kLargestRun bytes may have a line in between.
+    // A run of up to kLargestRun bytes may have a third line between the first and the last.
     if (run.end - run.begin > static_cast<int64_t>(kSmallestLine) + 1) {
       Value* const middle = builder.CreateLShr(builder.CreateAdd(guarded.first_line, guarded.last_line), 1);
       good = builder.CreateAnd(good, look(middle));
@@ -192,8 +195,8 @@ class StoreChecks {
     return good;
   }
 
-  // Goes to `good` if the rights cache says that the run's page is exclusive, as mostly it does; else the loop hazard has to
-  // be published, or the lines have to be checked.
+  // Branches to `good` if the rights cache says that the run's page is exclusive, as it mostly does. Otherwise the loop
+  // hazard has to be published, or the lines have to be checked.
   void ask_rights_cache(IRBuilder<>& builder, const Run& run, Value* begin, Value* epoch, Value* is_cleared,
                         BasicBlock* good, BasicBlock* publishing, BasicBlock* checking) {
     BasicBlock* const not_cached = BasicBlock::Create(f_.context, "", &f_.function);
@@ -201,14 +204,14 @@ class StoreChecks {
     BasicBlock* const caching_page = BasicBlock::Create(f_.context, "", &f_.function);
     const auto size = static_cast<uint64_t>(run.end - run.begin);
     Value* const page = builder.CreateLShr(begin, MG_FINE_PAGE_SHIFT);
-    // Where the word of a page would be that began at address 0.
+    // The address that the word of a page at address 0 would have.
     Value* const table =
         builder.getInt64(MG_FINE_RIGHTS_CACHE_BASE - (MG_FINE_VIEW_BASE >> MG_FINE_PAGE_SHIFT) * sizeof(uint64_t));
     Value* const pointer = builder.CreateIntToPtr(builder.CreateAdd(builder.CreateShl(page, 3), table), f_.ptr);
     Value* const word = builder.CreateAlignedLoad(f_.i64, pointer, Align(8), true);
     Value* cached = builder.CreateICmpEQ(word, epoch);
     if (!run.within_line) {
-      // Of two pages, which is rare, the lines are looked at.
+      // If the run crosses pages, which is rare, its lines are checked.
       constexpr uint64_t kPage = uint64_t{1} << MG_FINE_PAGE_SHIFT;
       Value* const within = builder.CreateAnd(begin, builder.getInt64(kPage - 1));
       cached = builder.CreateAnd(cached, builder.CreateICmpULE(within, builder.getInt64(kPage - size)));
@@ -218,7 +221,7 @@ class StoreChecks {
     builder.SetInsertPoint(not_cached);
     builder.CreateCondBr(is_cleared, publishing, published);
 
-    // Unless it is known that some of its lines are not.
+    // The page is entered into the rights cache unless the cache already says that not all of its lines are exclusive.
     builder.SetInsertPoint(published);
     Value* const is_known =
         builder.CreateICmpULE(builder.CreateSub(word, epoch), builder.getInt64(MG_FINE_CACHED_NEITHER));
@@ -230,7 +233,7 @@ class StoreChecks {
     builder.CreateBr(checking);
   }
 
-  // Publishes a hazard over the lines of each run, and then looks whether this node may store to all of them.
+  // Publishes a hazard over the lines of each run, and then computes whether this node may store to all of them.
   Value* publish_and_check(IRBuilder<>& builder, const Batch& batch, MutableArrayRef<GuardedRun> guarded, Value* all) {
     Value* const shift = load_line_shift(builder);
     for (size_t i = 0; i < guarded.size(); ++i) {
@@ -241,14 +244,14 @@ class StoreChecks {
       if (o.last_line != nullptr)
         word = builder.CreateAdd(word, builder.CreateShl(builder.CreateSub(o.last_line, o.first_line), 40));
       if (guarded.size() > 1) word = builder.CreateSelect(o.shared, word, builder.getInt64(0));
-      // One locked instruction for all: the last.
+      // Only the last hazard is published by a locked instruction, which is the full fence for all of them.
       if (i + 1 < guarded.size())
         store_relaxed(builder, word, hazard(builder, all, static_cast<unsigned>(i)));
       else
         builder.CreateAtomicRMW(AtomicRMWInst::Xchg, hazard(builder, all, static_cast<unsigned>(i)), word, Align(8),
                                 AtomicOrdering::SequentiallyConsistent);
     }
-    // Private memory has no word in the line table: one that is always exclusive stands in for it.
+    // Private memory has no word in the line table, so a word that is always exclusive stands in for it.
     Value* const table = builder.getInt64(MG_FINE_TABLE_BASE);
     Value* const instead = guarded.size() > 1 ? always_exclusive() : nullptr;
     Value* all_exclusive = nullptr;
@@ -256,21 +259,21 @@ class StoreChecks {
       Value* const exclusive = is_exclusive(builder, batch.runs[i], guarded[i], table, instead);
       all_exclusive = all_exclusive == nullptr ? exclusive : builder.CreateAnd(all_exclusive, exclusive);
     }
-    // The blocks own what the builder makes, which the analyzer does not see.
+    // The blocks own the builder's instructions, which the analyser does not see.
     return all_exclusive;  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
   }
 
-  // The blocks that follow a miss: the batch's accesses, what is behind them, and the slow way, if there is one.
+  // The blocks that may follow a miss: the batch's accesses, the code behind them, and the slow path, if there is one.
   struct AfterMiss {
     BasicBlock* body;
     BasicBlock* tail;
     BasicBlock* slow;
   };
 
-  // The call of the runtime if a line is not exclusive, and the branch to what follows.
+  // Calls the runtime, which makes the lines exclusive, and branches to the block that follows.
   void bring_lines(IRBuilder<>& builder, const Batch& batch, ArrayRef<GuardedRun> guarded, const AfterMiss& after) {
     Instruction& first = *batch.accesses.front();
-    // A plain store alone goes to the runtime with its value, so that the thread need not wait for its line.
+    // A plain store that stands alone hands its value to the runtime, so that the thread need not wait for the line.
     StoreInst* const alone = batch.accesses.size() == 1 && !first.isAtomic() && !options().sequential
                                  ? dyn_cast<StoreInst>(&first)
                                  : nullptr;
@@ -286,7 +289,7 @@ class StoreChecks {
           {pointer});
       builder.CreateBr(after.body);
     } else if (alone != nullptr) {
-      builder.CreateBr(after.slow);  // line by line
+      builder.CreateBr(after.slow);  // the runtime stores line by line
     } else {
       AllocaInst* const runs = describe_runs(builder, batch, guarded);
       CallInst* const begun = call_cold_entry(
@@ -296,7 +299,7 @@ class StoreChecks {
     }
   }
 
-  // An array of mg_fine_run on the stack.
+  // Fills an array of mg_fine_run on the stack.
   AllocaInst* describe_runs(IRBuilder<>& builder, const Batch& batch, ArrayRef<GuardedRun> guarded) {
     AllocaInst* const runs = f_.local(ArrayType::get(f_.i64, kWordsOfRun * guarded.size()));
     for (size_t i = 0; i < guarded.size(); ++i) {
@@ -316,7 +319,7 @@ class StoreChecks {
   bool has_value_in_two_words(const StoreInst& store) const {
     Type* const type = store.getValueOperand()->getType();
     const uint64_t size = f_.layout.getTypeStoreSize(type);
-    // Bits that are no whole bytes would have to be filled up as the processor's store does.
+    // The bits of a type that is not whole bytes would have to be padded as the processor's store pads them.
     return size <= 16 && f_.layout.getTypeSizeInBits(type) == size * 8 && !type->isAggregateType() &&
            !type->isX86_FP80Ty();
   }
@@ -336,14 +339,15 @@ class StoreChecks {
                            {store.getPointerOperand(), low, high, builder.getInt32(size)});
   }
 
-  // -fmultigrain-sequential: no later load of this processor is made before the store is seen.
+  // With -fmultigrain-sequential, a fence keeps later loads of this processor from being made before
+  // the store is visible.
   void fence_behind(Instruction& access) {
     if (!options().sequential || access.isAtomic()) return;
     IRBuilder<> builder(access.getNextNode());
     builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
   }
 
-  // One store of a batch that could not begin.
+  // Replaces one store of a batch that could not begin by a call of the runtime.
   void emit_slow_path(StoreInst& store) {
     IRBuilder<> builder(&store);
     Type* const type = store.getValueOperand()->getType();

@@ -1,5 +1,5 @@
-// Checks of stores and atomics: hazards are published over their lines, the line table says whether the node may store there,
-// and the hazards are cleared behind them (docs/internals/fine-grain.md).
+// This part of the pass checks stores and atomics: the code publishes hazards over their lines, finds in the line table
+// whether the node may store there, and clears the hazards behind them (docs/internals/fine-grain.md).
 #pragma once
 
 #include "checked_function.h"

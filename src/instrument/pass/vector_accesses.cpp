@@ -14,7 +14,8 @@ Align natural(const FixedVectorType& type) {
   return Align(std::max(1u, type.getScalarSizeInBits() / 8));
 }
 
-// As many bits as lanes: they are so already, or the sign bits of the lanes of a vector.
+// Returns the mask as a bit for each lane. The mask has that form already, or its bits are the sign bits
+// of a vector's lanes.
 Value* bits_of(IRBuilder<>& builder, Value* mask) {
   auto* const type = cast<FixedVectorType>(mask->getType());
   if (type->getElementType()->isIntegerTy(1)) return mask;
@@ -29,7 +30,7 @@ Value* first_lanes(IRBuilder<>& builder, Value* vector, unsigned lanes) {
   return builder.CreateShuffleVector(vector, which);
 }
 
-// base + index * scale, of each lane.
+// Computes base + index * scale for each lane.
 Value* addresses(IRBuilder<>& builder, Value* base, Value* indices, Value* scale) {
   const unsigned lanes = cast<FixedVectorType>(indices->getType())->getNumElements();
   auto* const numbers = FixedVectorType::get(builder.getInt64Ty(), lanes);
@@ -38,7 +39,7 @@ Value* addresses(IRBuilder<>& builder, Value* base, Value* indices, Value* scale
   return builder.CreateGEP(builder.getInt8Ty(), base, builder.CreateMul(wide, by));
 }
 
-// (what lanes without access keep, base, indices, mask, scale)
+// The intrinsic's arguments are: the values of lanes that are not loaded, base, indices, mask, scale.
 Instruction* gather(IntrinsicInst& intrinsic) {
   IRBuilder<> builder(&intrinsic);
   auto* const type = cast<FixedVectorType>(intrinsic.getType());
@@ -51,7 +52,7 @@ Instruction* gather(IntrinsicInst& intrinsic) {
   CallInst* const gathered = builder.CreateMaskedGather(used, pointers, natural(*used), mask,
                                                         first_lanes(builder, intrinsic.getArgOperand(0), lanes));
   Value* whole = gathered;
-  if (lanes != type->getNumElements()) {  // the rest becomes 0
+  if (lanes != type->getNumElements()) {  // the other lanes become 0
     SmallVector<int, 16> which;
     for (unsigned i = 0; i < type->getNumElements(); ++i) which.push_back(static_cast<int>(std::min(i, lanes)));
     whole = builder.CreateShuffleVector(gathered, Constant::getNullValue(used), which);
@@ -60,7 +61,7 @@ Instruction* gather(IntrinsicInst& intrinsic) {
   return gathered;
 }
 
-// (base, mask, indices, values, scale)
+// The intrinsic's arguments are: base, mask, indices, values, scale.
 Instruction* scatter(IntrinsicInst& intrinsic) {
   IRBuilder<> builder(&intrinsic);
   Value* const values = intrinsic.getArgOperand(3);

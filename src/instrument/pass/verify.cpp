@@ -29,7 +29,7 @@ void verify_accesses(CheckedFunction& function, ArrayRef<Batch> batches) {
       continue;
     }
     if (!isa<LoadInst, StoreInst, AtomicRMWInst, AtomicCmpXchgInst>(access)) continue;
-    // What is not a store alone has its address for its first operand.
+    // The address is the first operand of every access except a store.
     Value* const pointer = access->getOperand(isa<StoreInst>(access) ? StoreInst::getPointerOperandIndex() : 0);
     const Extent extent = extent_of(function, *access);
     const bool stores = !isa<LoadInst>(access) || access->isAtomic();

@@ -31,8 +31,8 @@ namespace {
 // Two objects make four versions.
 constexpr unsigned kMostObjects = 2;
 constexpr unsigned kLargestLoop = 100;       // instructions
-constexpr unsigned kMostInFunction = 2'000;  // instructions that are added
-// What a check costs, roughly: of a store, some instructions and a look at a table; of a load, a comparison.
+constexpr unsigned kMostInFunction = 2'000;  // added instructions
+// The rough costs of checks: a store's check is some instructions and a look at a table, a load's is a comparison.
 constexpr unsigned kStore = 4, kLoad = 1;
 constexpr unsigned kWorth = 4;
 
@@ -48,7 +48,7 @@ std::optional<Access> access_of(const Instruction& instruction) {
   return std::nullopt;
 }
 
-// The one object that the pointer leads to, if it is known outside of the loop.
+// Returns the object that the pointer leads to if there is only one, and it is known outside of the loop.
 Value* object_outside(const Value* pointer, const Loop& loop) {
   SmallVector<const Value*, 4> objects;
   getUnderlyingObjects(pointer, objects, nullptr, 12);
@@ -62,7 +62,7 @@ class Versions {
   Versions(Function& function, LoopInfo& loops, DominatorTree& dominators)
       : function_(function), loops_(loops), dominators_(dominators) {}
 
-  // Of one loop; how many instructions were added.
+  // Makes the versions of one loop. Returns how many instructions were added.
   unsigned make(Loop& loop) {
     unsigned size = 0;
     MapVector<Value*, unsigned> costs;
@@ -78,8 +78,8 @@ class Versions {
     auto worth = costs.takeVector();
     erase_if(worth, [](const auto& each) { return each.second < kWorth; });
     if (worth.empty()) return 0;
-    // Those that cost most; of equals, the one that the loop uses first. Not std::stable_sort: that of GCC 12's library calls a
-    // function that C++17 deprecates, of which Clang warns.
+    // The objects whose checks cost most are chosen, and of equals the one that the loop uses first. std::stable_sort
+    // is not used, because GCC 12's calls a function that C++17 deprecates, and Clang warns of that.
     const size_t chosen = std::min<size_t>(worth.size(), kMostObjects);
     for (auto* next = worth.begin(); next != worth.begin() + chosen; ++next) {
       auto* const dearest = std::max_element(next, worth.end(), less_second());
@@ -122,13 +122,13 @@ class Versions {
     Value* const shared = builder.CreateICmpEQ(tag, builder.getInt64(MG_FINE_VIEW_TAG));
     builder.CreateCondBr(shared, preheader, copy->getLoopPreheader());
     before->getTerminator()->eraseFromParent();
-    dominators_.recalculate(function_);  // also of what the ways out meet in
+    dominators_.recalculate(function_);  // the blocks in which both loops' exits meet have new dominators, too
     mark(*copy, object, kPrivateMark);
     mark(loop, object, kSharedMark);
     return copy;
   }
 
-  // Everything from outside by which the loop gets to the object.
+  // Marks all values from outside by which the loop gets to the object.
   void mark(Loop& loop, const Value& object, const char* name) {
     MapVector<Value*, SmallVector<Use*, 4>> ways;
     for (BasicBlock* block : loop.blocks()) {
@@ -182,7 +182,7 @@ bool make_versions_of_loops(Function& function, FunctionAnalysisManager& analyse
   unsigned added = 0;
   for (Loop* loop : loops.getLoopsInPreorder())
     if (added < kMostInFunction && is_candidate(*loop, covered, dominators)) added += versions.make(*loop);
-  return true;  // the loops' form, if nothing else
+  return true;  // at least the loops' form may have changed
 }
 
 void drop_marks(Function& function) {

@@ -1,17 +1,17 @@
-// Versions of loops for objects that turn out to be private.
+// This pass makes versions of loops for objects that turn out to be private.
 //
-// Whether a pointer that a function was handed, or has loaded, leads to shared memory is known when the loop that uses
-// it begins: then it stays so. Loops over private memory, such as the counts of a sort, so need not ask for every access
-// again, nor compare what they load.
+// When a loop begins, the code can find out whether a pointer that it uses leads to shared memory, and that does not
+// change while the loop runs. So loops over private memory, such as the counts of a sort, need not ask again for every
+// access, nor compare the values that they load.
 #pragma once
 
 #include <llvm/IR/PassManager.h>
 
 namespace multigrain::checks {
 
-// Puts copies of innermost loops beside them, for the case that what they store to is private; which case it is is
-// found out before. What may_be_shared() says of the copies' accesses relies on marks, until drop_marks(). Before
-// polls and checks are inserted. Whether the function changed.
+// Makes copies of innermost loops for the case that an object they access is private, and tests in front of the loops
+// which case it is. What may_be_shared() returns for the copies' accesses relies on marks, until drop_marks() removes
+// them. It runs before polls and checks are inserted. Returns whether the function changed.
 bool make_versions_of_loops(llvm::Function& function, llvm::FunctionAnalysisManager& analyses);
 void drop_marks(llvm::Function& function);
 

@@ -1,10 +1,10 @@
-// Atomic operations that no instruction does, on objects of any size: compiled code calls them where it would call the
-// compiler's library (libatomic) and the object may be shared.
+// For some atomic operations there is no instruction, because of the object's size or alignment. Compiled code calls
+// these functions where it would otherwise call the compiler's library (libatomic), if the object may be shared.
 //
-// An object in shared memory is changed with hazards for stores over all of its lines, so no other node has it meanwhile.
-// What is left are the node's own processors: sizes that instructions have are done by instructions, as compiled code
-// does them; for others there is a lock. Its holder has its hazards published already and waits for nothing, so it may be
-// waited for with hazards published.
+// A thread changes an object in shared memory with hazards for stores published over all of its lines, so no other node
+// has the object meanwhile. Only the node's own processors can interfere. Where there is an instruction for the size,
+// it is used, as in compiled code. For other sizes there is a lock. Its holder has published its hazards already and
+// waits for nothing, so other threads may wait for it with their hazards published.
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -25,7 +25,7 @@ uintptr_t number(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
 }
 
-// A private copy of an operand, which may lie anywhere.
+// A private copy of an operand, which may be in shared or private memory.
 class Operand {
  public:
   explicit Operand(size_t size) : size_(size) {
@@ -41,8 +41,8 @@ class Operand {
   std::unique_ptr<std::byte[]> large_;
 };
 
-// `change(old, fresh)` sees the object and says whether it is to be replaced by what it leaves in `fresh`. It may be
-// called again with another value.
+// `change(old, fresh)` gets the object's value, and returns whether the value that it leaves in `fresh` is to replace
+// it. If another processor changes the object first, it is called again.
 template <typename T, typename Swap, typename Change>
 void change_by_instruction(T old, Swap&& swap, Change&& change) {
   T fresh{};
@@ -76,7 +76,7 @@ void change_wide(uintptr_t at, Change&& change) {
   change_by_instruction(old, [&](Wide& expected, Wide fresh) { return swap_wide(wide, expected, fresh); }, change);
 }
 
-// One set for all operations: loads and exchanges of an object exclude each other.
+// All operations use the same locks, so that loads and exchanges of an object exclude each other.
 constinit std::array<SpinLock, 64> locks_of_objects;
 
 template <typename Change>
@@ -111,8 +111,8 @@ void change_shared(const void* object, size_t size, Change&& change) {
   clear_hazards();
 }
 
-// What every entry begins with. The program's errno is kept: it has only loaded and stored. What the thread has stored
-// before is seen by others no later than the atomic operation.
+// Every entry begins with this. It keeps the program's errno, because to the program the operation is a load or a
+// store. It makes the thread's earlier stores visible to other nodes before the atomic operation.
 class Entry {
  public:
   Entry() : error_(errno) {

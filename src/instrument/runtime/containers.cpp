@@ -1,9 +1,10 @@
-// What of the standard containers is not in headers, for compiled code: the C++ library's functions on the nodes of
-// trees (std::map, std::set) and of lists, which would touch nodes in shared memory without checks. The pass lets calls
-// of the library's functions, which have the same names without the prefix, come here (library_calls.cpp).
+// The standard containers are templates, except for the C++ library's functions on the nodes of trees
+// (std::map, std::set)
+// and of lists, which would access nodes in shared memory without checks. The compiler's pass replaces calls of these
+// functions by calls of the functions in this file, which have the same names behind a prefix (library_calls.cpp).
 //
-// The nodes' layout and what the functions promise are part of the binary interface of libstdc++. The algorithms are
-// the textbook's (Cormen and others, "Introduction to Algorithms", red-black trees), on fields that are loaded and
+// The nodes' layout and the functions' effects are part of the binary interface of libstdc++. The algorithms are the
+// textbook's (Cormen and others, "Introduction to Algorithms", red-black trees), on fields that are loaded and
 // stored with checks.
 #include <cstdint>
 #include <cstring>
@@ -46,7 +47,7 @@ struct ListNode {
   Field<ListNode*> previous;
 };
 
-// The other side.
+// Returns the other side.
 Field<TreeNode*> TreeNode::* opposite(Field<TreeNode*> TreeNode::* side) {
   return side == &TreeNode::left ? &TreeNode::right : &TreeNode::left;
 }
@@ -56,7 +57,8 @@ TreeNode* furthest(TreeNode* node, Field<TreeNode*> TreeNode::* side) {
   return node;
 }
 
-// The neighbour in order; of the last, the header, whose parent is the root and whose own parent the header is.
+// Returns the next node in order, or the header if the node is the last. The header and the root are
+// each other's parents.
 TreeNode* increment(TreeNode* node) {
   if (TreeNode* const right = node->right) return furthest(right, &TreeNode::left);
   TreeNode* above = node->parent;
@@ -64,12 +66,12 @@ TreeNode* increment(TreeNode* node) {
     node = above;
     above = above->parent;
   }
-  // From the root of a tree that is nothing but a left branch, the way up ends at the header's right, which is the
-  // root.
+  // If the tree has nothing to the right of the root, the header's right child is the root itself. The way up from the
+  // root then goes through the header to the root again, and `node` is the header.
   return node->right != above ? above : node;
 }
 TreeNode* decrement(TreeNode* node) {
-  // The header: red, and its parent's parent. Before it comes the last.
+  // A node that is red and its parent's parent is the header. The last node comes before it.
   if (node->color == kRed && node->parent->parent == node) return node->right;
   if (TreeNode* const left = node->left) return furthest(left, &TreeNode::right);
   TreeNode* above = node->parent;
@@ -80,7 +82,7 @@ TreeNode* decrement(TreeNode* node) {
   return above;
 }
 
-// Puts `to` where `from` was below its parent.
+// Puts `to` into the place of `from` as a child.
 void replace_child(TreeNode* from, TreeNode* to, TreeNode& header) {
   TreeNode* const above = from->parent;
   if (header.parent == from)
@@ -91,7 +93,7 @@ void replace_child(TreeNode* from, TreeNode* to, TreeNode& header) {
     above->right = to;
 }
 
-// The child on the other side comes up, the node goes down to `side`.
+// Rotates the tree at the node: the child on the other side comes up, and the node goes down to `side`.
 void rotate(TreeNode* node, Field<TreeNode*> TreeNode::* side, TreeNode& header) {
   const auto other = opposite(side);
   TreeNode* const up = node->*other;
@@ -110,7 +112,7 @@ void insert(bool insert_left, TreeNode* node, TreeNode* below, TreeNode& header)
   node->right = nullptr;
   node->color = kRed;
   if (insert_left) {
-    below->left = node;  // of the header: its leftmost
+    below->left = node;  // the header's left child is the leftmost node
     if (below == &header) {
       header.parent = node;
       header.right = node;
@@ -146,11 +148,11 @@ void insert(bool insert_left, TreeNode* node, TreeNode* below, TreeNode& header)
 }
 
 TreeNode* erase(TreeNode* const gone, TreeNode& header) {
-  TreeNode* child;  // comes into the place that is lost
+  TreeNode* child;  // the node that takes the removed place
   TreeNode* child_parent;
   Color lost;
   if (gone->left != nullptr && gone->right != nullptr) {
-    // The next in order takes the node's place and colour.
+    // The next node in order takes the node's place and colour.
     TreeNode* const next = furthest(gone->right, &TreeNode::left);
     child = next->right;
     lost = next->color;
@@ -275,7 +277,7 @@ void list_hook(ListNode* node, ListNode* before) {
 void list_unhook(ListNode* node) {
   unhook(node);
 }
-// Moves [first, last) to before `at`.
+// Moves the nodes [first, last) in front of `at`.
 void list_transfer(ListNode* at, ListNode* first, ListNode* last) {
   if (at == last) return;
   ListNode* const end = last->previous;
@@ -289,7 +291,7 @@ void list_transfer(ListNode* at, ListNode* first, ListNode* last) {
   at->previous = end;
 }
 void list_swap(ListNode& a, ListNode& b) {
-  // Each header in turn takes the other's nodes; an empty list is a header that points to itself.
+  // Each header takes the other header's nodes. The header of an empty list points to itself.
   const auto is_empty = [](ListNode& header) { return header.next == &header; };
   const auto take = [](ListNode& header, ListNode* first, ListNode* last, bool none) {
     header.next = none ? &header : first;

@@ -1,5 +1,6 @@
-// The C++ library's functions that are in no header, for compiled code. Their names are the library's mangled ones behind
-// the prefix; what they take is part of the binary interface of libstdc++.
+// These are wrappers of the C++ library's functions that are not defined in headers, so that they have no checks.
+// Their names are the library's mangled names behind the prefix. Their parameters are part of the binary
+// interface of libstdc++.
 #include <cxxabi.h>
 #include <dlfcn.h>
 
@@ -23,7 +24,7 @@
 
 using namespace multigrain::checks;
 
-// A wrapper, and the library's own function.
+// These declare a wrapper, and the library's own function.
 #define MG_CXX_ENTRY(declaration, symbol) \
   extern "C" __attribute__((visibility("default"))) declaration __asm__("__multigrain_" symbol)
 #define MG_CXX_REAL(declaration, symbol) extern "C" declaration __asm__(symbol)
@@ -32,8 +33,8 @@ using namespace multigrain::checks;
 
 namespace {
 
-// The library reads the virtual table pointers of an object and of its parts. It gets a private object that has these, and
-// nothing else, at the same distances.
+// The library reads the virtual table pointers of an object and of its parts. The wrapper passes a private object that
+// has only these pointers, at the same distances.
 class VirtualPointers {
  public:
   explicit VirtualPointers(const void* object) {
@@ -61,7 +62,7 @@ class VirtualPointers {
     if (known != tables_.end()) return known->second;
     return tables_[at] = load_shared(reinterpret_cast<const char* const*>(at));
   }
-  // Only where a virtual base is asked for does the library look at a part's own pointer.
+  // The library reads a part's own pointer only to find a virtual base.
   void visit(const abi::__class_type_info* type, const char* at) {
     if (const auto* const single = dynamic_cast<const abi::__si_class_type_info*>(type)) {
       visit(single->__base_type, at);
@@ -159,11 +160,11 @@ MG_NUMBERS(f, float)
 MG_NUMBERS(d, double)
 MG_NUMBERS(e, long double)
 
-// --- Words and lines from streams, whose forms for char are not templates
+// --- Words and lines from streams. The library has compiled their forms for char.
 
 namespace {
 
-// What an object of std::string is made of.
+// The members of an object of std::string.
 struct StringFields {
   char* characters;
   size_t size;
@@ -179,7 +180,7 @@ bool is_shared(const std::string& string) {
          multigrain::checks::is_shared(static_cast<const void*>(string.data()));
 }
 
-// string = text, with checks.
+// Assigns `text` to `string` with checked accesses.
 void assign(std::string& string, const std::string& text) {
   auto* const object = reinterpret_cast<StringFields*>(&string);
   const StringFields now = load_shared(object);
@@ -213,7 +214,7 @@ void extract(std::istream& from, char* to, std::streamsize size) {
   if (!multigrain::checks::is_shared(static_cast<const void*>(to))) return library_extract(from, to, size);
   if (size <= kKnown)
     return library_extract(from, InOutBytes(to, static_cast<size_t>(std::max<std::streamsize>(size, 0))), size);
-  // Of a pointer the library does not know how much room there is.
+  // If the program passed a pointer, the library does not know how much room there is.
   std::string word;
   from >> word;
   __multigrain_memcpy(to, word.c_str(), word.size() + 1);
@@ -240,7 +241,7 @@ std::istream& get_word(std::istream& from, std::string& to) {
   return from;
 }
 
-// --- Exceptions, which copy the text that they are made of
+// --- Exceptions. Their constructors copy the text.
 
 #define MG_FROM_TEXT(symbol)                                                  \
   MG_CXX_REAL(void library_##symbol(void* self, const char* text), #symbol);  \
@@ -269,7 +270,7 @@ MG_FROM_TEXT(_ZNSt12out_of_rangeC2EPKc)
 
 namespace {
 
-// A string object, and its characters, may be shared each by itself.
+// Copies a string. The string object may be shared, and so may its characters, independently of each other.
 std::string copy_of(const std::string& text) {
   struct {
     const char* data;
@@ -322,7 +323,7 @@ void throw_out_of_range(const char* format, ...) {
   throw std::out_of_range(text);
 }
 
-// --- What std::get_time does in the end
+// --- The last step of std::get_time
 
 #define MG_FINALIZE "_ZNSt16__time_get_state17_M_finalize_stateEP2tm"
 MG_CXX_REAL(void library_finalize(void* state, std::tm* time), MG_FINALIZE);
@@ -331,7 +332,7 @@ void finalize(void* state, std::tm* time) {
   library_finalize(state, in_out(time));
 }
 
-// --- Of std::unordered_map and its like: when to make more room
+// --- The policy of hash tables (std::unordered_map and its like), which says when to make more room
 
 using Policy = std::__detail::_Prime_rehash_policy;
 using NeedRehash = std::pair<bool, std::size_t>;
@@ -376,8 +377,9 @@ void start(std::thread* thread, void* state, void (*depend)()) {
   library_start(in_out(thread), state, depend);
 }
 
-// --- Virtual functions of the library's own objects: the buffers of files, such as std::cout's, and the facets that read
-// numbers and times. Their tables name them, so these, which have the library's names, stand in front of them.
+// --- Virtual functions of the library's own objects: the buffers of files, such as std::cout's, and the facets that
+// read numbers and times. Calls go through the library's virtual tables, so the compiler's pass cannot redirect them.
+// The functions here have the library's names and interpose the library's functions.
 
 namespace {
 
@@ -454,7 +456,7 @@ MG_NUM_GETS(multigrain_wide_num_get, wchar_t, "w")
 MG_TIME_PUT(multigrain_time_put, char, "c")
 MG_TIME_PUT(multigrain_wide_time_put, wchar_t, "w")
 
-// Of two binary interfaces.
+// libstdc++ has std::time_get in its old and in its new binary interface.
 #define MG_TIME_GET(name, Char, where, letter, self_number)                                                           \
   MG_IN_FRONT_OF(In<Char> name(const void* self, In<Char> begin, In<Char> end, std::ios_base& stream,                 \
                                std::ios_base::iostate& state, std::tm* time, char format, char modifier),             \

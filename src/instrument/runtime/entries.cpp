@@ -1,9 +1,9 @@
-// What compiled access checks call when they miss, and what publishes a batch's hazards (instrument/abi.h;
+// Compiled access checks call these entries when they miss, and to publish a batch's hazards (instrument/abi.h;
 // docs/internals/fine-grain.md).
 //
-// None of these is called by signal handlers: programs' handlers must not touch shared memory (multigrain.h). But for
-// polls and fences: there may be loops and atomics in a handler. errno is the program's, and kept: the program has only
-// loaded or stored.
+// Signal handlers must not touch shared memory (multigrain.h), so they call none of these entries except polls and
+// fences: there may be loops and atomics in a handler. All entries keep the program's errno, because to the program a
+// miss is a load or a store.
 #include <sched.h>
 
 #include <algorithm>
@@ -26,9 +26,10 @@ namespace {
 
 std::atomic<LineProtocol*> protocol_of_process{nullptr};
 
-// Compiled code reads it all the time, and so it shares no cache line with anything that changes.
+// Compiled code reads this word all the time, so it shares no cache line with anything that changes.
 alignas(64) constinit const uint64_t nothing[8] = {};
-// No protocol's, whatever the rights cache has from before one began.
+// The rights epoch while there is no line protocol. No protocol uses this value, so entries that the rights cache got
+// before a protocol began are void under it.
 alignas(64) constinit uint64_t epoch_without_protocol = uint64_t{1} << 63 | MG_FINE_EPOCH_CACHED;
 
 void let_compiled_code_look_at(const uint64_t*& pointer, const std::atomic<uint64_t>* word) {
@@ -54,10 +55,11 @@ void set_line_protocol(LineProtocol* protocol) {
 namespace checks {
 namespace {
 
-// Before a thread has hazards of its own its stores are announced here, where no requester looks: that is right while
-// no line protocol runs, and one gives every thread its own before the thread runs code of the program.
+// Before a thread has hazards of its own, it publishes hazards here, where no requester looks. That is right
+// while no line protocol runs, and a line protocol gives every thread its own hazards before the thread runs
+// code of the program.
 alignas(64) constinit uint64_t unread_hazards[MG_FINE_HAZARDS];
-// Without a line protocol: so that threads do not contend for a cache line.
+// A thread uses these without a line protocol, so that threads do not contend for one cache line.
 alignas(64) constinit thread_local uint64_t hazards_of_thread[MG_FINE_HAZARDS];
 
 class KeepErrno {
@@ -71,7 +73,7 @@ class KeepErrno {
   int value_;
 };
 
-// What every entry begins with. A processor that is here does not get back to a poll soon.
+// Every entry begins with this. It also polls, because a processor that misses does not reach its next poll soon.
 void enter() {
   if (__multigrain_hazards == unread_hazards) [[unlikely]]
     __multigrain_hazards = hazards_of_thread;
@@ -82,7 +84,7 @@ void enter() {
   if (LineProtocol* const protocol = line_protocol()) protocol->poll();
 }
 
-// What an entry begins with that a check which missed has called.
+// An entry that is called when a check has missed begins with this.
 class Miss {
  public:
   Miss() { enter(); }
@@ -92,7 +94,8 @@ class Miss {
   const KeepErrno keep_;
 };
 
-// In a poll or fence of a signal handler, the interrupted code may rely on hazards that it has published.
+// Tells whether the calling thread, or the code that its signal handler has interrupted, may have a hazard published. A
+// poll or fence must not clear it then.
 bool any_hazard_published() {
   if (__multigrain_interrupted_hazards != nullptr) return true;
   uint64_t all = 0;
@@ -100,23 +103,24 @@ bool any_hazard_published() {
   return all != 0;
 }
 
-// A run's shared part: its lines from the first to the last, which its hazard names, and, if it has several rows, those,
-// from the lowest on; what lies between them is not looked at. Without initial values: arrays of them are made for each
-// piece of a loop.
+// The shared part of a run: its lines from the first to the last, which its hazard names, and, if it has several rows,
+// the rows from the lowest on. Lines between the rows are not checked. The members have no initial values, because
+// arrays of this are made for each piece of a loop.
 struct Lines {
   uint64_t first, last;
   bool stores;
   uintptr_t begin, end, stride, rows;
   [[nodiscard]] bool any() const { return first <= last; }
 
-  // Whether the function says so of the addresses of all parts.
+  // Calls the function with the addresses of each row until it returns false. Returns whether it returned true for all.
   template <typename Function>
   bool all_of(Function&& function) const {
     for (uintptr_t row = 0; row < rows; ++row)
       if (!function(begin + row * stride, end + row * stride)) return false;
     return true;
   }
-  // `epoch`: what multigrain_read_rights_epoch() returned after a hazard over these lines was published.
+  // Tells whether this node has the rights to all lines. `epoch` is what multigrain_read_rights_epoch() returned after
+  // a hazard over these lines was published.
   [[nodiscard]] bool have_rights(uint64_t epoch) const {
     return rows == 1 ? lines_have_rights(first, last, stores, epoch)
                      : rows_have_rights(begin, end, stride, rows, stores, epoch);
@@ -133,7 +137,7 @@ void find_lines_between(uintptr_t begin, uintptr_t end, Lines& lines) {
     lines.first = 1, lines.last = 0;
 }
 
-// False of a run whose lines no hazard can name.
+// Finds the lines of a run. Returns false if no hazard can name them.
 bool find_lines(const mg_fine_run& run, Lines& lines) {
   lines.stores = run.stores != 0;
   if (run.rows == 1) [[likely]] {
@@ -172,12 +176,13 @@ bool all_have_rights(std::span<const Lines> runs, uint64_t epoch) {
   return std::ranges::all_of(runs, [epoch](const Lines& run) { return !run.any() || run.have_rights(epoch); });
 }
 
-// Publishes hazards over all runs, and says whether this node has the rights to all their lines. If not, it clears them.
+// Publishes hazards over all runs, and returns whether this node has the rights to all their lines. If it has not,
+// clears the hazards.
 bool try_begin_batch(std::span<const Lines> runs, bool pages) {
   for (unsigned i = 0; i < runs.size(); ++i) {
     const Lines& lines = runs[i];
     const uint64_t word = lines.any() ? make_hazard(lines.first, lines.last - lines.first + 1, lines.stores) : 0;
-    // One locked instruction for all: the last. As an exchange it is the fence, too.
+    // Only the last hazard is published by a locked instruction, which is the full fence for all of them.
     if (i + 1 < runs.size())
       hazard(i).store(word, std::memory_order_relaxed);
     else
@@ -188,28 +193,28 @@ bool try_begin_batch(std::span<const Lines> runs, bool pages) {
   return false;
 }
 
-// Publishes the loop hazard, unless it is published. Returns what the publication returned.
+// Publishes the loop hazard, unless it is published already. Returns the result of the publication.
 uint64_t ensure_loop_hazard() {
   if (hazard(MG_FINE_LOOP_HAZARD).load(std::memory_order_relaxed) == 0) return __multigrain_publish_loop_hazard();
   return multigrain_loop_hazard_epoch;
 }
 
-// The lines that the calling thread has checked under its loop hazard, by the index of their run in a batch. While that hazard
-// is published no right to them goes away, so the next piece of a loop need not check them again: the next stage of a
-// transform in place, the row that is subtracted from all others.
+// The lines that the calling thread has checked under its loop hazard, by the index of their run in a batch. While that
+// hazard is published, the node keeps its rights to them, so the next piece of a loop need not check them again. Such
+// lines are those of the next stage of a transform in place, or of the row that is subtracted from all others.
 struct CheckedLines {
-  uint64_t loop_hazard = 0;  // multigrain_loop_hazards_published when they were checked; 0: none were
+  uint64_t loop_hazard = 0;  // multigrain_loop_hazards_published at the check; 0: none are checked
   uint64_t first = 0, last = 0;
   bool stores = false;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local CheckedLines checked_lines[MG_FINE_HAZARDS];
 
-// lines_have_rights() of lines, which the loop hazard covers. `index`: of their run in the batch.
+// Does what lines_have_rights() does, for lines that the loop hazard covers. `index` is that of their run in the batch.
 bool lines_have_rights_under_loop_hazard(unsigned index, uint64_t first, uint64_t last, bool stores, uint64_t epoch) {
   CheckedLines& own = checked_lines[index];
   const CheckedLines now{multigrain_loop_hazards_published, first, last, stores};
-  // Of what has been looked at, by the piece before at this place, or just now at the place before (a stencil's rows lie
-  // over each other), only the rest is left.
+  // Lines need not be checked again if the piece before has checked them for the run at this index, or if this batch
+  // has just checked them for the run before (a stencil's rows overlap).
   const auto leave_out = [&](const CheckedLines& seen) {
     if (seen.loop_hazard != multigrain_loop_hazards_published || (stores && !seen.stores)) return false;
     if (seen.first <= first && last <= seen.last) return true;
@@ -226,13 +231,13 @@ bool lines_have_rights_under_loop_hazard(unsigned index, uint64_t first, uint64_
   return true;
 }
 
-// A batch that is refused this often goes access by access.
+// A batch that could not begin this often is made access by access.
 constexpr int kAttempts = 4;
 
-// Stores whose values the protocol is offered.
+// The protocol is offered the values of stores of up to this many bytes.
 constexpr size_t kLongestValue = 16;
 
-// All lines of the runs, or false if there are more runs, or longer ones, than hazards can say.
+// Finds all lines of the runs. Returns false if there are more runs than hazards, or longer ones than hazards can name.
 bool find_lines(std::span<const mg_fine_run> runs, std::array<Lines, MG_FINE_HAZARDS>& lines) {
   if (runs.size() > lines.size()) return false;
   for (size_t i = 0; i < runs.size(); ++i)
@@ -240,7 +245,7 @@ bool find_lines(std::span<const mg_fine_run> runs, std::array<Lines, MG_FINE_HAZ
   return true;
 }
 
-// Of [address, address + size), the part up to the next border of a line, or of the view.
+// Returns the length of the part of [address, address + size) up to the next border of a line, or of the view.
 size_t within_line(uintptr_t address, size_t size) {
   if (!is_shared(address))
     return address < MG_FINE_VIEW_BASE ? std::min<size_t>(size, MG_FINE_VIEW_BASE - address) : size;
@@ -248,8 +253,8 @@ size_t within_line(uintptr_t address, size_t size) {
   return std::min<size_t>(size, line - (address & (line - 1)));
 }
 
-// Whether all that the value has of some word is the flag value's. It is the same in every word, so that what is in a
-// byte says where it would come from.
+// Tells whether all bytes that the value has of some word are those of the flag value. The flag value is the same in
+// every word, so a byte's address alone says which byte of the flag value it would be.
 bool has_flag(const std::byte* value, size_t size, uintptr_t address) {
   bool all_of_word = true;
   for (size_t i = 0; i < size; ++i) {
@@ -267,8 +272,8 @@ void load_within_line(uintptr_t address, size_t size, std::byte* value) {
     std::memcpy(value, reinterpret_cast<const void*>(address), size);
     return;
   }
-  // Mostly the line is here, and only its neighbours of a group of loads were not. A value that looks like the flag is
-  // for the protocol to judge, which also counts false misses.
+  // Mostly the line is valid here, and another load of the same group missed. If the value looks like the flag value,
+  // the protocol decides whether it is a false miss, and counts it.
   const uint64_t line = line_of(address);
   hazard(0).exchange(make_hazard(line, 1, false));
   const bool good = (table_word(line).load() & MG_FINE_READABLE) != 0;
@@ -279,8 +284,9 @@ void load_within_line(uintptr_t address, size_t size, std::byte* value) {
   drop_incomplete_pages(address, address + size);
 }
 
-// Makes the line of a shared address exclusive, with hazard 0 published for stores over it, and returns false. Or the protocol
-// takes the store of `value` (empty: it is not asked to), no hazard is published, and it returns true.
+// Either makes the line of a shared address exclusive, with hazard 0 published for stores over it, and returns false.
+// Or the protocol takes the store of `value`: then no hazard is published, and it returns true. An empty `value` is not
+// offered to the protocol.
 bool begin_store_or_hand_over(uintptr_t address, std::span<const std::byte> value) {
   const uint64_t line = line_of(address);
   hazard(0).exchange(make_hazard(line, 1, true));
@@ -340,8 +346,9 @@ void publish_over_object(uintptr_t address, size_t size) {
     begin_store_or_hand_over(address, {});
     return;
   }
-  // Nobody keeps all of several lines until they are all here. Who loses one waits, ever longer and each processor for
-  // another time, so that not always the same two meet.
+  // A node that fetches several lines may lose one before it has them all. A processor to which that happens
+  // waits, each time longer, and not for the same time as other processors, so that the same two do not
+  // collide again and again.
   const mg_fine_run run = {address, address + size, 1, 0, 1};
   const auto own = reinterpret_cast<uintptr_t>(__multigrain_hazards) / sizeof(uint64_t) / MG_FINE_HAZARDS;
   for (unsigned refused = 0; !begin_batch({&run, 1}); ++refused) {
@@ -364,7 +371,7 @@ void end_handler(bool returned) {
   clear_hazards();
   __multigrain_hazards = __multigrain_interrupted_hazards;
   __multigrain_interrupted_hazards = nullptr;
-  // The handler checked lines under its own hazards.
+  // The handler has checked lines under its own hazards, which are cleared now.
   for (CheckedLines& one : checked_lines) one.loop_hazard = 0;
   if (!returned) clear_hazards();
 }
@@ -382,7 +389,7 @@ constinit uint64_t* __multigrain_rights_epoch = &multigrain::epoch_without_proto
 
 namespace {
 
-[[gnu::noinline]] uint64_t begin_batch_in_loop_slowly(const mg_fine_run* runs, unsigned count_and_flags) {
+[[gnu::noinline]] uint64_t begin_batch_in_loop_slow_path(const mg_fine_run* runs, unsigned count_and_flags) {
   const unsigned count = count_and_flags & ~MG_FINE_WITHOUT_RIGHTS_CACHE;
   std::array<Lines, MG_FINE_HAZARDS> lines;
   if (__multigrain_hazards != unread_hazards && find_lines(std::span(runs, count), lines)) {
@@ -396,7 +403,7 @@ namespace {
   return __multigrain_batch_begin(runs, count_and_flags) != 0 ? MG_FINE_NO_LOOP_HAZARD : 0;
 }
 
-[[gnu::noinline, gnu::cold]] int begin_batch_slowly(const mg_fine_run* runs, unsigned count, bool pages) {
+[[gnu::noinline, gnu::cold]] int begin_batch_slow_path(const mg_fine_run* runs, unsigned count, bool pages) {
   const Miss miss;
   return begin_batch(std::span(runs, count), pages) ? 1 : 0;
 }
@@ -406,9 +413,10 @@ namespace {
 extern "C" __attribute__((visibility("default"))) uint64_t __multigrain_batch_begin_in_loop(const mg_fine_run* runs,
                                                                                             unsigned count_and_flags) {
   const unsigned count = count_and_flags & ~MG_FINE_WITHOUT_RIGHTS_CACHE;
-  // Before each piece of a loop, so the usual runs, each within the view or private, have a way of their own.
+  // Compiled code calls this before each piece of a loop, so the usual runs, each of them wholly shared or
+  // private, have a fast path.
   if (__multigrain_hazards == unread_hazards || count > MG_FINE_HAZARDS)
-    return begin_batch_in_loop_slowly(runs, count_and_flags);
+    return begin_batch_in_loop_slow_path(runs, count_and_flags);
   uint64_t epoch = 0;
   uint64_t cached = MG_FINE_CACHE_UNUSABLE;
   for (unsigned i = 0; i < count; ++i) {
@@ -418,29 +426,29 @@ extern "C" __attribute__((visibility("default"))) uint64_t __multigrain_batch_be
       uintptr_t way;
       if (static_cast<intptr_t>(run.stride) < 0 || __builtin_mul_overflow(run.stride, run.rows - 1, &way) ||
           __builtin_add_overflow(end, way, &end))
-        return begin_batch_in_loop_slowly(runs, count_and_flags);
+        return begin_batch_in_loop_slow_path(runs, count_and_flags);
     }
     if (!is_shared(run.begin)) {
-      if (touches_shared(run.begin, end)) return begin_batch_in_loop_slowly(runs, count_and_flags);
+      if (touches_shared(run.begin, end)) return begin_batch_in_loop_slow_path(runs, count_and_flags);
       continue;
     }
-    if (!is_shared(end - 1)) return begin_batch_in_loop_slowly(runs, count_and_flags);
+    if (!is_shared(end - 1)) return begin_batch_in_loop_slow_path(runs, count_and_flags);
     if (epoch == 0) {
       epoch = ensure_loop_hazard();
       if (count == count_and_flags) cached = epoch;
     }
-    // No entry of the rights cache was made in the epoch MG_FINE_CACHE_UNUSABLE.
+    // If `cached` is MG_FINE_CACHE_UNUSABLE, no entry matches, because none is made in that epoch.
     if (page_of(run.begin) == page_of(end - 1) && is_cached(page_of(run.begin), run.stores != 0, cached)) continue;
     const bool good =
         run.rows == 1
             ? lines_have_rights_under_loop_hazard(i, line_of(run.begin), line_of(run.end - 1), run.stores != 0, cached)
             : rows_have_rights(run.begin, run.end, run.stride, run.rows, run.stores != 0, cached);
-    if (!good) return begin_batch_in_loop_slowly(runs, count_and_flags);
+    if (!good) return begin_batch_in_loop_slow_path(runs, count_and_flags);
   }
-  return epoch != 0 ? epoch : begin_batch_in_loop_slowly(runs, count_and_flags);
+  return epoch != 0 ? epoch : begin_batch_in_loop_slow_path(runs, count_and_flags);
 }
 
-// What the trampolines of these names call, with everything saved.
+// The trampolines of these names (__multigrain_...) save all registers and call these functions.
 extern "C" uint64_t multigrain_load_miss(const void* address, unsigned size) {
   const Miss miss;
   uint64_t value = 0;
@@ -518,17 +526,18 @@ extern "C" __attribute__((visibility("default"))) int __multigrain_batch_begin(c
                                                                                unsigned count_and_flags) {
   const unsigned count = count_and_flags & ~MG_FINE_WITHOUT_RIGHTS_CACHE;
   const bool pages = count == count_and_flags;
-  // Mostly all lines are here: nothing is waited for, and no hazard of the caller was published.
+  // Mostly the node has the rights to all lines, so that there is nothing to wait for. The caller has
+  // no hazard published.
   std::array<Lines, MG_FINE_HAZARDS> lines;
   if (count != 0 && __multigrain_hazards != unread_hazards && find_lines(std::span(runs, count), lines) &&
       try_begin_batch(std::span(lines.data(), count), pages))
     return 1;
-  return begin_batch_slowly(runs, count, pages);
+  return begin_batch_slow_path(runs, count, pages);
 }
 
 extern "C" __attribute__((visibility("default"))) void __multigrain_spin(void) {
-  // Bounded spinning, then the core is somebody else's for a while: it may be who is waited for. A call long after the
-  // last one is of another wait.
+  // The thread spins for a bounded time, and then yields its core, perhaps to the thread for which it waits. A call
+  // long after the last one belongs to another wait.
   constexpr unsigned kSpins = 256;
   constexpr uint64_t kPauseTicks = 20'000;
   [[gnu::tls_model("initial-exec")]] static constinit thread_local unsigned spins = 0;

@@ -1,5 +1,5 @@
-// What _FORTIFY_SOURCE makes of the C library's functions: they are told how much room there is, and end the program if
-// that is too little.
+// _FORTIFY_SOURCE replaces functions of the C library by forms that are told how much room there is, and end the
+// program if that is too little. These are the wrappers of such forms.
 #include <unistd.h>
 
 #include <climits>
@@ -103,7 +103,7 @@ MG_ENTRY int __multigrain___gethostname_chk(char* to, size_t size, size_t room) 
 }
 MG_ENTRY char* __multigrain___getcwd_chk(char* to, size_t size, size_t room) {
   require(size <= room);
-  return getcwd(to, size);  // ours, which stands in front of the C library's
+  return getcwd(to, size);  // the runtime interposes the C library's getcwd
 }
 MG_ENTRY size_t __multigrain___mbstowcs_chk(int* to, const char* from, size_t count, size_t room) {
   require(count <= room);

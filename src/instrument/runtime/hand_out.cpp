@@ -1,5 +1,6 @@
-// Where the program hands shared memory to a function of a library that has neither checks nor a wrapper. It would read the
-// flag value where a line is invalid, and what it stores there would be lost; how far it goes from the pointer nobody knows.
+// A run under a line protocol ends here when the program hands shared memory to a library function that has neither
+// checks nor a wrapper. The function would read the flag value where a line is invalid, and its stores there would be
+// lost. The runtime cannot bring the lines beforehand, because it does not know how much memory the function accesses.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -16,15 +17,16 @@
 
 namespace {
 
-// Whether the pointer is to the library's function of that name, and not to one of the program's own that has the same.
+// Tells whether the pointer leads to the library's function of that name, and not to a function of the program's own
+// with the same name.
 bool is_of_library(const void* function, const char* name) {
-  if (function == nullptr) return true;  // an instruction
+  if (function == nullptr) return true;  // a built-in function of the processor
   if (dlsym(RTLD_DEFAULT, name) != function) return false;
   Dl_info info{};
   const ElfW(Sym)* symbol = nullptr;
   if (dladdr1(function, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) == 0)
     return true;
-  // The first object is the executable; there, what is not defined is a way to the library.
+  // The first object in the list is the executable. A symbol that is not defined there leads to the library.
   const bool in_executable = info.dli_fbase != nullptr && _r_debug.r_map != nullptr &&
                              reinterpret_cast<uintptr_t>(info.dli_fbase) == _r_debug.r_map->l_addr;
   return !in_executable || symbol == nullptr || symbol->st_shndx == SHN_UNDEF;

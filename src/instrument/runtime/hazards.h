@@ -1,4 +1,5 @@
-// A thread's hazards and its node's line table, as compiled code sees them (docs/internals/fine-grain.md).
+// The runtime accesses a thread's hazards and the node's line table by these functions. Both lie where compiled code
+// looks for them (docs/internals/fine-grain.md).
 #pragma once
 
 #include <atomic>
@@ -7,13 +8,13 @@
 
 #include "instrument/abi.h"
 
-// How often the calling thread has published its loop hazard, and what __multigrain_publish_loop_hazard() returned the last
-// time (trampolines.cpp).
+// How often the calling thread has published its loop hazard, and the last result of __multigrain_publish_loop_hazard()
+// (trampolines.cpp).
 extern "C"
     [[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] __thread uint64_t multigrain_loop_hazards_published;
 extern "C" [[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] __thread uint64_t multigrain_loop_hazard_epoch;
-// Called with a hazard published: the node's rights epoch if entries of the rights cache made in it hold until the hazard is
-// cleared, or MG_FINE_CACHE_UNUSABLE.
+// Returns the node's rights epoch if entries of the rights cache that were made in it are valid until the caller clears
+// its hazard, and MG_FINE_CACHE_UNUSABLE otherwise. The caller must have a hazard published.
 extern "C" [[gnu::visibility("hidden")]] uint64_t multigrain_read_rights_epoch();
 
 namespace multigrain::checks {
@@ -24,7 +25,7 @@ inline bool is_shared(uintptr_t address) {
 inline bool touches_shared(uintptr_t begin, uintptr_t end) {
   return begin < MG_FINE_VIEW_BASE * 3 / 2 && end > MG_FINE_VIEW_BASE;
 }
-// The view's end: one tag of addresses.
+// The end of the view, which is all addresses of one tag.
 inline constexpr uintptr_t kViewEnd = uintptr_t{MG_FINE_VIEW_TAG + 1} << MG_FINE_VIEW_SHIFT;
 static_assert(MG_FINE_VIEW_BASE * 3 / 2 == kViewEnd);
 
@@ -40,21 +41,22 @@ inline std::atomic_ref<uint64_t> table_word(uint64_t line) {
 inline std::atomic_ref<uint64_t> hazard(unsigned i) {
   return std::atomic_ref<uint64_t>(__multigrain_hazards[i]);
 }
-// Release stores: a requester that sees a hazard clear sees all stores that it covered.
+// Clears the hazards by release stores: a requester that sees a hazard cleared also sees all stores that it covered.
 inline void clear_hazards() {
   for (unsigned i = 0; i < MG_FINE_HAZARDS; ++i) hazard(i).store(0, std::memory_order_release);
 }
 
-// A signal handler begins on the calling thread, and uses these hazards until it ends. At its end `returned` says that the
-// interrupted code goes on, with its own hazards as they were; else those are cleared. Not nested. Async-signal-safe.
+// A signal handler that begins on the calling thread uses `hazards` until it ends. `returned` says at its end that the
+// interrupted code goes on, with its own hazards as they were. Otherwise those are cleared. Calls do not nest. Both
+// functions are async-signal-safe.
 void begin_handler(uint64_t* hazards);
 void end_handler(bool returned);
 
-// Maps zeroed memory at the line table's place, with the line shift of page protocols, unless something is there, and at
-// the rights cache's. Compiled code looks there even in a run without a line protocol. The file that defines it runs it
-// before any constructor of the program.
+// Maps zeroed memory at the addresses of the rights cache and of the line table, unless something is mapped there, and
+// sets the line shift of page protocols. Compiled code looks there even in a run without a line protocol. The file that
+// defines this function calls it before any constructor of the program.
 void reserve_line_table();
-// Without a line protocol all memory may be stored to: sets the words of the lines of [begin, end) so.
+// Sets the words of the lines of [begin, end) to exclusive. Without a line protocol all memory may be stored to.
 void mark_writable(uintptr_t begin, uintptr_t end);
 
 }  // namespace multigrain::checks

@@ -1,13 +1,14 @@
-// The line protocol that this process's checks call.
+// The checks of a process call one line protocol. The runtime installs it here when it starts.
 #pragma once
 
 #include "coherence/line_protocol.h"
 
 namespace multigrain {
 
-// nullptr: none, all memory is private or under page protocols.
+// Returns nullptr if there is no line protocol, so that all memory is private or under page protocols.
 LineProtocol* line_protocol();
-// The words of outstanding() and pending_messages() are asked for once, here, and live as long as the process.
+// Installs the protocol. This asks the protocol once for the words of outstanding(), pending_messages() and
+// rights_epoch(), which must live as long as the process.
 void set_line_protocol(LineProtocol* protocol);
 
 }  // namespace multigrain

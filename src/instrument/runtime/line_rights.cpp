@@ -6,8 +6,9 @@
 namespace multigrain::checks {
 namespace {
 
-// Whether all words of lines first .. last are MG_FINE_EXCLUSIVE, or have MG_FINE_READABLE; so many bytes at a time. The
-// processor does not tear aligned words of a vector load, and the fence before keeps it from being early.
+// Tells whether all words of lines first .. last are MG_FINE_EXCLUSIVE, or have MG_FINE_READABLE, by vectors of kBytes
+// bytes. The processor does not tear aligned words of a vector load, and the fence by which the hazard was published
+// keeps the loads from being made earlier.
 template <size_t kBytes>
 struct Vector {
   using Words [[gnu::vector_size(kBytes)]] = uint64_t;
@@ -18,7 +19,7 @@ template <size_t kBytes>
   constexpr size_t kEach = kBytes / sizeof(uint64_t);
   const auto* word = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + first;
   const uint64_t* const end = reinterpret_cast<const uint64_t*>(MG_FINE_TABLE_BASE) + last + 1;
-  // Bits that differ from those are gathered.
+  // `differ` and `in_vectors` gather the bits that differ from `good`.
   const uint64_t good = stores ? MG_FINE_EXCLUSIVE : MG_FINE_READABLE;
   const uint64_t relevant = stores ? ~uint64_t{0} : MG_FINE_READABLE;
   uint64_t differ = 0;
@@ -47,7 +48,7 @@ bool words_have_rights_by_sse2(uint64_t first, uint64_t last, bool stores) {
   return words_have_rights_in_vectors<32>(first, last, stores);
 }
 const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-// A row of a matrix is some ten lines; below that, wider vectors gain nothing.
+// A row of a matrix is some ten lines. For so few, wider vectors gain nothing.
 constexpr uint64_t kWorthWideVectors = 16;
 
 bool words_have_rights(uint64_t first, uint64_t last, bool stores) {
@@ -59,7 +60,8 @@ unsigned lines_of_page_shift() {
   return MG_FINE_PAGE_SHIFT - line_shift();
 }
 
-// Combines the words of `rows` rows of `lines` lines each, `step` words apart. Rows are short: tiles of matrices.
+// Combines the words of `rows` rows of `lines` lines each, `step` words apart. There are no vectors here, because the
+// rows of matrices' tiles are short.
 template <typename Combine>
 uint64_t combine_rows(const uint64_t* row, uint64_t lines, uint64_t step, uint64_t rows, uint64_t result,
                       Combine combine) {
@@ -105,7 +107,9 @@ void drop_incomplete_pages(uintptr_t begin, uintptr_t end) {
   if (begin >= end || !is_shared(begin) || !is_shared(end - 1)) return;
   for (uint64_t page = page_of(begin); page <= page_of(end - 1); ++page) {
     const uint64_t was = page_word(page).load(std::memory_order_relaxed);
-    // In whatever epoch that was: no epoch has other values than 0 and 1 in its two lowest bits.
+    // This does not depend on the epoch of the entry, because the two lowest bits of an epoch are 0 or 1
+    // (MG_FINE_EPOCH_CACHED). An entry is made in an epoch with that bit, so greater values mean that not all
+    // lines are exclusive.
     if ((was & 3) > (MG_FINE_EPOCH_CACHED | MG_FINE_CACHED_EXCLUSIVE))
       page_word(page).store(0, std::memory_order_relaxed);
   }
@@ -130,7 +134,7 @@ bool lines_have_rights(uint64_t first, uint64_t last, bool stores, uint64_t epoc
 
 bool rows_have_rights(uintptr_t begin, uintptr_t end, uintptr_t stride, uintptr_t rows, bool stores, uint64_t epoch) {
   if (epoch == MG_FINE_CACHE_UNUSABLE) return words_of_rows_have_rights(begin, end, stride, rows, stores);
-  uint64_t page_with_rights = ~uint64_t{0};  // several rows may lie in one
+  uint64_t page_with_rights = ~uint64_t{0};  // several rows may lie in one page
   for (; rows > 0; --rows, begin += stride, end += stride) {
     const uint64_t page = page_of(begin);
     if (page == page_of(end - 1)) {

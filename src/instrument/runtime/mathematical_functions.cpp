@@ -1,5 +1,5 @@
-// The C library's mathematical functions that leave a result behind a pointer, and generators of random numbers whose state
-// is behind one.
+// These are wrappers of the C library's mathematical functions that store a result through a pointer, and of generators
+// of random numbers whose state is behind a pointer.
 #include <cmath>
 #include <cstdlib>
 
@@ -10,7 +10,7 @@ using namespace multigrain::checks;
 
 #define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
-// Of three types: the name, its suffix, and the type.
+// This defines the wrappers for one of three types. `suffix` is that of the type's functions.
 #define MG_MATHEMATICAL(suffix, T)                                     \
   MG_ENTRY T __multigrain_frexp##suffix(T x, int* exponent) {          \
     return frexp##suffix(x, in_out(exponent));                         \
@@ -38,7 +38,7 @@ MG_ENTRY int __multigrain_rand_r(unsigned* seed) {
   return rand_r(in_out(seed));
 }
 
-// Three words of 16 bits.
+// The state is three words of 16 bits.
 static InOutBytes state_of_48(unsigned short* state) {
   return {state, 3 * sizeof *state};
 }

@@ -1,4 +1,4 @@
-// Loads and stores of whole ranges, for the entries and for the functions of the C library that stand on them.
+// These are loads and stores of whole ranges. The runtime's entries and the wrappers of library functions use them.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,19 @@
 
 namespace multigrain::checks {
 
-// Every entry calls it first: no hazard of the caller is published then.
+// Every entry calls this first. It clears all hazards of the calling thread.
 void begin_access();
-// Line by line; shared or private.
+// These load or store line by line, from or to shared or private memory.
 void load(uintptr_t address, size_t size, std::byte* value);
 void store(uintptr_t address, size_t size, const std::byte* value);
-// __multigrain_batch_begin, after begin_access().
+// Does what __multigrain_batch_begin does. The caller has called begin_access().
 bool begin_batch(std::span<const mg_fine_run> runs, bool pages = true);
-// Publishes hazards for stores over all lines of a shared object, however often it takes; after begin_access().
+// Publishes hazards for stores over all lines of a shared object. It tries until it succeeds. The caller has
+// called begin_access().
 void publish_over_object(uintptr_t address, size_t size);
 
-// A copy that reads and writes naturally aligned words of up to 8 bytes whole, as the program's own access would.
+// Copies so that naturally aligned words of up to 8 bytes are read and written at once, as the
+// program's own access would.
 inline void copy_once(std::byte* to, const std::byte* from, size_t size) {
   const auto copy = [&]<typename Word>(Word) {
     Word word = *reinterpret_cast<const volatile Word*>(from);

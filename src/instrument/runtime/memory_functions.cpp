@@ -11,7 +11,7 @@
 namespace multigrain::checks {
 namespace {
 
-// What one batch of a long copy covers: hazards are published for a bounded time.
+// A batch of a long copy covers this many bytes, because hazards must not stay published for long.
 constexpr size_t kPiece = 4096;
 
 void copy_piece(std::byte* to, const std::byte* from, size_t size) {
@@ -26,7 +26,7 @@ void copy_piece(std::byte* to, const std::byte* from, size_t size) {
   store(number(to), size, buffer);
 }
 
-// Overlapping or not, as memmove.
+// Moves memory as memmove does. The two parts may overlap.
 void* move(void* to, const void* from, size_t size) {
   if (!touches_shared(to, size) && !touches_shared(from, size)) return std::memmove(to, from, size);
   begin_access();
@@ -105,7 +105,7 @@ MG_ENTRY void __multigrain_swab(const void* from, void* to, ssize_t size) {
 }
 
 MG_ENTRY int __multigrain_memcmp(const void* a, const void* b, size_t size) {
-  // In pieces: memory behind the first difference need not be there.
+  // The memory is compared in pieces, because there may be no memory behind the first difference.
   for (size_t at = 0; at < size; at += kPiece) {
     const size_t piece = std::min(kPiece, size - at);
     const InBytes left(static_cast<const char*>(a) + at, piece);
@@ -119,7 +119,7 @@ MG_ENTRY int __multigrain_bcmp(const void* a, const void* b, size_t size) {
 }
 MG_ENTRY void* __multigrain_memchr(const void* in, int byte, size_t size) {
   const char* const start = static_cast<const char*>(in);
-  // To the end of a line at a time: behind the byte that is looked for there may be no memory.
+  // The search goes to the end of a line at a time: there may be no memory behind the byte that it finds.
   constexpr size_t kStep = size_t{1} << MG_FINE_MIN_LINE_SHIFT;
   if (!touches_shared(in, std::min<size_t>(size, SIZE_MAX - number(in))))
     return const_cast<void*>(std::memchr(in, byte, size));
@@ -241,7 +241,8 @@ MG_ENTRY size_t __multigrain_strcspn(const char* s, const char* set) {
   return std::strcspn(Text(s), Text(set));
 }
 
-// The next token of `at`, whose end is stored there and in `at` itself: nullptr when there is none left.
+// Returns the next token from `at` on, and ends it with a zero. Sets `at` to the place behind the token. Returns
+// nullptr if there is no token left.
 static char* next_token(char*& at, const char* set) {
   const Text separators(set);
   const Text text(at);
@@ -268,7 +269,7 @@ MG_ENTRY char* __multigrain___strtok_r(char* s, const char* set, char** rest) {
   return __multigrain_strtok_r(s, set, rest);
 }
 MG_ENTRY char* __multigrain_strtok(char* s, const char* set) {
-  // The C library's has one place for all threads as well; code without checks has its own.
+  // As in the C library, all threads share one place. Code without checks uses the C library's own.
   static char* rest;
   return __multigrain_strtok_r(s, set, &rest);
 }
@@ -293,9 +294,10 @@ MG_ENTRY char* __multigrain___strndup(const char* s, size_t size) {
   return strndup(Text(s, size), size);
 }
 
-// --- Sorting and searching. What is compared is the program's code, which has checks.
+// --- Sorting and searching. The comparison is a function of the program, which has checks.
 
-// Sorted as a copy: the comparison may be compiled code that waits for other nodes, but what the C library moves is not.
+// Sorts a private copy. The comparison has checks and may wait for other nodes, but the C library moves the
+// items without checks.
 template <typename Sort>
 static void sort_copy(void* base, size_t count, size_t size, Sort&& sort) {
   size_t bytes;
@@ -344,7 +346,8 @@ MG_ENTRY void* __multigrain_lsearch(const void* key, void* base, size_t* count, 
   return place;
 }
 
-// The table keeps the key, and compares it without checks: it gets a private one, which it keeps for as long as itself.
+// Returns the key for a new entry. The table keeps the key, and compares it without checks. So a shared key is replaced
+// by a private copy, which lives as long as the table.
 static char* key_to_keep(char* key, const ENTRY* found) {
   return !is_shared(key) || found != nullptr ? key : strdup(Text(key));
 }
@@ -363,7 +366,7 @@ MG_ENTRY void* __multigrain_hsearch(char* key, void* data, int action) {
   ENTRY* const found = hsearch({const_cast<char*>(text.data()), nullptr}, FIND);
   return found != nullptr || action == FIND ? found : hsearch({key_to_keep(key, found), data}, ENTER);
 }
-// Nodes of the tree are private.
+// The C library allocates the nodes of the tree, so they are private.
 MG_ENTRY void* __multigrain_tsearch(const void* key, void** root, int (*compare)(const void*, const void*)) {
   return tsearch(key, in_out(root), compare);
 }
@@ -372,6 +375,6 @@ MG_ENTRY void* __multigrain_tfind(const void* key, void* const* root, int (*comp
   return tfind(key, root != nullptr ? &at : nullptr, compare);
 }
 MG_ENTRY void* __multigrain_tdelete(const void* key, void** root, int (*compare)(const void*, const void*)) {
-  // What it returns for the root's own node is unspecified.
+  // The result is unspecified if the root itself is deleted.
   return tdelete(key, in_out(root), compare);
 }

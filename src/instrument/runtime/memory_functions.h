@@ -1,6 +1,7 @@
-/* Functions of libraries that touch memory through pointers, for compiled code: the pass calls these where a pointer may
- * be shared. Each does what the function without the prefix does, with the accesses to shared memory checked. Which there
- * are: instrument/wrapped_functions.def; those of C++ have no declarations. C, as instrument/abi.h. */
+/* These are the wrappers of library functions that access memory through pointers. The compiler's pass calls a wrapper
+ * where a pointer may be shared. Each wrapper does what the function without the prefix does, with the accesses to
+ * shared memory checked. instrument/wrapped_functions.def lists them; those of C++ functions are not declared. The
+ * header is written in C, as instrument/abi.h is. */
 #ifndef MULTIGRAIN_INSTRUMENT_RUNTIME_MEMORY_FUNCTIONS_H
 #define MULTIGRAIN_INSTRUMENT_RUNTIME_MEMORY_FUNCTIONS_H
 
@@ -24,8 +25,8 @@ extern "C" {
 #undef MG_WRAPPED
 #undef MG_WRAPPED_CXX
 
-/* The compiler's library of atomic operations (libatomic), on objects of any size. `real` is the library's function, for
- * an object that is private: code that has no checks may use it, too. */
+/* These wrap the compiler's library of atomic operations (libatomic) on objects of any size. `real` is the library's
+ * function, which a wrapper calls for a private object: code without checks may use such an object, too. */
 void __multigrain_atomic_load(size_t size, const void* object, void* value, int order,
                               void (*real)(size_t, const void*, void*, int));
 void __multigrain_atomic_store(size_t size, void* object, const void* value, int order,
@@ -35,9 +36,9 @@ void __multigrain_atomic_exchange(size_t size, void* object, const void* value, 
 bool __multigrain_atomic_compare_exchange(size_t size, void* object, void* expected, const void* desired, int success,
                                           int failure, bool (*real)(size_t, void*, void*, const void*, int, int));
 
-/* A function without checks is about to be called with `pointer`, which is in the view: ends the run if the memory there
- * is kept coherent by lines. `function` is its address and `name` its name; `file` (NULL: not known) and `line` say where
- * the call is. */
+/* Compiled code calls this before it calls a function without checks with `pointer`, which is in the view. It ends the
+ * run if the memory there is kept coherent by lines. `function` is the function's address and `name` its name. `file`
+ * (NULL: not known) and `line` say where the call is. */
 void __multigrain_hand_out(const void* pointer, const void* function, const char* name, const char* file,
                            unsigned line);
 

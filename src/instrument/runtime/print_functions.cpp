@@ -1,7 +1,7 @@
-// printf and its relatives. Strings that a format asks for, and what %n stores to, may be shared wherever they stand: among
-// the call's own arguments or in a list that the program has forwarded, whether the format is a constant or not. So the
-// format is read here as the C library reads it, the arguments are taken out of the list, and where one of them is shared
-// the C library gets a list of our own making, with private copies.
+// These are wrappers of printf and its relatives. The strings that a format prints, and the integers to which %n
+// stores, may be shared, whether they are the call's own arguments or in a list that the program has forwarded, and
+// whether the format is a constant or not. So a wrapper reads the format as the C library does, and takes the arguments
+// out of the list. If one of them is shared, it passes the C library a list of its own, with private copies.
 #include <err.h>
 #include <syslog.h>
 
@@ -18,7 +18,7 @@
 #include "instrument/runtime/memory_functions.h"
 #include "instrument/runtime/private_copies.h"
 
-// The C library's, which headers declare only for programs that ask for them.
+// The C library's headers declare these functions only for programs that use _FORTIFY_SOURCE.
 extern "C" {
 int __vfprintf_chk(FILE* stream, int flag, const char* format, va_list arguments);
 int __vdprintf_chk(int fd, int flag, const char* format, va_list arguments);
@@ -46,14 +46,14 @@ class PrintArguments {
   PrintArguments(const PrintArguments&) = delete;
   PrintArguments& operator=(const PrintArguments&) = delete;
 
-  // call(format, list), and then stores what %n has counted.
+  // Calls call(format, list), and then stores the counts of %n.
   template <typename Call>
   int through(Call&& call) {
     if (!any_shared_) return call(format_.data(), original_);
     make_list();
     va_list list;
     static_assert(sizeof list == sizeof(List));
-    // All register arguments are used up: everything is taken from memory.
+    // The offsets say that all register arguments are used up, so every argument is taken from memory.
     const List fields{48, 176, words_.data(), nullptr};
     std::memcpy(list, &fields, sizeof fields);
     const int result = call(format_.data(), list);
@@ -66,7 +66,7 @@ class PrintArguments {
   }
 
  private:
-  // As the binary interface of x86-64 has it.
+  // A va_list in the binary interface of x86-64.
   struct List {
     unsigned general_offset, floating_offset;
     void* memory;
@@ -84,12 +84,12 @@ class PrintArguments {
     bool used = false;
     uint64_t word = 0;
     long double extended = 0;
-    size_t limit = 0;  // of a string: so many characters are looked at
+    size_t limit = 0;  // the number of a string's characters that are read at most
     unsigned count_size = 0;
     void* counted_for = nullptr;
     long long count = 0;
   };
-  // Of a string conversion: its precision, if that is an argument.
+  // A string conversion whose precision is an argument. The members are the indices of both arguments.
   struct Limit {
     size_t string, precision;
   };
@@ -100,7 +100,8 @@ class PrintArguments {
     return &arguments_[i];
   }
 
-  // What a conversion with this length takes. Nothing of "%%", "%m", and of what the C library does not know either.
+  // Returns the kind of argument that a conversion with this length takes. "%%", "%m" and conversions that the C
+  // library does not know take none.
   static std::optional<Kind> kind_of(char conversion, std::string_view length) {
     switch (conversion) {
       case 'e':
@@ -135,7 +136,7 @@ class PrintArguments {
 
   void read_format() {
     const std::string_view all(format_.data());
-    size_t next = 0;  // argument, if they are not numbered
+    size_t next = 0;  // the next argument, if they are not numbered
     for (size_t at = all.find('%'); at < all.size(); at = all.find('%', at)) {
       ++at;
       const auto here = [&] { return at < all.size() ? all[at] : '\0'; };
@@ -146,7 +147,7 @@ class PrintArguments {
           value = std::min<size_t>(value * 10 + static_cast<size_t>(all[at] - '0'), SIZE_MAX / 16);
         return value;
       };
-      // "3$" in front of a conversion or behind a star.
+      // Reads a number such as "3$" in front of a conversion or behind a star.
       const auto position = [&]() -> size_t {
         const size_t before = at;
         const size_t value = digits();
@@ -209,7 +210,7 @@ class PrintArguments {
       const Argument* const precision = argument(limit.precision);
       Argument* const string = argument(limit.string);
       if (precision == nullptr || string == nullptr) continue;
-      const int value = static_cast<int>(precision->word);  // negative: none
+      const int value = static_cast<int>(precision->word);  // negative: no precision
       string->limit = std::max(string->limit, value < 0 ? SIZE_MAX : static_cast<size_t>(value));
     }
   }
@@ -228,7 +229,7 @@ class PrintArguments {
         __multigrain_load(pointer, each.count_size, &each.count);
       }
     }
-    // Where they are is settled only now.
+    // The addresses of the counts are final only now.
     for (Argument& each : arguments_)
       if (each.counted_for != nullptr) each.word = number(&each.count);
   }
@@ -274,7 +275,7 @@ int print_to_file(int fd, int flag, const char* format, va_list arguments) {
     return flag == kNotFortified ? vdprintf(fd, text, list) : __vdprintf_chk(fd, flag, text, list);
   });
 }
-// Into memory from malloc.
+// Prints into memory from malloc.
 int print_new(char** to, int flag, const char* format, va_list arguments) {
   char* made = nullptr;
   const int length = PrintArguments(format, arguments).through([&](const char* text, va_list list) {
@@ -283,7 +284,7 @@ int print_new(char** to, int flag, const char* format, va_list arguments) {
   if (length >= 0) store_shared(to, made);
   return length;
 }
-// Into `size` bytes of shared memory.
+// Prints into `size` bytes of shared memory.
 int print_shared(char* to, size_t size, int flag, const char* format, va_list arguments) {
   char* text = nullptr;
   const int length = print_new(&text, flag, format, arguments);
@@ -330,7 +331,7 @@ MG_ENTRY int __multigrain_vsnprintf(char* to, size_t size, const char* format, v
 }
 MG_ENTRY int __multigrain_vsprintf(char* to, const char* format, va_list arguments) {
   if (is_shared(to)) return print_shared(to, kViewEnd - number(to), kNotFortified, format, arguments);
-  // Of private memory nothing is known but where it begins, so it is left to the C library.
+  // The size of private memory is not known here, so the C library prints there itself.
   return PrintArguments(format, arguments).through([&](const char* text, va_list list) {
     return std::vsprintf(to, text, list);
   });
@@ -357,7 +358,7 @@ MG_ENTRY int __multigrain_asprintf(char** to, const char* format, ...) {
   MG_WITH_LIST(format, __multigrain_vasprintf(to, format, arguments));
 }
 
-// Of _FORTIFY_SOURCE, which also say how much room there is.
+// These are the forms of _FORTIFY_SOURCE, which are also told how much room there is.
 MG_ENTRY int __multigrain___vfprintf_chk(FILE* stream, int flag, const char* format, va_list arguments) {
   return print(stream, flag, format, arguments);
 }
@@ -380,7 +381,7 @@ MG_ENTRY int __multigrain___vsprintf_chk(char* to, int flag, size_t room, const 
       return __vsprintf_chk(to, flag, room, text, list);
     });
   }
-  // The C library's way to end the program if it does not fit needs a buffer of that size.
+  // The C library ends the program if the text does not fit. For that it needs a buffer of the same size.
   const size_t size = std::min<size_t>(room, kViewEnd - number(to));
   const std::unique_ptr<char[]> text(new (std::nothrow) char[std::min<size_t>(size, size_t{1} << 24)]);
   if (text == nullptr || size > size_t{1} << 24) return print_shared(to, size, flag, format, arguments);

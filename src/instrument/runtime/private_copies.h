@@ -1,6 +1,7 @@
-// Private copies of what may be shared, for the wrappers of library functions (wrapped_functions.def): a library has no
-// checks, so it is handed private memory, and what it has changed there is stored afterwards. What is private is handed
-// over as it is. A copy lives as long as its object, which stands in the wrapper's frame: there is no bound on how many.
+// The wrappers of library functions (wrapped_functions.def) make private copies of arguments that may be shared. A
+// library has no checks, so it gets private memory, and its changes there are stored to the original afterwards. An
+// argument that is private is passed as it is. A copy lives as long as its object, which is a local of the wrapper, so
+// there is no limit on the number of copies.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,7 @@ void store_shared(T* to, const std::type_identity_t<T>& value) {
   __multigrain_store(to, sizeof value, &value);
 }
 
-// A string that the library reads, or at most its first `limit` characters. NULL stays NULL.
+// A string that the library reads, or its first `limit` characters at most. NULL stays NULL.
 template <typename Char>
 class BasicText {
  public:
@@ -53,14 +54,14 @@ class BasicText {
 
   [[nodiscard]] const Char* data() const { return data_; }
   operator const Char*() const { return data_; }  // NOLINT: stands for the argument
-  // Up to the limit.
+  // Returns the length, or the limit if the string is longer.
   [[nodiscard]] size_t size() const {
     if (data_ != original_) return copy_.size();
     const Char* const end = limit_ == SIZE_MAX ? nullptr : find_end(data_, limit_);
     if (limit_ == SIZE_MAX) return std::char_traits<Char>::length(data_);
     return end != nullptr ? static_cast<size_t>(end - data_) : limit_;
   }
-  // Where in the original a pointer into the copy points.
+  // Returns the pointer into the original that corresponds to a pointer into the copy.
   [[nodiscard]] Char* original(const Char* at) const {
     return at == nullptr ? nullptr : const_cast<Char*>(original_) + (at - data_);
   }
@@ -72,7 +73,7 @@ class BasicText {
     return nullptr;
   }
   void copy() {
-    // No further than the string is sure to go: to the end of its line.
+    // Each step loads to the end of a line at most: behind that there may be no memory if the string ends before.
     constexpr size_t kStep = (size_t{1} << MG_FINE_MIN_LINE_SHIFT) / sizeof(Char);
     begin_access();
     for (size_t at = 0; at < limit_;) {
@@ -95,7 +96,7 @@ class BasicText {
 using Text = BasicText<char>;
 using WideText = BasicText<wchar_t>;
 
-// So many private bytes. Ends the run if there are none: the wrapped function has no way to say so.
+// A block of private bytes. If there is no memory for it, the run ends: the wrapped function has no way to report that.
 class PrivateBytes {
  public:
   std::byte* allocate(size_t size) {
@@ -128,7 +129,7 @@ class InBytes {
   operator const T*() const {  // NOLINT: stands for the argument
     return static_cast<const T*>(data_);
   }
-  // Where in the original a pointer into the copy points.
+  // Returns the pointer into the original that corresponds to a pointer into the copy.
   [[nodiscard]] void* original(const void* at) const {
     if (at == nullptr) return nullptr;
     return static_cast<char*>(const_cast<void*>(original_)) +
@@ -141,8 +142,8 @@ class InBytes {
   PrivateBytes copy_;
 };
 
-// Bytes that the library may read and write. What it has changed is stored when the object goes, and nothing else: what
-// other processors have stored beside it stays.
+// Bytes that the library may read and write. The destructor stores only the bytes that the library has changed, so that
+// stores of other processors to the bytes beside them are kept.
 class InOutBytes {
  public:
   InOutBytes(void* bytes, size_t size) : user_(bytes), used_(bytes), size_(size) {
@@ -180,11 +181,12 @@ class InOutBytes {
   std::byte* before_bytes_ = nullptr;
 };
 
-// One object that the library may read and write. NULL is allowed.
+// Makes a copy of one object that the library may read and write. NULL is allowed.
 template <typename T>
 InOutBytes in_out(T* object) {
   return {object, object != nullptr ? sizeof(T) : 0};
 }
+// Makes a copy of one object that the library reads. NULL is allowed.
 template <typename T>
 InBytes in(const T* object) {
   return {object, object != nullptr ? sizeof(T) : 0};

@@ -1,5 +1,6 @@
-// The C library's functions of names, addresses, the environment, streams and threads. Many end in the system calls that
-// the runtime stands in front of, but not by way of those.
+// These are wrappers of the C library's functions on names, addresses, the environment, streams and threads. Many of
+// them make system calls that the runtime interposes, but the C library calls the kernel directly and not by way of the
+// runtime's functions.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <signal.h>
@@ -60,7 +61,7 @@ MG_ENTRY int __multigrain_unsetenv(const char* name) {
   return unsetenv(Text(name));
 }
 MG_ENTRY int __multigrain_putenv(char* assignment) {
-  // The environment keeps it: a private one, for good.
+  // The environment keeps the string, so it gets a private copy, which is never freed.
   return putenv(is_shared(assignment) ? strdup(Text(assignment)) : assignment);
 }
 MG_ENTRY char* __multigrain_setlocale(int category, const char* name) {
@@ -107,7 +108,8 @@ MG_ENTRY FILE* __multigrain_fdopen(int fd, const char* mode) {
   return fdopen(fd, Text(mode));
 }
 
-// Not by in_out(): a call that waits for input reads the buffer as it is then, not as it was before.
+// Reads a line, and stores all of it. InOutBytes would leave out bytes that are equal to those of the buffer before the
+// call, which other processors may have changed while the call waited for input.
 template <typename Get>
 static char* get_line(char* to, int size, Get&& get) {
   if (size <= 0 || !touches_shared(to, static_cast<size_t>(size))) return get(to);
@@ -117,7 +119,8 @@ static char* get_line(char* to, int size, Get&& get) {
     return nullptr;
   }
   if (get(line.get()) == nullptr) return nullptr;
-  // A line may have zeros in it, which the program cannot tell from its end either.
+  // A line may contain zeros. The text up to the first of them is copied, as the program cannot tell a zero from the
+  // line's end either.
   const int error = errno;
   __multigrain_memcpy(to, line.get(), std::strlen(line.get()) + 1);
   errno = error;
@@ -129,8 +132,8 @@ MG_ENTRY char* __multigrain_fgets(char* to, int size, FILE* stream) {
 MG_ENTRY char* __multigrain_fgets_unlocked(char* to, int size, FILE* stream) {
   return get_line(to, size, [&](char* line) { return fgets_unlocked(line, size, stream); });
 }
-// The program's buffer is one of malloc, which the C library may enlarge, unless it is shared: then it gets a new one, as
-// nobody but the program can free a shared one.
+// If the program's buffer comes from malloc, the C library may enlarge it. If the buffer is shared, the program gets a
+// new one, because only the program can free a shared buffer.
 MG_ENTRY ssize_t __multigrain_getdelim(char** line, size_t* size, int end, FILE* stream) {
   if (!is_shared(line) && !is_shared(size) && !is_shared(*line)) return getdelim(line, size, end, stream);
   char* buffer = load_shared(line);
@@ -191,8 +194,8 @@ MG_ENTRY int __multigrain_pthread_join(pthread_t thread, void** result) {
 MG_ENTRY void* __multigrain_dlopen(const char* path, int flags) {
   return dlopen(Text(path), flags);
 }
-// Of a function that has a wrapper the wrapper, if the library's is found: its pointer will be called without a look at
-// what it points to.
+// If dlsym finds a library's function that has a wrapper, this returns the wrapper: a call through the pointer
+// cannot be redirected.
 MG_ENTRY void* __multigrain_dlsym(void* library, const char* name) {
   const Text text(name);
   void* const found = dlsym(library, text);

@@ -1,5 +1,5 @@
-// The C library's functions that read numbers and words out of text: the text may be shared, and so may what they leave
-// their results in. They are handed private memory, which is copied afterwards.
+// These are wrappers of the C library's functions that read numbers and words from text. The text may be shared, and so
+// may the objects to which results are stored. The C library gets private memory, which the wrappers copy afterwards.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -18,7 +18,7 @@
 namespace multigrain::checks {
 namespace {
 
-// strtol and its relatives.
+// Calls strtol or one of its relatives.
 template <typename Value, typename... Base>
 Value number_in(const char* text, char** end, Value (*read)(const char*, char**, Base...), Base... base) {
   const Text copy(text);
@@ -28,14 +28,14 @@ Value number_in(const char* text, char** end, Value (*read)(const char*, char**,
   return value;
 }
 
-// What a call of scanf's family leaves its results in.
+// The places to which a call of scanf's family stores its results.
 class Results {
  public:
   Results(const char* format, va_list arguments) { read(Text(format), arguments); }
 
   [[nodiscard]] const char* format() const { return format_.c_str(); }
 
-  // call(format, pointer ...) with private pointers; then what has changed is the program's.
+  // Calls call(format, pointer ...) with private pointers, and then stores the changes to the program's objects.
   template <typename Call>
   int through(Call&& call) {
     const int count = hand_over(call, std::make_index_sequence<kMost>());
@@ -59,15 +59,15 @@ class Results {
 
   struct Copied {
     void* to;
-    bool text;  // of unknown length: allocated by the C library
+    bool text;  // its length is not known, so the C library allocates it
     bool wide = false;
     void* allocated = nullptr;
-    std::vector<std::byte> bytes, before;  // else: as it is now, and was
+    std::vector<std::byte> bytes, before;  // for results that are no text: the value now, and before the call
   };
 
   template <typename Call, size_t... I>
   int hand_over(Call&& call, std::index_sequence<I...>) {
-    // Where they are is settled only now.
+    // The addresses of the copies are final only now.
     for (size_t i = 0; i < copied_.size(); ++i)
       pointers_[place_[i]] = copied_[i].text ? static_cast<void*>(&copied_[i].allocated) : copied_[i].bytes.data();
     return call(format(), pointers_[I]...);
@@ -86,7 +86,8 @@ class Results {
     }
   }
 
-  // One conversion, which begins at `at`. Returns where it ends. What scanf will not understand is left to it.
+  // Handles the conversion that begins at `at`. Returns where it ends. A conversion that scanf does not understand is
+  // passed to it as it is.
   size_t conversion(std::string_view all, size_t at, va_list arguments) {
     const auto is = [&](size_t i, std::string_view which) {
       return i < all.size() && which.find(all[i]) != which.npos;
@@ -172,7 +173,7 @@ class Results {
   void* pointers_[kMost] = {};
   size_t used_ = 0;
   std::vector<Copied> copied_;
-  std::vector<size_t> place_;  // of each copied one, among the pointers
+  std::vector<size_t> place_;  // the index of each copied result among the pointers
 };
 
 }  // namespace

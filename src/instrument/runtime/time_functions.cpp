@@ -1,4 +1,4 @@
-// The C library's functions of calendars and clocks.
+// These are wrappers of the C library's functions on calendars and clocks.
 #include <ctime>
 
 #include "instrument/runtime/memory_functions.h"
@@ -8,7 +8,7 @@ using namespace multigrain::checks;
 
 #define MG_ENTRY extern "C" __attribute__((visibility("default")))
 
-static constexpr size_t kAsciiTime = 26;  // what asctime_r writes
+static constexpr size_t kAsciiTime = 26;  // bytes that asctime_r writes
 
 MG_ENTRY struct tm* __multigrain_gmtime(const time_t* time) {
   return gmtime(in(time));

@@ -1,10 +1,11 @@
-// The entries named _miss keep every register but r11 and the result's, rax: that is what the
-// compiler's preserve_all means. So a check costs its fast path no register: nothing is spilled around a call that
-// almost never happens.
+// The entries whose names end in _miss keep every register except r11 and the result's, rax. That is the compiler's
+// calling convention preserve_all. With it a check costs its fast path no register: nothing is spilled around a call
+// that almost never happens.
 //
-// Vector registers are kept by plain moves, of those parts that the processor says are in use (xgetbv): xsave and
-// xrstor take 0.2 to 0.3 us, as long as the rest of a miss. A processor that does not say what is in use gets xsave,
-// whatever vectors it has. x87 registers the calling convention of every call spares or spills.
+// Vector registers are kept by plain moves of those parts that the processor says are in use (xgetbv): xsave and xrstor
+// take 0.2 to 0.3 us, as long as the rest of a miss. If the processor does not say what is in use, xsave keeps the
+// registers, whatever vectors it has. Moves need not keep x87 registers: with every calling convention, callers hold no
+// values in them across calls, or spill them.
 #include <cpuid.h>
 
 #include <cstdint>
@@ -15,14 +16,15 @@
 
 namespace {
 
-// For xsave: x87, SSE, AVX and AVX-512, what compiled code may hold values in. Not tiles: no compiler keeps them across
-// calls.
+// xsave keeps the registers in which compiled code may hold values: x87, SSE, AVX and AVX-512. Tiles are not among
+// them, because no compiler keeps values in tiles across calls.
 constexpr uint32_t kState = 0xe7;
-constexpr uint32_t kArea = 2752;  // for all of kState, in any processor that there is; checked below
+// The room for all of kState in every processor that exists. check_processor() tests it.
+constexpr uint32_t kArea = 2752;
 
 }  // namespace
 
-// 1: registers are kept by moves. Until it is known, by xsave.
+// If this is 1, registers are kept by moves. Until check_processor() has run, they are kept by xsave.
 extern "C" [[gnu::visibility("hidden")]] uint8_t multigrain_keep_by_moves;
 uint8_t multigrain_keep_by_moves = 0;
 extern "C" [[gnu::visibility("hidden")]] uint8_t multigrain_has_avx;
@@ -52,12 +54,13 @@ namespace {
 
 }  // namespace
 
-// rsp is below everything that is kept: an area of kArea bytes, aligned to 64. With xsave, its header (64 bytes at 512)
-// must be zero before. With moves: vector registers by 64 bytes, masks at 2048, mxcsr at 2112 (with a copy behind), what
-// is in use at 2120. rdi, rsi, rdx and rcx are the arguments and stay.
+// A trampoline keeps registers in an area of kArea bytes at rsp, aligned to 64. xsave needs its header there (64 bytes
+// at offset 512) to be zero before. Moves keep a vector register in every 64 bytes, masks at offset 2048, mxcsr at 2112
+// (with a second copy behind it), and what is in use at 2120. rdi, rsi, rdx and rcx are the arguments, and reach the
+// called function unchanged.
 //
-// Upper halves that are not in use are not afterwards (vzeroupper): else each SSE instruction of the program would have
-// to merge with them.
+// Upper halves of vector registers that were not in use before the call are not in use after it either (vzeroupper).
+// Otherwise each SSE instruction of the program would have to merge with them.
 asm(R"(
 .macro MULTIGRAIN_LOW_VECTORS verb register to_memory
   .irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
@@ -84,7 +87,7 @@ asm(R"(
   .endif
   .endr
 .endm
-# What is in use is in eax.
+# eax says which registers are in use.
 .macro MULTIGRAIN_VECTORS to_memory
   testl $0xa0, %eax
   jz 3f
@@ -95,7 +98,7 @@ asm(R"(
   testl $0x04, %eax
   jnz 4f
   .ifeq \to_memory
-  # Without AVX the bit is never set, nor is this an instruction.
+  # Without AVX the bit is never set, and vzeroupper does not exist.
   cmpb $0, multigrain_has_avx(%rip)
   je 2f
   vzeroupper
@@ -147,7 +150,7 @@ asm(R"(
   movq %rax, %r11
   movl 2120(%rsp), %eax
   MULTIGRAIN_VECTORS 0
-  # Flags that were raised meanwhile are not the program's.
+  # Floating-point flags that the called function has raised are not the program's.
   stmxcsr 2116(%rsp)
   movl 2116(%rsp), %eax
   cmpl 2112(%rsp), %eax
@@ -219,16 +222,16 @@ MULTIGRAIN_TRAMPOLINE __multigrain_store_range_miss multigrain_store_range_miss 
 .purgem MULTIGRAIN_LOW_VECTORS
 )");
 
-// The word of the loop hazard is made and published here rather than in every loop that uses it; it needs no vector register.
-// Both functions keep all registers but rax and r11.
+// The loop hazard's word is made and published here rather than in every loop that uses it. This needs no vector
+// register. Both functions keep all registers except rax and r11.
 static_assert(MG_FINE_HAZARD_ALL == uint64_t{1} << 39 && MG_FINE_HAZARD_LINE == uint64_t{1} << 40 &&
               MG_FINE_HAZARD_STORES == uint64_t{1} << 63 && MG_FINE_LOOP_HAZARD == 7);
-// Its word has the lower bits of this in the place of a number of lines.
+// The loop hazard's word contains the lower bits of this in place of a number of lines.
 __thread uint64_t multigrain_loop_hazards_published;
 __thread uint64_t multigrain_loop_hazard_epoch;
-// The rights epoch that a thread found when it published hazards the last time, and how often in a row it has found the same.
-// Where rights come and go all the time, the thread would fill the rights cache in vain, and requesters would have to replace
-// the epoch each time.
+// The rights epoch that a thread found when it last published hazards, and how often in a row it has found the same
+// one. The thread begins to use the rights cache only after some repetitions: where rights come and go all the time it
+// would fill the cache in vain, and requesters would have to replace the epoch each time.
 static_assert(MG_FINE_EPOCH_CACHED == 1 && MG_FINE_CACHE_UNUSABLE == uint64_t(-8));
 extern "C" {
 __thread uint64_t multigrain_epoch_before;
@@ -291,7 +294,7 @@ multigrain_read_rights_epoch:
   incq %fs:(%rdx)
   cmpq $8, %fs:(%rdx)
   jb 3f
-  # Before any line is checked: a requester that revokes a right after that sees that rights are cached.
+  # The bit is set before any line is checked, so a requester that revokes a right later sees that rights are cached.
   leaq 1(%rax), %rdx
   lock cmpxchgq %rdx, (%r11)
   jne 3f

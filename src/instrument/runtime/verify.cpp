@@ -1,11 +1,12 @@
-// What code compiled with -fmultigrain-checks=verify calls before each access that relies on a published hazard.
+// Code that was compiled with -fmultigrain-checks=verify calls this before each access that relies on a published
+// hazard, to find faults of the checks themselves.
 #include "base/error.h"
 #include "coherence/hazard.h"
 #include "instrument/runtime/hazards.h"
 
-// Ends the process with a sentence unless hazards of the calling thread are published over all lines of
-// [address, address + size) that are shared: hazards of stores if `stores` is 1 (docs/internals/fine-grain.md, F3). Not
-// for signal handlers.
+// Ends the process with a sentence unless hazards of the calling thread are published over all lines of [address,
+// address + size) that are shared: hazards of stores if `stores` is 1 (docs/internals/fine-grain.md, F3). Signal
+// handlers must not call it.
 extern "C" __attribute__((visibility("default"))) void __multigrain_verify(const void* address, size_t size,
                                                                            int stores) {
   using namespace multigrain::checks;

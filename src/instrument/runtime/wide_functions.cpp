@@ -1,4 +1,4 @@
-// The C library's functions on wide characters, which are int in the binary interface.
+// These are wrappers of the C library's functions on wide characters, which are int in the binary interface.
 #include <cstdlib>
 #include <cwchar>
 

@@ -1,11 +1,11 @@
-// What Shasta's misses, locks and fences cost: a Multigrain program, which mgbench runs under mgrun --protocol shasta
-// on 2 nodes of 1. Accesses are those of checked.h.
+// This part of mgbench-lines measures what Shasta's misses, locks and fences cost. It is a Multigrain program, which
+// mgbench runs under mgrun --protocol shasta on 2 nodes of 1 processor. Its accesses are those of checked.h.
 //
 //   mgbench-lines fetch ROUNDS    64 bytes from a home that polls, and from one that sleeps
 //   mgbench-lines locks ROUNDS    Table 1 of [Shasta]: locks by messages, and by atomics
 //   mgbench-lines stream ROUNDS   16 MiB, by blocks of 64 and of 2,048 bytes
 //
-// With `virtual` behind ROUNDS times are those of the emulated machine.
+// If `virtual` follows ROUNDS, times are those of the emulated machine.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kLine = 64;
 constexpr unsigned kLines = 512;
 constexpr size_t kStream = size_t{16} << 20;
-// What a piece of a compiled loop covers (docs/user/mgcc.md).
+// A piece of a strip-mined loop covers this many bytes (docs/user/mgcc.md).
 constexpr size_t kPiece = 4096 * sizeof(uint64_t);
 
 struct Stage {
@@ -32,7 +32,7 @@ struct Stage {
   std::byte* stream[2];
   unsigned rounds;
   bool is_virtual;
-  double clock_ns;  // what it costs to look at the emulated machine's clock
+  double clock_ns;  // the cost of reading the emulated machine's clock
   mg_barrier_t barrier;
   mg_lock_t lock;
 };
@@ -68,7 +68,7 @@ double cost_of_virtual_clock() {
   return summarise(std::move(samples)).p50;
 }
 
-// In a loop that waits. In virtual time the other must hear how far this processor's clock has come.
+// A loop that waits calls this. In virtual time the other processor must learn how far this processor's clock has come.
 void wait_a_moment() {
   poll();
   if (g_stage.is_virtual) __multigrain_spin();
@@ -79,7 +79,7 @@ void sleep_long_enough_to_block() {
   nanosleep(&moment, nullptr);
 }
 
-// Node 1 is home. It polls until the last line tells it that node 0 is done; or it sleeps in a barrier.
+// Node 1 is the home. It polls until the last line tells it that node 0 is done, or it sleeps in a barrier.
 void fetch(void*) {
   for (unsigned round = 0; round < g_stage.rounds + 1; ++round)
     for (const bool polls : {true, false}) {
@@ -91,7 +91,7 @@ void fetch(void*) {
         if (!polls) sleep_long_enough_to_block();
         Series& to = series(polls ? "64 bytes, two hops, the home polls" : "64 bytes, two hops, the home sleeps");
         for (unsigned line = 0; line < kLines; ++line) {
-          // So far apart that the home's service thread has gone to sleep again.
+          // Fetches are so far apart that the home's service thread has gone to sleep again.
           if (!polls && line % 8 == 0) sleep_long_enough_to_block();
           const double t = time_ns([&] { static_cast<void>(load(word(line))); });
           if (round > 0 && (polls || line % 8 == 0)) to.samples.push_back(t);
@@ -143,7 +143,7 @@ void locks(void*) {
   for (unsigned round = 0; round < g_stage.rounds + 1; ++round)
     for (const Kind kind : kKinds) {
       uint64_t* const at = word(0);
-      // Cached: nobody else wants it.
+      // The lock is cached: the other node does not want it.
       if (mg_node() == 0)
         for (unsigned i = 0; i < kPairs; ++i) {
           const double t = time_ns([&] { acquire(kind, at); });
@@ -151,7 +151,7 @@ void locks(void*) {
           if (round > 0 && i > 0) series(name_of(kind, "cached").c_str()).samples.push_back(t);
         }
       meet();
-      // Free, and at the other node, which polls.
+      // The lock is free and at the other node, which polls.
       for (unsigned i = 0; i < 20; ++i) {
         uint64_t* const done = word(8);
         if (mg_node() == 1) {
@@ -170,8 +170,9 @@ void locks(void*) {
         }
         meet();
       }
-      // Both want it all the time, and take turns: a node that has just had it could take it again and again before the
-      // other's request comes. It is held for as long as it takes to write a word that the other has written.
+      // Both nodes want the lock all the time, and take turns: a node that has just had the lock could otherwise take
+      // it again and again before the other node's request comes. A node holds the lock for as long as it takes to
+      // write a word that the other node has written.
       uint64_t* const last = word(16);
       const uint64_t me = 1 + mg_node(), other = 3 - me;
       for (unsigned i = 0; i < kPairs; ++i) {

@@ -1,5 +1,5 @@
-// Accesses as mgcc compiles them (docs/internals/fine-grain.md), spelled out: a program that includes this needs no
-// compiled checks, and claims to have them.
+// These are accesses as mgcc compiles them (docs/internals/fine-grain.md), written out by hand. A program that includes
+// this file declares by the note that it has compiled checks, although mgcc has not compiled it.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ asm(MG_FINE_NOTE);
 
 namespace multigrain::bench {
 
-// A checked load, and a store, and an atomic.
+// The following functions are a checked load, a checked store and a checked atomic.
 inline uint64_t load(const uint64_t* at) {
   const uint64_t value = __atomic_load_n(at, __ATOMIC_RELAXED);
   if (static_cast<uint32_t>(value) != MG_FINE_FLAG32) [[likely]]
@@ -24,7 +24,7 @@ inline uint64_t load(const uint64_t* at) {
   __multigrain_load(at, sizeof missed, &missed);
   return missed;
 }
-// Leaves hazard 0 published over the word's line, which is exclusive.
+// Makes the word's line exclusive, and leaves hazard 0 published over it.
 inline std::atomic_ref<uint64_t> publish_hazard(uint64_t* at) {
   const std::atomic_ref<uint64_t> hazard(__multigrain_hazards[0]);
   const uint64_t shift = *reinterpret_cast<const uint64_t*>(MG_FINE_SHIFT_ADDRESS);
@@ -46,7 +46,7 @@ inline bool compare_and_swap(uint64_t* at, uint64_t expected, uint64_t desired) 
   hazard.store(0, std::memory_order_release);
   return done;
 }
-// What the program does at the end of an iteration, and before it releases something.
+// A program polls at the end of an iteration, and calls fence() before a release operation.
 inline void poll() {
   if (__atomic_load_n(__multigrain_pending_messages, __ATOMIC_RELAXED) != 0) [[unlikely]]
     __multigrain_poll_miss();

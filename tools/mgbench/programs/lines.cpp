@@ -1,11 +1,12 @@
-// What DSZOOM's misses cost, and what false sharing costs under any protocol: a Multigrain program, which mgbench runs
-// under mgrun. Its accesses are spelled out as mgcc compiles them (docs/internals/fine-grain.md), so it needs no
-// compiled checks, and claims to have them.
+// This part of mgbench-lines measures what DSZOOM's misses cost, and what false sharing costs under any protocol. It is
+// a Multigrain program, which mgbench runs under mgrun. Its accesses are those of checked.h.
 //
-//   mgbench-lines misses ROUNDS          on 3 nodes of 1, under dszoom
-//   mgbench-lines false-sharing ROUNDS   under any protocol: one writer a line, all of them on every page
+//   mgbench-lines misses ROUNDS          on 3 nodes of 1 processor, under dszoom
+//   mgbench-lines false-sharing ROUNDS   under any protocol: each line has one writer, and all
+// processors write every page
 //
-// The floor of a miss of two hops is two atomics on another core's cache lines, and a copy of a line that it wrote.
+// The floor of a miss of two hops is two atomics on another core's cache lines, and a copy of a line that
+// the other core wrote.
 #include <sched.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ namespace {
 
 constexpr size_t kLine = 64;
 constexpr unsigned kLines = 512;
-// Enough that the barrier of a round counts for little.
+// There are so many pages that the barrier of a round counts for little.
 constexpr unsigned kPages = 512;
 
 struct Stage {
@@ -96,8 +97,8 @@ void miss_on_lines(void*) {
   }
 }
 
-// Keeps the calling thread on one core, or away from it. Threads inherit where mgrun has put their node: without this the
-// other core would be the same.
+// Keeps the calling thread on one core, or away from it. Threads inherit the core on which mgrun has put their node, so
+// without this both threads would run on the same core.
 void stay_on(int core, bool away) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -108,7 +109,7 @@ void stay_on(int core, bool away) {
     std::fprintf(stderr, "mgbench-lines: there is no other core: the floor is that of one core's own lines\n");
 }
 
-// Two atomics and a copy, on lines that another core has just written.
+// Measures two atomics and a copy on lines that another core has just written.
 Series measure_floor(unsigned rounds) {
   struct alignas(kLine) Line {
     std::atomic<uint64_t> word[kLine / sizeof(uint64_t)];
@@ -147,7 +148,7 @@ Series measure_floor(unsigned rounds) {
   return floor;
 }
 
-// Every processor adds to a word in a line of its own on each page, and all meet.
+// Every processor adds to a word in a line of its own on each page, and then waits for the others.
 void write_own_lines(void*) {
   const unsigned me = mg_processor();
   for (unsigned round = 0; round < g_stage.rounds; ++round) {
@@ -190,7 +191,7 @@ int main_of_lines(int argc, char** argv) {
     print_series(all);
     return 0;
   }
-  // The first time finds pages untouched.
+  // Pages are untouched before the first rounds, which are not measured.
   const unsigned rounds = g_stage.rounds;
   g_stage.rounds = 2;
   if (mg_spawn_all(&write_own_lines, nullptr) != 0) return 1;

@@ -1,5 +1,5 @@
-// mgbench-lines: what mgbench runs to measure line protocols. It claims to have compiled checks (checked.h), which the
-// runtime then prepares for; mgbench-pages does not, so that page protocols are measured without.
+// mgbench runs mgbench-lines to measure line protocols. It declares that it has compiled checks (checked.h), so that
+// the runtime prepares for them. mgbench-pages does not, so that page protocols are measured without checks.
 #include <cstdio>
 #include <string_view>
 

@@ -1,5 +1,5 @@
-// The measurements under the runtime, through the public interface alone. Processor 0 measures; the others play the
-// home, the writer, the holder of the lock, as their function's argument says.
+// mgbench runs this program, mgbench-pages, under mgrun to measure page protocols through the public interface.
+// Processor 0 measures. The other processors are the home, the writer or the holder of the lock.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace multigrain::bench {
 namespace {
 
-// Shared by all processors; written before they are started.
+// All processors read this. It is written before they are started.
 struct Stage {
   volatile char* pages;
   size_t page_size;
@@ -30,7 +30,8 @@ volatile char& first_byte(unsigned page) {
   return g_stage.pages[page * g_stage.page_size];
 }
 
-// A load that happens: a volatile that is named and discarded need not be read.
+// Makes a load that the compiler cannot leave out. A volatile object that is only named in a
+// statement need not be read.
 void read_byte(unsigned page) {
   [[maybe_unused]] const char value = first_byte(page);
 }
@@ -58,7 +59,7 @@ void set_stage(const Effort& effort, unsigned home) {
   }
 }
 
-// The first round finds pages untouched and windows unmapped; it is not what a running program sees.
+// In the first round pages are untouched and windows are not mapped, so it does not show what a running program sees.
 constexpr unsigned kWarmUp = 1;
 
 void start_others(mg_function function) {
@@ -70,15 +71,15 @@ void start_others(mg_function function) {
   }
 }
 
-// --- Page faults, upgrades, releases of a page whose home is node 1.
+// --- Page faults, upgrades and releases of a page whose home is node 1
 
 void write_all(char value) {
   for (unsigned p = 0; p < g_stage.page_count; ++p)
     for (size_t i = 0; i < g_stage.page_size; i += 64) (&first_byte(p))[i] = value;
 }
 
-// Fills the pages and releases them, so that processor 0's copies are gone and the home has no right either; then
-// waits in a barrier (polling or asleep, as MULTIGRAIN_SPIN says) while processor 0 measures.
+// Fills the pages and releases them, so that processor 0 has no copies, and the home has no right either. Then it waits
+// in a barrier (polling or asleep, as MULTIGRAIN_SPIN says) while processor 0 measures.
 void home_that_waits(void*) {
   for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
     for (int part = 0; part < 2; ++part) {
@@ -89,7 +90,7 @@ void home_that_waits(void*) {
   }
 }
 
-// Longer than a processor polls before it blocks.
+// This is longer than a processor polls before it blocks.
 constexpr useconds_t kHomeIsAsleep = 2000;
 
 std::vector<Series> measure_faults(const Effort& effort, const char* suffix) {
@@ -130,13 +131,13 @@ std::vector<Series> measure_faults(const Effort& effort, const char* suffix) {
   return all;
 }
 
-// --- The same read fault while the home's only processor computes and never waits.
+// --- The same read fault while the home's only processor computes and never waits
 
 void home_that_computes(void*) {
   for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
     write_all(static_cast<char>(round));
     mg_barrier(g_stage.barrier);
-    // Long enough for processor 0 to take all its faults even if each costs a wake-up.
+    // The home computes long enough for processor 0 to take all its faults, even if each costs a wake-up.
     const uint64_t end = mg_time_ns() + uint64_t{g_stage.page_count} * 60'000;
     volatile double sum = 0;
     while (mg_time_ns() < end)
@@ -161,17 +162,17 @@ std::vector<Series> measure_busy(const Effort& effort) {
   return {read};
 }
 
-// --- A page that node 2 has as its single writer, and whose home is node 1.
+// --- A page whose single writer is node 2, and whose home is node 1
 
 void single_writer(void*) {
   for (unsigned round = 0; round < 2 * (g_stage.rounds + kWarmUp); ++round) {
     if (mg_processor() == 2) {
       write_all(static_cast<char>(round));
-      mg_release();  // the writers of the round before are gone: this grants single-writer status
+      mg_release();  // there are no other writers any more, so the page enters single-writer mode
     }
     mg_barrier(g_stage.barrier);
     mg_barrier(g_stage.barrier);
-    // Processor 0's copies go, so that node 2 is alone again.
+    // This takes processor 0's copies away, so that node 2 is the only writer again.
     if (mg_processor() == 2) {
       write_all(0);
       mg_release();
@@ -198,10 +199,11 @@ std::vector<Series> measure_single_writer(const Effort& effort) {
   return {read, write};
 }
 
-// --- Release of a page that all nodes have written and none has released. Its home is node 1.
+// --- Release of a page that all nodes have written and none has released, and whose home is node 1
 
-// Processor 0 holds the lock from before the barrier until it has measured. The others write after the barrier and then
-// wait for the lock, which is no release, so that they answer messages as a waiting processor does.
+// Processor 0 takes the lock before the barrier and holds it until it has measured. The other processors write
+// after the barrier and then wait for the lock. To wait is no release, and they answer messages meanwhile, as a
+// waiting processor does.
 constexpr useconds_t kAllHaveWritten = 500;
 
 void write_own_word(unsigned page, unsigned round) {
@@ -241,9 +243,10 @@ std::vector<Series> measure_release(const Effort& effort) {
   return {release};
 }
 
-// --- Locks.
+// --- Locks
 
-// Holds the lock for a while, so that the other node asks for it meanwhile. Returns what taking it cost.
+// Takes the lock and holds it for a while, so that the other node requests it meanwhile. Returns the time that it
+// took to take the lock.
 double use_lock() {
   constexpr uint64_t kHeldNs = 3000;
   const double t = time_ns([] { mg_lock(g_stage.lock); });
@@ -290,7 +293,7 @@ std::vector<Series> measure_locks(const Effort& effort) {
   return {local, remote, contended};
 }
 
-// --- Barriers.
+// --- Barriers
 
 void barrier_partner(void*) {
   for (unsigned i = 0; i < g_stage.rounds * g_stage.page_count; ++i) mg_barrier(g_stage.barrier);
@@ -308,10 +311,12 @@ std::vector<Series> measure_barrier(const Effort& effort) {
 
 }  // namespace
 
-// --- A barrier before which the processors of node 0 have written pages at home on node 1. Processor 0 is the last of
-// its node to come, so that the page work is its. Node 1 has none, and waits: two cores are node 0's.
+// --- A barrier before which the processors of node 0 have written pages whose home is node 1. Processor 0 is the
+// last of its node to arrive, so it does the work for the pages. Node 1 has no such work and waits, so node 0 has
+// both cores.
 
-std::atomic<unsigned> g_about_to_wait{0};  // of node 0: how often one of its other processors has come to the barrier
+// How often one of node 0's other processors has come to the barrier.
+std::atomic<unsigned> g_about_to_wait{0};
 constexpr unsigned kPagesOfABarrier = 512;
 
 void write_share(unsigned round) {
@@ -345,7 +350,7 @@ std::vector<Series> measure_barrier_pages(const Effort& effort, const std::strin
   return {barrier};
 }
 
-// --- Reading memory of another node in order, as fast as reading ahead allows.
+// --- Reading memory of another node in order, as fast as reading ahead allows
 
 void writer_of_the_scan(void*) {
   for (unsigned round = 0; round < g_stage.rounds + kWarmUp; ++round) {
@@ -396,7 +401,7 @@ std::vector<Series> run_role(const std::string& role, const Effort& effort) {
 
 }  // namespace multigrain::bench
 
-// mgbench-pages ROLE PAGES ROUNDS: for mgbench, which knows what to make of it.
+// mgbench calls this as mgbench-pages ROLE PAGES ROUNDS, and reads what it prints.
 int main(int argc, char** argv) {
   if (argc != 4) {
     std::fprintf(stderr, "mgbench-pages is a part of mgbench: run that\n");

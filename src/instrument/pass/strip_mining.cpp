@@ -1,4 +1,4 @@
-#include "loop_pieces.h"
+#include "strip_mining.h"
 
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/MDBuilder.h>
@@ -17,22 +17,23 @@ using namespace llvm;
 
 namespace {
 
-// Hazards are published for a bounded time: no longer than this many iterations of the innermost loop take.
+// Hazards are published for a bounded time: for this many iterations of the innermost loop at most.
 constexpr uint64_t kIterationsOfLoop = 4096;
 constexpr uint64_t kIterationsOfNest = 1 << 15;
-// What the check of a piece looks at must be in proportion to what the piece does: so many bytes for an iteration. Else
-// a column of a matrix would be checked by looking at the whole of it.
+// The memory that the check of a piece covers must be in proportion to what the piece does: this many bytes for an
+// iteration at most. Otherwise the check of a column of a matrix would cover the whole matrix.
 constexpr uint64_t kBytesPerIteration = 128;
-constexpr uint64_t kLookOfRow = 128;  // a row more costs as much as so many bytes
+// The check of one more row costs as much as the check of this many bytes.
+constexpr uint64_t kLookOfRow = 128;
 constexpr uint64_t kLongestRun = 1 << 20;
 
 // preheader -> ready -> piece -> bounds -> begin -> the copy   -> end ---+-> piece, or the exit
 //     \----------------/  \---------\-------\----> the original loop ----/
-// A loop that is short, or whose iterations cannot be counted, does without what is computed in `ready`; the original loop
-// keeps its own end.
-class Pieces {
+// A loop that is short, or whose iterations cannot be counted, passes by `ready`, where bounds are computed, and runs
+// as the original loop, which keeps its own exit condition.
+class StripMining {
  public:
-  Pieces(const LoopAnalyses& analyses, Loop& loop, const Plan& plan)
+  StripMining(const LoopAnalyses& analyses, Loop& loop, const Plan& plan)
       : a_(analyses),
         loop_(loop),
         plan_(plan),
@@ -64,10 +65,11 @@ class Pieces {
   }
 
  private:
-  // The address of a run's first or last byte, as it changes with the iterations: nothing of it is computed in every piece.
+  // The address of a run's first or last byte, as a linear function of the iterations. Its parts are computed once,
+  // before the pieces.
   struct End {
     Value* start;
-    Value* step;  // null: the same in all iterations
+    Value* step;  // null: the address is the same in all iterations
     bool rises, falls;
   };
   struct Ends {
@@ -76,7 +78,7 @@ class Pieces {
     Value* rows = nullptr;
   };
 
-  // Whether all that the plan names can be computed before the loop.
+  // Tells whether all expressions of the plan can be computed before the loop.
   bool is_computable() {
     SmallVector<const SCEV*> needed = {count(a_, loop_)->back_edges};
     for (const LoopRun& run : plan_.runs) {
@@ -99,8 +101,8 @@ class Pieces {
     return true;
   }
 
-  // Whether what keeps an expression from being computed before the loop is divisions alone, and the program has
-  // divided by the same numbers on the way there: they are not 0.
+  // Tells whether only divisions keep an expression from being computed before the loop, and the program has divided by
+  // the same numbers on the way there. Then these are not 0.
   bool divides_as_before(const SCEV* expression, const Instruction& before) {
     if (!a_.evolution.dominates(expression, before.getParent())) return false;
     SmallPtrSet<const SCEV*, 8> divisors;
@@ -122,10 +124,10 @@ class Pieces {
     Type* const type = expression->getType()->isPointerTy() ? a_.i64 : expression->getType();
     return expander_.expandCodeFor(expression, type, before_);
   }
-  // In `ready`.
+  // Computes the expression in `ready`.
   Value* value(const SCEV* expression) { return expander_.expandCodeFor(expression, a_.i64, end_of_ready_); }
 
-  // Whether the iterations can be counted, and are worth the hazards.
+  // Computes whether the iterations can be counted, and are worth the hazards.
   void check_conditions() {
     builder_.SetCurrentDebugLocation(location_);
     const auto also = [&](Value* condition) {
@@ -140,7 +142,7 @@ class Pieces {
     if (!is_nest_) also(builder_.CreateICmpUGE(total_, builder_.getInt64(plan_.stores ? kWorthStores : kWorthLoads)));
   }
 
-  // How many iterations a piece has, at the most.
+  // Computes how many iterations a piece has at most.
   void find_longest_piece() {
     ready_ = SplitEdge(preheader_, header_, &a_.dominators, &a_.loops);
     end_of_ready_ = ready_->getTerminator();
@@ -149,7 +151,7 @@ class Pieces {
     for (const auto& product : plan_.inner) {
       Value* count = nullptr;
       for (const SCEV* factor : product) {
-        // Of a loop without iterations the count is beyond all bounds, too.
+        // The bound keeps the product small. The count of a loop without iterations, which wraps around, is huge, too.
         Value* const bounded =
             builder_.CreateBinaryIntrinsic(Intrinsic::umin, value(factor), builder_.getInt64(1 << 18));
         count = count == nullptr ? bounded : builder_.CreateMul(count, bounded);
@@ -184,7 +186,7 @@ class Pieces {
     }
   }
 
-  // From here on the analyses are out of date.
+  // From here on LLVM's analyses are out of date.
   void create_blocks() {
     piece_ = BasicBlock::Create(context_, "multigrain.piece", &a_.function, header_);
     bounds_of_piece_ = BasicBlock::Create(context_, "multigrain.bounds", &a_.function, header_);
@@ -216,7 +218,7 @@ class Pieces {
     return found == map_.end() ? original : &*found->second;
   }
 
-  // A value at the beginning of a piece.
+  // Makes a phi node for a value at the beginning of a piece.
   PHINode* at_begin(Type* type, Value* from_ready, Value* otherwise, const Twine& name = "") {
     PHINode* const phi = builder_.CreatePHI(type, 3, name);
     phi->addIncoming(from_ready, ready_);
@@ -224,7 +226,8 @@ class Pieces {
     return phi;
   }
 
-  // What `ready` has computed, which is not looked at if it was passed by.
+  // Brings a value that was computed in `ready` to the beginning of a piece. It is poison if `ready` was passed by,
+  // and not used then.
   void take_from_ready(Value*& one) {
     auto* const instruction = dyn_cast_or_null<Instruction>(one);
     if (possible_ == nullptr || instruction == nullptr || instruction->getParent() != ready_) return;
@@ -234,7 +237,7 @@ class Pieces {
   }
 
   void begin_pieces() {
-    // Registers are for the copy, above all.
+    // The weights tell the compiler to keep registers for the copy, above all.
     mostly_ = MDBuilder(context_).createBranchWeights(1 << 10, 1);
     end_of_ready_->replaceSuccessorWith(header_, piece_);
     if (possible_ != nullptr) {
@@ -272,7 +275,7 @@ class Pieces {
     builder_.CreateCondBr(enough, bounds_of_piece_, slow_entry_, mostly_);
   }
 
-  // What the runs of a piece are, and whether their check is worth it.
+  // Computes the bounds of a piece's runs, and whether the piece is worth their check.
   void find_bounds() {
     builder_.SetInsertPoint(bounds_of_piece_);
     further_ = builder_.CreateSub(length_, builder_.getInt64(1));
@@ -284,7 +287,7 @@ class Pieces {
       Value* end =
           builder_.CreateAdd(extreme(run, ends_[i].greatest, false), builder_.getInt64(static_cast<uint64_t>(run.end)));
       Value* const span = builder_.CreateSub(end, begin);
-      // Also of a loop of no iterations, whose end is before its beginning.
+      // The test also fails for a loop without iterations, whose end is before its beginning.
       and_also(builder_.CreateICmpULE(span, builder_.getInt64(kLongestRun)));
       Value* looked_at = span;
       if (run.stride != nullptr) looked_at = look_at_rows(run, ends_[i], span, begin, end);
@@ -298,7 +301,7 @@ class Pieces {
 
   void and_also(Value* condition) { worth_ = worth_ == nullptr ? condition : builder_.CreateAnd(worth_, condition); }
 
-  // The least, or the greatest, of the candidates in the piece.
+  // Computes the least or the greatest of the candidates in the piece.
   Value* extreme(const LoopRun& run, ArrayRef<End> candidates, bool low) {
     Value* result = nullptr;
     const auto consider = [&](Value* candidate) {
@@ -322,13 +325,14 @@ class Pieces {
     return result;
   }
 
-  // Of a run that has rows: how many bytes are looked at. Changes the run's bounds if it is looked at as one.
+  // Computes how many bytes the check of a run with rows covers. Changes the run's bounds if the run is
+  // checked as one row.
   Value* look_at_rows(const LoopRun& run, Ends& of_run, Value* span, Value*& begin, Value*& end) {
     Value*& rows = of_run.rows;
     if (run.rows == nullptr) rows = length_;
     Value* const before_last = builder_.CreateSub(rows, builder_.getInt64(1));
     and_also(builder_.CreateICmpULT(before_last, builder_.getInt64(kIterationsOfNest)));
-    // As rows, or as all that is from the first to the last of them, if that is less to look at.
+    // The run is checked row by row, or as all memory from the first row to the last, whichever is less.
     Value* const each = builder_.CreateMul(builder_.CreateAdd(span, builder_.getInt64(kLookOfRow)), rows);
     Value* const way = builder_.CreateMul(of_run.stride, before_last);
     Value* const falls = builder_.CreateICmpSLT(way, builder_.getInt64(0));
@@ -365,7 +369,8 @@ class Pieces {
     builder_.CreateCondBr(builder_.CreateICmpNE(begun, builder_.getInt32(0)), fast_entry_, slow_entry_, mostly_);
   }
 
-  // Both forms count the piece's iterations, and the copy knows no other end. The original loop has its own as well.
+  // Both forms of the loop count the piece's iterations. The copy has no other exit condition; the original loop
+  // keeps its own as well.
   void count_piece(BasicBlock* from, BasicBlock* first, BasicBlock* last, BasicBlock* to) {
     builder_.SetInsertPoint(from);
     builder_.CreateBr(first);
@@ -407,12 +412,12 @@ class Pieces {
     builder_.CreateBr(piece_end_);
   }
 
-  // What a value of the loop is behind both forms.
+  // Returns the value that a value of the loop has behind both forms.
   Value* join(Value* original) {
     auto* const instruction = dyn_cast<Instruction>(original);
     if (instruction == nullptr || !loop_.contains(instruction)) return original;
     PHINode* const result = PHINode::Create(original->getType(), 2, "", piece_end_->begin());
-    // By way of the exits, which stay the loops' own.
+    // The value goes through a phi node in each loop's exit block, so that the loops stay in LCSSA form.
     const auto through = [&](Value* from, BasicBlock* block, BasicBlock* last) {
       PHINode* const phi = PHINode::Create(from->getType(), 1, "", block->begin());
       phi->addIncoming(from, last);
@@ -423,7 +428,7 @@ class Pieces {
     return result;
   }
 
-  // What goes on into the next piece, and what is used behind the loop.
+  // Connects the values that go on into the next piece, and those that are used behind the loop.
   void end_pieces() {
     builder_.SetInsertPoint(piece_end_);
     for (auto& [phi, outer] : carried_) outer->addIncoming(join(phi->getIncomingValueForBlock(latch_)), piece_end_);
@@ -440,7 +445,8 @@ class Pieces {
   }
 
   void mark_loops() {
-    // Neither form, nor the loop of pieces, is looked at again; loops in the form with checks are.
+    // Neither form, nor the loop around the pieces, is handled again by guard_loops(). The inner loops of the
+    // original loop are.
     mark(*next_piece_, {});
     mark(*latch_->getTerminator(),
          loop_.isInnermost() ? ArrayRef<const char*>({"llvm.loop.vectorize.width", "llvm.loop.unroll.disable"})
@@ -481,11 +487,11 @@ class Pieces {
   const bool is_nest_;
   const DebugLoc location_;
   IRBuilder<> builder_;
-  Value* possible_ = nullptr;  // null: certainly
+  Value* possible_ = nullptr;  // null: it is possible without conditions
   Value* total_ = nullptr;     // iterations of the loop
   BasicBlock* ready_ = nullptr;
   Instruction* end_of_ready_ = nullptr;
-  Value* inner_ = nullptr;    // of a nest: iterations of the innermost loops for one of the loop
+  Value* inner_ = nullptr;    // a nest's innermost iterations in one iteration of the loop
   Value* longest_ = nullptr;  // iterations of a piece
   SmallVector<Ends, MG_FINE_HAZARDS> ends_;
   BasicBlock* piece_ = nullptr;
@@ -501,11 +507,11 @@ class Pieces {
   BasicBlock* fast_latch_ = nullptr;
   MDNode* mostly_ = nullptr;
   PHINode* done_ = nullptr;                                // iterations before the piece
-  SmallVector<std::pair<PHINode*, PHINode*>, 8> carried_;  // of the header, of the piece
+  SmallVector<std::pair<PHINode*, PHINode*>, 8> carried_;  // the header's phi nodes and the piece's
   PHINode* is_ready_ = nullptr;
   Value* length_ = nullptr;      // iterations of the piece
   Value* further_ = nullptr;     // all but the first
-  Value* iterations_ = nullptr;  // of innermost loops in the piece
+  Value* iterations_ = nullptr;  // innermost iterations in the piece
   Value* worth_ = nullptr;
   SmallVector<std::pair<Value*, Value*>, MG_FINE_HAZARDS> bounds_;
   BranchInst* next_piece_ = nullptr;
@@ -513,8 +519,8 @@ class Pieces {
 
 }  // namespace
 
-bool divide_into_pieces(const LoopAnalyses& analyses, Loop& loop, const Plan& plan) {
-  return Pieces(analyses, loop, plan).build();
+bool strip_mine(const LoopAnalyses& analyses, Loop& loop, const Plan& plan) {
+  return StripMining(analyses, loop, plan).build();
 }
 
 }  // namespace multigrain::checks
