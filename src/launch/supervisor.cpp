@@ -150,7 +150,7 @@ bool Supervisor::was_premature(const NodeEnd& end) const {
   return phase_ == Phase::kRunning && end.attached && !end.run_over;
 }
 
-// The program believes that its output was written, so it cannot deal with the loss itself.
+// The program believes that its output was written, so it cannot act on the error itself.
 void Supervisor::output_lost(const std::string& reason) {
   if (output_lost_) return;
   output_lost_ = true;

@@ -1,4 +1,4 @@
-// The rules of a run: what the end of a node, a signal or the loss of a host means for the rest (launcher.h).
+// The rules of a run: what the end of a node, a signal or a lost host means for the rest (launcher.h).
 //
 // The supervisor knows the nodes by their numbers and asks a NodeControl to act. Its callers know where the processes
 // are, and tell it what happens to them.

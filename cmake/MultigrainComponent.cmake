@@ -1,4 +1,4 @@
-# Targets of one shape: rooms (static libraries of src/, hidden symbols, joined into libmultigrain.so) and tests.
+# Targets of one shape: components (static libraries of src/, hidden symbols, joined into libmultigrain.so) and tests.
 
 add_library(multigrain_options INTERFACE)
 target_compile_options(multigrain_options INTERFACE
@@ -20,10 +20,10 @@ endif()
 # What replaces the optimisation of the presets with sanitizers.
 set(MULTIGRAIN_OPTIMISED $<$<CONFIG:RelWithDebInfo>:-O2>)
 
-# multigrain_room(NAME [COMPUTES] SOURCES a.cpp ... [USES other rooms and libraries])
-# COMPUTES: its tests have it compute for long, so it is optimised with a sanitizer, too. The other rooms are not, which
+# multigrain_component(NAME [COMPUTES] SOURCES a.cpp ... [USES other components and libraries])
+# COMPUTES: its tests have it compute for long, so it is optimised with a sanitizer, too. The other components are not, which
 # CMakePresets.json says: they compile in a third of the time.
-function(multigrain_room NAME)
+function(multigrain_component NAME)
   cmake_parse_arguments(ARG "COMPUTES" "" "SOURCES;USES" ${ARGN})
   add_library(multigrain_${NAME} STATIC ${ARG_SOURCES})
   target_include_directories(multigrain_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
@@ -35,7 +35,7 @@ function(multigrain_room NAME)
   endif()
 endfunction()
 
-# multigrain_module(NAME SOURCES a.cpp ... [USES rooms and libraries]): multigrain-NAME.so, which src/fabric/module.h loads
+# multigrain_module(NAME SOURCES a.cpp ... [USES components and libraries]): multigrain-NAME.so, which src/fabric/module.h loads
 # when a run needs it, with a library that most runs do without.
 function(multigrain_module NAME)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES" ${ARGN})
@@ -54,7 +54,7 @@ endforeach()
 
 # How the programs of tests are compiled, after the options of the build type. Optimising GoogleTest's assertions is most
 # of the work: without, a test compiles in half the time (mgrun_test.cpp: 21 s at -O2 -g, 9 s at -O1 -g1; with ASan 29 s
-# and 7 s). What is tested is in the rooms, which are optimised as always, and of the debug information a failure needs
+# and 7 s). What is tested is in the components, which are optimised as always, and of the debug information a failure needs
 # no more than the line numbers.
 if(MULTIGRAIN_SANITIZE)
   set(MULTIGRAIN_TEST_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O0> $<$<CONFIG:RelWithDebInfo>:-g1>)
@@ -64,15 +64,15 @@ endif()
 
 include(GoogleTest)
 
-# multigrain_test(NAME SOURCES a_test.cpp ... [USES rooms] [LABELS l ...] [TIMEOUT seconds] [COMPUTES] [OWN_OPTIONS]
+# multigrain_test(NAME SOURCES a_test.cpp ... [USES components] [LABELS l ...] [TIMEOUT seconds] [COMPUTES] [OWN_OPTIONS]
 #                 [SANITIZED filter | UNSANITIZED] [THREADS filter] [FULL filter] [ENVIRONMENT NAME=value ...]
 #                 [PROPERTIES name value ...]): one GoogleTest program. ctest runs each of its cases as a test of its own, NAME.Suite.Case, and with a sanitizer all of them as
 # one test, NAME, because a sanitizer's start takes longer than most cases.
-# Labels that ./test goes by: unit (the default; one room, also run under ASan), tsan (also run under TSan), long and full
+# Labels that ./test goes by: unit (the default; one component, also run under ASan), tsan (also run under TSan), long and full
 # (left out of ./test), program, workload and install. What has the label unit or sync and is run whole with the address
 # sanitizer gets the label sanitized without it: ./test has the stage asan run it, and the stage release neither builds it
 # nor runs it.
-# COMPUTES: the test's own code computes for long, so it is optimised like a room. OWN_OPTIONS: it is compiled with options of
+# COMPUTES: the test's own code computes for long, so it is optimised like a component. OWN_OPTIONS: it is compiled with options of
 # its own, so no precompiled header fits. SANITIZED: with a sanitizer, only what this --gtest_filter lets through is run.
 # UNSANITIZED: there is no such test with a sanitizer. THREADS: with the thread sanitizer, only what this filter lets through.
 # FULL: what this --gtest_filter lets through has the label full; the rest does not.
