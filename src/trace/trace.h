@@ -1,5 +1,5 @@
-// A reference trace, as every part of src/trace sees it: the references of all processors in one order, and what
-// happened between them.
+// This is a reference trace, as every part of src/trace sees it: the references of all processors in one order, and
+// what happened between them.
 //
 // The order is the trace's only time ([Bolosky], chapter 4): a reference's time is its index. Files
 // (format/) and recorders (record/) produce traces, import/ reads those of other tools, filters change them, analyses
@@ -17,12 +17,12 @@
 namespace multigrain::trace {
 
 using ProcessorId = uint16_t;
-// Which statement made a reference: an index into TraceHeader's table of sites. 0: not known.
+// This says which statement made a reference: it is an index into TraceHeader's table of sites. 0: not known.
 using SiteId = uint32_t;
 
 enum class Access : uint8_t { kRead = 0, kWrite = 1 };
 
-// One reference to memory that processors can share.
+// This is one reference to memory that processors can share.
 struct Reference {
   uint64_t address;
   SiteId site;
@@ -43,7 +43,7 @@ enum class EventKind : uint8_t {
   kEnd,       // ... and ended
 };
 
-// Something between two references.
+// This is something that happened between two references.
 struct Event {
   uint64_t position;  // how many references of the trace come before it
   uint64_t address;
@@ -60,7 +60,7 @@ struct Site {
   uint32_t line = 0;
 };
 
-// What is known of a trace as a whole.
+// This is what is known of a trace as a whole.
 struct TraceHeader {
   unsigned processors = 0;
   std::string program;             // the command that was traced, for people
@@ -70,35 +70,35 @@ struct TraceHeader {
   std::vector<std::string> names;  // of allocations; names[0] is ""
 };
 
-// A stretch of a trace. Valid until the next call of the source that filled it.
+// This is a stretch of a trace. Valid until the next call of the source that filled it.
 struct Batch {
   uint64_t first = 0;  // the index in the trace of references[0]
   std::span<const Reference> references;
   std::span<const Event> events;  // first <= position <= first + references.size(); in order
 };
 
-// A trace that is read once, from the beginning to the end. Not thread-safe.
+// This is a trace that is read once, from the beginning to the end. Not thread-safe.
 class TraceSource {
  public:
-  // References of a batch, at most: small enough that one stays in the second-level cache while it is worked on.
+  // A batch has at most so many references: few enough that one stays in the second-level cache while it is worked on.
   static constexpr size_t kBatch = 4096;
 
   virtual ~TraceSource() = default;
-  // Complete at the end of the trace; before that, sites and names so far.
+  // The header is complete at the end of the trace; before that it has the sites and names so far.
   [[nodiscard]] virtual const TraceHeader& header() const = 0;
-  // The next stretch; an empty one (no references and no events) is the end. An error names the place in the file;
-  // everything that earlier calls returned is good.
+  // Returns the next stretch; an empty one (no references and no events) is the end. An error names the place in the
+  // file; everything that earlier calls returned is good.
   virtual Result<Batch> next() = 0;
 };
 
-// A trace in memory: for tests, generators and small imports.
+// This is a trace in memory, for tests, generators and small imports.
 class TraceInMemory final : public TraceSource {
  public:
   TraceInMemory(TraceHeader header, std::vector<Reference> references, std::vector<Event> events = {})
       : header_(std::move(header)), references_(std::move(references)), events_(std::move(events)) {}
   [[nodiscard]] const TraceHeader& header() const override { return header_; }
   Result<Batch> next() override;
-  // Begins again.
+  // Begins again at the first reference.
   void rewind() { position_ = next_event_ = 0; }
 
  private:

@@ -1,4 +1,4 @@
-// Chapter 7's definitions of false sharing: the thesis's synthetic traces (section 7.1.6), brute force, and bounds.
+// [Bolosky]'s definitions of false sharing (chapter 7): his synthetic traces (section 7.1.6), brute force, and bounds.
 #include "trace/analysis/false_sharing.h"
 
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 // functions by calls of the functions in this file, which have the same names behind a prefix (library_calls.cpp).
 //
 // The nodes' layout and the functions' effects are part of the binary interface of libstdc++. The algorithms are the
-// textbook's (Cormen and others, "Introduction to Algorithms", red-black trees), on fields that are loaded and
+// textbook's ([Cormen], red-black trees), on fields that are loaded and
 // stored with checks.
 #include <cstdint>
 #include <cstring>

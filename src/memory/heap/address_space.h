@@ -10,7 +10,7 @@
 // extent, so that most allocations need no new extent and hence no message to all nodes. A first-touch run that is
 // reused keeps the homes that its pages got from their first users.
 //
-// The records of runs are boundary tags (Knuth, The Art of Computer Programming, section 2.5) in a table indexed by
+// The records of runs are boundary tags ([Knuth], section 2.5) in a table indexed by
 // page number: the tag of a run's first page describes it, that of its last page points to the first.
 #pragma once
 

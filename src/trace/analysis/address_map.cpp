@@ -64,7 +64,7 @@ Plan make_plan(Change change, uint32_t group, const std::vector<WordUse>& words,
       ++i;
       continue;
     }
-    // The run that stays together: at least what one reference touches at once, and the gaps inside an instance.
+    // The run that stays together is at least what one reference touches at once, and the gaps inside an instance.
     size_t end = i + 1;
     while (end < words.size()) {
       const WordUse& before = words[end - 1];

@@ -1,4 +1,4 @@
-// What padding or regrouping would save: the same trace with some words at other addresses.
+// This says what padding or regrouping would save: it reads the same trace with some words at other addresses.
 //
 // A plan is by address, for the whole trace: objects that lived at one address at different times move together.
 #pragma once
@@ -24,7 +24,7 @@ class AddressMap {
     uint64_t bytes;
     uint64_t to;
   };
-  // In ascending order of `from`.
+  // These are in ascending order of `from`.
   void add(const Stretch& stretch) {
     MG_CHECK(stretches_.empty() || stretches_.back().from + stretches_.back().bytes <= stretch.from);
     stretches_.push_back(stretch);
@@ -36,7 +36,7 @@ class AddressMap {
   std::vector<Stretch> stretches_;
 };
 
-// A trace with its references' addresses mapped, by their first byte.
+// This is a trace with its references' addresses mapped, by their first byte.
 class MappedTrace final : public TraceSource {
  public:
   MappedTrace(std::unique_ptr<TraceSource> source, AddressMap map) : source_(std::move(source)), map_(std::move(map)) {}
@@ -64,7 +64,7 @@ struct Plan {
   uint64_t extra_bytes = 0;  // memory that it adds
 };
 
-// A plan for the words of `group`, or of all. `words`: in order of address, as Attribution::words() gives them.
+// Returns a plan for the words of `group`, or of all. `words`: in order of address, as Attribution::words() gives them.
 Plan make_plan(Change change, uint32_t group, const std::vector<WordUse>& words, uint64_t block_bytes,
                unsigned word_bytes);
 

@@ -1,4 +1,4 @@
-// Which allocation an address belongs to, as the trace goes on.
+// This says which allocation an address belongs to, as the trace goes on.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct Allocation {
   SiteId site;
 };
 
-// The allocations so far, by number in the order of their events; number 0 stands for memory that no event covers
-// (stacks, or globals that the recorder does not name) and begins at address 0.
+// These are the allocations so far, by number in the order of their events. Number 0 stands for memory that no event
+// covers (stacks, or globals that the recorder does not name) and begins at address 0.
 class Allocations {
  public:
   static constexpr uint32_t kNone = 0;
@@ -25,7 +25,8 @@ class Allocations {
   // Takes an event of kind kAllocate or kFree; others are ignored. An allocation ends those that it overlaps: their
   // kFree is missing. Returns the number of the allocation that it begins, or kNone.
   uint32_t consume(const Event& event);
-  // The allocation that the address is in now; after kFree, until the memory is allocated again, still the old one.
+  // Returns the allocation that the address is in now. After kFree that is still the old one, until the memory is
+  // allocated again.
   [[nodiscard]] uint32_t find(uint64_t address) const;
   [[nodiscard]] const Allocation& operator[](uint32_t number) const { return all_[number]; }
   [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(all_.size()); }

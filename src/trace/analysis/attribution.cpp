@@ -8,7 +8,7 @@ namespace multigrain::trace {
 
 namespace {
 
-// A field's key: a word of a group. Group 0 has no offsets, so that its words go by address.
+// The key of a field is a word of a group. Group 0 has no offsets, so that its words go by address.
 constexpr unsigned kOffsetBits = 40;
 constexpr uint64_t kUnnamed = uint64_t{1} << 63;
 
@@ -37,7 +37,7 @@ void Attribution::flush(Word& word) {
   note(fields_[word.field].writer, word.writer);
 }
 
-// Memory begins a new life: who used it before says nothing about the new object.
+// Memory begins a new life: which processors used it before says nothing about the new object.
 void Attribution::begin_allocation(const Event& event) {
   const uint32_t number = allocations_.consume(event);
   if (number == Allocations::kNone) return;
@@ -104,7 +104,7 @@ void Attribution::end_copy(uint32_t number, Copy& copy) {
     words_[copy.victim.word].in_false_move = words_[copy.culprit.word].in_false_move = true;
     ++causes_[{fields_[copy.victim.field].group, copy.victim.site, culprit.group, copy.culprit.site}];
   }
-  // Misra and Gries: count the site, or take an empty counter, or count all down.
+  // As [MisraGries] does, count the site, or take an empty counter, or count all down.
   size_t slot = 0;
   while (slot < kHotSites && (block.site_moves[slot] == 0 || block.sites[slot] != copy.victim.site)) ++slot;
   if (slot == kHotSites)

@@ -1,5 +1,5 @@
-// Which data cause the block moves, and which of those are useless: beyond the thesis, which stops at totals
-// ([Bolosky], chapter 7).
+// This says which data cause the block moves, and which of those are useless. The thesis stops at totals ([Bolosky],
+// chapter 7).
 //
 // A block move is judged by what its copy was good for until it was invalidated:
 //   cold    the first copy that this processor had of the block
@@ -28,7 +28,8 @@ struct MoveKinds {
   uint64_t cold = 0, useful = 0, false_sharing = 0;
 };
 
-// Allocations with the same name and source line: the instances of one thing. Unnamed memory is group 0.
+// A group is the allocations with the same name and source line, which are the instances of one thing. Unnamed memory
+// is group 0.
 struct Group {
   uint32_t name = 0;
   SiteId site = 0;
@@ -41,7 +42,7 @@ struct Group {
 
 enum class Users : uint8_t { kNobody, kOne, kSeveral };
 
-// Bytes of every instance of a group that are used alike, and that false moves concern.
+// These are bytes of every instance of a group that are used alike, and that false moves concern.
 struct Field {
   uint32_t group = 0;
   uint64_t offset = 0;  // in the allocation; in group 0, the address
@@ -52,14 +53,14 @@ struct Field {
   uint64_t culprit = 0;                // and that writes to it caused
 };
 
-// False moves from one source line to another.
+// These are the false moves from one source line to another.
 struct Cause {
   uint32_t victim_group = 0, culprit_group = 0;
   SiteId victim_site = 0, culprit_site = 0;
   uint64_t moves = 0;
 };
 
-// A block with its moves.
+// This is a block with its moves.
 struct HotBlock {
   uint64_t address = 0;
   MoveKinds moves = {};
@@ -76,7 +77,7 @@ struct AttributionResult {
   std::vector<HotBlock> hot = {};  // by moves, the most first
 };
 
-// A word that false sharing may concern, for the plans of address_map.h.
+// This is a word that false sharing may concern, for the plans of address_map.h.
 struct WordUse {
   uint64_t address;
   uint32_t group;
@@ -88,8 +89,8 @@ struct WordUse {
   bool in_false_move;          // as a victim or culprit
 };
 
-// One block size in one pass, after a MoveCounter's pass at the same block size. State: 32 bytes a word and 64 bytes a
-// processor for each write-shared block.
+// This analyses one block size in one pass, after a MoveCounter's pass at the same block size. State: 32 bytes a word
+// and 64 bytes a processor for each write-shared block.
 class Attribution {
  public:
   static constexpr size_t kHotBlocks = 50;
@@ -98,21 +99,21 @@ class Attribution {
   // `blocks` must outlive the analysis.
   Attribution(const MoveCounter& blocks, unsigned word_bytes, unsigned processors);
   void consume(const Batch& batch);
-  // At the end of the trace; once.
+  // The caller calls this once, at the end of the trace.
   AttributionResult finish();
-  // All words of write-shared blocks that were used, in order of address. After finish().
+  // Returns all words of write-shared blocks that were used, in order of address. Pre: finish().
   [[nodiscard]] std::vector<WordUse> words() const;
-  // The false moves that references to these bytes of a group asked for, and that writes to them caused: a Field of
-  // another trace's choosing. After finish().
+  // Returns the false moves that references to these bytes of a group asked for, and that writes to them caused: a
+  // Field of another trace's choosing. After finish().
   [[nodiscard]] std::pair<uint64_t, uint64_t> false_moves_of(uint32_t group, uint64_t offset, uint64_t bytes) const;
-  // Of the block at this address, which need not be a hot one. After finish().
+  // Returns the moves of the block at this address, which need not be a hot one. Pre: finish().
   [[nodiscard]] MoveKinds moves_at(uint64_t address) const {
     const uint32_t number = ids_.find(address >> block_shift_);
     return number == kNone ? MoveKinds{} : blocks_[number].moves;
   }
 
  private:
-  // Parts of the result.
+  // These make parts of the result.
   [[nodiscard]] std::vector<Field> fields_by_moves() const;
   [[nodiscard]] std::vector<Cause> causes_by_moves() const;
   [[nodiscard]] std::vector<HotBlock> hottest_blocks() const;
@@ -123,7 +124,7 @@ class Attribution {
     uint64_t last_write = 0;  // when: 1 + the trace's index
     uint32_t field = kNone;   // set when a move concerns the word
     uint16_t last_writer = kNobody;
-    // Since the memory was last allocated:
+    // These hold since the memory was last allocated:
     uint16_t owner = kNobody;
     uint16_t reader = kNobody, writer = kNobody;
     bool joined = false;
@@ -134,7 +135,7 @@ class Attribution {
     uint32_t word = 0;   // in words_
     uint32_t field = 0;  // in fields_
   };
-  // One processor's copy of a block: the present one, or the last.
+  // This is one processor's copy of a block: the present one, or the last.
   struct Copy {
     uint64_t given = 0;  // when the copy was made
     uint64_t valid = 0;  // when the last copy with a good reason was
@@ -154,7 +155,7 @@ class Attribution {
     uint64_t victim = 0, culprit = 0;
     uint16_t reader = kNobody, writer = kNobody;
   };
-  // Victim's group and site, culprit's group and site.
+  // These are the victim's group and site, and the culprit's group and site.
   using CauseKey = std::tuple<uint32_t, SiteId, uint32_t, SiteId>;
 
   void begin_allocation(const Event& event);

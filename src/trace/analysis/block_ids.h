@@ -1,5 +1,5 @@
-// Small numbers for the blocks (or words, or pages) that a trace touches, and sets of processors for each of them: what
-// the analyses keep their state by, in arrays.
+// The analyses keep their state in arrays, by small numbers for the blocks (or words, or pages) that a trace touches.
+// Here are these numbers, and sets of processors for each of them.
 #pragma once
 
 #include <bit>
@@ -11,12 +11,13 @@
 
 namespace multigrain::trace {
 
-// Gives each key a number: 0, 1, 2, ... in the order of first appearance. Open addressing; never more than half full.
+// Gives each key a number: 0, 1, 2, ... in the order of first appearance. The table uses open addressing and is never
+// more than half full.
 class BlockIds {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // The number of `key`, a new one if it has none.
+  // Returns the number of `key`, a new one if it has none.
   uint32_t id(uint64_t key) {
     size_t slot = find_slot(key);
     if (slots_[slot] != kNone) return slots_[slot];
@@ -30,7 +31,7 @@ class BlockIds {
     return slots_[slot];
   }
 
-  // The same, but kNone if it has none.
+  // Does the same, but returns kNone if the key has no number.
   [[nodiscard]] uint32_t find(uint64_t key) const { return slots_[find_slot(key)]; }
 
   [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(keys_.size()); }
@@ -38,7 +39,7 @@ class BlockIds {
 
  private:
   [[nodiscard]] size_t find_slot(uint64_t key) const {
-    // Fibonacci hashing: the keys are multiples and neighbours, which the low bits alone would pile up.
+    // This is Fibonacci hashing, because the keys are multiples and neighbours, which the low bits alone would pile up.
     size_t slot = (key * 0x9e3779b97f4a7c15u) >> shift_;
     while (slots_[slot] != kNone && keys_[slots_[slot]] != key) slot = (slot + 1) & (slots_.size() - 1);
     return slot;
@@ -64,7 +65,7 @@ void for_each_unit(uint64_t address, unsigned size, unsigned shift, F&& f) {
   }
 }
 
-// One set of processors for each small number.
+// This is one set of processors for each small number.
 class ProcessorSets {
  public:
   explicit ProcessorSets(unsigned processors) : words_((processors + 63) / 64) {}

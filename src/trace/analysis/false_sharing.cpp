@@ -168,8 +168,8 @@ void IntervalAnalysis::end_interval(uint32_t number, unsigned next_user) {
   }
   const double coherent_cost = block.way[best_coherent].coherent_cost;
   const double merged_cost = interval_cost[best_interval];
-  // An interval ends because `next_user` reads what another wrote, so that there is a writer. The merged copy is where
-  // one of the writers has its own: with the next user if he is one.
+  // An interval ends because `next_user` reads what another processor wrote, so that there is a writer. The merged copy
+  // is where one of the writers has its own: with the next user if he is one.
   const unsigned holder = writers_.has(number, next_user) ? next_user : block.last_writer;
   at_start_[0].copy(number, coherent_[best_coherent], number);
   at_start_[1].assign(number, holder);
@@ -268,7 +268,7 @@ IntervalResult IntervalAnalysis::result() const {
     }
     if (communicates) continue;
     ++result.full_duration_blocks;
-    // One interval from the beginning to the end, in which every user fetches a copy once at most.
+    // This is one interval from the beginning to the end, in which every user fetches a copy once at most.
     MG_CHECK(block.interval == 1);
     result.full_duration += base - move_cost_ * block.way[0].fetched;
   }

@@ -1,4 +1,4 @@
-// How much of what coherence costs is false sharing ([Bolosky], chapter 7).
+// This says how much of what coherence costs is false sharing ([Bolosky], chapter 7).
 //
 // No definition is precise, practical and intuitive at once, so that there are several figures, which bound it:
 //
@@ -8,11 +8,11 @@
 //                                a lower bound, from a heuristic choice of intervals
 //   full duration (7.1.4)        what turning coherence off would save for blocks that never communicate anything
 //
-// As in the thesis, the machines here have neither remote reference nor global memory, so that there is nothing to
+// As in [Bolosky], the machines here have neither remote reference nor global memory, so that there is nothing to
 // decide: a block moves to who writes it, and is copied to who reads it. Up to and with a block's first write that
 // costs nothing (P_0 of equation 4.2 may be all those who read it first), so that R Phi_s is what optimal.h computes
 // for such a machine. A reference that touches two blocks refers to both of them here (optimal.h takes the first
-// byte's). A block's words have word_bytes bytes, four in the thesis. R = o + b s (equation 7.1) is a MoveCost.
+// byte's). A block's words have word_bytes bytes, four in [Bolosky]. R = o + b s (equation 7.1) is a MoveCost.
 #pragma once
 
 #include <cstdint>
@@ -24,21 +24,21 @@
 
 namespace multigrain::trace {
 
-// Phi: the block moves of each block, on a machine that can do nothing else.
+// This is Phi: the block moves of each block, on a machine that can do nothing else.
 class MoveCounter {
  public:
   MoveCounter(uint64_t block_bytes, unsigned processors);
-  // `among`: larger blocks of the same trace, counted before. Those that did not move there are left out: they cannot
-  // move here. nullptr: all.
+  // `among` counts larger blocks of the same trace, and was filled before. Those that did not move there are left out:
+  // they cannot move here. nullptr: all.
   void consume(const Batch& batch, const MoveCounter* among = nullptr);
-  // One reference; returns how many blocks it moved.
+  // Takes one reference; returns how many blocks it moved.
   unsigned refer(const Reference& reference);
 
   [[nodiscard]] uint64_t moves() const { return moves_; }
   [[nodiscard]] const BlockIds& blocks() const { return blocks_; }  // keys: address >> shift()
   [[nodiscard]] uint64_t moves_of(uint32_t block) const { return moves_of_[block]; }
-  // Whether it was used by one processor after another had written it; if not, it neither communicates nor shares
-  // falsely.
+  // Returns whether the block was used by one processor after another had written it; if not, it neither communicates
+  // nor shares falsely.
   [[nodiscard]] bool is_write_shared(uint32_t block) const { return moves_of_[block] != 0; }
   [[nodiscard]] unsigned shift() const { return shift_; }
 
@@ -53,36 +53,37 @@ class MoveCounter {
   uint64_t moves_ = 0;
 };
 
-// The cost components and what follows from them. All in units of cost; divide by the references for the MCPR.
+// These are the cost components and what follows from them. All are in units of cost; divided by the references they
+// give the MCPR.
 struct CostComponents {
   uint64_t block_bytes;
   uint64_t moves;       // Phi_s
   uint64_t word_moves;  // Phi_1
-  // The cost of placement at s, but for the one unit that each reference costs anyway (equation 7.3).
+  // This is the cost of placement at s, but for the one unit that each reference costs anyway (equation 7.3).
   double overhead_cost;       // o Phi_s
   double data_transfer_cost;  // b s Phi_s
-  // Against blocks of one word (equation 7.5).
+  // These are against blocks of one word (equation 7.5).
   double overhead_component;       // o (Phi_s - Phi_1)
   double data_transfer_component;  // b (s Phi_s - Phi_1)
-  // False sharing S: the upper bound sets the fragmentation F to 0 (equation 7.14). The lower one uses that Gamma, the
-  // lost grouping, cannot be positive: then S_o >= o (Phi_s - Phi_1), and with equation 7.11 S >= R (Phi_s - Phi_1),
-  // which holds of each block, so that it is summed over those where it is positive.
+  // This is false sharing S. The upper bound sets the fragmentation F to 0 (equation 7.14). The lower one uses that
+  // Gamma, the lost grouping, cannot be positive: then S_o >= o (Phi_s - Phi_1), and with equation 7.11 S >= R (Phi_s -
+  // Phi_1), which holds of each block, so that it is summed over those where it is positive.
   double false_sharing_lower;
   double false_sharing_upper;
   // F <= min(S_upper b s / (o + b s), b (s - 1) Phi_1): S is not negative, and Gamma is not positive.
   double fragmentation_upper;
-  // Gamma from equation 7.2, at F = 0 and at F's upper bound.
+  // This is Gamma from equation 7.2, at F = 0 and at F's upper bound.
   double grouping_lower;
   double grouping_upper;
 };
 
-// Equation 7.13: S for a known fragmentation F. Block size s in words.
+// Equation 7.13 gives S for a known fragmentation F. The block size s is in words.
 double false_sharing_for(const CostComponents& components, const MoveCost& cost, unsigned word_bytes,
                          double fragmentation);
 
 CostComponents cost_components(const MoveCounter& at_block_size, const MoveCounter& at_word, const MoveCost& cost);
 
-// The definitions by intervals, block by block in one pass.
+// These are the definitions by intervals, computed block by block in one pass.
 struct IntervalResult {
   uint64_t block_bytes = 0;
   double coherent_cost = 0;  // of block moves, R Phi_s
@@ -90,13 +91,13 @@ struct IntervalResult {
   double full_duration = 0;  // what turning coherence off saves; never more than lower_bound
   uint64_t full_duration_blocks = 0;
   uint64_t blocks = 0;  // that are used by one processor after another wrote them; the figures above are theirs
-  // Words that are only read, or used by one processor alone, in blocks that several processors use and one writes: if
-  // they could be separated, every access to them could be local (section 7.1.4).
+  // These are words that are only read, or used by one processor alone, in blocks that several processors use and one
+  // writes: if they could be separated, every access to them could be local (section 7.1.4).
   uint64_t separable_words = 0;
   uint64_t separable_references = 0;  // a reference to two words counts twice
 };
 
-// A false-sharing interval of a block: a stretch in which it is written, and used by more than one processor, but in
+// A false-sharing interval of a block is a stretch in which it is written, and used by more than one processor, but in
 // which no processor reads a word that another has written in it. Within one, every processor may keep its own copy; at
 // its end the w copies that were written are merged at a cost of (w - 1) M, into a copy of one processor; at the end of
 // the trace nobody needs that any more.
@@ -111,7 +112,7 @@ class IntervalAnalysis {
   IntervalAnalysis(const MoveCounter& blocks, unsigned word_bytes, unsigned processors, double move_cost,
                    double merge_cost);
   void consume(const Batch& batch);
-  // At the end of the trace.
+  // The caller calls this at the end of the trace.
   [[nodiscard]] IntervalResult result() const;
 
  private:
@@ -119,15 +120,15 @@ class IntervalAnalysis {
   struct Word {
     uint32_t interval = 0;  // in which `writer` wrote it
     uint16_t writer = kNobody;
-    // Over the whole trace:
+    // These are over the whole trace:
     uint16_t user = kNobody;
     uint16_t any_writer = kNobody;
     bool communicated = false;  // read by one processor after another had written it
     uint32_t references = 0;    // stops at its largest value
   };
   static_assert(sizeof(Word) == 16);
-  // A way to arrive at the beginning of the interval that a block is in: what it cost, and what both ways on from there
-  // have cost since.
+  // This is a way to arrive at the beginning of the interval that a block is in: what it cost, and what both ways on
+  // from there have cost since.
   struct Way {
     double cost = 0;           // before the interval
     double coherent_cost = 0;  // now, if the block has been kept coherent since

@@ -1,4 +1,4 @@
-// Whose a few chosen blocks are: the allocations that live in them, and the source lines that refer to them most.
+// This says whose a few chosen blocks are: which allocations live in them, and which source lines refer to them most.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ struct BlockUse {
 class BlockOwners {
  public:
   explicit BlockOwners(unsigned processors) : processors_(processors) {}
-  // Before the pass.
+  // The caller adds all blocks before the pass.
   void add(uint64_t block_bytes, uint64_t block);
   void consume(const Batch& batch);
-  // Of a block that was added.
+  // Returns the owners of a block that was added.
   [[nodiscard]] BlockUse use(uint64_t block_bytes, uint64_t block) const;
 
  private:

@@ -39,7 +39,7 @@ Result<Batch> Perturbation::next() {
     auto more = take(item);
     if (!more) return tl::unexpected(more.error());
     if (!*more) {
-      // What processors did after their last reference.
+      // This is what processors did after their last reference.
       for (std::vector<Event>& events : waiting_events_) {
         for (Event& event : events) {
           event.position = position_;
@@ -107,7 +107,7 @@ Result<bool> GapPerturbation::take(Item& item) {
       processor_ = static_cast<ProcessorId>(
           std::uniform_int_distribution<unsigned>(0, std::max(1u, header().processors) - 1)(random_));
     }
-    // Also after the gap: a fresh reference of this processor must not overtake those that are held.
+    // This holds after the gap, too: a fresh reference of this processor must not overtake those that are held.
     const bool hold = item.reference.processor == processor_ && (remaining_ != 0 || !held_.empty());
     if (remaining_ != 0) --remaining_;
     if (!hold) return true;

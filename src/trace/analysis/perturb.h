@@ -1,5 +1,5 @@
-// Validation filters ([Bolosky], section 4.3): how much does a result depend on the exact order in
-// which the recorder happened to merge the processors' references?
+// These are validation filters ([Bolosky], section 4.3). They show how much a result depends on the exact order in
+// which the recorder happened to merge the processors' references.
 //
 // Both reorder references of different processors and keep each processor's own order. An event stays where it is in
 // its processor's order. The same seed gives the same trace.
@@ -13,23 +13,23 @@
 
 namespace multigrain::trace {
 
-// What both filters are: a source that takes references of another one in a different order.
+// Both filters are this: a source that takes the references of another source in a different order.
 class Perturbation : public TraceSource {
  public:
   [[nodiscard]] const TraceHeader& header() const override { return source_->header(); }
   Result<Batch> next() final;
 
  protected:
-  // A reference, and the events of its processor that come just before it.
+  // This is a reference, and the events of its processor that come just before it.
   struct Item {
     Reference reference;
     std::vector<Event> events;
   };
 
   explicit Perturbation(std::unique_ptr<TraceSource> source) : source_(std::move(source)) {}
-  // The next reference in the new order; false at the end.
+  // Finds the next reference in the new order. Returns false at the end.
   virtual Result<bool> take(Item& item) = 0;
-  // The next reference in the old order; false at the end.
+  // Finds the next reference in the old order. Returns false at the end.
   Result<bool> read(Item& item);
 
  private:
@@ -46,8 +46,8 @@ class Perturbation : public TraceSource {
   std::vector<Event> events_;
 };
 
-// Fine-grain changes of the interleaving: a buffer of 100 references, from which a random entry names the processor
-// whose oldest buffered reference goes next.
+// This filter makes fine-grain changes of the interleaving. It has a buffer of 100 references, from which a random
+// entry names the processor whose oldest buffered reference goes next.
 class LocalPerturbation final : public Perturbation {
  public:
   static constexpr size_t kBuffer = 100;
@@ -61,9 +61,9 @@ class LocalPerturbation final : public Perturbation {
   std::vector<std::deque<Item>> by_processor_;  // those references, oldest first
 };
 
-// Gaps in a processor's activity, as while it waits for a block: with probability 1 in 30,000 at each reference, a
-// processor's references are held back for 4000 references; then held ones go before fresh ones with probability 2/3.
-// One gap at a time.
+// This filter makes gaps in a processor's activity, as while it waits for a block. With probability 1 in 30,000 at each
+// reference, a processor's references are held back for 4000 references; then held ones go before fresh ones with
+// probability 2/3. One gap at a time.
 class GapPerturbation final : public Perturbation {
  public:
   static constexpr unsigned kMeanDistance = 30'000;

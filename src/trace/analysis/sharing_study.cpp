@@ -25,7 +25,7 @@ json user_json(Users users, ProcessorId who) {
   return nullptr;
 }
 
-// What moves because of a group: its own moves that are false, and those that it causes.
+// A group's share of the moves is its own moves that are false, and those that it causes.
 auto blame(const Group& group) {
   return group.moves.false_sharing + group.culprit;
 }
@@ -174,7 +174,7 @@ json SharingStudy::hot_blocks_json(const Attribution& attribution, const Attribu
   return out;
 }
 
-// The worst allocations one by one, and everything at once.
+// This plans for the worst allocations one by one, and for everything at once.
 void SharingStudy::make_plans(const Attribution& attribution, const AttributionResult& result,
                               const std::vector<uint32_t>& order) {
   plans_.emplace();
@@ -189,7 +189,7 @@ void SharingStudy::make_plans(const Attribution& attribution, const AttributionR
       plans_->push_back(make_plan(change, group, words, options_.attribution_block_size, options_.word_bytes));
 }
 
-// What changes of the layout would save.
+// This says what changes of the layout would save.
 Result<json> SharingStudy::plans_json(const StudyPasses& passes, const MoveCounter& blocks) const {
   const std::vector<Plan>& plans = *plans_;
   const uint64_t block_bytes = options_.attribution_block_size;
@@ -255,7 +255,7 @@ Status SharingStudy::attribute(const StudyPasses& passes, const Moves& moves, js
 Result<json> SharingStudy::document(const StudyPasses& passes) {
   auto moves = count_moves(passes);
   if (!moves) return tl::unexpected(moves.error());
-  // A pass for each block size: together, their words would need several times the memory.
+  // Each block size has a pass of its own: together, their words would need several times the memory.
   std::vector<IntervalResult> intervals;
   for (const MoveCounter& counter : moves->blocks) {
     IntervalAnalysis analysis(counter, options_.word_bytes, processors_, 1.0, options_.merge_ratio);

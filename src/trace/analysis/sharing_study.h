@@ -1,5 +1,5 @@
-// The part of a study that is about false sharing (sections 7.2 to 7.4 of [Bolosky]): its bounds by block size, what it is
-// attributed to, and what other layouts would save.
+// This is the part of a study that is about false sharing (sections 7.2 to 7.4 of [Bolosky]): its bounds by block size,
+// what it is attributed to, and what other layouts would save.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace multigrain::trace {
 
 class SharingStudy {
  public:
-  // `machines` are those that were asked for; `all_references` include private ones. What is referred to must live as
-  // long as the study.
+  // `machines` are those that were asked for; `all_references` include private ones. Everything that is handed over by
+  // reference must live as long as the study.
   SharingStudy(const StudyOptions& options, std::vector<Machine> machines, unsigned processors, uint64_t all_references,
                const TraceNames& names)
       : options_(options),
@@ -27,13 +27,13 @@ class SharingStudy {
         all_references_(all_references),
         names_(names) {}
 
-  // The false-sharing document of the trace that these passes read. The first call is for the trace as it is, and makes
-  // the plans of other layouts; later ones are for perturbed traces, in which the same fields, blocks and layouts are
-  // looked at again.
+  // Returns the false-sharing document of the trace that these passes read. The first call is for the trace as it is,
+  // and makes the plans of other layouts; later ones are for perturbed traces, in which the same fields, blocks and
+  // layouts are looked at again.
   Result<nlohmann::json> document(const StudyPasses& passes);
 
  private:
-  // The block moves of machines without choices, at all block sizes and at one word.
+  // These are the block moves of machines without choices, at all block sizes and at one word.
   struct Moves {
     std::vector<MoveCounter> blocks;
     std::optional<MoveCounter> words;
@@ -48,7 +48,7 @@ class SharingStudy {
   [[nodiscard]] nlohmann::json block_size_json(const MoveCounter& counter, const MoveCounter& words,
                                                const IntervalResult& interval) const;
   Status attribute(const StudyPasses& passes, const Moves& moves, nlohmann::json& out);
-  // The numbers of the groups that have moves or cause some, those to blame for the most false sharing first.
+  // Returns the numbers of the groups that have moves or cause some, those to blame for the most false sharing first.
   [[nodiscard]] std::vector<uint32_t> groups_by_blame(const AttributionResult& result) const;
   [[nodiscard]] nlohmann::json groups_json(const AttributionResult& result, const std::vector<uint32_t>& order) const;
   nlohmann::json fields_json(const Attribution& attribution, const AttributionResult& result);
@@ -57,9 +57,9 @@ class SharingStudy {
   void make_plans(const Attribution& attribution, const AttributionResult& result, const std::vector<uint32_t>& order);
   Result<nlohmann::json> plans_json(const StudyPasses& passes, const MoveCounter& blocks) const;
 
-  // Whether the trace as it is has been studied, so that this one is perturbed.
+  // This says whether the trace as it is has been studied, so that this one is perturbed.
   [[nodiscard]] bool is_perturbed() const { return plans_.has_value(); }
-  // How many entries a list has at most.
+  // A list has at most so many entries.
   [[nodiscard]] size_t most_entries() const;
   [[nodiscard]] double per_reference(double cost) const { return cost / static_cast<double>(all_references_); }
 

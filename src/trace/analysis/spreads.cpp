@@ -69,7 +69,7 @@ json number_or_null(double value) {
 
 json spread_json(const Spread& spread, unsigned runs) {
   if (runs == 0) return nullptr;
-  // From nothing to something is no percentage.
+  // A change from nothing to something has no percentage.
   return {{"local", number_or_null(spread.local)}, {"gap", number_or_null(spread.gap)}};
 }
 
@@ -80,7 +80,7 @@ FigureSpreads::FigureSpreads(json& unperturbed) : values_(values_of(unperturbed)
 void FigureSpreads::note(bool is_local, json& perturbed) {
   const Values values = values_of(perturbed);
   for (const auto& [key, value] : values_) {
-    // What is not mentioned did not happen.
+    // An entry that the document does not mention did not happen.
     const auto found = values.find(key);
     spreads_[key].note(is_local, value, found == values.end() ? 0 : found->second);
   }

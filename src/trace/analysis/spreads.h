@@ -1,4 +1,4 @@
-// How far the figures of a study are spread when the trace is perturbed (section 4.3 of [Bolosky]).
+// This says how far the figures of a study are spread when the trace is perturbed (section 4.3 of [Bolosky]).
 #pragma once
 
 #include <map>
@@ -8,19 +8,19 @@
 
 namespace multigrain::trace {
 
-// The largest differences that perturbations made, in per cent.
+// These are the largest differences that perturbations made, in per cent.
 struct Spread {
   double local = 0, gap = 0;
   void note(bool is_local, double unperturbed, double perturbed);
 };
 
-// A SPREAD of a study's document, after so many perturbed runs with each filter.
+// Returns a SPREAD of a study's document, after so many perturbed runs with each filter.
 nlohmann::json spread_json(const Spread& spread, unsigned runs);
 
-// A number, or null for what JSON cannot say.
+// Returns a number, or null for one that JSON cannot express.
 nlohmann::json number_or_null(double value);
 
-// The spreads of each figure in a false-sharing document.
+// These are the spreads of each figure in a false-sharing document.
 class FigureSpreads {
  public:
   explicit FigureSpreads(nlohmann::json& unperturbed);

@@ -36,7 +36,7 @@ class Study {
   Status prepare();
   Status optimal_costs();
   Status policy_costs();
-  // What the policies would cost: a fresh state for each pass.
+  // This says what the policies would cost. Each pass has a fresh state.
   [[nodiscard]] Result<std::vector<PolicyRun>> policy_runs() const;
   Status perturbed();
   Status perturbed_hot_blocks(const OpenTrace& open, const std::string& prefix, bool local);
@@ -50,7 +50,7 @@ class Study {
   Status owners_and_header(BlockOwners& owners);
   json machines_json();
   [[nodiscard]] json hot_blocks_json(size_t machine, const BlockOwners& owners) const;
-  // The entries of the sweeps over block sizes and parameters.
+  // Adds the entries of the sweeps over block sizes and parameters.
   void add_sweeps();
   void add_variant(const Variant& variant, const Machine& machine) {
     variants_.push_back(variant);
@@ -106,7 +106,7 @@ Status Study::prepare() {
       return fail("'{}' is no parameter of a machine that can be varied; there are R, r, G, g and o_s", parameter);
     for (const Machine& machine : options_.machines) {
       for (const Machine& variant : vary(machine, parameter)) {
-        // Of o_s = R - 4 lambda - s/2; the others are the machine's own.
+        // This is the "o_s" of o_s = R - 4 lambda - s/2; the others are the machine's own.
         const double value = parameter == "R"   ? variant.R()
                              : parameter == "r" ? variant.r
                              : parameter == "G" ? variant.G()
@@ -120,7 +120,8 @@ Status Study::prepare() {
 }
 
 Status Study::optimal_costs() {
-  // Hot blocks only of the machines themselves: a pass of its own is cheaper than their memory for every variant.
+  // Hot blocks are found for the machines themselves only: a pass of its own is cheaper than their memory for every
+  // variant.
   auto results = passes_.optimal_of("Optimal placement", machines_, 0);
   if (!results) return tl::unexpected(results.error());
   results_ = std::move(*results);
@@ -140,7 +141,8 @@ Status Study::optimal_costs() {
   return {};
 }
 
-// What the hot blocks cost in another order. Blocks do not depend on each other: the others are left out.
+// This says what the hot blocks cost in another order. Blocks do not depend on each other, so all other blocks are left
+// out.
 Status Study::perturbed_hot_blocks(const OpenTrace& open, const std::string& prefix, bool local) {
   const std::vector<Machine> own = own_machines();
   std::set<std::pair<uint64_t, uint64_t>> wanted;  // block size and block
@@ -402,7 +404,8 @@ void Study::add_sweeps() {
     if (variants_[i].role == Variant::Role::kBlockSize) {
       document_["block_sizes"].push_back(std::move(entry));
     } else {
-      // The placements that the policies chose on the machine itself, at this variant's costs: straight lines.
+      // These are the placements that the policies chose on the machine itself, at this variant's costs. They are
+      // straight lines.
       entry["policies"] = json::object();
       for (size_t p = 0; p < policies_.size(); ++p) {
         const Machine& base = machines_[policy_machines_[p]];

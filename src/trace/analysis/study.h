@@ -1,5 +1,5 @@
-// A whole study of one trace: what `mgtrace analyze` computes, as one JSON document, which its tables, the HTML report
-// and the Python package read.
+// This makes a whole study of one trace: what `mgtrace analyze` computes, as one JSON document, which its tables, the
+// HTML report and the Python package read.
 //
 // Costs are in local references of their machine. An MCPR counts private references as local ones. Where something does
 // not exist or is not known, the value is null. A SITE is null or {"file", "line", "function"}. A SPREAD is null (not
@@ -89,17 +89,18 @@ struct StudyOptions {
   uint64_t seed = 1;
   unsigned hot_blocks = 20;
   unsigned threads = 1;
-  // Called now and then with what is being done and how many references of the trace this pass has seen; may be empty.
+  // The study calls this now and then, with what it does and how many references of the trace this pass has seen. It
+  // may be empty.
   std::function<void(std::string_view pass, uint64_t references)> progress;
 };
 
-// A PARTS.
+// Returns a PARTS.
 nlohmann::json parts_json(const CostParts& parts);
 
 inline constexpr const char* kStudyParameters[] = {"R", "r", "G", "g", "o_s"};
 
-// The machine variants of a sweep over one parameter; those that the model forbids are left out. For "G", R stays in
-// its proportion to G; "o_s" is known of the software-coherent machines of chapter 6, at blocks of 512 bytes
+// Returns the machine variants of a sweep over one parameter; those that the model forbids are left out. For "G", R
+// stays in its proportion to G; "o_s" is known of the software-coherent machines of chapter 6, at blocks of 512 bytes
 // (section 6.2.4).
 std::vector<Machine> vary(const Machine& machine, std::string_view parameter);
 

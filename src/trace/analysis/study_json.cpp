@@ -11,7 +11,7 @@ using nlohmann::json;
 
 json areas_json(const CostParts& parts, const Machine& machine) {
   const double references = std::max(1.0, static_cast<double>(parts.references()));
-  // 0 times infinite is nothing: what a machine lacks it does not use.
+  // Here 0 times infinite is 0, because a machine does not use what it lacks.
   auto times = [&](uint64_t count, double each) {
     return count == 0 ? 0.0 : static_cast<double>(count) * each / references;
   };

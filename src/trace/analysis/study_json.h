@@ -1,4 +1,4 @@
-// The parts of a study's document that several of its sections have (study.h describes the whole).
+// These are the parts of a study's document that several of its sections have (study.h describes the whole).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,11 +12,11 @@
 
 namespace multigrain::trace {
 
-// A RESULT, of the optimal placement or of a policy.
+// Returns a RESULT, of the optimal placement or of a policy.
 nlohmann::json result_json(std::string_view policy, double cost, double mcpr, const CostParts& parts,
                            const Machine& machine, const Spread& spread, unsigned runs);
 
-// Sites and names, once the trace has been read to its end.
+// These are sites and names, once the trace has been read to its end.
 class TraceNames {
  public:
   explicit TraceNames(TraceHeader header) : header_(std::move(header)) {}

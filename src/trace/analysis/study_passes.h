@@ -1,4 +1,4 @@
-// The passes that a study makes over its trace.
+// These are the passes that a study makes over its trace.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace multigrain::trace {
 
-// What a pass over a trace needs: where it comes from, and whom to tell.
+// A pass over a trace needs to know where the trace comes from, and whom to tell how far it is.
 class StudyPasses {
  public:
   StudyPasses(OpenTrace open, std::string prefix, const StudyOptions& options)
@@ -74,7 +74,7 @@ class StudyPasses {
   const StudyOptions& options_;
 };
 
-// The references of a trace for which `keep` holds, without its events.
+// This source gives the references of a trace for which `keep` holds, without its events.
 class ChosenReferences final : public TraceSource {
  public:
   ChosenReferences(std::unique_ptr<TraceSource> source, std::function<bool(const Reference&)> keep)

@@ -8,15 +8,16 @@ namespace multigrain::trace {
 
 const std::vector<TlbDesign>& tlb_designs() {
   static const std::vector<TlbDesign> designs = {
-      // Section 6.3.3; costs from its text: 2.5 references to an inverted page table; 20 cycles of 2 a reference.
+      // This is the TLB of [Bolosky], section 6.3.3; the costs are from its text: 2.5 references to an inverted page
+      // table, and 20 cycles at 2 a reference.
       {.name = "ace", .sets = 16, .ways = 2, .pages_per_entry = 1, .miss_cost = 2.5},
       {.name = "68040", .sets = 16, .ways = 4, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "68851", .sets = 1, .ways = 64, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "88200", .sets = 1, .ways = 56, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "68030", .sets = 1, .ways = 22, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "r4000", .sets = 1, .ways = 48, .pages_per_entry = 2, .miss_cost = 10},
-      // Second-level TLBs: Intel, "64 and IA-32 Architectures Optimization Reference Manual", Skylake (1536 entries,
-      // 12 ways) and Golden Cove (2048 entries, 16 ways).
+      // These are second-level TLBs, from Intel, "64 and IA-32 Architectures Optimization Reference Manual": Skylake
+      // (1536 entries, 12 ways) and Golden Cove (2048 entries, 16 ways).
       {.name = "skylake", .sets = 128, .ways = 12, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "golden-cove", .sets = 128, .ways = 16, .pages_per_entry = 1, .miss_cost = {}},
   };
@@ -160,7 +161,7 @@ void TlbAnalysis::consume(const Batch& batch) {
   references_ += batch.references.size();
   for (const Event& event : batch.events)
     if (event.kind == EventKind::kPrivate) references_ += event.value;
-  // A page size at a time: its tables stay in the caches for the length of the batch.
+  // This goes through one page size at a time, because its tables stay in the caches for the length of the batch.
   for (Unit& each : units_) {
     for (const Reference& reference : batch.references) {
       MG_CHECK(reference.processor < processors_);

@@ -1,4 +1,5 @@
-// TLB miss rates ([Bolosky], section 6.3): what smaller pages would cost in address translation.
+// This computes TLB miss rates ([Bolosky], section 6.3), which say what smaller pages would cost in address
+// translation.
 //
 // Every processor has a TLB of its own. A set-associative one has k sets of a entries; the page number's low bits
 // choose the set, and the least recently used entry of the set goes. All fully associative TLBs of one page size come
@@ -28,24 +29,25 @@ struct TlbDesign {
   std::optional<double> miss_cost;  // in local references; empty: not known, so that only rates are computed
 };
 
-// Those of section 6.3.3, with the miss costs that it gives, and today's.
+// These are the designs of section 6.3.3, with the miss costs that it gives, and designs of today.
 const std::vector<TlbDesign>& tlb_designs();
 
-// A design's name, or SETSxWAYS[@MISS_COST].
+// Reads a design's name, or SETSxWAYS[@MISS_COST].
 Result<TlbDesign> parse_tlb_design(std::string_view text);
 
-// The stack distances of one processor's references to pages: how many different pages it referred to since it last
-// referred to this one. O(log pages) a reference, O(1) if the page is the last one again.
+// These are the stack distances of one processor's references to pages: how many different pages it referred to since
+// it last referred to this one. A reference takes O(log pages), or O(1) if the page is the last one again.
 class StackDistances {
  public:
   // Distances up to `limit` - 1 are told apart.
   explicit StackDistances(unsigned limit) : histogram_(limit) {}
   void refer(uint64_t page);
-  // Misses of a fully associative TLB of that many entries, at most `limit`. First references are misses.
+  // Returns the misses of a fully associative TLB of that many entries, at most `limit`. First references are misses.
   [[nodiscard]] uint64_t misses(unsigned entries) const;
 
  private:
-  // One slot a reference that is some page's latest, in order of time; the tree counts the marked ones before a slot.
+  // There is one slot for each reference that is some page's latest, in order of time. The tree counts the marked ones
+  // before a slot.
   static constexpr uint32_t kFirstSlots = 1024;
   void mark(uint32_t slot, uint32_t change);
   [[nodiscard]] uint32_t marked_up_to(uint32_t slot) const;
@@ -61,7 +63,7 @@ class StackDistances {
   uint32_t next_slot_ = 0;
 };
 
-// One set-associative TLB of one processor.
+// This is one set-associative TLB of one processor.
 class SetAssociativeTlb {
  public:
   SetAssociativeTlb(unsigned sets, unsigned ways) : sets_(sets), ways_(ways), pages_(size_t{sets} * ways, kInvalid) {}
@@ -87,10 +89,10 @@ struct TlbResult {
   std::vector<TlbRate> by_page_size;
 };
 
-// All designs at all page sizes in one pass over the trace.
+// This simulates all designs at all page sizes in one pass over the trace.
 class TlbAnalysis {
  public:
-  // `full_curve`: also fully associative TLBs of 1, 2, 4, ... up to that many entries; 0: none.
+  // `full_curve` asks for fully associative TLBs of 1, 2, 4, ... up to that many entries as well; 0: none.
   TlbAnalysis(std::vector<TlbDesign> designs, std::vector<uint64_t> page_bytes, unsigned processors,
               unsigned full_curve = 0);
   void consume(const Batch& batch);

@@ -1,4 +1,4 @@
-// The machines of a sweep over one parameter.
+// These are the machines of a sweep over one parameter.
 #include <cmath>
 
 #include "trace/analysis/study.h"
@@ -24,7 +24,7 @@ std::vector<Machine> vary(const Machine& machine, std::string_view parameter) {
     variants.push_back(std::move(variant));
   };
   if (parameter == "o_s") {
-    // "Increasing o_s by an order of magnitude", and towards nothing.
+    // [Bolosky], section 6.1.2, has "increasing o_s by an order of magnitude"; the sweep goes towards nothing, too.
     for (const double software_overhead : {5.0, 10.0, 20.0, 40.0, 75.0, 150.0, 300.0, 750.0}) {
       const Components components{.software_overhead = software_overhead};
       if (machine.name == "numa") add(numa_machine(kSoftwareOverheadBlock, components));

@@ -1,4 +1,5 @@
-// How the references and events of one block become bytes, before zstd: docs/internals/trace-format.md, "Data blocks".
+// This turns the references and events of one block into bytes, before zstd (docs/internals/trace-format.md, "Data
+// blocks").
 //
 // Each processor's references are predicted by a small machine with a state a slot, a slot being a (site, access,
 // size), or one of several instructions that have the same: which slot follows this one, and which address it refers
@@ -35,7 +36,7 @@ class BlockEncoder {
   std::unique_ptr<Work> work_;
 };
 
-// What a block says about itself, and what it may refer to.
+// This is what a block says about itself, and what it may refer to.
 struct BlockLimits {
   uint64_t first = 0;
   uint32_t references = 0;
@@ -57,19 +58,20 @@ class BlockDecoder {
   BlockDecoder(const BlockDecoder&) = delete;
   BlockDecoder& operator=(const BlockDecoder&) = delete;
 
-  // Begins a block, which must stay where it is until it has been decoded. What is wrong with it, or empty.
+  // Begins a block, which must stay where it is until it has been decoded. Returns what is wrong with it, or nothing.
   std::string open(std::span<const uint8_t> payload, const BlockLimits& limits);
-  // The next `count` references; together no more than the block has. False: the block contradicts itself.
+  // Decodes the next `count` references. All calls together ask for no more than the block has. Returns false if the
+  // block contradicts itself.
   bool decode(Reference* out, size_t count);
-  // All of the block's.
+  // Returns all events of the block.
   [[nodiscard]] const std::vector<Event>& events() const { return events_; }
 
  private:
   struct State;
   struct Processor;
 
-  // Of each processor: decoded and not yet given out. Apart from the rest, because the order of the processors is most
-  // often one reference of each.
+  // These are references of each processor that were decoded and not yet given out. They are kept apart from the rest,
+  // because the order of the processors is most often one reference of each.
   struct Staged {
     Reference* begin;
     Reference* end;

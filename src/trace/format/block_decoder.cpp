@@ -12,7 +12,8 @@ namespace multigrain::trace {
 
 using namespace block_tokens;
 
-// A slot. Other slots are named by byte offsets from the processor's first: one addition less for each reference.
+// This is a slot. Other slots are named by byte offsets from the processor's first, which saves an addition for each
+// reference.
 struct BlockDecoder::State {
   uint64_t address;
   uint64_t delta;
@@ -24,8 +25,8 @@ struct BlockDecoder::State {
 };
 
 struct BlockDecoder::Processor {
-  // References that are decoded at once. Each takes at most 1 token, 3 numbers of 5 bytes, 1 + 8 bytes of an address:
-  // that is what kPadding has to cover, because the ends of the streams are looked at between chunks only.
+  // So many references are decoded at once. Each takes at most 1 token, 3 numbers of 5 bytes, 1 + 8 bytes of an
+  // address: that is what kPadding has to cover, because the ends of the streams are looked at between chunks only.
   static constexpr size_t kChunk = 128;
   static_assert(kChunk * 32 <= kPadding);
 
@@ -52,10 +53,10 @@ namespace {
 
 constexpr uint32_t kStateBytes = 40;
 
-// References of a run that are copied at once; kSlack of the next longer ones.
+// So many references of a run are copied at once, and kSlack of the next longer ones.
 constexpr size_t kShort = 4;
 
-// A number of a values stream: at most 5 bytes, whatever stands there.
+// A number of a values stream takes at most 5 bytes, whatever stands there.
 inline uint32_t small_varint(const uint8_t*& at) {
   uint32_t value = 0;
   for (unsigned shift = 0; shift < 35; shift += 7) {
@@ -196,7 +197,7 @@ std::string BlockDecoder::open(std::span<const uint8_t> payload, const BlockLimi
     place(4, processor.address_values, processor.address_values_end);
     processor.staging = staging_.data() + i * kStaging;
     staged_[i] = {processor.staging, processor.staging};
-    // The first token; what it stands for is checked with the chunk that it begins.
+    // This is the first token; what it stands for is checked with the chunk that it begins.
     const unsigned token = processor.tokens == processor.tokens_end ? 0u : *processor.tokens++;
     processor.kind = token & 15;
     processor.run = token >> 4;
@@ -206,7 +207,8 @@ std::string BlockDecoder::open(std::span<const uint8_t> payload, const BlockLimi
   return open_events(event_kinds, event_values, limits);
 }
 
-// The state that follows `current` after a wrong prediction of this kind, learned or not; nullptr if there is none.
+// Returns the state that follows `current` after a wrong prediction of this kind, learned or not; nullptr if there is
+// none.
 [[gnu::always_inline]] inline BlockDecoder::State* BlockDecoder::mispredicted_successor(Processor& processor,
                                                                                         State* current) {
   char* const states = reinterpret_cast<char*>(processor.states);
@@ -235,8 +237,8 @@ std::string BlockDecoder::open(std::span<const uint8_t> payload, const BlockLimi
   }
 }
 
-// Replaces `address`, the processor's last one, by one that `current` does not predict. False if there is no such way
-// to give an address.
+// Replaces `address`, the processor's last one, by one that `current` does not predict. Returns false if there is no
+// such way to give an address.
 [[gnu::always_inline]] inline bool BlockDecoder::mispredicted_address(Processor& processor, State* current,
                                                                       uint64_t& address) {
   char* const states = reinterpret_cast<char*>(processor.states);
@@ -296,7 +298,7 @@ void BlockDecoder::hits_and_misses(Processor& processor, Reference* out, size_t 
     }
     if (out == stop) break;
 
-    // A wrong prediction.
+    // The prediction was wrong.
     State* const next = mispredicted_successor(processor, current);
     if (next == nullptr) [[unlikely]] {
       processor.corrupt = true;
@@ -333,7 +335,8 @@ void BlockDecoder::hits_and_misses(Processor& processor, Reference* out, size_t 
     processor.corrupt = true;
 }
 
-// The runs that need nothing but copying what is staged, which are most; the first that needs more is left.
+// Takes the runs for which copying what is staged is enough, which are most, and stops before the first that needs
+// more.
 inline void BlockDecoder::copy_short_runs(Reference*& out, size_t& count) {
   const size_t processors = processors_.size();
   const uint8_t* at = schedule_.position();
@@ -342,7 +345,7 @@ inline void BlockDecoder::copy_short_runs(Reference*& out, size_t& count) {
   Reference* to = out;
   Reference* const stop = out + count;
   Staged* const of_processor = staged_.data();
-  // One run; false if it is none of those.
+  // Takes one run. Returns false if it is none of those.
   const auto copy_run = [&] {
     const unsigned byte = *at, step = byte & 15;
     const size_t length = (byte >> 4) + 1;
@@ -352,7 +355,7 @@ inline void BlockDecoder::copy_short_runs(Reference*& out, size_t& count) {
     Staged& staged = of_processor[next];
     Reference* const from = staged.begin;
     if (length > static_cast<size_t>(staged.end - from)) return false;
-    // Without asking how short.
+    // The copy does not ask how short the run is.
     if (length <= kShort)
       std::memcpy(static_cast<void*>(to), from, kShort * sizeof(Reference));
     else
@@ -363,7 +366,7 @@ inline void BlockDecoder::copy_short_runs(Reference*& out, size_t& count) {
     ++at;
     return true;
   };
-  // As many at a time as cannot go beyond what is wanted, however long they are.
+  // This takes as many runs at a time as cannot go beyond what is wanted, however long they are.
   bool more = true;
   while (more) {
     const size_t room = std::min(static_cast<size_t>(stop - to) / kEscape, static_cast<size_t>(end - at));

@@ -13,7 +13,7 @@ using namespace block_tokens;
 namespace {
 
 unsigned bytes_of(uint64_t value) {
-  // Sign-extended: one bit more than the magnitude has.
+  // The number is sign-extended, so it takes one bit more than its magnitude.
   const uint64_t magnitude = value ^ (0 - (value >> 63));
   const unsigned bits = 65 - static_cast<unsigned>(std::countl_zero(magnitude));
   return (bits + 7) / 8;
@@ -47,14 +47,14 @@ void encode_events(uint64_t first, std::span<const Event> events, Bytes& kinds, 
   }
 }
 
-// Slots of one processor by description.
+// These are the slots of one processor by description.
 class SlotTable {
  public:
   void clear() {
     slots_ = 0;
     entries_.assign(64, {0, kNone});
   }
-  // The slot, and whether it is new.
+  // Returns the slot, and whether it is new.
   std::pair<uint32_t, bool> find(uint64_t description) {
     if (2 * (slots_ + 1) > entries_.size()) grow();
     Entry& entry = place(description);
@@ -62,7 +62,7 @@ class SlotTable {
     if (fresh) entry = {description, slots_++};
     return {entry.slot, fresh};
   }
-  // The slot, or kNone.
+  // Returns the slot, or kNone.
   [[nodiscard]] uint32_t look_up(uint64_t description) { return place(description).slot; }
 
  private:
@@ -116,7 +116,7 @@ class Periods {
     best_.assign(period_.size(), 0);
     for (unsigned period = 1; period <= kMost; ++period) score(period, addresses.first(count));
   }
-  // Of a description; 1 if it did not occur.
+  // Returns the count of a description; 1 if it did not occur.
   [[nodiscard]] unsigned of(uint64_t description) {
     const uint32_t index = table_.look_up(description);
     return index == kNone ? 1 : period_[index];
@@ -167,7 +167,7 @@ struct Predictor {
   uint32_t base;
 };
 
-// One processor's references of the block, and what becomes of them.
+// These are one processor's references of the block, and what becomes of them.
 struct Lane {
   ProcessorId processor = 0;
   std::vector<uint64_t> addresses;
@@ -209,7 +209,7 @@ class LaneEncoder {
   }
 
  private:
-  // How far a choice is followed into the future, in occurrences of the slot and in references before each.
+  // This says how far a choice is followed into the future, in occurrences of the slot and in references before each.
   static constexpr unsigned kFuture = 3;
   static constexpr size_t kBefore = 16;
   static constexpr size_t kBases = 8;
@@ -277,7 +277,7 @@ class LaneEncoder {
     predictors_[lane_->slots] = {0, 0, 0, 0, 0};
   }
 
-  // next_[i]: where slots_[i] occurs next.
+  // next_[i] is where slots_[i] occurs next.
   void find_repeats() {
     const size_t count = slots_.size();
     next_.resize(count);
@@ -317,7 +317,7 @@ class LaneEncoder {
     return kExplicitFirst;
   }
 
-  // How many of the next occurrences after i `base` + `delta` predicts, up to the first that it does not.
+  // Returns how many of the next occurrences after i `base` + `delta` predicts, up to the first that it does not.
   unsigned future_of(size_t i, uint32_t base, uint64_t delta) const {
     unsigned hits = 0;
     size_t last = i;
@@ -431,7 +431,7 @@ void BlockEncoder::encode(uint64_t first, std::span<const Reference> references,
     }
     return lane;
   };
-  // Two passes: the step from one processor to the next is taken modulo their number.
+  // There are two passes, because the step from one processor to the next is taken modulo their number.
   for (const Reference& reference : references) {
     Lane& lane = work.lanes[lane_of(reference.processor)];
     lane.addresses.push_back(reference.address);
@@ -470,7 +470,7 @@ void BlockEncoder::encode(uint64_t first, std::span<const Reference> references,
   for (const Bytes* bytes : {&work.schedule, &work.schedule_values, &work.event_kinds, &work.event_values})
     put_varint(out, bytes->size());
   const auto append = [&](const Bytes& bytes) { out.insert(out.end(), bytes.begin(), bytes.end()); };
-  // Like with like: zstd does best so.
+  // Like stands with like, because zstd does best so.
   for (const Bytes Lane::* const stream :
        {&Lane::table, &Lane::tokens, &Lane::values, &Lane::address_kinds, &Lane::address_values})
     for (size_t i = 0; i < lanes; ++i) append(work.lanes[i].*stream);

@@ -1,4 +1,5 @@
-// What the bytes of a block stand for (docs/internals/trace-format.md, "Data blocks"), for its encoder and its decoder.
+// This says what the bytes of a block stand for (docs/internals/trace-format.md, "Data blocks"), for its encoder and
+// its decoder.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace multigrain::trace::block_tokens {
 
-// A slot's predictor. Slots are named by index here and by byte offset in the decoder.
+// This is a slot's predictor. Slots are named by index here and by byte offset in the decoder.
 constexpr uint32_t kNone = ~0u;
 
 // A token is a byte: its low half says what ends a run of correct predictions, its high half how long the run is, with
@@ -24,8 +25,8 @@ enum Choice : unsigned {
   kChoices,
 };
 
-// How a mispredicted address is given, in the low bits of a byte of the addresses' kinds stream; the bits above are the
-// bytes of the value - 1.
+// This says how a mispredicted address is given, in the low bits of a byte of the addresses' kinds stream; the bits
+// above are the bytes of the value - 1.
 enum AddressMode : unsigned {
   kFromOwn = 0,   // value + the slot's last address
   kFromPrevious,  // value + the processor's last address
@@ -35,9 +36,9 @@ enum AddressMode : unsigned {
   kAddressModes,
 };
 
-// The order of the processors: a byte a run. Its low half is the step from the last run's processor to this one's, less
-// 1, modulo their number; its high half the length less 1; kEscape in either: that + the next number of the stream of
-// values.
+// The order of the processors has a byte for each run. Its low half is the step from the last run's processor to this
+// one's, less 1, modulo their number; its high half the length less 1; kEscape in either: that + the next number of the
+// stream of values.
 constexpr unsigned kEscape = 15;
 
 // Marks which fields of an event follow, in this order.

@@ -1,4 +1,4 @@
-// Numbers in byte streams: little-endian, and LEB128 varints with zigzag for signed ones.
+// This reads and writes numbers in byte streams: little-endian ones, and LEB128 varints with zigzag for signed ones.
 #pragma once
 
 #include <bit>
@@ -80,7 +80,7 @@ class Cursor {
     at_ += size;
     return {reinterpret_cast<const char*>(at_ - size), size};
   }
-  // The next `size` bytes as a stream of their own.
+  // Returns the next `size` bytes as a stream of their own.
   Cursor part(uint64_t size) {
     if (size > left()) {
       bad();

@@ -1,5 +1,5 @@
-// The frame of a trace file: its header, the headers of its blocks, the index, and the trace's header as a block.
-// docs/internals/trace-format.md describes the bytes.
+// This is the frame of a trace file: its header, the headers of its blocks, the index, and the trace's header as a
+// block. docs/internals/trace-format.md describes the bytes.
 #pragma once
 
 #include <array>
@@ -36,17 +36,17 @@ struct BlockHeader {
 uint64_t checksum_of(const void* data, size_t size);
 
 std::array<uint8_t, kFileHeaderBytes> pack_file_header();
-// The version, or what is wrong.
+// Returns the version, or what is wrong.
 Result<uint32_t> unpack_file_header(std::span<const uint8_t, kFileHeaderBytes> bytes);
 
 std::array<uint8_t, kBlockHeaderBytes> pack_block_header(const BlockHeader& header);
-// False: these are not the bytes of a block's header.
+// Returns false if these are not the bytes of a block's header.
 bool unpack_block_header(std::span<const uint8_t, kBlockHeaderBytes> bytes, BlockHeader& header);
 
 std::array<uint8_t, kTrailerBytes> pack_trailer(uint64_t index_offset);
 bool unpack_trailer(std::span<const uint8_t, kTrailerBytes> bytes, uint64_t& index_offset);
 
-// Where a block is; the index lists these in order.
+// This says where a block is. The index lists these in order.
 struct IndexEntry {
   uint64_t offset = 0;
   uint64_t bytes = 0;  // with the block's header
@@ -56,12 +56,13 @@ struct IndexEntry {
   uint32_t events = 0;
 };
 void pack_index(const std::vector<IndexEntry>& index, Bytes& out);
-// False: damaged. Blocks follow each other without a gap from the file's header to the index at `index_offset`.
+// Returns false if the index is damaged. Blocks follow each other without a gap from the file's header to the index at
+// `index_offset`.
 bool unpack_index(std::span<const uint8_t> payload, uint64_t index_offset, std::vector<IndexEntry>& index);
 
-// The trace's header: what it is now, the sites in `sites`, and the names from `first_name` on.
+// Packs the trace's header: what it is now, the sites in `sites`, and the names from `first_name` on.
 void pack_header(const TraceHeader& header, std::span<const SiteId> sites, size_t first_name, Bytes& out);
-// Brings `header` up to date. False: damaged.
+// Brings `header` up to date. Returns false if it is damaged.
 bool unpack_header(std::span<const uint8_t> payload, TraceHeader& header);
 
 }  // namespace multigrain::trace

@@ -18,7 +18,7 @@
 namespace multigrain::trace {
 namespace {
 
-// Reads exactly `size` bytes; false with errno, or 0 at the end of the file.
+// Reads exactly `size` bytes. Returns false with errno, which is 0 at the end of the file.
 bool read_at(int fd, void* to, size_t size, uint64_t offset) {
   char* at = static_cast<char*>(to);
   while (size > 0) {
@@ -53,7 +53,7 @@ class PayloadReader {
       return "is damaged: its checksum is another than its contents'";
     if (ZSTD_getFrameContentSize(packed_.data(), packed_.size()) != header.payload_bytes)
       return "is damaged: it is not compressed as it says";
-    // One block is not much larger than the next: no memory is cleared again and again.
+    // One block is not much larger than the next, so no memory is cleared again and again.
     if (payload_.size() < header.payload_bytes + BlockDecoder::kPadding)
       payload_.resize(header.payload_bytes + BlockDecoder::kPadding);
     const size_t size =
@@ -83,7 +83,7 @@ class PayloadReader {
   Bytes packed_, payload_;
 };
 
-// A block that a thread decodes ahead.
+// This is a block that a thread decodes ahead.
 struct Ahead {
   enum class State { kFree, kTaken, kReady } state = State::kFree;
   std::vector<Reference> references;
@@ -107,7 +107,7 @@ struct TraceFile::Implementation {
   std::string failure;  // what next() returned, and will return
   std::unique_ptr<PayloadReader> reader;
 
-  // Reading in the caller's thread.
+  // This is for reading in the caller's thread.
   BlockDecoder decoder;
   size_t block = 0;   // in `blocks`: the one being read
   bool open = false;  // it has been begun
@@ -116,7 +116,7 @@ struct TraceFile::Implementation {
   std::vector<Reference> batch;
   const std::vector<Event>* block_events = nullptr;
 
-  // Threads that decode ahead: block b is decoded into ahead[b % ahead.size()].
+  // These threads decode ahead: block b is decoded into ahead[b % ahead.size()].
   Mutex mutex;
   ConditionVariable changed;
   std::vector<Ahead> ahead;
@@ -147,7 +147,8 @@ struct TraceFile::Implementation {
   [[nodiscard]] Batch cut(std::span<const Reference> references_of_batch, const std::vector<Event>& events_of_block);
 };
 
-// The index at the end, and the headers that it names. False: scan for blocks instead.
+// Reads the index at the end, and the headers that it names. Returns false if the caller has to scan for blocks
+// instead.
 bool TraceFile::Implementation::read_index() {
   if (bytes < kFileHeaderBytes + kBlockHeaderBytes + kTrailerBytes) return false;
   std::array<uint8_t, kTrailerBytes> trailer;
@@ -290,7 +291,7 @@ Result<Batch> TraceFile::Implementation::end() {
   return Batch{.first = first, .references = {}, .events = {}};
 }
 
-// The next batch of the current block, `given` references having been delivered.
+// Returns the next batch of the current block, of which `given` references have been delivered.
 Batch TraceFile::Implementation::cut(std::span<const Reference> references_of_batch,
                                      const std::vector<Event>& events_of_block) {
   const BlockInfo& info = blocks[block];

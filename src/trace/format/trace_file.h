@@ -11,7 +11,7 @@
 
 namespace multigrain::trace {
 
-// Where a block of references and events is.
+// This says where a block of references and events is.
 struct BlockInfo {
   uint64_t number = 0;  // among all blocks of the file, as error messages count them
   uint64_t offset = 0;  // bytes from the beginning of the file
@@ -22,11 +22,11 @@ struct BlockInfo {
 };
 
 struct ReadOptions {
-  // Threads that decode ahead of the reader; 0: next() decodes. With several, blocks are decoded in parallel and
+  // This many threads decode ahead of the reader; 0: next() decodes. With several, blocks are decoded in parallel and
   // delivered in order.
   unsigned threads = 0;
-  // The blocks to read, as indices into TraceFile::blocks(): [first_block, end_block). Readers of disjoint ranges may
-  // run in parallel, each with its own TraceFile.
+  // These are the blocks to read, as indices into TraceFile::blocks(): [first_block, end_block). Readers of disjoint
+  // ranges may run in parallel, each with its own TraceFile.
   size_t first_block = 0;
   size_t end_block = ~size_t{0};
   // A file that was cut off or is damaged ends before the first bad block instead of with an error; damage() says why.
@@ -41,17 +41,17 @@ class TraceFile final : public TraceSource {
   static Result<std::unique_ptr<TraceFile>> open(std::string path, ReadOptions options = {});
   ~TraceFile() override;
 
-  // Complete from the beginning, if the file is.
+  // The header is complete from the beginning, if the file is.
   [[nodiscard]] const TraceHeader& header() const override;
   Result<Batch> next() override;
 
-  // Of the whole file, whatever range is read.
+  // These are of the whole file, whatever range is read.
   [[nodiscard]] const std::vector<BlockInfo>& blocks() const;
   [[nodiscard]] uint64_t references() const;
   [[nodiscard]] uint64_t events() const;
   [[nodiscard]] uint64_t file_bytes() const;
   [[nodiscard]] unsigned version() const;
-  // What is wrong with the file as far as is known by now; empty: nothing.
+  // Returns what is wrong with the file as far as is known by now; empty: nothing.
   [[nodiscard]] const std::string& damage() const;
 
  private:

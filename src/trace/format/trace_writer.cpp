@@ -14,7 +14,7 @@
 
 namespace multigrain::trace {
 
-// The file as blocks of bytes.
+// This is the file as blocks of bytes.
 struct TraceWriter::File {
   std::string path, partial;
   WriteOptions options;

@@ -20,15 +20,15 @@ namespace multigrain::trace {
 struct WriteOptions {
   bool overwrite = false;  // PATH, and the PATH.partial of a writer that was killed
   int level = 3;           // zstd's, 1 to 19
-  // References of a block: what is lost of a trace when its writer is killed, and what a reader can skip or read in
-  // parallel; larger ones compress better. At most kMaxBlockReferences.
+  // These are the references of a block: what is lost of a trace when its writer is killed, and what a reader can skip
+  // or read in parallel; larger ones compress better. At most kMaxBlockReferences.
   uint32_t block_references = 1u << 18;
 };
 
-// Not thread-safe. After an error every further call but the destructor returns an error.
+// This is not thread-safe. After an error every further call but the destructor returns an error.
 class TraceWriter {
  public:
-  // The limits of a block; a reader rejects more as damage.
+  // These are the limits of a block; a reader rejects more as damage.
   static constexpr uint32_t kMaxBlockReferences = 1u << 20;
   static constexpr uint32_t kMaxBlockEvents = 1u << 16;
 
@@ -39,15 +39,15 @@ class TraceWriter {
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // The next references and events. A site, name or processor must have been declared by the time it is used, each
-  // event must lie where references stand (its position: the number of references appended before it).
+  // Appends the next references and events. A site, name or processor must have been declared by the time it is used,
+  // each event must lie where references stand (its position: the number of references appended before it).
   Status append(std::span<const Reference> references);
   Status append(const Event& event);
-  // A stretch as a TraceSource gives it; batch.first must be references().
+  // Appends a stretch as a TraceSource gives it. batch.first must be references().
   Status append(const Batch& batch);
 
-  // The trace's header as it is so far. Sites and names may be added and changed at any time, before their first use
-  // at the latest; the other fields too. A changed header is written with the next block.
+  // This is the trace's header as it is so far. Sites and names may be added and changed at any time, before their
+  // first use at the latest; the other fields too. A changed header is written with the next block.
   SiteId add_site(Site site);
   uint32_t add_name(std::string name);
   void set_site(SiteId id, Site site);
@@ -61,7 +61,7 @@ class TraceWriter {
 
   [[nodiscard]] uint64_t references() const { return written_references_ + references_.size(); }
   [[nodiscard]] uint64_t events() const { return written_events_ + events_.size(); }
-  // Of the file so far.
+  // Returns the size of the file so far.
   [[nodiscard]] uint64_t bytes() const;
 
   // Ends the block: what was appended until now survives a kill.

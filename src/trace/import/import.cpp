@@ -88,7 +88,7 @@ Result<Batch> TextSource::next() {
       status = finish();
     finished_ = there && !*there;
     if (!status) {
-      // What precedes the bad line is good.
+      // The text before the bad line is good.
       failure_ = status.error().message;
       references_.resize(references);
       events_.resize(events);

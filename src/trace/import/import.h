@@ -1,4 +1,4 @@
-// Traces that other tools wrote as text, as sources: nothing is kept in memory but a batch and the names.
+// These are traces that other tools wrote as text, as sources. Nothing is kept in memory but a batch and the names.
 //
 // Errors name the file and the line; everything before it has been delivered by then. header() grows while the text is
 // read: its processors, sites and names are complete for every batch that next() has returned.
@@ -14,28 +14,27 @@
 namespace multigrain::trace {
 
 struct ImportOptions {
-  // A processor from there on is an error; 0: as many as the text has.
+  // A processor from this number on is an error; 0: there are as many as the text has.
   unsigned processors = 0;
-  // Lackey: whether instruction fetches become counts of private references. They are ignored otherwise.
+  // This says whether instruction fetches of Lackey become counts of private references. They are ignored otherwise.
   bool count_instructions = true;
 };
 
 class ImportSource : public TraceSource {
  public:
-  // Of the text: what has been read, and all of it if that is known (0: a pipe).
+  // These are sizes of the text: of the part that has been read, and of all of it if that is known (0: a pipe).
   [[nodiscard]] virtual uint64_t bytes_read() const = 0;
   [[nodiscard]] virtual uint64_t bytes_total() const = 0;
 };
 
-// What `valgrind --tool=lackey --trace-mem=yes` printed: lines "I  addr,size" (an instruction), " L addr,size" (a
+// Reads what `valgrind --tool=lackey --trace-mem=yes` printed: lines "I  addr,size" (an instruction), " L addr,size" (a
 // load), " S addr,size" (a store) and " M addr,size" (both), addresses in hexadecimal. Lines that begin with "==" are
 // Valgrind's own and are skipped. Lackey does not say which thread it was: all is processor 0's. An instruction that
 // refers to memory is a site, whose function is its address ("0x401136"). A read of more than 255 bytes becomes
-// several.
-// "-" is standard input.
+// several. "-" is standard input.
 Result<std::unique_ptr<ImportSource>> open_lackey(const std::string& path, ImportOptions options = {});
 
-// Comma-separated values. The first line names the columns, in any order:
+// Reads comma-separated values. The first line names the columns, in any order:
 //   access     required: r, read, w or write; or an event: private, allocate, free, acquire, release, barrier, start,
 //   end address    required for references, allocate and free; decimal, or hexadecimal after 0x processor  from 0;
 //   without the column all is processor 0's size       bytes, default 8; of a private event: how many references; of an

@@ -1,4 +1,4 @@
-// What all imports of text share: lines with their numbers, batches, tables of sites and names.
+// This is what all imports of text share: lines with their numbers, batches, tables of sites and names.
 #pragma once
 
 #include <cstdio>
@@ -27,10 +27,10 @@ class TextSource : public ImportSource {
 
   // Reads one line, without its end. It may add references and events.
   virtual Status line(std::string_view text) = 0;
-  // The text has ended. May add events.
+  // The text has ended. This may add events.
   virtual Status finish() = 0;
 
-  // An error on the current line.
+  // Returns an error on the current line.
   template <typename... Args>
   Status bad(fmt::format_string<Args...> format, Args&&... args) const {
     return fail("{}, line {}: {}", path_, line_number_, fmt::format(format, std::forward<Args>(args)...));
@@ -47,7 +47,7 @@ class TextSource : public ImportSource {
 
  private:
   Status see(uint64_t processor);
-  // The next line, or false at the end.
+  // Reads the next line. Returns false at the end.
   Result<bool> read_line(std::string_view& text);
 
   std::string path_;

@@ -1,4 +1,4 @@
-// A hash table from block numbers to fixed-size records whose size is known at run time. Records never move.
+// This is a hash table from block numbers to fixed-size records whose size is known at run time. Records never move.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class BlockTable {
   [[nodiscard]] size_t size() const { return size_; }
   [[nodiscard]] uint64_t* at(size_t i) const { return chunks_[i / kChunk].get() + (i % kChunk) * words_; }
   [[nodiscard]] size_t words() const { return words_; }
-  // What the index takes.
+  // This is the memory that the index takes.
   [[nodiscard]] uint64_t index_bytes() const { return index_.size() * sizeof(uint32_t); }
 
  private:

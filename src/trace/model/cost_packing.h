@@ -1,4 +1,4 @@
-// The costs of an optimal placement in fixed point: as vectors of parts, and packed into integers.
+// These are the costs of an optimal placement in fixed point: as vectors of parts, and packed into integers.
 //
 // In an unnamed namespace, and for optimal.cpp alone: what has internal linkage and is called once is inlined, which the
 // speed of an optimal placement depends on (12 % where it is not).
@@ -19,7 +19,7 @@
 namespace multigrain::trace {
 namespace {
 
-// A cost above local references, in fixed point, and what it is made of. Of equal costs the one with the fewest
+// This is a cost above local references, in fixed point, and its parts. Of equal costs the one with the fewest
 // references to global memory, and then with the fewest moves, is the less.
 struct CostVector {
   int64_t cost = 0;
@@ -41,7 +41,7 @@ struct CostVector {
   friend auto operator<=>(const CostVector&, const CostVector&) = default;
 };
 
-// A machine in fixed point.
+// This is a machine in fixed point.
 struct FixedPointMachine {
   int64_t r1 = 0, g1 = 0, R = 0, G = 0;  // r - 1, g - 1, R, G times 2^scale
   int scale = 0;
@@ -59,7 +59,7 @@ FixedPointMachine scaled(const Machine& m, int scale) {
   FixedPointMachine s;
   s.scale = scale;
   s.global = m.has_global();
-  // A cost that is not nothing stays so, however near to it.
+  // A cost that is not 0 stays so, however near to 0 it is.
   s.r1 = std::max<int64_t>(1, fixed(effective_r(m) - 1));
   s.R = fixed(m.R());
   s.reads_to_R = s.R / s.r1 + 1;
@@ -71,7 +71,7 @@ FixedPointMachine scaled(const Machine& m, int scale) {
   return s;
 }
 
-// The fewest fractional bits that all parameters need, at most `most`.
+// Returns the fewest fractional bits that all parameters need, at most `most`.
 int exact_scale(const Machine& m, int most) {
   std::vector<double> parameters = {effective_r(m), m.R()};
   if (m.has_global()) parameters.insert(parameters.end(), {effective_g(m), m.G()});
@@ -83,10 +83,10 @@ int exact_scale(const Machine& m, int most) {
   return most;
 }
 
-// How the fields of a cost share one 64-bit integer: from its top bits down, cost, global, global_moves, remote_moves;
-// so that sums, differences and minima of costs carry their parts along. The parts of a difference may be negative: a
-// field then borrows from the one above it. The lowest bits of a value at rest are no part of the cost: they count the
-// reads of a processor in the current read-run.
+// This is how the fields of a cost share one 64-bit integer. From its top bits down they are cost, global,
+// global_moves, remote_moves; so that sums, differences and minima of costs carry their parts along. The parts of a
+// difference may be negative: a field then borrows from the one above it. The lowest bits of a value at rest are no
+// part of the cost: they count the reads of a processor in the current read-run.
 //
 // All values of a block are relative to one sum, and differ by little. A field at rest takes up to a quarter of its
 // range, and no step adds more than another quarter: so what leaves its field is noticed before it has. The values are
@@ -96,8 +96,8 @@ struct BitLayout {
   FixedPointMachine scaled;
 };
 
-// What `count_bits` for the reads of a read-run (at least those that the machine needs) leave for the rest; nothing if
-// that is too little.
+// Returns what `count_bits` for the reads of a read-run (at least those that the machine needs) leave for the rest;
+// nothing if that is too little.
 std::optional<BitLayout> layout_of(const Machine& m, unsigned processors, unsigned count_bits) {
   constexpr int kMaxScale = 20, kInexactScale = 8, kGoodScale = 12;
   constexpr unsigned kFewestMoves = 5, kDrift = 6;
@@ -118,7 +118,7 @@ std::optional<BitLayout> layout_of(const Machine& m, unsigned processors, unsign
   const int cost = largest + scale + 5;
   int left = 64 - cost - static_cast<int>(count_bits + layout.remote_moves + layout.global_moves + layout.global);
   if (left < 0) return {};
-  // What is left makes it rarer that values leave their fields, and near ties more exact.
+  // The bits that are left make it rarer that values leave their fields, and near ties more exact.
   const auto take = [&left](unsigned& bits, unsigned wanted) {
     const int more = std::clamp(static_cast<int>(wanted) - static_cast<int>(bits), 0, left);
     bits += static_cast<unsigned>(more);
@@ -146,11 +146,11 @@ std::optional<BitLayout> layout_of(const Machine& m, unsigned processors, unsign
 
 unsigned count_bits(const Machine& m) {
   const FixedPointMachine s = scaled(m, std::min(exact_scale(m, 20), 8));
-  // The scale is not known yet: one more for what rounding adds.
+  // The scale is not known yet, so there is one bit more for what rounding adds.
   return static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(std::max(s.reads_to_R, s.reads_to_G)) + 1));
 }
 
-// Costs of 8 bytes.
+// These are costs of 8 bytes.
 struct PackedCost {
   using Value = int64_t;
   static constexpr bool kSpills = true;
@@ -215,8 +215,8 @@ struct PackedCost {
   };
 };
 
-// Costs of 40 bytes, for what does not fit into 8: machines on which a copy is worth thousands of reads, and single
-// blocks with two histories of about the same cost made of very different parts.
+// These are costs of 40 bytes, for what does not fit into 8: machines on which a copy is worth thousands of reads, and
+// single blocks with two histories of about the same cost made of very different parts.
 struct WideCost {
   struct Value {
     CostVector fields;
@@ -228,7 +228,7 @@ struct WideCost {
     friend bool operator<(const Value& a, const Value& b) { return a.fields < b.fields; }
   };
   static constexpr bool kSpills = false;
-  // Of R and G, in fixed point.
+  // These are limits of R and G, in fixed point.
   static constexpr int kMaxScale = 24, kParameterBits = 39, kMinScale = 8;
 
   static std::optional<BitLayout> layout_of(const Machine& m) {

@@ -24,14 +24,14 @@ Machine chapter6(std::string name, uint64_t block_size, double r, double fixed, 
   return machine;
 }
 
-// Machines of today. The unit is a reference to the local memory (not the cache): what the processor's own caches hide
-// they hide whatever the placement, and a page's home decides only where the misses go. Figures without a source are
-// estimates, and `source` says so.
+// These are machines of today. The unit is a reference to the local memory (not the cache): what the processor's own
+// caches hide they hide whatever the placement, and a page's home decides only where the misses go. Figures without a
+// source are estimates, and `source` says so.
 std::vector<Machine> machines_of_today() {
   std::vector<Machine> machines;
   Machine m;
 
-  // A published output of Intel's Memory Latency Checker 3.10 on two Ice Lake Xeons
+  // These are from a published output of Intel's Memory Latency Checker 3.10 on two Ice Lake Xeons
   // (github.com/gjbex/Code-optimization, info/icelake_mlc.txt): 89.2 and 89.0 ns in a socket's own memory, 142.7 and
   // 142.9 ns in the other's. The time to move a page under Linux is an estimate: 3 us for the fault, unmapping and the
   // TLB shootdown (a fault and a change of rights of userfaultfd take 3.2 us together, see below), 11 GB/s for the copy
@@ -50,9 +50,9 @@ std::vector<Machine> machines_of_today() {
   m.block_size = 2 << 20;
   machines.push_back(m);
 
-  // Li et al., Pond, ASPLOS 2023: a CXL pool of 8 to 16 sockets adds 70 to 90 ns to local DRAM. Hosts cannot reach each
-  // other's memory in CXL 2.0, and nothing keeps their caches coherent: a software protocol moves pages, through the
-  // pool. Estimates: 28 of the 31.5 GB/s of 8 lanes of PCIe 5.0 carry data; the fault and the remapping take 3 us.
+  // In [Pond], a CXL pool of 8 to 16 sockets adds 70 to 90 ns to local DRAM. Hosts cannot reach each other's memory in
+  // CXL 2.0, and nothing keeps their caches coherent: a software protocol moves pages, through the pool. Estimates: 28
+  // of the 31.5 GB/s of 8 lanes of PCIe 5.0 carry data; the fault and the remapping take 3 us.
   m = Machine{};
   m.name = "cxl2";
   m.source =
@@ -119,9 +119,9 @@ std::vector<Machine> machines_of_today() {
 
 std::vector<Machine> make_known_machines() {
   std::vector<Machine> machines;
-  // Section 5.1 and Figure 5.4: g = 2, r = 5, G = 2 * pagesize + 200, the page in words of four bytes. A copy from
-  // another processor's memory goes over the same bus at r a word; the ACE can always go through global memory
-  // instead, which bounds R by 2G.
+  // Section 5.1 and Figure 5.4 of [Bolosky] have this: g = 2, r = 5, G = 2 * pagesize + 200, the page in words of four
+  // bytes. A copy from another processor's memory goes over the same bus at r a word; the ACE can always go through
+  // global memory instead, which bounds R by 2G.
   Machine ace;
   ace.name = "ace";
   ace.source = "Bolosky's thesis, section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";

@@ -1,4 +1,4 @@
-// Machines of the cost model ([Bolosky], section 4.1.1): what a reference and a block move cost.
+// These are machines of the cost model ([Bolosky], section 4.1.1), which say what a reference and a block move cost.
 //
 // Every cost is in units of one local reference. A machine has one memory a processor and, where g and G are finite, a
 // global memory that is equally far from all. Block moves cost a fixed part and a part for each byte (equation 7.1),
@@ -17,10 +17,10 @@
 
 namespace multigrain::trace {
 
-// A cost that a machine cannot pay: it lacks the operation.
+// This is a cost that a machine cannot pay, because it lacks the operation.
 inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// What moving a block costs: R = o + b s (equation 7.1), s in bytes here.
+// Moving a block costs R = o + b s (equation 7.1), with s in bytes here.
 struct MoveCost {
   double fixed = kInfinite;
   double per_byte = 0;
@@ -51,9 +51,9 @@ struct Machine {
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-// The rules of section 4.1.1, each named in its sentence: r > 1 and g > 1, r >= g, R <= 2G, R finite, a block size
-// that is a power of two. The section also says R > 2r and G > 2g, which its own machine CC+ of Table 6.3 does not keep
-// (R = 184, r = 102) and which nothing here needs: neither is checked.
+// Checks the rules of section 4.1.1, each named in its sentence: r > 1 and g > 1, r >= g, R <= 2G, R finite, a block
+// size that is a power of two. The section also says R > 2r and G > 2g, which its own machine CC+ of Table 6.3 does not
+// keep (R = 184, r = 102) and which nothing here needs: neither is checked.
 Status validate(const Machine& machine);
 
 // Reads a machine: {"name", "processors", "block_size", "r", "g", "R", "G", "unit_ns", "source"}; R and G are numbers
@@ -62,7 +62,7 @@ Result<Machine> machine_from_json(const nlohmann::json& json);
 Result<Machine> machine_from_json(std::string_view text);
 nlohmann::json to_json(const Machine& machine);
 
-// What the five machines of chapter 6 are made of (section 6.1.2), in units of cost.
+// These are the components of the five machines of chapter 6 (section 6.1.2), in units of cost.
 struct Components {
   double latency = 50;            // lambda: one way through the network
   double software_overhead = 75;  // o_s: a trap, the decision and the return
@@ -70,19 +70,19 @@ struct Components {
   double bytes_per_unit = 2;      // bandwidth of the network
 };
 
-// Table 6.2.
+// These are the rows of Table 6.2.
 Machine cc_machine(uint64_t block_size = 64, const Components& components = {});
 Machine cc_plus_machine(uint64_t block_size = 64, const Components& components = {});
 Machine numa_machine(uint64_t block_size = 4096, const Components& components = {});
 Machine dsm_machine(uint64_t block_size = 4096, const Components& components = {});
 Machine dsm_plus_machine(uint64_t block_size = 4096, const Components& components = {});
 
-// The machines known by name: "ace", "butterfly"; "cc", "cc+", "numa", "dsm", "dsm+"; "two-socket", "two-socket-2m",
-// "cxl2", "cxl3", "rdma", "page-dsm-4k", "page-dsm-2m".
+// These are the machines known by name: "ace", "butterfly"; "cc", "cc+", "numa", "dsm", "dsm+"; "two-socket",
+// "two-socket-2m", "cxl2", "cxl3", "rdma", "page-dsm-4k", "page-dsm-2m".
 const std::vector<Machine>& known_machines();
-// The five of chapter 6, from the best to the worst in Figure 6.1.
+// Returns the five machines of chapter 6, from the best to the worst in Figure 6.1.
 std::vector<Machine> chapter6_machines(const Components& components = {});
-// A machine by its name, or read from the file of that name if it ends in .json; an error lists the names.
+// Returns a machine by its name, or read from the file of that name if it ends in .json; an error lists the names.
 Result<Machine> find_machine(std::string_view name);
 
 }  // namespace multigrain::trace

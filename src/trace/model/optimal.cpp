@@ -27,11 +27,12 @@ std::unique_ptr<OptimalPass> make_engine(const EngineSetup& setup, const Optimal
   return global ? make_engine<L, false, true>(setup, options) : make_engine<L, false, false>(setup, options);
 }
 
-// Which machines of one block size share the table of blocks: they have as many bits for the reads of a read-run.
+// This says which machines of one block size share the table of blocks: those that have as many bits for the reads of a
+// read-run.
 constexpr unsigned kUsualCountBits = 12;
 constexpr unsigned kWideGroup = ~0u;
 
-// Of a machine with values: its group and layout.
+// Returns the group and the layout of a machine with values.
 std::pair<unsigned, BitLayout> grouped(const Machine& machine, unsigned processors) {
   const unsigned needed = count_bits(machine);
   if (needed <= kUsualCountBits) {

@@ -1,9 +1,9 @@
-// Optimal placement: the cost of the best conceivable placement of every block of a trace, with future knowledge
-// ([Bolosky], sections 4.1.5 and 4.2), for many machines and block sizes in one pass.
+// This computes optimal placement: the cost of the best conceivable placement of every block of a trace, with future
+// knowledge ([Bolosky], sections 4.1.5 and 4.2), for many machines and block sizes in one pass.
 //
 // docs/internals/optimal-placement.md derives the algorithm, the extension to global memory with replication included.
 // In short: an optimal placement need only ever move a block to the processor that refers to it (the idea that the
-// thesis credits to Dietz), so the cheapest way to have the block at any other processor grows by the same amount,
+// thesis, [Bolosky], credits to Dietz), so the cheapest way to have the block at any other processor grows by the same amount,
 // which is kept once. A reference takes O(1) steps, with replication amortised: whatever the number of processors.
 #pragma once
 
@@ -31,7 +31,7 @@ struct OptimalOptions : PassOptions {
   unsigned hot_blocks = 0;
 };
 
-// What one block costs.
+// This is what one block costs.
 struct BlockCost {
   uint64_t block = 0;  // number: address / block size
   uint64_t references = 0;
@@ -53,23 +53,23 @@ struct OptimalResult {
   [[nodiscard]] uint64_t moves() const { return parts.remote_moves + parts.global_moves; }
 };
 
-// Whether the optimal placement of this machine can be computed: valid and, with global memory and replication, G <= R
-// (see docs/internals/optimal-placement.md: without it the order of the reads between two writes would matter).
+// Returns whether the optimal placement of this machine can be computed: valid and, with global memory and replication,
+// G <= R (see docs/internals/optimal-placement.md: without it the order of the reads between two writes would matter).
 Status validate_optimal(const Machine& machine, const OptimalOptions& options);
 
-// r and g as the algorithms may take them: above 2R + 1 a remote reference is never worth it (fetching the block and
-// sending it back costs less), however expensive it is; so infinite ones become finite. The same for g and G; g is 0
-// without global memory.
+// Returns r and g as the algorithms may take them. Above 2R + 1 a remote reference is never worth it (fetching the
+// block and sending it back costs less), however expensive it is; so infinite ones become finite. The same for g and G;
+// g is 0 without global memory.
 double effective_r(const Machine& machine);
 double effective_g(const Machine& machine);
 
-// One pass over `source`. A result for each machine, in their order. Machines with processors = 0 have those of the
-// trace; a trace with a processor out of range of its header, or of the machine's, is an error.
+// Makes one pass over `source`. Returns a result for each machine, in their order. Machines with processors = 0 have
+// those of the trace; a trace with a processor out of range of its header, or of the machine's, is an error.
 Result<std::vector<OptimalResult>> optimal(TraceSource& source, std::span<const Machine> machines,
                                            const OptimalOptions& options = {});
 
-// An optimal placement itself, of the blocks in `blocks` (all if it is empty); positions are indices into
-// `references`. Takes time and memory in proportion to references and, for blocks with writes, processors.
+// Returns an optimal placement itself, of the blocks in `blocks` (all if it is empty). Positions are indices into
+// `references`. This takes time and memory in proportion to references and, for blocks with writes, processors.
 Result<Placement> optimal_placement(std::span<const Reference> references, const Machine& machine,
                                     const OptimalOptions& options = {}, std::span<const uint64_t> blocks = {});
 

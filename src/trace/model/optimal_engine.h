@@ -1,4 +1,4 @@
-// The values of all blocks of one size under one layout of costs, and how a reference changes them
+// These are the values of all blocks of one size under one layout of costs, and how a reference changes them
 // (docs/internals/optimal-placement.md).
 //
 // In an unnamed namespace, and for optimal.cpp alone: what has internal linkage and is called once is inlined, which the
@@ -28,9 +28,9 @@ bool needs_values(const Machine& machine) {
   return machine.has_remote_reference() || machine.has_global();
 }
 
-// What of one machine is the same for all blocks of a size, and its sums.
+// This is what is the same of one machine for all blocks of a size, and its sums.
 struct MachineSums {
-  // What the costs of blocks have lost to the sum so far, besides r - 1 a write.
+  // These costs have been moved from the blocks to the sum so far, besides r - 1 a write.
   Int128 cost = 0;
   uint64_t global = 0, global_moves = 0, remote_moves = 0;
   void operator+=(const CostVector& fields) {
@@ -66,9 +66,9 @@ void keep_hottest(std::vector<BlockCost>& hot, size_t limit) {
   std::ranges::sort(hot, hotter);
 }
 
-// All the machines with one block size and one layout of costs, for one partition of the address space. Machines
-// without remote reference and without global memory have no decisions to make (section 6.1.1): they are counted, not
-// computed.
+// This has all the machines with one block size and one layout of costs, for one partition of the address space.
+// Machines without remote reference and without global memory have no decisions to make (section 6.1.1): they are
+// counted, not computed.
 //
 // A block's record, in 64-bit words:
 //   key; its top bit: has been written, or has another reason to be more than everywhere
@@ -137,7 +137,7 @@ class OptimalEngine final : public OptimalPass {
       }
       if constexpr (kHot) {
         if (!setup_.counted.empty()) hot[count_].push_back(counted_cost(record));
-        // Keeps the memory for them small.
+        // This keeps the memory for them small.
         for (auto& list : hot) {
           if (list.size() > 4096 + 2 * size_t{options_.hot_blocks}) keep_by_excess(list);
         }
@@ -191,7 +191,7 @@ class OptimalEngine final : public OptimalPass {
     uint64_t* record;
   };
 
-  // Values may be wider than the words they lie in: memcpy, which compiles to plain loads and stores.
+  // Values may be wider than the words they lie in, so this uses memcpy, which compiles to plain loads and stores.
   static Value load(const uint64_t* at) {
     Value value;
     std::memcpy(static_cast<void*>(&value), at, sizeof value);
@@ -216,7 +216,7 @@ class OptimalEngine final : public OptimalPass {
 
   void read(uint64_t* record, ProcessorId processor) {
     if (!(record[0] & BlockTable::kUserBit)) {
-      // Not written yet: the first placement, which is free, has a copy everywhere.
+      // The block is not written yet: the first placement, which is free, has a copy everywhere.
       if (!options_.single_start) return;
       record[0] |= BlockTable::kUserBit;
       record[1] = processor + 1u;
@@ -281,7 +281,7 @@ class OptimalEngine final : public OptimalPass {
       }
       value -= p.r1;
       store(at, value);
-      // What is not the least takes nothing on that the least, or global memory, has not.
+      // A value that is not the least never falls below what the least, or global memory, would pass on to it.
       if (value < lowest) {
         store(least_at, value);
         near_overflow |= p.codec.near_overflow(value);
@@ -304,15 +304,16 @@ class OptimalEngine final : public OptimalPass {
     }
   }
 
-  // The first machine's value of a row, which holds the counts for all: the other machines' codecs must agree on where.
+  // Returns the first machine's value of a row, which holds the counts for all: the other machines' codecs must agree
+  // on where.
   static Value counts_at(const uint64_t* row) { return load(row); }
 
-  // What reading remotely, or a copy, costs a processor that reads `reads` times in a run: the less of them.
+  // Returns the lesser of what reading remotely and a copy cost a processor that reads `reads` times in a run.
   static Value reading(int64_t reads, Value each, int64_t limit, Value copy) {
     return std::min(std::min(reads, limit) * each, copy);
   }
 
-  // What a read-run comes to for one machine: docs/internals/optimal-placement.md has the names.
+  // This is what a read-run comes to for one machine. docs/internals/optimal-placement.md has the names.
   struct Run {
     CostVector sum_m, sum_k;
     Value A{}, B{};
@@ -345,7 +346,7 @@ class OptimalEngine final : public OptimalPass {
     return run;
   }
 
-  // The write by `writer` that ends a read-run, for the first `machines`.
+  // Applies the write by `writer` that ends a read-run, for the first `machines`.
   [[gnu::noinline]] void end_run(uint64_t* record, ProcessorId writer, size_t machines) {
     uint64_t& word = record[2 + writer / 64];
     word |= uint64_t{1} << (writer % 64);  // with no reads, if it had not read
@@ -360,7 +361,7 @@ class OptimalEngine final : public OptimalPass {
         // Values become relative to the less of the two ways to run.
         const CostVector with_global = run.sum_k + CostVector{.cost = p.scaled.G, .global_moves = 1};
         const CostVector shift = std::min(run.sum_m, with_global);
-        // What a way costs more than the other, if that is not so much that it is of no use.
+        // Returns what a way costs more than the other, if that is not so much that it is of no use.
         const CostVector more_m = run.sum_m - shift, more_k = run.sum_k - shift;
         const int64_t useless = p.scaled.R + p.scaled.G;
         const bool by_m = more_m.cost <= useless, by_k = more_k.cost <= useless;
@@ -436,7 +437,7 @@ class OptimalEngine final : public OptimalPass {
   }
 
   // Begins to count from zero again. No value need be more than a move above the least. This machine's values hold no
-  // counts of reads at this time. False if that does not help enough.
+  // counts of reads at this time. Returns false if that does not help enough.
   [[gnu::noinline]] bool rebase(uint64_t* record, size_t m) {
     const Parameters& p = parameters_[m];
     const Value lowest = load(least(record, m));
@@ -453,7 +454,7 @@ class OptimalEngine final : public OptimalPass {
     return !near_overflow;
   }
 
-  // Gives the block wider values: the record that has them.
+  // Gives the block wider values. Returns the record that has them.
   [[gnu::noinline]] uint64_t* spill(uint64_t* record) {
     if constexpr (L::kSpills) {
       if (wider_ == nullptr) wider_ = std::make_unique<Wider>(setup_, options_);
@@ -477,7 +478,7 @@ class OptimalEngine final : public OptimalPass {
     return record;  // wide values spill nowhere
   }
 
-  // The cheapest end, wherever it is; with the read-run that is still open, if there is one.
+  // Returns the cheapest end, wherever it is, with the read-run that is still open, if there is one.
   CostVector end_of_block(uint64_t* record, size_t m) const {
     const Parameters& p = parameters_[m];
     const Run run = run_of(record, m);

@@ -1,5 +1,5 @@
-// An optimal placement itself: the dynamic programme of docs/internals/optimal-placement.md, plainly, with the way
-// back.
+// This computes an optimal placement itself: it is the dynamic programme of docs/internals/optimal-placement.md,
+// plainly, with the way back.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -9,13 +9,14 @@
 namespace multigrain::trace {
 namespace {
 
-// How the block got to a memory at a write: from `from`, and whether the read-run before had a copy in global memory.
+// This says how the block got to a memory at a write: from `from`, and whether the read-run before had a copy in global
+// memory.
 struct Step {
   uint16_t from;
   bool through_global;
 };
 
-// The reads between two writes, and the write that ends them.
+// These are the reads between two writes, and the write that ends them.
 struct Run {
   std::vector<std::pair<uint16_t, uint64_t>> reads;  // by whom (index of the processor), how many
   size_t first = 0;                                  // indices into the block's references
@@ -41,7 +42,7 @@ class Block {
     G_ = machine_.G();
   }
 
-  // The placement's changes, the last first.
+  // Appends the placement's changes, the last first.
   void place(uint64_t number, std::vector<PlacementChange>& out) {
     forward();
     backward(number, out);
@@ -143,7 +144,7 @@ class Block {
     cost_ = std::move(next);
   }
 
-  // The copies during a run from `from` to `to`.
+  // These are the copies during a run from `from` to `to`.
   [[nodiscard]] CopySet copies(const Run& run, uint16_t from, uint16_t to, bool through_global) const {
     std::vector<bool> in(memories_ + 1u, false);
     in[from] = in[to] = true;
@@ -172,7 +173,7 @@ class Block {
       change(0, everywhere);
       return;
     }
-    // Where it ends, and the reads after the last write.
+    // This says where the placement ends, and has the reads after the last write.
     uint16_t at = static_cast<uint16_t>(std::ranges::min_element(cost_) - cost_.begin());
     if (!rest_.reads.empty()) {
       const Sums s = sums_of(rest_);

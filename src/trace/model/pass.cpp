@@ -10,8 +10,8 @@
 namespace multigrain::trace {
 namespace {
 
-// Engines work through the trace independently of each other, each in order. Threads take turns: whoever is free takes
-// the engine that is furthest behind, or reads more of the trace.
+// Engines work through the trace independently of each other, each in order. Threads take turns: a thread that is free
+// takes the engine that is furthest behind, or reads more of the trace.
 class Crew {
  public:
   Crew(TraceSource& source, std::span<Engine* const> engines, const PassOptions& options)
@@ -71,7 +71,7 @@ class Crew {
     const LockGuard lock(mutex_);
     for (;;) {
       if (!status_) return;
-      // The engine that is furthest behind and can go on.
+      // Returns the engine that is furthest behind and can go on.
       size_t chosen = engines_.size();
       uint64_t slowest = read_;
       for (size_t i = 0; i < engines_.size(); ++i) {
@@ -107,7 +107,7 @@ class Crew {
     }
   }
 
-  // Only one thread reads at a time; nothing else looks at status_ meanwhile but after taking the lock.
+  // Only one thread reads at a time. Other threads look at status_ only after they have taken the lock.
   bool read_chunk(std::vector<Reference>& chunk) {
     chunk.clear();
     while (chunk.size() < kChunkReferences) {

@@ -1,4 +1,4 @@
-// One pass over a trace by several independent analyses, on one thread or more.
+// This makes one pass over a trace for several independent analyses, on one thread or more.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace multigrain::trace {
 
 struct PassOptions {
-  // Threads that work, the caller among them.
+  // So many threads work, the caller among them.
   unsigned threads = 1;
-  // Called now and then, by one thread at a time, with the number of references done; may be empty.
+  // One thread at a time calls this now and then, with the number of references done; may be empty.
   void (*progress)(void* context, uint64_t references) = nullptr;
   void* progress_context = nullptr;
 };
 
-// Sees all references in their order; one call at a time, not always on the same thread.
+// An engine sees all references in their order, one call at a time, and not always on the same thread.
 class Engine {
  public:
   virtual ~Engine() = default;

@@ -6,7 +6,7 @@
 namespace multigrain::trace {
 namespace {
 
-// A count times what each costs; nothing is nothing even where one would cost infinitely much.
+// Returns a count times what each costs. None costs nothing, even where one would cost infinitely much.
 double times(uint64_t count, double cost) {
   return count == 0 ? 0 : static_cast<double>(count) * cost;
 }

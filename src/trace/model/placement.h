@@ -1,4 +1,4 @@
-// Placements and their cost, by the definitions of [Bolosky], sections 4.1.3 and 4.1.4.
+// These are placements and their cost, by the definitions of [Bolosky], sections 4.1.3 and 4.1.4.
 //
 // This is the plain implementation of the definitions: what the fast ones (optimal.h, policy.h) are tested against.
 #pragma once
@@ -13,7 +13,8 @@
 
 namespace multigrain::trace {
 
-// What a placement does, and so what it costs on any machine (section 4.1.5): each is a slope of the cost.
+// These counts say what a placement does, and so what it costs on any machine (section 4.1.5): each is a slope of the
+// cost.
 struct CostParts {
   uint64_t local = 0;         // references to local memory, private ones included
   uint64_t global = 0;        // to global memory
@@ -23,13 +24,13 @@ struct CostParts {
 
   [[nodiscard]] uint64_t references() const { return local + global + remote; }
   [[nodiscard]] double cost(const Machine& machine) const;
-  // Mean cost per reference; 1 if there are none.
+  // Returns the mean cost per reference; 1 if there are none.
   [[nodiscard]] double mcpr(const Machine& machine) const;
   CostParts& operator+=(const CostParts& other);
   friend bool operator==(const CostParts&, const CostParts&) = default;
 };
 
-// Where the copies of a block are: P_t.
+// This is P_t, which says where the copies of a block are.
 struct CopySet {
   std::vector<ProcessorId> processors;  // in ascending order
   bool global = false;
@@ -39,7 +40,7 @@ struct CopySet {
   friend bool operator==(const CopySet&, const CopySet&) = default;
 };
 
-// From reference number `position` of the trace on, until the block's next change.
+// This holds from reference number `position` of the trace on, until the block's next change.
 struct PlacementChange {
   uint64_t position;
   uint64_t block;  // number: address / block size
@@ -57,9 +58,10 @@ inline uint64_t block_of(const Reference& reference, uint64_t block_size) {
   return reference.address / block_size;
 }
 
-// Equations 4.1 and 4.2, summed over the blocks. An error names the position at which the placement is none: a block
-// that is nowhere, a write while there are several copies (the coherence constraint), a memory that the machine does
-// not have, a remote reference on a machine without. Private references are not in `references`: add them to `local`.
+// Returns the cost by equations 4.1 and 4.2, summed over the blocks. An error names the position at which the placement
+// is none: a block that is nowhere, a write while there are several copies (the coherence constraint), a memory that
+// the machine does not have, a remote reference on a machine without. Private references are not in `references`: add
+// them to `local`.
 Result<CostParts> cost_of(const Placement& placement, std::span<const Reference> references, const Machine& machine);
 
 }  // namespace multigrain::trace

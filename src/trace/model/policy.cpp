@@ -36,7 +36,8 @@ class Delay final : public Ace {
   [[nodiscard]] std::string name() const override { return "delay"; }
   [[nodiscard]] bool wants_counters() const override { return true; }
   Decision on_reference(BlockState& block, const Reference& reference, uint64_t /*time*/) override {
-    // A write that invalidates others' copies faults at once; a block that is mapped remotely, when its count runs out.
+    // A write that invalidates other processors' copies faults at once; a block that is mapped remotely faults when its
+    // count runs out.
     uint64_t& count = block.counters[reference.processor];
     if (!block.has_copy(reference.processor) && ++count < references_) return Decision::stay();
     const Decision decision = decide(block, reference);
@@ -62,7 +63,7 @@ class Platinum final : public Policy {
     const uint64_t epoch = time / options_.t2;
     if (epoch < thaw) return Decision::global();
     if (invalidated != 0 && invalidator != reference.processor && time - (invalidated - 1) <= options_.t1) {
-      // Frozen again before it was thawed for as long as a thaw takes to come around.
+      // The block was frozen again before it had been thawed for as long as a thaw takes to come around.
       backed_off = options_.back_off && thaw != 0 && epoch == thaw ? std::min<uint64_t>(backed_off + 1, 20) : 0;
       thaw = epoch + (uint64_t{1} << backed_off);
       return Decision::global();

@@ -1,4 +1,4 @@
-// Policies: on-line ones, that place blocks without knowing the future, evaluated with the cost model
+// These are policies: on-line ones, which place blocks without knowing the future, evaluated with the cost model
 // ([Bolosky], sections 4.1.3 and 5.1).
 //
 // A policy of one's own is a class with a name and one decision:
@@ -29,7 +29,7 @@
 
 namespace multigrain::trace {
 
-// What a policy sees of a block, and what it may remember about it.
+// This is what a policy sees of a block, and what it may remember about it.
 struct BlockState {
   uint64_t block;                    // number: address / block size
   unsigned processors;               // of the machine
@@ -47,11 +47,11 @@ struct Decision {
     // Leaves the block: the reference is remote, or global. A write while there are several copies leaves one: the
     // writer's, or else the global one, or else that of the lowest processor.
     kStay,
-    // A copy for the processor that refers. On a write, it becomes the only one.
+    // This makes a copy for the processor that refers. On a write, it becomes the only one.
     kLocal,
-    // To global memory, without other copies; on a machine without global memory, like kStay.
+    // The block goes to global memory, without other copies; on a machine without global memory, like kStay.
     kGlobal,
-    // To processor `to`, without other copies.
+    // The block goes to processor `to`, without other copies.
     kMove,
   };
   Kind kind = Kind::kStay;
@@ -66,49 +66,49 @@ class Policy {
  public:
   virtual ~Policy() = default;
   [[nodiscard]] virtual std::string name() const = 0;
-  // Where a block is at first, for nothing: at the processor that first refers to it, unless overridden. kStay is
+  // Says where a block is at first, for nothing: at the processor that first refers to it, unless overridden. kStay is
   // kLocal.
   virtual Decision first(BlockState& block, const Reference& reference, uint64_t time);
-  // At reference number `time` of the trace: one that is not local, or a write while there are several copies; with
-  // wants_local(), at every one but a block's first.
+  // Decides at reference number `time` of the trace: at one that is not local, or a write while there are several
+  // copies; with wants_local(), at every one but a block's first.
   virtual Decision on_reference(BlockState& block, const Reference& reference, uint64_t time) = 0;
   [[nodiscard]] virtual bool wants_local() const { return false; }
   [[nodiscard]] virtual bool wants_counters() const { return false; }
 };
 
-// Replicates and migrates until a block has been invalidated `invalidations` times; then it is frozen in global memory,
-// or where it is if there is none.
+// This policy replicates and migrates until a block has been invalidated `invalidations` times; then it is frozen in
+// global memory, or where it is if there is none.
 std::unique_ptr<Policy> ace_policy(unsigned invalidations = 4);
-// The same, but a decision takes `references` references from a new location first.
+// This is the same policy, but a decision takes `references` references from a new location first.
 std::unique_ptr<Policy> delay_policy(unsigned references = 100, unsigned invalidations = 4);
-// Freezes a block that one processor has invalidated and another refers to within t1 references; thaws all frozen
-// blocks every t2 references. With back_off (the final version), a block that is frozen again soon after a thaw sleeps
-// through twice as many of the next ones.
+// This policy freezes a block that one processor has invalidated and another processor refers to within t1 references;
+// thaws all frozen blocks every t2 references. With back_off (the final version), a block that is frozen again soon
+// after a thaw sleeps through twice as many of the next ones.
 struct PlatinumOptions {
   uint64_t t1 = 10'000;     // 10 ms at a reference a microsecond
   uint64_t t2 = 1'000'000;  // 1 s
   bool back_off = false;
 };
 std::unique_ptr<Policy> platinum_policy(const PlatinumOptions& options = {});
-// After Black and Sleator: a copy for a processor when its remote reads have cost as much as the copy would; a move
-// when its remote writes have, twice over, more than local references have made up for.
+// After [BlackSleator], this policy makes a copy for a processor when its remote reads have cost as much as the copy
+// would; a move when its remote writes have, twice over, more than local references have made up for.
 std::unique_ptr<Policy> competitive_policy(const Machine& machine);
-// Migrates on every write and replicates on every read, as machines without remote reference must.
+// This policy migrates on every write and replicates on every read, as machines without remote reference must.
 std::unique_ptr<Policy> always_migrate_policy();
 std::unique_ptr<Policy> first_touch_policy();    // for ever where it is first touched
 std::unique_ptr<Policy> interleaved_policy();    // for ever at processor (block number mod processors)
 std::unique_ptr<Policy> static_global_policy();  // for ever in global memory
 
-// By name: "ace", "delay", "platinum", "platinum-back-off", "competitive", "always-migrate", "first-touch",
-// "interleaved", "global"; an error lists them.
+// Returns a policy by its name: "ace", "delay", "platinum", "platinum-back-off", "competitive", "always-migrate",
+// "first-touch", "interleaved", "global"; an error lists them.
 const std::vector<std::string>& policy_names();
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const Machine& machine);
 
-// Whether the policy of that name means something on the machine: static ones need remote reference, "global" global
-// memory, and the others that freeze either of them.
+// Returns whether the policy of that name means something on the machine: static ones need remote reference, "global"
+// global memory, and the others that freeze either of them.
 bool policy_suits(std::string_view name, const Machine& machine);
 
-// What to evaluate: one policy on one machine.
+// This says what to evaluate: one policy on one machine.
 struct PolicyRun {
   Machine machine;
   std::shared_ptr<Policy> policy;  // its own: runs are evaluated at once, on several threads
@@ -130,7 +130,8 @@ struct PolicyResult {
   std::vector<BlockCost> hot;
 };
 
-// One pass; a result for each run. No policy is below the optimal placement of optimal() with replication.
+// Makes one pass; there is a result for each run. No policy is below the optimal placement of optimal() with
+// replication.
 Result<std::vector<PolicyResult>> evaluate(TraceSource& source, std::span<const PolicyRun> runs,
                                            const PolicyOptions& options = {});
 

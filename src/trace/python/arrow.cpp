@@ -36,7 +36,7 @@ constexpr Column kEventColumns[] = {MG_COLUMN(Event, position), MG_COLUMN(Event,
                                     MG_COLUMN(Event, kind)};
 #undef MG_COLUMN
 
-// A schema with its children; they are released with it.
+// This is a schema with its children; they are released with it.
 struct SchemaMemory {
   std::vector<ArrowSchema> columns;
   std::vector<ArrowSchema*> pointers;
@@ -76,7 +76,7 @@ void fill_schema(std::span<const Column> columns, ArrowSchema* out) {
 
 using Values = std::shared_ptr<std::vector<std::byte>>;
 
-// A column's values, which outlive the batch if the consumer moves the column out of it.
+// These are a column's values, which outlive the batch if the consumer moves the column out of it.
 struct ColumnMemory {
   Values values;
   std::array<const void*, 2> buffers = {nullptr, nullptr};  // no nulls, so no bitmap
@@ -88,7 +88,7 @@ struct ArrayMemory {
   std::array<const void*, 1> buffers = {nullptr};
 };
 
-// Rows by column, until they are handed out.
+// These are rows by column, until they are handed out.
 class Rows {
  public:
   explicit Rows(std::span<const Column> columns) : columns_(columns), values_(columns.size()) { clear(); }
@@ -144,7 +144,7 @@ class Rows {
             .release =
                 [](ArrowArray* array) {
                   auto* const held = static_cast<ArrayMemory*>(array->private_data);
-                  // Those that were not moved out.
+                  // This releases the columns that were not moved out.
                   for (ArrowArray* column : held->pointers)
                     if (column->release != nullptr) column->release(column);
                   delete held;

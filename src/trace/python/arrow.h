@@ -1,4 +1,4 @@
-// A trace as a stream of Arrow record batches, by the Arrow C stream interface (arrow.apache.org/docs/format/
+// This is a trace as a stream of Arrow record batches, by the Arrow C stream interface (arrow.apache.org/docs/format/
 // CStreamInterface.html): what pyarrow, Polars, DuckDB and others read without knowing of Multigrain.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace multigrain::trace {
 
-// The structures of the interface: an ABI, the same everywhere.
+// These are the structures of the interface, an ABI that is the same everywhere.
 struct ArrowSchema {
   const char* format;
   const char* name;
@@ -43,7 +43,7 @@ struct ArrowArrayStream {
   void* private_data;
 };
 
-// What becomes the rows: a reference (address, site, processor, access, size) or an event (position, address, value,
+// These become the rows: a reference (address, site, processor, access, size) or an event (position, address, value,
 // name, site, processor, kind), each a struct of unsigned columns without nulls, named and as wide as in trace.h.
 enum class ArrowRows : uint8_t { kReferences, kEvents };
 

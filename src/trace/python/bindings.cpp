@@ -39,7 +39,7 @@ static_assert(sizeof(Event) == 40 && offsetof(Event, position) == 0 && offsetof(
               offsetof(Event, value) == 16 && offsetof(Event, name) == 24 && offsetof(Event, site) == 28 &&
               offsetof(Event, processor) == 32 && offsetof(Event, kind) == 34);
 
-// An Error on its way to Python, where it is multigrain.trace.TraceError.
+// This is an Error on its way to Python, where it becomes multigrain.trace.TraceError.
 class TraceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -54,7 +54,7 @@ T value_of(Result<T> result) {
 using Bytes = nb::ndarray<nb::numpy, const uint8_t, nb::shape<-1>, nb::c_contig>;
 using InputBytes = nb::ndarray<const uint8_t, nb::shape<-1>, nb::c_contig, nb::device::cpu>;
 
-// Bytes that Python owns.
+// These are bytes that Python owns.
 template <typename T>
 Bytes copied(std::span<const T> items) {
   auto* const memory = new uint8_t[items.size_bytes() + 1];  // never none: NumPy wants a pointer
@@ -71,17 +71,17 @@ std::vector<T> items_of(const InputBytes& bytes) {
   return items;
 }
 
-// A file that is read from the beginning to the end.
+// This is a file that is read from the beginning to the end.
 class Reader {
  public:
   Reader(const std::string& path, bool partial) {
-    // In this thread: then references always lie in the same memory, which lives as long as the file. Arrays that view
-    // it stay readable, whatever becomes of their contents.
+    // The file is read in this thread, because then references always lie in the same memory, which lives as long as
+    // the file. Arrays that view it stay readable, whatever becomes of their contents.
     file_ = value_of(TraceFile::open(path, {.allow_partial = partial}));
   }
   [[nodiscard]] const TraceFile& file() const { return *file_; }
 
-  // (first, references, events) of the next stretch, or None. References are not copied.
+  // Returns (first, references, events) of the next stretch, or None. References are not copied.
   static nb::object next(nb::handle self) {
     auto& reader = nb::cast<Reader&>(self);
     const Batch batch = reader.next_batch();
@@ -93,7 +93,7 @@ class Reader {
                           nb::cast(copied(batch.events)));
   }
 
-  // The same of at least `wanted` references, if there are as many, in memory of its own.
+  // Returns the same of at least `wanted` references, if there are as many, in memory of its own.
   nb::object read(uint64_t wanted) {
     std::vector<Reference> references;
     std::vector<Event> events;
@@ -133,13 +133,13 @@ OpenTrace opener(std::string path, bool partial) {
   };
 }
 
-// A machine's name, or the machine itself as in a machine file.
+// Takes a machine's name, or the machine itself as in a machine file.
 Machine machine_of(const json& machine) {
   if (machine.is_string()) return value_of(find_machine(machine.get<std::string>()));
   return value_of(machine_from_json(machine));
 }
 
-// Of a trace; the model has at least two processors.
+// Returns the machines of a trace; the model has at least two processors.
 std::vector<Machine> machines_of(const json& machines, unsigned processors) {
   std::vector<Machine> out;
   for (const json& machine : machines) {
@@ -185,10 +185,10 @@ std::string optimal_of(const std::string& path, const std::string& machines, boo
   return out.dump();
 }
 
-// Where a Python policy says that a block goes; from 0 on: to that processor, without other copies.
+// This says where a Python policy wants a block; from 0 on, at that processor, without other copies.
 constexpr int64_t kStay = -1, kLocal = -2, kGlobal = -3;
 
-// What a Python policy sees of a block: copied, so that it may keep it.
+// This is what a Python policy sees of a block. It is copied, so that the policy may keep it.
 struct BlockView {
   uint64_t number = 0;
   unsigned processors = 0;
@@ -211,10 +211,10 @@ struct BlockView {
   }
 };
 
-// A policy whose decisions are a Python object's.
+// This is a policy whose decisions a Python object makes.
 class PythonPolicy final : public Policy {
  public:
-  // With the interpreter's lock, as the destructor.
+  // The caller has the interpreter's lock, as the destructor's caller has.
   PythonPolicy(nb::object policy, std::string name)
       : policy_(std::move(policy)), name_(std::move(name)), wants_local_(nb::cast<bool>(policy_.attr("wants_local"))) {}
 
@@ -259,7 +259,7 @@ class PythonPolicy final : public Policy {
   std::exception_ptr error_;
 };
 
-// Names, or objects of Python, on every machine on which they mean something.
+// These are names, or objects of Python, on every machine on which they mean something.
 std::string evaluate_policies(const std::string& path, const std::string& machines,
                               const std::vector<nb::object>& policies, unsigned hot_blocks, unsigned threads,
                               bool partial) {
@@ -279,7 +279,7 @@ std::string evaluate_policies(const std::string& path, const std::string& machin
         }
       } else {
         names.push_back(nb::cast<std::string>(nb::str(policy.attr("name"))));
-        // One that begins anew: it may be evaluated on several machines.
+        // Returns a policy that begins anew, because it may be evaluated on several machines.
         python.push_back(std::make_shared<PythonPolicy>(policy.attr("fresh")(), names.back()));
         run.policy = python.back();
       }
@@ -356,7 +356,8 @@ void write(const std::string& path, const std::string& header_text, const InputB
   value_of(writer->finish());
 }
 
-// A capsule that holds an Arrow stream of the trace's references or events; who takes the stream out empties it.
+// Returns a capsule that holds an Arrow stream of the trace's references or events. The consumer that takes the stream
+// out empties it.
 nb::capsule arrow_stream(const std::string& path, bool partial, bool events) {
   auto source = value_of(opener(path, partial)());
   auto stream = std::make_unique<ArrowArrayStream>();

@@ -11,7 +11,8 @@ Result<std::vector<std::string>> compiler_command(Language language, const std::
   std::vector<std::string> command = {language == Language::kC ? MULTIGRAIN_CLANG : MULTIGRAIN_CLANGXX,
                                       "-fpass-plugin=" + (*libraries / "libmultigrain-record-pass.so").string()};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  // Before the C and C++ libraries, whose functions it stands in for; unused where nothing is linked.
+  // The runtime stands before the C and C++ libraries, whose functions it replaces. It is unused where nothing is
+  // linked.
   for (const std::string& argument :
        {std::string("--start-no-unused-arguments"), "-L" + libraries->string(), std::string("-lmultigrain-record"),
         "-Wl,-rpath," + libraries->string(), std::string("--end-no-unused-arguments")}) {

@@ -21,10 +21,10 @@ namespace {
 using raw::Kind;
 using raw::Record;
 
-// References after which private ones are reported, so that there are few such events and none is far from its place.
+// After so many references private ones are reported, so that there are few such events and none is far from its place.
 constexpr uint64_t kPrivateInterval = 1u << 16;
 
-// The address ranges of live stacks.
+// These are the address ranges of live stacks.
 class Stacks {
  public:
   void add(uint64_t low, uint64_t bytes) {
@@ -41,7 +41,7 @@ class Stacks {
     const auto above = ranges_.upper_bound(address);
     const uint64_t below_end = above == ranges_.begin() ? 0 : std::prev(above)->second;
     if (address < below_end) return true;
-    // What lies between two stacks is tested once.
+    // An address between two stacks is tested once.
     gap_low_ = below_end;
     gap_bytes_ = (above == ranges_.end() ? ~uint64_t{0} : above->first) - below_end;
     return false;
@@ -58,7 +58,7 @@ struct Chunk {
   uint64_t number;
 };
 
-// One processor's records, as far as they have been merged.
+// These are one processor's records, as far as they have been merged.
 struct Stream {
   ProcessorId processor = 0;
   std::vector<Chunk> chunks;
@@ -234,7 +234,7 @@ bool MergedTrace::Implementation::enter_chunk(Stream& stream) {
   return true;
 }
 
-// Finds the time of the stream's next record; false at its end.
+// Finds the time of the stream's next record. Returns false at its end.
 bool MergedTrace::Implementation::advance(Stream& stream) {
   for (;;) {
     if (stream.at < stream.end) {

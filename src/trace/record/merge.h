@@ -1,4 +1,4 @@
-// The streams of a traced program, merged into one trace (runtime/runtime.h says in which order).
+// This merges the streams of a traced program into one trace (runtime/runtime.h says in which order).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace multigrain::trace {
 
-// What else is known of a recorded run.
+// This is what else is known of a recorded run.
 struct RecordingFacts {
   uint64_t raw_bytes = 0;           // of the streams
   uint64_t spins = 0;               // reads of busy waiting, left out
   uint64_t dropped = 0;             // references of signal handlers that interrupted the recorder
   uint64_t stack_references = 0;    // to stacks of other threads, counted as private; complete at the end
   uint64_t private_references = 0;  // with those; complete at the end
-  // Why the recording stopped before the program did; empty: it did not. What precedes is complete.
+  // This says why the recording stopped before the program did; empty: it did not. The trace up to there is complete.
   std::string stopped;
 };
 
@@ -31,7 +31,7 @@ class MergedTrace final : public TraceSource {
   [[nodiscard]] const TraceHeader& header() const override;
   Result<Batch> next() override;
   [[nodiscard]] const RecordingFacts& facts() const;
-  // How many references there can be at most: for showing progress.
+  // Returns how many references there can be at most, for showing progress.
   [[nodiscard]] uint64_t capacity() const;
   void set_dilation(double dilation);
 

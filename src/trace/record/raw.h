@@ -1,4 +1,4 @@
-// What the recorder's runtime, inside a traced program, hands to the process that merges its streams: one file of
+// The recorder's runtime, inside a traced program, hands this to the process that merges its streams: one file of
 // fixed-size chunks (each belongs to the stream of one processor), and one file of descriptions. Both are unlinked
 // files whose descriptors the traced program inherits, so that nothing is left behind, and what was written is there
 // however the program ends.
@@ -12,14 +12,15 @@
 namespace multigrain::trace::raw {
 
 inline constexpr uint32_t kVersion = 1;
-// The environment variable that turns recording on: the two descriptors, "chunks,descriptions".
+// This variable of the environment turns recording on; it has the two descriptors, "chunks,descriptions".
 inline constexpr const char* kEnvironment = "MULTIGRAIN_RECORD";
 
 inline constexpr size_t kChunkBytes = size_t{256} << 10;
 inline constexpr uint32_t kChunkMagic = 0x4b43474d;  // "MGCK"
 inline constexpr unsigned kMaxProcessors = 65535;
 
-// Of a record. Those up to kWrite are references and take one Record; kTime takes one; events take two.
+// This is the kind of a record. Those up to kWrite are references and take one Record; kTime takes one; events take
+// two.
 enum class Kind : uint8_t {
   kNone = 0,  // the end of what was written
   kRead,
@@ -39,7 +40,7 @@ struct Record {
   uint64_t head;  // address | size << 48 | kind << 56
   uint64_t tail;  // site | (private references since the previous record) << 32
 };
-// The second half of an event.
+// This is the second half of an event.
 struct EventTail {
   uint64_t clock;
   uint64_t value;
@@ -55,7 +56,8 @@ constexpr uint64_t tail_of(uint32_t site, uint64_t private_references) {
   return site | private_references << 32;
 }
 
-// Before the records of a chunk. Chunk i lies at offset (i + 1) * kChunkBytes; before them all is the Control.
+// This stands before the records of a chunk. Chunk i lies at offset (i + 1) * kChunkBytes, and before them all is the
+// Control.
 struct ChunkHeader {
   uint32_t magic;
   uint16_t processor;
@@ -65,7 +67,7 @@ struct ChunkHeader {
 static_assert(sizeof(ChunkHeader) == sizeof(Record));
 inline constexpr size_t kRecordsOfChunk = kChunkBytes / sizeof(Record) - 1;
 
-// Shared by the traced program and its recorder, who sets version and chunk_limit.
+// The traced program and its recorder share this. The recorder sets version and chunk_limit.
 struct Control {
   uint32_t version;
   uint32_t chunk_limit;  // chunks that may be written; 0: no limit
@@ -78,7 +80,7 @@ struct Control {
   uint64_t dropped;      // references that could not be recorded (of signal handlers that interrupt the runtime)
 };
 
-// A description: this, then `bytes` bytes.
+// A description is this, and then `bytes` bytes.
 enum class Description : uint32_t {
   kSites = 1,  // u32 first site, u32 count; for each: u32 line, then file, function, name, each ended by a 0
 };
@@ -87,8 +89,8 @@ struct DescriptionHeader {
   uint32_t bytes;
 };
 
-// What the compiler pass lays down in each object file, and hands to the runtime at start-up. The pass builds the same
-// types in LLVM's terms (pass/record_pass.cpp): change both.
+// The compiler pass lays this down in each object file, and hands it to the runtime at start-up. The pass builds the
+// same types in LLVM's terms (pass/record_pass.cpp): change both.
 struct SiteDescription {
   const char* file;
   const char* function;

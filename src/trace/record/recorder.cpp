@@ -40,7 +40,7 @@ class KeyboardSignals {
   struct sigaction quit_ = {};
 };
 
-// A descriptor that is closed at the end.
+// This is a descriptor that is closed at the end.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -121,7 +121,7 @@ Result<Recording> record_program(const RecordOptions& options) {
   }
   RunResult run;
   {
-    // Copies without close-on-exec, for the program alone.
+    // These are copies without close-on-exec, for the program alone.
     const Descriptor inherited_chunks(fcntl(chunks.get(), F_DUPFD, kFirstDescriptor));
     const Descriptor inherited_descriptions(fcntl(descriptions.get(), F_DUPFD, kFirstDescriptor));
     if (inherited_chunks.get() < 0 || inherited_descriptions.get() < 0) {

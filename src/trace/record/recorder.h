@@ -13,14 +13,14 @@
 
 namespace multigrain::trace {
 
-// How a program ended, and how long it took.
+// This says how a program ended, and how long it took.
 struct RunResult {
   int exit_status = 0;  // as a shell has it: 128 + the signal's number if one ended it
   int signal = 0;       // 0: none
   double seconds = 0;   // of real time
 };
 
-// What the run without recording is, that dilation is measured against.
+// This says what the run without recording is, against which dilation is measured.
 enum class Baseline : uint8_t {
   kNone,
   kRecordingOff,  // the same program, whose instrumentation returns at once: less than the true dilation
@@ -29,7 +29,7 @@ enum class Baseline : uint8_t {
 
 struct RecordOptions {
   std::vector<std::string> command;
-  // Where the streams are kept while the program runs, 16 bytes a reference; they have no name.
+  // The streams are kept there while the program runs, 16 bytes a reference. They have no name.
   std::string scratch_directory = ".";
   uint64_t max_references = 0;  // about; 0: no limit
   Baseline baseline = Baseline::kNone;
@@ -51,7 +51,7 @@ Result<Recording> record_program(const RecordOptions& options);
 Result<RunResult> run_command(const std::vector<std::string>& command, bool quiet,
                               const std::vector<std::string>& environment = {});
 
-// A file without a name in `directory`.
+// Makes a file without a name in `directory`.
 Result<int> open_unnamed(const std::string& directory);
 
 }  // namespace multigrain::trace

@@ -31,14 +31,14 @@ namespace {
 constexpr uint64_t kPrivateInterval = 1u << 16;
 constexpr uint64_t kProgressInterval = 1u << 12;
 constexpr unsigned kMaxOperands = 4;
-// Of one reference; larger ones (saved register files) are several.
+// This is the size of one reference; larger ones (saved register files) are several.
 constexpr uint64_t kLargestReference = 64;
-// glibc's thread descriptor lies at the top of a thread's stack, from where fs points: what is kept for it.
+// glibc's thread descriptor lies at the top of a thread's stack, from where fs points. So much is kept for it.
 constexpr uint64_t kThreadDescriptorBytes = 4096;
 
 using Registers = user_regs_struct;
 
-// A register's value by Zydis's number for its 64-bit form.
+// Returns a register's value by Zydis's number for its 64-bit form.
 uint64_t value_of(const Registers& r, ZydisRegister which) {
   switch (which) {
     case ZYDIS_REGISTER_RAX:
@@ -93,7 +93,7 @@ struct Operand {
   int64_t displacement = 0;  // with the instruction's length, if relative to it
 };
 
-// An instruction, as far as its references go.
+// This is an instruction, as far as its references go.
 struct Decoded {
   bool known = false;
   bool system_call = false;
@@ -110,7 +110,7 @@ struct Range {
   [[nodiscard]] bool contains(uint64_t address) const { return address >= begin && address < end; }
 };
 
-// A call of an allocator that has not returned.
+// This is a call of an allocator that has not returned.
 struct Call {
   enum class Kind : uint8_t { kNone, kAllocate, kReallocate } kind = Kind::kNone;
   uint64_t bytes = 0;
@@ -138,7 +138,7 @@ class Stepper {
   }
   ~Stepper() {
     if (pinned_) sched_setaffinity(0, sizeof affinity_, &affinity_);
-    // An error on the way: the program goes with its recorder.
+    // If there is an error on the way, the program ends with its recorder.
     if (process_ <= 0) return;
     kill(process_, SIGKILL);
     while (waitpid(process_, nullptr, __WALL) < 0 && errno == EINTR) {
@@ -196,7 +196,7 @@ Status Stepper::start(const std::vector<std::string>& command) {
   program.command = command;
   program.prepare = [] {
     if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) return false;
-    // Addresses that are the same in every run.
+    // Addresses are the same in every run.
     personality(ADDR_NO_RANDOMIZE);
     return true;
   };
@@ -208,7 +208,8 @@ Status Stepper::start(const std::vector<std::string>& command) {
   process_ = *process;
   // Its exec has stopped it.
   wait_for_child(process_);
-  // On one core the two hand over to each other; on two, every instruction costs two wake-ups of an idle core.
+  // On one core the recorder and the program hand over to each other; on two, every instruction costs two wake-ups of
+  // an idle core.
   if (sched_getaffinity(0, sizeof affinity_, &affinity_) == 0) {
     pinned_ = true;
     cpu_set_t one;
@@ -318,7 +319,7 @@ void Stepper::release(Thread& thread) {
   thread.ready = false;
 }
 
-// What waitpid said of a thread.
+// Acts on what waitpid said of a thread.
 Status Stepper::stopped(pid_t id, int status) {
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
     if (id == process_) {
@@ -378,7 +379,7 @@ const Decoded& Stepper::decode(uint64_t address) {
   decoded.known = true;
   uint8_t code[ZYDIS_MAX_INSTRUCTION_LENGTH];
   const iovec local = {code, sizeof code};
-  // Up to the end of the page, and of the next if that is there.
+  // This reads up to the end of the page, and of the next if that is there.
   const size_t in_page = std::min<size_t>(sizeof code, 4096 - address % 4096);
   const iovec remote[2] = {{reinterpret_cast<void*>(address), in_page},
                            {reinterpret_cast<void*>(address + in_page), sizeof code - in_page}};
@@ -465,7 +466,7 @@ Status Stepper::record(Thread& thread, const Registers& registers, const Decoded
   return {};
 }
 
-// Calls of the C library's allocator, recognised by their entry points and return addresses.
+// These are calls of the C library's allocator, recognised by their entry points and return addresses.
 Status Stepper::allocation(Thread& thread, const Registers& registers) {
   Call& call = thread.call;
   if (call.kind != Call::Kind::kNone) {
@@ -561,7 +562,7 @@ Status Stepper::step(Thread& thread) {
   return stopped(id, status);
 }
 
-// One instruction of every thread that can run.
+// Runs one instruction of every thread that can run.
 Status Stepper::round() {
   bool any = false;
   for (auto at = threads_.begin(); at != threads_.end() && !done_;) {
@@ -570,7 +571,7 @@ Status Stepper::round() {
     any = true;
     if (auto status = step(thread); !status) return status;
   }
-  // Threads in system calls, and new ones.
+  // Looks after threads in system calls, and new ones.
   bool waiting = false;
   for (const Thread& thread : threads_) waiting |= !thread.ready;
   while (!done_ && (waiting || releasing_ || threads_.empty())) {

@@ -17,7 +17,7 @@
 namespace multigrain::trace {
 namespace {
 
-// A file mapped for reading; empty if it cannot be.
+// This is a file mapped for reading; it is empty if it cannot be mapped.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) {
@@ -36,13 +36,13 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // The `count` elements at `offset`, or null if they are not all in the file.
+  // Returns the `count` elements at `offset`, or null if they are not all in the file.
   template <typename T>
   [[nodiscard]] const T* at(uint64_t offset, uint64_t count = 1) const {
     if (offset > size_ || count > (size_ - offset) / sizeof(T) || offset % alignof(T) != 0) return nullptr;
     return reinterpret_cast<const T*>(data_ + offset);
   }
-  // A string that ends in the file, or "".
+  // Returns a string that ends in the file, or "".
   [[nodiscard]] const char* string(uint64_t offset) const {
     if (offset >= size_ || std::memchr(data_ + offset, 0, size_ - offset) == nullptr) return "";
     return data_ + offset;
@@ -55,7 +55,7 @@ class MappedFile {
 
 // Runs `command` with `input` and returns what it prints; empty if it cannot be run.
 std::string output_of(const std::vector<std::string>& command, const std::string& input) {
-  // The input goes through a file: a pipe could fill up while nobody reads the output.
+  // The input goes through a file, because a pipe could fill up while this process does not read the output.
   const int in = memfd_create("input", MFD_CLOEXEC);
   if (in < 0) return "";
   int out[2];

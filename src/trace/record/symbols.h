@@ -1,4 +1,4 @@
-// Which function and line an instruction of a running process belongs to.
+// This says which function and line an instruction of a running process belongs to.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace multigrain::trace {
 
-// One range of a process's address space, as /proc/PID/maps tells it.
+// This is one range of a process's address space, as /proc/PID/maps tells it.
 struct Mapping {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -23,15 +23,15 @@ struct Mapping {
 };
 std::vector<Mapping> mappings_of(pid_t process);
 
-// The functions of all files that a process has mapped, from their ELF symbol tables.
+// These are the functions of all files that a process has mapped, from their ELF symbol tables.
 class Symbols {
  public:
   void load(pid_t process);
-  // Where a function of that name begins, in every file that defines it.
+  // Returns where a function of that name begins, in every file that defines it.
   [[nodiscard]] std::vector<uint64_t> find(std::string_view name) const;
-  // File (of the program, not its source) and function of an instruction, without its line.
+  // Returns the file (of the program, not its source) and the function of an instruction, without its line.
   [[nodiscard]] Site site_of(uint64_t address) const;
-  // Source files and lines of instructions, as far as addr2line is there and finds any; sites[i] is that of
+  // Returns source files and lines of instructions, as far as addr2line is there and finds any; sites[i] is that of
   // addresses[i].
   void add_lines(const std::vector<uint64_t>& addresses, std::vector<Site>& sites) const;
 

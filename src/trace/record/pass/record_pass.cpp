@@ -1,4 +1,4 @@
-// The compiler pass of `mgtrace cc`: calls the recorder's runtime for every reference to memory that threads may share.
+// The compiler pass of `mgtrace cc` calls the recorder's runtime for every reference to memory that threads may share.
 //
 // It runs last, when everything that lives in registers does: what a load or store is left is a reference of the
 // program (spills of the code generator, and what calls push, excepted). Locals that stay on the stack are private
@@ -36,11 +36,11 @@ using namespace llvm;
 // A reference larger than this is recorded as a range of words.
 constexpr uint64_t kLargestReference = 64;
 
-// Functions whose result is a fresh block of memory.
+// These are functions whose result is a fresh block of memory.
 bool is_allocator(StringRef name) {
   static const StringSet<> names = {"malloc", "calloc",         "realloc", "reallocarray", "memalign", "aligned_alloc",
                                     "valloc", "posix_memalign", "strdup",  "strndup",      "mmap"};
-  // operator new, in all its forms
+  // These are the names of operator new in all its forms.
   return names.contains(name) || name.starts_with("_Znw") || name.starts_with("_Zna");
 }
 
@@ -99,7 +99,8 @@ class Instrumentation {
     return variable;
   }
 
-  // Globals of the program that threads can share. String literals and tables of the compiler have no name to report.
+  // These are globals of the program that threads can share. String literals and tables of the compiler have no name to
+  // report.
   static bool wanted(const GlobalVariable& global) {
     return !global.isDeclaration() && !global.isThreadLocal() && !global.hasPrivateLinkage() &&
            !global.hasAvailableExternallyLinkage() && !global.getName().starts_with("llvm.") &&
@@ -141,7 +142,7 @@ class Instrumentation {
     return site(std::move(key));
   }
 
-  // Memory of the thread's own, as far as can be known here.
+  // This is memory of the thread's own, as far as can be known here.
   static bool is_private(const Value* pointer) {
     const Value* const object = getUnderlyingObject(pointer, 0);
     if (isa<AllocaInst>(object)) return true;
@@ -153,7 +154,7 @@ class Instrumentation {
     return false;
   }
 
-  // What a block of memory is called in the program: the variable that its address goes to.
+  // In the program, a block of memory is called by the variable that its address goes to.
   static std::string name_of(CallBase& call) {
     SmallVector<DbgVariableIntrinsic*> intrinsics;
     SmallVector<DbgVariableRecord*> records;
@@ -199,7 +200,7 @@ class Instrumentation {
           work.back().second.push_back(&instruction);
       }
     }
-    // One load of the number of this module's first site, for all of the function.
+    // One load of the number of this module's first site serves all of the function.
     IRBuilder<> entry(&*function.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
     LoadInst* const base = entry.CreateLoad(i32_, first_site_);
     base->setDebugLoc({});
@@ -357,7 +358,7 @@ class Instrumentation {
         module_.getOrInsertFunction("__multigrain_record_module", FunctionType::get(void_, {ptr_}, false)),
         {description});
     builder.CreateRetVoid();
-    // Before constructors of the program, whose references need their sites.
+    // This runs before constructors of the program, whose references need their sites.
     appendToGlobalCtors(module_, constructor, 102);
   }
 
@@ -380,7 +381,7 @@ class Instrumentation {
 
 }  // namespace
 
-// Instruments all of a module; whether it changed.
+// Instruments all of a module. Returns whether the module changed.
 bool instrument(llvm::Module& module) {
   return Instrumentation(module).run();
 }
@@ -391,7 +392,7 @@ struct RecordPass : PassInfoMixin<RecordPass> {
   PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
     return instrument(module) ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
-  // LLVM calls it so: also functions that are not optimised are wanted.
+  // LLVM knows the pass by this name. It is required, because functions that are not optimised are wanted, too.
   static bool isRequired() { return true; }  // NOLINT(readability-identifier-naming)
 };
 

@@ -1,5 +1,6 @@
-// The C library's functions that allocate memory and synchronise threads, as the traced program finds them: each calls
-// the real one and records the event. The events' order within a thread, and between threads, is that of runtime.h.
+// These are the C library's functions that allocate memory and synchronise threads, as the traced program finds them.
+// Each calls the real one and records the event. The events' order within a thread, and between threads, is that of
+// runtime.h.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +12,7 @@
 
 #include "trace/record/runtime/runtime.h"
 
-// glibc's own names for its allocator: dlsym would allocate before it could find malloc.
+// These are glibc's own names for its allocator, because dlsym would allocate before it could find malloc.
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
@@ -29,8 +30,8 @@ uint64_t address_of(const volatile void* object) {
   return reinterpret_cast<uint64_t>(object);
 }
 
-// The next definition of a function, the C library's. The condition functions have had two versions; the present one
-// must be named, since the old one has another layout of pthread_cond_t.
+// Returns the next definition of a function, which is the C library's. The condition functions have had two versions;
+// the present one must be named, since the old one has another layout of pthread_cond_t.
 void* find(const char* name, const char* version) {
   const InRuntime inside;
   void* const found = version != nullptr ? dlvsym(RTLD_NEXT, name, version) : dlsym(RTLD_NEXT, name);
@@ -45,13 +46,13 @@ void* allocated(void* block, size_t bytes, void* caller) {
   return block;
 }
 
-// Before the block can be anybody else's.
+// This comes before another thread can get the block.
 void freed(void* block) {
   if (block != nullptr && active()) record_event(Kind::kFree, address_of(block), 0, 0);
 }
 
-// Barriers, by address. A thread that leaves one comes after all arrivals of its phase, not after early ones of the
-// next: hence two clocks.
+// These are barriers, by address. A thread that leaves one comes after all arrivals of its phase, not after early ones
+// of the next: hence two clocks.
 struct BarrierState {
   uint64_t address;
   unsigned count;
@@ -163,8 +164,8 @@ MG_RECORD_EXPORT int munmap(void* address, size_t bytes) {
   return REAL(munmap)(address, bytes);
 }
 
-// Locks. Whoever is let in comes after the release that let it in; the try first keeps an uncontended lock from
-// counting as blocked.
+// The functions below are of locks. A thread that gets a lock comes after the release that let it in. It tries first,
+// so that an uncontended lock does not count as blocked.
 
 MG_RECORD_EXPORT int pthread_mutex_lock(pthread_mutex_t* mutex) {
   keep_pace();
@@ -260,7 +261,7 @@ MG_RECORD_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t* lock) {
   return REAL(pthread_rwlock_unlock)(lock);
 }
 
-// Conditions.
+// The functions below are of conditions.
 
 namespace {
 
@@ -303,7 +304,7 @@ MG_RECORD_EXPORT int pthread_cond_broadcast(pthread_cond_t* condition) {
   return REAL_VERSION(pthread_cond_broadcast, "GLIBC_2.3.2")(condition);
 }
 
-// Semaphores: a wait comes after all posts until then.
+// The functions below are of semaphores. A wait comes after all posts until then.
 
 MG_RECORD_EXPORT int sem_post(sem_t* semaphore) {
   publish_through(address_of(semaphore));
@@ -337,7 +338,7 @@ MG_RECORD_EXPORT int sem_timedwait(sem_t* semaphore, const timespec* until) {
   return status;
 }
 
-// Barriers.
+// The functions below are of barriers.
 
 MG_RECORD_EXPORT int pthread_barrier_init(pthread_barrier_t* barrier, const pthread_barrierattr_t* attributes,
                                           unsigned count) {
@@ -395,7 +396,7 @@ MG_RECORD_EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
   return status;
 }
 
-// Threads.
+// The functions below are of threads.
 
 namespace {
 
@@ -405,7 +406,7 @@ void end_of_thread(void* pointer) {
   REAL(pthread_mutex_lock)(&g_threads_lock);
   record->death = clock;
   record->ended = true;
-  // The joiner frees it; with nobody to join, this does.
+  // The thread that joins this one frees the record; if none will join, this does.
   const bool mine = record->detached && record->known;
   if (mine) {
     for (ThreadRecord** at = &g_threads; *at != nullptr; at = &(*at)->next) {
@@ -447,7 +448,7 @@ MG_RECORD_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* att
   if (attributes != nullptr) pthread_attr_getdetachstate(attributes, &detach_state);
   record->detached = detach_state == PTHREAD_CREATE_DETACHED;
   const InRuntime inside;
-  // Under the lock, so that the thread is in the list before it can end.
+  // This is under the lock, so that the thread is in the list before it can end.
   REAL(pthread_mutex_lock)(&g_threads_lock);
   const int status = REAL(pthread_create)(thread, attributes, run_thread, record);
   if (status == 0) {
@@ -468,7 +469,7 @@ namespace {
 
 template <typename Join>
 int join(pthread_t thread, Join real_join) {
-  // Found before the join: afterwards the same pthread_t may name another thread.
+  // The record is found before the join, because afterwards the same pthread_t may name another thread.
   REAL(pthread_mutex_lock)(&g_threads_lock);
   ThreadRecord* record = g_threads;
   while (record != nullptr && (record->thread != thread || record->detached)) record = record->next;

@@ -17,9 +17,9 @@ extern "C" void* __libc_malloc(size_t);
 extern "C" void __libc_free(void*);
 
 extern "C" {
-// Incremented by the instrumented code, a basic block at a time.
+// The instrumented code increments this, a basic block at a time.
 __attribute__((visibility("default"))) __thread uint64_t __multigrain_record_private = 0;
-// Set by the instrumented code before it calls an allocator.
+// The instrumented code sets this before it calls an allocator.
 __attribute__((visibility("default"))) __thread uint32_t __multigrain_record_allocation_site = 0;
 }
 
@@ -29,19 +29,19 @@ namespace {
 using raw::Kind;
 using raw::Record;
 
-// Ticks by which a thread may be ahead of the slowest when it enters a lock or does an atomic operation: who comes
-// first there is decided while the program runs, and shall be who would come first if all threads ran at one speed.
-// Between such places threads need not wait for each other, since the clocks alone order their references. As small as
-// context switches allow: on few cores threads wait for each other once in so many ticks.
+// By so many ticks a thread may be ahead of the slowest when it enters a lock or does an atomic operation. Which thread
+// comes first there is decided while the program runs, and it shall be the one that would come first if all threads ran
+// at one speed. Between such places threads need not wait for each other, since the clocks alone order their
+// references. As small as context switches allow: on few cores threads wait for each other once in so many ticks.
 constexpr uint64_t kLead = 2048;
-// Records after which the other threads are told how far this one is.
+// After so many records the other threads are told how far this one is.
 constexpr ptrdiff_t kStretch = 512;
-// Records that must fit behind any reference: an atomic operation's three, or an event's two and a kTime.
+// So many records must fit behind any reference: an atomic operation's three, or an event's two and a kTime.
 constexpr ptrdiff_t kReserve = 6;
 // A thread whose clock stands still for so long waits for something that the runtime does not know of.
 constexpr uint64_t kStallNs = 20'000'000;
 
-// A number that threads have one after another, and its stream.
+// This is a number that threads have one after another, and its stream.
 struct alignas(64) Processor {
   uint64_t published;   // the clock, as far as others know
   uint64_t stalled_at;  // not waited for while `published` is this
@@ -75,7 +75,7 @@ struct ThreadState {
 
 __thread ThreadState t_self;
 
-// Where synchronisation through an address left the clocks.
+// This is where synchronisation through an address left the clocks.
 struct Slot {
   uint32_t lock;
   uint32_t reserved;
@@ -119,7 +119,7 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Ends the recording; the program goes on without.
+// Ends the recording. The program goes on without it.
 void stop(int error, uint64_t clock) {
   int32_t none = 0;
   __atomic_compare_exchange_n(&g_control->error, &none, error, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
@@ -200,7 +200,7 @@ void pace(ThreadState& t) {
   }
 }
 
-// Room for kReserve records. False: not recorded.
+// Makes room for kReserve records. Returns false if nothing is recorded.
 bool make_room(ThreadState& t) {
   if (!load(g_active) || t.ended || t.busy) {
     if (t.busy && g_control != nullptr) __atomic_fetch_add(&g_control->dropped, 1u, __ATOMIC_RELAXED);
@@ -234,7 +234,7 @@ uint64_t take_private() {
   return count;
 }
 
-// A reference for which there is room.
+// Records a reference for which there is room.
 inline void put(ThreadState& t, Kind kind, uint64_t address, uint32_t size, uint32_t site) {
   uint64_t count = __multigrain_record_private;
   if (count > UINT32_MAX) [[unlikely]] {
@@ -458,7 +458,7 @@ bool describe(const void* bytes, size_t size) {
   return true;
 }
 
-// Numbers `count` sites and tells the recorder what they are. 0 on failure.
+// Numbers `count` sites and tells the recorder what they are. Returns 0 on failure.
 uint32_t describe_sites(const raw::SiteDescription* sites, uint32_t count) {
   size_t bytes = 2 * sizeof(uint32_t);
   for (uint32_t i = 0; i < count; ++i) {
@@ -493,7 +493,7 @@ uint32_t describe_sites(const raw::SiteDescription* sites, uint32_t count) {
   return good ? first : 0;
 }
 
-// Sites of calls that the pass did not see: those of libraries. One a calling function.
+// These are sites of calls that the pass did not see, which are those of libraries. Each calling function has one.
 struct Caller {
   void* address;
   uint32_t site;
@@ -590,8 +590,8 @@ MG_RECORD_EXPORT void __multigrain_record_write(uint64_t address, uint32_t site,
   reference(raw::Kind::kWrite, address, size, site);
 }
 
-// A copy or a fill: word by word, as the model of the thesis counts (section 4.1). An address of 0: that side is
-// private.
+// A copy or a fill is recorded word by word, as the model of [Bolosky] counts (section 4.1). An address of 0: that side
+// is private.
 MG_RECORD_EXPORT void __multigrain_record_range(uint64_t to, uint64_t from, uint64_t bytes, uint32_t site) {
   for (uint64_t done = 0; done < bytes;) {
     const uint64_t aligned = 8 - ((to != 0 ? to : from) + done) % 8;
@@ -602,8 +602,8 @@ MG_RECORD_EXPORT void __multigrain_record_range(uint64_t to, uint64_t from, uint
   }
 }
 
-// Around an atomic or volatile operation: `access` 1 reads, 2 writes, 3 does both. Operations on one address are in the
-// trace in the order in which they are done, because the slot is locked meanwhile.
+// The instrumented code calls these around an atomic or volatile operation: `access` 1 reads, 2 writes, 3 does both.
+// Operations on one address are in the trace in the order in which they are done, because the slot is locked meanwhile.
 MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_t site, uint32_t size,
                                                        uint32_t access) {
   ThreadState& t = t_self;
@@ -621,8 +621,8 @@ MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_
   t.held = &slot;
   if (access == 1 && t.spin_next == t.next && t.spin_address == address && t.spin_site == site &&
       t.spin_version == slot.version) {
-    // Busy waiting whose result cannot have changed: on a machine where references take longer there would be fewer,
-    // so they say nothing (thesis, section 2.3.1). The read that sees the change is recorded.
+    // This is busy waiting whose result cannot have changed. On a machine where references take longer there would be
+    // fewer, so these references say nothing ([Bolosky], section 2.3.1). The read that sees the change is recorded.
     __atomic_fetch_add(&g_control->spins, 1u, __ATOMIC_RELAXED);
     if (!t.waiting) {
       t.waiting = true;

@@ -1,5 +1,5 @@
-// The recorder's runtime, inside a traced program: what the instrumented code and the interposed functions of the C
-// library share.
+// This is the recorder's runtime, inside a traced program: what the instrumented code and the interposed functions of
+// the C library share.
 //
 // The order of references. A thread's clock counts its references, shared and private, as a processor would that makes
 // one a tick. Synchronisation carries clocks as Lamport's do: an acquire sets the thread's clock past that of the
@@ -8,7 +8,7 @@
 // in the order in which they were done. The merged trace has all references in the order of these clocks, so:
 //   - it contains every thread's references in program order,
 //   - whatever happens before something else by that synchronisation precedes it in the trace,
-//   - apart from that the threads advance together, one reference each, like the processors of the thesis's machine
+//   - apart from that the threads advance together, one reference each, like the processors of [Bolosky]'s machine
 //     (section 2.3.1), however few cores the traced run had.
 // Two references that race are ordered by the clocks alone: possibly not as they happened. Synchronisation by other
 // means (pipes, signals, futexes of one's own, inline assembly) is not seen.
@@ -25,12 +25,12 @@ namespace multigrain::trace::record {
 // True between the start of the runtime and the end of the recording.
 bool active();
 
-// The clocks that synchronisation carries, by address of what it goes through. Two addresses that share a slot are
-// ordered more than they need to be.
-// (release before the operation that lets others in, acquire after the one that lets this thread in.)
+// These are the clocks that synchronisation carries, by address of what it goes through. Two addresses that share a
+// slot are ordered more than they need to be. (release before the operation that lets others in, acquire after the one
+// that lets this thread in.)
 void release_through(uint64_t address);
 void acquire_through(uint64_t address);
-// The same without an event in the trace: condition variables, semaphores.
+// These do the same without an event in the trace, for condition variables and semaphores.
 void publish_through(uint64_t address);
 void observe_through(uint64_t address);
 
@@ -43,14 +43,14 @@ class Blocked {
   Blocked& operator=(const Blocked&) = delete;
 };
 
-// An event of this thread at its present clock, which becomes one tick later.
+// Records an event of this thread at its present clock, which becomes one tick later.
 void record_event(raw::Kind kind, uint64_t address, uint64_t value, uint32_t site);
 
 uint64_t thread_clock();
 // Moves the thread's clock to at least `clock`.
 void advance_clock(uint64_t clock);
 
-// A processor for a thread about to be created, or kNoProcessor; the lowest number that no thread has.
+// Returns a processor for a thread about to be created, which is the lowest number that no thread has; or kNoProcessor.
 inline constexpr uint32_t kNoProcessor = ~uint32_t{0};
 uint32_t reserve_processor(uint64_t clock);
 void give_up_processor(uint32_t processor);
@@ -60,7 +60,8 @@ uint64_t end_thread();
 // Waits while this thread is far ahead of the slowest that runs.
 void keep_pace();
 
-// The site of an allocation that `caller` asked for: what the pass noted down, or one made up for the calling function.
+// Returns the site of an allocation that `caller` asked for: what the pass noted down, or one made up for the calling
+// function.
 uint32_t allocation_site(void* caller);
 
 // While one lives, what this thread does is the runtime's and not the program's.
@@ -70,7 +71,7 @@ class InRuntime {
   ~InRuntime();
   InRuntime(const InRuntime&) = delete;
   InRuntime& operator=(const InRuntime&) = delete;
-  // Whether the thread was in it already.
+  // This says whether the thread was in it already.
   [[nodiscard]] bool nested() const { return nested_; }
 
  private:
