@@ -2,9 +2,9 @@
 // Table 5). The tables that tie them are in transitions.cpp.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
+#include "base/bit_set.h"
 #include "base/ids.h"
 #include "base/node_set.h"
 #include "coherence/action_list.h"
@@ -52,26 +52,7 @@ enum class Phase : uint8_t {
 };
 
 // A set of mapping domains of one node; bit i is domain i.
-class DomainSet {
- public:
-  static constexpr unsigned kCapacity = 64;
-  constexpr void insert(DomainId d) { bits_ |= bit(d); }
-  constexpr void erase(DomainId d) { bits_ &= ~bit(d); }
-  constexpr void clear() { bits_ = 0; }
-  [[nodiscard]] constexpr bool contains(DomainId d) const { return (bits_ & bit(d)) != 0; }
-  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
-  [[nodiscard]] constexpr uint64_t bits() const { return bits_; }
-  constexpr bool operator==(const DomainSet&) const = default;
-  template <typename Visit>
-  constexpr void for_each(Visit&& visit) const {
-    for (uint64_t rest = bits_; rest != 0; rest &= rest - 1)
-      visit(DomainId(static_cast<uint16_t>(std::countr_zero(rest))));
-  }
-
- private:
-  static constexpr uint64_t bit(DomainId d) { return uint64_t{1} << d.value; }
-  uint64_t bits_ = 0;
-};
+using DomainSet = BitSet<DomainId>;
 
 // A page at a node that uses it.
 struct Client {

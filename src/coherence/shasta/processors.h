@@ -3,11 +3,11 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "base/bit_set.h"
 #include "base/ids.h"
 
 namespace multigrain::shasta {
@@ -21,30 +21,8 @@ enum class Model : uint8_t {
   kRc,  // it runs on; fences wait for acknowledgements
 };
 
-// A set of processors of one node.
-class ProcessorSet {
- public:
-  static constexpr unsigned kCapacity = 64;
-  constexpr ProcessorSet() = default;
-  static constexpr ProcessorSet of(unsigned p) { return ProcessorSet(uint64_t{1} << p); }
-  constexpr void insert(unsigned p) { bits_ |= uint64_t{1} << p; }
-  constexpr void erase(unsigned p) { bits_ &= ~(uint64_t{1} << p); }
-  constexpr void clear() { bits_ = 0; }
-  [[nodiscard]] constexpr bool contains(unsigned p) const { return (bits_ >> p & 1) != 0; }
-  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
-  [[nodiscard]] constexpr uint64_t bits() const { return bits_; }
-  constexpr bool operator==(const ProcessorSet&) const = default;
-  constexpr ProcessorSet operator|(ProcessorSet other) const { return ProcessorSet(bits_ | other.bits_); }
-  // Visits members in ascending order.
-  template <typename Visit>
-  constexpr void for_each(Visit&& visit) const {
-    for (uint64_t rest = bits_; rest != 0; rest &= rest - 1) visit(static_cast<unsigned>(std::countr_zero(rest)));
-  }
-
- private:
-  constexpr explicit ProcessorSet(uint64_t bits) : bits_(bits) {}
-  uint64_t bits_ = 0;
-};
+// A set of processors of one node, by their numbers in the node.
+using ProcessorSet = BitSet<unsigned>;
 
 // The queue has the stores that have missed and are not made yet, oldest first. The driver keeps their values.
 class StoreQueue {
