@@ -38,8 +38,6 @@ class FrameParser {
   // Returns the next complete frame, or nothing if it has not come yet. Error: this is not a stream of frames; no more
   // frames can be read from it.
   Result<std::optional<Frame>> next();
-  // Returns whether the stream ended (or stopped) inside a frame.
-  [[nodiscard]] bool in_frame() const { return start_ != buffer_.size(); }
 
  private:
   std::vector<std::byte> buffer_;
