@@ -1,5 +1,6 @@
 // This is the table of the settings of a run. Each is there once, with its variable of the environment, its option of
-// mgrun, its possible values, and the sentence that --help, the manual page and docs/user/mgrun.md have about it.
+// mgrun, its possible values, and the sentence that --help and the manual page have about it. docs/user/mgrun.md says more of
+// each in its own words; tests/manual finds out whether one is missing there.
 #pragma once
 
 #include <span>
