@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fstream>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/file_descriptor.h"
@@ -26,8 +29,26 @@ namespace multigrain {
 LocalNodes::LocalNodes(LocalJob job) : job_(std::move(job)), channels_(job_.config.nodes), statuses_(job_.first) {}
 
 LocalNodes::~LocalNodes() {
-  for (const int fd : frames_fds_) close(fd);
+  close_frames();
   if (job_fd_ >= 0) close(job_fd_);
+}
+
+// With its last descriptor the kernel gives back the memory of a node's frames, which takes 0.2 us for each page. The user
+// waits for that, so several cores do it at a time.
+void LocalNodes::close_frames() {
+  const size_t threads = std::min<size_t>(frames_fds_.size(), std::max(1u, std::thread::hardware_concurrency()));
+  std::atomic<size_t> next{0};
+  const auto close_some = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < frames_fds_.size();) close(frames_fds_[i]);
+  };
+  std::vector<std::thread> others;
+  try {
+    for (size_t i = 1; i < threads; ++i) others.emplace_back(close_some);
+  } catch (const std::system_error&) {
+    // This thread closes what is left.
+  }
+  close_some();
+  for (std::thread& other : others) other.join();
 }
 
 Status LocalNodes::check() {

@@ -95,6 +95,7 @@ class LocalNodes {
 
   Status choose_placement();
   Status create_memory();
+  void close_frames();
   [[nodiscard]] std::vector<std::string> environment_of(NodeId id, int wireup_fd, int status_fd) const;
   [[nodiscard]] bool has_attached(NodeId id) const;
   MemoryKill was_memory_kill(int status);
