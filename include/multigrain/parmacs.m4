@@ -251,9 +251,9 @@ define(<<<:DYN_SCHED_OFF:>>>, <<<:;:>>>)
 define(<<<:ST_LOG:>>>, <<<:{;}:>>>)
 
 C identifiers that m4 would take for its own when a parenthesis follows. eval, ifelse and define stay: the macros above
-use them, and no SPLASH source does.
+use them, and no SPLASH source does. include and sinclude stay as well: Splash-3's radiosity reads its headers with them.
 undefine(<<<:len:>>>, <<<:index:>>>, <<<:substr:>>>, <<<:format:>>>, <<<:shift:>>>, <<<:incr:>>>, <<<:decr:>>>,
-  <<<:include:>>>, <<<:sinclude:>>>, <<<:regexp:>>>, <<<:patsubst:>>>, <<<:unix:>>>, <<<:__unix__:>>>,
+  <<<:regexp:>>>, <<<:patsubst:>>>, <<<:unix:>>>, <<<:__unix__:>>>,
   <<<:syscmd:>>>, <<<:esyscmd:>>>, <<<:sysval:>>>, <<<:translit:>>>, <<<:builtin:>>>, <<<:indir:>>>,
   <<<:dumpdef:>>>, <<<:errprint:>>>, <<<:maketemp:>>>, <<<:mkstemp:>>>, <<<:m4exit:>>>, <<<:m4wrap:>>>,
   <<<:traceon:>>>, <<<:traceoff:>>>, <<<:debugmode:>>>, <<<:debugfile:>>>, <<<:pushdef:>>>, <<<:popdef:>>>,
