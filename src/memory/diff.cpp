@@ -14,18 +14,6 @@ namespace multigrain {
 using namespace diff_format;
 namespace {
 
-constexpr size_t kBatchLines = 16;
-constexpr size_t kBatch = kBatchLines * kLine;
-
-// A snapshot is what was read of 16 lines, and how that differs from the twin. Reading and comparing are one step, and
-// the code after it works on the snapshot. So a byte is encoded as it was compared, even if another thread writes the
-// page meanwhile.
-struct Snapshot {
-  uint64_t mask[kBatchLines];              // bit i of a changed line: byte i differs
-  alignas(kLine) std::byte bytes[kBatch];  // the bytes of changed lines
-};
-
-// Fills the snapshot's changed lines, and returns a mask of them.
 using Compare = uint32_t (*)(const std::byte* page, const std::byte* twin, Snapshot& snapshot);
 
 uint64_t load_word(const std::byte* at) {
@@ -153,7 +141,7 @@ void copy_short(std::byte* to, const std::byte* from, size_t length) {
 // Returns the size if runs are the better encoding, 0 if the pages are equal, and kTooFragmented if lines are better.
 constexpr size_t kTooFragmented = ~size_t{0};
 
-size_t encode_runs(Compare compare, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
+size_t encode_runs(Compare compare_lines, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
   Snapshot snapshot;
   std::byte* end = out + kHeader;
   std::byte* run = nullptr;  // the header of the last record
@@ -162,7 +150,7 @@ size_t encode_runs(Compare compare, const std::byte* page, const std::byte* twin
   size_t records = 0;
   size_t size_as_lines = kHeader;
   for (size_t batch = 0; batch < page_size; batch += kBatch) {
-    for (uint32_t changed = compare(page + batch, twin + batch, snapshot); changed != 0; changed &= changed - 1) {
+    for (uint32_t changed = compare_lines(page + batch, twin + batch, snapshot); changed != 0; changed &= changed - 1) {
       const auto line = static_cast<size_t>(std::countr_zero(changed));
       const size_t at = batch + line * kLine;
       const std::byte* const bytes = snapshot.bytes + line * kLine;
@@ -198,12 +186,12 @@ size_t encode_runs(Compare compare, const std::byte* page, const std::byte* twin
   return static_cast<size_t>(end - out);
 }
 
-size_t encode_lines(Compare compare, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
+size_t encode_lines(Compare compare_lines, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
   Snapshot snapshot;
   std::byte* end = out + kHeader;
   size_t records = 0;
   for (size_t batch = 0; batch < page_size; batch += kBatch) {
-    for (uint32_t changed = compare(page + batch, twin + batch, snapshot); changed != 0; changed &= changed - 1) {
+    for (uint32_t changed = compare_lines(page + batch, twin + batch, snapshot); changed != 0; changed &= changed - 1) {
       const auto line = static_cast<size_t>(std::countr_zero(changed));
       put_at(end, static_cast<uint16_t>(batch / kLine + line));
       put_at(end + 2, snapshot.mask[line]);
@@ -233,21 +221,29 @@ size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_siz
                    DiffCode code) {
   MG_CHECK(page_size % kBatch == 0 && page_size <= 65536 && out.size() >= max_encoded_size(page_size), page_size,
            out.size());
-  const Compare compare = code == DiffCode::kBest ? chosen_compare : compare_portably;
-  const size_t size = encode_runs(compare, page, twin, page_size, out.data());
+  const Compare compare_lines = code == DiffCode::kBest ? chosen_compare : compare_portably;
+  const size_t size = encode_runs(compare_lines, page, twin, page_size, out.data());
   // The lines are encoded from the start, and from what the page is now: the bytes in `out` are discarded.
-  if (size == kTooFragmented) return encode_lines(compare, page, twin, page_size, out.data());
+  if (size == kTooFragmented) return encode_lines(compare_lines, page, twin, page_size, out.data());
   return size;
+}
+
+uint32_t diff_format::compare(const std::byte* page, const std::byte* twin, Snapshot& snapshot) {
+  return chosen_compare(page, twin, snapshot);
+}
+
+void copy_changes(std::byte* to, const std::byte* from, size_t length) {
+  if (length <= kLine)
+    copy_short(to, from, length);
+  else
+    std::memcpy(to, from, length);
 }
 
 bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff) {
   if (diff.empty()) return true;
   if (!is_valid(diff, page_size)) return false;
   for_each_run(diff, [&](size_t offset, const std::byte* bytes, size_t length) {
-    if (length <= kLine)
-      copy_short(home + offset, bytes, length);
-    else
-      std::memcpy(home + offset, bytes, length);
+    copy_changes(home + offset, bytes, length);
   });
   return true;
 }

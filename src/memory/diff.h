@@ -44,6 +44,13 @@ size_t encode_diff(const std::byte* page, const std::byte* twin, size_t page_siz
 // span means no change, and is valid. Pre: page_size is as above, and no thread changes `diff` meanwhile.
 [[nodiscard]] bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff);
 
+// Calls visit(offset, length) for each maximal run of bytes in which `page` differs from `twin`, in ascending order.
+// Returns whether there is any. `updates_twin`: the twin becomes what was compared, and the bytes of a run can be read
+// there. Without it they can be read in `page`. Other threads may write `page` meanwhile if the twin is updated: each byte
+// is read once, so what is written later differs from the twin the next time. Pre: as for encode_diff().
+template <typename Visit>
+bool for_each_change(const std::byte* page, std::byte* twin, size_t page_size, bool updates_twin, Visit&& visit);
+
 // Calls visit(page offset, first byte, length) for every run of changed bytes, in ascending order. The diff must be
 // valid, such as the caller's own. With an invalid one this stops somewhere.
 template <typename Visit>
@@ -51,6 +58,9 @@ void for_each_run(std::span<const std::byte> diff, Visit&& visit);
 
 // Returns how many bytes a valid diff changes, for statistics.
 [[nodiscard]] size_t changed_bytes(std::span<const std::byte> diff);
+
+// Copies a run of changed bytes, mostly few, and stores no other byte.
+void copy_changes(std::byte* to, const std::byte* from, size_t length);
 
 // Copies a page, to make a twin or to fill a frame. The pages do not overlap.
 void copy_page(std::byte* to, const std::byte* from, size_t page_size);
@@ -64,6 +74,20 @@ inline constexpr size_t kRunHeader = 4;
 inline constexpr size_t kLineHeader = 10;
 inline constexpr std::byte kRuns{1};
 inline constexpr std::byte kLines{2};
+
+inline constexpr size_t kBatchLines = 16;
+inline constexpr size_t kBatch = kBatchLines * kLine;
+
+// A snapshot is what was read of 16 lines, and how that differs from the twin. Reading and comparing are one step, and
+// the code after it works on the snapshot. So a byte is used as it was compared, even if another thread writes the page
+// meanwhile.
+struct Snapshot {
+  uint64_t mask[kBatchLines];              // bit i of a changed line: byte i differs
+  alignas(kLine) std::byte bytes[kBatch];  // the bytes of changed lines
+};
+
+// Fills the snapshot's changed lines, and returns a mask of them.
+uint32_t compare(const std::byte* page, const std::byte* twin, Snapshot& snapshot);
 
 template <typename T>
 T get_at(const std::byte* at) {
@@ -131,6 +155,30 @@ bool walk_lines(std::span<const std::byte> diff, size_t page_size, Visit&& visit
 }
 
 }  // namespace diff_format
+
+template <typename Visit>
+bool for_each_change(const std::byte* page, std::byte* twin, size_t page_size, bool updates_twin, Visit&& visit) {
+  using namespace diff_format;
+  Snapshot snapshot;
+  size_t begin = 0, end = 0;  // of the last run, which may go on in the next line
+  for (size_t batch = 0; batch < page_size; batch += kBatch) {
+    for (uint32_t changed = compare(page + batch, twin + batch, snapshot); changed != 0; changed &= changed - 1) {
+      const auto line = static_cast<size_t>(std::countr_zero(changed));
+      const size_t at = batch + line * kLine;
+      if (updates_twin) std::memcpy(twin + at, snapshot.bytes + line * kLine, kLine);
+      for_each_run_of(snapshot.mask[line], [&](size_t first, size_t length) {
+        if (at + first != end || end == 0) {
+          if (end != 0) visit(begin, end - begin);
+          begin = at + first;
+        }
+        end = at + first + length;
+      });
+    }
+  }
+  if (end == 0) return false;
+  visit(begin, end - begin);
+  return true;
+}
 
 template <typename Visit>
 void for_each_run(std::span<const std::byte> diff, Visit&& visit) {
