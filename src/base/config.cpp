@@ -72,11 +72,12 @@ Result<AccessMechanism> parse_access(std::string_view text) {
   return fail("access mechanism is '{}'; it must be auto, userfault or mprotect", text);
 }
 
-Result<HomePolicy> parse_home(std::string_view text) {
+Result<std::optional<HomePolicy>> parse_home(std::string_view text) {
+  if (text == "auto") return std::nullopt;
   if (text == "interleaved") return HomePolicy::kInterleaved;
   if (text == "blocked") return HomePolicy::kBlocked;
   if (text == "first-touch") return HomePolicy::kFirstTouch;
-  return fail("default home is '{}'; it must be interleaved, blocked or first-touch", text);
+  return fail("default home is '{}'; it must be auto, interleaved, blocked or first-touch", text);
 }
 
 Result<FabricKind> parse_fabric(std::string_view text) {
@@ -192,7 +193,7 @@ Status validate(const Config& config) {
         "virtual time emulates the whole machine on this one, so it needs fabric shm and no hosts (--clock or "
         "MULTIGRAIN_CLOCK)");
   if (config.home == HomePolicy::kNode)
-    return fail("the default home is one node; it must be interleaved, blocked or first-touch (MULTIGRAIN_HOME)");
+    return fail("the default home is one node; it must be auto, interleaved, blocked or first-touch (MULTIGRAIN_HOME)");
   if (config.node.value >= config.nodes)
     return fail("this is node {} of {}; MULTIGRAIN_NODE must be below MULTIGRAIN_NODES (mgrun sets both)",
                 config.node.value, config.nodes);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,11 +38,11 @@ enum class HomePolicy : uint8_t {
 // Reads a size such as "4096", "16K", "64KiB", "64G", "16T" (powers of two).
 Result<uint64_t> parse_size(std::string_view text);
 
-// These read "auto", "userfault" or "mprotect"; "jump" or "trap"; "interleaved", "blocked" or "first-touch"; and "shm"
-// or "ucx".
+// These read "auto", "userfault" or "mprotect"; "jump" or "trap"; "auto" (nullopt), "interleaved", "blocked" or
+// "first-touch"; and "shm" or "ucx".
 Result<AccessMechanism> parse_access(std::string_view text);
 Result<CallsBy> parse_calls(std::string_view text);
-Result<HomePolicy> parse_home(std::string_view text);
+Result<std::optional<HomePolicy>> parse_home(std::string_view text);
 Result<FabricKind> parse_fabric(std::string_view text);
 
 // This is how much virtual time a unit of CPU time here is: in the program's code, and in that of the protocol and
@@ -90,7 +91,7 @@ struct Config {
   NetworkModel network;                                  // MULTIGRAIN_NET
   StatsFormat stats = StatsFormat::kNone;                // MULTIGRAIN_STATS: text, json, text:FILE, json:FILE, none
   std::string stats_file;                                // empty: standard error
-  HomePolicy home = HomePolicy::kInterleaved;            // MULTIGRAIN_HOME: interleaved, blocked, first-touch
+  std::optional<HomePolicy> home;                        // MULTIGRAIN_HOME; nullopt (auto): as the protocol prefers
   unsigned prefetch = 16;                                // MULTIGRAIN_PREFETCH: most pages read ahead; 0: none
   ClockKind clock = ClockKind::kWall;                    // MULTIGRAIN_CLOCK: wall or virtual
   ClockScale clock_scale;                                // MULTIGRAIN_CLOCK_SCALE: virtual time per CPU time
@@ -113,6 +114,10 @@ struct Config {
   // lines.
   [[nodiscard]] const ProtocolTraits& protocol_of(Grain grain) const {
     return traits().grain == grain ? traits() : default_protocol(grain);
+  }
+  // The placement of an allocation that asks for none, of the memory that this protocol keeps coherent.
+  [[nodiscard]] HomePolicy home_under(const ProtocolTraits& traits) const {
+    return home.value_or(traits.prefers_first_touch ? HomePolicy::kFirstTouch : HomePolicy::kInterleaved);
   }
   [[nodiscard]] unsigned processors() const { return nodes * processors_per_node; }
   [[nodiscard]] NodeId node_of(ProcessorId p) const {

@@ -62,10 +62,16 @@ Result<HlrcOptions> parse_hlrc(std::string_view text) {
     } else if (item == "homes=follow" || item == "homes=stay") {
       options.homes_follow = item == "homes=follow";
       continue;
+    } else if (item == "runs=on" || item == "runs=off") {
+      options.runs = item == "runs=on";
+      continue;
+    } else if (item == "updates=on" || item == "updates=off") {
+      options.updates = item == "updates=on";
+      continue;
     }
     return fail(
         "the options of hlrc are not understood at '{}'; they must be a list of fetch-ahead=N (0 to {}), coalesce=on "
-        "or off, lock=ticket or test-and-set, barrier=leader or cooperative, and homes=follow or stay",
+        "or off, lock=ticket or test-and-set, barrier=leader or cooperative, homes=follow or stay, runs=on or off, and updates=on or off",
         item, HlrcOptions::kMaxFetchAhead);
   }
   return options;

@@ -1,6 +1,7 @@
 // This is the table of the coherence protocols that a run can have, and their options. All that is known of a protocol
 // by its name comes from here: the values that users may give, the sentences that list them, and which protocol the
-// runtime makes (coherence/create.h). How a protocol works is in its folder, coherence/NAME.
+// runtime makes (coherence/create.h). How a protocol works is in its folder, coherence/NAME. The table is in base, because
+// the launcher and the tools read it, too, which know nothing of coherence.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +28,8 @@ struct ProtocolTraits {
   Grain grain;
   // If true, some of it runs on a node because another node has sent a message. If false, locks do without that, too.
   bool has_handlers = true;
+  // If true, memory is at home where it is touched first unless the user wants it elsewhere. If false, it is interleaved.
+  bool prefers_first_touch = false;
   // If true, an allocation chooses how many lines move together.
   bool has_blocks = false;
   // These are powers of two, in bytes, for line protocols.
@@ -50,7 +53,8 @@ inline constexpr ProtocolTraits kProtocols[] = {
      .name = "hlrc",
      .of_allocation = MG_PROTOCOL_HLRC,
      .grain = Grain::kPage,
-     .has_handlers = false},
+     .has_handlers = false,
+     .prefers_first_touch = true},
     {.kind = ProtocolKind::kSc, .name = "sc", .of_allocation = MG_PROTOCOL_SC, .grain = Grain::kPage},
     {.kind = ProtocolKind::kDszoom,
      .name = "dszoom",
@@ -106,6 +110,10 @@ struct HlrcOptions {
   bool cooperative = false;
   // "homes=follow|stay": pages move their homes to the nodes that write them.
   bool homes_follow = true;
+  // "runs=on|off": pages that were fetched or written together are fetched and opened together again.
+  bool runs = true;
+  // "updates=on|off": copies that are in use keep their rights, and get what has changed.
+  bool updates = true;
 };
 // Reads a list such as "fetch-ahead=0,coalesce=off,lock=test-and-set,barrier=leader".
 Result<HlrcOptions> parse_hlrc(std::string_view text);

@@ -101,7 +101,7 @@ constexpr Setting kSettings[] = {
      "sc,tso,rc"},
     {"MULTIGRAIN_HLRC", Scope::kRun, parsed<&Config::hlrc, parse_hlrc>, "--hlrc", "LIST",
      "options of hlrc: fetch-ahead=N (default 4), coalesce=on|off, lock=ticket|test-and-set, "
-     "barrier=leader|cooperative, homes=follow|stay"},
+     "barrier=leader|cooperative, homes=follow|stay, runs=on|off, updates=on|off"},
     {"MULTIGRAIN_PAGE_SIZE", Scope::kRun, parsed<&Config::page_size, parse_size>, "--page-size", "BYTES",
      "unit of coherence: 4096 (default) to 65536, a power of two"},
     {"MULTIGRAIN_REGION_SIZE", Scope::kRun, parsed<&Config::region_size, parse_size>, "--region-size", "BYTES",
@@ -129,7 +129,9 @@ constexpr Setting kSettings[] = {
      "trap (its code stays as it is, and each call is a signal)",
      "jump,trap"},
     {"MULTIGRAIN_HOME", Scope::kRun, parsed<&Config::home, parse_home>, "--home", "WHERE",
-     "default home of pages: interleaved (default), blocked or first-touch", "interleaved,blocked,first-touch"},
+     "default home of pages: interleaved, blocked or first-touch; auto (default) is first-touch under hlrc, whose homes "
+     "follow the writers, and interleaved under the other protocols",
+     "auto,interleaved,blocked,first-touch"},
     {"MULTIGRAIN_PREFETCH", Scope::kRun, whole<&Config::prefetch, 0, Config::kMaxPrefetch>, "--prefetch", "PAGES",
      "pages read ahead of a processor that faults on one page after the other (default 16; 0: none)"},
     {"MULTIGRAIN_STATS", Scope::kRun, read_stats, "--stats", "FORMAT",

@@ -22,6 +22,12 @@
 #define MULTIGRAIN_LOCALS(...) static_cast<void>(0)
 #endif
 
+#ifndef MULTIGRAIN_CHOICE
+// Returns the value. Where it is true the thread decides by what it has learnt, and may be wrong: such a test tries both
+// true and false.
+#define MULTIGRAIN_CHOICE(value) (value)
+#endif
+
 #ifndef MULTIGRAIN_FINDS
 // Returns the value of an expression that makes one access of the word at `address`, before which the thread stops.
 // Such a test tells states apart by what threads have found: of that access, this value and no more.

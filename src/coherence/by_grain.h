@@ -37,6 +37,7 @@ class ByGrain final : public Protocol {
     pages_.release_at_barrier();
   }
   void acquire_at_barrier() override { pages_.acquire_at_barrier(); }
+  void end_serial_part() override { pages_.end_serial_part(); }
   bool help() override { return pages_.help(); }
   void serve() override {
     pages_.serve();

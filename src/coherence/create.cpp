@@ -21,9 +21,12 @@ Result<std::unique_ptr<Protocol>> create_page_protocol(const ProtocolTraits& pro
     case ProtocolKind::kHlrc:
       return hlrc::Driver::create(services, {.open_ahead = options.prefetch,
                                              .fetch_ahead = options.hlrc.fetch_ahead,
+                                             .runs = options.hlrc.runs,
                                              .coalesce = options.hlrc.coalesce,
                                              .cooperative = options.hlrc.cooperative,
-                                             .homes_follow = options.hlrc.homes_follow});
+                                             .homes_follow = options.hlrc.homes_follow,
+                                             .updates = options.hlrc.updates ? hlrc::Driver::Updates::kLearned
+                                                                             : hlrc::Driver::Updates::kNever});
     case ProtocolKind::kSc:
       return sc::Driver::create(services, options.prefetch);
     case ProtocolKind::kDszoom:

@@ -68,6 +68,9 @@ class PageDriver : public Protocol {
   void take_pages(PageId first, uint32_t count, const Message& message, uint32_t carried);
   void take_page(PageId page, const Message& message) { take_pages(page, 1, message, 1); }
 
+  // Brings the frames of consecutive pages into being by one call, as zeroes, where they were never written.
+  void make_frames(PageId first, uint64_t count) const;
+
   // Makes the twin of a page that no processor can write now.
   void make_twin(PageId page, PageRecord& record) MG_REQUIRES(record.lock);
   void drop_twin(PageRecord& record) MG_REQUIRES(record.lock);
@@ -105,7 +108,6 @@ class PageDriver : public Protocol {
  private:
   friend struct PageDriverState;
 
-  void make_frames(PageId first, uint64_t count) const;
   void touch(PageId first, uint64_t count) const;
   void count_opened(uint32_t pages);
 };

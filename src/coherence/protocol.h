@@ -109,6 +109,10 @@ class Protocol {
   }
   virtual void acquire_at_barrier() { acquire_all(); }
 
+  // Until now only processors of this node have run, so what they have written no other node has fetched. Called from
+  // ordinary code, before processors of other nodes run.
+  virtual void end_serial_part() {}
+
   // Gives up the contents of these pages, as if zeros were written all over them, on every node, and gives their memory
   // back. Threads may access the pages meanwhile. Returns true when that is done, false if this protocol cannot do it.
   // Called from ordinary code, by one thread of the node at a time.

@@ -141,7 +141,8 @@ void copy_short(std::byte* to, const std::byte* from, size_t length) {
 // Returns the size if runs are the better encoding, 0 if the pages are equal, and kTooFragmented if lines are better.
 constexpr size_t kTooFragmented = ~size_t{0};
 
-size_t encode_runs(Compare compare_lines, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
+size_t encode_runs(Compare compare_lines, const std::byte* page, const std::byte* twin, size_t page_size,
+                   std::byte* out) {
   Snapshot snapshot;
   std::byte* end = out + kHeader;
   std::byte* run = nullptr;  // the header of the last record
@@ -186,7 +187,8 @@ size_t encode_runs(Compare compare_lines, const std::byte* page, const std::byte
   return static_cast<size_t>(end - out);
 }
 
-size_t encode_lines(Compare compare_lines, const std::byte* page, const std::byte* twin, size_t page_size, std::byte* out) {
+size_t encode_lines(Compare compare_lines, const std::byte* page, const std::byte* twin, size_t page_size,
+                    std::byte* out) {
   Snapshot snapshot;
   std::byte* end = out + kHeader;
   size_t records = 0;
@@ -242,9 +244,8 @@ void copy_changes(std::byte* to, const std::byte* from, size_t length) {
 bool apply_diff(std::byte* home, size_t page_size, std::span<const std::byte> diff) {
   if (diff.empty()) return true;
   if (!is_valid(diff, page_size)) return false;
-  for_each_run(diff, [&](size_t offset, const std::byte* bytes, size_t length) {
-    copy_changes(home + offset, bytes, length);
-  });
+  for_each_run(
+      diff, [&](size_t offset, const std::byte* bytes, size_t length) { copy_changes(home + offset, bytes, length); });
   return true;
 }
 

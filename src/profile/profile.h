@@ -91,6 +91,8 @@ enum class Counter : uint8_t {
   kFetchLogOverflows,
   // Pages whose home is now the node that writes them.
   kHomesMoved,
+  // Pages that a notice named, and that got what had changed because they were in use.
+  kUpdates,
   // Fine grain
   kTwoHopMisses,    // lines that came from their home, or to it
   kThreeHopMisses,  // lines that came from a third node

@@ -53,6 +53,7 @@ constexpr CounterName kCounterNames[] = {
     {Counter::kFetchLogOverflows, "fetch_log_overflows", "times that a fetch log overflowed",
      "lazy release consistency"},
     {Counter::kHomesMoved, "homes_moved", "homes moved to the page's writer", "lazy release consistency"},
+    {Counter::kUpdates, "pages_updated", "pages in use that were updated", "lazy release consistency"},
     {Counter::kTwoHopMisses, "two_hop_misses", "misses of two hops", "lines"},
     {Counter::kThreeHopMisses, "three_hop_misses", "misses of three hops", "lines"},
     {Counter::kStoreMisses, "store_misses", "of these, for a store", "lines"},

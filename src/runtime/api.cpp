@@ -99,7 +99,8 @@ multigrain::Result<multigrain::Placement> placement_of(size_t size, const mg_all
   const multigrain::Config& config = self.config();
   const auto grain = grain_of(options.protocol, self);
   if (!grain) return tl::unexpected(grain.error());
-  multigrain::Placement placement{.policy = config.home, .node = NodeId(0), .grain = *grain};
+  multigrain::Placement placement{
+      .policy = config.home_under(config.protocol_of(*grain)), .node = NodeId(0), .grain = *grain};
   if (config.protocol_of(*grain).has_blocks) {
     const size_t wanted = options.block_size;
     if (wanted % config.line_size != 0 || wanted > config.page_size)

@@ -370,6 +370,12 @@ void Processors::handle_peeked(void* context, const Message& message) {
   self.peeked_.notify();
 }
 
+bool Processors::other_nodes_are_idle() {
+  for (uint16_t n = 1; n < config_.nodes; ++n)
+    if (!node_is_idle(NodeId(n))) return false;
+  return true;
+}
+
 bool Processors::node_is_idle(NodeId node) {
   const unsigned first = node.value * config_.processors_per_node;
   for (unsigned p = first; p < first + config_.processors_per_node; ++p)
@@ -396,6 +402,7 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
   uint32_t idle = 0;
   const NodeId node = node_of(processor);
   const bool needs_state = node != NodeId(0) && node_is_idle(node);
+  const bool is_first_elsewhere = node != NodeId(0) && other_nodes_are_idle();
   if (!known_[processor].runs.compare_exchange_strong(idle, 1)) {
     error = fmt::format("mg_spawn: processor {} is running already", processor);
     return -EBUSY;
@@ -409,6 +416,7 @@ int Processors::spawn(unsigned processor, mg_function function, void* argument, 
     }
   }
   known_[processor].has_run = true;
+  if (is_first_elsewhere) host_.end_serial_part();
   host_.release();
   if (needs_state) {
     if (Status copied = host_.copy_state(node); !copied) {

@@ -36,6 +36,8 @@ class ProcessorHost {
   virtual void release() = 0;
   // Lets the calling processor go on where a processor of `from` left off.
   virtual void acquire(NodeId from) = 0;
+  // Processors of other nodes will run from now on, where only this node's have run before.
+  virtual void end_serial_part() = 0;
   // Copies node 0's private state to a node where no processor runs.
   virtual Status copy_state(NodeId to) = 0;
 };
@@ -97,6 +99,7 @@ class Processors {
   void hand_over(Local& local, mg_function function, void* argument);
   void finished(unsigned processor);
   [[nodiscard]] bool node_is_idle(NodeId node);
+  [[nodiscard]] bool other_nodes_are_idle();
   [[nodiscard]] NodeId node_of(unsigned processor) const {
     return NodeId(static_cast<uint16_t>(processor / config_.processors_per_node));
   }

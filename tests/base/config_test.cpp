@@ -51,9 +51,10 @@ TEST(NamesTest, AccessAndHome) {
   EXPECT_EQ(parse_calls("trap"), CallsBy::kTrap);
   EXPECT_EQ(parse_calls("x").error().message, "it is 'x'; it must be jump or trap");
   EXPECT_EQ(parse_access("x").error().message, "access mechanism is 'x'; it must be auto, userfault or mprotect");
-  EXPECT_EQ(parse_home("interleaved"), HomePolicy::kInterleaved);
-  EXPECT_EQ(parse_home("blocked"), HomePolicy::kBlocked);
-  EXPECT_EQ(parse_home("first-touch"), HomePolicy::kFirstTouch);
+  EXPECT_EQ(parse_home("auto").value(), std::nullopt);
+  EXPECT_EQ(parse_home("interleaved").value(), HomePolicy::kInterleaved);
+  EXPECT_EQ(parse_home("blocked").value(), HomePolicy::kBlocked);
+  EXPECT_EQ(parse_home("first-touch").value(), HomePolicy::kFirstTouch);
   EXPECT_FALSE(parse_home("node"));
 }
 
@@ -117,7 +118,11 @@ TEST_F(EnvironmentTest, NothingSetIsOneNode) {
   EXPECT_EQ(config->page_size, 4096u);
   EXPECT_EQ(config->region_size, uint64_t{16} << 40);
   EXPECT_EQ(config->job_fd, -1);
-  EXPECT_EQ(config->home, HomePolicy::kInterleaved);
+  EXPECT_EQ(config->home, std::nullopt) << "the protocol of an allocation decides";
+  EXPECT_EQ(config->home_under(*find_protocol(&ProtocolTraits::name, std::string_view("mgs"))),
+            HomePolicy::kInterleaved);
+  EXPECT_EQ(config->home_under(*find_protocol(&ProtocolTraits::name, std::string_view("hlrc"))),
+            HomePolicy::kFirstTouch);
 }
 
 TEST_F(EnvironmentTest, ReadsEveryVariable) {

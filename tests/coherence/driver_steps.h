@@ -18,6 +18,8 @@ void step_of_lock(const void* lock);
 void step_of_change(const uint64_t* address, uint64_t seen);
 // What the clock says, of a time that belongs to the object at `address`: the test decides.
 bool time_has_come(const void* address);
+// The explorer tries both answers.
+bool chooses();
 
 // A word or less; of bytes, which stand for a frame, the word that begins there.
 template <typename T>
@@ -55,6 +57,7 @@ class Locals {
 #define MULTIGRAIN_CHANGE_STEP(address, seen) ::multigrain::exploring_driver::step_of_change(address, seen)
 #define MULTIGRAIN_TIME_HAS_COME(address, time) \
   (static_cast<void>(time), ::multigrain::exploring_driver::time_has_come(address))
+#define MULTIGRAIN_CHOICE(value) ((value) && ::multigrain::exploring_driver::chooses())
 #define MULTIGRAIN_SPINS(number) 0
 #define MULTIGRAIN_LEARN(statement) static_cast<void>(0)
 #define MULTIGRAIN_LOCALS(...) const ::multigrain::exploring_driver::Locals multigrain_locals(__VA_ARGS__)

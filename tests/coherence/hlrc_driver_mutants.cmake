@@ -4,11 +4,6 @@ include(${CMAKE_CURRENT_LIST_DIR}/driver_mutants.cmake)
 
 in_file(driver)
 
-# kGrantBeforeQueue
-mutate([[  for (const Verb verb : actions) {
-]] [[  for (const Verb verb : explored::in_order(actions)) {
-]])
-
 # kIgnoreFetchLog
 mutate([[written_.empty() && fetch_log_.is_empty();]]
        [[written_.empty() && (is(Mutant::kIgnoreFetchLog) || fetch_log_.is_empty());]])
@@ -30,24 +25,51 @@ mutate([[    if (noticed[i] == 0) continue;]] [[    if (noticed[i] == 0 || is(Mu
 
 # kKeepUnshared
 mutate([[  on_fetched_elsewhere(record.page, actions);
-  perform]] [[  if (!is(Mutant::kKeepUnshared) || record.page.state == PageState::kWrite)
+  if (record.opened]] [[  if (!is(Mutant::kKeepUnshared) || record.page.state == PageState::kWrite)
     on_fetched_elsewhere(record.page, actions);
-  perform]])
+  if (record.opened]])
 
 # kDiffBeforeRevoke
 mutate([[    if (actions.contains(Verb::kRevokeWrite)) protect]]
        [[    if (actions.contains(Verb::kRevokeWrite) && !(is(Mutant::kDiffBeforeRevoke) && deposits[i])) protect]])
-mutate([[      if (deposits[i]) deposit(pages[i], record_of(i), under_way);
-]] [[      if (deposits[i]) deposit(pages[i], record_of(i), under_way);
+mutate([[      if (deposits[i]) deposit(pages[i], record_of(i), is_kept[i], under_way);
+]] [[      if (deposits[i]) deposit(pages[i], record_of(i), is_kept[i], under_way);
     for (size_t i = 0; i < pages.size(); ++i)
       if (is(Mutant::kDiffBeforeRevoke) && deposits[i]) revoke_write(pages[i], 1);
 ]])
 
 # kNoTwin
-mutate([[  MG_CHECK(record.twin != nullptr, page.value);
-  on_deposited]] [[  MG_CHECK(record.twin != nullptr, page.value);
-  for (size_t i = 0; i < page_size_ && is(Mutant::kNoTwin); ++i) record.twin[i] = ~frame(page)[i];
-  on_deposited]])
+mutate([[  const Deposits::Change change]]
+       [[  for (size_t i = 0; i < page_size_ && is(Mutant::kNoTwin); ++i) record.twin[i] = ~frame(page)[i];
+  const Deposits::Change change]])
+
+# kKeepUnlisted
+mutate([[    if (actions.contains(Verb::kQueue)) written_.push(pages[i]);
+]] [[    if (actions.contains(Verb::kQueue) && !is(Mutant::kKeepUnlisted)) written_.push(pages[i]);
+]])
+
+# kKeepTwin
+mutate([[.updates_twin = is_kept};
+]] [[.updates_twin = is_kept && !is(Mutant::kKeepTwin)};
+]])
+
+in_file(faults)
+
+# kGrantBeforeQueue
+mutate([[  // Before any of them becomes writable (H2).
+]] [[  if (is(Mutant::kGrantBeforeQueue)) grant(run);
+]])
+
+# kForgetRest
+mutate([[    return true;
+  }
+  record.page = before;
+]] [[    return true;
+  }
+  if (!is(Mutant::kForgetRest)) record.page = before;
+]])
+
+in_file(acquires)
 
 # kKnownBeforeInvalid
 mutate([[    invalidate_runs(*runs);
@@ -57,25 +79,35 @@ mutate([[    invalidate_runs(*runs);
 ]])
 
 # kLogOnce, kKeepPrefetched
-mutate([[  on_notice(record.page, context(record), actions);
+mutate([[  on_notice(record.page, context(record), is_used(record), actions);
 ]] [[  const Page before = record.page;
-  on_notice(record.page, context(record), actions);
+  on_notice(record.page, context(record), is_used(record), actions);
   if (is(Mutant::kLogOnce)) record.page.logged = before.logged;
   if (is(Mutant::kKeepPrefetched) && before.state == PageState::kPrefetched) record.page.state = before.state;
 ]])
 
 # kNoDepositAtNotice, kForgetEarlyDeposit
-mutate([[      if (!group.deposits[i]) continue;
-      deposit(group.pages[i], records_[group.pages[i].value], under_way);
-]] [[      if (!group.deposits[i]) continue;
+mutate([[      if (!has(i, Verb::kDeposit)) continue;
+      deposit(group.pages[i], records_[group.pages[i].value], false, under_way);
+]] [[      if (!has(i, Verb::kDeposit)) continue;
       Record& record = records_[group.pages[i].value];
       if (is(Mutant::kNoDepositAtNotice)) {
         drop_twin(record);
         continue;
       }
       const Page before = record.page;
-      deposit(group.pages[i], record, under_way);
+      deposit(group.pages[i], record, false, under_way);
       if (is(Mutant::kForgetEarlyDeposit)) record.page.notice_pending = before.notice_pending;
+]])
+
+# kMergeWhole, kMergeFrameOnly
+mutate([[  static_cast<void>(for_each_change(home_copy, record.twin, page_size_, true, ]]
+       [[  if (is(Mutant::kMergeWhole)) std::memcpy(frame(page), home_copy, page_size_);
+  static_cast<void>(for_each_change(home_copy, record.twin, page_size_, !is(Mutant::kMergeFrameOnly), ]])
+
+# kUpdateUnlogged
+mutate([[      fetch.log = fetch_log_.start_append(home, {page, 1}, fetch.replaced);
+]] [[      if (!is(Mutant::kUpdateUnlogged)) fetch.log = fetch_log_.start_append(home, {page, 1}, fetch.replaced);
 ]])
 
 in_file(notice_reader)
@@ -119,8 +151,8 @@ mutate([[    on_home_leaves(record.page, actions);
 ]])
 
 # kMovedUnshared
-mutate([[    on_home_comes(record.page);
-]] [[    on_home_comes(record.page);
+mutate([[    on_home_comes(record.page, actions);
+]] [[    on_home_comes(record.page, actions);
     if (is(Mutant::kMovedUnshared)) record.page.shared = false;
 ]])
 

@@ -19,7 +19,7 @@ const char* name(Mutant mutant) {
     case Mutant::kNoTimestamp:
       return "raise no timestamp";
     case Mutant::kOnlyReleaser:
-      return "take in the releaser's own notices only";
+      return "apply the releaser's own notices only";
     case Mutant::kReorderFetchLog:
       return "entries of a node's fetch log come in any order";
     case Mutant::kPublishBeforeDeposit:
@@ -51,7 +51,7 @@ const char* name(Mutant mutant) {
     case Mutant::kKeepUnshared:
       return "forget fetches of pages that the home may not write";
     case Mutant::kNoticesBeforeMoves:
-      return "take in notices, and then move homes";
+      return "apply notices, and then move homes";
     case Mutant::kMovedUnshared:
       return "count a page that has moved as private";
     case Mutant::kMoveContested:
@@ -60,6 +60,18 @@ const char* name(Mutant mutant) {
       return "publish what was written always in the same place";
     case Mutant::kOldHomeWrites:
       return "leave an old home the right to write";
+    case Mutant::kKeepUnlisted:
+      return "leave a page that stays writable out of the next interval";
+    case Mutant::kKeepTwin:
+      return "leave the twin of a page that stays writable as it was";
+    case Mutant::kMergeWhole:
+      return "fill a page that is written with the whole home copy";
+    case Mutant::kMergeFrameOnly:
+      return "update a page that is written, and not its twin";
+    case Mutant::kUpdateUnlogged:
+      return "update a page in use without an entry in the fetch log";
+    case Mutant::kForgetRest:
+      return "change a page that does not join a run of pages";
     case Mutant::kCount:
       break;
   }
@@ -107,6 +119,17 @@ const char* shows_on(Mutant mutant) {
       return "homes move there and back";
     case Mutant::kOldHomeWrites:
       return "a home moves that its old home may write";
+    case Mutant::kKeepUnlisted:
+    case Mutant::kMergeWhole:
+      return "an interval ends, and another processor writes a page in use";
+    case Mutant::kKeepTwin:
+      return "two nodes write a page in use, each under its lock";
+    case Mutant::kMergeFrameOnly:
+      return "a page in use is updated between two writes of another node";
+    case Mutant::kUpdateUnlogged:
+      return "a page in use is read again and again";
+    case Mutant::kForgetRest:
+      return "pages are written together, and one of them is invalid";
     default:
       return "a lock chain over three nodes";
   }

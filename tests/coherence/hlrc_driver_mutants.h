@@ -42,6 +42,13 @@ enum class Mutant : uint8_t {
   kMoveContested,       // pages move to one of two nodes that have written them
   kOnePlace,            // what the nodes have written is always in the same place
   kOldHomeWrites,       // an old home goes on writing in place
+  // Of pages in use, and of runs of pages.
+  kKeepUnlisted,    // a page that stays writable does not join the next interval
+  kKeepTwin,        // the twin of a page that stays writable stays what it was
+  kMergeWhole,      // a page that is written gets the whole home copy
+  kMergeFrameOnly,  // a page that is written gets what has changed, and its twin does not
+  kUpdateUnlogged,  // the home does not learn that a page in use was fetched
+  kForgetRest,      // a page that does not join a run of pages counts as having joined it
   kCount
 };
 [[nodiscard]] const char* name(Mutant mutant);
@@ -53,16 +60,6 @@ enum class Mutant : uint8_t {
 inline Mutant g_mutant = Mutant::kNone;
 inline bool is(Mutant mutant) {
   return g_mutant == mutant;
-}
-
-// kGrantBeforeQueue
-inline Actions in_order(const Actions& actions) {
-  if (!is(Mutant::kGrantBeforeQueue) || !actions.contains(Verb::kQueue)) return actions;
-  Actions reordered;
-  for (const Verb verb : actions)
-    if (verb != Verb::kQueue) reordered.push(verb);
-  reordered.push(Verb::kQueue);
-  return reordered;
 }
 
 }  // namespace multigrain::hlrc::explored

@@ -36,10 +36,22 @@ struct Explored {
   static Pieces pieces(Driver& driver) {
     Pieces all;
     add_pool(all, *driver.twins_, explored::kMaxWords * sizeof(uint64_t));
-    add_pool(all, driver.diffs_, sizeof(void*));
     add(all, driver.pages_looked_up_);
     for (size_t page = 0; page < kPages; ++page) add(all, driver.records_[page]);
     add(all, driver.history_);
+    add(all, driver.around_);
+    add(all, driver.epochs_);
+    add(all, driver.intervals_);
+    add(all, driver.at_barrier_);
+    add(all, driver.ending_pages_);
+    add(all, driver.episode_ends_);
+    add(all, driver.leaves_barrier_);
+    add(all, driver.keeps_used_);
+    SerialPages& serial = driver.serial_pages_;
+    add(all, serial.is_serial_);
+    add(all, serial.lock_);
+    add(all, serial.size_);
+    all.push_back(std::as_writable_bytes(std::span(&serial.runs_[0], kPages)));
     FetchLog& fetch_log = driver.fetch_log_;
     add(all, fetch_log.all_fetched_);
     for (size_t n = 0; n < kNodes; ++n) {
@@ -85,7 +97,11 @@ struct Explored {
       for (size_t i = from; i < kPages; ++i) list[i] = PageId(0);
     };
     clear(written.lists_[written.current_], written.size_);
+    // The explorer tries all that a driver may decide by these.
+    if (!driver.learns())
+      for (size_t page = 0; page < kPages; ++page) forget_use(driver, page);
     if (is_free(driver.interval_lock_)) {
+      driver.ending_pages_ = 0;
       clear(written.lists_[written.current_ ^ 1], 0);
       std::memset(&driver.noticed_[0], 0, kPages);
     }
@@ -107,11 +123,13 @@ struct Explored {
     for (size_t i = driver.episode_->size_; i < 2 * runs(); ++i) driver.episode_->own_[i] = {};
     for (size_t i = 0; i < kBuffers; ++i) {
       std::byte* const buffer = driver.twins_->memory() + i * driver.twins_->page_size();
-      bool is_used = false;
+      bool is_used = !is_free(driver.acquire_lock_);  // an acquire has fetched a home copy into it
       for (size_t page = 0; page < kPages; ++page) is_used = is_used || driver.records_[page].twin == buffer;
       if (!is_used) std::memset(buffer + sizeof(void*), 0, explored::kMaxWords * sizeof(uint64_t) - sizeof(void*));
     }
   }
+
+  static void forget_use(Driver& driver, size_t page) MG_NO_THREAD_SAFETY_ANALYSIS { driver.records_[page].use = {}; }
 
   static bool is_free(SpinLock& lock) {
     if (!lock.try_lock()) return false;
@@ -119,7 +137,7 @@ struct Explored {
     return true;
   }
   static bool is_locked(Driver& driver, unsigned page) { return !is_free(driver.records_[page].lock); }
-  static const Page& page(Driver& driver, unsigned page) { return driver.records_[page].page; }
+  static const Page& page(Driver& driver, size_t page) { return driver.records_[page].page; }
   // nullopt: the node has not looked it up.
   static std::optional<NodeId> home(Driver& driver, unsigned page) {
     if (driver.records_[page].home_plus_one.load() == 0) return std::nullopt;
@@ -134,10 +152,12 @@ struct Explored {
   static bool is_between_barriers(Driver& driver) { return is_free(driver.acquire_lock_); }
   static bool has_twin(Driver& driver, unsigned page) { return driver.records_[page].twin != nullptr; }
   static bool is_at_rest(Driver& driver) {
-    return driver.written_.unpublished_.load() == 0 && driver.written_.size_ == 0 && is_free(driver.interval_lock_) &&
-           is_free(driver.acquire_lock_);
+    size_t kept = 0;  // pages that stay writable, and have joined the next interval
+    for (size_t page = 0; page < kPages; ++page) kept += Explored::page(driver, page).queued ? 1 : 0;
+    return driver.written_.unpublished_.load() == kept && driver.written_.size_ == kept &&
+           is_free(driver.interval_lock_) && is_free(driver.acquire_lock_);
   }
-  static PageId& last_fetch() { return Driver::t_last_fetch; }
+  static FaultHistory& history() { return Driver::t_history; }
 };
 
 }  // namespace multigrain::hlrc

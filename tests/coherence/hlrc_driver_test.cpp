@@ -33,16 +33,24 @@ struct TestNode : driver_nodes::NodeMemory {
   std::unique_ptr<Driver> driver;
 };
 
+// No page moves or keeps its rights for what the driver has learnt.
+constexpr Driver::Options kPlain{.runs = false, .updates = Driver::Updates::kNever};
+constexpr Driver::Options kOpensAhead{
+    .open_ahead = 16, .fetch_ahead = 4, .runs = false, .updates = Driver::Updates::kNever};
+// As the product has it, but for groups that are fetched and opened ahead.
+constexpr Driver::Options kLearns{.open_ahead = 16, .fetch_ahead = 4};
+// Each page counts as in use.
+constexpr Driver::Options kUpdates{.open_ahead = 16, .fetch_ahead = 4, .updates = Driver::Updates::kAlways};
+
 class Machine : public driver_nodes::DriverNodes<TestNode> {
  public:
-  Machine(unsigned nodes, AccessMechanism access, size_t page_size, unsigned prefetch = 0, unsigned run_of_homes = 1,
-          uint64_t region_size = kRegionSize, bool cooperative = false)
+  Machine(unsigned nodes, AccessMechanism access, size_t page_size, const Driver::Options& options = kPlain,
+          unsigned run_of_homes = 1, uint64_t region_size = kRegionSize)
       : DriverNodes(nodes, access, page_size, region_size), homes_(nodes, run_of_homes) {
     for (unsigned n = 0; n < nodes; ++n) {
       TestNode& each = node(n);
       each.fabric = std::make_unique<OneSided>(*each.memory);
-      auto driver = Driver::create({*each.fabric, *each.region, *each.rights, homes_, WaitPolicy{20'000}},
-                                   {.open_ahead = prefetch, .fetch_ahead = prefetch / 4, .cooperative = cooperative});
+      auto driver = Driver::create({*each.fabric, *each.region, *each.rights, homes_, WaitPolicy{20'000}}, options);
       EXPECT_TRUE(driver) << driver.error().message;
       each.driver = std::move(*driver);
     }
@@ -53,6 +61,7 @@ class Machine : public driver_nodes::DriverNodes<TestNode> {
   void acquire_all(unsigned n) { node(n).driver->acquire_all(); }
   void release_at_barrier(unsigned n) { node(n).driver->release_at_barrier(); }
   void acquire_at_barrier(unsigned n) { node(n).driver->acquire_at_barrier(); }
+  void end_serial_part(unsigned n) { node(n).driver->end_serial_part(); }
   unsigned home(unsigned n, uint64_t page) { return node(n).driver->home_now(PageId(page)).value; }
   bool help(unsigned n) { return node(n).driver->help(); }
   [[nodiscard]] bool is_clean(unsigned n) { return node(n).driver->is_clean(); }
@@ -264,7 +273,7 @@ TEST(HlrcDriverLog, AReaderOfALogThatGoesRoundMeanwhileMissesNothing) {
 TEST_P(HlrcDriver, AHomeThatLosesCountOfTheFetchesCountsEveryPageAsFetched) {
   constexpr uint64_t kFetched = words::kFetchLogCount + 1;
   constexpr uint64_t kWritten = 5, kRead = 6, kUntouched = 7, kSeen = kFetched - 1;
-  Machine machine(2, GetParam(), 4096, 0, kFetched, 2 * kFetched * 4096);  // the first half is at home on node 0
+  Machine machine(2, GetParam(), 4096, kPlain, kFetched, 2 * kFetched * 4096);  // the first half is at home on node 0
   const uint64_t lost_before = counted(Counter::kFetchLogOverflows);
   machine.write(0, kWritten, 0, 1);
   machine.release(0);
@@ -284,6 +293,86 @@ TEST_P(HlrcDriver, AHomeThatLosesCountOfTheFetchesCountsEveryPageAsFetched) {
       EXPECT_EQ(machine.read(1, page, 0), i);
     }
   }
+}
+
+// A page in use keeps its rights at the end of an interval and at notices. Each node's writes go where they have to.
+TEST_P(HlrcDriver, PagesInUseKeepTheirRights) {
+  Machine machine(3, GetParam(), 4096, kUpdates);
+  const uint64_t updates_before = counted(Counter::kUpdates);
+  const uint64_t twins_before = counted(Counter::kTwins);
+  for (uint64_t i = 1; i <= 20; ++i) {
+    machine.write(0, 2, 0, i);  // at home at node 2
+    machine.write(1, 2, 1, i);
+    EXPECT_EQ(machine.read(2, 2, 2), 0u);
+    machine.release(0);
+    machine.acquire(1, 0);
+    machine.release(1);
+    machine.acquire(0, 1);
+    for (unsigned n = 0; n < 3; ++n) {
+      ASSERT_EQ(machine.read(n, 2, 0), i);
+      ASSERT_EQ(machine.read(n, 2, 1), i);
+      ASSERT_EQ(machine.inspect(n, 2).state, PageState::kWrite) << "at node " << n << ", where no fault took it";
+    }
+  }
+  EXPECT_EQ(counted(Counter::kTwins) - twins_before, 2u) << "each writer has made one";
+  EXPECT_EQ(counted(Counter::kUpdates) - updates_before, 40u);
+}
+
+// A page that is read between notices, each time, counts as in use after some of them; a page that is not, does not.
+TEST_P(HlrcDriver, APageThatIsReadBetweenNoticesIsUpdated) {
+  Machine machine(2, GetParam(), 4096, {.runs = false});
+  const uint64_t updates_before = counted(Counter::kUpdates);
+  constexpr uint64_t kUsed = 0, kUnused = 2;  // at home at node 0
+  static_cast<void>(machine.read(1, kUnused, 0));
+  for (uint64_t i = 1; i <= 40; ++i) {
+    machine.write(0, kUsed, 0, i);
+    machine.write(0, kUnused, 0, i);
+    machine.release(0);
+    machine.acquire(1, 0);
+    ASSERT_EQ(machine.read(1, kUsed, 0), i);
+  }
+  EXPECT_GT(counted(Counter::kUpdates) - updates_before, 20u);
+  EXPECT_EQ(machine.inspect(1, kUnused).state, PageState::kInvalid);
+  EXPECT_EQ(machine.read(1, kUnused, 0), 40u);
+}
+
+// Pages that were fetched together are fetched together again, by one operation, and so are those written together.
+TEST_P(HlrcDriver, PagesThatMovedTogetherMoveTogetherAgain) {
+  constexpr uint64_t kPages = 8;
+  Machine machine(2, GetParam(), 4096, {.updates = Driver::Updates::kNever}, kPages);  // all at home on node 0
+  const auto episode = [&](uint64_t value) {
+    for (uint64_t page = 0; page < kPages; ++page) machine.write(0, page, 0, value);
+    machine.release(0);
+    machine.acquire(1, 0);
+    for (uint64_t page = 0; page < kPages; ++page) ASSERT_EQ(machine.read(1, page, 0), value);
+    for (uint64_t page = 0; page < kPages; ++page) machine.write(1, page, 1, value);
+    machine.release(1);
+    machine.acquire(0, 1);
+    for (uint64_t page = 0; page < kPages; ++page) ASSERT_EQ(machine.read(0, page, 1), value);
+  };
+  episode(1);
+  const uint64_t fetches_before = counted(Counter::kReadFaults);
+  const uint64_t upgrades_before = counted(Counter::kUpgrades);
+  const uint64_t pages_before = counted(Counter::kPagesFetched);
+  episode(2);
+  EXPECT_EQ(counted(Counter::kPagesFetched) - pages_before, kPages);
+  EXPECT_EQ(counted(Counter::kReadFaults) - fetches_before, 1u);
+  EXPECT_LE(counted(Counter::kUpgrades) - upgrades_before, 2u) << "node 1's pages, and node 0's";
+}
+
+// Pages that the home wrote before processors of other nodes ran are not noticed for that alone.
+TEST_P(HlrcDriver, PagesWrittenInTheSerialPartAreNotNoticedUnlessTheyAreWrittenAgain) {
+  constexpr uint64_t kPages = 6;
+  Machine machine(2, GetParam(), 4096, kPlain, kPages);
+  for (uint64_t page = 0; page < kPages; ++page) machine.write(0, page, 0, 1);
+  machine.end_serial_part(0);
+  for (uint64_t page = 0; page < kPages; ++page) ASSERT_EQ(machine.read(1, page, 0), 1u);
+  machine.write(0, 3, 0, 2);
+  machine.release(0);
+  machine.acquire(1, 0);
+  for (uint64_t page = 0; page < kPages; ++page)
+    EXPECT_EQ(machine.inspect(1, page).state, page == 3 ? PageState::kInvalid : PageState::kRead) << page;
+  EXPECT_EQ(machine.read(1, 3, 0), 2u);
 }
 
 // A barrier of all processors, each node with one.
@@ -318,10 +407,13 @@ TEST_P(HlrcDriver, AHomeFollowsTheNodeThatWritesThePageAlone) {
     EXPECT_EQ(machine.read(1, kShared, 1), 2u);
   }
   EXPECT_EQ(counted(Counter::kTwins) - twins_before, 4u) << "a home makes no twin";
-  // The former home writes it alone, and is home again.
-  machine.write(0, kMoves, 2, 11);
-  machine.write(1, kOther, 1, 12);
-  meet(machine);
+  // A former home that writes it alone is home again, but not at once.
+  for (uint64_t i = 10; i <= 11; ++i) {
+    EXPECT_EQ(machine.home(2, kMoves), 1u);
+    machine.write(0, kMoves, 2, i);
+    machine.write(1, kOther, 1, i + 1);
+    meet(machine);
+  }
   EXPECT_EQ(machine.home(2, kMoves), 0u);
   EXPECT_EQ(machine.home(0, kOther), 1u);
   for (unsigned n = 0; n < 3; ++n) {
@@ -346,7 +438,8 @@ TEST_P(HlrcDriver, ASerialEpisodeMovesNoHome) {
 // More runs of pages than a node can name: no home moves, and the next episode is as any other.
 TEST(HlrcDriverEpisode, TooManyRunsOfPagesMoveNoHome) {
   constexpr uint64_t kPages = 2 * (words::kEpisodeRuns + 1);
-  Machine machine(2, AccessMechanism::kUserfault, 4096, 0, 2 * kPages, 2 * kPages * 4096);  // all at home on node 0
+  Machine machine(2, AccessMechanism::kUserfault, 4096, kPlain, 2 * kPages,
+                  2 * kPages * 4096);  // all at home on node 0
   for (uint64_t page = 0; page < kPages; page += 2) machine.write(1, page, 0, page + 1);
   static_cast<void>(machine.read(1, 1, 0));
   machine.release(0);
@@ -366,10 +459,10 @@ TEST(HlrcDriverEpisode, TooManyRunsOfPagesMoveNoHome) {
 
 // Threads, a processor each, that write words of their own on all pages, and after each barrier read everything. Who
 // writes a page changes every few episodes.
-TEST_P(HlrcDriver, HomesMoveUnderProcessorsThatRun) {
+void homes_move_under_processors_that_run(AccessMechanism access, const Driver::Options& options) {
   constexpr unsigned kNodes = 3, kProcessors = 2;
   constexpr uint64_t kPages = 24, kEpisodes = 40;
-  Machine machine(kNodes, GetParam(), 4096, 4);
+  Machine machine(kNodes, access, 4096, options);
   std::barrier all(kNodes * kProcessors);
   std::array<std::unique_ptr<std::barrier<>>, kNodes> here;
   for (auto& each : here) each = std::make_unique<std::barrier<>>(kProcessors);
@@ -400,32 +493,45 @@ TEST_P(HlrcDriver, HomesMoveUnderProcessorsThatRun) {
   EXPECT_EQ(wrong.load(), 0u);
 }
 
+TEST_P(HlrcDriver, HomesMoveUnderProcessorsThatRun) {
+  for (const Driver::Options& options : {kOpensAhead, kLearns, kUpdates})
+    homes_move_under_processors_that_run(GetParam(), options);
+}
+
 TEST_P(HlrcDriver, RandomProgramsWithoutRacesReadWhatWasWritten) {
-  for (unsigned seed = 1; seed <= 4; ++seed) {
-    Machine machine(3, GetParam(), 4096);
-    run_phases(machine, 3, 2, seed);
+  for (const Driver::Options& options : {kPlain, kLearns, kUpdates}) {
+    for (unsigned seed = 1; seed <= 4; ++seed) {
+      Machine machine(3, GetParam(), 4096, options);
+      run_phases(machine, 3, 2, seed);
+    }
   }
 }
 
 TEST_P(HlrcDriver, RandomProgramsOnWidePages) {
-  Machine machine(2, GetParam(), 65536);
-  run_phases(machine, 2, 2, 9);
+  for (const Driver::Options& options : {kPlain, kLearns, kUpdates}) {
+    Machine machine(2, GetParam(), 65536, options);
+    run_phases(machine, 2, 2, 9);
+  }
 }
 
 TEST_P(HlrcDriver, OneProcessorANode) {
-  Machine machine(4, GetParam(), 4096);
-  run_phases(machine, 4, 1, 17);
+  for (const Driver::Options& options : {kPlain, kLearns, kUpdates}) {
+    Machine machine(4, GetParam(), 4096, options);
+    run_phases(machine, 4, 1, 17);
+  }
 }
 
 TEST_P(HlrcDriver, PagesOpenedAhead) {
-  Machine machine(3, GetParam(), 4096, 16, 3);
+  Machine machine(3, GetParam(), 4096, kOpensAhead, 3);
   run_phases(machine, 3, 2, 23);
 }
 
 // B.3 the other way round: those who wait take parts of what one of them ends, and of what it takes in.
 TEST_P(HlrcDriver, ProcessorsThatWaitShareThePageWork) {
   constexpr uint64_t kPages = 300;
-  Machine machine(2, GetParam(), 4096, 0, 1, kRegionSize, true);
+  Driver::Options options = kPlain;
+  options.cooperative = true;
+  Machine machine(2, GetParam(), 4096, options);
   ASSERT_GE(kRegionSize / 4096, 2 * kPages);
   std::atomic<bool> over{false};
   std::atomic<uint64_t> helped{0};

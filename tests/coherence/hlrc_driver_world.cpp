@@ -55,6 +55,11 @@ void wait_for(Completion completion) {
   std::memset(static_cast<void*>(&operation), 0, sizeof operation);
 }
 
+bool choose() {
+  g_world->stop(At::kChoice);
+  return g_world->self().choice;
+}
+
 void stop_before_lock(const void* lock) {
   g_world->self().lock = static_cast<SpinLock*>(const_cast<void*>(lock));
   g_world->stop(At::kSpin);
@@ -116,6 +121,8 @@ void World::execute(const Op& op) {
       return;
     case OpType::kBarrier:
       return meet();
+    case OpType::kEndSerialPart:
+      return nodes_[node()].driver->end_serial_part();
   }
 }
 
@@ -149,8 +156,8 @@ void World::acquire_lock(unsigned lock) {
   if (from != 0 && from - 1 != node()) nodes_[node()].driver->acquire(NodeId(static_cast<uint16_t>(from - 1)));
 }
 
-// Where pages are at home from now on, worked out from what the nodes have published: of each page that one of them has
-// written alone, that node. Not if only one has written anything, or one too much.
+// Where pages are at home from now on, worked out from what the nodes have published: pages that one of them has written
+// alone are taken to it, as on_episode_end() says. None is if only one has written anything, or one too much.
 void World::move_homes() {
   shared_.former_homes = shared_.homes;
   std::array<std::array<bool, kMaxPages>, kMaxNodes> written{};
@@ -174,7 +181,10 @@ void World::move_homes() {
     unsigned last = 0;
     for (unsigned n = 0; n < kMaxNodes; ++n)
       if (written[n][page]) ++writers, last = n;
-    if (writers == 1) shared_.homes[page] = static_cast<uint8_t>(last);
+    if (writers == 0) continue;
+    const auto alone = writers == 1 ? std::optional(NodeId(static_cast<uint16_t>(last))) : std::nullopt;
+    if (on_episode_end(shared_.writers[page], alone, writers == 1 && shared_.homes[page] == last))
+      shared_.homes[page] = static_cast<uint8_t>(last);
   }
 }
 
@@ -237,9 +247,12 @@ World::World(const Scenario& of)
     node.memory->export_to(network_, NodeId(n));
     std::byte* const words = node.memory->words().data();
     node.fabric = std::make_unique<SteppedFabric>(network_.node(NodeId(n)));
-    auto driver = Driver::create(
-        {*node.fabric, node.memory->region(), *node.rights, homes_, WaitPolicy{}},
-        {.open_ahead = 0, .fetch_ahead = scenario_.fetch_ahead ? 1u : 0u, .homes_follow = scenario_.homes_follow});
+    auto driver = Driver::create({*node.fabric, node.memory->region(), *node.rights, homes_, WaitPolicy{}},
+                                 {.open_ahead = scenario_.runs ? 2u : 0u,
+                                  .fetch_ahead = scenario_.fetch_ahead ? 1u : 0u,
+                                  .runs = scenario_.runs,
+                                  .homes_follow = scenario_.homes_follow,
+                                  .updates = scenario_.updates ? Driver::Updates::kAlways : Driver::Updates::kNever});
     if (!driver) panic("no driver for a node");
     node.driver = std::move(*driver);
     for (const std::span<std::byte> piece : Explored::pieces(*node.driver)) pieces_.push_back(piece);
@@ -268,7 +281,7 @@ void World::start() {
     running_ = p;
     self().at = At::kEnd;
     self().category = Category::kStopped;
-    self().last_fetch = PageId(UINT64_MAX - 1);
+    self().history = {};
     fibres_[p].begin(&explored::play);
     run(p);
   }
@@ -314,15 +327,16 @@ void World::restore(std::span<const uint8_t> in) {
 void World::run(size_t p) {
   running_ = p;
   profile_.enter(self().category);
-  Explored::last_fetch() = self().last_fetch;
+  Explored::history() = self().history;
   fibres_[p].clear_dead();
   fibres_[p].run();
-  self().last_fetch = Explored::last_fetch();
+  self().history = Explored::history();
   self().category = profile_.current();
   Place& place = self();
   if (place.at != At::kStep) place.word = 0, place.writes = false;
   if (place.at != At::kSpin) place.lock = nullptr;
   if (place.at != At::kWait) place.waits_for = 0;
+  if (place.at != At::kChoice) place.choice = false;
   if (place.at != At::kBarrier) place.meeting = 0;
 }
 
@@ -330,6 +344,7 @@ bool World::can_go_on(size_t p) {
   const Place& place = shared_.places[p];
   switch (place.at) {
     case At::kStep:
+    case At::kChoice:
     case At::kWait:
       return true;
     case At::kSpin:
@@ -351,6 +366,13 @@ void World::go_on(size_t p) {
   run(p);
 }
 
+// Whether a get brings a page into the frame of its node, and not beside it.
+bool World::fills_frame(size_t p, const Operation& get) {
+  const unsigned node = scenario_.processors[p];
+  return get.kind == Operation::Kind::kGet && get.segment == SegmentId::kFrames &&
+         get.to == reinterpret_cast<std::byte*>(frame(node, static_cast<unsigned>(get.offset / kPage)));
+}
+
 void World::complete(size_t p, Operation& operation) {
   while (operation.pending != 0) perform(p, operation, static_cast<unsigned>(std::countr_zero(operation.pending)));
 }
@@ -370,7 +392,7 @@ void World::perform(size_t p, Operation& operation, unsigned word) {
   if (operation.after != 0) complete(p, shared_.operations[p][operation.after - 1u]);
   operation.after = 0;
   if (operation.kind == Operation::Kind::kSwap && !is(Mutant::kReorderFetchLog)) complete_earlier(p, operation);
-  std::byte* const at = memory(operation) + word * kWordBytes;
+  std::byte* const at = memory(operation) + place_of(operation, word);
   switch (operation.kind) {
     case Operation::Kind::kNone:
       panic("an operation takes effect that is none");
@@ -388,10 +410,14 @@ void World::perform(size_t p, Operation& operation, unsigned word) {
         if ((operation.mask[word] >> i & 1) != 0) at[i] = std::byte{operation.bytes[word][i]};
       break;
     case Operation::Kind::kGet: {
-      std::memcpy(operation.to + word * kWordBytes, at, kWordBytes);
-      const unsigned page = static_cast<unsigned>(operation.offset / kPage);
-      if (operation.segment == SegmentId::kFrames && shared_.rights[scenario_.processors[p]][page] != Right::kNone)
-        wrong("H4: a frame is filled that processors have rights to");
+      std::memcpy(operation.to + place_of(operation, word), at, kWordBytes);
+      const auto page = static_cast<unsigned>((operation.offset + place_of(operation, word)) / kPage);
+      if (fills_frame(p, operation)) {
+        // A copy in use is filled while processors may read it.
+        const Right right = shared_.rights[scenario_.processors[p]][page];
+        if (right == Right::kWrite || (right == Right::kRead && !scenario_.updates))
+          wrong("H4: a frame is filled that processors have rights to");
+      }
       // Of a timestamp that is read as a whole.
       if (is(Mutant::kOnlyReleaser) && operation.segment == SegmentId::kWords && operation.offset == words::kVector &&
           word != operation.at)
@@ -406,10 +432,12 @@ void World::perform(size_t p, Operation& operation, unsigned word) {
 
 std::string World::take(const Event& event, std::string* log) {
   if (log != nullptr) *log += in_words(event) + "\n";
-  if (event.operation == Event::kGoesOn)
+  if (event.operation == Event::kGoesOn) {
+    shared_.places[event.processor].choice = event.word != 0;
     go_on(event.processor);
-  else
+  } else {
     perform(event.processor, shared_.operations[event.processor][event.operation], event.word);
+  }
   check();
   settle(log);
   return wrong_;
@@ -467,6 +495,10 @@ namespace multigrain::exploring_driver {
 // Of page_driver.cpp, before rights are changed: nobody but the node's processors sees that.
 void step(const void*, size_t) {
   hlrc::explored::stop_before(0, true);
+}
+
+bool chooses() {
+  return hlrc::explored::choose();
 }
 
 void step_of_lock(const void* lock) {

@@ -6,8 +6,10 @@
 #include <cstdint>
 
 #include "base/spin_lock.h"
+#include "coherence/hlrc/run_streams.h"
 #include "fabric/fabric.h"
 #include "hlrc_scenarios.h"
+#include "node_memory.h"
 #include "page_rights.h"
 #include "profile/profile.h"
 
@@ -17,7 +19,7 @@ inline constexpr size_t kWordBytes = sizeof(uint64_t);
 inline constexpr size_t kOperations = 12;    // that a processor has under way
 inline constexpr uint64_t kLogEntries = 24;  // of a ring, that are ever written, unless it goes round
 
-enum class At : uint8_t { kStep, kSpin, kWait, kLock, kBarrier, kEnd };
+enum class At : uint8_t { kStep, kChoice, kSpin, kWait, kLock, kBarrier, kEnd };
 
 // A word of memory that others may access. 0: none.
 using Word = uint64_t;
@@ -46,7 +48,8 @@ struct Place {
   Category category = Category::kStopped;
   Word word = 0;             // kStep: what it accesses next
   SpinLock* lock = nullptr;  // kSpin
-  PageId last_fetch{UINT64_MAX - 1};
+  bool choice = false;       // kChoice: what the driver will decide
+  FaultHistory history{};
 };
 
 // A remote operation under way, or a change of rights that takes effect late.
@@ -66,8 +69,13 @@ struct Operation {
   uint64_t* old = nullptr;
 };
 
+// How far behind an operation's first byte its words are. Of a page there are the words that programs use.
+inline uint64_t place_of(const Operation& operation, unsigned word) {
+  if (operation.segment != SegmentId::kFrames) return word * kWordBytes;
+  return word / kMaxWords * node_memory::kPage + word % kMaxWords * kWordBytes;
+}
 inline Word word_of(const Operation& operation, unsigned word) {
-  return word_at(operation.at, operation.segment, operation.offset + word * kWordBytes);
+  return word_at(operation.at, operation.segment, operation.offset + place_of(operation, word));
 }
 
 using exploring_driver::Right;
@@ -82,6 +90,7 @@ struct Shared {
   // Where pages are at home since the last meeting, and were before it.
   std::array<uint8_t, kMaxPages> homes{};
   std::array<uint8_t, kMaxPages> former_homes{};
+  std::array<Writers, kMaxPages> writers{};
   uint8_t meetings = 0;
   std::array<std::array<uint64_t, kMaxWords>, kMaxPages> golden{};
   std::array<std::array<Right, kMaxPages>, kMaxNodes> rights{};  // as the drivers have set them

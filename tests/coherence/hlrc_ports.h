@@ -17,6 +17,8 @@ namespace multigrain::hlrc::explored {
 // In the fibre: the processor stops before it accesses the word.
 void stop_before(Word word, bool writes);
 void stop_before_lock(const void* lock);
+// The explorer tries both answers.
+bool choose();
 // A new operation of the processor that runs.
 Operation& issue(Operation::Kind kind, NodeId at, SegmentId segment, uint64_t offset, size_t words);
 Completion completion_of(const Operation& operation);
@@ -49,10 +51,10 @@ class SteppedFabric final : public ForwardingFabric {
   Completion start_get(NodeId from, SegmentId segment, uint64_t offset, std::span<std::byte> bytes) override {
     return start_get_after({}, from, segment, offset, bytes);
   }
-  // Of a page the words that programs use.
   Completion start_get_after(Completion earlier, NodeId from, SegmentId segment, uint64_t offset,
                              std::span<std::byte> bytes) override {
-    const size_t words = segment == SegmentId::kFrames ? kMaxWords : bytes.size() / kWordBytes;
+    const size_t words =
+        segment == SegmentId::kFrames ? bytes.size() / node_memory::kPage * kMaxWords : bytes.size() / kWordBytes;
     Operation& get = issue(Operation::Kind::kGet, from, segment, offset, words);
     get.to = bytes.data();
     const Completion started = completion_of(get);

@@ -22,6 +22,9 @@ Op unlock(unsigned which) {
 Op barrier() {
   return {OpType::kBarrier, 0, 0, 0};
 }
+Op end_serial_part() {
+  return {OpType::kEndSerialPart, 0, 0, 0};
+}
 
 // Homes that move. In each episode two nodes write something: else it would be a serial one.
 void add_moving_homes(std::vector<Scenario>& all) {
@@ -47,10 +50,11 @@ void add_moving_homes(std::vector<Scenario>& all) {
       {{write(0, 1, 7), barrier(), lock(0), read(0, 0), unlock(0), read(0, 1)},
        {write(0, 0, 1), barrier(), lock(0), write(0, 0, 2), unlock(0)},
        {write(1, 0, 5), barrier(), read(1, 0)}});
+  // A home moves back only when a node has written the page alone twice.
   add("homes move there and back", {1, 0}, {0, 1},
-      {{write(0, 0, 1), barrier(), write(1, 0, 1), barrier(), read(0, 0)},
-       {write(1, 0, 2), barrier(), write(0, 0, 2), barrier(), read(1, 0)}});
-  add("homes move again and again", {1, 0}, {0, 1},
+      {{write(0, 0, 1), barrier(), write(1, 0, 1), barrier(), write(1, 0, 3), barrier(), read(0, 0)},
+       {write(1, 0, 2), barrier(), write(0, 0, 2), barrier(), write(0, 0, 4), barrier(), read(1, 0)}});
+  add("nodes write pages in turn, whose homes stay", {1, 0}, {0, 1},
       {{write(0, 0, 1), barrier(), write(1, 0, 1), barrier(), write(0, 0, 3), barrier(), read(1, 0)},
        {write(1, 0, 2), barrier(), write(0, 0, 2), barrier(), write(1, 0, 3), barrier(), read(0, 0)}});
   add("homes move to a node of two processors", {1, 0}, {0, 0, 1},
@@ -79,6 +83,100 @@ void add_moving_homes(std::vector<Scenario>& all) {
         read(2, 0)},
        {write(2, 0, 1), lock(0), read(0, 0), unlock(0), barrier(), write(2, 0, 2), read(1, 0), barrier()}});
   all.back().log_capacity = 1;
+}
+
+// Pages that count as in use keep their rights. Of each the driver may decide either way, each time.
+void add_pages_in_use(std::vector<Scenario>& all) {
+  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                       std::vector<Program> programs) {
+    Scenario scenario;
+    scenario.name = name;
+    scenario.homes = std::move(homes);
+    scenario.processors = std::move(processors);
+    scenario.programs = std::move(programs);
+    scenario.updates = true;
+    all.push_back(std::move(scenario));
+  };
+  add("two nodes write a page in use, each under its lock", {2}, {0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(1), read(0, 1), write(0, 1, 2), unlock(1)},
+       {lock(1), write(0, 1, 3), unlock(1), lock(0), read(0, 0), write(0, 0, 4), unlock(0)}});
+  add("a node and the home write a page in use", {0}, {0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(1), read(0, 1), unlock(1), lock(0), write(0, 0, 5), unlock(0)},
+       {lock(1), write(0, 1, 3), unlock(1), lock(0), read(0, 0), unlock(0), lock(1), write(0, 1, 4), unlock(1)}});
+  add("a page in use is read again and again", {0}, {0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(0), write(0, 0, 2), unlock(0), lock(0), write(0, 0, 3), unlock(0)},
+       {read(0, 1), lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), unlock(0)}});
+  add("a page in use gets a notice, and another processor writes it", {1}, {0, 0, 1},
+      {{write(0, 1, 2), write(0, 1, 3), barrier(), read(0, 0)},
+       {lock(0), read(0, 0), unlock(0), barrier(), read(0, 1)},
+       {lock(0), write(0, 0, 1), unlock(0), barrier(), read(0, 1)}});
+  add("an interval ends, and another processor writes a page in use", {1}, {0, 0, 1},
+      {{write(0, 1, 2), write(0, 1, 3), barrier(), read(0, 0)},
+       {lock(0), write(0, 0, 1), unlock(0), barrier(), read(0, 1)},
+       {lock(0), read(0, 0), unlock(0), barrier(), read(0, 1)}});
+  add("pages in use at a third node", {2}, {0, 1, 2},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(0), write(0, 0, 2), unlock(0)},
+       {lock(0), read(0, 0), unlock(0), lock(0), read(0, 0), write(0, 1, 7), unlock(0)},
+       {lock(0), read(0, 1), unlock(0)}});
+  add("false sharing of a page in use", {0}, {0, 1, 2},
+      {{barrier(), read(0, 0), barrier(), read(0, 1)},
+       {write(0, 0, 1), barrier(), barrier(), read(0, 1)},
+       {write(0, 1, 2), barrier(), read(0, 0), write(0, 1, 3), barrier()}});
+  all.back().takes_minutes = true;
+  // Node 0 applies a notice of the first write while its own copy is written, and ends its interval after the second.
+  add("a page in use is updated between two writes of another node", {2}, {0, 1},
+      {{write(0, 0, 1), lock(0), unlock(0), barrier(), read(0, 1)},
+       {write(0, 1, 2), lock(0), unlock(0), write(0, 1, 3), barrier(), read(0, 0)}});
+  add("pages in use, and notices get lost", {0, 0}, {0, 1},
+      {{lock(0), write(0, 0, 1), unlock(0), lock(0), write(1, 0, 1), unlock(0), barrier(), read(0, 1)},
+       {write(0, 1, 1), lock(0), read(0, 0), unlock(0), barrier(), read(0, 0), read(1, 0)}});
+  all.back().log_capacity = 1;
+  add("a home moves to a node that uses the page", {0, 1}, {0, 1},
+      {{write(0, 1, 1), write(1, 0, 9), barrier(), write(0, 1, 2), barrier(), read(0, 0)},
+       {write(0, 0, 1), barrier(), write(0, 0, 3), barrier(), read(0, 1), read(1, 0)}});
+  all.back().homes_follow = true;
+  add("homes of pages in use move there and back", {1, 0}, {0, 1},
+      {{write(0, 0, 1), barrier(), write(1, 0, 1), barrier(), write(1, 0, 3), barrier(), read(0, 0)},
+       {write(1, 0, 2), barrier(), write(0, 0, 2), barrier(), write(0, 0, 4), barrier(), read(1, 0)}});
+  all.back().homes_follow = true;
+}
+
+// Pages that moved together move together again.
+void add_runs(std::vector<Scenario>& all) {
+  const auto add = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
+                       std::vector<Program> programs) {
+    Scenario scenario;
+    scenario.name = name;
+    scenario.homes = std::move(homes);
+    scenario.processors = std::move(processors);
+    scenario.programs = std::move(programs);
+    scenario.runs = true;
+    all.push_back(std::move(scenario));
+  };
+  add("pages are fetched together again", {0, 0}, {0, 1},
+      {{write(0, 0, 1), write(1, 0, 1), barrier(), barrier(), write(0, 0, 2), write(1, 0, 2), barrier(), barrier(),
+        write(1, 0, 3), barrier()},
+       {read(0, 1), read(1, 1), barrier(), read(0, 0), read(1, 0), barrier(), barrier(), read(0, 0), barrier(),
+        barrier(), read(1, 0)}});
+  add("pages are written together again", {1, 1}, {0, 1},
+      {{write(0, 0, 1), write(1, 0, 1), lock(0), unlock(0), write(0, 0, 2), lock(0), unlock(0), write(1, 0, 3),
+        barrier()},
+       {lock(0), unlock(0), write(1, 1, 4), barrier(), read(0, 0), read(1, 0)}});
+  add("pages are written together, and one of them is invalid", {1, 1}, {0, 1},
+      {{write(0, 0, 1), write(1, 0, 1), barrier(), write(0, 0, 2), barrier(), read(1, 1)},
+       {write(1, 1, 4), barrier(), barrier(), read(0, 0), read(1, 0)}});
+  add("two processors of a node write a run", {1, 1}, {0, 0, 1},
+      {{write(0, 0, 1), barrier(), write(0, 0, 2), barrier(), read(1, 0)},
+       {write(1, 0, 3), barrier(), barrier(), read(0, 0)},
+       {barrier(), barrier(), read(0, 0)}});
+  add("two processors of a node fetch and write runs", {1, 1}, {0, 0, 1},
+      {{read(0, 0), write(1, 0, 1), barrier(), read(1, 1), write(1, 0, 2), barrier(), read(0, 0)},
+       {read(0, 0), barrier(), write(0, 0, 5), read(1, 1), barrier(), read(1, 0)},
+       {write(1, 1, 4), barrier(), write(0, 1, 6), barrier(), read(0, 0), read(1, 0)}});
+  all.back().takes_minutes = true;
+  add("the serial part ends while another node fetches", {0, 0}, {0, 1},
+      {{write(0, 0, 1), write(1, 0, 1), end_serial_part(), write(0, 0, 2), barrier(), read(1, 0)},
+       {read(0, 1), read(1, 1), barrier(), read(0, 0), write(1, 1, 3), lock(0), unlock(0)}});
 }
 
 }  // namespace
@@ -185,6 +283,8 @@ std::vector<Scenario> scenarios() {
        {barrier(), write(0, 0, 2), write(1, 0, 3), barrier()}});
   all.back().fetch_ahead = true;
   add_moving_homes(all);
+  add_pages_in_use(all);
+  add_runs(all);
   const auto add_long = [&](const char* name, std::vector<unsigned> homes, std::vector<unsigned> processors,
                             std::vector<Program> programs) {
     add(name, std::move(homes), std::move(processors), std::move(programs));
@@ -229,6 +329,8 @@ Scenario random_scenario(unsigned seed) {
   // After them, so that a seed's program without is what it was: with moving homes there is another episode to move in.
   const unsigned episodes = seed % 2 == 0 ? 1 : 2;
   scenario.homes_follow = episodes == 2;
+  scenario.updates = seed % 3 == 0;
+  scenario.runs = seed % 5 == 0;
   for (size_t p = 0; p < scenario.processors.size(); ++p) {
     Program program;
     for (unsigned episode = 0; episode < episodes; ++episode) {

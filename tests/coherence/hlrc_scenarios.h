@@ -19,9 +19,10 @@ inline constexpr unsigned kMaxLocks = 4;
 enum class OpType : uint8_t {
   kRead,  // and check the value
   kWrite,
-  kLock,    // acquires from the node that let it go last
-  kUnlock,  // releases
-  kBarrier  // of all processors: releases, and acquires from all
+  kLock,          // acquires from the node that let it go last
+  kUnlock,        // releases
+  kBarrier,       // of all processors: releases, and acquires from all
+  kEndSerialPart  // other nodes' processors run from now on
 };
 struct Op {
   OpType type = OpType::kRead;
@@ -37,6 +38,8 @@ struct Scenario {
   std::vector<unsigned> processors;  // of each processor, its node
   std::vector<Program> programs;     // of each processor
   bool fetch_ahead = false;          // a fetch of a page brings the frame of the next
+  bool runs = false;                 // pages that moved together move together again
+  bool updates = false;              // any page may count as in use, or not
   uint64_t log_capacity = 0;         // entries of a node's write notices; 0: as many as ship
   uint64_t fetch_log_capacity = 0;   // entries of a node at a home; 0: as many as ship
   // Homes move at barriers, which are those of all processors; otherwise barriers are as those of some processors are.

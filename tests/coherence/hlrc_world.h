@@ -111,6 +111,7 @@ class World {
   [[nodiscard]] bool can_go_on(size_t p);
   void go_on(size_t p);
   void perform(size_t p, Operation& operation, unsigned word);
+  [[nodiscard]] bool fills_frame(size_t p, const Operation& get);
   void complete(size_t p, Operation& operation);
   void complete_earlier(size_t p, const Operation& swap);
   [[nodiscard]] Footprint step_of(size_t p) const;
@@ -121,6 +122,8 @@ class World {
   [[nodiscard]] bool access_concerns(unsigned node, const Op& op, const Footprint& next) const;
   [[nodiscard]] bool release_concerns(unsigned node, const Footprint& next) const;
   [[nodiscard]] bool deposits_concern(unsigned node, Word word) const;
+  [[nodiscard]] bool updates_concern(unsigned node, const Footprint::Access& each) const;
+  [[nodiscard]] static bool is_entry_of(unsigned node, Word word);
   [[nodiscard]] bool acquire_concerns(unsigned node, const Footprint& next) const;
   [[nodiscard]] std::optional<size_t> alone();
   void check();

@@ -86,13 +86,16 @@ std::string World::in_words(const Event& event) const {
   std::string what;
   if (place.at != At::kEnd) {
     const Op& op = scenario_.programs[event.processor][place.pc];
-    static constexpr std::array<const char*, 5> kOps = {"read", "write", "lock", "unlock", "barrier"};
+    static constexpr std::array<const char*, 6> kOps = {"read",   "write",   "lock",
+                                                        "unlock", "barrier", "end of the serial part"};
     what = fmt::format(" in its operation {} ({} {})", place.pc, kOps[static_cast<size_t>(op.type)], op.page);
   }
   switch (place.at) {
     case At::kStep:
       if (place.word == 0) return fmt::format("{}{} uses what its node's processors share", who, what);
       return fmt::format("{}{} {} {}", who, what, place.writes ? "writes" : "reads", explored::in_words(place.word));
+    case At::kChoice:
+      return fmt::format("{}{} takes a page for one {}", who, what, event.word != 0 ? "in use" : "not in use");
     case At::kWait: {
       std::string operations;
       for (const Footprint::Access& each : step_of(event.processor).words)

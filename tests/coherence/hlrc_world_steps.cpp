@@ -28,7 +28,8 @@ void World::add_operations(size_t p, Footprint& next) const {
 bool World::access_concerns(unsigned node, const Op& op, const Footprint& next) const {
   return std::ranges::any_of(next.words, [&](const Footprint::Access& each) {
     const uint64_t offset = offset_of(each.word);
-    for (unsigned page = op.page; page < pages() && page <= op.page + (scenario_.fetch_ahead ? 2u : 0u); ++page) {
+    const unsigned behind = scenario_.runs ? kMaxPages : scenario_.fetch_ahead ? 2u : 0u;
+    for (unsigned page = op.page; page < pages() && page <= op.page + behind; ++page) {
       const unsigned home = shared_.homes[page];
       if (node_of(each.word) != home) continue;
       if (segment_of(each.word) == SegmentId::kFrames) {
@@ -37,8 +38,7 @@ bool World::access_concerns(unsigned node, const Op& op, const Footprint& next) 
                          : page == op.page && offset % kPage / kWordBytes == op.word &&
                                (each.writes || op.type == OpType::kWrite))
           return true;
-      } else if (home != node && offset >= words::kFetchLog &&
-                 (offset - words::kFetchLog) / kWordBytes / words::kFetchLogCount == node) {
+      } else if (home != node && is_entry_of(node, each.word)) {
         return true;
       }
     }
@@ -58,6 +58,17 @@ bool World::deposits_concern(unsigned node, Word word) const {
   return false;
 }
 
+// An acquire fetches pages again, as a fault does.
+bool World::updates_concern(unsigned node, const Footprint::Access& each) const {
+  const auto page = static_cast<unsigned>(offset_of(each.word) / kPage);
+  return each.writes && shared_.homes[page] != node && node_of(each.word) == shared_.homes[page];
+}
+
+bool World::is_entry_of(unsigned node, Word word) {
+  return offset_of(word) >= words::kFetchLog &&
+         (offset_of(word) - words::kFetchLog) / kWordBytes / words::kFetchLogCount == node;
+}
+
 bool World::release_concerns(unsigned node, const Footprint& next) const {
   return std::ranges::any_of(next.words, [&](const Footprint::Access& each) {
     // Its timestamp and its notices are written, its fetch logs read.
@@ -71,8 +82,9 @@ bool World::acquire_concerns(unsigned node, const Footprint& next) const {
   return std::ranges::any_of(next.words, [&](const Footprint::Access& each) {
     // Timestamps and notices are read, and its own timestamp is written.
     if (segment_of(each.word) == SegmentId::kWords)
-      return offset_of(each.word) < words::kFetchLog && (each.writes || node_of(each.word) == node);
-    return deposits_concern(node, each.word);
+      return (offset_of(each.word) < words::kFetchLog && (each.writes || node_of(each.word) == node)) ||
+             (scenario_.updates && is_entry_of(node, each.word));
+    return deposits_concern(node, each.word) || (scenario_.updates && updates_concern(node, each));
   });
 }
 
@@ -91,6 +103,8 @@ bool World::may_access(size_t q, size_t p, const Footprint& next) const {
       case OpType::kRead:
       case OpType::kWrite:
         if (access_concerns(node, op, next)) return true;
+        break;
+      case OpType::kEndSerialPart:
         break;
       case OpType::kLock:
         if (is_held(op)) return false;
@@ -130,7 +144,7 @@ bool World::may_concern_others(size_t p) const {
 std::optional<size_t> World::alone() {
   if (!scenario_.is_reduced) return std::nullopt;
   for (size_t p = 0; p < processors(); ++p)
-    if (can_go_on(p) && !may_concern_others(p)) return p;
+    if (can_go_on(p) && shared_.places[p].at != At::kChoice && !may_concern_others(p)) return p;
   return std::nullopt;
 }
 
@@ -155,6 +169,13 @@ bool World::is_ever_written(Word word) const {
 
 void World::enabled(std::vector<Event>& events) {
   events.clear();
+  // Choices concern nobody but the processor.
+  for (size_t p = 0; p < processors(); ++p) {
+    if (shared_.places[p].at != At::kChoice) continue;
+    for (const uint8_t choice : {uint8_t{0}, uint8_t{1}})
+      events.push_back({.processor = static_cast<uint8_t>(p), .operation = Event::kGoesOn, .word = choice});
+    return;
+  }
   std::array<Footprint, kMaxProcessors> next;
   for (size_t p = 0; p < processors(); ++p) {
     next[p] = step_of(p);
@@ -169,7 +190,12 @@ void World::enabled(std::vector<Event>& events) {
         const Word at = word_of(operation, word);
         bool is_offered = operation.nobody_waits || (!scenario_.is_reduced && is_ever_written(at));
         for (size_t q = 0; q < processors() && !is_offered; ++q)
-          is_offered = q != p && next[q].concerns(at, operation.kind != Operation::Kind::kGet);
+          is_offered =
+              q != p &&
+              (next[q].concerns(at, operation.kind != Operation::Kind::kGet) ||
+               (fills_frame(p, operation) && next[q].concerns(word_at(scenario_.processors[p], operation.segment,
+                                                                      operation.offset + place_of(operation, word)),
+                                                              true)));
         if (is_offered)
           events.push_back({.processor = static_cast<uint8_t>(p), .operation = static_cast<uint8_t>(i), .word = word});
       }

@@ -429,7 +429,7 @@ const char* name(Mutant mutant) {
       "bring the lock to a sleeper without a word",
       "send the lock, then release",
       "leave the lock here, and release nothing",
-      "acquire from where a free lock lies, not from who released it",
+      "acquire from where a free lock lies, not from the node that released it",
       "acquire nothing for a lock that came after its try",
       "forget that a try has joined the queue",
       "leave the lock with a node of which only a try asked",

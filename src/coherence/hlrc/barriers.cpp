@@ -1,6 +1,7 @@
 // This part of the driver handles barriers of all processors, at which homes move to the nodes that write the pages (H6
 // of transitions.h).
 #include <algorithm>
+#include <utility>
 
 #include "base/steps.h"
 #include "coherence/hlrc/driver.h"
@@ -9,16 +10,16 @@
 namespace multigrain::hlrc {
 
 void Driver::release_at_barrier() {
-  if (!options_.homes_follow || nodes_ == 1) {
-    if (!is_clean()) release();
-    return;
-  }
+  if (nodes_ == 1 || (!options_.homes_follow && is_clean())) return;
   const CategoryScope protocol(this_profile(), Category::kProtocol);
   MULTIGRAIN_LOCK_STEP(interval_lock_);
   const LockGuard one_at_a_time(interval_lock_);
+  at_barrier_ = true;
   release_interval();
+  at_barrier_ = false;
   const uint64_t episode = arrived_.load(std::memory_order_relaxed);
-  episode_->publish(episode);
+  episode_ends_[episode % kRecently] = intervals_.load(std::memory_order_relaxed);
+  if (options_.homes_follow) episode_->publish(episode);
   arrived_.store(episode + 1, std::memory_order_release);
 }
 
@@ -42,20 +43,24 @@ void Driver::acquire_at_barrier() {
   const auto lists = episode_->lists();
   const auto has_written = [](std::span<const NoticeRun> list) { return !list.empty(); };
   if (lists && std::ranges::count_if(*lists, has_written) > 1)
-    for_each_run_of_one(*lists, [this](const NoticeRun& run, NodeId writer) {
+    for_each_written_run(*lists, [this](const NoticeRun& run, std::optional<NodeId> writer) {
       acquire_lock_.assume_held();
       move_homes(run, writer);
     });
   episode_->forget();
+  leaves_barrier_ = true;
   apply_news(timestamp);
+  leaves_barrier_ = false;
   left_ = arrived;
 }
 
-void Driver::move_homes(NoticeRun run, NodeId writer) {
+// Pages that one node alone has written, or several.
+void Driver::move_homes(NoticeRun run, std::optional<NodeId> writer) {
   for (uint64_t next = run.first.value; next < run.end(); ++next) {
     Record& record = records_[next];
-    if (record.home_plus_one.load(std::memory_order_relaxed) != writer.value + 1u)
-      move_home(PageId(next), record, writer);
+    const uint16_t home_plus_one = record.home_plus_one.load(std::memory_order_relaxed);
+    const bool is_at_writer = writer && home_plus_one == writer->value + 1u;
+    if (on_episode_end(record.writers, writer, is_at_writer)) move_home(PageId(next), record, *writer);
   }
 }
 
@@ -69,7 +74,9 @@ void Driver::move_home(PageId page, Record& record, NodeId writer) {
     on_home_leaves(record.page, actions);
     if (actions.contains(Verb::kRevokeWrite)) revoke_write(page, 1);
   } else if (writer == self_) {
-    on_home_comes(record.page);
+    Actions actions;
+    on_home_comes(record.page, actions);
+    if (actions.contains(Verb::kDropTwin)) drop_twin(record);
     this_profile().count(Counter::kHomesMoved);
   }
 }

@@ -16,12 +16,17 @@
 
 #include "base/spin_lock.h"
 #include "coherence/hlrc/episode_writes.h"
+#include "coherence/hlrc/fault_run.h"
 #include "coherence/hlrc/fetch_log.h"
 #include "coherence/hlrc/interval.h"
 #include "coherence/hlrc/notice_reader.h"
+#include "coherence/hlrc/opened_around.h"
 #include "coherence/hlrc/prefetch_history.h"
+#include "coherence/hlrc/run_streams.h"
+#include "coherence/hlrc/serial_pages.h"
 #include "coherence/hlrc/shared_work.h"
 #include "coherence/hlrc/transitions.h"
+#include "coherence/hlrc/use_history.h"
 #include "coherence/hlrc/write_notices.h"
 #include "coherence/page_driver.h"
 #include "memory/page_pool.h"
@@ -31,11 +36,18 @@ namespace multigrain::hlrc {
 
 class Driver final : public PageDriver {
  public:
+  // Which pages count as in use: none, those of which their history says so, or (in tests) all.
+  enum class Updates : uint8_t { kNever, kLearned, kAlways };
+
   struct Options {
     // This many pages at home here are opened ahead of a processor that goes through them; 0: none.
     unsigned open_ahead = 0;
-    // This many pages are fetched after one that is fetched (B.2); 0: none.
+    // This many pages are fetched after one that is fetched for the first time (B.2); 0: none.
     unsigned fetch_ahead = 0;
+    // If true, pages that were fetched or written together are fetched and opened together again, and a processor that
+    // goes through memory gets more pages at a time the longer it does so (faults.cpp). If false, the same number of
+    // pages is fetched each time (B.2).
+    bool runs = true;
     // If true, one call changes the rights of consecutive pages (B.1).
     bool coalesce = true;
     // If true, processors that wait at a barrier share the page work of the processor that ends the interval or applies
@@ -43,6 +55,8 @@ class Driver final : public PageDriver {
     bool cooperative = false;
     // If true, homes move to the nodes that write the pages.
     bool homes_follow = true;
+    // Whether the node keeps its rights to pages that are in use (use_history.h).
+    Updates updates = Updates::kLearned;
   };
   // Errors: tables that cannot be reserved.
   static Result<std::unique_ptr<Driver>> create(const NodeServices& services, const Options& options);
@@ -54,6 +68,7 @@ class Driver final : public PageDriver {
   void acquire_all() override;
   void release_at_barrier() override;
   void acquire_at_barrier() override;
+  void end_serial_part() override;
   bool help() override;
 
   // Returns what this node knows of a page, for tests and diagnosis.
@@ -70,41 +85,54 @@ class Driver final : public PageDriver {
     Page page MG_GUARDED_BY(lock);
     // For the last page of a group that was fetched ahead, this says how many pages before it the fault was.
     uint8_t prefetch_distance MG_GUARDED_BY(lock) = 0;
-    std::atomic<bool> prefetch_in_vain{false};  // pages fetched behind this page were not used (B.2)
+    std::atomic<bool> prefetch_in_vain{false};  // pages fetched ahead of a fault on this page were not used (B.2)
+    UseHistory use MG_GUARDED_BY(lock);
+    Writers writers;                      // used by the thread that leaves a barrier first
+    std::atomic<uint32_t> fetched_in{0};  // in which epoch this node fetched the page last; 0: in none
+    std::atomic<uint32_t> noticed_in{0};  // with which interval's end it noticed a write last; 0: with none
+    uint64_t opened_around_in MG_GUARDED_BY(lock) = 0;  // in which episode, and one, with another page of its group
   };
 
   // At most so many pages are worked on together: their rights change in few calls, and their diffs travel at the same
   // time.
   static constexpr size_t kGroup = 64;
 
-  Driver(const NodeServices& services, const Options& options, PagePool twins, PagePool diffs);
+  Driver(const NodeServices& services, const Options& options, PagePool twins);
 
-  // --- Faults. What they bring beside their page is in fetch_ahead.cpp.
-  void perform(PageId page, Record& record, const Actions& actions) MG_REQUIRES(record.lock);
-  void follow_up(FaultOutcome outcome, PageId page, const Record& record);
-  void fetch_ahead(PageId from);
-  // A fetch has two operations.
-  struct Fetch {
-    Completion log;
-    Completion page;
-    uint64_t replaced = 0;  // the old word of the fetch log
+  // --- Faults, and the pages behind their page that they act on (faults.cpp).
+  struct Behind {
+    uint32_t count = 0;
+    uint32_t moved_together = 0;  // so many of them moved together with the page of the fault before
+    bool are_next_few = false;    // they are the next few pages of B.2
+    bool are_around = false;      // they are the rest of a group of pages at home
   };
-  void start_fetch(PageId page, const Record& record, const Actions& actions, Fetch& fetch);
-  void wait(const Fetch& fetch) {
-    services_.fabric.wait(fetch.log);
-    services_.fabric.wait(fetch.page);
-  }
+  Behind pages_behind(PageId page, const Record& record, bool is_write);
+  uint32_t pages_of_epoch(PageId page, const Record& record, const std::atomic<uint32_t> Record::* epoch,
+                          const std::atomic<uint32_t>& now) const;
+  void learn_homes(PageId page, uint32_t count, bool is_write);
+  FaultOutcome lock_run(FaultRun& run, const Behind& behind, bool is_write);
+  FaultOutcome step(Record& record, Access access, Actions& actions) MG_REQUIRES(record.lock);
+  bool add_behind(FaultRun& run, Record& record, const Behind& behind, uint32_t i, Access access)
+      MG_REQUIRES(record.lock);
+  void unlock(const FaultRun& run);
+  void perform(const FaultRun& run, const Behind& behind);
+  void grant(const FaultRun& run);
+  void fetch(const FaultRun& run);
 
   // --- The end of an interval.
   void release_interval() MG_REQUIRES(interval_lock_);
   void apply_fetch_log() MG_REQUIRES(interval_lock_);
+  void apply_entry(NodeId node, PageId page);
   void apply_fetch(PageId page, Record& record);
   void end_interval(std::span<const PageId> pages) MG_REQUIRES(interval_lock_);
   void end_group(std::span<const PageId> pages, std::span<uint8_t> noticed);
-  void deposit(PageId page, Record& record, Deposits& deposits) MG_REQUIRES(record.lock);
+  [[nodiscard]] bool is_written(const Record& record, bool are_few) const MG_REQUIRES(record.lock);
+  void deposit(PageId page, Record& record, bool is_kept, Deposits& deposits) MG_REQUIRES(record.lock);
   void append(const std::optional<NoticeLog::Append>& entry);
   void set_own_word(uint64_t offset, uint64_t value);
   void raise_timestamp(NodeId node, uint64_t position);
+
+  void protect(NoticeRun run);
 
   // --- Acquires.
   void apply_notices(const NoticeReader::Timestamp& timestamp);
@@ -114,24 +142,51 @@ class Driver final : public PageDriver {
   struct Group;
   void gather(PageId page, Group& group);
   void invalidate_group(Group& group);
+  [[nodiscard]] bool is_used(Record& record) MG_REQUIRES(record.lock);
+  void update(const Group& group);
+  void merge(PageId page, Record& record, const std::byte* home_copy) MG_REQUIRES(record.lock);
 
   // --- Barriers of all processors (barriers.cpp).
-  void move_homes(NoticeRun run, NodeId writer) MG_REQUIRES(acquire_lock_);
+  void move_homes(NoticeRun run, std::optional<NodeId> writer) MG_REQUIRES(acquire_lock_);
   void move_home(PageId page, Record& record, NodeId writer);
 
-  // The calling processor faulted on this page when it fetched a page last. The variable is of the initial-exec kind,
-  // because the fault handler uses it, where a first access must not allocate.
-  [[gnu::tls_model("initial-exec")]] static constinit thread_local PageId t_last_fetch;
+  // The faults of the calling processor. Of the initial-exec kind, because the fault handler uses it, where a first
+  // access must not allocate.
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local FaultHistory t_history;
 
+  // What moved together is forgotten once in so many epochs, or intervals.
+  static constexpr uint32_t kForgetEvery = 8;
+
+  [[nodiscard]] bool learns() const { return options_.runs || options_.updates == Updates::kLearned; }
   [[nodiscard]] RunJoiner runs_of_rights() const { return RunJoiner(options_.coalesce ? UINT64_MAX : 1); }
 
   const unsigned nodes_;
   const Options options_;
   SparseTable<Record> records_;
-  PagePool diffs_;
   PrefetchHistory history_;
+  OpenedAround around_;
   FetchLog fetch_log_;
   WrittenPages written_;
+  SerialPages serial_pages_;
+  // Numbers, from 1 on, of the epochs of this node, each of which ends with an acquire that finds notices, and of its
+  // intervals.
+  std::atomic<uint32_t> epochs_{1};
+  std::atomic<uint32_t> intervals_{1};
+
+  // Where an interval ends at a lock, or notices are applied there, pages in use keep their rights if the interval, or the
+  // notices, have no more pages than this.
+  static constexpr uint64_t kMostKept = 16;
+  // A page was written recently if that was in one of so many intervals that end at a lock, or episodes.
+  static constexpr uint32_t kRecently = 8;
+  // These are for the interval that ends, with interval_lock_ held: whether it ends at a barrier of all processors, how many
+  // pages it has, and the numbers of the last intervals of the last episodes, of episode i at i mod kRecently.
+  bool at_barrier_ = false;
+  uint64_t ending_pages_ = 0;
+  std::array<uint32_t, kRecently> episode_ends_{};
+  // These are for the notices that are applied, with acquire_lock_ held: whether that is at a barrier of all processors, and
+  // whether pages in use keep their rights.
+  bool leaves_barrier_ = false;
+  bool keeps_used_ = false;
 
   // This is the vector timestamp of this node, which is also exported (words::kVector).
   NoticeReader::Known known_{};

@@ -21,10 +21,10 @@
 
 namespace multigrain::hlrc {
 
-// Visits, as visit(run, node), the pages that are in the runs of one node and of no other, in ascending order. `lists`
-// has the runs of each node, in ascending order; the runs of a node do not overlap.
+// Visits, as visit(run, node), the pages that are in any of the runs, in ascending order: with the node whose runs alone
+// have them, or with nullopt. `lists` has the runs of each node, in ascending order; the runs of a node do not overlap.
 template <typename Visit>
-void for_each_run_of_one(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
+void for_each_written_run(std::span<const std::span<const NoticeRun>> lists, Visit&& visit) {
   std::array<size_t, NodeSet::kCapacity> next{};
   uint64_t from = 0;  // all pages before it have been visited
   while (true) {
@@ -47,7 +47,8 @@ void for_each_run_of_one(std::span<const std::span<const NoticeRun>> lists, Visi
     }
     end = std::min(end, nearest);
     if (end == UINT64_MAX) return;
-    if (having == 1) visit(NoticeRun{PageId(from), end - from}, NodeId(static_cast<uint16_t>(node)));
+    const std::optional<NodeId> alone = having == 1 ? std::optional(NodeId(static_cast<uint16_t>(node))) : std::nullopt;
+    if (having != 0) visit(NoticeRun{PageId(from), end - from}, alone);
     from = end;
   }
 }

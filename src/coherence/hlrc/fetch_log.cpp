@@ -12,12 +12,12 @@ uint64_t word_of(size_t node, uint64_t position) {
 
 }  // namespace
 
-Completion FetchLog::start_append(NodeId home, PageId page, uint64_t& replaced) {
+Completion FetchLog::start_append(NodeId home, NoticeRun run, uint64_t& replaced) {
   Written& written = written_[home.value];
   const LockGuard hold(written.lock);
   const uint64_t position = written.end++;
   return fabric_.start_fetch_and_set(home, SegmentId::kWords, word_of(fabric_.self().value, position),
-                                     LogEntry::encode({page, 1}, position, words::kFetchLogCount), replaced);
+                                     LogEntry::encode(run, position, words::kFetchLogCount), replaced);
 }
 
 bool FetchLog::is_empty() const {

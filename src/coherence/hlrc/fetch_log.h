@@ -18,15 +18,15 @@ namespace multigrain::hlrc {
 struct FetchLogEntry {
   enum class Is : uint8_t {
     kEnd,         // no entry has been appended there yet
-    kFetch,       // the node has fetched `page`
-    kOverwritten  // too late; all the home's pages count as fetched
+    kFetch,       // the node has fetched the pages of `run`
+    kOverwritten  // the home came too late; all its pages count as fetched
   };
   Is is = Is::kEnd;
-  PageId page;
+  NoticeRun run;
 };
 [[nodiscard]] inline FetchLogEntry read_fetch_log(uint64_t entry, uint64_t position, uint64_t capacity) {
   using Is = FetchLogEntry::Is;
-  if (const auto run = LogEntry::decode(entry, position, capacity)) return {Is::kFetch, run->first};
+  if (const auto run = LogEntry::decode(entry, position, capacity)) return {Is::kFetch, *run};
   return {LogEntry::is_older(entry, position, capacity) ? Is::kEnd : Is::kOverwritten, {}};
 }
 
@@ -36,14 +36,14 @@ class FetchLog {
  public:
   explicit FetchLog(Fabric& fabric) : fabric_(fabric) {}
 
-  // Starts to append `page`, whose home is `home`. `replaced` must live until the operation is complete.
-  Completion start_append(NodeId home, PageId page, uint64_t& replaced);
+  // Starts to append consecutive pages, whose home is `home`. `replaced` must live until the operation is complete.
+  Completion start_append(NodeId home, NoticeRun run, uint64_t& replaced);
 
   // Returns whether this node, as a home, has read all entries. It executes a full fence first, so if a node has
   // fetched a page before the caller's last stores to the page, its entry is found here (H5).
   [[nodiscard]] bool is_empty() const;
 
-  // Calls visit(node, page) for each entry that was not read yet. Returns false if some were overwritten: then the
+  // Calls visit(node, run) for each entry that was not read yet. Returns false if some were overwritten: then the
   // caller counts every page that is at home here as fetched from now on, and the log is not used any more. One thread
   // at a time.
   template <typename Visit>
@@ -55,7 +55,7 @@ class FetchLog {
           all_fetched_.store(true);
           return false;
         }
-        visit(NodeId(n), entry.page);
+        visit(NodeId(n), entry.run);
       }
       read_[n].store(position, std::memory_order_release);
     }

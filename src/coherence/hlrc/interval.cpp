@@ -38,31 +38,31 @@ std::span<const PageId> WrittenPages::take() {
   return taken;
 }
 
-bool Deposits::start(NodeId home, uint64_t offset, const std::byte* page, const std::byte* twin, size_t page_size) {
-  if (used_ == buffers_.size()) finish();
-  std::byte* const buffer = pool_.acquire();
-  buffers_[used_++] = buffer;
-  const size_t length = encode_diff(page, twin, page_size, {buffer, pool_.page_size()});
-  ProcessorProfile& profile = this_profile();
-  profile.count(length != 0 ? Counter::kDiffs : Counter::kEmptyDiffs);
-  profile.count(Counter::kDiffBytes, length);
+bool Deposits::start(NodeId home, uint64_t offset, const Change& change, size_t page_size) {
+  // The bytes stay where they are until the deposit is complete: in a frame that no processor can write, or in its twin.
+  const std::byte* const bytes = change.updates_twin ? change.twin : change.page;
   std::array<Piece, 256> pieces;
   size_t n = 0;
-  for_each_run({buffer, length}, [&](size_t at, const std::byte* bytes, size_t bytes_long) {
-    pieces[n++] = {bytes, static_cast<uint32_t>(at), static_cast<uint32_t>(bytes_long)};
-    if (n != pieces.size()) return;
-    put(home, offset, pieces);
-    n = 0;
-  });
+  uint64_t changed = 0;
+  const bool is_changed =
+      for_each_change(change.page, change.twin, page_size, change.updates_twin, [&](size_t at, size_t length) {
+        if (n == pieces.size()) {
+          put(home, offset, pieces);
+          n = 0;
+        }
+        pieces[n++] = {bytes + at, static_cast<uint32_t>(at), static_cast<uint32_t>(length)};
+        changed += length;
+      });
   if (n != 0) put(home, offset, {pieces.data(), n});
-  return length != 0;
+  ProcessorProfile& profile = this_profile();
+  profile.count(is_changed ? Counter::kDiffs : Counter::kEmptyDiffs);
+  profile.count(Counter::kDiffBytes, changed);
+  return is_changed;
 }
 
 void Deposits::finish() {
   for (size_t i = 0; i < under_way_; ++i) fabric_.wait(completions_[i]);
   under_way_ = 0;
-  for (size_t i = 0; i < used_; ++i) pool_.release(buffers_[i]);
-  used_ = 0;
 }
 
 void Deposits::put(NodeId home, uint64_t offset, std::span<const Piece> pieces) {

@@ -47,14 +47,19 @@ class WrittenPages {
 // These are the diffs of a group of pages on their way to their homes.
 class Deposits {
  public:
-  Deposits(Fabric& fabric, PagePool& buffers) : fabric_(fabric), pool_(buffers) {}
+  explicit Deposits(Fabric& fabric) : fabric_(fabric) {}
   ~Deposits() { finish(); }
   Deposits(const Deposits&) = delete;
   Deposits& operator=(const Deposits&) = delete;
 
-  // Starts to deposit the difference between `page` and `twin` at `offset` of the home's frames. Returns false if there
-  // is none.
-  bool start(NodeId home, uint64_t offset, const std::byte* page, const std::byte* twin, size_t page_size);
+  struct Change {
+    const std::byte* page;
+    std::byte* twin;
+    bool updates_twin;  // if true, the twin becomes what the difference was made of
+  };
+  // Starts to deposit the difference between a page and its twin at `offset` of the home's frames. Returns false if there
+  // is none. Until finish() no thread writes the page, or, if that is updated, the twin.
+  bool start(NodeId home, uint64_t offset, const Change& change, size_t page_size);
   // Waits until all diffs are in the home copies.
   void finish();
 
@@ -62,9 +67,6 @@ class Deposits {
   void put(NodeId home, uint64_t offset, std::span<const Piece> pieces);
 
   Fabric& fabric_;
-  PagePool& pool_;
-  std::array<std::byte*, 64> buffers_;
-  size_t used_ = 0;
   std::array<Completion, 128> completions_;
   size_t under_way_ = 0;
 };

@@ -32,6 +32,16 @@ enum class Access : uint8_t { kRead, kWrite };
 // The other events of a page have functions of their own: a prefetch, a write notice of another node, a deposit that is
 // complete, a fetch by another node, the end of the interval, its publication, and a move of the home.
 
+// The nodes that have written a page in the last episodes, as far as it matters for where its home is. Every node keeps the
+// same of every page.
+struct Writers {
+  uint8_t last_plus_one = 0;  // the node that alone wrote the page in the last episode in which it was written; 0: none
+  uint8_t episodes = 0;       // in so many such episodes one after the other
+  uint8_t needed = 0;         // that are needed for the home to move, but for one
+
+  bool operator==(const Writers&) const = default;
+};
+
 // What the driver must do, in order, before it lets go of the page.
 enum class Verb : uint8_t {
   kLogFetch,     // append the page to its home's fetch log, before the fetch begins (H5)
@@ -45,8 +55,11 @@ enum class Verb : uint8_t {
   kRevoke,       // wait until no processor of the node has rights
   kDeposit,      // deposit the diff; on_deposited() gets the result
   kDropTwin,
-  kNotice,  // this interval's notices include the page
-  kWasted,  // the page was fetched ahead, and not used
+  kUpdateTwin,  // make the twin equal to what the diff was made of
+  kRefresh,     // fill the frame from the home copy, while the node can read it
+  kMerge,       // store what the home copy has changed since the twin, into both
+  kNotice,      // this interval's notices include the page
+  kWasted,      // the page was fetched ahead, and not used
 };
 
 // The longest list is that of a write fault on a page without rights at a node that is not its home.
@@ -55,8 +68,7 @@ using Actions = ActionList<Verb, 5>;
 // A fault says this about the pages that follow.
 enum class FaultOutcome : uint8_t {
   kAlone,      // no conclusion
-  kPrivate,    // private at the home: open those that follow
-  kFetched,    // a read has fetched: fetch those that follow (B.2)
+  kFetched,    // a read has fetched: those that follow may be fetched (B.2)
   kPrefetched  // a read found it fetched ahead: fetch more
 };
 

@@ -16,16 +16,20 @@
 //   read        read fault    grant read                         read
 //   read        write fault   twin, queue, upgrade               write
 //   read        write notice  revoke                             invalid; not in the fetch log any more
+//   read, used  write notice  log, refresh                       read
 //   write       either fault  grant write                        write
 //   write       write notice  revoke, deposit, drop twin         invalid; a notice is pending unless the diff is empty
+//   write, used write notice  log, merge                         write
 //   write       interval end  revoke write, deposit, drop twin   read; a notice is pending unless the diff is empty
+//   write, used interval end  queue, deposit, update twin        write; a notice is pending unless the diff is empty
 //
 // This happens at the home while the page is private: no other node has fetched it since the home's last notice of it.
 //
-//   invalid     either fault  grant write                        write; those that follow may be opened as well
+//   invalid     either fault  grant write                        write
 //   read        read fault    grant read                         read
 //   read        write fault   upgrade                            write
 //   write       either fault  grant write                        write
+//   write       protect       revoke write                       read
 //   inv., read  fetched       -                                  shared
 //   write       fetched       queue                              shared; a notice is pending
 //
@@ -37,21 +41,27 @@
 //   read        write fault   queue, upgrade                     write; a notice is pending
 //   write       either fault  grant write                        write
 //   write       interval end  revoke write                       read
+//   write, used interval end  -                                  write
 //
 // This happens at any node.
 //
-//   any         clean         notice, if one is pending          not queued; at home: private
+//   any         clean         notice, if one is pending          not queued, unless a copy stays writable; at home: private
 //
 // The home of a page moves, at a barrier of all processors (H6).
 //
 //   read        from here     -                                  read; in the fetch log: the new home counts it as shared
 //   write       from here     revoke write                       the same: private, and fetched after this node's release
 //   invalid     from here     -                                  invalid
-//   any         to here       -                                  the same, shared
+//   any         to here       drop twin, if there is one         the same, shared; a notice is pending if it is writable
+//
+// "used": the driver takes the page for one that is in use (use_history.h), and keeps its right rather than taking it and
+// granting it again at the next fault. Either transition is right for every page.
 //
 // What the tables do not have changes nothing. "queue" is done unless the page is queued, and always before the right
 // is granted: another processor of the node may use the right at once, and release before this one goes on (H2).
 #include "coherence/hlrc/transitions.h"
+
+#include <algorithm>
 
 namespace multigrain::hlrc {
 namespace {
@@ -139,6 +149,21 @@ void notice_of_write(Page& page, Actions& actions) {
   actions.push(Verb::kDropTwin);
 }
 
+// The page joins the list of the next interval before the diff is made: what processors of this node write after that
+// belongs to that interval (H2).
+void interval_end_of_used_write(Actions& actions) {
+  actions.push(Verb::kQueue);
+  actions.push(Verb::kDeposit);
+  actions.push(Verb::kUpdateTwin);
+}
+
+// The home does not count the page as fetched any more, since its notice or another node's. So this fetch is logged.
+void notice_of_used(Page& page, Verb how, Actions& actions) {
+  page.logged = true;
+  actions.push(Verb::kLogFetch);
+  actions.push(how);
+}
+
 void interval_end_of_write(Page& page, Actions& actions) {
   page.state = PageState::kRead;
   actions.push(Verb::kRevokeWrite);
@@ -165,7 +190,7 @@ FaultOutcome fault_elsewhere(Page& page, Access access, Actions& actions) {
 
 FaultOutcome fault_on_private_invalid(Page& page, Actions& actions) {
   enter(page, PageState::kWrite, Verb::kGrantWrite, actions);
-  return FaultOutcome::kPrivate;
+  return FaultOutcome::kAlone;
 }
 
 FaultOutcome write_fault_on_private_read(Page& page, Actions& actions) {
@@ -224,9 +249,11 @@ void on_prefetch(Page& page, const Context& context, bool with_rights, Actions& 
   if (!context.is_home() && page.state == PageState::kInvalid) prefetch_of_invalid(page, with_rights, actions);
 }
 
-void on_notice(Page& page, const Context& context, Actions& actions) {
+void on_notice(Page& page, const Context& context, bool is_used, Actions& actions) {
   if (context.is_home()) return;
   page.logged = false;
+  if (is_used && page.state == PageState::kRead) return notice_of_used(page, Verb::kRefresh, actions);
+  if (is_used && page.state == PageState::kWrite) return notice_of_used(page, Verb::kMerge, actions);
   switch (page.state) {
     case PageState::kInvalid:
       return;
@@ -249,21 +276,43 @@ void on_fetched_elsewhere(Page& page, Actions& actions) {
   if (page.state == PageState::kWrite) private_write_is_fetched(page, actions);
 }
 
-void on_interval_end(Page& page, const Context& context, Actions& actions) {
+void on_interval_end(Page& page, const Context& context, bool is_used, Actions& actions) {
   if (page.state != PageState::kWrite) return;
-  if (!context.is_home()) return interval_end_of_write(page, actions);
-  if (page.shared) interval_end_of_shared_write(page, actions);
+  if (!context.is_home()) return is_used ? interval_end_of_used_write(actions) : interval_end_of_write(page, actions);
+  if (page.shared && !is_used) interval_end_of_shared_write(page, actions);
 }
 
 // At the home, a page that the notices name counts as never fetched: every other node loses its copy before it sees the
 // next interval.
-void on_clean(Page& page, Actions& actions) {
+void on_clean(Page& page, const Context& context, Actions& actions) {
   if (page.notice_pending) {
     actions.push(Verb::kNotice);
     page.shared = false;
   }
   page.notice_pending = false;
-  page.queued = false;
+  page.queued = page.state == PageState::kWrite && !context.is_home();
+}
+
+void on_protect(Page& page, const Context& context, Actions& actions) {
+  if (!context.is_home() || page.shared || page.state != PageState::kWrite) return;
+  page.state = PageState::kRead;
+  actions.push(Verb::kRevokeWrite);
+}
+
+bool on_episode_end(Writers& writers, std::optional<NodeId> writer, bool is_at_writer) {
+  constexpr unsigned kMostNeeded = 63;
+  if (!writer) {
+    writers.last_plus_one = 0;
+    writers.episodes = 0;
+    return false;
+  }
+  const auto plus_one = static_cast<uint8_t>(writer->value + 1);
+  const unsigned before = writers.last_plus_one == plus_one ? writers.episodes : 0u;
+  writers.episodes = static_cast<uint8_t>(std::min(before + 1, kMostNeeded + 1));
+  writers.last_plus_one = plus_one;
+  if (is_at_writer || writers.episodes <= writers.needed) return false;
+  writers.needed = static_cast<uint8_t>(std::min(2u * writers.needed + 1, kMostNeeded));
+  return true;
 }
 
 void on_home_leaves(Page& page, Actions& actions) {
@@ -274,8 +323,12 @@ void on_home_leaves(Page& page, Actions& actions) {
 
 // The frame is complete in any state: a node that came too late for notices has invalidated it, and did nothing else to
 // it.
-void on_home_comes(Page& page) {
+void on_home_comes(Page& page, Actions& actions) {
   if (page.state == PageState::kPrefetched) page.state = PageState::kInvalid;
+  if (page.state == PageState::kWrite) {
+    actions.push(Verb::kDropTwin);
+    page.notice_pending = true;
+  }
   page.shared = true;
   page.logged = false;
 }

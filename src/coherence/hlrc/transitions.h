@@ -17,8 +17,14 @@
 //      outlives that node's next acquire: no other node has fetched it since the home's last notice of it (`shared` is
 //      false).
 //  H3  A twin exists exactly while a page that is at home elsewhere is writable.
-//  H4  A node that is not the home loses its rights to a copy before the copy's frame is filled. Its diff is made, and
-//      is complete at the home, after no processor can write the copy and before the page's next event.
+//  H4  A node that is not the home loses its rights to a copy before the copy's frame is filled whole. Its diff is made,
+//      and is complete at the home, after no processor can write the copy and before the page's next event.
+//      A copy that is in use keeps its rights. Then the frame gets, of the home copy that is read after the notice, what is
+//      different from the twin, byte by byte, and so does the twin; of a copy that is not writable the whole. Processors
+//      of the node may access the page meanwhile: bytes that another node has written before the release that this node
+//      acquires, they may access only after this acquire. At the end of the interval the copy is queued for the next
+//      one before it is compared with its twin, which then gets what the diff says: a write is in this diff, or it is
+//      different from the twin when the next interval ends.
 //  H5  A node that fetches a page for the first time, or for the first time since it applied a notice of it, appends
 //      the page to the home's fetch log before the fetch begins. The home reads the log when it ends an interval:
 //      either it finds the entry, and counts the page as written in that interval, or the fetch began later and sees
@@ -30,10 +36,13 @@
 //      fetched it (or, if it was the old home, has named it), and what it wrote itself is in both frames. The page is
 //      shared at the new home, since other nodes have copies.
 //
-// A notice about a page that is dirty here ends the copy early: the changes go home at once, and their own notice is
-// pending until this node's interval ends. So a fetch never has to be merged with what was written here before.
+// A notice about a page that is dirty here and not in use ends the copy early: the changes go home at once, and their own
+// notice is pending until this node's interval ends.
 #pragma once
 
+#include <optional>
+
+#include "base/ids.h"
 #include "coherence/context.h"
 #include "coherence/hlrc/states.h"
 
@@ -47,7 +56,8 @@ FaultOutcome on_fault(Page& page, const Context& context, Access access, Actions
 void on_prefetch(Page& page, const Context& context, bool with_rights, Actions& actions);
 
 // An acquire applies a write notice of another node that names the page.
-void on_notice(Page& page, const Context& context, Actions& actions);
+// `is_used`: the node keeps its right to the page, and gets what has changed.
+void on_notice(Page& page, const Context& context, bool is_used, Actions& actions);
 
 // The diff that kDeposit asked for is in the home copy, or on its way there. `changed`: the diff was not empty.
 void on_deposited(Page& page, bool changed);
@@ -56,12 +66,21 @@ void on_deposited(Page& page, bool changed);
 void on_fetched_elsewhere(Page& page, Actions& actions);
 
 // The interval ends, in two steps. The first makes the page clean. The second, when its diff is at the home, says
-// whether the notices name it.
-void on_interval_end(Page& page, const Context& context, Actions& actions);
-void on_clean(Page& page, Actions& actions);
+// whether the notices name it. `is_used`: the page stays writable.
+void on_interval_end(Page& page, const Context& context, bool is_used, Actions& actions);
+void on_clean(Page& page, const Context& context, Actions& actions);
+
+// At the home: the right to write a private page goes. The next write faults, so a fetch by another node before that needs
+// no notice.
+void on_protect(Page& page, const Context& context, Actions& actions);
+
+// An episode ends in which `writer` alone has written the page, or several nodes have (nullopt). Returns whether the page's
+// home moves to the writer. It moves when a node has written the page alone once; the second time when it has done so in
+// two episodes one after the other, then in four, and so on: a page that nodes write in turn, or together, stays.
+bool on_episode_end(Writers& writers, std::optional<NodeId> writer, bool is_at_writer);
 
 // The page's home moves (H6): from this node, or to it. For the other nodes nothing changes.
 void on_home_leaves(Page& page, Actions& actions);
-void on_home_comes(Page& page);
+void on_home_comes(Page& page, Actions& actions);
 
 }  // namespace multigrain::hlrc

@@ -1,0 +1,245 @@
+// A part of the driver: faults, and the pages behind a fault that are fetched or opened together with its page.
+//
+// Four things tell which pages those are:
+//
+//   what moved together   Pages that this node fetched in the same epoch, or whose writes it noticed at the end of the
+//                         same interval, are fetched or opened together again, on the first fault on one of them.
+//   streams               A processor whose fault is where it will be if it goes through memory page by page gets twice as
+//                         many pages as the last time.
+//   the rest of a group   Behind a page at home that is written, the private pages of the same aligned group that can be read
+//                         are opened, as long as few of them turn out to be another node's to use (opened_around.h).
+//   the next few          Behind a page that was never fetched before, the next few pages are fetched ([GeNIMA], B.2). The
+//                         last of them has its frame filled and gets no rights: a fault on it shows that fetching them was
+//                         right; a notice shows that it was not.
+//
+// What moved together is forgotten in every eighth epoch: pages that did not belong to the others would stay with them for
+// ever, since no fault shows whether a page is used that came with another one.
+#include <algorithm>
+#include <array>
+
+#include "base/steps.h"
+#include "coherence/hlrc/driver.h"
+#include "profile/this_thread.h"
+
+namespace multigrain::hlrc {
+
+constinit thread_local FaultHistory Driver::t_history{};
+
+bool Driver::on_fault(PageId page, bool is_write) {
+  ProcessorProfile& profile = this_profile();
+  const CategoryScope protocol(profile, Category::kProtocol);
+  Record& record = records_[page.value];
+  if (!home_of(page, record, true)) return false;
+  const Behind behind = pages_behind(page, record, is_write);
+  if (behind.count != 0 && !behind.are_around) learn_homes(page, behind.count, is_write);
+
+  FaultRun run(page);
+  const FaultOutcome outcome = lock_run(run, behind, is_write);
+  perform(run, behind);
+  const bool is_home = records_[page.value].home() == self_;
+  unlock(run);
+  if (is_home && run.grant() != Verb::kGrantRead) serial_pages_.add({page, run.granted()});
+
+  if (run.has(0, Verb::kFetch))
+    profile.count(is_write ? Counter::kWriteFaults : Counter::kReadFaults);
+  else if (run.grant() == Verb::kUpgrade)
+    profile.count(Counter::kUpgrades);
+  else
+    profile.count(Counter::kLocalFaults);
+  if (run.size() > 1) profile.count(Counter::kPrefetches, run.size() - 1);
+  if (behind.are_around) around_.opened(run.size() - 1);
+
+  if (outcome == FaultOutcome::kPrefetched) history_.used();
+  if (outcome == FaultOutcome::kFetched || outcome == FaultOutcome::kPrefetched) t_history.last_fetch = page;
+  if (options_.runs) t_history.of(is_write).expect(run.page(run.granted()), run.size());
+  return true;
+}
+
+// --- Which pages belong to a fault
+
+// The pages that come behind the page of a fault, called with no lock held. What it reads may change meanwhile: the
+// transitions of these pages decide, under their locks.
+Driver::Behind Driver::pages_behind(PageId page, const Record& record, bool is_write) {
+  Behind behind;
+  const bool is_home = record.home() == self_;
+  if (options_.runs) {
+    const std::atomic<uint32_t> Record::* const epoch = is_write ? &Record::noticed_in : &Record::fetched_in;
+    behind.moved_together = pages_of_epoch(page, record, epoch, is_write ? intervals_ : epochs_) - 1;
+    const uint32_t most = is_home ? options_.open_ahead : FaultRun::kMostPages - 1;
+    behind.count = std::max(behind.moved_together, t_history.of(is_write).continued_at(page, most));
+  }
+  if (options_.runs && is_write && is_home && behind.count == 0 && options_.open_ahead != 0 && around_.pays()) {
+    behind.count = options_.open_ahead - 1 - static_cast<uint32_t>(page.value % options_.open_ahead);
+    behind.are_around = true;
+  }
+  if (is_write || is_home || behind.count != 0 || options_.fetch_ahead == 0) return behind;
+  if (options_.runs && record.fetched_in.load(std::memory_order_relaxed) != 0) return behind;
+  const bool follows = page.value == t_history.last_fetch.value + 1;
+  if (!history_.fetches_ahead(follows, record.prefetch_in_vain)) return behind;
+  behind.count = options_.fetch_ahead;
+  behind.are_next_few = true;
+  return behind;
+}
+
+// How many pages from this one on have the number of the same epoch: one if the page has none.
+uint32_t Driver::pages_of_epoch(PageId page, const Record& record, const std::atomic<uint32_t> Record::* epoch,
+                                const std::atomic<uint32_t>& now) const {
+  const uint32_t then = (record.*epoch).load(std::memory_order_relaxed);
+  if (then == 0 || now.load(std::memory_order_relaxed) % kForgetEvery == 0) return 1;
+  const uint64_t end = std::min<uint64_t>(page.value + FaultRun::kMostPages, services_.region.page_count());
+  uint64_t next = page.value + 1;
+  while (next < end && (records_[next].*epoch).load(std::memory_order_relaxed) == then) ++next;
+  return static_cast<uint32_t>(next - page.value);
+}
+
+// A page that nobody has touched yet: behind a write it is going to be written by this node, behind a read by whoever
+// touches it first. With no lock held.
+void Driver::learn_homes(PageId page, uint32_t count, bool is_write) {
+  if (is_write) return claim_ahead(records_, page, PageId(page.value + 1), count);
+  const PageRange stretch = services_.homes.stretch_of(page);
+  for (uint64_t next = page.value + 1; next <= page.value + count && stretch.contains(PageId(next)); ++next) {
+    Record& record = records_[next];
+    if (record.home_plus_one.load(std::memory_order_relaxed) != 0) continue;
+    const std::optional<NodeId> home = services_.homes.ask_home(PageId(next));
+    if (!home) return;
+    set_home(PageId(next), record, *home);
+  }
+}
+
+// --- The run of a fault
+
+// Locks the page, and as many of the pages behind it as take the same right, and makes their transitions. A page whose lock
+// another thread has ends the run, as do pages that no node has touched. Without thread safety analysis, as unlock().
+FaultOutcome Driver::lock_run(FaultRun& run, const Behind& behind, bool is_write) MG_NO_THREAD_SAFETY_ANALYSIS {
+  const Access access = is_write ? Access::kWrite : Access::kRead;
+  Record& first = records_[run.page(0).value];
+  MULTIGRAIN_LOCK_STEP(first.lock);
+  first.lock.lock();
+  Actions actions;
+  const FaultOutcome outcome = step(first, access, actions);
+  run.add(actions);
+  const PageRange stretch = services_.homes.stretch_of(run.page(0));
+  for (uint32_t i = 1; i <= behind.count; ++i) {
+    const PageId page = run.page(i);
+    if (page.value >= services_.region.page_count() || !stretch.contains(page)) break;
+    Record& record = records_[page.value];
+    if (!home_of(page, record, false) || !record.lock.try_lock()) break;
+    if (add_behind(run, record, behind, i, access)) continue;
+    record.lock.unlock();
+    break;
+  }
+  return outcome;
+}
+
+FaultOutcome Driver::step(Record& record, Access access, Actions& actions) {
+  const Context here = context(record);
+  if (here.is_home() && fetch_log_.all_fetched()) on_fetched_elsewhere(record.page, actions);
+  return hlrc::on_fault(record.page, here, access, actions);
+}
+
+// Adds page `i` of the run if the fault may act on it: it has less right than it would get, and it gets the right that the
+// pages before it get.
+bool Driver::add_behind(FaultRun& run, Record& record, const Behind& behind, uint32_t i, Access access) {
+  const Page before = record.page;
+  const bool is_home = context(record).is_home();
+  Actions actions;
+  if (behind.are_next_few) {
+    if (is_home) return false;
+    const bool is_last = i == behind.count;
+    on_prefetch(record.page, context(record), !is_last, actions);
+    if (!actions.empty() && (is_last ? run.add_without_right(actions) : run.add(actions))) {
+      record.prefetch_distance = static_cast<uint8_t>(i);
+      return true;
+    }
+    record.page = before;
+    return false;
+  }
+  // A page that no processor has touched here would take memory for nothing.
+  if (behind.are_around && (!is_home || before.state != PageState::kRead)) return false;
+  // A page at home whose write will be noticed, though it may not be written: only if it was written with the others before.
+  if (is_home && i > behind.moved_together && before.shared) return false;
+  step(record, access, actions);
+  if (record.page != before && run.add(actions)) {
+    if (behind.are_around) record.opened_around_in = arrived_.load(std::memory_order_relaxed) + 1;
+    return true;
+  }
+  record.page = before;
+  return false;
+}
+
+void Driver::unlock(const FaultRun& run) MG_NO_THREAD_SAFETY_ANALYSIS {
+  for (uint32_t i = run.size(); i-- > 0;) records_[run.page(i).value].lock.unlock();
+}
+
+// Carries out what the transitions of the run's pages have asked for.
+void Driver::perform(const FaultRun& run, const Behind& behind) MG_NO_THREAD_SAFETY_ANALYSIS {
+  // Of pages that were never here the kernel would make the frames one by one, as they are filled or mapped.
+  if (run.size() > 1 && records_[run.page(0).value].fetched_in.load(std::memory_order_relaxed) == 0)
+    make_frames(run.page(0), run.size());
+  fetch(run);
+  for (uint32_t i = 0; i < run.size(); ++i)
+    if (run.has(i, Verb::kMakeTwin)) make_twin(run.page(i), records_[run.page(i).value]);
+  // Before any of them becomes writable (H2).
+  for (uint32_t i = 0; i < run.size(); ++i)
+    if (run.has(i, Verb::kQueue)) written_.push(run.page(i));
+  grant(run);
+  // That a page was opened around another one says nothing of its use.
+  if (!learns() || run.grant() == Verb::kGrantRead) return;
+  for (uint32_t i = 0; i < (behind.are_around ? 1 : run.granted()); ++i) records_[run.page(i).value].use.opened();
+}
+
+void Driver::grant(const FaultRun& run) {
+  if (!run.grant()) return;
+  switch (*run.grant()) {
+    case Verb::kGrantRead:
+      return grant_read(run.page(0), run.granted());
+    case Verb::kGrantWrite:
+      return grant_write(run.page(0), run.granted());
+    default:
+      return upgrade(run.page(0), run.granted());
+  }
+}
+
+// Fetches the pages of the run that are not here: each stretch of consecutive pages with the same home by one operation.
+// All operations are under way at the same time. The fetch log must have a page before the page is read (H5). Where the
+// network keeps the order of the two operations, they take one round trip.
+void Driver::fetch(const FaultRun& run) MG_NO_THREAD_SAFETY_ANALYSIS {
+  const auto home = [&](uint32_t i) { return records_[run.page(i).value].home(); };
+  std::array<Completion, FaultRun::kMostPages> fetches;
+  std::array<Completion, FaultRun::kMostPages> appends;
+  std::array<uint64_t, FaultRun::kMostPages> replaced;
+  uint32_t fetched = 0, logged = 0, pages = 0;
+  const CategoryScope waiting(this_profile(), Category::kDataWait);
+  for (uint32_t i = 0, next; i < run.size(); i = next) {
+    next = i + 1;
+    if (!run.has(i, Verb::kFetch)) continue;
+    while (next < run.size() && run.has(next, Verb::kFetch) && home(next) == home(i)) ++next;
+    Completion log{};
+    for (uint32_t from = i, to; from < next; from = to) {
+      to = from + 1;
+      if (!run.has(from, Verb::kLogFetch)) continue;
+      while (to < next && run.has(to, Verb::kLogFetch)) ++to;
+      log = fetch_log_.start_append(home(i), {run.page(from), to - from}, replaced[logged]);
+      appends[logged++] = log;
+    }
+    const std::span<std::byte> frames(frame(run.page(i)), (next - i) * page_size_);
+    // A node's atomics at another one take effect in their order, so the last entry stands for all of them.
+    fetches[fetched++] =
+        log.id != 0 ? services_.fabric.start_get_after(log, home(i), SegmentId::kFrames, offset(run.page(i)), frames)
+                    : services_.fabric.start_get(home(i), SegmentId::kFrames, offset(run.page(i)), frames);
+    pages += next - i;
+  }
+  if (fetched == 0) return;
+  for (uint32_t i = 0; i < logged; ++i) services_.fabric.wait(appends[i]);
+  for (uint32_t i = 0; i < fetched; ++i) services_.fabric.wait(fetches[i]);
+  this_profile().count(Counter::kPagesFetched, pages);
+  if (!learns()) return;
+  const uint32_t epoch = epochs_.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < run.size(); ++i)
+    if (run.has(i, Verb::kFetch)) {
+      records_[run.page(i).value].fetched_in.store(epoch, std::memory_order_relaxed);
+      records_[run.page(i).value].use.fetched();
+    }
+}
+
+}  // namespace multigrain::hlrc
