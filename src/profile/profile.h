@@ -79,7 +79,7 @@ enum class Counter : uint8_t {
   kLocksRemote,    // locks taken that came from another node
   kBarriers,       // arrivals
   // Lazy release consistency
-  kAcquires,  // acquires that had notices to take in
+  kAcquires,  // acquires that had notices to apply
   kNotices,   // notices made; one names consecutive pages
   // Acquires that came too late for a log, and invalidated everything.
   kNoticesLost,

@@ -50,8 +50,8 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
   if (Status opened = open_node_status(); !opened) return opened;
   // This comes before the runtime loads libraries of its own.
   CompiledChecks checks = find_compiled_checks();
-  auto meeting = Meeting::meet();
-  if (!meeting) return tl::unexpected(meeting.error());
+  auto bootstrap = Bootstrap::run();
+  if (!bootstrap) return tl::unexpected(bootstrap.error());
   auto config = config_from_environment();
   if (!config) return tl::unexpected(config.error());
   set_panic_node(config->node.value);
@@ -60,7 +60,7 @@ Status Node::start(const std::function<Status(Node&)>& prepare) {
     if (!file) return fail("--stats: {}", file.error().message);
     config->stats_file = std::move(*file);
   }
-  auto* const node = new Node(std::move(*config), std::move(*meeting), std::move(checks));
+  auto* const node = new Node(std::move(*config), std::move(*bootstrap), std::move(checks));
   if (Status built = node->build(); !built) return built;
   g_node = node;
   // A forked child is no node: it has none of the threads, no shared region, and the parent's message queues.

@@ -25,9 +25,9 @@
 #include "memory/line_table.h"
 #include "memory/region.h"
 #include "profile/report.h"
+#include "runtime/bootstrap.h"
 #include "runtime/compiled_checks.h"
 #include "runtime/environment.h"
-#include "runtime/meeting.h"
 #include "runtime/private/state_copy.h"
 #include "runtime/processors.h"
 #include "sync/sync.h"
@@ -124,8 +124,8 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void stop();
 
  private:
-  Node(Config config, std::optional<Meeting> meeting, CompiledChecks checks)
-      : config_(std::move(config)), meeting_(std::move(meeting)), checks_(std::move(checks)) {}
+  Node(Config config, std::optional<Bootstrap> bootstrap, CompiledChecks checks)
+      : config_(std::move(config)), bootstrap_(std::move(bootstrap)), checks_(std::move(checks)) {}
   Status build();
   Status build_fabric(const NodeEnvironment& environment);
   Status build_protocols();
@@ -174,9 +174,9 @@ class Node final : private SyncHost, private ProcessorHost, private HomeDirector
   void take_if_complete(NodeId node) MG_REQUIRES(rows_lock_);
   [[nodiscard]] bool write_statistics(std::span<const NodeReport> reports);
 
-  Config config_;                   // constant after build()
-  std::optional<Meeting> meeting_;  // if the run is over UCX
-  const CompiledChecks checks_;     // the checks in the program
+  Config config_;                       // constant after build()
+  std::optional<Bootstrap> bootstrap_;  // if the run is over UCX
+  const CompiledChecks checks_;         // the checks in the program
   WaitPolicy wait_;
   // The cores on which the service thread may run: the node's, if it has its own.
   cpu_set_t service_cores_{};

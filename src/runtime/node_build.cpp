@@ -44,8 +44,8 @@ void Node::set_handler(MessageType type) {
 
 Status Node::build() {
   unsigned nodes_here = config_.nodes;
-  if (meeting_) {
-    const auto& hosts = meeting_->hosts;
+  if (bootstrap_) {
+    const auto& hosts = bootstrap_->hosts;
     nodes_here = static_cast<unsigned>(std::count(hosts.begin(), hosts.end(), hosts[config_.node.value]));
   }
   const NodeEnvironment environment = read_node_environment(nodes_here * config_.processors_per_node);
@@ -161,18 +161,18 @@ Status Node::build_protocols() {
 // Makes the region's frames, the line table, and the fabric that carries them to the other nodes.
 Status Node::build_fabric(const NodeEnvironment& environment) {
   const auto line_shift = static_cast<unsigned>(std::countr_zero(config_.line_size));
-  if (meeting_) {
+  if (bootstrap_) {
     auto region = Region::create(config_.region_size, config_.page_size, -1);
     if (!region) return tl::unexpected(region.error());
     region_.emplace(std::move(*region));
-    for (size_t i = 0; i < meeting_->hosts.size(); ++i)
-      names_of_nodes_.push_back(fmt::format("node {} on host {}", i, meeting_->hosts[i]));
+    for (size_t i = 0; i < bootstrap_->hosts.size(); ++i)
+      names_of_nodes_.push_back(fmt::format("node {} on host {}", i, bootstrap_->hosts[i]));
     node_0_gone_ = eventfd(0, EFD_CLOEXEC);
     if (node_0_gone_ < 0) return fail_errno(errno, "cannot create an event descriptor");
     auto table = LineTable::map(region_->size(), line_shift);
     if (!table) return tl::unexpected(table.error());
     line_table_.emplace(std::move(*table));
-    auto ucx = meeting_->connect(
+    auto ucx = bootstrap_->connect(
         config_, {region_->alias(PageId(0)), region_->size()}, line_table_->bytes(),
         [](void* node, NodeId lost, const char* reason) { static_cast<Node*>(node)->peer_failed(lost, reason); }, this);
     if (!ucx) return tl::unexpected(ucx.error());
@@ -180,7 +180,7 @@ Status Node::build_fabric(const NodeEnvironment& environment) {
     fabric_ = std::move(*ucx);
     if (config_.verbose)
       std::fprintf(stderr, "multigrain: node %u on host %s: %s\n", config_.node.value,
-                   meeting_->hosts[config_.node.value].c_str(), ucx_->description().c_str());
+                   bootstrap_->hosts[config_.node.value].c_str(), ucx_->description().c_str());
   } else {
     // The job's memory comes from the launcher. A program that was started without one makes its own.
     int job_fd = config_.job_fd;

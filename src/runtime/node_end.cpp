@@ -110,7 +110,7 @@ void Node::pass_on_signals() const {
   for (const int number : {SIGQUIT, SIGUSR1, SIGUSR2}) signal(number, SIG_IGN);
   g_self = getpid();
   g_parent = getppid();
-  g_parent_is_mgrun = !meeting_ || config_.wireup.starts_with("fd:");
+  g_parent_is_mgrun = !bootstrap_ || config_.wireup.starts_with("fd:");
   struct sigaction action{};
   action.sa_sigaction = &pass_on;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
@@ -121,7 +121,7 @@ void Node::serve_until_the_end() {
   // Node 0 may end without a message (_exit, a signal): then this node ends as well, quietly.
   const int node_0 = watch_node_0();
   // Over UCX the launcher may announce the end, too; poll passes over a descriptor of -1.
-  const int launcher = meeting_ ? meeting_->wireup->end_descriptor() : -1;
+  const int launcher = bootstrap_ ? bootstrap_->wireup->end_descriptor() : -1;
   std::array<pollfd, 3> events{{{.fd = shutdown_event_, .events = POLLIN, .revents = 0},
                                 {.fd = node_0, .events = POLLIN, .revents = 0},
                                 {.fd = launcher, .events = POLLIN, .revents = 0}}};
@@ -153,7 +153,7 @@ void Node::peer_failed(NodeId node, const char* reason) {
   }
   const bool reported = (reports_in_.load() >> node.value & 1) != 0;
   if (finishing_.load() != 0 && reported) return;
-  pollfd launcher{.fd = meeting_->wireup->end_descriptor(), .events = POLLIN, .revents = 0};
+  pollfd launcher{.fd = bootstrap_->wireup->end_descriptor(), .events = POLLIN, .revents = 0};
   const int moment_ms = launcher.fd >= 0 || config_.node != NodeId(0) ? 500 : 0;
   // The signal by which the launcher ends the run is fatal to this process, whichever thread receives it.
   if (poll(&launcher, launcher.fd >= 0 ? 1 : 0, moment_ms) > 0 && config_.node != NodeId(0)) _exit(0);

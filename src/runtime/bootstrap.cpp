@@ -1,4 +1,4 @@
-#include "runtime/meeting.h"
+#include "runtime/bootstrap.h"
 
 #include <cstdlib>
 #include <utility>
@@ -15,35 +15,35 @@ constexpr std::chrono::seconds kPatience{120};
 
 }  // namespace
 
-Result<std::optional<Meeting>> Meeting::meet() {
+Result<std::optional<Bootstrap>> Bootstrap::run() {
   const char* const name = secure_getenv("MULTIGRAIN_WIREUP");
   if (name == nullptr) return std::nullopt;
   const char* const number = secure_getenv("MULTIGRAIN_NODE");
   // This node's libraries are looked at before the wire-up loads one of its own.
   auto mine = describe_this_node(number == nullptr || std::string_view(number) == "0");
   if (!mine) return tl::unexpected(mine.error());
-  Meeting meeting;
+  Bootstrap bootstrap;
   auto wireup = open_wireup(name);
   if (!wireup) return tl::unexpected(wireup.error());
-  meeting.wireup = std::move(*wireup);
-  auto all = meeting.wireup->exchange(encode(*mine), kPatience);
+  bootstrap.wireup = std::move(*wireup);
+  auto all = bootstrap.wireup->exchange(encode(*mine), kPatience);
   if (!all) return tl::unexpected(all.error());
   std::vector<NodeCard> cards;
   for (const Card& bytes : *all) {
     auto card = decode(bytes);
     if (!card) return fail("node {}: {}", cards.size(), card.error().message);
-    meeting.hosts.push_back(card->host);
+    bootstrap.hosts.push_back(card->host);
     cards.push_back(std::move(*card));
   }
   if (Status agree = check_agreement(cards); !agree) return tl::unexpected(agree.error());
   adopt_settings(cards.front());
-  return std::optional(std::move(meeting));
+  return std::optional(std::move(bootstrap));
 }
 
-Result<std::unique_ptr<UcxFabric>> Meeting::connect(const Config& config, std::span<std::byte> frames,
-                                                    std::span<std::byte> lines,
-                                                    void (*lost)(void* context, NodeId node, const char* reason),
-                                                    void* context) {
+Result<std::unique_ptr<UcxFabric>> Bootstrap::connect(const Config& config, std::span<std::byte> frames,
+                                                      std::span<std::byte> lines,
+                                                      void (*lost)(void* context, NodeId node, const char* reason),
+                                                      void* context) {
   auto secret = agree_on_secret(*wireup);
   if (!secret) return tl::unexpected(secret.error());
   UcxOptions options;
