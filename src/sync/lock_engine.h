@@ -112,6 +112,7 @@ class LockState {
   [[nodiscard]] uint32_t attempt() const { return attempt_; }
   [[nodiscard]] bool unanswered() const { return unanswered_; }
   [[nodiscard]] const WaiterQueue& queue() const { return queue_; }
+  [[nodiscard]] bool has_next() const { return has_next_; }
   [[nodiscard]] NodeId next() const { return next_; }
   [[nodiscard]] NodeId tail() const { return tail_; }
   [[nodiscard]] uint16_t hand_ons() const { return hand_ons_; }
