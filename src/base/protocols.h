@@ -109,7 +109,7 @@ struct HlrcOptions {
   // "barrier=leader|cooperative": one processor or all do a node's page work at a barrier (B.3).
   bool cooperative = false;
   // "homes=follow|stay": pages move their homes to the nodes that write them.
-  bool homes_follow = false;
+  bool homes_follow = true;
   // "runs=on|off": pages that were fetched or written together are fetched and opened together again.
   bool runs = true;
   // "updates=on|off": copies that are in use keep their rights, and get what has changed.

@@ -59,8 +59,8 @@ void Driver::move_homes(NoticeRun run, std::optional<NodeId> writer) {
   for (uint64_t next = run.first.value; next < run.end(); ++next) {
     Record& record = records_[next];
     const uint16_t home_plus_one = record.home_plus_one.load(std::memory_order_relaxed);
-    const bool is_at_writer = writer && home_plus_one == writer->value + 1u;
-    if (on_episode_end(record.writers, writer, is_at_writer)) move_home(PageId(next), record, *writer);
+    // A page may move to where it is: only some nodes know.
+    if (on_episode_end(record.writers, writer) && home_plus_one != writer->value + 1u) move_home(PageId(next), record, *writer);
   }
 }
 

@@ -38,6 +38,7 @@ struct Writers {
   uint8_t last_plus_one = 0;  // the node that alone wrote the page in the last episode in which it was written; 0: none
   uint8_t episodes = 0;       // in so many such episodes one after the other
   uint8_t needed = 0;         // that are needed for the home to move, but for one
+  uint8_t home_plus_one = 0;  // where it has moved; 0: it is where it was placed, which a node may not know
 
   bool operator==(const Writers&) const = default;
 };

@@ -299,7 +299,7 @@ void on_protect(Page& page, const Context& context, Actions& actions) {
   actions.push(Verb::kRevokeWrite);
 }
 
-bool on_episode_end(Writers& writers, std::optional<NodeId> writer, bool is_at_writer) {
+bool on_episode_end(Writers& writers, std::optional<NodeId> writer) {
   constexpr unsigned kMostNeeded = 63;
   if (!writer) {
     writers.last_plus_one = 0;
@@ -310,8 +310,9 @@ bool on_episode_end(Writers& writers, std::optional<NodeId> writer, bool is_at_w
   const unsigned before = writers.last_plus_one == plus_one ? writers.episodes : 0u;
   writers.episodes = static_cast<uint8_t>(std::min(before + 1, kMostNeeded + 1));
   writers.last_plus_one = plus_one;
-  if (is_at_writer || writers.episodes <= writers.needed) return false;
-  writers.needed = static_cast<uint8_t>(std::min(2u * writers.needed + 1, kMostNeeded));
+  if (writers.home_plus_one == plus_one || writers.episodes <= writers.needed) return false;
+  if (writers.home_plus_one != 0) writers.needed = static_cast<uint8_t>(std::min(2u * writers.needed + 1, kMostNeeded));
+  writers.home_plus_one = plus_one;
   return true;
 }
 

@@ -77,7 +77,8 @@ void on_protect(Page& page, const Context& context, Actions& actions);
 // An episode ends in which `writer` alone has written the page, or several nodes have (nullopt). Returns whether the page's
 // home moves to the writer. It moves when a node has written the page alone once; the second time when it has done so in
 // two episodes one after the other, then in four, and so on: a page that nodes write in turn, or together, stays.
-bool on_episode_end(Writers& writers, std::optional<NodeId> writer, bool is_at_writer);
+// What a node knows of the home otherwise has no part in it: a node that never looked it up must find the same.
+bool on_episode_end(Writers& writers, std::optional<NodeId> writer);
 
 // The page's home moves (H6): from this node, or to it. For the other nodes nothing changes.
 void on_home_leaves(Page& page, Actions& actions);
