@@ -183,8 +183,7 @@ void World::move_homes() {
       if (written[n][page]) ++writers, last = n;
     if (writers == 0) continue;
     const auto alone = writers == 1 ? std::optional(NodeId(static_cast<uint16_t>(last))) : std::nullopt;
-    if (on_episode_end(shared_.writers[page], alone))
-      shared_.homes[page] = static_cast<uint8_t>(last);
+    if (on_episode_end(shared_.writers[page], alone)) shared_.homes[page] = static_cast<uint8_t>(last);
   }
 }
 

@@ -60,7 +60,8 @@ void Driver::move_homes(NoticeRun run, std::optional<NodeId> writer) {
     Record& record = records_[next];
     const uint16_t home_plus_one = record.home_plus_one.load(std::memory_order_relaxed);
     // A page may move to where it is: only some nodes know.
-    if (on_episode_end(record.writers, writer) && home_plus_one != writer->value + 1u) move_home(PageId(next), record, *writer);
+    if (on_episode_end(record.writers, writer) && home_plus_one != writer->value + 1u)
+      move_home(PageId(next), record, *writer);
   }
 }
 
