@@ -75,8 +75,9 @@ void on_clean(Page& page, const Context& context, Actions& actions);
 void on_protect(Page& page, const Context& context, Actions& actions);
 
 // An episode ends in which `writer` alone has written the page, or several nodes have (nullopt). Returns whether the page's
-// home moves to the writer. It moves when a node has written the page alone once; the second time when it has done so in
-// two episodes one after the other, then in four, and so on: a page that nodes write in turn, or together, stays.
+// home is at the writer from now on, where it may have been before. The first time and the second a node must have written
+// the page alone once; then in two episodes one after the other, then in four, and so on: a page that nodes write in turn,
+// or together, stays.
 // What a node knows of the home otherwise has no part in it: a node that never looked it up must find the same.
 bool on_episode_end(Writers& writers, std::optional<NodeId> writer);
 
