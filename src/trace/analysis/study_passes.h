@@ -21,7 +21,7 @@ class StudyPasses {
   StudyPasses(OpenTrace open, std::string prefix, const StudyOptions& options)
       : open_(std::move(open)), prefix_(std::move(prefix)), options_(options) {}
 
-  // Gives every batch to f.
+  // Gives every batch of the trace to f.
   template <typename F>
   Status each(std::string_view name, F&& f) const {
     auto source = open_();
