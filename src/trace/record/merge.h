@@ -23,8 +23,8 @@ struct RecordingFacts {
 
 class MergedTrace final : public TraceSource {
  public:
-  // Reads what a program left in the two files (raw.h); the descriptors stay the caller's to close. With `consume` the
-  // disk space of the streams is given back as they are read, so that a full disk can take the merged trace.
+  // Reads the two files that a program wrote (raw.h). The caller closes the descriptors. With `consume`, the disk space
+  // of the streams is given back as they are read, so that a full disk has room for the merged trace.
   static Result<std::unique_ptr<MergedTrace>> open(int chunks, int descriptions, std::string program, bool consume);
   ~MergedTrace() override;
 
