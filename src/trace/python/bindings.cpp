@@ -1,6 +1,6 @@
-// multigrain.trace._native, on which the Python package multigrain.trace is built (study/multigrain/trace/__init__.py,
-// which documents it). Machines, options and results cross as JSON; references and events cross as bytes that NumPy
-// views.
+// The Python package multigrain.trace (study/multigrain/trace/__init__.py, which documents it) is built on this module,
+// multigrain.trace._native. Machines, options and results cross as JSON; references and events cross as bytes that
+// NumPy views.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
