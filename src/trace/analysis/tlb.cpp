@@ -8,7 +8,7 @@ namespace multigrain::trace {
 
 const std::vector<TlbDesign>& tlb_designs() {
   static const std::vector<TlbDesign> designs = {
-      // This is the TLB of [Bolosky], section 6.3.3; the costs are from its text: 2.5 references to an inverted page
+      // These are the TLBs of [Bolosky], section 6.3.3; the costs are from its text: 2.5 references to an inverted page
       // table, and 20 cycles at 2 a reference.
       {.name = "ace", .sets = 16, .ways = 2, .pages_per_entry = 1, .miss_cost = 2.5},
       {.name = "68040", .sets = 16, .ways = 4, .pages_per_entry = 1, .miss_cost = {}},
@@ -16,8 +16,8 @@ const std::vector<TlbDesign>& tlb_designs() {
       {.name = "88200", .sets = 1, .ways = 56, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "68030", .sets = 1, .ways = 22, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "r4000", .sets = 1, .ways = 48, .pages_per_entry = 2, .miss_cost = 10},
-      // These are second-level TLBs, from Intel, "64 and IA-32 Architectures Optimization Reference Manual": Skylake
-      // (1536 entries, 12 ways) and Golden Cove (2048 entries, 16 ways).
+      // These are second-level TLBs, from [IntelOptimization]: Skylake (1536 entries, 12 ways) and Golden Cove (2048
+      // entries, 16 ways).
       {.name = "skylake", .sets = 128, .ways = 12, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "golden-cove", .sets = 128, .ways = 16, .pages_per_entry = 1, .miss_cost = {}},
   };
