@@ -8,11 +8,12 @@
 //                                a lower bound, from a heuristic choice of intervals
 //   full duration (7.1.4)        what turning coherence off would save for blocks that never communicate anything
 //
-// As in [Bolosky], the machines here have neither remote reference nor global memory, so that there is nothing to
-// decide: a block moves to who writes it, and is copied to who reads it. Up to and with a block's first write that
-// costs nothing (P_0 of equation 4.2 may be all those who read it first), so that R Phi_s is what optimal.h computes
-// for such a machine. A reference that touches two blocks refers to both of them here (optimal.h takes the first
-// byte's). A block's words have word_bytes bytes, four in [Bolosky]. R = o + b s (equation 7.1) is a MoveCost.
+// As in [Bolosky], the machines here have neither remote reference nor global memory, so that there are no decisions to
+// make: a block moves to the processor that writes it, and is copied to each processor that reads it. Up to and with a
+// block's first write that costs nothing (P_0 of equation 4.2 may be all processors that read the block first), so R
+// Phi_s is what optimal.h computes for such a machine. A reference that touches two blocks refers to both of them here,
+// while optimal.h takes the first byte's block. A block's words have word_bytes bytes, four in [Bolosky]. R = o + b s
+// (equation 7.1) is a MoveCost.
 #pragma once
 
 #include <cstdint>
@@ -100,7 +101,7 @@ struct IntervalResult {
 // A false-sharing interval of a block is a stretch in which it is written, and used by more than one processor, but in
 // which no processor reads a word that another has written in it. Within one, every processor may keep its own copy; at
 // its end the w copies that were written are merged at a cost of (w - 1) M, into a copy of one processor; at the end of
-// the trace nobody needs that any more.
+// the trace no processor needs that any more.
 //
 // The heuristic: intervals follow each other, each as long as it can be. Dynamic programming decides whether to use an
 // interval or to keep the block coherent through it. It has two states, and takes the cheaper of the two ways to reach

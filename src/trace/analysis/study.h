@@ -100,8 +100,8 @@ nlohmann::json parts_json(const CostParts& parts);
 inline constexpr const char* kStudyParameters[] = {"R", "r", "G", "g", "o_s"};
 
 // Returns the machine variants of a sweep over one parameter; those that the model forbids are left out. For "G", R
-// stays in its proportion to G; "o_s" is known of the software-coherent machines of chapter 6, at blocks of 512 bytes
-// (section 6.2.4).
+// stays in its proportion to G; "o_s" is known of the software-coherent machines of [Bolosky], chapter 6, at blocks of
+// 512 bytes (section 6.2.4).
 std::vector<Machine> vary(const Machine& machine, std::string_view parameter);
 
 Result<nlohmann::json> study(const OpenTrace& open, const StudyOptions& options);

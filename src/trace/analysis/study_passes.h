@@ -15,7 +15,7 @@
 
 namespace multigrain::trace {
 
-// A pass over a trace needs to know where the trace comes from, and whom to tell how far it is.
+// A pass over a trace needs the trace, and the function to which it reports how far it is. These passes get both.
 class StudyPasses {
  public:
   StudyPasses(OpenTrace open, std::string prefix, const StudyOptions& options)

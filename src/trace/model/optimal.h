@@ -1,10 +1,10 @@
 // This computes optimal placement: the cost of the best conceivable placement of every block of a trace, with future
 // knowledge ([Bolosky], sections 4.1.5 and 4.2), for many machines and block sizes in one pass.
 //
-// docs/internals/optimal-placement.md derives the algorithm, the extension to global memory with replication included.
-// In short: an optimal placement need only ever move a block to the processor that refers to it (the idea that the
-// thesis, [Bolosky], credits to Dietz), so the cheapest way to have the block at any other processor grows by the same amount,
-// which is kept once. A reference takes O(1) steps, with replication amortised: whatever the number of processors.
+// docs/internals/optimal-placement.md derives the algorithm, and its extension to global memory with replication. In
+// short: an optimal placement need only ever move a block to the processor that refers to it (an idea that [Bolosky]
+// credits to Dietz), so the cheapest way to have the block at any other processor grows by the same amount, which is
+// kept once. A reference takes O(1) steps (amortised, with replication), whatever the number of processors is.
 #pragma once
 
 #include <cstdint>
