@@ -70,14 +70,14 @@ struct TraceHeader {
   std::vector<std::string> names;  // the names of allocations; names[0] is ""
 };
 
-// This is a stretch of a trace. Valid until the next call of the source that filled it.
+// This is a stretch of a trace. It is valid until the next call of the source that filled it.
 struct Batch {
   uint64_t first = 0;  // the index in the trace of references[0]
   std::span<const Reference> references;
   std::span<const Event> events;  // first <= position <= first + references.size(); in order
 };
 
-// This is a trace that is read once, from the beginning to the end. Not thread-safe.
+// This is a trace that is read once, from the beginning to the end. It is not thread-safe.
 class TraceSource {
  public:
   // A batch has at most so many references: few enough that one stays in the second-level cache while it is worked on.

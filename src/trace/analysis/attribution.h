@@ -103,8 +103,8 @@ class Attribution {
   AttributionResult finish();
   // Returns all words of write-shared blocks that were used, in order of address. Pre: finish().
   [[nodiscard]] std::vector<WordUse> words() const;
-  // Returns the false moves that references to these bytes of a group asked for, and that writes to them caused: a
-  // Field of another trace's choosing. After finish().
+  // Returns the false moves that references to these bytes of a group asked for, and that writes to them caused.
+  // The caller takes the bytes from a Field of another trace. Pre: finish().
   [[nodiscard]] std::pair<uint64_t, uint64_t> false_moves_of(uint32_t group, uint64_t offset, uint64_t bytes) const;
   // Returns the moves of the block at this address, which need not be a hot one. Pre: finish().
   [[nodiscard]] MoveKinds moves_at(uint64_t address) const {

@@ -169,7 +169,7 @@ void IntervalAnalysis::end_interval(uint32_t number, unsigned next_user) {
   const double coherent_cost = block.way[best_coherent].coherent_cost;
   const double merged_cost = interval_cost[best_interval];
   // An interval ends because `next_user` reads what another processor wrote, so that there is a writer. The merged copy
-  // is where one of the writers has its own: with the next user if he is one.
+  // is made where a writer has its copy: at the next user, if that is a writer.
   const unsigned holder = writers_.has(number, next_user) ? next_user : block.last_writer;
   at_start_[0].copy(number, coherent_[best_coherent], number);
   at_start_[1].assign(number, holder);

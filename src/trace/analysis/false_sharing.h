@@ -91,7 +91,9 @@ struct IntervalResult {
   double lower_bound = 0;    // the savings from merging with the chosen intervals; never negative
   double full_duration = 0;  // the savings from turning coherence off; never more than lower_bound
   uint64_t full_duration_blocks = 0;
-  uint64_t blocks = 0;  // that are used by one processor after another wrote them; the figures above are theirs
+  // The figures above are those of the blocks that one processor uses after another has written them. This is their
+  // number.
+  uint64_t blocks = 0;
   // These are words that are only read, or used by one processor alone, in blocks that several processors use and one
   // writes: if they could be separated, every access to them could be local (section 7.1.4).
   uint64_t separable_words = 0;

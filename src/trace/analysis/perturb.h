@@ -63,7 +63,7 @@ class LocalPerturbation final : public Perturbation {
 
 // This filter makes gaps in a processor's activity, as while it waits for a block. With probability 1 in 30,000 at each
 // reference, a processor's references are held back for 4000 references; then held ones go before fresh ones with
-// probability 2/3. One gap at a time.
+// probability 2/3. Only one processor has a gap at a time.
 class GapPerturbation final : public Perturbation {
  public:
   static constexpr unsigned kMeanDistance = 30'000;

@@ -56,7 +56,7 @@ constexpr uint32_t kStateBytes = 40;
 // So many references of a run are copied at once, and kSlack of the next longer ones.
 constexpr size_t kShort = 4;
 
-// A number of a values stream takes at most 5 bytes, whatever stands there.
+// A number of a values stream takes at most 5 bytes, even if the block is damaged.
 inline uint32_t small_varint(const uint8_t*& at) {
   uint32_t value = 0;
   for (unsigned shift = 0; shift < 35; shift += 7) {

@@ -24,8 +24,8 @@ Machine chapter6(std::string name, uint64_t block_size, double r, double fixed, 
   return machine;
 }
 
-// These are machines of today. The unit is a reference to the local memory (not the cache): what the processor's own
-// caches hide they hide whatever the placement, and a page's home decides only where the misses go. Figures without a
+// These are machines of today. The unit is a reference to the local memory (not the cache): a processor's own caches
+// hide the same references in every placement, and a page's home decides only where the misses go. Figures without a
 // source are estimates, and `source` says so.
 std::vector<Machine> machines_of_today() {
   std::vector<Machine> machines;

@@ -32,7 +32,8 @@ using raw::Record;
 // By so many ticks a thread may be ahead of the slowest when it enters a lock or does an atomic operation. Which thread
 // comes first there is decided while the program runs, and it shall be the one that would come first if all threads ran
 // at one speed. Between such places threads need not wait for each other, since the clocks alone order their
-// references. As small as context switches allow: on few cores threads wait for each other once in so many ticks.
+// references. The number is as small as context switches allow, because on few cores threads wait for each other once
+// in so many ticks.
 constexpr uint64_t kLead = 2048;
 // After so many records the other threads are told how far this one is.
 constexpr ptrdiff_t kStretch = 512;

@@ -27,16 +27,16 @@ namespace multigrain::trace::record {
 bool active();
 
 // These are the clocks that synchronisation carries, by address of what it goes through. Two addresses that share a
-// slot are ordered more than they need to be. (release before the operation that lets others in, acquire after the one
-// that lets this thread in.)
+// slot are ordered more than they need to be. A thread calls release_through() before the operation that lets another
+// thread in, and acquire_through() after the one that lets itself in.
 void release_through(uint64_t address);
 void acquire_through(uint64_t address);
 // These do the same without an event in the trace, for condition variables and semaphores.
 void publish_through(uint64_t address);
 void observe_through(uint64_t address);
 
-// While one exists, the thread is in a system call that other threads' progress ends, and other threads do not wait for
-// it to keep pace.
+// While a Blocked exists, the thread is in a system call that ends when another thread makes progress, and the other
+// threads do not wait for it to keep pace.
 class Blocked {
  public:
   Blocked();
