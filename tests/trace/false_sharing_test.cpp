@@ -222,7 +222,7 @@ double best_with_intervals(const std::vector<Reference>& trace, double move, dou
         after_write = true;
       }
       if (j + 1 == trace.size()) {
-        best = std::min(best, cost);  // nobody needs the merged block any more
+        best = std::min(best, cost);  // no processor needs the merged block any more
       } else if (writers == 0) {
         best = std::min(best, cost + from(j + 1, have, after_write));
       } else {
