@@ -67,8 +67,8 @@ void keep_hottest(std::vector<BlockCost>& hot, size_t limit) {
 }
 
 // This has all the machines with one block size and one layout of costs, for one partition of the address space.
-// Machines without remote reference and without global memory have no decisions to make (section 6.1.1): they are
-// counted, not computed.
+// Machines without remote reference and without global memory have no decisions to make ([Bolosky], section 6.1.1):
+// they are counted, not computed.
 //
 // A block's record, in 64-bit words:
 //   key; its top bit: the block has been written, or for another reason is not everywhere any more
