@@ -50,17 +50,16 @@ constexpr NetworkPreset kPresets[] = {
     {"tcp-10g",
      {.latency_ns = 24'000, .bytes_per_ns = 1.25},
      "Linux TCP over 10 Gb/s Ethernet",
-     "Belay et al., IX, OSDI 2014, section 5: NetPIPE takes 24 us one way for 64 bytes over Linux; the line's rate"},
+     "Belay et al. [IX], OSDI 2014, section 5: NetPIPE takes 24 us one way for 64 bytes over Linux; the line's rate"},
     {"tcp-100g",
      {.latency_ns = 24'000, .bytes_per_ns = 5.25},
      "Linux TCP over 100 Gb/s Ethernet",
-     "latency as tcp-10g's, since it is the kernel's; Cai et al., Understanding Host Network Stack Overheads, SIGCOMM "
-     "2021: 42 Gb/s a core"},
+     "latency as tcp-10g's, since it is the kernel's; Cai et al. [HostStack], SIGCOMM 2021: 42 Gb/s a core"},
     {"roce",
      {.latency_ns = 1'000, .bytes_per_ns = 12.5},
      "RDMA over 100 Gb/s Ethernet",
-     "Kalia, Kaminsky, Andersen, Datacenter RPCs can be General and Fast, NSDI 2019, section 6: an RDMA read of 2.0 us "
-     "on ConnectX-5 Ethernet (there and back); the line's rate"},
+     "Kalia et al. [eRPC], NSDI 2019, section 6: an RDMA read of 2.0 us on ConnectX-5 Ethernet (there and back); the "
+     "line's rate"},
     {"infiniband",
      {.latency_ns = 850, .bytes_per_ns = 50},
      "InfiniBand NDR",
@@ -69,7 +68,7 @@ constexpr NetworkPreset kPresets[] = {
     {"cxl2-pool",
      {.latency_ns = 90, .bytes_per_ns = 32},
      "memory of a CXL 2 pool of 16 sockets",
-     "Li et al., Pond, ASPLOS 2023, section 4: a load of 180 ns (there and back); PCIe 5.0 x8 carries 32 GB/s"},
+     "Li et al. [Pond], ASPLOS 2023, section 4: a load of 180 ns (there and back); PCIe 5.0 x8 carries 32 GB/s"},
     {"cxl3-pool",
      {.latency_ns = 135, .bytes_per_ns = 64},
      "memory of a CXL 3 pool behind a switch",
@@ -77,8 +76,8 @@ constexpr NetworkPreset kPresets[] = {
     {"numa",
      {.latency_ns = 71, .bytes_per_ns = 34},
      "the other socket of the same machine",
-     "Li et al., Pond, section 3: a load of 142 ns from the other socket of a Xeon 8157M (there and back); McCalpin on "
-     "Stack Overflow: 34 GB/s of reads over the two UPI links of a Xeon 8160"},
+     "Li et al. [Pond], section 3: a load of 142 ns from the other socket of a Xeon 8157M (there and back); McCalpin "
+     "on Stack Overflow: 34 GB/s of reads over the two UPI links of a Xeon 8160"},
 };
 
 Result<Nanoseconds> parse_delay(std::string_view key, std::string_view text) {

@@ -1,9 +1,9 @@
 // This is a reference trace, as every part of src/trace sees it: the references of all processors in one order, and
 // what happened between them.
 //
-// The order is the trace's only time ([Bolosky], chapter 4): a reference's time is its index. Files
-// (format/) and recorders (record/) produce traces, import/ reads those of other tools, filters change them, analyses
-// consume them; all of them through TraceSource, a batch at a time, so that no trace need fit in memory.
+// The order is the trace's only time ([Bolosky], chapter 4): a reference's time is its index. Files (format/) and
+// recorders (record/) produce traces, import/ reads those of other tools, filters change them, and analyses consume
+// them. All of these use TraceSource, which gives a batch at a time, so that no trace need fit in memory.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +37,10 @@ enum class EventKind : uint8_t {
   kAllocate,  // `address`, `value` bytes; `name`: index into names of allocations; `site`: where
   kFree,      // `address`
   kAcquire,   // `processor` acquired the lock at `address`
-  kRelease,   // ... and released it
+  kRelease,   // `processor` released the lock at `address`
   kBarrier,   // `processor` left the barrier at `address`
   kStart,     // `processor` began to run
-  kEnd,       // ... and ended
+  kEnd,       // `processor` ended
 };
 
 // This is something that happened between two references.
@@ -64,20 +64,20 @@ struct Site {
 struct TraceHeader {
   unsigned processors = 0;
   std::string program;             // the command that was traced, for people
-  std::string recorder;            // what made the trace, for people
+  std::string recorder;            // the program that made the trace, for people
   double dilation = 0;             // time of the traced run over the untraced one; 0: not known
   std::vector<Site> sites;         // sites[0] is the unknown one
-  std::vector<std::string> names;  // of allocations; names[0] is ""
+  std::vector<std::string> names;  // the names of allocations; names[0] is ""
 };
 
-// This is a stretch of a trace. Valid until the next call of the source that filled it.
+// This is a stretch of a trace. It is valid until the next call of the source that filled it.
 struct Batch {
   uint64_t first = 0;  // the index in the trace of references[0]
   std::span<const Reference> references;
   std::span<const Event> events;  // first <= position <= first + references.size(); in order
 };
 
-// This is a trace that is read once, from the beginning to the end. Not thread-safe.
+// This is a trace that is read once, from the beginning to the end. It is not thread-safe.
 class TraceSource {
  public:
   // A batch has at most so many references: few enough that one stays in the second-level cache while it is worked on.

@@ -73,7 +73,7 @@ TEST(DamagedTrace, WhatPrecedesADamagedBlockIsRead) {
     const Whole rest = read_all(**others, 20 * (block + 1));
     EXPECT_EQ(rest.error, "");
     EXPECT_EQ(rest.references.size(), 20 * (2 - block));
-    // Nobody who asked for what is there gets an error.
+    // A reader that asked only for what is there gets no error.
     auto partial = TraceFile::open(directory / "bad", {.allow_partial = true});
     ASSERT_TRUE(partial);
     EXPECT_EQ(read_all(**partial).references.size(), 20 * block);
@@ -110,7 +110,7 @@ TEST(DamagedTrace, EveryTruncationIsDetected) {
   EXPECT_NE(read_file(directory / "bad").error, "");
 }
 
-// Files that nobody damaged, but somebody made wrong: checksums are right.
+// This makes files whose checksums are right and whose contents are wrong, as an attacker or a faulty writer would.
 class Forger {
  public:
   explicit Forger(const std::string& good) : bytes_(good) {}

@@ -111,8 +111,8 @@ TEST(SyntheticTraces, UsefulGroupingAlone) {
   EXPECT_EQ(study.attributed.moves.false_sharing, 0u);
 }
 
-// The cost of a block's moves on a machine without choices, by the definitions: equation 4.2 with the only placement
-// that has no remote references. P_0 is whoever reads before the first write.
+// Returns the cost of a block's moves on a machine without choices, by the definitions: equation 4.2 of [Bolosky] with
+// the only placement that has no remote references. P_0 is at all processors that read before the first write.
 uint64_t plain_moves(const std::vector<Reference>& references, uint64_t block_bytes) {
   uint64_t moves = 0;
   std::map<uint64_t, std::vector<Reference>> by_block;
@@ -146,10 +146,10 @@ TEST(FalseSharing, BoundsAndIdentitiesOnRandomTraces) {
     const CostComponents& c = study.components;
     ASSERT_EQ(c.moves, plain_moves(references, block_bytes));
     ASSERT_EQ(c.word_moves, plain_moves(references, 4));
-    // Equation 7.5: the components are the difference of the costs.
+    // By equation 7.5 of [Bolosky], the components are the difference of the costs.
     ASSERT_NEAR(c.overhead_component + c.data_transfer_component,
                 move * static_cast<double>(c.moves) - kCost.at(4) * static_cast<double>(c.word_moves), 1e-6);
-    // Equation 7.2 at both ends of F's range.
+    // These are equation 7.2 of [Bolosky] at both ends of F's range.
     ASSERT_NEAR(c.grouping_lower + c.false_sharing_upper, c.overhead_component + c.data_transfer_component, 1e-6);
     ASSERT_LE(c.grouping_lower, c.grouping_upper + 1e-6);
     ASSERT_LE(c.grouping_upper, 1e-6);
@@ -190,7 +190,7 @@ TEST(FalseSharing, BoundsAndIdentitiesOnRandomTraces) {
   EXPECT_GT(with_intervals, effort(100u, 20u));
 }
 
-// The cheapest choice of intervals for one block, by trying all (section 7.1.2).
+// Returns the cost of the cheapest choice of intervals for one block, by trying all choices ([Bolosky], section 7.1.2).
 double best_with_intervals(const std::vector<Reference>& trace, double move, double merge) {
   std::map<std::pair<size_t, unsigned>, double> known;
   std::function<double(size_t, unsigned, bool)> from = [&](size_t i, unsigned copies, bool written) -> double {
@@ -222,7 +222,7 @@ double best_with_intervals(const std::vector<Reference>& trace, double move, dou
         after_write = true;
       }
       if (j + 1 == trace.size()) {
-        best = std::min(best, cost);  // nobody needs the merged block any more
+        best = std::min(best, cost);  // no processor needs the merged block any more
       } else if (writers == 0) {
         best = std::min(best, cost + from(j + 1, have, after_write));
       } else {

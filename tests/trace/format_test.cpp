@@ -212,7 +212,7 @@ TEST(TraceFormat, NothingIsWrittenOver) {
     const auto second = TraceWriter::create(directory / "u", {});
     ASSERT_FALSE(second);
     EXPECT_THAT(second.error().message, HasSubstr("u.partial exists"));
-    // Somebody else makes a file of that name in the meantime.
+    // Another process makes a file of that name in the meantime.
     spill(directory / "u", "precious too");
     const Status status = (*writer)->finish();
     ASSERT_FALSE(status);

@@ -65,8 +65,8 @@ class Cases {
   std::mt19937_64 random_;
 };
 
-// The least cost of equations 4.1 and 4.2 over all placements: for each block, every set of copies at every reference.
-// Memory `processors` is the global one.
+// Returns the least cost of equations 4.1 and 4.2 of [Bolosky] over all placements: for each block, it tries every set
+// of copies at every reference. Memory `processors` is the global one.
 inline double best_of_all(std::span<const Reference> references, const Machine& machine, unsigned processors,
                           const OptimalOptions& options) {
   const unsigned memories = processors + (machine.has_global() ? 1 : 0);

@@ -27,7 +27,7 @@ TEST(Machines, Table63) {
   EXPECT_EQ(dsm_machine().R(), 2323);
   EXPECT_EQ(dsm_plus_machine().r, 250);
   EXPECT_EQ(dsm_plus_machine().R(), 2323);
-  // Section 5.1: G = 2 * pagesize + 200 and R = 3 * pagesize + 200, the page in words.
+  // [Bolosky], section 5.1, has G = 2 * pagesize + 200 and R = 3 * pagesize + 200, with the page in words.
   EXPECT_EQ(find_machine("ace")->G(), 2 * 1024 + 200);
   EXPECT_EQ(find_machine("butterfly")->R(), 3 * 1024 + 200);
 }

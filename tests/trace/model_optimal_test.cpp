@@ -125,12 +125,12 @@ TEST_P(FourVariants, STheorem) {
     ASSERT_TRUE(placement);
     const auto parts = cost_of(*placement, references, scaled);
     ASSERT_TRUE(parts);
-    ASSERT_EQ(parts->cost(scaled), other.cost) << "case " << i;  // Theorem 1
+    ASSERT_EQ(parts->cost(scaled), other.cost) << "case " << i;  // [Bolosky], theorem 1
   }
 }
 
-// Section 4.1.5: in each parameter the cost does not fall, has no jump, and is concave, with the slope that the parts
-// say. 1 000 cases a variant and parameter, nine points each.
+// By [Bolosky], section 4.1.5, the cost does not fall in any parameter, has no jump, and is concave, with the slope
+// that the parts of the cost give. There are 1 000 cases for each variant and parameter, with nine points each.
 TEST_P(FourVariants, ContinuousMonotonicAndConcaveInEveryParameter) {
   Cases cases(31);
   using Set = std::function<void(Machine&, double)>;
@@ -196,7 +196,7 @@ TEST(Optimal, FreeMovesCostNothing) {
   }
 }
 
-// Figure 6.1, for any components and block size: 1 000 cases.
+// [Bolosky], Figure 6.1, holds for any components and block size. There are 1 000 cases.
 TEST(Optimal, PartialOrderOfFigure61) {
   Cases cases(51);
   int strict = 0;
@@ -455,7 +455,8 @@ TEST(Optimal, PrivateReferencesCostOneEach) {
   EXPECT_EQ(results->front().mcpr, 1);
 }
 
-// Section 4.1.5, proof of proposition 1: the trace that is 10R writes by one processor and then 10R by another.
+// The proof of proposition 1 in [Bolosky], section 4.1.5, has this trace: 10R writes by one processor and then 10R by
+// another.
 TEST(Optimal, MovesOnceWhereProposition1Says) {
   const Machine machine = numa_machine();
   std::vector<Reference> references;

@@ -77,7 +77,8 @@ TEST(Policies, NoneIsBelowOptimal) {
   EXPECT_LT(equal, compared / 2);
 }
 
-// Section 6.1.1: machines without remote reference make no placement decisions. 2 000 traces, exactly.
+// By [Bolosky], section 6.1.1, machines without remote reference make no placement decisions. This is exact for 2 000
+// traces.
 TEST(Policies, AlwaysMigrateIsOptimalWithoutRemoteReference) {
   Cases cases(111);
   for (int i = 0; i < 2'000; ++i) {
@@ -186,7 +187,7 @@ TEST(Policies, StaticOnesStay) {
   expected = {.local = 0, .global = 0, .remote = 7, .remote_moves = 0, .global_moves = 0};
   EXPECT_EQ(run(references, 2 + 1, machine.with_block_size(32), interleaved_policy()).parts.remote, 3u);
   EXPECT_EQ(run(references, 3, ace(), static_global_policy()).parts.global, 7u);
-  EXPECT_EQ(run(references, 3, ace(), static_global_policy()).mcpr, 2);  // section 5.2.1
+  EXPECT_EQ(run(references, 3, ace(), static_global_policy()).mcpr, 2);  // [Bolosky], section 5.2.1
 }
 
 class Third final : public Policy {

@@ -1,4 +1,4 @@
-// The validation filters of section 4.3: what they may change, and what not.
+// Tests what the validation filters of [Bolosky], section 4.3, may change, and what they must not change.
 #include "trace/analysis/perturb.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-// The standard containers are templates, except for the C++ library's functions on the nodes of trees
-// (std::map, std::set)
-// and of lists, which would access nodes in shared memory without checks. The compiler's pass replaces calls of these
-// functions by calls of the functions in this file, which have the same names behind a prefix (library_calls.cpp).
+// The standard containers are templates, except for the C++ library's functions on the nodes of trees (std::map,
+// std::set) and of lists, which would access nodes in shared memory without checks. The compiler's pass replaces calls
+// of these functions by calls of the functions in this file, which have the same names behind a prefix
+// (library_calls.cpp).
 //
 // The nodes' layout and the functions' effects are part of the binary interface of libstdc++. The algorithms are the
 // textbook's ([Cormen], red-black trees), on fields that are loaded and

@@ -38,7 +38,7 @@ const char* change_name(Change change) {
 
 namespace {
 
-// Whether the same processors use both words in the same way.
+// Returns whether the same processors use both words in the same way.
 bool used_alike(const WordUse& a, const WordUse& b) {
   return a.readers == b.readers && a.writers == b.writers && a.reader == b.reader && a.writer == b.writer;
 }
@@ -52,9 +52,9 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
 Plan make_plan(Change change, uint32_t group, const std::vector<WordUse>& words, uint64_t block_bytes,
                unsigned word_bytes) {
   Plan plan{.change = change, .group = group, .map = {}};
-  uint64_t next = AddressMap::kArena;  // where the next stretch goes
+  uint64_t next = AddressMap::kArena;  // the place for the next stretch
   uint64_t moved_bytes = 0;
-  // For kRegroup: each owner has a piece of the address space, in which its words follow each other.
+  // With kRegroup, each owner has a piece of the address space, in which its words follow each other.
   constexpr uint64_t kPiece = uint64_t{1} << 40;
   std::map<ProcessorId, uint64_t> used_by_owner;
 
@@ -75,7 +75,7 @@ Plan make_plan(Change change, uint32_t group, const std::vector<WordUse>& words,
         if (!same_instance) break;
         if (change == Change::kPadFields && !(adjacent && used_alike(before, word))) break;
         if (change == Change::kRegroup && !(adjacent && before.owner == word.owner)) break;
-        // Memory without allocations has no instances: there, a gap of a block ends one.
+        // Memory without allocations has no instances. There, a gap of more than a block ends the run.
         if (change == Change::kSeparate && word.group == 0 && word.address - before.address > block_bytes) break;
       }
       ++end;
@@ -85,7 +85,7 @@ Plan make_plan(Change change, uint32_t group, const std::vector<WordUse>& words,
     moved_bytes += bytes;
     if (change == Change::kRegroup) {
       uint64_t& used = used_by_owner[words[i].owner];
-      // A reference's words keep their alignment, so that none begins to straddle two blocks.
+      // The words of a reference keep their alignment, so that no reference begins to straddle two blocks.
       used = round_up(used, bytes <= 8 ? std::bit_ceil(bytes) : 8);
       plan.map.add({.from = from, .bytes = bytes, .to = AddressMap::kArena + words[i].owner * kPiece + used});
       used += bytes;

@@ -13,10 +13,10 @@
 
 namespace multigrain::trace {
 
-// Moves stretches of addresses; what it does not mention stays. Stretches do not overlap, before or after.
+// Moves stretches of addresses; all other addresses stay. Stretches do not overlap, before or after the move.
 class AddressMap {
  public:
-  // Where moved data go: no recorder's addresses are here.
+  // Moved data go to addresses from here on, which no recorder uses.
   static constexpr uint64_t kArena = uint64_t{1} << 62;
 
   struct Stretch {
@@ -50,18 +50,18 @@ class MappedTrace final : public TraceSource {
 };
 
 enum class Change : uint8_t {
-  kSeparate,   // every instance of the group begins a block, and shares none with others
-  kPadFields,  // ... and every run of words that the same processors use begins a block
-  kRegroup,    // words move together by the processor that wrote them first (or, if nobody did, read them first)
+  kSeparate,   // every instance of the group begins a block, and shares none with other instances
+  kPadFields,  // in addition, every run of words that the same processors use begins a block
+  kRegroup,    // words move together by the processor that wrote them first (or, if no processor did, read them first)
 };
 const char* change_name(Change change);
 
 struct Plan {
   Change change;
-  uint32_t group;  // kAllGroups: everything that is falsely shared
+  uint32_t group;  // kAllGroups: all words that are falsely shared
   static constexpr uint32_t kAllGroups = ~uint32_t{0};
   AddressMap map = {};
-  uint64_t extra_bytes = 0;  // memory that it adds
+  uint64_t extra_bytes = 0;  // the memory that the plan adds
 };
 
 // Returns a plan for the words of `group`, or of all. `words`: in order of address, as Attribution::words() gives them.

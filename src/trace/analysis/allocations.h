@@ -22,8 +22,8 @@ class Allocations {
  public:
   static constexpr uint32_t kNone = 0;
 
-  // Takes an event of kind kAllocate or kFree; others are ignored. An allocation ends those that it overlaps: their
-  // kFree is missing. Returns the number of the allocation that it begins, or kNone.
+  // Takes an event of kind kAllocate or kFree, and ignores events of other kinds. An allocation ends the allocations
+  // that it overlaps, whose kFree must be missing. Returns the number of the allocation that begins, or kNone.
   uint32_t consume(const Event& event);
   // Returns the allocation that the address is in now. After kFree that is still the old one, until the memory is
   // allocated again.
@@ -33,7 +33,7 @@ class Allocations {
 
  private:
   std::vector<Allocation> all_ = {{0, 0, 0, 0}};
-  std::map<uint64_t, uint32_t> by_address_;  // not overlapping, but for an old one's end under a newer one
+  std::map<uint64_t, uint32_t> by_address_;  // these do not overlap, except that an old one may end inside a newer one
 };
 
 }  // namespace multigrain::trace

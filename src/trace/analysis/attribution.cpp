@@ -61,7 +61,7 @@ void Attribution::begin_allocation(const Event& event) {
     }
   };
   const uint64_t first_block = event.address >> block_shift_, last_block = last >> block_shift_;
-  if (last_block - first_block >= ids_.size()) {  // a huge allocation: rather look at what there is
+  if (last_block - first_block >= ids_.size()) {  // a huge allocation: it is faster to go through the known blocks
     for (uint32_t block = 0; block < ids_.size(); ++block)
       if (ids_.key(block) >= first_block && ids_.key(block) <= last_block) reset_block(block);
   } else {
@@ -124,7 +124,7 @@ void Attribution::refer(uint32_t number, const Reference& reference, uint32_t fr
   Copy& copy = copies_[size_t{number} * processors_ + processor];
   const uint32_t first_word = blocks_[number].first_word;
   if (!present_.has(number, processor)) {
-    copy.moved = blocks_[number].written;  // up to and with the first write, moves are free
+    copy.moved = blocks_[number].written;  // moves are free until the first write, which is free, too
     copy.cold = !copy.ever;
     copy.useful = false;
     copy.ever = true;
@@ -184,7 +184,7 @@ void Attribution::consume(const Batch& batch) {
     ++position_;
     for_each_unit(begin, reference.size, block_shift_, [&](uint64_t key) {
       const uint32_t counted = all_blocks_.blocks().find(key);
-      MG_CHECK(counted != kNone);  // the same trace
+      MG_CHECK(counted != kNone);  // `all_blocks_` has counted the same trace
       if (!all_blocks_.is_write_shared(counted)) return;
       const uint32_t known = ids_.size();
       const uint32_t number = ids_.id(key);
@@ -216,7 +216,7 @@ std::pair<uint64_t, uint64_t> Attribution::false_moves_of(uint32_t group, uint64
   return moves;
 }
 
-// Neighbouring words that the same processors use are one field.
+// Joins neighbouring words that the same processors use in the same way into one field.
 std::vector<Field> Attribution::fields_by_moves() const {
   std::vector<Field> fields;
   std::vector<uint32_t> order;

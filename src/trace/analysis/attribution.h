@@ -1,16 +1,16 @@
 // This says which data cause the block moves, and which of those are useless. The thesis stops at totals ([Bolosky],
 // chapter 7).
 //
-// A block move is judged by what its copy was good for until it was invalidated:
+// A block move is judged by the use of its copy until the copy was invalidated:
 //   cold    the first copy that this processor had of the block
-//   useful  the processor used a word (read or wrote it) that another processor had written since this processor was
-//           last given the block for good reason: on blocks of one word, it would have moved too
+//   useful  the processor used a word (read or wrote it) that another processor had written since this processor last
+//           got the block with a cold or useful copy: with blocks of one word, that word would have moved, too
 //   false   neither: false sharing
 // A false move has a victim, the reference that asked for the block, and a culprit, the write that had taken the copy
 // away. Both are known by allocation, by byte range in it, and by source line.
 //
-// R times the false moves is at most the upper bound of equation 7.14: within a useful or cold copy's time no word
-// moves twice on blocks of one word, and outside of it none does.
+// R times the false moves is at most the upper bound of [Bolosky], equation 7.14: within the time of a useful or cold
+// copy no word moves twice with blocks of one word, and outside of it no word moves.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ struct Group {
   uint32_t name = 0;
   SiteId site = 0;
   uint64_t instances = 0;
-  uint64_t bytes = 0;    // of all instances
-  uint64_t address = 0;  // of the first
-  MoveKinds moves = {};  // that references to it asked for
-  uint64_t culprit = 0;  // false moves that writes to it caused
+  uint64_t bytes = 0;    // the bytes of all instances
+  uint64_t address = 0;  // the address of the first instance
+  MoveKinds moves = {};  // moves that references to the group asked for
+  uint64_t culprit = 0;  // false moves that writes to the group caused
 };
 
 enum class Users : uint8_t { kNobody, kOne, kSeveral };
@@ -45,12 +45,12 @@ enum class Users : uint8_t { kNobody, kOne, kSeveral };
 // These are bytes of every instance of a group that are used alike, and that false moves concern.
 struct Field {
   uint32_t group = 0;
-  uint64_t offset = 0;  // in the allocation; in group 0, the address
+  uint64_t offset = 0;  // bytes from the allocation's beginning; in group 0, the address
   uint64_t bytes = 0;
   Users readers = Users::kNobody, writers = Users::kNobody;
-  ProcessorId reader = 0, writer = 0;  // if there is one
-  uint64_t victim = 0;                 // false moves that references to it asked for
-  uint64_t culprit = 0;                // and that writes to it caused
+  ProcessorId reader = 0, writer = 0;  // the processor, if there is only one
+  uint64_t victim = 0;                 // false moves that references to the field asked for
+  uint64_t culprit = 0;                // false moves that writes to the field caused
 };
 
 // These are the false moves from one source line to another.
@@ -64,29 +64,29 @@ struct Cause {
 struct HotBlock {
   uint64_t address = 0;
   MoveKinds moves = {};
-  std::vector<uint32_t> groups;  // that have words in it
-  std::vector<SiteId> sites;     // whose references asked for it most, at most four
+  std::vector<uint32_t> groups;  // the groups that have words in the block
+  std::vector<SiteId> sites;     // the sites that asked for the block most often, at most four
 };
 
 struct AttributionResult {
   uint64_t block_bytes = 0;
-  MoveKinds moves = {};            // of write-shared blocks; replication of read-only blocks is left out
-  std::vector<Group> groups = {};  // by number
-  std::vector<Field> fields = {};  // by false moves, the most first
-  std::vector<Cause> causes = {};  // by moves, the most first
-  std::vector<HotBlock> hot = {};  // by moves, the most first
+  MoveKinds moves = {};            // the moves of write-shared blocks, without the replication of read-only blocks
+  std::vector<Group> groups = {};  // in the order of their numbers
+  std::vector<Field> fields = {};  // in descending order of false moves
+  std::vector<Cause> causes = {};  // in descending order of moves
+  std::vector<HotBlock> hot = {};  // in descending order of moves
 };
 
 // This is a word that false sharing may concern, for the plans of address_map.h.
 struct WordUse {
   uint64_t address;
   uint32_t group;
-  uint64_t allocation_address;  // of the instance that it was last in; 0 in group 0
-  ProcessorId owner;            // who wrote it first, or, if nobody did, used it first
+  uint64_t allocation_address;  // the address of the instance in which the word was last; 0 in group 0
+  ProcessorId owner;            // the processor that wrote the word first, or, if no processor did, used it first
   Users readers, writers;
-  ProcessorId reader, writer;  // if there is one
+  ProcessorId reader, writer;  // the processor, if there is only one
   bool joined;                 // a reference touched both this word and the next one
-  bool in_false_move;          // as a victim or culprit
+  bool in_false_move;          // some false move had the word as its victim or culprit
 };
 
 // This analyses one block size in one pass, after a MoveCounter's pass at the same block size. State: 32 bytes a word
@@ -96,15 +96,15 @@ class Attribution {
   static constexpr size_t kHotBlocks = 50;
   static constexpr size_t kHotSites = 4;
 
-  // `blocks` must outlive the analysis.
+  // The MoveCounter `blocks` must outlive the analysis.
   Attribution(const MoveCounter& blocks, unsigned word_bytes, unsigned processors);
   void consume(const Batch& batch);
   // The caller calls this once, at the end of the trace.
   AttributionResult finish();
   // Returns all words of write-shared blocks that were used, in order of address. Pre: finish().
   [[nodiscard]] std::vector<WordUse> words() const;
-  // Returns the false moves that references to these bytes of a group asked for, and that writes to them caused: a
-  // Field of another trace's choosing. After finish().
+  // Returns the false moves that references to these bytes of a group asked for, and that writes to them caused.
+  // The caller takes the bytes from a Field of another trace. Pre: finish().
   [[nodiscard]] std::pair<uint64_t, uint64_t> false_moves_of(uint32_t group, uint64_t offset, uint64_t bytes) const;
   // Returns the moves of the block at this address, which need not be a hot one. Pre: finish().
   [[nodiscard]] MoveKinds moves_at(uint64_t address) const {
@@ -121,7 +121,7 @@ class Attribution {
   static constexpr uint16_t kNobody = 0xffff, kSeveral = 0xfffe;
   static constexpr uint32_t kNone = BlockIds::kNone;
   struct Word {
-    uint64_t last_write = 0;  // when: 1 + the trace's index
+    uint64_t last_write = 0;  // the time: 1 + the index in the trace
     uint32_t field = kNone;   // set when a move concerns the word
     uint16_t last_writer = kNobody;
     // These hold since the memory was last allocated:
@@ -138,16 +138,16 @@ class Attribution {
   // This is one processor's copy of a block: the present one, or the last.
   struct Copy {
     uint64_t given = 0;  // when the copy was made
-    uint64_t valid = 0;  // when the last copy with a good reason was
-    Use victim;          // who asked for this copy
-    Use culprit;         // who took away the one before
+    uint64_t valid = 0;  // when the processor last got a copy that was cold or useful
+    Use victim;          // the reference that asked for this copy
+    Use culprit;         // the write that took away the copy before
     bool ever = false, moved = false, useful = false, cold = false;
   };
   struct Block {
     uint32_t first_word = 0;
     bool written = false;
     MoveKinds moves = {};
-    SiteId sites[kHotSites] = {};  // Misra and Gries's most frequent ones
+    SiteId sites[kHotSites] = {};  // the most frequent sites, by the algorithm of [MisraGries]
     uint64_t site_moves[kHotSites] = {};
   };
   struct FieldCount {
@@ -182,10 +182,10 @@ class Attribution {
   std::vector<Group> groups_ = {Group{}};
   BlockIds ids_;
   std::vector<Block> blocks_;
-  std::vector<Copy> copies_;  // by block and processor
+  std::vector<Copy> copies_;  // one for each block and processor
   ProcessorSets present_;
   std::vector<Word> words_;
-  BlockIds field_ids_;  // keys: see field_key()
+  BlockIds field_ids_;  // field_key() makes the keys
   std::vector<FieldCount> fields_;
   std::map<CauseKey, uint64_t> causes_;
   uint64_t position_ = 0;

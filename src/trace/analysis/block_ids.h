@@ -70,7 +70,7 @@ class ProcessorSets {
  public:
   explicit ProcessorSets(unsigned processors) : words_((processors + 63) / 64) {}
 
-  // Makes sets 0 ... number exist; new ones are empty.
+  // Makes the sets 0 to `number` exist. New sets are empty.
   void reserve_set(uint32_t number) {
     const size_t needed = (size_t{number} + 1) * words_;
     if (bits_.size() < needed) bits_.resize(needed);
@@ -100,7 +100,7 @@ class ProcessorSets {
       if (bits_[size_t{number} * words_ + i] != 0) return false;
     return true;
   }
-  // Whether `processor` is its only member.
+  // Returns whether `processor` is the only member of the set.
   [[nodiscard]] bool is_only(uint32_t number, unsigned processor) const {
     return has(number, processor) && count(number) == 1;
   }

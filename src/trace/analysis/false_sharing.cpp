@@ -59,7 +59,7 @@ double false_sharing_for(const CostComponents& components, const MoveCost& cost,
   const double s = static_cast<double>(components.block_bytes) / word_bytes;
   const auto phi_s = static_cast<double>(components.moves);
   const auto phi_1 = static_cast<double>(components.word_moves);
-  // With b = 0 there is no data to be fragmented, and F = 0.
+  // If b = 0, there are no data that could be fragmented, and F = 0.
   const double correction = b == 0 ? 0 : (1 + o / (b * s)) * fragmentation;
   return (o + b * s) * phi_s - (o / s + b) * phi_1 - correction;
 }
@@ -85,7 +85,7 @@ CostComponents cost_components(const MoveCounter& at_block_size, const MoveCount
   c.false_sharing_upper = false_sharing_for(c, cost, static_cast<unsigned>(word_bytes), 0);
   const double upper = std::max(0.0, c.false_sharing_upper);
   c.fragmentation_upper = b == 0 ? 0 : std::min(upper * b * s / (o + b * s), b * (s - 1) * phi_1);
-  const double difference = c.overhead_component + c.data_transfer_component;  // c_s - c_1
+  const double difference = c.overhead_component + c.data_transfer_component;  // cost at s less cost at one word
   c.grouping_lower = difference - c.false_sharing_upper;
   c.grouping_upper = difference - c.fragmentation_upper -
                      false_sharing_for(c, cost, static_cast<unsigned>(word_bytes), c.fragmentation_upper);
@@ -134,7 +134,7 @@ bool IntervalAnalysis::move(ProcessorSets& copies, uint32_t number, unsigned pro
 
 void IntervalAnalysis::use(uint32_t number, unsigned processor, Access access) {
   Block& block = blocks_[number];
-  const bool free = !block.written;  // up to and with the first write
+  const bool free = !block.written;  // moves are free until the first write, which is free, too
   const unsigned ways = block.second_way ? 2 : 1;
   if (!users_.has(number, processor)) {
     for (unsigned w = 0; w < ways; ++w)
@@ -169,7 +169,7 @@ void IntervalAnalysis::end_interval(uint32_t number, unsigned next_user) {
   const double coherent_cost = block.way[best_coherent].coherent_cost;
   const double merged_cost = interval_cost[best_interval];
   // An interval ends because `next_user` reads what another processor wrote, so that there is a writer. The merged copy
-  // is where one of the writers has its own: with the next user if he is one.
+  // is made where a writer has its copy: at the next user, if that is a writer.
   const unsigned holder = writers_.has(number, next_user) ? next_user : block.last_writer;
   at_start_[0].copy(number, coherent_[best_coherent], number);
   at_start_[1].assign(number, holder);
@@ -219,7 +219,7 @@ void IntervalAnalysis::consume(const Batch& batch) {
     const uint64_t last = begin + (reference.size == 0 ? 0 : reference.size - 1u);
     for_each_unit(begin, reference.size, block_shift_, [&](uint64_t key) {
       const uint32_t counted = all_blocks_.blocks().find(key);
-      MG_CHECK(counted != BlockIds::kNone);  // the same trace
+      MG_CHECK(counted != BlockIds::kNone);  // `all_blocks_` has counted the same trace
       if (!all_blocks_.is_write_shared(counted)) return;
       const uint32_t known = ids_.size();
       const uint32_t number = ids_.id(key);

@@ -1,6 +1,6 @@
 // This says how much of what coherence costs is false sharing ([Bolosky], chapter 7).
 //
-// No definition is precise, practical and intuitive at once, so that there are several figures, which bound it:
+// No definition is precise, practical and intuitive at once, so there are several figures, which bound false sharing:
 //
 //   the cost components (7.1.6)  Phi_s, the block moves at block size s, against Phi_1, those at blocks of one word:
 //                                an upper bound (equation 7.14) and lower ones
@@ -8,11 +8,12 @@
 //                                a lower bound, from a heuristic choice of intervals
 //   full duration (7.1.4)        what turning coherence off would save for blocks that never communicate anything
 //
-// As in [Bolosky], the machines here have neither remote reference nor global memory, so that there is nothing to
-// decide: a block moves to who writes it, and is copied to who reads it. Up to and with a block's first write that
-// costs nothing (P_0 of equation 4.2 may be all those who read it first), so that R Phi_s is what optimal.h computes
-// for such a machine. A reference that touches two blocks refers to both of them here (optimal.h takes the first
-// byte's). A block's words have word_bytes bytes, four in [Bolosky]. R = o + b s (equation 7.1) is a MoveCost.
+// As in [Bolosky], the machines here have neither remote reference nor global memory, so that there are no decisions to
+// make: a block moves to the processor that writes it, and is copied to each processor that reads it. Up to and with a
+// block's first write that costs nothing (P_0 of equation 4.2 may be all processors that read the block first), so R
+// Phi_s is what optimal.h computes for such a machine. A reference that touches two blocks refers to both of them here,
+// while optimal.h takes the first byte's block. A block's words have word_bytes bytes, four in [Bolosky]. R = o + b s
+// (equation 7.1) is a MoveCost.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +71,7 @@ struct CostComponents {
   // Phi_1), which holds of each block, so that it is summed over those where it is positive.
   double false_sharing_lower;
   double false_sharing_upper;
-  // F <= min(S_upper b s / (o + b s), b (s - 1) Phi_1): S is not negative, and Gamma is not positive.
+  // F <= min(S_upper b s / (o + b s), b (s - 1) Phi_1), because S is not negative, and Gamma is not positive.
   double fragmentation_upper;
   // This is Gamma from equation 7.2, at F = 0 and at F's upper bound.
   double grouping_lower;
@@ -86,11 +87,13 @@ CostComponents cost_components(const MoveCounter& at_block_size, const MoveCount
 // These are the definitions by intervals, computed block by block in one pass.
 struct IntervalResult {
   uint64_t block_bytes = 0;
-  double coherent_cost = 0;  // of block moves, R Phi_s
-  double lower_bound = 0;    // what merging saves with the intervals that were chosen; never negative
-  double full_duration = 0;  // what turning coherence off saves; never more than lower_bound
+  double coherent_cost = 0;  // the cost of block moves, R Phi_s
+  double lower_bound = 0;    // the savings from merging with the chosen intervals; never negative
+  double full_duration = 0;  // the savings from turning coherence off; never more than lower_bound
   uint64_t full_duration_blocks = 0;
-  uint64_t blocks = 0;  // that are used by one processor after another wrote them; the figures above are theirs
+  // The figures above are those of the blocks that one processor uses after another has written them. This is their
+  // number.
+  uint64_t blocks = 0;
   // These are words that are only read, or used by one processor alone, in blocks that several processors use and one
   // writes: if they could be separated, every access to them could be local (section 7.1.4).
   uint64_t separable_words = 0;
@@ -100,15 +103,16 @@ struct IntervalResult {
 // A false-sharing interval of a block is a stretch in which it is written, and used by more than one processor, but in
 // which no processor reads a word that another has written in it. Within one, every processor may keep its own copy; at
 // its end the w copies that were written are merged at a cost of (w - 1) M, into a copy of one processor; at the end of
-// the trace nobody needs that any more.
+// the trace no processor needs that any more.
 //
-// The heuristic: intervals follow each other, each as long as it can be. Whether to use an interval or to keep the
-// block coherent through it is decided by dynamic programming with two states, the better of either way to arrive, so
-// that a block's result never costs more than coherence does. Any choice is a lower bound (section 7.1.3).
+// The heuristic: intervals follow each other, each as long as it can be. Dynamic programming decides whether to use an
+// interval or to keep the block coherent through it. It has two states, and takes the cheaper of the two ways to reach
+// each, so that a block's result never costs more than coherence does. Any choice of intervals is a lower bound
+// (section 7.1.3).
 class IntervalAnalysis {
  public:
-  // `blocks`: a count of the whole trace's moves at the block size. It must outlive the analysis, which keeps state
-  // only for the blocks that are write-shared there. `move_cost`: R; `merge_cost`: M.
+  // `blocks` has counted the whole trace's moves at this block size. It must outlive the analysis, which keeps state
+  // only for the blocks that are write-shared there. `move_cost` is R, and `merge_cost` is M.
   IntervalAnalysis(const MoveCounter& blocks, unsigned word_bytes, unsigned processors, double move_cost,
                    double merge_cost);
   void consume(const Batch& batch);
@@ -118,29 +122,29 @@ class IntervalAnalysis {
  private:
   static constexpr uint16_t kNobody = 0xffff, kSeveral = 0xfffe;
   struct Word {
-    uint32_t interval = 0;  // in which `writer` wrote it
+    uint32_t interval = 0;  // the interval in which `writer` wrote the word
     uint16_t writer = kNobody;
     // These are over the whole trace:
     uint16_t user = kNobody;
     uint16_t any_writer = kNobody;
-    bool communicated = false;  // read by one processor after another had written it
+    bool communicated = false;  // a processor has read the word after another had written it
     uint32_t references = 0;    // stops at its largest value
   };
   static_assert(sizeof(Word) == 16);
   // This is a way to arrive at the beginning of the interval that a block is in: what it cost, and what both ways on
   // from there have cost since.
   struct Way {
-    double cost = 0;           // before the interval
-    double coherent_cost = 0;  // now, if the block has been kept coherent since
-    unsigned fetched = 0;      // copies that the interval had to fetch
+    double cost = 0;           // the cost before the interval
+    double coherent_cost = 0;  // the cost until now, if the block has been kept coherent since
+    unsigned fetched = 0;      // copies that processors had to fetch in the interval
   };
   struct Block {
     uint32_t interval = 1;
     uint32_t first_word;
-    unsigned writers = 0;  // in the interval
+    unsigned writers = 0;  // how many processors have written in the interval
     uint16_t last_writer = kNobody;
     bool second_way = false;  // false in the first interval
-    bool written = false;     // ever
+    bool written = false;     // at any time
     uint64_t moves = 0;       // Phi_s
     Way way[2];
   };
@@ -155,11 +159,11 @@ class IntervalAnalysis {
   BlockIds ids_;
   std::vector<Block> blocks_;
   std::vector<Word> words_;
-  ProcessorSets base_;         // copies on the coherent machine
-  ProcessorSets users_;        // in the interval
-  ProcessorSets writers_;      // in the interval
-  ProcessorSets at_start_[2];  // copies when the interval began, for either way
-  ProcessorSets coherent_[2];  // copies now, if coherent since
+  ProcessorSets base_;         // the processors that have copies on the coherent machine
+  ProcessorSets users_;        // the processors that have used the block in the interval
+  ProcessorSets writers_;      // the processors that have written the block in the interval
+  ProcessorSets at_start_[2];  // the copies when the interval began, for either way
+  ProcessorSets coherent_[2];  // the copies now, if the block has been coherent since
 };
 
 }  // namespace multigrain::trace

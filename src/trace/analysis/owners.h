@@ -14,14 +14,14 @@ namespace multigrain::trace {
 
 struct BlockOwner {
   uint32_t name = 0;
-  SiteId site = 0;  // of the allocation
+  SiteId site = 0;  // the site of the allocation
   uint64_t references = 0;
 };
 
 struct BlockUse {
-  std::vector<BlockOwner> owners;                  // by references, the most first
-  std::vector<std::pair<SiteId, uint64_t>> sites;  // referring source lines, likewise
-  unsigned readers = 0, writers = 0;               // how many processors
+  std::vector<BlockOwner> owners;                  // in descending order of references
+  std::vector<std::pair<SiteId, uint64_t>> sites;  // referring source lines, in descending order of references
+  unsigned readers = 0, writers = 0;               // how many processors read and write the block
 };
 
 class BlockOwners {

@@ -1,8 +1,8 @@
 // These are validation filters ([Bolosky], section 4.3). They show how much a result depends on the exact order in
 // which the recorder happened to merge the processors' references.
 //
-// Both reorder references of different processors and keep each processor's own order. An event stays where it is in
-// its processor's order. The same seed gives the same trace.
+// Both filters reorder references of different processors and keep each processor's own order. An event stays in its
+// place in its processor's order. The same seed gives the same trace.
 #pragma once
 
 #include <deque>
@@ -38,7 +38,7 @@ class Perturbation : public TraceSource {
   size_t next_reference_ = 0;
   size_t next_event_ = 0;
   bool input_ended_ = false;
-  std::vector<std::vector<Event>> waiting_events_;  // by processor: events whose next reference has not been read
+  std::vector<std::vector<Event>> waiting_events_;  // by processor: events whose next reference has not been read yet
 
   uint64_t position_ = 0;
   bool ended_ = false;
@@ -57,13 +57,13 @@ class LocalPerturbation final : public Perturbation {
   Result<bool> take(Item& item) override;
 
   std::mt19937_64 random_;
-  std::vector<ProcessorId> buffer_;             // whose references are buffered, in no order
-  std::vector<std::deque<Item>> by_processor_;  // those references, oldest first
+  std::vector<ProcessorId> buffer_;             // the processors of the buffered references, in no order
+  std::vector<std::deque<Item>> by_processor_;  // the buffered references of each processor, the oldest first
 };
 
 // This filter makes gaps in a processor's activity, as while it waits for a block. With probability 1 in 30,000 at each
 // reference, a processor's references are held back for 4000 references; then held ones go before fresh ones with
-// probability 2/3. One gap at a time.
+// probability 2/3. Only one processor has a gap at a time.
 class GapPerturbation final : public Perturbation {
  public:
   static constexpr unsigned kMeanDistance = 30'000;
@@ -74,7 +74,7 @@ class GapPerturbation final : public Perturbation {
   Result<bool> take(Item& item) override;
 
   std::mt19937_64 random_;
-  unsigned remaining_ = 0;  // references until the gap ends
+  unsigned remaining_ = 0;  // how many references remain until the gap ends
   ProcessorId processor_ = 0;
   std::deque<Item> held_;
 };

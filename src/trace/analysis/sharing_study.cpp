@@ -39,7 +39,7 @@ Result<SharingStudy::Moves> SharingStudy::count_moves(const StudyPasses& passes)
     for (MoveCounter& counter : moves.blocks) counter.consume(batch);
   });
   if (!status) return tl::unexpected(status.error());
-  // Words of blocks that do not move do not either: the smallest blocks leave out most.
+  // The words of a block that does not move do not move either. The smallest blocks leave out the most words.
   const auto smallest = std::ranges::min_element(moves.blocks, {}, &MoveCounter::shift);
   moves.words.emplace(options_.word_bytes, processors_);
   status = passes.each("Word moves", [&](const Batch& batch) { moves.words->consume(batch, &*smallest); });
@@ -80,8 +80,9 @@ json SharingStudy::block_size_json(const MoveCounter& counter, const MoveCounter
 }
 
 size_t SharingStudy::most_entries() const {
-  // Most programs have few; one with a million unnamed allocation sites is cut off where nobody reads on. What a
-  // perturbed trace has is only looked up.
+  // Most programs have few groups. For a program with a million unnamed allocation sites, the list ends where its
+  // reader would have stopped reading. The lists of a perturbed trace are complete, because the spreads look up the
+  // same entries in them.
   return is_perturbed() ? ~size_t{0} : 1000;
 }
 
@@ -115,7 +116,8 @@ json SharingStudy::groups_json(const AttributionResult& result, const std::vecto
 
 json SharingStudy::fields_json(const Attribution& attribution, const AttributionResult& result) {
   json out = json::array();
-  // Where one field ends and the next begins depends on the order: the same bytes are looked at.
+  // The bounds of fields depend on the order of references. So for a perturbed trace, the moves of the same bytes are
+  // counted.
   if (is_perturbed()) {
     for (const auto& [name, site, field] : fields_) {
       for (uint32_t number = 0; number < result.groups.size(); ++number) {
@@ -198,7 +200,8 @@ Result<json> SharingStudy::plans_json(const StudyPasses& passes, const MoveCount
   if (!plans.empty()) {
     const Status status = passes.each("Padding and regrouping", [&](const Batch& batch) {
       for (const Reference& reference : batch.references) {
-        // Blocks that do not move now have no words that a plan changes, but may have moved words for neighbours.
+        // A block that does not move now has no words to which a plan applies, but may have got moved words as
+        // neighbours.
         for (size_t i = 0; i < plans.size(); ++i) {
           Reference mapped = reference;
           mapped.address = plans[i].map(reference.address);

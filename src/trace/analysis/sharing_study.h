@@ -39,7 +39,7 @@ class SharingStudy {
     std::optional<MoveCounter> words;
   };
   struct FieldOf {
-    uint32_t name;  // of its group
+    uint32_t name;  // the name of its group
     SiteId site;
     Field field;
   };
@@ -68,9 +68,9 @@ class SharingStudy {
   unsigned processors_;
   uint64_t all_references_;
   const TraceNames& names_;
-  std::vector<FieldOf> fields_;             // of the attribution
-  std::vector<uint64_t> hot_addresses_;     // of the attribution
-  std::optional<std::vector<Plan>> plans_;  // other layouts, made for the trace as it is
+  std::vector<FieldOf> fields_;             // the fields in the attribution
+  std::vector<uint64_t> hot_addresses_;     // the addresses of the hot blocks in the attribution
+  std::optional<std::vector<Plan>> plans_;  // plans of other layouts, made for the trace as it is
 };
 
 }  // namespace multigrain::trace

@@ -10,9 +10,10 @@ namespace {
 
 using nlohmann::json;
 
-// Calls f(entry, which, figures) for the entries of a false-sharing document that have figures of their own, with what
-// distinguishes each from the others and where its figures are. Groups are numbered in the order in which the trace
-// allocates them: another order of the same references may number them differently, so their names are used.
+// Calls f(entry, which, figures) for the entries of a false-sharing document that have figures of their own. `which`
+// distinguishes the entry from others, and `figures` says where its figures are. Groups are numbered in the order in
+// which the trace allocates them. Another order of the same references may number them differently, so their names are
+// used.
 template <typename F>
 void each_entry(json& sharing, F&& f) {
   using Figures = std::vector<std::pair<std::string, json::json_pointer>>;
@@ -34,7 +35,7 @@ void each_entry(json& sharing, F&& f) {
   for (json& size : sharing["block_sizes"]) {
     const json which = {"size", size["block_size"]};
     f(size, which, of_size);
-    size_t number = 0;  // two machines may have one name
+    size_t number = 0;  // counts, because two machines may have the same name
     for (json& machine : size["machines"]) f(machine, {which, number++}, of_machine);
   }
   json& attribution = sharing["attribution"];
@@ -50,7 +51,7 @@ void each_entry(json& sharing, F&& f) {
        cause["culprit_site"]},
       direct({"moves"}));
   for (json& hot : attribution["hot_blocks"]) f(hot, {"hot", hot["address"]}, moves({}));
-  size_t number = 0;  // the same plans in the same order
+  size_t number = 0;  // all documents have the same plans in the same order
   for (json& plan : sharing["plans"])
     f(plan, {"plan", number++}, direct({"moves_before", "moves_after", "saved_mcpr"}));
 }

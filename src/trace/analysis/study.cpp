@@ -45,8 +45,8 @@ class Study {
   }
   Status tlbs();
   Status false_sharing();
-  // Reads the trace once for the owners of the hot blocks and for the header, which is complete at the end; starts the
-  // document.
+  // Reads the trace once for the owners of the hot blocks and for the header, which is complete at the end, and starts
+  // the document.
   Status owners_and_header(BlockOwners& owners);
   json machines_json();
   [[nodiscard]] json hot_blocks_json(size_t machine, const BlockOwners& owners) const;
@@ -60,18 +60,18 @@ class Study {
   StudyPasses passes_;
   const StudyOptions& options_;
   unsigned processors_ = 0;
-  uint64_t all_references_ = 0;  // private ones included
+  uint64_t all_references_ = 0;  // with private references
   std::optional<TraceNames> names_;
   std::vector<Variant> variants_;
-  std::vector<Machine> machines_;  // of the variants
+  std::vector<Machine> machines_;  // the machine of each variant
   std::vector<OptimalResult> results_;
-  std::vector<Spread> spreads_, move_spreads_;  // of their costs and of their moves
+  std::vector<Spread> spreads_, move_spreads_;  // the spreads of the variants' costs, and of their moves
   struct HotSpreads {
     Spread cost, excess, moves;
   };
-  std::vector<std::vector<HotSpreads>> hot_spreads_;  // of each machine's hot blocks
-  std::vector<size_t> policy_machines_;               // index in machines_, of each policy run
-  std::vector<std::string> policies_;                 // and its policy's name
+  std::vector<std::vector<HotSpreads>> hot_spreads_;  // for each machine, the spreads of its hot blocks
+  std::vector<size_t> policy_machines_;               // for each policy run, an index in machines_
+  std::vector<std::string> policies_;                 // for each policy run, the policy's name
   std::vector<PolicyResult> policy_results_;
   std::vector<Spread> policy_spreads_;
   std::optional<SharingStudy> sharing_;
@@ -85,7 +85,7 @@ Status Study::prepare() {
   if (!source) return tl::unexpected(source.error());
   processors_ = (*source)->header().processors;
   if (processors_ == 0) return fail("the trace has no processors, so that there is nothing to analyze");
-  // The model has at least two processors; one that makes no references costs nothing.
+  // The model has at least two processors. A processor that makes no references costs nothing.
   auto fit = [&](Machine machine) {
     if (machine.processors == 0) machine.processors = std::max(2u, processors_);
     return machine;
@@ -159,7 +159,7 @@ Status Study::perturbed_hot_blocks(const OpenTrace& open, const std::string& pre
                                  [&](uint64_t bytes) { return wanted.contains({bytes, block_of(reference, bytes)}); });
     });
   };
-  // A hot block of the largest size holds so many of the smallest.
+  // A hot block of the largest size holds this many of the smallest.
   const auto [smallest, largest] = std::ranges::minmax(sizes);
   const size_t most = wanted.size() * (largest / smallest);
   auto results = StudyPasses(open_chosen, prefix, options_)

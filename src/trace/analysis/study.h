@@ -1,11 +1,11 @@
 // This makes a whole study of one trace: what `mgtrace analyze` computes, as one JSON document, which its tables, the
 // HTML report and the Python package read.
 //
-// Costs are in local references of their machine. An MCPR counts private references as local ones. Where something does
-// not exist or is not known, the value is null. A SITE is null or {"file", "line", "function"}. A SPREAD is null (not
-// asked for) or {"local": PERCENT, "gap": PERCENT}: by how much the cost differs at most when the trace is perturbed
-// (section 4.3 of [Bolosky]), in per cent of the cost; SPREADS is null or such spreads by the names
-// of the figures beside it (those of a MOVES by its names). PARTS is what a cost is made of:
+// Costs are in local references of their machine. An MCPR counts private references as local ones. A value is null if
+// it does not exist or is not known. A SITE is null or {"file", "line", "function"}. A SPREAD is null (if the user did
+// not ask for it) or {"local": PERCENT, "gap": PERCENT}: by how much the cost differs at most when the trace is
+// perturbed ([Bolosky], section 4.3), in per cent of the cost. SPREADS is null or an object of such spreads by the
+// names of the figures beside it (for the figures in a MOVES, by their names there). PARTS are the parts of a cost:
 //   {"local", "global", "remote", "remote_moves", "global_moves"}  counts
 // and AREAS the same as contributions to the MCPR, which add up to it:
 //   {"local", "global", "remote", "overhead", "data_transfer"}     moves split by equation 7.1
@@ -71,21 +71,21 @@
 
 namespace multigrain::trace {
 
-// Opens the trace at its beginning; a study reads it several times.
+// Opens the trace at its beginning. A study reads the trace several times.
 using OpenTrace = std::function<Result<std::unique_ptr<TraceSource>>()>;
 
 struct StudyOptions {
   std::vector<Machine> machines;
   std::vector<uint64_t> block_sizes;    // for the sweep and for false sharing
-  std::vector<std::string> parameters;  // to vary: "R", "r", "G", "g", "o_s"
+  std::vector<std::string> parameters;  // the parameters to vary: "R", "r", "G", "g", "o_s"
   std::vector<std::string> policies;
   bool false_sharing = false;
   uint64_t attribution_block_size = 4096;
   unsigned word_bytes = 4;
   double merge_ratio = 1;       // M / R
-  unsigned planned_groups = 5;  // allocations for which plans are tried
+  unsigned planned_groups = 5;  // how many allocations plans are made for
   std::vector<TlbDesign> tlbs;  // empty: no TLBs
-  unsigned perturbations = 0;   // runs with each filter
+  unsigned perturbations = 0;   // the number of runs with each filter
   uint64_t seed = 1;
   unsigned hot_blocks = 20;
   unsigned threads = 1;
@@ -100,8 +100,8 @@ nlohmann::json parts_json(const CostParts& parts);
 inline constexpr const char* kStudyParameters[] = {"R", "r", "G", "g", "o_s"};
 
 // Returns the machine variants of a sweep over one parameter; those that the model forbids are left out. For "G", R
-// stays in its proportion to G; "o_s" is known of the software-coherent machines of chapter 6, at blocks of 512 bytes
-// (section 6.2.4).
+// stays in its proportion to G; "o_s" is known of the software-coherent machines of [Bolosky], chapter 6, at blocks of
+// 512 bytes (section 6.2.4).
 std::vector<Machine> vary(const Machine& machine, std::string_view parameter);
 
 Result<nlohmann::json> study(const OpenTrace& open, const StudyOptions& options);

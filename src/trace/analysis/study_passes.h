@@ -15,13 +15,13 @@
 
 namespace multigrain::trace {
 
-// A pass over a trace needs to know where the trace comes from, and whom to tell how far it is.
+// A pass over a trace needs the trace, and the function to which it reports how far it is. These passes get both.
 class StudyPasses {
  public:
   StudyPasses(OpenTrace open, std::string prefix, const StudyOptions& options)
       : open_(std::move(open)), prefix_(std::move(prefix)), options_(options) {}
 
-  // Gives every batch to f.
+  // Gives every batch of the trace to f.
   template <typename F>
   Status each(std::string_view name, F&& f) const {
     auto source = open_();

@@ -8,7 +8,7 @@ namespace multigrain::trace {
 
 const std::vector<TlbDesign>& tlb_designs() {
   static const std::vector<TlbDesign> designs = {
-      // This is the TLB of [Bolosky], section 6.3.3; the costs are from its text: 2.5 references to an inverted page
+      // These are the TLBs of [Bolosky], section 6.3.3; the costs are from its text: 2.5 references to an inverted page
       // table, and 20 cycles at 2 a reference.
       {.name = "ace", .sets = 16, .ways = 2, .pages_per_entry = 1, .miss_cost = 2.5},
       {.name = "68040", .sets = 16, .ways = 4, .pages_per_entry = 1, .miss_cost = {}},
@@ -16,8 +16,8 @@ const std::vector<TlbDesign>& tlb_designs() {
       {.name = "88200", .sets = 1, .ways = 56, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "68030", .sets = 1, .ways = 22, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "r4000", .sets = 1, .ways = 48, .pages_per_entry = 2, .miss_cost = 10},
-      // These are second-level TLBs, from Intel, "64 and IA-32 Architectures Optimization Reference Manual": Skylake
-      // (1536 entries, 12 ways) and Golden Cove (2048 entries, 16 ways).
+      // These are second-level TLBs, from [IntelOptimization]: Skylake (1536 entries, 12 ways) and Golden Cove (2048
+      // entries, 16 ways).
       {.name = "skylake", .sets = 128, .ways = 12, .pages_per_entry = 1, .miss_cost = {}},
       {.name = "golden-cove", .sets = 128, .ways = 16, .pages_per_entry = 1, .miss_cost = {}},
   };
@@ -28,7 +28,7 @@ Result<TlbDesign> parse_tlb_design(std::string_view text) {
   for (const TlbDesign& design : tlb_designs())
     if (design.name == text) return design;
   TlbDesign design{.name = std::string(text), .sets = 0, .ways = 0, .pages_per_entry = 1, .miss_cost = {}};
-  // from_chars() is told where the text ends.
+  // from_chars() gets the end of the text as an argument.
   const char* const begin = text.data();  // NOLINT(bugprone-suspicious-stringview-data-usage)
   const char* const end = begin + text.size();
   auto bad = [&] {
@@ -65,7 +65,7 @@ uint32_t StackDistances::marked_up_to(uint32_t slot) const {
   return sum;
 }
 
-// Gives the pages' latest references slots 0, 1, 2, ... again, with as many free ones behind them.
+// Gives the latest references of the pages the slots 0, 1, 2, ... again, with as many free slots behind them.
 void StackDistances::compact() {
   std::vector<uint32_t> order;
   order.reserve(pages_.size());
@@ -94,10 +94,10 @@ void StackDistances::refer(uint64_t page) {
   const uint32_t known = pages_.size();
   const uint32_t number = pages_.id(page);
   if (number == known) {
-    slot_of_page_.push_back(BlockIds::kNone);  // a first reference: at no distance, a miss everywhere
+    slot_of_page_.push_back(BlockIds::kNone);  // a first reference has no distance, and misses in every TLB
   } else {
     const uint32_t slot = slot_of_page_[number];
-    const uint32_t distance = known - marked_up_to(slot);  // pages whose latest reference is later
+    const uint32_t distance = known - marked_up_to(slot);  // how many pages have a later latest reference
     if (distance < histogram_.size()) ++histogram_[distance];
     mark(slot, ~uint32_t{0});
     slot_of_page_[number] = BlockIds::kNone;

@@ -1,13 +1,13 @@
 // This computes TLB miss rates ([Bolosky], section 6.3), which say what smaller pages would cost in address
 // translation.
 //
-// Every processor has a TLB of its own. A set-associative one has k sets of a entries; the page number's low bits
-// choose the set, and the least recently used entry of the set goes. All fully associative TLBs of one page size come
-// out of one LRU stack (Mattson's stack distances): a TLB of n entries misses exactly the references at a distance of n
-// or more.
+// Every processor has a TLB of its own. A set-associative TLB has k sets of a entries; the page number's low bits
+// choose the set, and a miss replaces the least recently used entry of the set. The results for all fully associative
+// TLBs of one page size come from one LRU stack (the stack distances of [Mattson]): a TLB of n entries misses exactly
+// the references at a distance of n or more.
 //
-// The trace's private references have no addresses. They count as references and as hits, so that the rates are lower
-// bounds where a program has many of them. A reference that touches two pages looks both up, and is one reference.
+// The trace's private references have no addresses. They count as references and as hits, so the rates are lower bounds
+// for programs with many of them. A reference that touches two pages looks both up, and counts as one reference.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct TlbDesign {
   unsigned sets = 1;  // a power of two; 1: fully associative
   unsigned ways = 64;
   unsigned pages_per_entry = 1;     // a power of two; 2: the MIPS R4000, whose entries map two adjacent pages
-  std::optional<double> miss_cost;  // in local references; empty: not known, so that only rates are computed
+  std::optional<double> miss_cost;  // in local references; empty: not known, so only rates are computed
 };
 
 // These are the designs of section 6.3.3, with the miss costs that it gives, and designs of today.
@@ -59,7 +59,7 @@ class StackDistances {
   BlockIds pages_;
   std::vector<uint32_t> slot_of_page_;
   std::vector<uint32_t> page_of_slot_ = std::vector<uint32_t>(kFirstSlots);
-  std::vector<uint32_t> tree_ = std::vector<uint32_t>(kFirstSlots + 1);  // Fenwick; wraps around, as sums do
+  std::vector<uint32_t> tree_ = std::vector<uint32_t>(kFirstSlots + 1);  // a Fenwick tree, whose sums wrap around
   uint32_t next_slot_ = 0;
 };
 
@@ -71,17 +71,17 @@ class SetAssociativeTlb {
   [[nodiscard]] uint64_t misses() const { return misses_; }
 
  private:
-  static constexpr uint64_t kInvalid = ~uint64_t{0};  // no page's number: pages have at least two bytes
+  static constexpr uint64_t kInvalid = ~uint64_t{0};  // no page has this number, because pages have at least two bytes
   unsigned sets_, ways_;
-  std::vector<uint64_t> pages_;  // by set, the most recently used first
+  std::vector<uint64_t> pages_;  // the pages of each set, the most recently used first
   uint64_t misses_ = 0;
 };
 
 struct TlbRate {
   uint64_t page_bytes;
   uint64_t misses;
-  double rate;                 // a reference of the trace, private ones included
-  std::optional<double> cost;  // what that adds to the MCPR
+  double rate;                 // misses for each reference of the trace, private ones included
+  std::optional<double> cost;  // how much the misses add to the MCPR
 };
 
 struct TlbResult {
@@ -101,7 +101,7 @@ class TlbAnalysis {
  private:
   struct Unit {  // one page size of TLB entries
     unsigned shift;
-    unsigned stack_limit;  // 0: no fully associative TLB needs it
+    unsigned stack_limit;  // 0: no fully associative TLB needs the stack
     std::vector<StackDistances> stacks;
     struct Sets {
       unsigned sets, ways;

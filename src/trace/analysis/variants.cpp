@@ -7,7 +7,7 @@
 namespace multigrain::trace {
 namespace {
 
-constexpr uint64_t kSoftwareOverheadBlock = 512;  // section 6.2.4
+constexpr uint64_t kSoftwareOverheadBlock = 512;  // [Bolosky], section 6.2.4
 
 }  // namespace
 
@@ -15,7 +15,7 @@ std::vector<Machine> vary(const Machine& machine, std::string_view parameter) {
   std::vector<Machine> variants;
   auto add = [&](Machine variant) {
     if (variant.processors == 0) {
-      variant.processors = 2;  // for the check alone
+      variant.processors = 2;  // only for the check
       if (!validate_optimal(variant, {})) return;
       variant.processors = 0;
     } else if (!validate_optimal(variant, {})) {

@@ -1,12 +1,12 @@
 // This turns the references and events of one block into bytes, before zstd (docs/internals/trace-format.md, "Data
 // blocks").
 //
-// Each processor's references are predicted by a small machine with a state a slot, a slot being a (site, access,
-// size), or one of several instructions that have the same: which slot follows this one, and which address it refers
-// to, given the last address of a slot (its own or another's). As long as both predictions hold, nothing is written but
-// how often they did, so loops cost next to nothing and are decoded in a loop without unpredictable branches. The
-// encoder looks ahead to choose what to learn from a wrong prediction; the decoder is told. The order of the processors
-// is kept apart from what they did.
+// A small machine predicts each processor's references. It has a state for each slot, and a slot is a (site, access,
+// size), or one of several instructions that have the same. The state says which slot follows this one, and to which
+// address it refers, given the last address of a slot (its own or another's). As long as both predictions hold, only
+// their number is written, so loops take almost no bytes and are decoded in a loop without unpredictable branches.
+// After a wrong prediction the encoder looks ahead to choose what to learn from it, and tells the decoder. The order of
+// the processors is kept apart from their references.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace multigrain::trace {
 
-// Keeps its working memory from block to block.
+// An encoder keeps its working memory from block to block.
 class BlockEncoder {
  public:
   BlockEncoder();
@@ -28,7 +28,8 @@ class BlockEncoder {
   BlockEncoder(const BlockEncoder&) = delete;
   BlockEncoder& operator=(const BlockEncoder&) = delete;
 
-  // Replaces `out`. The events' positions lie in [first, first + references.size()] and do not decrease.
+  // Replaces `out` by the encoded block. The events' positions lie in [first, first + references.size()] and do not
+  // decrease.
   void encode(uint64_t first, std::span<const Reference> references, std::span<const Event> events, Bytes& out);
 
  private:
@@ -50,7 +51,7 @@ class BlockDecoder {
  public:
   // decode() may write this many references more than it was asked for.
   static constexpr size_t kSlack = 16;
-  // open() may read this many bytes behind the payload, whatever they are.
+  // open() may read this many bytes behind the payload, with any values.
   static constexpr size_t kPadding = 8192;
 
   BlockDecoder();
@@ -91,8 +92,8 @@ class BlockDecoder {
   std::vector<Event> events_;
   Cursor schedule_;
   Cursor schedule_values_;
-  size_t current_ = 0;  // the processor of the run
-  uint64_t run_ = 0;    // what is left of it
+  size_t current_ = 0;  // the index of the run's processor
+  uint64_t run_ = 0;    // how many references of the run remain
   bool corrupt_ = false;
 };
 

@@ -31,19 +31,19 @@ struct BlockDecoder::Processor {
   static_assert(kChunk * 32 <= kPadding);
 
   ProcessorId id;
-  uint64_t references;  // not yet decoded
+  uint64_t references;  // how many are not decoded yet
   uint32_t slots;
   State* states;
-  uint32_t current;  // offset
-  uint64_t run;      // predictions that still hold
-  unsigned kind;     // what comes after them
+  uint32_t current;  // the byte offset of the current slot
+  uint64_t run;      // how many predictions still hold
+  unsigned kind;     // what comes after these
   uint64_t previous;
   const uint8_t *tokens, *tokens_end;
   const uint8_t *values, *values_end;
   const uint8_t *address_kinds, *address_kinds_end;
   const uint8_t *address_values, *address_values_end;
   bool corrupt;
-  Reference* staging;  // where staged_ points
+  Reference* staging;  // the memory to which staged_ points
 };
 
 BlockDecoder::BlockDecoder() = default;
@@ -56,7 +56,7 @@ constexpr uint32_t kStateBytes = 40;
 // So many references of a run are copied at once, and kSlack of the next longer ones.
 constexpr size_t kShort = 4;
 
-// A number of a values stream takes at most 5 bytes, whatever stands there.
+// A number of a values stream takes at most 5 bytes, even if the block is damaged.
 inline uint32_t small_varint(const uint8_t*& at) {
   uint32_t value = 0;
   for (unsigned shift = 0; shift < 35; shift += 7) {
@@ -276,7 +276,7 @@ std::string BlockDecoder::open(std::span<const uint8_t> payload, const BlockLimi
   }
 }
 
-// Decodes `count` (at most kChunk) references of one processor, which has that many left.
+// Decodes `count` (at most kChunk) references of one processor, which has at least so many left.
 void BlockDecoder::hits_and_misses(Processor& processor, Reference* out, size_t count) {
   char* const states = reinterpret_cast<char*>(processor.states);
   const auto state = [states](uint32_t offset) { return reinterpret_cast<State*>(states + offset); };
@@ -408,8 +408,8 @@ bool BlockDecoder::decode(Reference* out, size_t count) {
       staging.begin += now;
       wanted -= now;
       if (wanted == 0) break;
-      if (processor.references == 0) return !(corrupt_ = true);  // the order has more of it than it has
-      // Long runs need no detour.
+      if (processor.references == 0) return !(corrupt_ = true);  // the order has more references of it than it has
+      // Long runs are decoded without going through the staging memory.
       const auto chunk = static_cast<size_t>(std::min<uint64_t>(processor.references, Processor::kChunk));
       if (wanted >= chunk) {
         hits_and_misses(processor, out, chunk);

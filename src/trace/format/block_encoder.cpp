@@ -86,9 +86,9 @@ class SlotTable {
   uint32_t slots_ = 0;
 };
 
-// One site is often several instructions: a line of the source with several accesses to memory. Each deserves a slot
-// of its own, with its own stride. They are told apart by where they stand in a stretch of references with the same
-// description: by the index in it modulo a period, which is looked for in the first references of a block.
+// One site is often several instructions: a line of the source with several accesses to memory. Each of them should
+// have a slot of its own, with its own stride. Their place in a stretch of references with the same description tells
+// them apart: the index in the stretch modulo a period. The period is found from the first references of a block.
 class Periods {
  public:
   static constexpr unsigned kMost = 16;
@@ -128,7 +128,8 @@ class Periods {
     uint64_t address, stride, step;
   };
 
-  // How many references each description has that continue a stride of their own, or one from the reference before.
+  // Counts for each description how many references continue a stride of their own, or a step from the reference
+  // before.
   void score(unsigned period, std::span<const uint64_t> addresses) {
     last_.assign(period_.size() * period, {});
     hits_.assign(period_.size(), 0);
@@ -143,7 +144,7 @@ class Periods {
       last = {addresses[i], stride, step};
     }
     for (size_t index = 0; index < period_.size(); ++index) {
-      // More slots must be worth what they take.
+      // More slots take more bytes, and must be worth these.
       const unsigned gain = hits_[index] - std::min(hits_[index], 8 * period);
       if (period == 1 || gain > best_[index] + best_[index] / 16) {
         best_[index] = period == 1 ? hits_[index] : gain;
@@ -153,7 +154,7 @@ class Periods {
   }
 
   SlotTable table_;
-  std::vector<uint32_t> index_;  // of each reference's description
+  std::vector<uint32_t> index_;  // for each reference, the index of its description
   unsigned length_ = 0;
   std::vector<unsigned> longest_, period_, best_, hits_;  // by description
   std::vector<Last> last_;
@@ -237,9 +238,9 @@ class LaneEncoder {
       } else if (++phase >= period) {
         phase = 0;
       }
-      // All are of one processor, whose place the phase can take.
+      // All references here are one processor's, so the phase can take the place of the processor in the description.
       const uint64_t description = (last & ~(uint64_t{0xffff} << 32)) | static_cast<uint64_t>(phase) << 32;
-      // Most often the slot is the one that followed the last time.
+      // Most often this is the slot that followed the last time.
       if (i > 0) {
         const uint32_t guess = predictors_[slots_[i - 1]].next;
         if (guess != kNone && descriptions_[guess] == description) {
@@ -291,7 +292,7 @@ class LaneEncoder {
   Choice choose_successor(uint32_t current, size_t i) {
     Predictor& from = predictors_[current];
     const uint32_t slot = slots_[i];
-    // What followed `current` the next times, is it this slot again?
+    // Looks how soon `current` will be followed by this slot again.
     unsigned when = kNone;
     if (i > 0) {
       uint32_t later = next_[i - 1];
@@ -352,7 +353,7 @@ class LaneEncoder {
       for (size_t back = 1; back <= kBases && back <= i && best < kFuture; ++back) {
         const uint32_t base = slots_[i - back];
         const uint64_t from = predictors_[base].address;
-        // Only the base's last occurrence before this reference is what a prediction would start from.
+        // A prediction starts from the base's last occurrence before this reference, so only that one counts.
         if (base == slot || from != lane_->addresses[i - back]) continue;
         const unsigned hits = future_of(i, base, address - from);
         if (hits > best) {
@@ -402,7 +403,7 @@ class LaneEncoder {
 
 struct BlockEncoder::Work {
   std::vector<Lane> lanes;
-  std::vector<uint32_t> lane_of;  // by processor; kNone: none in this block
+  std::vector<uint32_t> lane_of;  // by processor; kNone: it has no references in this block
   LaneEncoder encoder;
   Bytes schedule, schedule_values, event_kinds, event_values;
 };
@@ -442,7 +443,7 @@ void BlockEncoder::encode(uint64_t first, std::span<const Reference> references,
     const size_t begin = i;
     while (i < references.size() && references[i].processor == references[begin].processor) ++i;
     const uint32_t lane = work.lane_of[references[begin].processor];
-    // Where there are references there are lanes, which the analyzer does not see.
+    // If there are references, there are lanes, but the analyzer does not see that.
     const auto step =
         static_cast<unsigned>((lane + lanes - last - 1) % lanes);  // NOLINT(clang-analyzer-core.DivideZero)
     const size_t length = i - begin - 1;

@@ -11,17 +11,17 @@ namespace multigrain::trace::block_tokens {
 // This is a slot's predictor. Slots are named by index here and by byte offset in the decoder.
 constexpr uint32_t kNone = ~0u;
 
-// A token is a byte: its low half says what ends a run of correct predictions, its high half how long the run is, with
-// kLongRun for "kLongRun + the next number of the values stream". The kind is 2 * the successor's choice + whether the
-// address was mispredicted; 0: nothing, the processor's references end.
+// A token is a byte. Its low half is the kind, which says what ends a run of correct predictions. Its high half is the
+// length of the run, with kLongRun for "kLongRun + the next number of the values stream". The kind is 2 * the
+// successor's choice + whether the address was mispredicted; with kind 0 the processor's references end.
 constexpr unsigned kLongRun = 15;
 enum Choice : unsigned {
   kNext = 0,         // the predicted successor
   kAlternativeOnce,  // the alternative successor, which stays the alternative
-  kAlternative,      // the alternative successor, which becomes the predicted one, and that the alternative
+  kAlternative,      // the alternative successor, which changes places with the predicted one
   kExplicitOnce,     // the slot that the values stream names; nothing is learned
-  kExplicitSecond,   // ... it becomes the alternative
-  kExplicitFirst,    // ... it becomes the predicted one, and that the alternative
+  kExplicitSecond,   // that slot, which becomes the alternative
+  kExplicitFirst,    // that slot, which becomes the predicted one, and the predicted one becomes the alternative
   kChoices,
 };
 
@@ -31,8 +31,8 @@ enum AddressMode : unsigned {
   kFromOwn = 0,   // value + the slot's last address
   kFromPrevious,  // value + the processor's last address
   kFromBase,      // value + the last address of the slot that predictions start from
-  kLearnOwn,      // value + the slot's last address, and predict so
-  kLearnBase,     // value + the last address of the slot that the values stream names, and predict so
+  kLearnOwn,      // value + the slot's last address; later predictions do the same
+  kLearnBase,     // value + the last address of the slot that the values stream names; later predictions do the same
   kAddressModes,
 };
 
@@ -41,7 +41,7 @@ enum AddressMode : unsigned {
 // stream of values.
 constexpr unsigned kEscape = 15;
 
-// Marks which fields of an event follow, in this order.
+// These bits say which fields of an event follow, in this order.
 enum EventField : unsigned {
   kHasProcessor = 1,
   kHasAddress = 2,

@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 using Bytes = std::vector<uint8_t>;
 
-// Differences of addresses wrap: a uint64_t stands for the signed value.
+// Differences of addresses wrap around, so a uint64_t holds the signed value.
 constexpr uint64_t zigzag(uint64_t value) {
   return (value << 1) ^ (0 - (value >> 63));
 }
@@ -49,14 +49,15 @@ T get(const uint8_t* from) {
   return value;
 }
 
-// Reads a stream from the front. After the first number that is not there everything reads as 0 and good() is false.
+// Reads a stream from the front. After the first number that the stream does not have, all numbers read as 0 and good()
+// is false.
 class Cursor {
  public:
   Cursor() = default;
   Cursor(const uint8_t* begin, const uint8_t* end) : at_(begin), end_(end) {}
 
   uint64_t varint() {
-    // Most are short.
+    // Most numbers are short.
     if (at_ != end_ && *at_ < 0x80) [[likely]] {
       return *at_++;
     }

@@ -151,7 +151,7 @@ bool unpack_header(std::span<const uint8_t> payload, TraceHeader& header) {
     site.file = in.string();
     site.function = in.string();
     site.line = static_cast<uint32_t>(in.varint());
-    // Sites come into being one after the other, so a number cannot make the table large.
+    // Site numbers are given out one after the other, so a damaged number cannot make the table large.
     if (!in.good() || id > header.sites.size()) return false;
     if (id == header.sites.size()) header.sites.emplace_back();
     header.sites[id] = std::move(site);

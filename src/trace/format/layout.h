@@ -18,19 +18,19 @@ inline constexpr uint32_t kVersion = 1;
 inline constexpr size_t kFileHeaderBytes = 24;
 inline constexpr size_t kBlockHeaderBytes = 48;
 inline constexpr size_t kTrailerBytes = 24;
-// A payload that says it is larger is damage.
+// A file that claims a larger payload is damaged.
 inline constexpr uint32_t kMaxPayloadBytes = 1u << 30;
 
 enum class BlockKind : uint32_t { kHeader = 1, kData = 2, kIndex = 3 };
 
 struct BlockHeader {
   BlockKind kind{};
-  uint32_t packed_bytes = 0;   // of the payload, compressed
-  uint32_t payload_bytes = 0;  // and not
-  uint64_t first = 0;          // data: the index of the first reference
+  uint32_t packed_bytes = 0;   // bytes of the compressed payload
+  uint32_t payload_bytes = 0;  // bytes of the payload before compression
+  uint64_t first = 0;          // data: the index of the block's first reference
   uint32_t references = 0;
   uint32_t events = 0;
-  uint64_t checksum = 0;  // of the compressed payload
+  uint64_t checksum = 0;  // the checksum of the compressed payload
 };
 
 uint64_t checksum_of(const void* data, size_t size);
@@ -49,7 +49,7 @@ bool unpack_trailer(std::span<const uint8_t, kTrailerBytes> bytes, uint64_t& ind
 // This says where a block is. The index lists these in order.
 struct IndexEntry {
   uint64_t offset = 0;
-  uint64_t bytes = 0;  // with the block's header
+  uint64_t bytes = 0;  // with the bytes of the block's header
   BlockKind kind{};
   uint64_t first = 0;
   uint32_t references = 0;

@@ -35,7 +35,7 @@ bool read_at(int fd, void* to, size_t size, uint64_t offset) {
   return true;
 }
 
-// Gets the payload of one block after the other. What is wrong is a clause that follows "block 3 at byte 1234".
+// Reads the payload of one block after the other. Errors are clauses that follow "block 3 at byte 1234".
 class PayloadReader {
  public:
   explicit PayloadReader(int fd) : fd_(fd), decompressor_(ZSTD_createDCtx()) {}
@@ -43,7 +43,7 @@ class PayloadReader {
   PayloadReader(const PayloadReader&) = delete;
   PayloadReader& operator=(const PayloadReader&) = delete;
 
-  // Reads the block at `offset`, whose bytes end at `end` at the latest.
+  // Reads the block at `offset`, whose bytes must end at `end` or before.
   std::string read(uint64_t offset, uint64_t end) {
     std::string wrong = read_header(offset, end);
     if (!wrong.empty()) return wrong;
@@ -71,7 +71,7 @@ class PayloadReader {
   }
   [[nodiscard]] std::span<const uint8_t> payload() const { return {payload_.data(), header.payload_bytes}; }
 
-  BlockHeader header;  // of the block last read
+  BlockHeader header;  // the header of the block that was read last
 
  private:
   static std::string unreadable() {
@@ -100,18 +100,18 @@ struct TraceFile::Implementation {
   uint64_t bytes = 0;
   uint32_t version = 0;
   TraceHeader header;
-  std::vector<IndexEntry> index;  // of all blocks that are there
-  std::vector<BlockInfo> blocks;  // those with data
+  std::vector<IndexEntry> index;  // all blocks that the file has
+  std::vector<BlockInfo> blocks;  // the blocks with data
   uint64_t references = 0, events = 0;
-  std::string damage;   // of the file, behind the blocks in `blocks`
-  std::string failure;  // what next() returned, and will return
+  std::string damage;   // the damage behind the blocks in `blocks`; empty: none
+  std::string failure;  // the error that next() has returned, and will return
   std::unique_ptr<PayloadReader> reader;
 
   // This is for reading in the caller's thread.
   BlockDecoder decoder;
-  size_t block = 0;   // in `blocks`: the one being read
-  bool open = false;  // it has been begun
-  size_t given = 0;   // of its references
+  size_t block = 0;   // the index in `blocks` of the block that is being read
+  bool open = false;  // this block has been begun
+  size_t given = 0;   // how many of its references have been delivered
   size_t given_events = 0;
   std::vector<Reference> batch;
   const std::vector<Event>* block_events = nullptr;
@@ -170,7 +170,7 @@ bool TraceFile::Implementation::read_index() {
   return true;
 }
 
-// Finds the blocks from the front, up to the first that is not whole; says what is wrong there.
+// Finds the blocks from the front, up to the first that is not whole. Returns what is wrong there.
 std::string TraceFile::Implementation::scan() {
   index.clear();
   header = {};
@@ -240,7 +240,7 @@ Result<std::unique_ptr<TraceFile>> TraceFile::open(std::string path, ReadOptions
     file.events += entry.events;
   }
   file.options.end_block = std::min(options.end_block, file.blocks.size());
-  // A range that ends before the last block has nothing to do with what is wrong behind that.
+  // A range that ends before the last block ignores damage behind its end.
   file.block = std::min(options.first_block, file.options.end_block);
   {
     const LockGuard lock(file.mutex);
@@ -252,7 +252,7 @@ Result<std::unique_ptr<TraceFile>> TraceFile::open(std::string path, ReadOptions
 TraceFile::TraceFile(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 TraceFile::~TraceFile() = default;
 
-// Reads block `which` and opens it for decoding; says what is wrong.
+// Reads block `which` and opens it for decoding. Returns what is wrong with it, or an empty string.
 std::string TraceFile::Implementation::begin_block(size_t which, PayloadReader& from, BlockDecoder& to) const {
   const BlockInfo& info = blocks[which];
   std::string wrong = from.read(info.offset, info.offset + info.compressed_bytes);
@@ -274,7 +274,7 @@ std::string TraceFile::Implementation::begin_block(size_t which, PayloadReader& 
 Result<Batch> TraceFile::Implementation::fail_at(size_t which, const std::string& wrong) {
   const BlockInfo& info = blocks[which];
   damage = fmt::format("block {} at byte {} {}", info.number, info.offset, wrong);
-  // Nothing behind it is read.
+  // The reader reads no block behind the damaged one.
   options.end_block = block = which;
   open = false;
   if (options.allow_partial) return Batch{.first = info.first + given, .references = {}, .events = {}};

@@ -13,12 +13,12 @@ namespace multigrain::trace {
 
 // This says where a block of references and events is.
 struct BlockInfo {
-  uint64_t number = 0;  // among all blocks of the file, as error messages count them
+  uint64_t number = 0;  // the number among all blocks of the file, which error messages name
   uint64_t offset = 0;  // bytes from the beginning of the file
-  uint64_t first = 0;   // the index in the trace of its first reference
+  uint64_t first = 0;   // the index in the trace of the block's first reference
   uint32_t references = 0;
   uint32_t events = 0;
-  uint32_t compressed_bytes = 0;  // with the block's header
+  uint32_t compressed_bytes = 0;  // with the bytes of the block's header
 };
 
 struct ReadOptions {
@@ -29,15 +29,16 @@ struct ReadOptions {
   // ranges may run in parallel, each with its own TraceFile.
   size_t first_block = 0;
   size_t end_block = ~size_t{0};
-  // A file that was cut off or is damaged ends before the first bad block instead of with an error; damage() says why.
+  // If this is set, a file that was cut off or is damaged ends before the first bad block instead of with an error, and
+  // damage() says why.
   bool allow_partial = false;
 };
 
 class TraceFile final : public TraceSource {
  public:
-  // Reads the index, or, where the end of the file is missing or damaged, the headers of the blocks that are there.
-  // Fails if `path` is no trace at all, or one of a newer version; other damage is reported by next() when what
-  // precedes it has been delivered.
+  // Reads the index, or, if the end of the file is missing or damaged, the headers of the blocks that the file has.
+  // Fails if `path` is no trace at all, or a trace of a newer version. next() reports other damage after it has
+  // delivered the references before it.
   static Result<std::unique_ptr<TraceFile>> open(std::string path, ReadOptions options = {});
   ~TraceFile() override;
 

@@ -24,7 +24,7 @@ struct TraceWriter::File {
   BlockEncoder encoder;
   ZSTD_CCtx* compressor = nullptr;
   Bytes payload, packed;
-  std::string failure;  // what every further call returns
+  std::string failure;  // the error that every further call returns
   bool finished = false;
 
   ~File() {
@@ -50,7 +50,7 @@ struct TraceWriter::File {
     return {};
   }
 
-  // Compresses and writes `payload`.
+  // Compresses `payload` and writes it.
   Status write_block(BlockHeader header) {
     const size_t bound = ZSTD_compressBound(payload.size());
     packed.resize(kBlockHeaderBytes + bound);

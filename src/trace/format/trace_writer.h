@@ -1,9 +1,10 @@
 // Writes a trace file. docs/internals/trace-format.md says what is in one.
 //
-// The file is written under the name PATH.partial and gets its own name when finish() has completed it, so nothing that
-// is called PATH is half-written. Every block goes to the file as soon as it is full: if the writing process is killed,
-// PATH.partial holds a trace up to the last whole block, which TraceFile reads with `allow_partial` ("mgtrace filter
-// --repair" makes an ordinary trace of it). A writer that is destroyed without finish() removes its PATH.partial.
+// The writer gives the file the name PATH.partial, and its own name when finish() has completed it, so no file that is
+// called PATH is half-written. It writes every block to the file as soon as the block is full. If the writing process
+// is killed, PATH.partial holds a trace up to the last whole block, which TraceFile reads with `allow_partial`
+// ("mgtrace filter --repair" makes an ordinary trace of it). A writer that is destroyed without finish() removes its
+// PATH.partial.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ class TraceWriter {
   static constexpr uint32_t kMaxBlockReferences = 1u << 20;
   static constexpr uint32_t kMaxBlockEvents = 1u << 16;
 
-  // Fails if PATH exists or PATH.partial does, unless options.overwrite. `header` may lack what is not known yet.
+  // Fails if PATH or PATH.partial exists, unless options.overwrite is set. `header` may lack what is not known yet.
   static Result<std::unique_ptr<TraceWriter>> create(std::string path, const TraceHeader& header,
                                                      WriteOptions options = {});
   ~TraceWriter();
@@ -55,7 +56,7 @@ class TraceWriter {
   void set_program(std::string program);
   void set_recorder(std::string recorder);
   void set_dilation(double dilation);
-  // Takes everything of `header` that is new: for copying a source whose header grows while it is read.
+  // Takes everything of `header` that is new. The copy of a source whose header grows while it is read needs this.
   void update_header(const TraceHeader& header);
   [[nodiscard]] const TraceHeader& header() const { return header_; }
 
@@ -64,9 +65,9 @@ class TraceWriter {
   // Returns the size of the file so far.
   [[nodiscard]] uint64_t bytes() const;
 
-  // Ends the block: what was appended until now survives a kill.
+  // Ends the block, so that the references and events appended until now are safe if the process is killed.
   Status flush();
-  // Completes the file and gives it its name. No call but the destructor may follow.
+  // Completes the file and gives it its name. The caller must make no other call afterwards but the destructor.
   Status finish();
 
  private:
@@ -77,14 +78,14 @@ class TraceWriter {
   Status refuse(fmt::format_string<Args...> format, Args&&... args);
   Status check(const Reference& reference, uint64_t index);
 
-  std::unique_ptr<File> file_;  // blocks as bytes
+  std::unique_ptr<File> file_;  // writes blocks as bytes
   TraceHeader header_;
   bool header_changed_ = true;
-  std::vector<SiteId> changed_sites_;  // to be written with the next block
+  std::vector<SiteId> changed_sites_;  // the sites to be written with the next block
   size_t written_names_ = 0;
   uint32_t block_references_;
 
-  std::vector<Reference> references_;  // of the block being filled
+  std::vector<Reference> references_;  // the references of the block that is being filled
   std::vector<Event> events_;
   uint64_t written_references_ = 0;
   uint64_t written_events_ = 0;

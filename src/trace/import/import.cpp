@@ -12,7 +12,7 @@ namespace multigrain::trace {
 namespace {
 
 constexpr size_t kBuffer = size_t{1} << 18;
-// A longer line is not one of these formats.
+// A text with a longer line has none of these formats.
 constexpr size_t kLongestLine = size_t{1} << 16;
 constexpr uint64_t kProcessors = uint64_t{1} << 16;
 

@@ -1,7 +1,8 @@
 // These are traces that other tools wrote as text, as sources. Nothing is kept in memory but a batch and the names.
 //
-// Errors name the file and the line; everything before it has been delivered by then. header() grows while the text is
-// read: its processors, sites and names are complete for every batch that next() has returned.
+// Errors name the file and the line. They come after all references and events before that line have been delivered.
+// header() grows while the text is read: its processors, sites and names are complete for every batch that next() has
+// returned.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +37,15 @@ Result<std::unique_ptr<ImportSource>> open_lackey(const std::string& path, Impor
 
 // Reads comma-separated values. The first line names the columns, in any order:
 //   access     required: r, read, w or write; or an event: private, allocate, free, acquire, release, barrier, start,
-//   end address    required for references, allocate and free; decimal, or hexadecimal after 0x processor  from 0;
-//   without the column all is processor 0's size       bytes, default 8; of a private event: how many references; of an
-//   allocate event: bytes site       FILE:LINE, FILE:LINE:FUNCTION or a FUNCTION; empty: not known name       of an
-//   allocation time       any whole number; the rows must be in its order
-// Fields may be quoted ("a, b"; "" for a quote). Empty lines and lines that begin with # are skipped. "-" is standard
-// input.
+//              end
+//   address    required for references, allocate and free; decimal, or hexadecimal after 0x
+//   processor  from 0; without the column all is processor 0's
+//   size       bytes, default 8; of a private event: how many references; of an allocate event: bytes
+//   site       FILE:LINE, FILE:LINE:FUNCTION or a FUNCTION; empty: not known
+//   name       of an allocation
+//   time       any whole number; the rows must be in its order
+// Fields may be quoted ("a, b"; "" for a quote). Empty lines and lines that begin with # are skipped. The path "-" is
+// standard input.
 Result<std::unique_ptr<ImportSource>> open_csv(const std::string& path, ImportOptions options = {});
 
 }  // namespace multigrain::trace

@@ -10,7 +10,8 @@ class Lackey final : public TextSource {
   explicit Lackey(ImportOptions options) : TextSource(options) {}
 
  private:
-  // Counts of private references are added up over this many references: finer ones would only make the file large.
+  // Private references are counted over this many references. More frequent counts would make the file larger for no
+  // use.
   static constexpr unsigned kPrivateEvery = 4096;
 
   Status line(std::string_view text) override {
@@ -73,7 +74,7 @@ class Lackey final : public TextSource {
 
   uint64_t instruction_ = 0;
   SiteId site_ = 0;
-  bool known_ = true;  // site_ is instruction_'s
+  bool known_ = true;  // site_ belongs to instruction_
   uint64_t private_ = 0;
   unsigned since_ = 0;
   bool any_ = false;

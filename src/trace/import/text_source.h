@@ -25,7 +25,7 @@ class TextSource : public ImportSource {
  protected:
   explicit TextSource(ImportOptions options);
 
-  // Reads one line, without its end. It may add references and events.
+  // Reads one line, which comes without its newline. It may add references and events.
   virtual Status line(std::string_view text) = 0;
   // The text has ended. This may add events.
   virtual Status finish() = 0;
@@ -37,7 +37,7 @@ class TextSource : public ImportSource {
   }
   // Adds a reference of any size.
   Status add(uint64_t processor, uint64_t address, uint64_t size, Access access, SiteId site);
-  // Adds an event at this place.
+  // Adds an event at the current position.
   Status add(Event event, uint64_t processor);
   SiteId site(const std::string& text, Site (*parse)(const std::string&));
   uint32_t name(const std::string& text);
@@ -53,8 +53,8 @@ class TextSource : public ImportSource {
   std::string path_;
   std::FILE* file_ = nullptr;
   std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // of what is unread in it
-  bool at_end_ = false;         // of the file
+  size_t begin_ = 0, end_ = 0;  // the unread part of the buffer
+  bool at_end_ = false;         // the file has ended
   bool finished_ = false;
   uint64_t bytes_read_ = 0, bytes_total_ = 0;
   uint64_t line_number_ = 0;

@@ -10,8 +10,8 @@ namespace multigrain::trace {
 
 class BlockTable {
  public:
-  // A record is `words` 64-bit words, all zero at first. Its first word is for the table: the key is that word without
-  // its top bit, which is the user's.
+  // A record is `words` 64-bit words, all zero at first. The table uses the first word: the key is that word without
+  // its top bit, which the user of the table may set.
   explicit BlockTable(size_t words) : words_(words) {}
 
   static constexpr uint64_t kUserBit = uint64_t{1} << 63;
@@ -68,7 +68,7 @@ class BlockTable {
   size_t size_ = 0;
   uint64_t mask_ = 0;
   unsigned shift_ = 0;
-  std::vector<uint32_t> index_;  // record + 1; 0: free
+  std::vector<uint32_t> index_;  // a record's number + 1; 0: the slot is free
   std::vector<std::unique_ptr<uint64_t[]>> chunks_;
 };
 

@@ -1,7 +1,7 @@
 // These are the costs of an optimal placement in fixed point: as vectors of parts, and packed into integers.
 //
-// In an unnamed namespace, and for optimal.cpp alone: what has internal linkage and is called once is inlined, which the
-// speed of an optimal placement depends on (12 % where it is not).
+// This file is for optimal.cpp alone, and everything is in an unnamed namespace. The compiler inlines functions that
+// have internal linkage and a single call, and without that an optimal placement takes 12 % longer.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct FixedPointMachine {
   int64_t r1 = 0, g1 = 0, R = 0, G = 0;  // r - 1, g - 1, R, G times 2^scale
   int scale = 0;
   bool global = false;
-  // As many reads in a read-run are worth a copy, whatever else happens.
+  // A processor that reads at least so many times in a read-run should have a copy, whatever else happens.
   int64_t reads_to_R = 1, reads_to_G = 1;
 };
 
@@ -89,8 +89,8 @@ int exact_scale(const Machine& m, int most) {
 // part of the cost: they count the reads of a processor in the current read-run.
 //
 // All values of a block are relative to one sum, and differ by little. A field at rest takes up to a quarter of its
-// range, and no step adds more than another quarter: so what leaves its field is noticed before it has. The values are
-// then taken relative to the least of them; where that does not help, the block is given wider ones.
+// range, and no step adds more than another quarter, so the engine notices a value before it leaves its field. The
+// engine then makes the values relative to the least of them. If that does not help, it gives the block wider values.
 struct BitLayout {
   unsigned count = 0, remote_moves = 0, global_moves = 0, global = 0;  // bits
   FixedPointMachine scaled;
@@ -133,7 +133,7 @@ std::optional<BitLayout> layout_of(const Machine& m, unsigned processors, unsign
   take(layout.remote_moves, moves);
   if (coarse.global) take(layout.global_moves, moves);
   refine(kGoodScale);
-  left -= std::min<int>(left, kDrift);  // for the cost
+  left -= std::min<int>(left, kDrift);  // the top field, cost, keeps these bits
   if (coarse.global) take(layout.global, wanted_global + 6);
   refine(kMaxScale);
   if (coarse.global)
@@ -167,13 +167,13 @@ struct PackedCost {
       for (size_t i = 0; i < 4; ++i)
         if (bits[i] != 0) tops_ |= uint64_t{1} << (ends[i] - 1);
     }
-    // Whether a field of `value` is outside a quarter of its range. With half a range added to each, fields within it
-    // differ in their top two bits.
+    // Returns whether a field of `value` is outside a quarter of its range. If half a range is added to each field, the
+    // top two bits of a field that is within the quarter differ.
     [[nodiscard]] bool near_overflow(Value value) const {
       const uint64_t x = static_cast<uint64_t>(value) + tops_;
       return (~(x ^ (x << 1)) & tops_) != 0;
     }
-    // Whether a step may add these.
+    // Returns whether a step may add these parts.
     [[nodiscard]] bool fits(const CostVector& f) const {
       auto small = [](int64_t field, unsigned bits) {
         return bits == 0 ? field == 0 : std::abs(field) <= int64_t{1} << (bits - 3);
@@ -201,7 +201,7 @@ struct PackedCost {
     [[nodiscard]] Value increment_count(Value value) const { return value + 1; }
 
    private:
-    // Takes the lowest `bits` of what is left of `value` as a signed number.
+    // Takes the lowest `bits` bits off `value`, and returns them as a signed number.
     static int64_t take(Value& value, unsigned bits) {
       if (bits == 0) return 0;
       const int64_t field = static_cast<int64_t>(static_cast<uint64_t>(value) << (64 - bits)) >> (64 - bits);

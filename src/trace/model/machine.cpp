@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTable62 = "Bolosky's thesis, Table 6.2 and section 6.1.2";
+constexpr const char* kTable62 = "Bolosky's thesis [Bolosky], Table 6.2 and section 6.1.2";
 
 Machine chapter6(std::string name, uint64_t block_size, double r, double fixed, const Components& components) {
   Machine machine;
@@ -24,8 +24,8 @@ Machine chapter6(std::string name, uint64_t block_size, double r, double fixed, 
   return machine;
 }
 
-// These are machines of today. The unit is a reference to the local memory (not the cache): what the processor's own
-// caches hide they hide whatever the placement, and a page's home decides only where the misses go. Figures without a
+// These are machines of today. The unit is a reference to the local memory (not the cache): a processor's own caches
+// hide the same references in every placement, and a page's home decides only where the misses go. Figures without a
 // source are estimates, and `source` says so.
 std::vector<Machine> machines_of_today() {
   std::vector<Machine> machines;
@@ -33,9 +33,9 @@ std::vector<Machine> machines_of_today() {
 
   // These are from a published output of Intel's Memory Latency Checker 3.10 on two Ice Lake Xeons
   // (github.com/gjbex/Code-optimization, info/icelake_mlc.txt): 89.2 and 89.0 ns in a socket's own memory, 142.7 and
-  // 142.9 ns in the other's. The time to move a page under Linux is an estimate: 3 us for the fault, unmapping and the
-  // TLB shootdown (a fault and a change of rights of userfaultfd take 3.2 us together, see below), 11 GB/s for the copy
-  // by one core, of 55 GB/s between the sockets.
+  // 142.9 ns in the other socket's. The time to move a page under Linux is an estimate: 3 us for the fault, unmapping
+  // and the TLB shootdown (a fault and a change of rights of userfaultfd take 3.2 us together, see below), 11 GB/s for
+  // the copy by one core, of 55 GB/s between the sockets.
   constexpr double kLocal = 89;
   m.name = "two-socket";
   m.source =
@@ -56,7 +56,7 @@ std::vector<Machine> machines_of_today() {
   m = Machine{};
   m.name = "cxl2";
   m.source =
-      "89 ns local (as two-socket); a pool adds 90 ns: Pond, ASPLOS 2023 (70 to 90 ns for 8 to 16 sockets); estimates: "
+      "89 ns local (as two-socket); a pool adds 90 ns: [Pond] (70 to 90 ns for 8 to 16 sockets); estimates: "
       "3 us a fault, 28 GB/s of PCIe 5.0 x8";
   m.block_size = 4096;
   m.unit_ns = kLocal;
@@ -66,14 +66,15 @@ std::vector<Machine> machines_of_today() {
   m.remote_move = {.fixed = 2 * 3000 / kLocal, .per_byte = 2 / (28 * kLocal)};
   machines.push_back(m);
 
-  // CXL 3.x adds peers' memory and coherence by back-invalidation, line by line, behind a switch. No such machine has
-  // been measured in public; estimates: a switch costs the pool's 90 ns once more, a peer's line two passages
-  // (directory in the pool, then the owner), lines of 64 bytes at 56 of the 63 GB/s of 8 lanes of PCIe 6.0.
+  // CXL 3.x adds peers' memory and coherence by back-invalidation, line by line, behind a switch. No measurements of
+  // such a machine have been published. The estimates assume that a switch costs the pool's 90 ns once more, that a
+  // peer's line needs two passages (to the directory in the pool, then to the owner), and that 56 of the 63 GB/s of 8
+  // lanes of PCIe 6.0 carry lines of 64 bytes.
   m = Machine{};
   m.name = "cxl3";
   m.source =
-      "89 ns local (as two-socket); estimates: 180 ns more behind a switch (twice what a pool adds in Pond, ASPLOS "
-      "2023), 360 ns more to a peer, 56 GB/s of PCIe 6.0 x8";
+      "89 ns local (as two-socket); estimates: 180 ns more behind a switch (twice what a pool adds in [Pond]), "
+      "360 ns more to a peer, 56 GB/s of PCIe 6.0 x8";
   m.block_size = 64;
   m.unit_ns = kLocal;
   constexpr double kSwitched = kLocal + 180, kPeer = kLocal + 360;
@@ -83,10 +84,10 @@ std::vector<Machine> machines_of_today() {
   m.remote_move = {.fixed = kPeer / kLocal, .per_byte = 1 / (56 * kLocal)};
   machines.push_back(m);
 
-  // ib_send_lat over InfiniBand's reliable connections, in the tables of a master's thesis
+  // The times are those of ib_send_lat over InfiniBand's reliable connections, in the tables of a master's thesis
   // (git.dennispotter.eu/Dennis/masters-thesis, tables/mtu_performance.tex): 0.83 us one way for 32 bytes, 2.28 us for
   // 4 KiB and 4.57 us for 32 KiB, that is 12.5 bytes a nanosecond. A READ takes two ways. Software that knows where a
-  // word is (DSZOOM's way) pays the READ for a remote reference, and an operation on the directory and a READ of the
+  // word is, like [DSZOOM], pays the READ for a remote reference, and an operation on the directory and a READ of the
   // block for a move.
   constexpr double kRead = 2 * 830;
   m = Machine{};
@@ -101,9 +102,9 @@ std::vector<Machine> machines_of_today() {
   m.remote_move = {.fixed = 2 * kRead / kLocal, .per_byte = 1 / (12.5 * kLocal)};
   machines.push_back(m);
 
-  // The same network under page faults: userfaultfd takes 2.4 us for a read fault with its grant and 0.8 us for a
-  // change of rights on a machine of 2 cores (mgbench prints them); the home is asked and the owner sends the page. No
-  // remote reference.
+  // This is the same network under page faults. userfaultfd takes 2.4 us for a read fault with its grant and 0.8 us for
+  // a change of rights on a machine of 2 cores (mgbench prints them). The requester asks the home, and the owner sends
+  // the page. There is no remote reference.
   m.name = "page-dsm-4k";
   m.source = "2.4 us a fault and 0.8 us a change of rights: measured by mgbench; two operations of the rdma machine";
   m.block_size = 4096;
@@ -124,7 +125,7 @@ std::vector<Machine> make_known_machines() {
   // global memory instead, which bounds R by 2G.
   Machine ace;
   ace.name = "ace";
-  ace.source = "Bolosky's thesis, section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";
+  ace.source = "Bolosky's thesis [Bolosky], section 5.1 (g = 2, G = 2 pagesize + 200) and Figure 5.4 (r = 5); R = 2G";
   ace.block_size = 4096;
   ace.unit_ns = 650;
   ace.r = 5;
@@ -134,7 +135,7 @@ std::vector<Machine> make_known_machines() {
   machines.push_back(ace);
   Machine butterfly;
   butterfly.name = "butterfly";
-  butterfly.source = "Bolosky's thesis, section 5.1: r = 15, R = 3 pagesize + 200";
+  butterfly.source = "Bolosky's thesis [Bolosky], section 5.1: r = 15, R = 3 pagesize + 200";
   butterfly.block_size = 4096;
   butterfly.r = 15;
   butterfly.remote_move = {.fixed = 200, .per_byte = 3.0 / 4};

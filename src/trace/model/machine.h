@@ -41,7 +41,7 @@ struct Machine {
   double g = kInfinite;     // a reference to global memory; infinite: there is no global memory
   MoveCost remote_move;     // R, from another processor's memory
   MoveCost global_move;     // G, to or from global memory
-  double unit_ns = 0;       // what one unit of cost is, in nanoseconds, for people; 0: not known
+  double unit_ns = 0;       // the length of one unit of cost in nanoseconds, for people; 0: not known
 
   [[nodiscard]] double R() const { return remote_move.at(block_size); }
   [[nodiscard]] double G() const { return global_move.at(block_size); }
@@ -57,7 +57,7 @@ struct Machine {
 Status validate(const Machine& machine);
 
 // Reads a machine: {"name", "processors", "block_size", "r", "g", "R", "G", "unit_ns", "source"}; R and G are numbers
-// or {"fixed", "per_byte"}; what is left out or null is infinite. The result is valid.
+// or {"fixed", "per_byte"}. A cost that is left out or null is infinite. The machine that is returned is valid.
 Result<Machine> machine_from_json(const nlohmann::json& json);
 Result<Machine> machine_from_json(std::string_view text);
 nlohmann::json to_json(const Machine& machine);

@@ -1,10 +1,10 @@
 // This computes optimal placement: the cost of the best conceivable placement of every block of a trace, with future
 // knowledge ([Bolosky], sections 4.1.5 and 4.2), for many machines and block sizes in one pass.
 //
-// docs/internals/optimal-placement.md derives the algorithm, the extension to global memory with replication included.
-// In short: an optimal placement need only ever move a block to the processor that refers to it (the idea that the
-// thesis, [Bolosky], credits to Dietz), so the cheapest way to have the block at any other processor grows by the same amount,
-// which is kept once. A reference takes O(1) steps, with replication amortised: whatever the number of processors.
+// docs/internals/optimal-placement.md derives the algorithm, and its extension to global memory with replication. In
+// short: an optimal placement need only ever move a block to the processor that refers to it (an idea that [Bolosky]
+// credits to Dietz), so the cheapest way to have the block at any other processor grows by the same amount, which is
+// kept once. A reference takes O(1) steps (amortised, with replication), whatever the number of processors is.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@
 namespace multigrain::trace {
 
 struct OptimalOptions : PassOptions {
-  // Without it, every reference is treated as a write, as section 4.2.1 does.
+  // Without replication, every reference is treated as a write, as in [Bolosky], section 4.2.1.
   bool replication = true;
-  // Equation 4.2 charges nothing for P_0, which may be several copies if the block is read before it is written.
-  // With single_start, P_0 has one memory, as the algorithm of Figure 4.3 assumes.
+  // Equation 4.2 of [Bolosky] charges nothing for P_0, which may be several copies if the block is read before it is
+  // written. With single_start, P_0 has one memory, as the algorithm of Figure 4.3 assumes.
   bool single_start = false;
-  // Keeps the most expensive blocks of each machine, by cost above that of local references; 0: none. Takes 32 more
-  // bytes a block and machine.
+  // The results keep so many of the most expensive blocks of each machine, by their cost above that of local
+  // references; 0: none. That takes 32 more bytes for each block and machine.
   unsigned hot_blocks = 0;
 };
 
@@ -35,8 +35,8 @@ struct OptimalOptions : PassOptions {
 struct BlockCost {
   uint64_t block = 0;  // number: address / block size
   uint64_t references = 0;
-  double cost = 0;     // in the optimal placement
-  uint64_t moves = 0;  // of either kind
+  double cost = 0;     // the cost in the optimal placement
+  uint64_t moves = 0;  // moves between processors, and to or from global memory
   [[nodiscard]] double excess() const { return cost - static_cast<double>(references); }
 };
 
@@ -47,9 +47,9 @@ struct OptimalResult {
   CostParts parts;  // private references included
   uint64_t references = 0;
   uint64_t private_references = 0;
-  uint64_t blocks = 0;         // touched
+  uint64_t blocks = 0;         // how many blocks the trace touches
   std::vector<BlockCost> hot;  // in descending order of excess()
-  uint64_t bytes = 0;  // memory for the states of this machine's blocks, its share of what machines share included
+  uint64_t bytes = 0;          // memory for the states of this machine's blocks, with its share of what machines share
   [[nodiscard]] uint64_t moves() const { return parts.remote_moves + parts.global_moves; }
 };
 

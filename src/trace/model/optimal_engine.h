@@ -1,8 +1,8 @@
 // These are the values of all blocks of one size under one layout of costs, and how a reference changes them
 // (docs/internals/optimal-placement.md).
 //
-// In an unnamed namespace, and for optimal.cpp alone: what has internal linkage and is called once is inlined, which the
-// speed of an optimal placement depends on (12 % where it is not).
+// This file is for optimal.cpp alone, and everything is in an unnamed namespace. The compiler inlines functions that
+// have internal linkage and a single call, and without that an optimal placement takes 12 % longer.
 #pragma once
 
 #include <algorithm>
@@ -48,9 +48,9 @@ class OptimalPass : public Engine {
 
 struct EngineSetup {
   uint64_t block_size = 0;
-  std::vector<size_t> machines;    // indices into the results: those with values,
-  std::vector<size_t> counted;     // and those without
-  std::vector<BitLayout> layouts;  // of the former
+  std::vector<size_t> machines;    // indices into the results, of the machines with values
+  std::vector<size_t> counted;     // indices into the results, of the machines without
+  std::vector<BitLayout> layouts;  // the layouts of the machines with values
   unsigned processors = 0;
   unsigned partition = 0, partitions = 1;
 };
@@ -67,19 +67,19 @@ void keep_hottest(std::vector<BlockCost>& hot, size_t limit) {
 }
 
 // This has all the machines with one block size and one layout of costs, for one partition of the address space.
-// Machines without remote reference and without global memory have no decisions to make (section 6.1.1): they are
-// counted, not computed.
+// Machines without remote reference and without global memory have no decisions to make ([Bolosky], section 6.1.1):
+// they are counted, not computed.
 //
 // A block's record, in 64-bit words:
-//   key; its top bit: has been written, or has another reason to be more than everywhere
-//   owner: the processor of the last write + 1, or that the block has been given wider values
-//   readers: a bit a processor: has read since the last write
+//   key; its top bit: the block has been written, or for another reason is not everywhere any more
+//   owner: the processor of the last write + 1, or a mark that the block has been given wider values
+//   readers: for each processor, a bit that it has read since the last write
 //   [references, writes, moves of counted machines]                if hot blocks are wanted
-//   [cost and moves that left the values, for each machine]        the same
+//   [cost and moves that left the values, for each machine]        if hot blocks are wanted
 //   for each machine: the least value, the value of global memory if any machine has it
 //   for each processor, for each machine: the value
-// The value of a memory is the cost of the cheapest way to have the block there, less the sums and what every reference
-// costs anywhere. Values of processors that neither read nor write stay as they are.
+// The value of a memory is the cost of the cheapest way to have the block there, less the sums and the cost that every
+// reference has anywhere. The values of processors that neither read nor write stay as they are.
 template <typename L, bool kReplication, bool kGlobal, bool kHot>
 class OptimalEngine final : public OptimalPass {
   using Value = typename L::Value;
@@ -154,7 +154,7 @@ class OptimalEngine final : public OptimalPass {
       OptimalResult& result = results[index];
       result.parts.remote_moves += counted_moves_;
       add_common(result, users);
-      // Of the counted machines, hot[count_] has moves; each has its own price for them.
+      // For the counted machines, hot[count_] has numbers of moves. Each machine has its own price for a move.
       std::vector<BlockCost> list = hot[count_];
       for (BlockCost& block : list) {
         block.cost = static_cast<double>(block.references) + static_cast<double>(block.moves) * result.machine.R();
@@ -228,7 +228,7 @@ class OptimalEngine final : public OptimalPass {
       if (record[1] != processor + 1u) count_move(record);
     }
     if (count_ == 0) return;
-    // The first machine's values hold the counts for all.
+    // The first machine's values hold the counts of reads for all machines.
     uint64_t* mine = row(record, processor);
     const Value value = load(mine);
     const auto& codec = parameters_[0].codec;
@@ -349,16 +349,16 @@ class OptimalEngine final : public OptimalPass {
   // Applies the write by `writer` that ends a read-run, for the first `machines`.
   [[gnu::noinline]] void end_run(uint64_t* record, ProcessorId writer, size_t machines) {
     uint64_t& word = record[2 + writer / 64];
-    word |= uint64_t{1} << (writer % 64);  // with no reads, if it had not read
+    word |= uint64_t{1} << (writer % 64);  // the writer counts as a reader, if need be with no reads
     bool spills = false;
-    for (size_t m = machines; m-- > 0;) {  // the first machine, which has the counts, last
+    for (size_t m = machines; m-- > 0;) {  // the first machine, which has the counts, comes last
       const Parameters& p = parameters_[m];
       const Run run = run_of(record, m);
       uint64_t* least_at = least(record, m);
       Value lowest = load(least_at);
       bool near_overflow = false;
       if (kGlobal && p.global) {
-        // Values become relative to the less of the two ways to run.
+        // Values become relative to the cheaper of the two ways to spend the run.
         const CostVector with_global = run.sum_k + CostVector{.cost = p.scaled.G, .global_moves = 1};
         const CostVector shift = std::min(run.sum_m, with_global);
         // Returns what a way costs more than the other, if that is not so much that it is of no use.
@@ -394,7 +394,7 @@ class OptimalEngine final : public OptimalPass {
           near_overflow |= p.codec.near_overflow(value);
           store(at, value);
         });
-        // The block can still be copied there after the run.
+        // The block can also be copied to global memory after the run.
         Value next = lowest + p.G;
         if (by_k) next = std::min(next, extra_k + std::min(run.B + p.G, global) + p.g1 - p.r1);
         near_overflow |= p.codec.near_overflow(next);
@@ -426,7 +426,7 @@ class OptimalEngine final : public OptimalPass {
     }
   }
 
-  // Moves `fields`, which all of the block's values have in common, to the sums.
+  // Moves `fields`, which all of the block's values have in common, from the values to the sums.
   void take_out(uint64_t* record, size_t m, const CostVector& fields) {
     sums_[m] += fields;
     if constexpr (kHot) {
@@ -475,7 +475,7 @@ class OptimalEngine final : public OptimalPass {
       ++spilled_;
       return wide;
     }
-    return record;  // wide values spill nowhere
+    return record;  // wide values are the widest
   }
 
   // Returns the cheapest end, wherever it is, with the read-run that is still open, if there is one.
@@ -485,7 +485,7 @@ class OptimalEngine final : public OptimalPass {
     CostVector end = run.sum_m + p.codec.fields(run.A);
     if (kGlobal && p.global)
       end = std::min(end, run.sum_k + p.codec.fields(std::min(run.B + p.G, load(of_global(record, m)))));
-    // Without reads since the last write, B + G above is no better than A.
+    // If the block has not been read since the last write, B + G above is no better than A.
     return end;
   }
 
@@ -523,8 +523,9 @@ class OptimalEngine final : public OptimalPass {
   void add_values(OptimalResult& result, size_t m) const {
     const MachineSums& sums = sums_[m];
     const FixedPointMachine& s = parameters_[m].scaled;
-    // The cost above that of local references has four parts, three of them counted. Those of blocks that were given
-    // wider values are whole only together with what the wider engine adds.
+    // The cost above that of local references has four parts. Three of them are counted, and the fourth is the
+    // difference. The wider engine adds the rest for blocks that were given wider values; only together the numbers of
+    // such a block make sense.
     const Int128 cost = sums.cost + Int128{static_cast<int64_t>(writes_)} * s.r1;
     const auto times = [](int64_t each, uint64_t count) { return Int128{each} * static_cast<int64_t>(count); };
     const Int128 remote =
@@ -545,16 +546,16 @@ class OptimalEngine final : public OptimalPass {
 
   const EngineSetup setup_;
   const OptimalOptions options_;
-  const size_t count_;  // machines with values
+  const size_t count_;  // the number of machines with values
   const size_t mask_words_;
   const size_t hot_offset_;
   const size_t least_offset_;
   BlockTable table_;
-  std::vector<Memo> memo_;  // each processor's last block
+  std::vector<Memo> memo_;  // the last block of each processor
   std::vector<Parameters> parameters_;
   std::vector<MachineSums> sums_;
-  std::unique_ptr<Wider> wider_;  // has the blocks that needed more; none at first
-  size_t spilled_ = 0;            // how many those are
+  std::unique_ptr<Wider> wider_;  // has the blocks that needed wider values; null at first
+  size_t spilled_ = 0;            // the number of those blocks
   int64_t count_limit_ = 1;
   unsigned shift_ = 0;
   uint64_t writes_ = 0;

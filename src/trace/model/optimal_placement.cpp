@@ -18,10 +18,10 @@ struct Step {
 
 // These are the reads between two writes, and the write that ends them.
 struct Run {
-  std::vector<std::pair<uint16_t, uint64_t>> reads;  // by whom (index of the processor), how many
+  std::vector<std::pair<uint16_t, uint64_t>> reads;  // index of the processor, and its number of reads
   size_t first = 0;                                  // indices into the block's references
   size_t write = 0;
-  std::vector<Step> steps;  // for each memory
+  std::vector<Step> steps;  // one for each memory
 };
 
 class Block {
@@ -67,7 +67,7 @@ class Block {
         continue;
       }
       finish_run(run, reads, i);
-      // Reads before the first write were everywhere, and so cost nothing but themselves.
+      // Before the first write the block was everywhere, so reads cost nothing but themselves.
       const bool everywhere = runs_.empty() && !options_.single_start;
       if (everywhere) {
         run.steps.assign(memories_, Step{.from = 0, .through_global = false});
@@ -209,11 +209,11 @@ class Block {
   const std::vector<uint64_t>& positions_;
   const Machine& machine_;
   const OptimalOptions& options_;
-  std::vector<ProcessorId> processors_;  // those that refer to the block; the others' memories are never of use
+  std::vector<ProcessorId> processors_;  // the processors that refer to the block; other memories are never of use
   uint16_t count_ = 0;
-  uint16_t memories_ = 0;  // the last is global memory if there is any
+  uint16_t memories_ = 0;  // the last one is global memory, if there is any
   double r1_ = 0, g1_ = 0, R_ = 0, G_ = 0;
-  std::vector<double> cost_;  // above what the references cost locally
+  std::vector<double> cost_;  // costs above those of local references
   std::vector<Run> runs_;
   Run rest_;
 };

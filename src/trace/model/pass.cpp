@@ -40,7 +40,7 @@ class Crew {
   static constexpr size_t kChunks = 6;
   static constexpr size_t kChunkReferences = size_t{16} * TraceSource::kBatch;
 
-  // Checks a batch and counts its private references.
+  // Checks the processors of a batch, and counts its private references.
   Status look_at(const Batch& batch) {
     ProcessorId highest = 0;
     for (const Reference& reference : batch.references) highest = std::max(highest, reference.processor);
@@ -135,7 +135,7 @@ class Crew {
   Mutex mutex_;
   ConditionVariable changed_;
   std::vector<std::vector<Reference>> chunks_;
-  std::vector<uint64_t> done_;  // chunks that each engine has done
+  std::vector<uint64_t> done_;  // the number of chunks that each engine has done
   std::vector<bool> busy_;
   uint64_t read_ = 0;
   bool reading_ = false;

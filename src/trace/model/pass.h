@@ -30,7 +30,7 @@ struct PassTotals {
 };
 
 // Shows every reference to every engine. An error of the source, or a reference by a processor that the trace's header
-// does not have, ends the pass; engines have then seen some of what precedes it.
+// does not have, ends the pass. The engines have then seen some of the references before it.
 Result<PassTotals> one_pass(TraceSource& source, std::span<Engine* const> engines, const PassOptions& options);
 
 }  // namespace multigrain::trace

@@ -37,7 +37,7 @@ bool CopySet::contains(ProcessorId processor) const {
 
 Result<CostParts> cost_of(const Placement& placement, std::span<const Reference> references, const Machine& machine) {
   struct Block {
-    CopySet before;  // P_(t-1); empty before the first reference, whose placement is free
+    CopySet before;  // P_(t-1); empty before the first reference, because the first placement is free
     CopySet now;
   };
   std::unordered_map<uint64_t, Block> blocks;

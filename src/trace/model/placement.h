@@ -1,6 +1,6 @@
 // These are placements and their cost, by the definitions of [Bolosky], sections 4.1.3 and 4.1.4.
 //
-// This is the plain implementation of the definitions: what the fast ones (optimal.h, policy.h) are tested against.
+// This is the plain implementation of the definitions. Tests compare the fast ones (optimal.h, policy.h) with it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace multigrain::trace {
 // cost.
 struct CostParts {
   uint64_t local = 0;         // references to local memory, private ones included
-  uint64_t global = 0;        // to global memory
-  uint64_t remote = 0;        // to another processor's memory
+  uint64_t global = 0;        // references to global memory
+  uint64_t remote = 0;        // references to another processor's memory
   uint64_t remote_moves = 0;  // Phi: copies made at R
   uint64_t global_moves = 0;  // Gamma: copies made at G
 
@@ -53,7 +53,7 @@ struct Placement {
       changes;  // in order of position; every block's first is no later than its first reference
 };
 
-// The block of a reference is that of its first byte.
+// A reference belongs to the block of its first byte.
 inline uint64_t block_of(const Reference& reference, uint64_t block_size) {
   return reference.address / block_size;
 }

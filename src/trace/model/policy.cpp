@@ -42,7 +42,7 @@ class Delay final : public Ace {
     if (!block.has_copy(reference.processor) && ++count < references_) return Decision::stay();
     const Decision decision = decide(block, reference);
     count = 0;
-    // Mappings of a block that has moved begin anew.
+    // The block has moved, so every processor has to map it anew, and its count begins again.
     if (reference.access == Access::kWrite) std::ranges::fill(block.counters, 0);
     return decision;
   }
@@ -56,9 +56,9 @@ class Platinum final : public Policy {
   explicit Platinum(const PlatinumOptions& options) : options_(options) {}
   [[nodiscard]] std::string name() const override { return options_.back_off ? "platinum-back-off" : "platinum"; }
   Decision on_reference(BlockState& block, const Reference& reference, uint64_t time) override {
-    uint64_t& invalidated = block.memo[0];  // when, + 1
+    uint64_t& invalidated = block.memo[0];  // the time of the last invalidation, + 1
     uint64_t& invalidator = block.memo[1];
-    uint64_t& thaw = block.memo[2];  // frozen before the thaw of this number
+    uint64_t& thaw = block.memo[2];  // the block is frozen before the thaw of this number
     uint64_t& backed_off = block.memo[3];
     const uint64_t epoch = time / options_.t2;
     if (epoch < thaw) return Decision::global();
@@ -89,13 +89,14 @@ class Competitive final : public Policy {
   [[nodiscard]] bool wants_local() const override { return true; }
   [[nodiscard]] bool wants_counters() const override { return true; }
   Decision on_reference(BlockState& block, const Reference& reference, uint64_t /*time*/) override {
-    uint64_t& counted = block.memo[0];  // sum of the counters
-    uint64_t& next = block.memo[1];     // whose counter a local reference lowers
+    uint64_t& counted = block.memo[0];  // the sum of the counters
+    uint64_t& next = block.memo[1];     // the processor whose counter a local reference lowers
     uint64_t& mine = block.counters[reference.processor];
     const bool write = reference.access == Access::kWrite;
     if (block.has_copy(reference.processor)) {
       if (write && block.copy_count() > 1) return Decision::local();
-      // This is what needs a transaction on the references of the holder: they speak for the block's staying here.
+      // A real machine would need a transaction to count this. A local reference of the holder is a reason to leave the
+      // block here.
       if (counted != 0 && block.copy_count() == 1) {
         while (block.counters[next] == 0) next = (next + 1) % block.processors;
         --block.counters[next];
@@ -117,7 +118,7 @@ class Competitive final : public Policy {
   }
 
  private:
-  const uint64_t worth_;  // D: remote references that cost as much as a move
+  const uint64_t worth_;  // D: how many remote references cost as much as a move
 };
 
 class AlwaysMigrate final : public Policy {
@@ -150,12 +151,12 @@ class Static final : public Policy {
 };
 
 // A block's record, in 64-bit words:
-//   key; its top bit: has been placed
+//   key; its top bit: the block has been placed
 //   1 if there is a copy in global memory
 //   memo (4)
-//   copies: a bit a processor
-//   counters, one a processor, if the policy wants them
-//   if hot blocks are wanted: references, global, remote references, moves at R, at G
+//   copies: a bit for each processor
+//   counters, one for each processor, if the policy wants them
+//   if hot blocks are wanted: references, global references, remote references, moves at R, moves at G
 class PolicyEngine final : public Engine {
  public:
   PolicyEngine(const PolicyRun& run, unsigned processors, const PolicyOptions& options)
@@ -332,7 +333,7 @@ class PolicyEngine final : public Engine {
   const bool wants_local_;
   const bool has_global_;
   BlockTable table_;
-  std::vector<Memo> memo_;  // each processor's last block
+  std::vector<Memo> memo_;  // the last block of each processor
   unsigned shift_ = 0;
   uint64_t time_ = 0;
   CostParts parts_;

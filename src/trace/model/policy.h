@@ -1,7 +1,7 @@
 // These are policies: on-line ones, which place blocks without knowing the future, evaluated with the cost model
 // ([Bolosky], sections 4.1.3 and 5.1).
 //
-// A policy of one's own is a class with a name and one decision:
+// To add a policy, write a class with a name and one decision:
 //
 //   class Third final : public Policy {  // fetches a block at every third reference from elsewhere
 //    public:
@@ -32,11 +32,11 @@ namespace multigrain::trace {
 // This is what a policy sees of a block, and what it may remember about it.
 struct BlockState {
   uint64_t block;                    // number: address / block size
-  unsigned processors;               // of the machine
+  unsigned processors;               // the machine's number of processors
   bool in_global;                    // there is a copy in global memory
-  std::span<const uint64_t> copies;  // a bit a processor: has a copy
-  std::span<uint64_t, 4> memo;       // the policy's own; zero at first
-  std::span<uint64_t> counters;      // one a processor, the policy's own, if it asked for them; zero at first
+  std::span<const uint64_t> copies;  // a bit for each processor: it has a copy
+  std::span<uint64_t, 4> memo;       // the policy's own memory; zero at first
+  std::span<uint64_t> counters;      // one for each processor, the policy's own, if it asked for them; zero at first
 
   [[nodiscard]] bool has_copy(ProcessorId processor) const { return (copies[processor / 64] >> (processor % 64)) & 1; }
   [[nodiscard]] unsigned copy_count() const;
@@ -44,8 +44,8 @@ struct BlockState {
 
 struct Decision {
   enum class Kind : uint8_t {
-    // Leaves the block: the reference is remote, or global. A write while there are several copies leaves one: the
-    // writer's, or else the global one, or else that of the lowest processor.
+    // The block stays where it is, and the reference is remote or global. A write while there are several copies leaves
+    // one: the writer's, or else the global one, or else that of the lowest processor.
     kStay,
     // This makes a copy for the processor that refers. On a write, it becomes the only one.
     kLocal,
@@ -95,7 +95,7 @@ std::unique_ptr<Policy> platinum_policy(const PlatinumOptions& options = {});
 std::unique_ptr<Policy> competitive_policy(const Machine& machine);
 // This policy migrates on every write and replicates on every read, as machines without remote reference must.
 std::unique_ptr<Policy> always_migrate_policy();
-std::unique_ptr<Policy> first_touch_policy();    // for ever where it is first touched
+std::unique_ptr<Policy> first_touch_policy();    // for ever at the processor that first touches it
 std::unique_ptr<Policy> interleaved_policy();    // for ever at processor (block number mod processors)
 std::unique_ptr<Policy> static_global_policy();  // for ever in global memory
 
@@ -111,7 +111,7 @@ bool policy_suits(std::string_view name, const Machine& machine);
 // This says what to evaluate: one policy on one machine.
 struct PolicyRun {
   Machine machine;
-  std::shared_ptr<Policy> policy;  // its own: runs are evaluated at once, on several threads
+  std::shared_ptr<Policy> policy;  // used by this run alone, because runs are evaluated at once, on several threads
 };
 
 struct PolicyOptions : PassOptions {
@@ -121,7 +121,7 @@ struct PolicyOptions : PassOptions {
 struct PolicyResult {
   Machine machine;
   std::string policy;
-  double cost = 0;  // private references included; infinite if the policy refers remotely on a machine that cannot
+  double cost = 0;  // with private references; infinite if the policy refers remotely on a machine that cannot
   double mcpr = 1;
   CostParts parts;
   uint64_t references = 0;

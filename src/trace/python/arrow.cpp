@@ -14,7 +14,7 @@ namespace {
 
 struct Column {
   const char* name;
-  const char* format;  // Arrow's letter for the type
+  const char* format;  // the Arrow format string of the type
   size_t offset, bytes;
 };
 
@@ -53,7 +53,7 @@ void fill_schema(std::span<const Column> columns, ArrowSchema* out) {
                           .n_children = 0,
                           .children = nullptr,
                           .dictionary = nullptr,
-                          // A consumer may move a child out and release it by itself: it owns nothing.
+                          // The consumer may move a child out and release it by itself, so a child owns nothing.
                           .release = [](ArrowSchema* child) { child->release = nullptr; },
                           .private_data = nullptr};
     memory->pointers.push_back(&memory->columns[i]);
@@ -194,7 +194,7 @@ class Stream {
       else
         rows_.append(batch->events);
     }
-    // A released array is the end.
+    // The Arrow interface marks the end of a stream by a released array.
     if (rows_.size() == 0)
       *out = {};
     else
@@ -213,14 +213,14 @@ class Stream {
   std::string error_;
 };
 
-// No exception may leave a C function.
+// An exception must not leave a C function.
 template <typename F>
 int guarded(ArrowArrayStream* stream, F&& f) {
   auto& self = *static_cast<Stream*>(stream->private_data);
   try {
     return f(self);
   } catch (const std::bad_alloc&) {
-    self.set_error("out of memory");  // short enough to need none
+    self.set_error("out of memory");  // short enough to need no allocation
     return ENOMEM;
   }
 }

@@ -47,9 +47,10 @@ struct ArrowArrayStream {
 // name, site, processor, kind), each a struct of unsigned columns without nulls, named and as wide as in trace.h.
 enum class ArrowRows : uint8_t { kReferences, kEvents };
 
-// Reads `source` as it is asked for batches, of at least 65 536 rows but for the last. The consumer must release the
-// stream; what it got from it lives on its own. An error of the source is EIO with its sentence. Like every such
-// stream it may be used by any thread, one at a time.
+// Makes a stream that reads `source` when the consumer asks for batches. All batches but the last have at least 65 536
+// rows. The consumer must release the stream; batches that it got from the stream live on their own. An error of the
+// source is EIO with the error's sentence. Like every such stream it may be used by any thread, but by only one at a
+// time.
 void make_arrow_stream(std::unique_ptr<TraceSource> source, ArrowRows rows, ArrowArrayStream* out);
 
 }  // namespace multigrain::trace

@@ -1,6 +1,6 @@
-// multigrain.trace._native: what the Python package multigrain.trace (study/multigrain/trace/__init__.py, which
-// documents it) is made of. Machines, options and results cross as JSON; references and events as bytes that NumPy
-// views.
+// The Python package multigrain.trace (study/multigrain/trace/__init__.py, which documents it) is built on this module,
+// multigrain.trace._native. Machines, options and results cross as JSON; references and events cross as bytes that
+// NumPy views.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -31,7 +31,7 @@ namespace {
 
 using nlohmann::json;
 
-// The layouts that multigrain.trace gives to NumPy.
+// multigrain.trace describes these layouts to NumPy.
 static_assert(sizeof(Reference) == 16 && offsetof(Reference, address) == 0 && offsetof(Reference, site) == 8 &&
               offsetof(Reference, processor) == 12 && offsetof(Reference, access) == 14 &&
               offsetof(Reference, size) == 15);
@@ -57,7 +57,7 @@ using InputBytes = nb::ndarray<const uint8_t, nb::shape<-1>, nb::c_contig, nb::d
 // These are bytes that Python owns.
 template <typename T>
 Bytes copied(std::span<const T> items) {
-  auto* const memory = new uint8_t[items.size_bytes() + 1];  // never none: NumPy wants a pointer
+  auto* const memory = new uint8_t[items.size_bytes() + 1];  // never null: NumPy needs a pointer
   if (!items.empty()) std::memcpy(memory, items.data(), items.size_bytes());
   const nb::capsule owner(memory, [](void* pointer) noexcept { delete[] static_cast<uint8_t*>(pointer); });
   return Bytes(memory, {items.size_bytes()}, owner);
@@ -115,13 +115,14 @@ class Reader {
 
  private:
   Batch next_batch() {
-    // Iterators of several threads have readers of their own; one reader in two threads is refused, not a race.
+    // Iterators in several threads have readers of their own. The use of one reader in two threads at once is refused,
+    // so it is no race.
     if (!mutex_.try_lock()) throw TraceError("the trace is being read by another thread; open it once for each");
     const LockGuard lock(mutex_, std::adopt_lock);
     return value_of(file_->next());
   }
 
-  std::unique_ptr<TraceFile> file_;  // read with the mutex held
+  std::unique_ptr<TraceFile> file_;  // read only with the mutex held
   Mutex mutex_;
 };
 
@@ -226,14 +227,14 @@ class PythonPolicy final : public Policy {
   Decision on_reference(BlockState& block, const Reference& reference, uint64_t time) override {
     return ask("on_reference", block, reference, time);
   }
-  // Raises in Python what a decision raised.
+  // Raises the exception in Python that a decision has raised.
   void check() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
  private:
   Decision ask(const char* method, const BlockState& block, const Reference& reference, uint64_t time) {
-    if (error_) return Decision::stay();  // the evaluation goes on, for nothing: exceptions do not cross it
+    if (error_) return Decision::stay();  // the evaluation goes on for nothing, because exceptions cannot cross it
     const nb::gil_scoped_acquire interpreter;
     try {
       const auto answer = nb::cast<int64_t>(policy_.attr(method)(BlockView(block), reference, time));

@@ -65,9 +65,9 @@ struct Stream {
   size_t chunk = 0;
   const Record* at = nullptr;
   const Record* end = nullptr;
-  uint64_t clock = 0;               // of the last record taken
-  uint64_t next_clock = 0;          // of *at
-  uint64_t private_references = 0;  // not yet reported
+  uint64_t clock = 0;               // the clock of the last record taken
+  uint64_t next_clock = 0;          // the clock of *at
+  uint64_t private_references = 0;  // how many have not been reported yet
   uint64_t stack = 0;
   bool running = false;
 };
@@ -89,7 +89,7 @@ struct MergedTrace::Implementation {
   uint64_t stop_clock = ~uint64_t{0};
 
   std::vector<Stream> streams;
-  std::vector<Stream*> heap;  // by next_clock, the least in front
+  std::vector<Stream*> heap;  // ordered by next_clock, with the least in front
   Stacks stacks;
   std::unordered_map<SiteId, uint32_t> names_of_sites;
   uint64_t merged = 0;
@@ -117,8 +117,8 @@ struct MergedTrace::Implementation {
   void finish();
 };
 
-// Descriptions are appended whole; one that was being written when the program was killed is left out, as its sites are
-// in no complete record.
+// The runtime appends each description as a whole. A description that was being written when the program was killed is
+// left out, which is safe, because no complete record has its sites.
 Status MergedTrace::Implementation::read_descriptions(int descriptor) {
   struct stat status = {};
   if (fstat(descriptor, &status) != 0) return fail_errno(errno, "cannot read the recorder's descriptions of sites");
@@ -211,7 +211,7 @@ Status MergedTrace::Implementation::map_chunks() {
   for (uint64_t i = 0; i < chunk_count; ++i) {
     raw::ChunkHeader chunk;
     std::memcpy(&chunk, file + (i + 1) * raw::kChunkBytes, sizeof chunk);
-    if (chunk.magic == 0) continue;  // taken, and not begun when the program ended
+    if (chunk.magic == 0) continue;  // the program took the chunk, and ended before it used it
     if (chunk.magic != raw::kChunkMagic || chunk.processor >= streams.size()) {
       return fail("chunk {} of the recorder's streams was overwritten by the program", i);
     }
@@ -258,7 +258,7 @@ bool MergedTrace::Implementation::advance(Stream& stream) {
     }
     if (consume) {
       const auto offset = static_cast<off_t>((stream.chunks[stream.chunk].number + 1) * raw::kChunkBytes);
-      // Where the file system cannot, the space is freed when the file is closed.
+      // If the file system cannot do this, the space is freed when the file is closed.
       (void)fallocate(chunks_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, raw::kChunkBytes);
     }
     ++stream.chunk;
@@ -278,7 +278,7 @@ void MergedTrace::Implementation::report_private(Stream& stream) {
   stream.private_references = 0;
 }
 
-// An allocation without a variable is called after the function that asked for it.
+// An allocation without a variable gets the name of the function that asked for it.
 uint32_t MergedTrace::Implementation::name_of(SiteId site) {
   const auto found = names_of_sites.find(site);
   if (found != names_of_sites.end()) return found->second;
@@ -352,7 +352,7 @@ void MergedTrace::Implementation::step(Stream& stream) {
   }
 }
 
-// Threads that a killed program, or _exit, cut off end with the trace.
+// Some threads have no end in their streams, because the program was killed or called _exit. They end with the trace.
 void MergedTrace::Implementation::finish() {
   ended = true;
   for (Stream& stream : streams) {
@@ -415,7 +415,7 @@ Result<Batch> MergedTrace::next() {
       heap.front() = heap.back();
       heap.pop_back();
     }
-    // The front may have become later than its children: sinks to its place.
+    // The front may now be later than its children, and sinks to its place.
     for (size_t at = 0;;) {
       size_t least = at;
       for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < heap.size(); ++child) {

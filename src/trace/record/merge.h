@@ -12,19 +12,19 @@ namespace multigrain::trace {
 
 // This is what else is known of a recorded run.
 struct RecordingFacts {
-  uint64_t raw_bytes = 0;           // of the streams
-  uint64_t spins = 0;               // reads of busy waiting, left out
+  uint64_t raw_bytes = 0;           // the size of the streams
+  uint64_t spins = 0;               // reads of busy waiting, which the trace leaves out
   uint64_t dropped = 0;             // references of signal handlers that interrupted the recorder
-  uint64_t stack_references = 0;    // to stacks of other threads, counted as private; complete at the end
-  uint64_t private_references = 0;  // with those; complete at the end
+  uint64_t stack_references = 0;    // references to other threads' stacks; complete at the end
+  uint64_t private_references = 0;  // these include the ones to stacks; complete at the end
   // This says why the recording stopped before the program did; empty: it did not. The trace up to there is complete.
   std::string stopped;
 };
 
 class MergedTrace final : public TraceSource {
  public:
-  // Reads what a program left in the two files (raw.h); the descriptors stay the caller's to close. With `consume` the
-  // disk space of the streams is given back as they are read, so that a full disk can take the merged trace.
+  // Reads the two files that a program wrote (raw.h). The caller closes the descriptors. With `consume`, the disk space
+  // of the streams is given back as they are read, so that a full disk has room for the merged trace.
   static Result<std::unique_ptr<MergedTrace>> open(int chunks, int descriptions, std::string program, bool consume);
   ~MergedTrace() override;
 

@@ -3,7 +3,7 @@
 // files whose descriptors the traced program inherits, so that nothing is left behind, and what was written is there
 // however the program ends.
 //
-// Freestanding: the runtime is linked into any C program.
+// The header is freestanding, because the runtime is linked into any C program.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline constexpr unsigned kMaxProcessors = 65535;
 // This is the kind of a record. Those up to kWrite are references and take one Record; kTime takes one; events take
 // two.
 enum class Kind : uint8_t {
-  kNone = 0,  // the end of what was written
+  kNone = 0,  // the end of the records that were written
   kRead,
   kWrite,
   kTime,      // tail: the clock from here on
@@ -35,7 +35,7 @@ enum class Kind : uint8_t {
   kEnd,
 };
 
-// A record's head is written last, with release order: one with a head other than 0 is complete.
+// The runtime writes a record's head last, with release order, so a record with a head other than 0 is complete.
 struct Record {
   uint64_t head;  // address | size << 48 | kind << 56
   uint64_t tail;  // site | (private references since the previous record) << 32
@@ -62,7 +62,7 @@ struct ChunkHeader {
   uint32_t magic;
   uint16_t processor;
   uint16_t reserved;
-  uint64_t sequence;  // of this chunk in its processor's stream
+  uint64_t sequence;  // the number of this chunk in its processor's stream
 };
 static_assert(sizeof(ChunkHeader) == sizeof(Record));
 inline constexpr size_t kRecordsOfChunk = kChunkBytes / sizeof(Record) - 1;
@@ -71,11 +71,11 @@ inline constexpr size_t kRecordsOfChunk = kChunkBytes / sizeof(Record) - 1;
 struct Control {
   uint32_t version;
   uint32_t chunk_limit;  // chunks that may be written; 0: no limit
-  uint32_t chunks;       // taken so far
-  uint32_t processors;   // numbers given out: 0 to processors - 1
+  uint32_t chunks;       // how many have been taken so far
+  uint32_t processors;   // how many numbers have been given out: 0 to processors - 1
   uint32_t attached;     // the program contains the runtime
-  int32_t error;         // errno value that stopped the recording; 0: none
-  uint64_t stop_clock;   // with an error: the records up to this time are all there
+  int32_t error;         // the errno value that stopped the recording; 0: none
+  uint64_t stop_clock;   // after an error: all records up to this time are in the file
   uint64_t spins;        // reads of busy waiting that were left out
   uint64_t dropped;      // references that could not be recorded (of signal handlers that interrupt the runtime)
 };
@@ -94,21 +94,21 @@ struct DescriptionHeader {
 struct SiteDescription {
   const char* file;
   const char* function;
-  const char* name;  // of what is allocated there; "": nothing
+  const char* name;  // the name of the variable that is allocated there; "": none
   uint32_t line;
   uint32_t reserved;
 };
 struct GlobalDescription {
   const void* address;
   uint64_t bytes;
-  uint32_t site;  // an index into this module's
+  uint32_t site;  // an index into this module's sites
   uint32_t reserved;
 };
 struct ModuleDescription {
   uint32_t version;
   uint32_t sites;
   const SiteDescription* site;
-  uint32_t* first_site;  // set by the runtime: the number of site 0
+  uint32_t* first_site;  // the runtime sets this to the number of site 0
   uint64_t globals;
   const GlobalDescription* global;
 };

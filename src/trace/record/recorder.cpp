@@ -18,7 +18,8 @@
 namespace multigrain::trace {
 namespace {
 
-// While a program runs, the keyboard's signals are for it alone; what it recorded until then is still merged.
+// While the program runs, it alone gets the keyboard's signals. If they end it, the recorder merges what it has
+// recorded until then.
 class KeyboardSignals {
  public:
   KeyboardSignals() {
@@ -55,7 +56,7 @@ class Descriptor {
   int fd_;
 };
 
-// Descriptors for the traced program are far from those that programs expect to get.
+// The traced program's descriptors are far from those that it expects to get from open().
 constexpr int kFirstDescriptor = 100;
 
 }  // namespace
@@ -63,7 +64,7 @@ constexpr int kFirstDescriptor = 100;
 Result<int> open_unnamed(const std::string& directory) {
   int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
-    // The file system cannot make files without a name.
+    // The file system cannot make files without a name, so this makes one with a name and removes the name.
     std::string name = directory + "/.mgtrace-XXXXXX";
     fd = mkostemp(name.data(), O_CLOEXEC);
     if (fd >= 0) unlink(name.c_str());

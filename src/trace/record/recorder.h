@@ -15,23 +15,23 @@ namespace multigrain::trace {
 
 // This says how a program ended, and how long it took.
 struct RunResult {
-  int exit_status = 0;  // as a shell has it: 128 + the signal's number if one ended it
+  int exit_status = 0;  // as a shell reports it: 128 + the signal's number if a signal ended the program
   int signal = 0;       // 0: none
-  double seconds = 0;   // of real time
+  double seconds = 0;   // real time
 };
 
 // This says what the run without recording is, against which dilation is measured.
 enum class Baseline : uint8_t {
   kNone,
   kRecordingOff,  // the same program, whose instrumentation returns at once: less than the true dilation
-  kProgram,       // another build of it, without instrumentation
+  kProgram,       // another build of the program, without instrumentation
 };
 
 struct RecordOptions {
   std::vector<std::string> command;
   // The streams are kept there while the program runs, 16 bytes a reference. They have no name.
   std::string scratch_directory = ".";
-  uint64_t max_references = 0;  // about; 0: no limit
+  uint64_t max_references = 0;  // an approximate limit; 0: none
   Baseline baseline = Baseline::kNone;
   std::string baseline_program;  // for kProgram; it gets the command's arguments
 };
@@ -43,11 +43,11 @@ struct Recording {
   std::unique_ptr<MergedTrace> trace;
 };
 
-// Runs the command to its end, twice if there is a baseline, whose output is thrown away. A program that was killed, or
-// whose recording had to stop, is no error: its trace is shorter.
+// Runs the command to its end, and once more if there is a baseline, without that run's output. It is no error if the
+// program was killed, or if its recording had to stop; then the trace is shorter.
 Result<Recording> record_program(const RecordOptions& options);
 
-// Runs a command, its output thrown away if `quiet`. `environment`: additional variables, "NAME=value".
+// Runs a command, without its output if `quiet`. `environment` has additional variables, "NAME=value".
 Result<RunResult> run_command(const std::vector<std::string>& command, bool quiet,
                               const std::vector<std::string>& environment = {});
 

@@ -87,17 +87,17 @@ struct Operand {
   uint8_t scale = 0;
   bool reads = false;
   bool writes = false;
-  bool narrow = false;      // 32-bit addresses
-  bool stack_push = false;  // written below the stack pointer
+  bool narrow = false;      // addresses have 32 bits
+  bool stack_push = false;  // the operand is written below the stack pointer
   uint16_t bytes = 0;
-  int64_t displacement = 0;  // with the instruction's length, if relative to it
+  int64_t displacement = 0;  // with the instruction's length, if it is relative to the instruction
 };
 
 // This is an instruction, as far as its references go.
 struct Decoded {
   bool known = false;
   bool system_call = false;
-  bool repeats = false;  // does nothing once rcx is 0
+  bool repeats = false;  // the instruction does nothing if rcx is 0
   bool gathers = false;
   uint8_t operands = 0;
   Operand operand[kMaxOperands];
@@ -114,17 +114,17 @@ struct Range {
 struct Call {
   enum class Kind : uint8_t { kNone, kAllocate, kReallocate } kind = Kind::kNone;
   uint64_t bytes = 0;
-  uint64_t block = 0;  // that is reallocated
+  uint64_t block = 0;  // the block that is reallocated
   uint64_t return_address = 0;
-  uint64_t stack = 0;  // after the return
+  uint64_t stack = 0;  // the stack pointer after the return
 };
 
 struct Thread {
   pid_t id = 0;
   ProcessorId processor = 0;
-  bool ready = false;  // stopped, to be stepped
-  bool fresh = true;   // has not made a step
-  int signal = 0;      // to be passed on with the next step
+  bool ready = false;  // the thread has stopped and can make a step
+  bool fresh = true;   // the thread has not made a step yet
+  int signal = 0;      // the signal that the thread gets with the next step
   Range stack;
   Call call;
   uint64_t private_references = 0;
@@ -173,18 +173,18 @@ class Stepper {
   TraceWriter& writer_;
   const std::function<void(uint64_t)>& progress_;
   ZydisDecoder decoder_;
-  cpu_set_t affinity_ = {};  // this thread's before
+  cpu_set_t affinity_ = {};  // this thread's affinity before the run
   bool pinned_ = false;
   pid_t process_ = 0;
   std::list<Thread> threads_;
   std::vector<bool> processor_used_;
   std::unordered_map<uint64_t, Decoded> decoded_;
   std::unordered_map<uint64_t, SiteId> sites_;
-  std::unordered_map<std::string, uint32_t> names_;  // of allocations: the functions that asked for them
-  std::vector<uint64_t> site_addresses_;             // of sites 1, 2, ...
+  std::unordered_map<std::string, uint32_t> names_;  // the names of allocations: the functions that asked for them
+  std::vector<uint64_t> site_addresses_;             // the addresses of sites 1, 2, ...
   Symbols symbols_;
-  std::unordered_map<uint64_t, char> allocators_;  // entry points; the first letter tells which
-  bool releasing_ = false;                         // the limit was reached: threads run on untraced
+  std::unordered_map<uint64_t, char> allocators_;  // entry points, with the first letters of the functions' names
+  bool releasing_ = false;                         // the limit was reached, and threads run on untraced
   uint64_t private_due_ = kPrivateInterval;
   uint64_t progress_due_ = kProgressInterval;
   SteppedRun result_;
@@ -206,7 +206,7 @@ Status Stepper::start(const std::vector<std::string>& command) {
     return fail_errno(process.error().code, "this system does not let a process be single-stepped (ptrace)");
   if (!process) return fail_errno(process.error().code, fmt::format("cannot run '{}'", command.front()));
   process_ = *process;
-  // Its exec has stopped it.
+  // The exec has stopped the process.
   wait_for_child(process_);
   // On one core the recorder and the program hand over to each other; on two, every instruction costs two wake-ups of
   // an idle core.
@@ -224,7 +224,7 @@ Status Stepper::start(const std::vector<std::string>& command) {
   return run_to_entry();
 }
 
-// The dynamic loader is not of interest, and long.
+// Lets the program run to its entry point, because the dynamic loader is long and of no interest.
 Status Stepper::run_to_entry() {
   const int auxv = ::open(fmt::format("/proc/{}/auxv", process_).c_str(), O_RDONLY | O_CLOEXEC);
   uint64_t entry = 0;
@@ -323,7 +323,7 @@ void Stepper::release(Thread& thread) {
 Status Stepper::stopped(pid_t id, int status) {
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
     if (id == process_) {
-      // The first thread's end is reported last, when all others' are.
+      // The end of the first thread is reported after the ends of all other threads.
       result_.run.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
       result_.run.exit_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       while (!threads_.empty()) {
@@ -340,7 +340,7 @@ Status Stepper::stopped(pid_t id, int status) {
   const int signal = WSTOPSIG(status);
   const int what = status >> 16;
   if (what == PTRACE_EVENT_EXEC) {
-    // The other threads are gone.
+    // An exec has ended the other threads.
     for (auto at = threads_.begin(); at != threads_.end();) {
       const pid_t other = (at++)->id;
       if (other == id) continue;
@@ -388,12 +388,12 @@ const Decoded& Stepper::decode(uint64_t address) {
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
   if (got <= 0 ||
       !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder_, code, static_cast<size_t>(got), &instruction, operands))) {
-    return decoded;  // the processor will say what it thinks of it
+    return decoded;  // the processor will raise an exception
   }
   decoded.system_call = instruction.mnemonic == ZYDIS_MNEMONIC_SYSCALL;
   decoded.repeats =
       (instruction.attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE | ZYDIS_ATTRIB_HAS_REPNE)) != 0;
-  // They name memory but do not refer to it.
+  // These instructions name memory but do not refer to it.
   const bool hint = instruction.mnemonic == ZYDIS_MNEMONIC_NOP ||
                     instruction.meta.category == ZYDIS_CATEGORY_PREFETCH ||
                     instruction.meta.category == ZYDIS_CATEGORY_WIDENOP;
@@ -510,7 +510,7 @@ Status Stepper::step(Thread& thread) {
   Registers registers;
   if (ptrace(PTRACE_GETREGS, thread.id, nullptr, &registers) != 0) {
     if (errno != ESRCH) return fail_errno(errno, "cannot read the registers of a thread");
-    thread.ready = false;  // killed; waitpid will tell
+    thread.ready = false;  // the thread was killed; waitpid will report that
     return {};
   }
   if (thread.fresh || thread.stack.end == 0) {
@@ -518,7 +518,7 @@ Status Stepper::step(Thread& thread) {
       if (registers.rsp < mapping.begin || registers.rsp >= mapping.end) continue;
       thread.stack = {mapping.begin, mapping.end};
       if (mapping.path == "[stack]") {
-        thread.stack.begin = mapping.end - std::min<uint64_t>(mapping.end, uint64_t{8} << 20);  // it grows
+        thread.stack.begin = mapping.end - std::min<uint64_t>(mapping.end, uint64_t{8} << 20);  // this stack grows
       } else if (registers.fs_base > registers.rsp && registers.fs_base < mapping.end) {
         thread.stack.end =
             std::min<uint64_t>(mapping.end, (registers.fs_base + kThreadDescriptorBytes) & ~uint64_t{4095});
@@ -535,7 +535,7 @@ Status Stepper::step(Thread& thread) {
   if (auto status = record(thread, registers, decoded); !status) return status;
   ++result_.instructions;
   if (system_call) {
-    // Code may be another after these.
+    // After these calls, the code may have changed.
     switch (registers.rax) {
       case SYS_mmap:
       case SYS_munmap:
@@ -553,7 +553,7 @@ Status Stepper::step(Thread& thread) {
   if (ptrace(PTRACE_SINGLESTEP, id, nullptr, static_cast<long>(signal)) != 0) {
     return errno == ESRCH ? Status() : fail_errno(errno, "cannot single-step a thread");
   }
-  if (system_call) return {};  // it may block: round() looks who has come back
+  if (system_call) return {};  // the call may block, so round() finds out which threads have returned
   int status = 0;
   while (waitpid(id, &status, __WALL) < 0) {
     if (errno == ECHILD) return end(id);
@@ -566,7 +566,7 @@ Status Stepper::step(Thread& thread) {
 Status Stepper::round() {
   bool any = false;
   for (auto at = threads_.begin(); at != threads_.end() && !done_;) {
-    Thread& thread = *at++;  // its end removes it
+    Thread& thread = *at++;  // the thread's end removes it from the list
     if (!thread.ready) continue;
     any = true;
     if (auto status = step(thread); !status) return status;

@@ -1,12 +1,12 @@
-// Records an unmodified program, as the ACE tracer did ([Bolosky], section 2.3.1): every thread is
-// single-stepped, and each instruction decoded before it runs.
+// Records an unmodified program, as the ACE tracer did ([Bolosky], section 2.3.1): every thread is single-stepped, and
+// each instruction is decoded before it runs.
 //
-// One thread takes one instruction, then the next thread: so the order of references is the one in which they were
-// made, and threads advance at the same speed whatever their instructions; a thread in a system call is left alone
-// until it returns. Recorded are references to all memory but stacks and thread-local variables, which are private
-// references with those of calls and returns. Not seen: what the system reads and writes for the program, gathers and
-// scatters, and child processes. The program is bound to one core, which it may notice. Recording begins at the
-// program's entry point, after the dynamic loader.
+// The threads take turns, with one instruction each. So the order of references is the one in which they were made, and
+// threads advance at the same speed, whatever their instructions. A thread in a system call is left alone until it
+// returns. The recorder records references to all memory but stacks and thread-local variables; these are private
+// references, and so are those of calls and returns. It does not see what the system reads and writes for the program,
+// gathers and scatters, and child processes. The program is bound to one core, which it may notice. Recording begins at
+// the program's entry point, after the dynamic loader.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,12 @@ struct SteppedRun {
   RunResult run;
   RecordingFacts facts;
   uint64_t instructions = 0;
-  uint64_t gathers = 0;  // instructions whose references could not be told
+  uint64_t gathers = 0;  // instructions whose references are not known
   unsigned processors = 0;
 };
 
-// `progress` is called now and then with the references so far. The writer is not finished.
+// Runs and records a program. It calls `progress` now and then with the number of references so far. The caller
+// finishes the writer.
 Result<SteppedRun> single_step(const std::vector<std::string>& command, const StepOptions& options, TraceWriter& writer,
                                const std::function<void(uint64_t)>& progress = {});
 

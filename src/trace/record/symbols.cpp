@@ -164,7 +164,7 @@ Site Symbols::site_of(uint64_t address) const {
   if (const Module* const module = module_of(address)) site.file = module->path;
   auto after = std::upper_bound(functions_.begin(), functions_.end(), address,
                                 [](uint64_t a, const Function& function) { return a < function.begin; });
-  // Aliases begin together; a nested label of size 0 may lie between.
+  // Aliases begin together, and a nested label of size 0 may be in between.
   for (int looked = 0; after != functions_.begin() && looked < 8; ++looked) {
     --after;
     if (address < after->end) {

@@ -19,7 +19,7 @@ struct Mapping {
   uint64_t end = 0;
   uint64_t offset = 0;
   bool executable = false;
-  std::string path;  // or "[stack]" and the like; empty: anonymous
+  std::string path;  // the file, or "[stack]" and the like; empty: anonymous memory
 };
 std::vector<Mapping> mappings_of(pid_t process);
 
@@ -44,14 +44,14 @@ class Symbols {
   struct Module {
     uint64_t begin;
     uint64_t end;
-    uint64_t bias;  // address in the process minus address in the file
+    uint64_t bias;  // the address in the process minus the address in the file
     std::string path;
   };
   void load_module(const Module& module);
   [[nodiscard]] const Module* module_of(uint64_t address) const;
 
   std::vector<Module> modules_;
-  std::vector<Function> functions_;  // by address
+  std::vector<Function> functions_;  // in order of address
 };
 
 }  // namespace multigrain::trace

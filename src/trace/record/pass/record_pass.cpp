@@ -1,11 +1,11 @@
 // The compiler pass of `mgtrace cc` calls the recorder's runtime for every reference to memory that threads may share.
 //
-// It runs last, when everything that lives in registers does: what a load or store is left is a reference of the
-// program (spills of the code generator, and what calls push, excepted). Locals that stay on the stack are private
-// references ([Bolosky], section 2.2): they are counted, a basic block at a time. Pointers into the
-// stack that escape are recognised by the runtime.
+// It runs last, when variables that fit have been moved to registers. The loads and stores that remain are references
+// of the program (except for spills of the code generator, and the pushes of calls). Locals that stay on the stack are
+// private references ([Bolosky], section 2.2): they are counted, a basic block at a time. The runtime recognises
+// pointers into the stack that escape.
 //
-// instrument() is all there is to join with another pipeline; the plugin below is one way to run it.
+// Another pipeline can use the pass by calling instrument(); the plugin below is one way to run it.
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/ADT/StringMap.h>
 #include <llvm/ADT/StringSet.h>
@@ -89,7 +89,7 @@ class Instrumentation {
     FunctionCallee callee = module_.getOrInsertFunction(name, FunctionType::get(void_, arguments, false));
     auto* const function = cast<Function>(callee.getCallee());
     function->addFnAttr(Attribute::NoUnwind);
-    function->addFnAttr(Attribute::NonLazyBind);  // no detour through the PLT
+    function->addFnAttr(Attribute::NonLazyBind);  // this avoids the detour through the PLT
     return callee;
   }
 
@@ -211,7 +211,7 @@ class Instrumentation {
       for (Instruction* instruction : instructions) changed |= instrument(*instruction);
       if (private_references_ == 0) continue;
       auto at = block->getFirstInsertionPt();
-      if (at == block->end()) continue;  // a catchswitch
+      if (at == block->end()) continue;  // the block is a catchswitch, which has no place for code
       while (isa<AllocaInst>(*at) || &*at == base) ++at;
       IRBuilder<> builder(block, at);
       builder.SetCurrentDebugLocation({});
@@ -243,7 +243,7 @@ class Instrumentation {
     return false;
   }
 
-  // `kind`: 1 reads, 2 writes, 3 does both.
+  // Calls the runtime for an access. `kind` is 1 for a read, 2 for a write, and 3 for both.
   bool access(Instruction& instruction, Value* pointer, Type* type, unsigned kind, bool synchronises) {
     if (pointer->getType()->getPointerAddressSpace() != 0) return false;
     if (is_private(pointer)) {
@@ -316,7 +316,7 @@ class Instrumentation {
                               "__multigrain_record_table");
   }
 
-  // Lays down a raw::ModuleDescription and a constructor that hands it over.
+  // Adds a raw::ModuleDescription to the module, and a constructor that passes it to the runtime.
   void describe(const std::vector<GlobalVariable*>& globals) {
     StructType* const global_type = StructType::get(ptr_, i64_, i32_, i32_);
     StructType* const site_type = StructType::get(ptr_, ptr_, ptr_, i32_, i32_);

@@ -35,7 +35,7 @@ uint64_t address_of(const volatile void* object) {
 void* find(const char* name, const char* version) {
   const InRuntime inside;
   void* const found = version != nullptr ? dlvsym(RTLD_NEXT, name, version) : dlsym(RTLD_NEXT, name);
-  if (found == nullptr) abort();  // not the C library that this was built for
+  if (found == nullptr) abort();  // this C library is not the one that the recorder was built for
   return found;
 }
 
@@ -69,10 +69,10 @@ struct ThreadRecord {
   void* argument;
   uint32_t processor;
   uint64_t birth;
-  uint64_t death;  // the clock at the end
+  uint64_t death;  // the clock when the thread ended
   bool ended;
   bool detached;
-  bool known;  // to the creator, under `thread`
+  bool known;  // the creator knows it, as `thread`
   pthread_t thread;
   ThreadRecord* next;
 };
@@ -86,7 +86,7 @@ pthread_once_t g_thread_key_once = PTHREAD_ONCE_INIT;
 
 using namespace multigrain::trace::record;
 
-// real(NAME) is the C library's NAME, looked up once.
+// REAL(NAME) is the C library's NAME, which is looked up once.
 #define REAL_VERSION(NAME, VERSION)                             \
   ([]() -> decltype(&::NAME) {                                  \
     static void* found = nullptr;                               \
@@ -108,7 +108,7 @@ MG_RECORD_EXPORT void* calloc(size_t count, size_t bytes) {
 }
 
 MG_RECORD_EXPORT void* realloc(void* block, size_t bytes) {
-  // What the C library copies is not part of the trace, as with all its work.
+  // The C library copies the block. Like all its work, that is not part of the trace.
   freed(block);
   void* const moved = __libc_realloc(block, bytes);
   if (moved == nullptr && bytes != 0) return nullptr;
@@ -154,7 +154,7 @@ MG_RECORD_EXPORT void free(void* block) {
 
 MG_RECORD_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
   void* const found = REAL(mmap)(address, bytes, protection, flags, fd, offset);
-  // A reservation without access is no allocation: what is made of it later is not known.
+  // A reservation without access is no allocation, and the recorder does not know how the program uses it later.
   if (found == MAP_FAILED || protection == PROT_NONE) return found;
   return allocated(found, bytes, __builtin_return_address(0));
 }
@@ -220,7 +220,7 @@ MG_RECORD_EXPORT int pthread_spin_unlock(pthread_spinlock_t* lock) {
   return REAL(pthread_spin_unlock)(lock);
 }
 
-// Readers of a lock are ordered among themselves too: more than needed, never less.
+// Readers of a lock are ordered among themselves, too, which they need not be.
 
 MG_RECORD_EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
   keep_pace();
@@ -386,7 +386,7 @@ MG_RECORD_EXPORT int pthread_barrier_wait(pthread_barrier_t* barrier) {
     status = REAL(pthread_barrier_wait)(barrier);
   }
   if (state != nullptr) {
-    // No thread can have begun the phase after the next yet: this one would have to arrive there first.
+    // No thread can have begun the phase after the next yet, because this thread would have to arrive there first.
     REAL(pthread_mutex_lock)(&g_barriers_lock);
     const uint64_t clock = state->clock[phase % 2];
     REAL(pthread_mutex_unlock)(&g_barriers_lock);
@@ -425,7 +425,7 @@ void make_thread_key() {
 
 void* run_thread(void* pointer) {
   auto* const record = static_cast<ThreadRecord*>(pointer);
-  // Its destructor runs at every kind of end but the process's.
+  // The key's destructor runs whenever the thread ends, but not when the process does.
   pthread_setspecific(g_thread_key, record);
   begin_thread(record->processor, record->birth);
   return record->function(record->argument);

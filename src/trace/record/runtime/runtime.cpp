@@ -32,20 +32,21 @@ using raw::Record;
 // By so many ticks a thread may be ahead of the slowest when it enters a lock or does an atomic operation. Which thread
 // comes first there is decided while the program runs, and it shall be the one that would come first if all threads ran
 // at one speed. Between such places threads need not wait for each other, since the clocks alone order their
-// references. As small as context switches allow: on few cores threads wait for each other once in so many ticks.
+// references. The number is as small as context switches allow, because on few cores threads wait for each other once
+// in so many ticks.
 constexpr uint64_t kLead = 2048;
 // After so many records the other threads are told how far this one is.
 constexpr ptrdiff_t kStretch = 512;
 // So many records must fit behind any reference: an atomic operation's three, or an event's two and a kTime.
 constexpr ptrdiff_t kReserve = 6;
-// A thread whose clock stands still for so long waits for something that the runtime does not know of.
+// If a thread's clock stands still for so long, it is waiting for something that the runtime does not know of.
 constexpr uint64_t kStallNs = 20'000'000;
 
 // This is a number that threads have one after another, and its stream.
 struct alignas(64) Processor {
-  uint64_t published;   // the clock, as far as others know
-  uint64_t stalled_at;  // not waited for while `published` is this
-  uint32_t running;     // counts for pacing
+  uint64_t published;   // the clock that other threads see
+  uint64_t stalled_at;  // other threads do not wait for this one while `published` has this value
+  uint32_t running;     // other threads wait for this one to keep pace
   uint32_t used;
   Record* next;
   Record* end;
@@ -56,7 +57,9 @@ struct alignas(64) Processor {
 
 struct ThreadState {
   Record* next = nullptr;
-  Record* limit = nullptr;  // where put() must look up: inactive, others to be told, chunk full, or the clock jumped
+  // From here on put() needs make_room(), because the recording is not active, other threads must be told how far this
+  // one is, the chunk is full, or the clock has jumped.
+  Record* limit = nullptr;
   Record* end = nullptr;
   uint64_t stack_low = 0;
   uint64_t stack_bytes = 0;
@@ -67,10 +70,10 @@ struct ThreadState {
   uint64_t spin_version = 0;
   Record* spin_next = nullptr;
   uint32_t spin_site = 0;
-  bool jumped = false;  // the stream does not know the clock yet
-  bool busy = false;    // in the runtime
+  bool jumped = false;  // the clock was set ahead, and the stream does not have its value yet
+  bool busy = false;    // the thread is in the runtime
   bool ended = false;
-  bool waiting = false;  // spins
+  bool waiting = false;  // the thread spins
 };
 
 __thread ThreadState t_self;
@@ -79,9 +82,9 @@ __thread ThreadState t_self;
 struct Slot {
   uint32_t lock;
   uint32_t reserved;
-  uint64_t written;  // after the last release or write
-  uint64_t read;     // after the last read
-  uint64_t version;  // of writes
+  uint64_t written;  // the clock after the last release or write
+  uint64_t read;     // the clock after the last read
+  uint64_t version;  // counts writes
 };
 constexpr size_t kSlots = size_t{1} << 16;
 
@@ -93,7 +96,7 @@ int g_descriptions_fd = -1;
 Slot g_slots[kSlots];
 Processor g_processors[raw::kMaxProcessors];
 uint32_t g_next_site = 1;
-uint32_t g_lock = 0;  // of processor numbers and descriptions
+uint32_t g_lock = 0;  // guards processor numbers and descriptions
 
 template <typename T>
 T load(const T& from) {
@@ -130,7 +133,7 @@ void stop(int error, uint64_t clock) {
   store(g_active, false);
 }
 
-// posix_fallocate, in which a file-size limit is an error and not a signal.
+// Does the same as posix_fallocate, but a file-size limit is an error and not a signal.
 int extend(off_t offset, off_t bytes) {
   sigset_t blocked, before;
   sigemptyset(&blocked);
@@ -302,7 +305,7 @@ Blocked::~Blocked() {
 }
 
 uint64_t thread_clock() {
-  // Private references since the last record are work too, which a thread created now comes after.
+  // A thread that is created now comes after the private references since the last record, too.
   return t_self.clock + __multigrain_record_private;
 }
 
@@ -340,7 +343,7 @@ void record_event(Kind kind, uint64_t address, uint64_t value, uint32_t site) {
     t.waiting = false;
     store(t.processor->running, 1u);
   }
-  t.limit = t.next;  // the next reference looks how much room there is
+  t.limit = t.next;  // the next reference then calls make_room()
 }
 
 void publish_through(uint64_t address) {
@@ -503,7 +506,7 @@ Caller g_callers[kCallers];
 uint32_t g_callers_lock = 0;
 
 void in_child_of_fork() {
-  // The child's stores would run into the parent's streams.
+  // The child must not write into the parent's streams.
   g_active = false;
   t_self.limit = t_self.next;
 }
@@ -515,7 +518,7 @@ __attribute__((constructor(101))) void start() {
   int chunks = -1;
   int descriptions = -1;
   if (environment == nullptr || sscanf(environment, "%d,%d", &chunks, &descriptions) != 2) return;
-  // Programs that this one starts are not part of the trace.
+  // Programs that this program starts are not part of the trace.
   unsetenv(raw::kEnvironment);
   fcntl(chunks, F_SETFD, FD_CLOEXEC);
   fcntl(descriptions, F_SETFD, FD_CLOEXEC);
@@ -566,7 +569,7 @@ uint32_t allocation_site(void* caller) {
 using namespace multigrain::trace::record;
 namespace raw = multigrain::trace::raw;
 
-// The functions below are called by instrumented code; the pass knows their names and types.
+// Instrumented code calls the functions below. The pass knows their names and types.
 
 MG_RECORD_EXPORT void __multigrain_record_module(const raw::ModuleDescription* module) {
   start();  // this object file's constructors may run before the runtime's, if that is linked statically
@@ -652,7 +655,8 @@ MG_RECORD_EXPORT void __multigrain_record_atomic_begin(uint64_t address, uint32_
   }
   if (access == 1 && slot.read < t.clock) slot.read = t.clock;
   if (t.limit <= t.next) t.limit = t.next;
-  // Only a read that follows a read waits: one after the thread's own write is the next round of a counter, say.
+  // A read waits only if it follows a read. A read after the thread's own write may be the next round of a counter, for
+  // example.
   t.spin_address = access == 1 ? address : 0;
   t.spin_site = site;
   t.spin_version = slot.version;

@@ -1,11 +1,12 @@
 // This is the recorder's runtime, inside a traced program: what the instrumented code and the interposed functions of
 // the C library share.
 //
-// The order of references. A thread's clock counts its references, shared and private, as a processor would that makes
-// one a tick. Synchronisation carries clocks as Lamport's do: an acquire sets the thread's clock past that of the
-// release it follows, a barrier's leavers pass its last arrival, a thread starts after its creation, a join ends after
-// the thread, and an atomic (or volatile) read comes after the write it may have seen, atomic operations on one address
-// in the order in which they were done. The merged trace has all references in the order of these clocks, so:
+// The order of references. A thread's clock counts its references, shared and private, as if a processor made one a
+// tick. Synchronisation carries clocks as in [Lamport]: an acquire sets the thread's clock past that of the release it
+// follows, threads that leave a barrier have clocks past that of its last arrival, a thread starts after its creation,
+// and a join ends after the thread. An atomic (or volatile) read comes after the write it may have seen, and atomic
+// operations on one address come in the order in which they were done. The merged trace has all references in the order
+// of these clocks, so:
 //   - it contains every thread's references in program order,
 //   - whatever happens before something else by that synchronisation precedes it in the trace,
 //   - apart from that the threads advance together, one reference each, like the processors of [Bolosky]'s machine
@@ -22,19 +23,20 @@
 
 namespace multigrain::trace::record {
 
-// True between the start of the runtime and the end of the recording.
+// Returns true between the start of the runtime and the end of the recording.
 bool active();
 
 // These are the clocks that synchronisation carries, by address of what it goes through. Two addresses that share a
-// slot are ordered more than they need to be. (release before the operation that lets others in, acquire after the one
-// that lets this thread in.)
+// slot are ordered more than they need to be. A thread calls release_through() before the operation that lets another
+// thread in, and acquire_through() after the one that lets itself in.
 void release_through(uint64_t address);
 void acquire_through(uint64_t address);
 // These do the same without an event in the trace, for condition variables and semaphores.
 void publish_through(uint64_t address);
 void observe_through(uint64_t address);
 
-// The thread is in a system call that other threads' progress ends, and does not count for pacing meanwhile.
+// While a Blocked exists, the thread is in a system call that ends when another thread makes progress, and the other
+// threads do not wait for it to keep pace.
 class Blocked {
  public:
   Blocked();
@@ -47,24 +49,24 @@ class Blocked {
 void record_event(raw::Kind kind, uint64_t address, uint64_t value, uint32_t site);
 
 uint64_t thread_clock();
-// Moves the thread's clock to at least `clock`.
+// Moves the thread's clock forward to `clock`, if it is earlier.
 void advance_clock(uint64_t clock);
 
 // Returns a processor for a thread about to be created, which is the lowest number that no thread has; or kNoProcessor.
 inline constexpr uint32_t kNoProcessor = ~uint32_t{0};
 uint32_t reserve_processor(uint64_t clock);
 void give_up_processor(uint32_t processor);
-// The present thread begins or ends to be that processor; end returns its clock.
+// The present thread begins or ends to be that processor. end_thread() returns its clock.
 void begin_thread(uint32_t processor, uint64_t clock);
 uint64_t end_thread();
-// Waits while this thread is far ahead of the slowest that runs.
+// Waits while this thread is far ahead of the slowest thread that runs.
 void keep_pace();
 
 // Returns the site of an allocation that `caller` asked for: what the pass noted down, or one made up for the calling
 // function.
 uint32_t allocation_site(void* caller);
 
-// While one lives, what this thread does is the runtime's and not the program's.
+// While one exists, the thread's references are the runtime's and not the program's.
 class InRuntime {
  public:
   InRuntime();
