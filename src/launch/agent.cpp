@@ -383,7 +383,11 @@ void Agent::tell_stillness() {
   const Stillness now = nodes_->statuses().stillness();
   if (now == told_) return;
   told_ = now;
-  send(agent::kStillness, FieldWriter().number(now.still ? 1 : 0).number(now.anyone ? 1 : 0).number(now.digest));
+  send(agent::kStillness, FieldWriter()
+                              .number(now.still ? 1 : 0)
+                              .number(now.anyone ? 1 : 0)
+                              .number(now.outside ? 1 : 0)
+                              .number(now.digest));
 }
 
 void Agent::close_run() {

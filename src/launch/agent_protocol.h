@@ -63,7 +63,7 @@ enum Type : uint8_t {
   kSignalled,   // node, number: a process on this host has sent the node this signal, which is for the run
   kClosed,      //
   kLastWords,   // text: why a node has ended; comes before its kEnded
-  kStillness,   // all processors sleep (0/1), there are any (0/1), digest; sent when one of the three has changed
+  kStillness,   // what stillness_of() says of its nodes; sent when that has changed
   kSnapshot,    // node, blob (report/node_snapshot.h): the answer to kAsk, one for each node
   // Both send these.
   kCard,       // round, node, blob

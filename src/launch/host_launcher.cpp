@@ -135,7 +135,7 @@ class HostLauncher final : private NodeControl {
   void pass_on_output(size_t index, NodeId node, int target, std::span<const std::byte> bytes);
   void acknowledge_output();
   void look_at_processors();
-  void ask_what_processors_do(Nanoseconds slept);
+  void ask_what_processors_do(const Standstill::Stood& stood);
   void advance();
   void close_run();
   [[nodiscard]] bool all(bool Host::* property) const { return std::ranges::all_of(hosts_, property); }
@@ -162,7 +162,7 @@ class HostLauncher final : private NodeControl {
   Standstill standstill_;
   // These record when and why mgrun has asked all agents what their processors do, and the answers.
   std::optional<Clock::time_point> asked_;
-  Nanoseconds asked_of_sleepers_ = 0;
+  Standstill::Stood asked_because_;
   std::map<unsigned, NodeSnapshot> snapshots_;
 
   OutputWriter writer_;
@@ -366,6 +366,7 @@ Status HostLauncher::handle_frame(size_t index, const Frame& frame) {
       Stillness now;
       now.still = fields.number(1) != 0;
       now.anyone = fields.number(1) != 0;
+      now.outside = fields.number(1) != 0;
       now.digest = fields.number();
       if (!fields.complete()) return unclear(frame);
       host.stillness = now;
@@ -485,7 +486,7 @@ void HostLauncher::handle_signals() {
       if (!suspension_told_) tell("a run on several hosts cannot be suspended");
       suspension_told_ = true;
     } else if (phase_ == Phase::kRunning) {
-      if (number == SIGQUIT) ask_what_processors_do(0);
+      if (number == SIGQUIT) ask_what_processors_do({});
       supervisor_.signal_arrived(number, info->ssi_code == SI_KERNEL, std::nullopt);
     } else if (phase_ != Phase::kClosing && number != SIGUSR1 && number != SIGUSR2) {
       refuse(128 + number, fmt::format("{} ended the run before it began", signal_name(number)));
@@ -512,10 +513,10 @@ void HostLauncher::wait_for_something() {
 
 // --- The state of the processors
 
-void HostLauncher::ask_what_processors_do(Nanoseconds slept) {
+void HostLauncher::ask_what_processors_do(const Standstill::Stood& stood) {
   if (asked_) return;
   asked_ = Clock::now();
-  asked_of_sleepers_ = slept;
+  asked_because_ = stood;
   snapshots_.clear();
   for (Host& host : hosts_)
     if (!host.closed) host.link->send(agent::kAsk);
@@ -531,15 +532,16 @@ void HostLauncher::look_at_processors() {
       snapshot.node = node;
       nodes.push_back(std::move(snapshot));
     }
-    tell_waiting(nodes, asked_of_sleepers_, options_.deadlock_ends, supervisor_);
+    tell_waiting(nodes, asked_because_, options_, supervisor_);
   }
   Stillness all{.still = true};
   for (const Host& host : hosts_) {
     if (!host.stillness.still) all.still = false;
     all.anyone = all.anyone || host.stillness.anyone;
+    all.outside = all.outside || host.stillness.outside;
     all.digest = all.digest * 31 + host.stillness.digest;
   }
-  if (const auto slept = standstill_.see(all, now)) ask_what_processors_do(*slept);
+  if (const auto stood = standstill_.see(all, now)) ask_what_processors_do(*stood);
 }
 
 // Takes the next step of the run, after all frames that came were handled.

@@ -79,7 +79,7 @@ class Launcher final : private NodeControl {
 
   Result<pid_t> start(NodeId id);
   void wait_for_something();
-  void tell_what_processors_do(Nanoseconds slept);
+  void tell_what_processors_do(const Standstill::Stood& stood);
 
   const LaunchOptions& options_;
   const std::string path_;
@@ -125,10 +125,10 @@ void Launcher::wait_for_something() {
   poll(polled.data(), polled.size(), timeout_ms);
 }
 
-// describe_waiting() says what `slept` means.
-void Launcher::tell_what_processors_do(Nanoseconds slept) {
+// tell_waiting() says what `stood` means.
+void Launcher::tell_what_processors_do(const Standstill::Stood& stood) {
   const std::vector<NodeSnapshot> nodes = nodes_.statuses().snapshots();
-  tell_waiting(nodes, slept, options_.deadlock_ends, supervisor_);
+  tell_waiting(nodes, stood, options_, supervisor_);
 }
 
 int Launcher::run() {
@@ -156,7 +156,7 @@ int Launcher::run() {
       nodes_.channels().deliver(from, round, card);
     });
     while (const auto info = signals_.next()) {
-      if (info->ssi_signo == SIGQUIT) tell_what_processors_do(0);
+      if (info->ssi_signo == SIGQUIT) tell_what_processors_do({});
       if (info->ssi_signo != SIGCHLD)
         supervisor_.signal_arrived(static_cast<int>(info->ssi_signo), info->ssi_code == SI_KERNEL,
                                    nodes_.node_of(static_cast<pid_t>(info->ssi_pid)));
@@ -166,8 +166,8 @@ int Launcher::run() {
         fmt::print(stderr, "mgrun: {}\n", words);
       supervisor_.node_ended(end);
     }
-    if (const auto slept = standstill_.see(nodes_.statuses().stillness(), Standstill::Clock::now()))
-      tell_what_processors_do(*slept);
+    if (const auto stood = standstill_.see(nodes_.statuses().stillness(), Standstill::Clock::now()))
+      tell_what_processors_do(*stood);
     supervisor_.check_deadline();
   }
   LocalNodes::end_adopted_processes();

@@ -44,6 +44,7 @@ Stillness NodeStatuses::stillness() const {
     const Stillness one = stillness_of(*status);
     if (!one.still) return {};
     all.anyone = all.anyone || one.anyone;
+    all.outside = all.outside || one.outside;
     all.digest = all.digest * 31 + one.digest;
   }
   return all;

@@ -1,6 +1,7 @@
 #include "launch/standstill.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace multigrain {
 namespace {
@@ -17,7 +18,7 @@ std::optional<Standstill::Clock::time_point> Standstill::next() const {
   return seen_ + interval(limit_);
 }
 
-std::optional<Nanoseconds> Standstill::see(const Stillness& now_is, Clock::time_point now) {
+std::optional<Standstill::Stood> Standstill::see(const Stillness& now_is, Clock::time_point now) {
   if (limit_ == 0) return std::nullopt;
   // If this process was itself stopped, it has not seen that no processor ran meanwhile.
   const bool was_away = now - seen_ > 2 * interval(limit_) + std::chrono::seconds(1);
@@ -31,7 +32,8 @@ std::optional<Nanoseconds> Standstill::see(const Stillness& now_is, Clock::time_
   const std::chrono::nanoseconds still = now - since_;
   if (told_ || still < std::chrono::nanoseconds(limit_)) return std::nullopt;
   told_ = true;
-  return static_cast<Nanoseconds>(still.count());
+  if (now_is.outside && std::exchange(told_of_outside_, true)) return std::nullopt;
+  return Stood{.lasted = static_cast<Nanoseconds>(still.count()), .outside = now_is.outside};
 }
 
 }  // namespace multigrain

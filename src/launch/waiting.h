@@ -3,13 +3,17 @@
 
 #include <span>
 
+#include "launch/command_line.h"
+#include "launch/standstill.h"
 #include "launch/supervisor.h"
 #include "report/node_snapshot.h"
 
 namespace multigrain {
 
-// `slept` is for how long every processor has been asleep; 0: the user has asked what the processors do. If `slept` is
-// not 0, nothing is reported while a thread of the program may still wake one of the sleeping processors.
-void tell_waiting(std::span<const NodeSnapshot> nodes, Nanoseconds slept, bool ends, Supervisor& supervisor);
+// `stood` is for how long no processor has got anywhere; 0: the user has asked what the processors do. If it is not 0,
+// nothing is reported while a thread of the program may still wake one of the sleeping processors, or a processor
+// outside of Multigrain waits in a system call.
+void tell_waiting(std::span<const NodeSnapshot> nodes, const Standstill::Stood& stood, const LaunchOptions& options,
+                  Supervisor& supervisor);
 
 }  // namespace multigrain

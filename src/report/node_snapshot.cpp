@@ -27,12 +27,22 @@ std::span<const ProcessorStatus> processors_of(const NodeStatus& node) {
   return {node.processor, std::min(node.processors, Config::kMaxProcessorsPerNode)};
 }
 
-bool is_stopped(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+// Returns the state of a process or thread as the system says it, such as 'R'; 0 if there is none.
+char system_state(const std::string& stat) {
+  std::ifstream file(stat);
   std::string text;
   std::getline(file, text);
   const size_t name = text.rfind(") ");
-  return name != std::string::npos && name + 2 < text.size() && (text[name + 2] == 'T' || text[name + 2] == 't');
+  return name != std::string::npos && name + 2 < text.size() ? text[name + 2] : char{0};
+}
+
+bool is_stopped(pid_t pid) {
+  const char state = system_state(fmt::format("/proc/{}/stat", pid));
+  return state == 'T' || state == 't';
+}
+
+bool computes(pid_t pid, uint32_t thread) {
+  return system_state(fmt::format("/proc/{}/task/{}/stat", pid, thread)) == 'R';
 }
 
 unsigned threads_of(pid_t pid) {
@@ -54,10 +64,14 @@ Stillness stillness_of(const NodeStatus& node) {
     const Life life = processor.life.load(std::memory_order_acquire);
     const uint32_t sleeps = processor.sleeps.load(std::memory_order_acquire);
     if (life == Life::kRuns) {
-      if (sleeps % 2 == 0) return {};
-      result.anyone = true;
+      const bool is_asleep = sleeps % 2 != 0;
+      // A processor that polls in a call is about to find what it waits for, or to fall asleep.
+      if (!is_asleep && processor.call.load(std::memory_order_relaxed) != Call::kNone) return {};
+      result.anyone = result.anyone || is_asleep;
+      result.outside = result.outside || !is_asleep;
     }
     digest = digest * 0x9e3779b97f4a7c15u + sleeps * 4u + static_cast<uint64_t>(life) + 1;
+    digest = digest * 0x9e3779b97f4a7c15u + processor.steps.load(std::memory_order_relaxed);
   }
   result.still = true;
   result.digest = digest;
@@ -86,6 +100,8 @@ NodeSnapshot take_snapshot(const NodeStatus& node, pid_t pid, std::span<const No
     out.object = processor.object.load(std::memory_order_relaxed);
     out.lock = processor.lock.load(std::memory_order_relaxed);
     out.sleeps = processor.sleeps.load(std::memory_order_relaxed) % 2 != 0;
+    if (!out.sleeps && out.life == Life::kRuns)
+      out.computes = computes(pid, processor.thread.load(std::memory_order_relaxed));
     if (out.sleeps) {
       const Nanoseconds since = processor.since.load(std::memory_order_relaxed);
       out.slept = since < now ? now - since : 0;
@@ -129,7 +145,8 @@ std::vector<std::byte> pack(const NodeSnapshot& snapshot) {
         .number(processor.object)
         .number(processor.lock)
         .number(processor.sleeps ? 1 : 0)
-        .number(processor.slept);
+        .number(processor.slept)
+        .number(processor.computes ? 1 : 0);
     text(processor.line);
     text(processor.function);
     text(processor.made);
@@ -162,6 +179,7 @@ std::optional<NodeSnapshot> unpack(std::span<const std::byte> bytes) {
     processor.lock = in.number();
     processor.sleeps = in.number(1) != 0;
     processor.slept = static_cast<Nanoseconds>(in.number());
+    processor.computes = in.number(1) != 0;
     processor.line = in.text();
     processor.function = in.text();
     processor.made = in.text();

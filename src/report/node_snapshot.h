@@ -29,6 +29,7 @@ struct ProcessorSnapshot {
   uint64_t lock = 0;
   bool sleeps = false;
   Nanoseconds slept = 0;  // the time since the processor fell asleep
+  bool computes = false;  // its thread runs, or could if a core were free: it is in no system call that waits
   std::string line;       // the line of the call
   std::string function;   // the function that the processor runs or ran last
   std::string made;       // where the object was created; empty: not known
@@ -44,12 +45,13 @@ struct NodeSnapshot {
   std::vector<ProcessorSnapshot> processors;
 };
 
-// This says whether the processors of a node sleep. A processor counts if it has been started and has not returned.
+// This says whether the processors of a node get anywhere. A processor counts if it has been started and has not returned.
 // stillness_of() only reads memory, so it is cheap.
 struct Stillness {
-  bool still = false;   // all processors that count sleep in Multigrain
-  bool anyone = false;  // there is a processor that counts
-  uint64_t digest = 0;  // changes when a processor has run since; 0: not all sleep
+  bool still = false;    // each processor that counts sleeps in Multigrain, or is in no call of it
+  bool anyone = false;   // there is a processor that counts and sleeps
+  bool outside = false;  // there is a processor that counts and is in no call
+  uint64_t digest = 0;   // changes when a processor has woken, called Multigrain or taken a fault since; 0: not still
   bool operator==(const Stillness&) const = default;
 };
 Stillness stillness_of(const NodeStatus& node);

@@ -50,6 +50,8 @@ class Analysis {
   [[nodiscard]] std::string list() const;
   // Returns a sentence for each cycle of processors that wait for each other's locks.
   [[nodiscard]] std::vector<std::string> cycles() const;
+  // Returns whether processors that compute keep others waiting at a barrier, and all that do not sleep compute.
+  [[nodiscard]] bool some_compute_for_others() const;
   // Returns a sentence for each barrier at which a processor waits.
   [[nodiscard]] std::vector<std::string> barriers() const;
 
@@ -159,6 +161,19 @@ std::vector<std::string> Analysis::cycles() const {
   return result;
 }
 
+bool Analysis::some_compute_for_others() const {
+  const auto runs = [](const ProcessorSnapshot* processor) { return processor->life == Life::kRuns; };
+  return std::ranges::all_of(processors_,
+                             [&](const ProcessorSnapshot* processor) {
+                               return !runs(processor) || processor->sleeps || processor->computes;
+                             }) &&
+         std::ranges::any_of(
+             processors_, [&](const ProcessorSnapshot* processor) { return runs(processor) && !processor->sleeps; }) &&
+         std::ranges::any_of(processors_, [&](const ProcessorSnapshot* processor) {
+           return runs(processor) && processor->sleeps && processor->call == Call::kBarrier;
+         });
+}
+
 std::vector<std::string> Analysis::barriers() const {
   std::map<uint64_t, Processors> at;
   for (const ProcessorSnapshot* const processor : processors_)
@@ -183,7 +198,7 @@ std::vector<std::string> Analysis::barriers() const {
 
 }  // namespace
 
-WaitingReport describe_waiting(std::span<const NodeSnapshot> nodes, Nanoseconds slept) {
+WaitingReport describe_waiting(std::span<const NodeSnapshot> nodes, Nanoseconds stood, bool outside) {
   const Analysis analysis(nodes);
   WaitingReport report;
   unsigned threads = 0;
@@ -199,13 +214,22 @@ WaitingReport describe_waiting(std::span<const NodeSnapshot> nodes, Nanoseconds 
       notes.push_back(fmt::format("node {} has {} thread{} besides its processors, of which nothing is known here",
                                   node.node, node.other_threads, node.other_threads == 1 ? "" : "s"));
   }
-  report.text = slept != 0 ? fmt::format("every processor that runs has slept for {} in Multigrain:", seconds(slept))
-                           : "what the processors do:";
+  if (stood == 0)
+    report.text = "what the processors do:";
+  else if (outside)
+    report.text = fmt::format(
+        "for {} processors have waited at a barrier while the others have neither called Multigrain nor taken a fault:",
+        seconds(stood));
+  else
+    report.text = fmt::format("every processor that runs has slept for {} in Multigrain:", seconds(stood));
   report.text += analysis.list();
   const auto cycles = analysis.cycles();
   for (const auto& sentences : {cycles, analysis.barriers(), notes})
     for (const std::string& sentence : sentences) report.text += "\n  " + sentence;
-  report.certain = !cycles.empty() || (slept != 0 && complete && threads == 0);
+  if (outside)
+    report.certain = complete && analysis.some_compute_for_others();
+  else
+    report.certain = !cycles.empty() || (stood != 0 && complete && threads == 0);
   return report;
 }
 

@@ -10,11 +10,13 @@
 namespace multigrain {
 
 struct WaitingReport {
-  std::string text;      // lines without a newline at the end
-  bool certain = false;  // nothing in the program can wake the processors that sleep
+  std::string text;  // lines without a newline at the end
+  // Nothing in the program can wake the processors that sleep, but for processors that compute.
+  bool certain = false;
 };
 
-// `slept` is for how long every processor has been asleep. It is 0 if the user has asked what the processors do.
-WaitingReport describe_waiting(std::span<const NodeSnapshot> nodes, Nanoseconds slept);
+// `stood` is for how long no processor has got anywhere. It is 0 if the user has asked what the processors do. `outside`:
+// some processors have been in no call of Multigrain, and have taken no fault, all that time; otherwise all were asleep.
+WaitingReport describe_waiting(std::span<const NodeSnapshot> nodes, Nanoseconds stood, bool outside = false);
 
 }  // namespace multigrain

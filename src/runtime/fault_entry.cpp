@@ -20,6 +20,7 @@
 #include "profile/virtual_time.h"
 #include "runtime/crash_record.h"
 #include "runtime/interpose/signals.h"
+#include "status/node_status.h"
 
 namespace multigrain {
 namespace {
@@ -39,6 +40,7 @@ void let_it_happen(int signal) {
 
 bool serve(const Fault& fault) {
   virtual_time::trapped();
+  if (ProcessorStatus* const status = this_status()) count_step(*status);
   // The processor that this one would wait for here may be waiting until a hazard of this one is cleared.
   if (!has_published_hazard()) virtual_time::synchronise();
   return g_entry.protocol->on_fault(fault.page, fault.is_write);

@@ -51,6 +51,8 @@ struct alignas(64) ProcessorStatus {
   std::atomic<uint64_t> site;    // the address in the program to which the call returns
   // It is odd while the processor sleeps in Multigrain: it grows whenever a sleep begins or ends.
   std::atomic<uint32_t> sleeps;
+  // It grows with each call of the interface, and with each fault that the runtime handles.
+  std::atomic<uint32_t> steps;
   // How many locks the processor holds; if they are more than kMaxHeld, the first are below.
   std::atomic<uint32_t> held;
   // When the wait in which the processor sleeps, or slept last, first put it to sleep.
@@ -189,11 +191,17 @@ inline ProcessorStatus* this_status() {
 // Makes `status` the calling thread's and writes down its thread and stack. It allocates meanwhile.
 void become_processor(ProcessorStatus& status);
 
+// Notes that the calling processor has got somewhere. Async-signal-safe.
+inline void count_step(ProcessorStatus& status) {
+  status.steps.store(status.steps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
 // While it exists the calling thread is in a call of the interface.
 class CallScope {
  public:
   CallScope(Call call, uint64_t object, const void* site, uint64_t lock = 0) : status_(this_status()) {
     if (status_ == nullptr) return;
+    count_step(*status_);
     outer_ = status_->call.load(std::memory_order_relaxed);
     status_->object.store(object, std::memory_order_relaxed);
     status_->lock.store(lock, std::memory_order_relaxed);
@@ -214,8 +222,10 @@ class CallScope {
 // Used by calls that hardly ever wait: they note where the call is, so that a CallScope can be made of it
 // should it wait.
 inline void note_call_site(const void* site) {
-  if (ProcessorStatus* const status = this_status())
-    status->site.store(reinterpret_cast<uint64_t>(site), std::memory_order_relaxed);
+  ProcessorStatus* const status = this_status();
+  if (status == nullptr) return;
+  count_step(*status);
+  status->site.store(reinterpret_cast<uint64_t>(site), std::memory_order_relaxed);
 }
 [[nodiscard]] inline const void* noted_call_site() {
   const ProcessorStatus* const status = this_status();

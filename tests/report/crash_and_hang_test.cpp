@@ -285,6 +285,16 @@ TEST(Hang, IsNoneWhereAProcessorOrAThreadWaitsForTheWorldOutside) {
   EXPECT_EQ(run.read_all(), "ready\nfinished\n");
 }
 
+TEST(Hang, NamesAProcessorThatComputesWhileTheOthersWait) {
+  Mgrun run(with(kTwoNodes, {"--protocol", "hlrc", "--deadlock-after", "0.5"}), "race");
+  EXPECT_THAT(
+      run.read_until("whether that is it"),
+      AllOf(HasSubstr("processors have waited at a barrier while the others have neither called Multigrain nor"),
+            HasSubstr("lacks 1 of 4 processors: processor 3 runs"), HasSubstr("a data race")));
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.finish(), 128 + SIGTERM);
+}
+
 // --- SIGQUIT
 
 void expect_answers(const Strings& options) {

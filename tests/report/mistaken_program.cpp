@@ -89,6 +89,11 @@ void slave(void*) {
       return;
     }
     if (is("skip-barrier")) return;
+    if (is("race")) {
+      // Waits for a write of another processor that is not synchronised, and that does not come either.
+      const volatile int* const flag = shared;
+      while (*flag == 0) continue;
+    }
     if (is("pthread-exit-with-lock")) {
       mg_lock(locks[0]);
       pthread_exit(nullptr);

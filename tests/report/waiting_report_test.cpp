@@ -104,6 +104,25 @@ TEST(WaitingReport, SaysWhoABarrierLacksAndWhereTheyAre) {
                     HasSubstr("flag 0 to become 0"), HasSubstr("processor 3 was never started")));
 }
 
+TEST(WaitingReport, SaysForWhichProcessorTheOthersWait) {
+  const uint64_t barrier = handle(SyncKind::kBarrier, 4, 2);
+  ProcessorSnapshot computes = lives(1, Life::kRuns);
+  computes.computes = true;
+  const auto report_of = [](std::vector<ProcessorSnapshot> processors) {
+    const NodeSnapshot one = node(std::move(processors));
+    return describe_waiting({&one, 1}, kSecond, true);
+  };
+  const auto report = report_of({waits(0, Call::kBarrier, barrier), computes});
+  EXPECT_TRUE(report.certain);
+  EXPECT_THAT(report.text,
+              AllOf(HasSubstr("for 1.0 s processors have waited at a barrier while the others have neither"),
+                    HasSubstr("barrier 4 lacks 1 of 2 processors: processor 1 runs work")));
+  // A processor that waits in a system call, or processors that wait for something else than a barrier, are no sign of it.
+  EXPECT_FALSE(report_of({waits(0, Call::kBarrier, barrier), lives(1, Life::kRuns)}).certain);
+  EXPECT_FALSE(report_of({waits(0, Call::kLock, lock(1)), computes}).certain);
+  EXPECT_FALSE(report_of({waits(0, Call::kBarrier, barrier), waits(1, Call::kLock, lock(1))}).certain);
+}
+
 TEST(WaitingReport, IsNotCertainWhereSomethingElseMayWakeThem) {
   NodeSnapshot one = node({waits(0, Call::kFlag, handle(SyncKind::kFlag, 0))});
   EXPECT_TRUE(describe(one).certain);
@@ -150,7 +169,7 @@ TEST(NodeSnapshot, OfTheLargestNodeFitsIntoAFrame) {
 
 class StandstillTest : public testing::Test {
  protected:
-  std::optional<Nanoseconds> after(int ms, const Stillness& what) {
+  std::optional<Standstill::Stood> after(int ms, const Stillness& what) {
     now_ += milliseconds(ms);
     return standstill_.see(what, now_);
   }
@@ -174,6 +193,25 @@ TEST_F(StandstillTest, IsToldOnceItHasLastedAndAgainAfterSomebodyMoved) {
 TEST_F(StandstillTest, NeedsSomebodyWhoSleeps) {
   for (int i = 0; i < 30; ++i) EXPECT_FALSE(after(100, Stillness{.still = true, .anyone = false, .digest = 7}));
   for (int i = 0; i < 30; ++i) EXPECT_FALSE(after(100, Stillness{}));
+}
+
+TEST_F(StandstillTest, WithAProcessorOutsideItIsToldOnceInARun) {
+  Stillness outside = still_;
+  outside.outside = true;
+  EXPECT_FALSE(after(0, outside));
+  for (int i = 0; i < 9; ++i) EXPECT_FALSE(after(100, outside));
+  const auto stood = after(200, outside);
+  ASSERT_TRUE(stood);
+  EXPECT_TRUE(stood->outside);
+  outside.digest = 8;
+  for (int i = 0; i < 30; ++i) EXPECT_FALSE(after(100, outside));
+  // All of them asleep is another matter.
+  Stillness asleep = still_;
+  asleep.digest = 9;
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(after(100, asleep));
+  const auto slept = after(200, asleep);
+  ASSERT_TRUE(slept);
+  EXPECT_FALSE(slept->outside);
 }
 
 TEST_F(StandstillTest, DoesNotCountTimeInWhichItDidNotLook) {
