@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 BAD_USAGE = 2
-# mgrun's options that a study hands on, with a word for what each takes.
+# mgrun's options that a study hands on, with a word for what each takes. They are here and not asked of mgrun, so that
+# --help works without one; tests/manual compares names, words and values with what mgrun says.
 HANDED_ON = {
     "net": (
         "MODEL",
@@ -45,11 +46,11 @@ HANDED_ON = {
     ),
     "protocol": ("NAME", "the coherence protocol"),
     "page-size": ("BYTES", "the unit of coherence"),
-    "home": ("WHERE", "where pages are at home: interleaved, blocked or first-touch"),
+    "home": ("WHERE", "where pages are at home: auto, interleaved, blocked or first-touch"),
     "prefetch": ("PAGES", "how far to read ahead"),
     "access": ("HOW", "access rights by auto, userfault or mprotect"),
     "fabric": ("KIND", "what connects the nodes: shm or ucx"),
-    "clock-scale": ("F", "the emulated processors take F times the time of this machine's (virtual clock)"),
+    "clock-scale": ("FACTOR", "the emulated processors take FACTOR times the time of this machine's (virtual clock)"),
     "skew": ("TIME", "how far a processor may run ahead of the slowest, such as 100us (virtual clock)"),
 }
 DESCRIPTION = """\
