@@ -16,8 +16,9 @@ struct Command {
   std::function<int()> run;
 };
 
-// Adds an option that mgrun has, too. Its name, its help and the values that it may have come from the table of settings
-// (base/settings.h), where `variable` names it. `note`, if there is one, says what mgbench makes of the option.
+// Adds an option that mgrun has, too. Its name, its help and the values that it may have come from the table of
+// settings (base/settings.h), where `variable` names it. `note`, if there is one, says what mgbench makes of the
+// option.
 void add_mgrun_option(CLI::App& app, std::string_view variable, std::string& value, std::string_view note = {});
 
 // Adds the options of mgbench without a subcommand.

@@ -7,8 +7,8 @@
 namespace multigrain::bench {
 namespace {
 
-// Returns what is wrong with the text as a value of the setting; nothing if it is valid. CLI11 puts the option's name in
-// front of the sentence.
+// Returns what is wrong with the text as a value of the setting; nothing if it is valid. CLI11 puts the option's name
+// in front of the sentence.
 std::string mistake_in(const Setting& setting, const std::string& text) {
   Config config;
   Status valid = setting.read(setting.long_option(), text, config);

@@ -34,7 +34,8 @@ enum : MessageType {
   kStarted,
   // Brings a signal from the home. small: slot; payload: siginfo_t.
   kSignal,
-  // Has a node invalidate the areas that it knows. word: the begin and end of their range, and the version of the areas.
+  // Has a node invalidate the areas that it knows. word: the begin and end of their range, and the version of the
+  // areas.
   kInvalidateAreas,
   // Tells the home that a node has done so.
   kAreasInvalidated
