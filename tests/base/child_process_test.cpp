@@ -63,7 +63,7 @@ TEST(ChildProcess, ThatCannotBeExecutedIsNamedWithTheReason) {
   ASSERT_FALSE(forbidden);
   EXPECT_EQ(forbidden.error().step, ChildFailure::Step::kExec);
   EXPECT_EQ(forbidden.error().code, EACCES);
-  // And nothing is left to wait for.
+  // No child is left to wait for.
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
 }
