@@ -187,8 +187,8 @@ static void store_buffering(unsigned role, unsigned i) {
   result(role, i, load(role == 0 ? y : x, i));
 }
 
-/* Store buffering behind a load of something else, with nothing in between: a compiler that gathers loads would make the
- * second one before the store. */
+/* Store buffering behind a load of something else, with nothing in between: a compiler that gathers loads would make
+ * the second one before the store. */
 __attribute__((noinline)) static int store_one_between(variable* restrict before, variable* restrict mine,
                                                        variable* restrict others) {
   const int first = *before;
