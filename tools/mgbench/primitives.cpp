@@ -218,7 +218,7 @@ Command add_primitives(CLI::App& app) {
   add_mgrun_option(app, "MULTIGRAIN_CLOCK_SCALE", options->clock_scale,
                    "with it, shasta's locks and fetches are measured in virtual time");
   add_mgrun_option(app, "MULTIGRAIN_ACCESS", options->access);
-  add_mgrun_option(app, "MULTIGRAIN_NET", options->net, "it is mgrun that lists names");
+  add_mgrun_option(app, "MULTIGRAIN_NET", options->net, "mgrun lists the names, mgbench does not");
   add_mgrun_option(app, "MULTIGRAIN_FABRIC", options->fabric,
                    "with ucx, page fetches and prefetching are measured over UCX's TCP and shared memory, beside "
                    "ucx_perftest");
